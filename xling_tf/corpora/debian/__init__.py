@@ -1,0 +1,5 @@
+"""Translated text that Debian and Ubuntu packages carry, fetched by apt and prepared as a folder."""
+
+from xling_tf.corpora.debian.prepare import prepare_default_corpora
+
+__all__ = ["prepare_default_corpora"]

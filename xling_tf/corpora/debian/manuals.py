@@ -1,0 +1,155 @@
+"""Manuals as HTML: the translated page has the blocks of the English one, in the same order."""
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from lxml import html
+
+from xling_tf.corpora.cleaning import normalise
+from xling_tf.corpora.debian.extraction import LOCALES, Document, Extraction
+from xling_tf.corpora.records import TranslationPair
+
+_BLOCKS = frozenset(
+    {
+        "h1",
+        "h2",
+        "h3",
+        "h4",
+        "h5",
+        "h6",
+        "p",
+        "li",
+        "dt",
+        "dd",
+        "td",
+        "th",
+        "caption",
+        "pre",
+        "title",
+    }
+)
+_SKIPPED = frozenset({"script", "style", "head", "nav", "header", "footer", "aside", "pre", "code"})
+_PROSE = frozenset({"p", "li", "dd"})
+_CHROME_CLASSES = frozenset({"navheader", "navfooter", "toc", "breadcrumbs", "bug-reporting"})
+
+
+class Block(NamedTuple):
+    """A paragraph, heading, cell or list item: its tag, id (or empty) and text."""
+
+    tag: str
+    identity: str
+    text: str
+
+
+def read_blocks(page: bytes) -> list[Block]:
+    """The blocks of an HTML page in order.
+
+    Args:
+        page: UTF-8 HTML.
+
+    Returns:
+        Blocks with text, without navigation, program text and what the page hides.
+    """
+    tree = html.fromstring(page, parser=html.HTMLParser(encoding="utf-8"))
+    return list(_blocks(tree.find("body") if tree.tag == "html" else tree))
+
+
+def _blocks(element: Any) -> Iterator[Block]:
+    for child in element:
+        if _is_chrome(child):
+            continue
+        if child.tag in _BLOCKS and not any(d.tag in _BLOCKS for d in child.iterdescendants()):
+            text = normalise("".join(_text(child)))
+            if text:
+                yield Block(child.tag, child.get("id", ""), text)
+        else:
+            yield from _blocks(child)
+
+
+def _is_chrome(element: Any) -> bool:
+    return (
+        not isinstance(element.tag, str)
+        or element.tag in _SKIPPED
+        or not _CHROME_CLASSES.isdisjoint((element.get("class") or "").split())
+    )
+
+
+def _text(element: Any) -> Iterator[str]:
+    yield element.text or ""
+    for child in element:
+        if isinstance(child.tag, str) and not child.get("hidden"):
+            yield " " if child.tag == "br" else ""
+            yield from _text(child)
+        elif isinstance(child.tag, str) and "MAC" not in (child.get("class") or ""):
+            yield from _text(child)
+        yield child.tail or ""
+
+
+def pair_blocks(source: Sequence[Block], target: Sequence[Block]) -> Iterator[TranslationPair]:
+    """Pairs the blocks of a page and of its translation.
+
+    By id where blocks have one, otherwise by position, if both pages are made of the same tags.
+
+    Args:
+        source: Blocks of the English page.
+        target: Blocks of the translated page.
+
+    Yields:
+        Paired texts.
+    """
+    if all(block.identity for block in source if block.tag == "p"):
+        theirs = {block.identity: block.text for block in target if block.identity}
+        for block in source:
+            if block.identity in theirs:
+                yield TranslationPair(block.text, theirs[block.identity])
+    elif [block.tag for block in source] == [block.tag for block in target]:
+        for ours, other in zip(source, target, strict=True):
+            yield TranslationPair(ours.text, other.text)
+
+
+def manual_extractor(pattern: str) -> Callable[[Sequence[Path], str, str], Extraction]:
+    """An extractor for manuals with one folder a language and the same file names in each.
+
+    Args:
+        pattern: Where a language's folder is inside a package, `{locale}` standing for the language.
+
+    Returns:
+        The extractor.
+    """
+
+    def extract(folders: Sequence[Path], source_language: str, target_language: str) -> Extraction:
+        ours = _pages(folders, pattern, source_language)
+        theirs = _pages(folders, pattern, target_language)
+        english = {block.text for blocks in ours.values() for block in blocks}
+        return Extraction(
+            parallel=[
+                pair
+                for name, blocks in ours.items()
+                for pair in pair_blocks(blocks, theirs.get(name, ()))
+            ],
+            documents={
+                source_language: [_prose(blocks, set()) for blocks in ours.values()],
+                target_language: [_prose(blocks, english) for blocks in theirs.values()],
+            },
+        )
+
+    return extract
+
+
+def _prose(blocks: Sequence[Block], untranslated: set[str]) -> Document:
+    return [
+        block.text for block in blocks if block.tag in _PROSE and block.text not in untranslated
+    ]
+
+
+def _pages(folders: Sequence[Path], pattern: str, language: str) -> dict[str, list[Block]]:
+    pages: dict[str, list[Block]] = {}
+    for locale in LOCALES[language]:
+        for folder in folders:
+            for top in sorted(folder.glob(pattern.format(locale=locale))):
+                for path in sorted(top.rglob("*.html")):
+                    name = path.relative_to(top).as_posix()
+                    if name not in pages:
+                        pages[name] = read_blocks(path.read_bytes())
+    return pages

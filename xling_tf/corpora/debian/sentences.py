@@ -1,0 +1,71 @@
+"""Sentences of a text, and of a text and its translation."""
+
+import re
+from collections.abc import Iterator
+
+import sentencex
+
+from xling_tf.corpora.cleaning import lengths_agree, normalise
+from xling_tf.corpora.records import TranslationPair
+
+_PARAGRAPH_END = re.compile(r"\n\s*\n")
+# sentencex parts these from what follows: "M. Dupont", "1. Open the file."
+_STUB = re.compile(r"\W*\w{1,2}\.")
+
+
+def paragraphs(text: str) -> list[str]:
+    """The paragraphs of a text (parted by an empty line), each on one line."""
+    return [line for part in _PARAGRAPH_END.split(text) if (line := normalise(part))]
+
+
+def sentences(paragraph: str, language: str) -> list[str]:
+    """The sentences of a paragraph.
+
+    Args:
+        paragraph: Normalised text.
+        language: ISO code; decides which abbreviations do not end a sentence.
+
+    Returns:
+        Sentences without white space around them.
+
+    Example:
+        >>> sentences("Dr. Smith left. Why?", "en")
+        ['Dr. Smith left.', 'Why?']
+    """
+    found: list[str] = []
+    for piece in map(str.strip, sentencex.segment(language, paragraph)):
+        if found and _STUB.fullmatch(found[-1]):
+            found[-1] += " " + piece
+        elif piece:
+            found.append(piece)
+    return found
+
+
+def aligned_sentences(
+    pair: TranslationPair, source_language: str, target_language: str
+) -> Iterator[TranslationPair]:
+    """Sentence pairs of a text and its translation.
+
+    Paragraphs are paired when both texts have equally many, then sentences likewise; what cannot be
+    taken apart stays in one piece.
+
+    Args:
+        pair: A message, paragraph or page, and its translation.
+        source_language: ISO code.
+        target_language: ISO code.
+
+    Yields:
+        Pairs of single lines.
+    """
+    ours, theirs = paragraphs(pair.source), paragraphs(pair.target)
+    if len(ours) != len(theirs):
+        ours, theirs = [" ".join(ours)], [" ".join(theirs)]
+    for source, target in zip(ours, theirs, strict=True):
+        parts = sentences(source, source_language), sentences(target, target_language)
+        pairs = [TranslationPair(*sides) for sides in zip(*parts, strict=False)]
+        if len(parts[0]) == len(parts[1]) and all(
+            lengths_agree(*sides, source_language, target_language) for sides in pairs
+        ):
+            yield from pairs
+        else:
+            yield TranslationPair(source, target)

@@ -1,0 +1,1 @@
+"""Sentence encoders: strings to vectors."""

@@ -1,0 +1,79 @@
+"""The encoder of Chidambaram et al.: words and n-grams, a transformer, the mean."""
+
+import keras
+import numpy as np
+from keras import ops
+
+from xling_tf.config import EncoderConfig
+from xling_tf.layers.embeddings import WordNgramEmbedding, sinusoidal_positions
+from xling_tf.layers.pooling import masked_mean
+from xling_tf.layers.transformer import TransformerBlock
+
+# Not -inf: a row with nothing but padding must give numbers. bfloat16 and float16 both hold it.
+_MASKED = -3e4
+
+
+class TransformerEncoder(keras.Model):
+    """Maps token features to sentence vectors (Chidambaram et al. 2019, sec. 2.1).
+
+    Args:
+        config: Sizes.
+        num_words: Rows of the word table, hash buckets included.
+        num_ngrams: Rows of the n-gram table.
+        max_tokens: Longest sentence.
+    """
+
+    def __init__(
+        self, config: EncoderConfig, *, num_words: int, num_ngrams: int, max_tokens: int
+    ) -> None:
+        super().__init__(name="encoder")
+        self.embedding = WordNgramEmbedding(
+            num_words, num_ngrams, config.embedding_dim, name="embedding"
+        )
+        self.input_projection = keras.layers.Dense(config.hidden_dim, name="input_projection")
+        self.blocks = [
+            TransformerBlock(
+                config.hidden_dim,
+                config.num_heads,
+                config.intermediate_dim,
+                norm_first=config.norm_first,
+                name=f"block_{index}",
+            )
+            for index in range(config.num_layers)
+        ]
+        self.final_norm = keras.layers.LayerNormalization(epsilon=1e-6, name="final_norm")
+        self.positions = sinusoidal_positions(max_tokens, config.hidden_dim)
+        self.hidden_dim = config.hidden_dim
+
+    def call(self, features: tuple[keras.KerasTensor, ...]) -> keras.KerasTensor:
+        """Maps `TokenFeatures` to `[batch, hidden_dim]` float32, not normalised."""
+        word_ids, ngram_ids, ngram_words, tokens, lengths = features
+        words = self.embed_words(word_ids, ngram_ids, ngram_words)
+        return self.encode_tokens(ops.take(words, tokens, axis=0), lengths)
+
+    def embed_words(
+        self,
+        word_ids: keras.KerasTensor,
+        ngram_ids: keras.KerasTensor,
+        ngram_words: keras.KerasTensor,
+    ) -> keras.KerasTensor:
+        """Represents each distinct word: `[words, hidden_dim]`. All of it can be tabulated."""
+        return self.input_projection(self.embedding(word_ids, ngram_ids, ngram_words))
+
+    def encode_tokens(
+        self, inputs: keras.KerasTensor, lengths: keras.KerasTensor
+    ) -> keras.KerasTensor:
+        """Encodes `[batch, length, hidden_dim]` word vectors of `[batch]` lengths."""
+        max_length = ops.shape(inputs)[1]
+        padding_mask = ops.arange(max_length)[None, :] < lengths[:, None]
+        attention_bias = ops.where(padding_mask, 0.0, _MASKED)[:, None, None, :]
+        positions = ops.convert_to_tensor(self.positions, inputs.dtype)[:max_length]
+        hidden = inputs + positions
+        for block in self.blocks:
+            hidden = block(hidden, attention_bias)
+        return masked_mean(self.final_norm(hidden), padding_mask)
+
+    def build_variables(self) -> None:
+        """Creates every variable by encoding one word."""
+        zero, one = np.zeros(1, np.int32), np.ones(1, np.int32)
+        self((zero, zero, zero, zero[None], one))

@@ -1,0 +1,27 @@
+"""From token vectors to a sentence vector."""
+
+import keras
+from keras import ops
+
+
+def masked_mean(
+    inputs: keras.KerasTensor, padding_mask: keras.KerasTensor
+) -> keras.KerasTensor:
+    """Averages over the positions that hold a token (Chidambaram et al. 2019, sec. 2.1).
+
+    Args:
+        inputs: `[batch, length, dim]`.
+        padding_mask: `[batch, length]`, true at tokens.
+
+    Returns:
+        `[batch, dim]` float32; zeros where a row has no token.
+    """
+    weights = ops.cast(padding_mask, "float32")[..., None]
+    total = ops.sum(ops.cast(inputs, "float32") * weights, axis=1)
+    return total / ops.maximum(ops.sum(weights, axis=1), 1.0)
+
+
+def unit_length(inputs: keras.KerasTensor) -> keras.KerasTensor:
+    """Divides the rows of `[..., dim]` by their L2 norm; a zero row stays zero."""
+    squared = ops.sum(ops.square(inputs), axis=-1, keepdims=True)
+    return inputs * ops.rsqrt(ops.maximum(squared, 1e-24))

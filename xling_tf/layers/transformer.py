@@ -1,0 +1,85 @@
+"""The transformer sub-networks of Vaswani et al. 2017."""
+
+import keras
+from keras import ops
+
+
+class SelfAttention(keras.layers.Layer):
+    """Multi-head self-attention (Vaswani et al. 2017, sec. 3.2.2).
+
+    Args:
+        hidden_dim: Width of input and output.
+        num_heads: Heads, of `hidden_dim / num_heads` each.
+
+    Call arguments:
+        inputs: `[batch, length, hidden_dim]`.
+        attention_bias: `[batch, 1, 1, length]`, 0 at tokens and very negative at padding.
+    """
+
+    def __init__(self, hidden_dim: int, num_heads: int, *, name: str | None = None) -> None:
+        super().__init__(name=name)
+        self.query_key_value = keras.layers.Dense(3 * hidden_dim, name="query_key_value")
+        self.output_projection = keras.layers.Dense(hidden_dim, name="output")
+        self.num_heads = num_heads
+        self.head_dim = hidden_dim // num_heads
+
+    def call(
+        self, inputs: keras.KerasTensor, attention_bias: keras.KerasTensor
+    ) -> keras.KerasTensor:
+        """Returns `[batch, length, hidden_dim]`."""
+        batch, length = ops.shape(inputs)[:2]
+        heads = ops.reshape(
+            self.query_key_value(inputs), (batch, length, 3, self.num_heads, self.head_dim)
+        )
+        query, key, value = ops.unstack(ops.transpose(heads, (2, 0, 3, 1, 4)), 3)
+        scores = ops.matmul(query * self.head_dim**-0.5, ops.swapaxes(key, -1, -2))
+        weights = ops.softmax(scores + ops.cast(attention_bias, scores.dtype))
+        mixed = ops.transpose(ops.matmul(weights, value), (0, 2, 1, 3))
+        return self.output_projection(ops.reshape(mixed, (batch, length, -1)))
+
+
+class TransformerBlock(keras.layers.Layer):
+    """Self-attention and a feed-forward layer, each with a residual connection and layer norm.
+
+    Args:
+        hidden_dim: Width of the residual stream (512).
+        num_heads: Attention heads (8).
+        intermediate_dim: Width of the feed-forward layer (filter size 2048).
+        norm_first: Normalise what enters each sub-layer, which trains without a long warm-up,
+            rather than the sum after it, as Vaswani et al. 2017, sec. 3.1, do.
+    """
+
+    def __init__(
+        self,
+        hidden_dim: int,
+        num_heads: int,
+        intermediate_dim: int,
+        *,
+        norm_first: bool,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(name=name)
+        self.attention = SelfAttention(hidden_dim, num_heads, name="attention")
+        self.attention_norm = keras.layers.LayerNormalization(epsilon=1e-6, name="attention_norm")
+        self.intermediate = keras.layers.Dense(
+            intermediate_dim, activation="relu", name="intermediate"
+        )
+        self.output_projection = keras.layers.Dense(hidden_dim, name="output")
+        self.feedforward_norm = keras.layers.LayerNormalization(
+            epsilon=1e-6, name="feedforward_norm"
+        )
+        self.norm_first = norm_first
+
+    def call(
+        self, inputs: keras.KerasTensor, attention_bias: keras.KerasTensor
+    ) -> keras.KerasTensor:
+        """Maps `[batch, length, hidden_dim]` to the same shape."""
+        if self.norm_first:
+            inputs = inputs + self.attention(self.attention_norm(inputs), attention_bias)
+            return inputs + self.feedforward(self.feedforward_norm(inputs))
+        inputs = self.attention_norm(inputs + self.attention(inputs, attention_bias))
+        return self.feedforward_norm(inputs + self.feedforward(inputs))
+
+    def feedforward(self, inputs: keras.KerasTensor) -> keras.KerasTensor:
+        """Position-wise feed-forward layer (Vaswani et al. 2017, sec. 3.3)."""
+        return self.output_projection(self.intermediate(inputs))

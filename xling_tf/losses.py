@@ -1,0 +1,63 @@
+"""Per-example losses: pure functions that return `[batch]`, so that replicas can be weighed."""
+
+import keras
+from keras import ops
+
+_EXCLUDED = -1e9
+
+
+def in_batch_softmax(
+    queries: keras.KerasTensor,
+    candidates: keras.KerasTensor,
+    positives: keras.KerasTensor,
+    excluded: keras.KerasTensor,
+    *,
+    scale: float = 1.0,
+    margin: float = 0.0,
+) -> tuple[keras.KerasTensor, keras.KerasTensor]:
+    """Negative log-likelihood of each query's own candidate (Chidambaram et al. 2019, eq. 2).
+
+    Args:
+        queries: `[batch, dim]` float32.
+        candidates: `[candidates, dim]` float32.
+        positives: `[batch]` int32, where each query's own candidate stands.
+        excluded: `[batch, candidates]` bool, true where a candidate is not a wrong answer: the same
+            text as the right one, say. The right one itself is never excluded.
+        scale: Multiplies the dot products (an inverse temperature; 1 in the paper).
+        margin: Taken off the right candidate's dot product (Yang et al. 2019, sec. 2.1, "additive
+            margin softmax").
+
+    Returns:
+        `[batch]` losses, and `[batch]` float32, 1 where no wrong candidate has a higher dot product.
+
+    Example:
+        >>> eye = keras.ops.eye(2)
+        >>> losses, _ = in_batch_softmax(eye, eye, np.array([0, 1]), np.zeros((2, 2), bool))
+        >>> losses.numpy().round(4).tolist()  # log(e + 1) - 1
+        [0.3133, 0.3133]
+    """
+    dots = ops.matmul(queries, ops.transpose(candidates))
+    is_positive = ops.equal(ops.arange(ops.shape(candidates)[0])[None, :], positives[:, None])
+    wrong = ops.logical_not(ops.logical_or(is_positive, excluded))
+    right_dots = ops.sum(ops.where(is_positive, dots, 0.0), axis=1)
+    right_scores = scale * (right_dots - margin)
+    wrong_scores = ops.where(wrong, scale * dots, _EXCLUDED)
+    all_scores = ops.concatenate([right_scores[:, None], wrong_scores], axis=1)
+    hits = right_dots >= ops.max(ops.where(wrong, dots, _EXCLUDED), axis=1)
+    return ops.logsumexp(all_scores, axis=1) - right_scores, ops.cast(hits, "float32")
+
+
+def softmax_cross_entropy(
+    logits: keras.KerasTensor, labels: keras.KerasTensor
+) -> tuple[keras.KerasTensor, keras.KerasTensor]:
+    """Negative log-likelihood of the labelled class.
+
+    Args:
+        logits: `[batch, classes]` float32.
+        labels: `[batch]` int32.
+
+    Returns:
+        `[batch]` losses, and `[batch]` float32, 1 where the labelled class scores highest.
+    """
+    losses = ops.sparse_categorical_crossentropy(labels, logits, from_logits=True)
+    return losses, ops.cast(ops.equal(ops.argmax(logits, axis=1), labels), "float32")

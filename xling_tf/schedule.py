@@ -1,0 +1,48 @@
+"""Which task at which step, and which batch of it: pure functions of the step."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Cycles through the tasks, one a step (Chidambaram et al. 2019, sec. 3.2).
+
+    Args:
+        cycle: Task names, in the order of the steps.
+
+    Example:
+        >>> schedule = Schedule.from_weights({"a": 2, "b": 1})
+        >>> [schedule.task(step) for step in range(4)]
+        ['a', 'b', 'a', 'a']
+        >>> schedule.count("a", 4)  # batches of "a" used before step 4
+        3
+    """
+
+    cycle: tuple[str, ...]
+
+    @classmethod
+    def from_weights(cls, weights: Mapping[str, int]) -> "Schedule":
+        """Spreads `weights[name]` steps of each task evenly over one cycle.
+
+        At each step the task that is furthest behind its share goes next; the first named on a tie.
+        """
+        total = sum(weights.values())
+        credit = dict.fromkeys(weights, 0)
+        cycle = []
+        for _ in range(total):
+            for name, weight in weights.items():
+                credit[name] += weight
+            chosen = max(credit, key=lambda name: credit[name])
+            credit[chosen] -= total
+            cycle.append(chosen)
+        return cls(tuple(cycle))
+
+    def task(self, step: int) -> str:
+        """Names the task of a step."""
+        return self.cycle[step % len(self.cycle)]
+
+    def count(self, name: str, steps: int) -> int:
+        """Counts the steps of task `name` among the first `steps`."""
+        whole, rest = divmod(steps, len(self.cycle))
+        return whole * self.cycle.count(name) + self.cycle[:rest].count(name)

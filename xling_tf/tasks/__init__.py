@@ -1,0 +1,1 @@
+"""Training tasks: columns of text, a head on the shared encoder, per-example losses."""

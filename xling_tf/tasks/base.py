@@ -1,0 +1,62 @@
+"""What a task is, and what a batch of it holds."""
+
+from abc import ABC, abstractmethod
+from typing import ClassVar, NamedTuple
+
+import keras
+import tensorflow as tf
+
+from xling_tf.text.word_ngram import TokenFeatures
+
+
+class Batch(NamedTuple):
+    """A batch of one task's examples; a task has a fixed number of text columns.
+
+    Attributes:
+        features: Of all columns' texts, first column first: `[columns * batch]` sentences, so that
+            one pass of the encoder serves all.
+        fingerprints: `[columns, batch]` int64, equal where two texts are equal.
+        labels: `[batch]` int32; 0 where the task has none.
+    """
+
+    features: TokenFeatures
+    fingerprints: tf.Tensor
+    labels: tf.Tensor
+
+
+class Task(ABC):
+    """A training task over a shared encoder.
+
+    Args:
+        name: Unique in the experiment; names its losses in logs.
+        languages: Of its corpora: "en-es" or "en".
+        kind: Of its corpora: "parallel", "conversations", "documents" or "nli".
+        weight: Steps it gets in each cycle of the schedule.
+        examples_per_batch: On average; batches of short sentences hold more.
+    """
+
+    columns: ClassVar[tuple[str, ...]]
+    kind: ClassVar[str]
+
+    def __init__(self, *, name: str, languages: str, weight: int, examples_per_batch: int) -> None:
+        self.name = name
+        self.languages = languages
+        self.weight = weight
+        self.examples_per_batch = examples_per_batch
+
+    @property
+    @abstractmethod
+    def heads(self) -> tuple[keras.layers.Layer, ...]:
+        """The layers that are this task's own (mirrored tasks of two languages share them)."""
+
+    @abstractmethod
+    def score(self, columns: list[tf.Tensor], batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
+        """Maps each column's `[batch, dim]` encodings to `[batch]` losses and `[batch]` hits."""
+
+    def losses(self, encoder: keras.Model, batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
+        """Encodes a batch: `[batch]` losses, and `[batch]` float32 hits (1 where right)."""
+        return self.score(tf.split(encoder(batch.features), len(self.columns)), batch)
+
+    def variables(self) -> list[tf.Variable]:
+        """The trainable variables of the heads."""
+        return [v.value for head in self.heads for v in head.trainable_variables]

@@ -1,0 +1,74 @@
+"""The tasks of an experiment, from its config."""
+
+from collections.abc import Callable, Mapping
+
+from xling_tf.config import ExperimentConfig, TaskConfig
+from xling_tf.layers.tower import Tower
+from xling_tf.tasks.base import Task
+from xling_tf.tasks.inference import Inference, InferenceHead
+from xling_tf.tasks.ranking import QuickThought, ResponsePrediction, TranslationRanking
+
+
+def _common(name: str, languages: str, task: TaskConfig) -> dict[str, object]:
+    return {
+        "name": name,
+        "languages": languages,
+        "weight": task.weight,
+        "examples_per_batch": task.examples_per_batch,
+    }
+
+
+def _translation_ranking(config: ExperimentConfig, task: TaskConfig) -> list[Task]:
+    pair = f"{config.data.source}-{config.data.target}"
+    common = _common("translation_ranking", pair, task)
+    return [TranslationRanking(similarity=config.tasks.similarity, **common)]
+
+
+def _response_prediction(config: ExperimentConfig, task: TaskConfig) -> list[Task]:
+    tower = Tower(config.tasks.tower_dims, name="response_tower")
+    return [
+        ResponsePrediction(
+            tower=tower,
+            similarity=config.tasks.similarity,
+            **_common(f"response_prediction_{language}", language, task),
+        )
+        for language in (config.data.source, config.data.target)
+    ]
+
+
+def _quick_thought(config: ExperimentConfig, task: TaskConfig) -> list[Task]:
+    towers = tuple(
+        Tower(config.tasks.tower_dims, name=f"{column}_tower") for column in QuickThought.columns
+    )
+    return [
+        QuickThought(
+            towers=towers,
+            similarity=config.tasks.similarity,
+            **_common(f"quick_thought_{language}", language, task),
+        )
+        for language in (config.data.source, config.data.target)
+    ]
+
+
+def _inference(config: ExperimentConfig, task: TaskConfig) -> list[Task]:
+    head = InferenceHead(config.tasks.inference_dim, name="inference_head")
+    return [Inference(head=head, **_common("inference", config.data.source, task))]
+
+
+TASKS: Mapping[str, Callable[[ExperimentConfig, TaskConfig], list[Task]]] = {
+    "translation_ranking": _translation_ranking,
+    "response_prediction": _response_prediction,
+    "quick_thought": _quick_thought,
+    "inference": _inference,
+}
+
+
+def build_tasks(config: ExperimentConfig) -> list[Task]:
+    """Builds every task whose weight is not 0, mirrored over the languages (2019, sec. 2.2)."""
+    configs = {name: getattr(config.tasks, name) for name in TASKS}
+    return [
+        task
+        for name, build in TASKS.items()
+        if configs[name].weight > 0
+        for task in build(config, configs[name])
+    ]

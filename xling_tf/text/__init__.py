@@ -1,0 +1,1 @@
+"""Text to token features inside the TensorFlow graph, with core operations only."""

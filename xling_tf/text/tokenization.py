@@ -1,0 +1,56 @@
+"""Treebank-style tokens inside the graph, from core string operations only.
+
+Core operations keep the exported model loadable by a process that has nothing but TensorFlow.
+"""
+
+import tensorflow as tf
+
+# Stands for a sentence without any token, so that every sentence has a position to pool over. The
+# rules below split typed brackets from words, so no sentence of a user contains it.
+EMPTY_TOKEN = "<empty>"
+
+# Each rule is (pattern, replacement) in RE2 syntax, applied in order; they follow the Penn Treebank
+# tokenizer (Chidambaram et al. 2019, sec. 3.2: "treebank style tokenized") for punctuation and English
+# contractions, extended to the punctuation of the other languages. Words that are split by no
+# spaces (Han, kana) become one token a character.
+_RULES = (
+    (r"[\pZ\pC]+", " "),
+    (r"[‘’ʼ`´]", "'"),
+    (r"[“”„«»″]", '"'),
+    (r"(\.\.\.+|…|--+|[\p{Han}\p{Hiragana}\p{Katakana}]|[^\pL\pM\pN\s.,:'_-])", r" \1 "),
+    # Commas and colons stay inside numbers; a full stop is a token where its word ends ("x.y z .").
+    (r"([,:])([^\pN]|$)", r" \1 \2"),
+    (r"([^\pN\s])([,:])", r"\1 \2 "),
+    (r"([\pL\pN\pM])(\.)(\s|$)", r"\1 \2 "),
+    (r"(^|\s)'([\pL\pN])", r"\1' \2"),
+    (r"'(\s|$)", " ' "),
+    (r"(?i)(\pL)('(?:s|m|d|ll|re|ve))(\s|$)", r"\1 \2 "),
+    (r"(?i)(\pL)(n't)(\s|$)", r"\1 \2 "),
+)
+
+
+def tokenize(sentences: tf.Tensor, *, max_tokens: int, lowercase: bool) -> tf.RaggedTensor:
+    """Splits sentences into tokens; a sentence without any becomes `EMPTY_TOKEN`.
+
+    Args:
+        sentences: `[batch]` strings; bytes that are not UTF-8 count as spaces.
+        max_tokens: Tokens kept at the start of each sentence (64 in the paper).
+        lowercase: Whether "Go" and "go" are one word.
+
+    Returns:
+        `[batch, (tokens)]` strings, at least one token a sentence.
+
+    Example:
+        >>> tokenize(tf.constant(["Don't go, Ana."]), max_tokens=64, lowercase=True).to_list()
+        [[b'do', b"n't", b'go', b',', b'ana', b'.']]
+    """
+    # No text beyond what can hold `max_tokens` is looked at, so a megabyte costs what a page costs.
+    text = tf.strings.substr(sentences, 0, 40 * max_tokens, unit="BYTE")
+    text = tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", replacement_char=0x20)
+    if lowercase:
+        text = tf.strings.lower(text, encoding="utf-8")
+    for pattern, replacement in _RULES:
+        text = tf.strings.regex_replace(text, pattern, replacement)
+    text = tf.strings.strip(text)
+    text = tf.where(tf.equal(text, ""), EMPTY_TOKEN, text)
+    return tf.strings.split(text)[:, :max_tokens]
