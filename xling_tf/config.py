@@ -1,4 +1,4 @@
-"""Every knob of an experiment, in frozen dataclasses; overrides by dotted name; JSON round trip.
+"""Every knob of an experiment, in frozen dataclasses.
 
 Defaults are the papers' constants, with the section they stand in ("2019" is Chidambaram et al.
 2019, RepL4NLP; "2018" its earlier version with the appendix). `presets.py` says where a preset departs
@@ -6,6 +6,8 @@ from them.
 """
 
 from dataclasses import dataclass, field
+
+from xling_tf.errors import UserError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,9 +47,9 @@ class SimilarityConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class TaskConfig:
-    """One training task. A weight of 0 leaves it out."""
+    """One kind of training task."""
 
-    weight: float = 1.0
+    weight: int = 1  # steps in each cycle of the schedule; 0 leaves the task out
     examples_per_batch: int = 100  # 2019, sec. 3.2
 
 
@@ -59,52 +61,72 @@ class TasksConfig:
     response_prediction: TaskConfig = TaskConfig()
     quick_thought: TaskConfig = TaskConfig()
     inference: TaskConfig = TaskConfig()
+    similarity: SimilarityConfig = SimilarityConfig()
     tower_dims: tuple[int, ...] = (320, 512)  # 2019, sec. 2.2
     inference_dim: int = 512  # 2019, sec. 2.2
-    similarity: SimilarityConfig = SimilarityConfig()
 
 
 @dataclass(frozen=True, kw_only=True)
 class OptimizerConfig:
-    """Dense layers and embedding tables have an optimizer each."""
+    """The optimizers of the dense layers and of the embedding tables."""
 
-    name: str = "sgd"
+    name: str = "sgd"  # "sgd" or "adam" (row-sparse on the tables)
     learning_rate: float = 0.008  # 2019, sec. 3.2
     embedding_learning_rate: float = 0.8  # 2019, sec. 3.2: embedding gradients times 100
-    warmup: float = 0.0
-    decay: bool = False
-    clip_norm: float = 0.0
+    warmup: float = 0.0  # share of the budget in which the rates rise
+    decay: bool = False  # whether they fall linearly to 0 over the rest of it
 
 
 @dataclass(frozen=True, kw_only=True)
 class DataConfig:
-    """Languages, and how often each corpus is drawn from relative to its size."""
+    """Languages, and how the corpora are drawn from."""
 
     source: str = "en"
     target: str = "es"
-    source_weights: dict[str, float] = field(default_factory=dict)
-    pool_batches: int = 64
+    sample: bool = False  # without --data: the built-in sample rather than Debian's packages
+    # How often a corpus (by name) is drawn from, relative to its size; 1 where it is not named.
+    corpus_weights: dict[str, float] = field(default_factory=dict)
+    pool_batches: int = 64  # batches that are bucketed by length together
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingConfig:
     """Budget, precision and housekeeping."""
 
-    minutes: float = 30.0
-    steps: int = 0
+    minutes: float = 0.0  # of training, restarts added up; 0 for no limit
+    steps: int = 0  # 0 for no limit
     seed: int = 1
-    precision: str = "auto"
+    precision: str = "auto"  # "float32", "mixed_bfloat16" or "auto": the faster one here
     checkpoint_minutes: float = 3.0
+    dev_batches: int = 8  # of each task, for the loss on held-out examples
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExperimentConfig:
     """A whole experiment: what a preset is, and what `--set` changes."""
 
-    name: str = ""
+    description: str = ""
     data: DataConfig = DataConfig()
     text: TextConfig = TextConfig()
     encoder: EncoderConfig = EncoderConfig()
     tasks: TasksConfig = TasksConfig()
     optimizer: OptimizerConfig = OptimizerConfig()
     training: TrainingConfig = TrainingConfig()
+
+    def __post_init__(self) -> None:
+        """Refuses sizes that do not fit together.
+
+        Raises:
+            UserError: They do not.
+        """
+        hidden_dim, num_heads = self.encoder.hidden_dim, self.encoder.num_heads
+        if hidden_dim % num_heads:
+            raise UserError(
+                f"encoder.hidden_dim must be a multiple of encoder.num_heads, but {hidden_dim} is "
+                f"none of {num_heads}"
+            )
+        if self.tasks.tower_dims[-1:] != (hidden_dim,):
+            raise UserError(
+                "the last of tasks.tower_dims must equal encoder.hidden_dim, with which responses "
+                f"are compared, but {self.tasks.tower_dims} does not end in {hidden_dim}"
+            )

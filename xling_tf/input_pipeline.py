@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import tensorflow as tf
 
+from xling_tf.config import ExperimentConfig
 from xling_tf.tasks.base import Batch
 from xling_tf.text.word_ngram import WordNgramPreprocessor
 
@@ -149,4 +150,15 @@ def make_dataset(
         tf.data.Dataset.from_generator(texts_and_labels, output_signature=signature)
         .map(to_batch(preprocessor, len(examples.columns)), num_parallel_calls=2)
         .prefetch(2)
+    )
+
+
+def make_sampler(examples: Examples, config: ExperimentConfig, size: int) -> BatchSampler:
+    """Draws training batches of `size` examples on average as the config says."""
+    return BatchSampler(
+        examples,
+        [config.data.corpus_weights.get(name, 1.0) for name, _ in examples.corpora],
+        examples_per_batch=size,
+        pool_batches=config.data.pool_batches,
+        seed=config.training.seed,
     )

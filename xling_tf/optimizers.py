@@ -1,11 +1,14 @@
 """Optimizers: one for the dense layers, a row-sparse one for the embedding tables."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import keras
 import tensorflow as tf
 
 from xling_tf.config import OptimizerConfig
+from xling_tf.errors import UserError
+from xling_tf.schedule import learning_rate_factor
 
 
 class RowSparseAdam(keras.optimizers.Optimizer):
@@ -66,3 +69,60 @@ class RowSparseAdam(keras.optimizers.Optimizer):
         rate = learning_rate * tf.sqrt(1 - self.beta_2**step) / (1 - self.beta_1**step)
         change = rate * new_mean / (tf.sqrt(new_square) + self.epsilon)[:, None]
         variable.scatter_sub(tf.IndexedSlices(change, rows))
+
+
+_KINDS: Mapping[str, tuple[Callable[[float], Any], Callable[[float], Any]]] = {
+    # Plain SGD changes only the looked-up rows as it is.
+    "sgd": (keras.optimizers.SGD, keras.optimizers.SGD),
+    # beta_2 = 0.98 as in Vaswani et al. 2017, sec. 5.3.
+    "adam": (lambda rate: keras.optimizers.Adam(rate, beta_2=0.98), RowSparseAdam),
+}
+
+
+class Optimizers:
+    """An optimizer for the dense variables and one for the embedding tables.
+
+    Args:
+        config: Kinds and rates.
+        tables: Trainable embedding tables.
+        dense: All other trainable variables.
+    """
+
+    def __init__(
+        self,
+        config: OptimizerConfig,
+        tables: Sequence[keras.Variable],
+        dense: Sequence[keras.Variable],
+    ) -> None:
+        kinds = _KINDS.get(config.name)
+        if kinds is None:
+            raise UserError(
+                f"optimizer.name expects one of {', '.join(_KINDS)}, got {config.name!r}"
+            )
+        self._config = config
+        self._num_tables = len(tables)
+        make_dense, make_tables = kinds
+        self._dense = make_dense(config.learning_rate)
+        self._tables = make_tables(config.embedding_learning_rate)
+        self._dense.build(list(dense))
+        self._tables.build(list(tables))
+
+    @property
+    def variables(self) -> list[tf.Variable]:
+        """The state of both optimizers."""
+        return [v.value for v in (*self._dense.variables, *self._tables.variables)]
+
+    def set_progress(self, progress: float) -> float:
+        """Sets the learning rates for a share of the budget; returns that of the dense layers."""
+        factor = learning_rate_factor(
+            progress, warmup=self._config.warmup, decay=self._config.decay
+        )
+        self._dense.learning_rate.assign(factor * self._config.learning_rate)
+        self._tables.learning_rate.assign(factor * self._config.embedding_learning_rate)
+        return factor * self._config.learning_rate
+
+    def apply(self, gradients: Sequence[Any], variables: Sequence[keras.Variable]) -> None:
+        """Updates `variables`, the tables first."""
+        split = self._num_tables
+        self._tables.apply(gradients[:split], variables[:split])
+        self._dense.apply(gradients[split:], variables[split:])

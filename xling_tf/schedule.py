@@ -46,3 +46,20 @@ class Schedule:
         """Counts the steps of task `name` among the first `steps`."""
         whole, rest = divmod(steps, len(self.cycle))
         return whole * self.cycle.count(name) + self.cycle[:rest].count(name)
+
+
+def learning_rate_factor(progress: float, *, warmup: float, decay: bool) -> float:
+    """Scales the learning rates over the budget: a linear rise, then a linear fall if asked.
+
+    Args:
+        progress: Share of the budget that is used, 0 to 1.
+        warmup: Share of the budget in which the factor rises to 1.
+        decay: Whether it falls to 0 afterwards.
+
+    Example:
+        >>> [learning_rate_factor(p, warmup=0.1, decay=True) for p in (0.05, 0.1, 0.55, 1.0)]
+        [0.5, 1.0, 0.5, 0.0]
+    """
+    if progress < warmup:
+        return progress / warmup
+    return (1 - progress) / (1 - warmup) if decay else 1.0

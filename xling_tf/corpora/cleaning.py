@@ -1,4 +1,4 @@
-"""Which sentences and pairs are fit for training: pure filters, each with the name of its reason."""
+"""Which sentences and pairs are fit for training: filters that name their reasons."""
 
 import re
 import unicodedata
@@ -13,9 +13,14 @@ MAX_NEAR_DUPLICATES = 3
 _MAX_LENGTH_RATIO = 2.2
 _LENGTH_SLACK = 12  # characters; short sentences differ more
 _MAX_SHARED_WORDS = 0.6
+_MIN_HAN = 0.3
 # Characters of a language for one of English, measured on sentence pairs.
 _CHARACTERS_PER_ENGLISH = {"zh": 0.33}
 _UNSPACED = frozenset({"zh", "ja", "th"})
+
+# Frequent English words that are no words of Spanish, French or German.
+_ENGLISH_WORD = re.compile("the|of|to|and|is|you|that|it|for|with|are|be|this|by|from|when")
+_MAX_ENGLISH_WORDS = 0.15
 
 _WHITE_SPACE = re.compile(r"\s+")
 _INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060\ufeff]")
@@ -26,7 +31,7 @@ _LONG_NUMBER = re.compile(r"\d{2,}")
 _DIGITS = re.compile(r"\d+")
 _LEFTOVER = re.compile(
     r"</?\w[^<>]*>|&\w+;|\{\w*\}|\$\{?\w|%[sd]\b|%\(|%\d\b|\[\[|\]\]|\\[nt]|https?:|www\.|\ufffd|\|\|"
-    r"|[_=*#~-]{3,}|[.·]{5,}"
+    r"|[_=*#~-]{3,}|[.·]{5,}|(?:\. ){3}"
 )
 
 
@@ -40,14 +45,14 @@ def normalise(text: str) -> str:
         The text as the corpus files hold it.
 
     Example:
-        >>> normalise(" one\\u00a0\\n two ")
+        >>> normalise(" one   two ")
         'one two'
     """
     return _WHITE_SPACE.sub(" ", _INVISIBLE.sub("", unicodedata.normalize("NFC", text))).strip()
 
 
 def word_count(text: str, language: str) -> int:
-    """Words of a text; for a language written without spaces, letters less one (2 words ~ 3 letters)."""
+    """Words of a text; for a language written without spaces, letters less one."""
     if language in _UNSPACED:
         return sum(map(str.isalpha, text)) - 1
     return len(_WORD.findall(text))
@@ -72,10 +77,25 @@ def lengths_agree(source: str, target: str, source_language: str, target_languag
     return longer <= _MAX_LENGTH_RATIO * shorter + _LENGTH_SLACK
 
 
-def looks_untranslated(source: str, target: str, target_language: str) -> bool:
-    """Whether most of the translation's words are words of the source, or none are Chinese."""
-    if target_language in _UNSPACED:
-        return len(_HAN.findall(target)) < 0.3 * sum(map(str.isalpha, target))
+def in_another_language(text: str, language: str) -> bool:
+    """Whether a sentence is English, or without Chinese, where it should not be.
+
+    Args:
+        text: A sentence.
+        language: ISO code of the language it should be in.
+
+    Returns:
+        True where the sentence is surely in another one; English itself is not looked at.
+    """
+    if language in _UNSPACED:
+        return len(_HAN.findall(text)) < _MIN_HAN * sum(map(str.isalpha, text))
+    words = _WORD.findall(text.lower())
+    english = sum(map(bool, map(_ENGLISH_WORD.fullmatch, words)))
+    return language != "en" and english > _MAX_ENGLISH_WORDS * len(words)
+
+
+def looks_untranslated(source: str, target: str) -> bool:
+    """Whether most of the translation's words are words of the source."""
     ours = set(_WORD.findall(source.lower()))
     theirs = _WORD.findall(target.lower())
     return sum(word in ours for word in theirs) > _MAX_SHARED_WORDS * len(theirs)
@@ -87,6 +107,7 @@ SENTENCE_FAULTS: tuple[tuple[str, Callable[[str, str], bool]], ...] = (
     ("too long", lambda text, _: len(text) > MAX_CHARACTERS),
     ("few letters", lambda text, _: letter_share(text) < MIN_LETTERS),
     ("markup or placeholder", lambda text, _: bool(_LEFTOVER.search(text))),
+    ("another language", in_another_language),
 )
 
 # (reason, whether a pair of (source, target, source language, target language) has that fault)
@@ -94,7 +115,7 @@ PAIR_FAULTS: tuple[tuple[str, Callable[[str, str, str, str], bool]], ...] = (
     ("same on both sides", lambda a, b, _s, _t: a.lower() == b.lower()),
     ("length ratio", lambda a, b, s, t: not lengths_agree(a, b, s, t)),
     ("numbers differ", lambda a, b, _s, _t: numbers(a) != numbers(b)),
-    ("not translated", lambda a, b, _s, t: looks_untranslated(a, b, t)),
+    ("not translated", lambda a, b, _s, _t: looks_untranslated(a, b)),
 )
 
 

@@ -61,20 +61,18 @@ def fetch_snli(folder: Path) -> Path | None:
     for place in SNLI_FOLDERS:
         if all(_present(folder / place / name) for name in _FILE_NAMES):
             return folder / place
-    target = folder / "nli"
-    target.mkdir(parents=True, exist_ok=True)
     # An unnamed file: even a killed program leaves nothing of it.
-    with tempfile.TemporaryFile(dir=target) as archive:
+    with tempfile.TemporaryFile(dir=folder) as archive:
         try:
             _download(archive)
-            _extract(archive, target)
+            _extract(archive, folder / "nli")
         except (OSError, http.client.HTTPException) as error:
             logging.warning("SNLI cannot be fetched from %s: %s", SNLI_URL, error)
             return None
         except (zipfile.BadZipFile, zlib.error, EOFError, KeyError) as error:
             logging.warning("%s is not the SNLI archive or came corrupt: %s", SNLI_URL, error)
             return None
-    return target
+    return folder / "nli"
 
 
 def _present(path: Path) -> bool:
@@ -87,11 +85,16 @@ def _download(archive: IO[bytes]) -> None:
 
 
 def _extract(archive: IO[bytes], target: Path) -> None:
-    # The training set comes last, so that a kill between the files never leaves it alone.
+    # All is checked before the first file is written. The training set comes last, so that a kill
+    # between the files never leaves it alone.
     with zipfile.ZipFile(archive) as unzipped:
-        for name in _FILE_NAMES:
+        members = [unzipped.getinfo(f"snli_1.0/{name}") for name in _FILE_NAMES]
+        if damaged := unzipped.testzip():
+            raise zipfile.BadZipFile(f"{damaged} is damaged")
+        target.mkdir(exist_ok=True)
+        for name, member in zip(_FILE_NAMES, members, strict=True):
             with (
-                unzipped.open(f"snli_1.0/{name}") as file,
+                unzipped.open(member) as file,
                 replacing(target / name) as temporary,
                 temporary.open("wb") as out,
             ):

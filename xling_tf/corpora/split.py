@@ -1,7 +1,7 @@
 """The held-out tenth: which records are for development, decided by their text alone.
 
-Chidambaram et al. 2019, sec. 3.1: "90% of the data for training, and the remaining 10% for
-development/validation". A hash of the text decides, so the split is the same for reordered,
+Chidambaram et al. 2019, sec. 3.1: "we use 90% of the data for training, and the remaining 10% for
+development/validation." A hash of the text decides, so the split is the same for reordered,
 extended or newly prepared files, and the same sentence is held out of every corpus.
 """
 
@@ -95,7 +95,9 @@ def _split_alone(corpus: Corpus, has_dev: bool) -> Split:
         return Split([], records)
     if corpus.split == "train" and has_dev:
         return Split(records, [])
-    keys = corpus.groups or list(map(attrgetter(_DECIDING[corpus.kind]), records))
+    keys = corpus.groups
+    if keys is None:
+        keys = list(map(attrgetter(_DECIDING[corpus.kind]), records))
     is_held_out = {key: held_out(key) for key in dict.fromkeys(keys)}
     split = Split([], [])
     for record, key in zip(records, keys, strict=True):

@@ -68,12 +68,24 @@ class TransformerEncoder(keras.Model):
         padding_mask = ops.arange(max_length)[None, :] < lengths[:, None]
         attention_bias = ops.where(padding_mask, 0.0, _MASKED)[:, None, None, :]
         positions = ops.convert_to_tensor(self.positions, inputs.dtype)[:max_length]
-        hidden = inputs + positions
+        # Vaswani et al. 2017, sec. 3.4: without the factor the positions would drown the words.
+        hidden = inputs * self.hidden_dim**0.5 + positions
         for block in self.blocks:
             hidden = block(hidden, attention_bias)
         return masked_mean(self.final_norm(hidden), padding_mask)
 
+    @property
+    def table_variables(self) -> list[keras.Variable]:
+        """The embedding tables, which are updated row by row."""
+        return [self.embedding.words.table, self.embedding.ngrams.table]
+
+    @property
+    def dense_variables(self) -> list[keras.Variable]:
+        """Everything that is trained but the tables."""
+        tables = {id(table) for table in self.table_variables}
+        return [v for v in self.trainable_variables if id(v) not in tables]
+
     def build_variables(self) -> None:
-        """Creates every variable by encoding one word."""
-        zero, one = np.zeros(1, np.int32), np.ones(1, np.int32)
-        self((zero, zero, zero, zero[None], one))
+        """Creates every variable by encoding a sentence of two words."""
+        one = np.zeros(1, np.int32)
+        self((one, one, one, np.zeros((1, 2), np.int32), one + 2))

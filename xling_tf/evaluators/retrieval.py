@@ -28,7 +28,7 @@ class TranslationRetrieval:
     """Precision at 1, 3 and 10 of finding a sentence's translation, in both directions.
 
     Each query's translation is ranked by dot product among candidates drawn at random from the
-    other pairs (Chidambaram et al. 2019, sec. 3.4: K = 999 random ones and the right one). Other
+    other pairs (Chidambaram et al. 2019, sec. 3.4: the right one and K = 999 others). Other
     translations of the query, and repetitions of the right one, are never candidates. A tie counts
     against the system, so one that maps all texts to one vector scores 0.
 
@@ -75,16 +75,17 @@ class TranslationRetrieval:
         order = rng.permutation(len(distinct))[: max(max_queries, num_candidates)]
         pool = [distinct[index] for index in order]
         self._texts = [list(dict.fromkeys(pair[side] for pair in pool)) for side in (0, 1)]
+        row_of = [{text: row for row, text in enumerate(texts)} for texts in self._texts]
         self._directions = []
-        for query_side, languages in enumerate((f"{source}-{target}", f"{target}-{source}")):
-            queries = [pair[query_side] for pair in pool[:max_queries]]
-            right = [pair[1 - query_side] for pair in pool[:max_queries]]
-            texts = self._texts[1 - query_side]
-            excluded = _translations(distinct, query_side)
+        for side, languages in enumerate((f"{source}-{target}", f"{target}-{source}")):
+            queries = [pair[side] for pair in pool[:max_queries]]
+            right = [pair[1 - side] for pair in pool[:max_queries]]
+            translations = _translations(distinct, side)
+            valid = [translations[query] for query in queries]
             direction = _Direction(
                 name=languages,
-                queries=_rows(self._texts[query_side], queries),
-                candidates=_draw(texts, right, [excluded[q] for q in queries], num_candidates, rng),
+                queries=np.array([row_of[side][query] for query in queries], np.int32),
+                candidates=_draw(row_of[1 - side], right, valid, num_candidates, rng),
             )
             self._directions.append(direction)
 
@@ -103,9 +104,9 @@ class TranslationRetrieval:
         """
         vectors = [encode_checked(encode, texts) for texts in self._texts]
         scores: dict[str, float] = {}
-        for query_side, direction in enumerate(self._directions):
-            queries = vectors[query_side][direction.queries]
-            ranks = _ranks(queries, vectors[1 - query_side], direction.candidates)
+        for side, direction in enumerate(self._directions):
+            queries = vectors[side][direction.queries]
+            ranks = _ranks(queries, vectors[1 - side], direction.candidates)
             for k in PRECISION_AT:
                 scores[f"{direction.name}/precision_at_{k}"] = float(np.mean(ranks <= k))
         scores["num_queries"] = float(len(self._directions[0].queries))
@@ -135,34 +136,26 @@ def _translations(pairs: Iterable[tuple[str, str]], side: int) -> dict[str, set[
     return translations
 
 
-def _rows(texts: Sequence[str], wanted: Iterable[str]) -> NDArray[np.int32]:
-    row_of = {text: row for row, text in enumerate(texts)}
-    return np.array([row_of[text] for text in wanted], np.int32)
-
-
 def _draw(
-    texts: Sequence[str],
+    row_of: dict[str, int],
     right: Sequence[str],
-    excluded: Sequence[set[str]],
+    translations: Sequence[set[str]],
     num_candidates: int,
     rng: np.random.Generator,
 ) -> NDArray[np.int32]:
-    """Draws each query's candidates as rows of `texts`, the right one first."""
-    present = set(texts)
-    excluded_rows = [_rows(texts, excluded_texts & present) for excluded_texts in excluded]
-    num_others = min(
-        num_candidates - 1, len(texts) - max((len(rows) for rows in excluded_rows), default=0)
-    )
+    """Draws each query's candidates as rows, the right one first."""
+    excluded = [[row_of[text] for text in texts if text in row_of] for texts in translations]
+    num_others = min(num_candidates - 1, len(row_of) - max(map(len, excluded), default=0))
     if num_others < 1:
         raise UserError(
             "translation retrieval must have held-out pairs with different sentences on both "
-            f"sides, but {len(texts)} of one side came in {len(right)} pairs; give more data"
+            f"sides, but {len(row_of)} of one side came in {len(right)} pairs; give more data"
         )
     drawn = np.empty([len(right), 1 + num_others], np.int32)
-    drawn[:, 0] = _rows(texts, right)
-    for query, rows in enumerate(excluded_rows):
+    drawn[:, 0] = [row_of[text] for text in right]
+    for query, rows in enumerate(excluded):
         # As many more are drawn as may have to go, so that those that stay are still a fair draw.
-        others = rng.choice(len(texts), num_others + len(rows), replace=False)
+        others = rng.choice(len(row_of), num_others + len(rows), replace=False)
         drawn[query, 1:] = others[~np.isin(others, rows)][:num_others]
     return drawn
 

@@ -11,7 +11,7 @@ from xling_tf.corpora.readers import read_lines
 from xling_tf.errors import UserError
 from xling_tf.evaluators.encoding import Encode, encode_checked, require
 
-HEADER = "sentence1\tsentence2\tscore"
+_HEADER = "sentence1\tsentence2\tscore"
 # Angles (in radians) of equal vectors differ by about 1e-8 for rounding.
 _CONSTANT = 1e-6
 
@@ -19,8 +19,8 @@ _CONSTANT = 1e-6
 class SemanticTextualSimilarity:
     """Correlation of angular similarity with gold scores.
 
-    The similarity is -arccos(cosine), which separates near-equal sentences better than the cosine
-    (Cer et al. 2018, "Universal Sentence Encoder", sec. 5; Yang et al. 2019, sec. 4.2).
+    The similarity is -arccos(cosine) and the score its Pearson correlation (Chidambaram et al.
+    2019, sec. 3.5, following Cer et al. 2018).
 
     Args:
         pairs: The sentence pairs.
@@ -110,9 +110,9 @@ def read_sts(path: Path) -> SemanticTextualSimilarity:
         UserError: The header or a line is something else.
     """
     lines = list(read_lines(path))
-    if not lines or lines[0][1] != HEADER:
+    if not lines or lines[0][1] != _HEADER:
         raise UserError(
-            f"{path} must begin with the line {HEADER!r}, but begins with "
+            f"{path} must begin with the line {_HEADER!r}, but begins with "
             f"{lines[0][1] if lines else ''!r}; add it"
         )
     rows = [_parse(path, number, line) for number, line in lines[1:]]

@@ -49,8 +49,7 @@ class WordNgramEmbedding(keras.layers.Layer):
     """Represents a word by its own embedding and by its character n-grams.
 
     The n-gram embeddings of a word are summed and passed through one tanh layer; the result is averaged
-    with the word's embedding (Chidambaram et al. 2019, sec. 2.1). With `combine="sum"` they are
-    added, as in the 2018 version.
+    with the word's embedding (Chidambaram et al. 2019, sec. 2.1).
 
     Args:
         num_words: Rows of the word table, hash buckets included.
@@ -72,11 +71,17 @@ class WordNgramEmbedding(keras.layers.Layer):
         ngram_words: keras.KerasTensor,
     ) -> keras.KerasTensor:
         """Maps `[words]` ids, `[ngrams]` ids and their `[ngrams]` words to `[words, dim]` float32."""
-        words = self.words(word_ids)
-        ngrams = ops.segment_sum(
-            self.ngrams(ngram_ids), ngram_words, num_segments=ops.shape(word_ids)[0]
-        )
-        return (words + ops.cast(self.combine_ngrams(ngrams), "float32")) / 2
+        return self.combine(self.words(word_ids), self.ngrams(ngram_ids), ngram_words)
+
+    def combine(
+        self,
+        words: keras.KerasTensor,
+        ngrams: keras.KerasTensor,
+        ngram_words: keras.KerasTensor,
+    ) -> keras.KerasTensor:
+        """Combines `[words, dim]` word and `[ngrams, dim]` n-gram embeddings."""
+        sums = ops.segment_sum(ngrams, ngram_words, num_segments=ops.shape(words)[0])
+        return (words + ops.cast(self.combine_ngrams(sums), "float32")) / 2
 
 
 def sinusoidal_positions(max_length: int, dim: int) -> np.ndarray:

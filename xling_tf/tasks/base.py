@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from typing import ClassVar, NamedTuple
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from xling_tf.text.word_ngram import TokenFeatures
@@ -57,6 +58,11 @@ class Task(ABC):
         """Encodes a batch: `[batch]` losses, and `[batch]` float32 hits (1 where right)."""
         return self.score(tf.split(encoder(batch.features), len(self.columns)), batch)
 
-    def variables(self) -> list[tf.Variable]:
+    def build_heads(self, encoding: np.ndarray) -> None:
+        """Creates the heads' variables from a `[1, dim]` encoding."""
+        for head in self.heads:
+            head(encoding)
+
+    def variables(self) -> list[keras.Variable]:
         """The trainable variables of the heads."""
-        return [v.value for head in self.heads for v in head.trainable_variables]
+        return [v for head in self.heads for v in head.trainable_variables]

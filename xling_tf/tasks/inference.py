@@ -3,6 +3,7 @@
 from typing import Any, ClassVar
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from xling_tf.corpora.records import NLI_LABELS
@@ -48,6 +49,10 @@ class Inference(Task):
     def heads(self) -> tuple[keras.layers.Layer, ...]:
         """The classifier."""
         return (self.head,)
+
+    def build_heads(self, encoding: np.ndarray) -> None:
+        """Creates the classifier's variables."""
+        self.head(encoding, encoding)
 
     def score(self, columns: list[tf.Tensor], batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
         """Classifies the pairs."""

@@ -76,14 +76,19 @@ class WordNgramPreprocessor(tf.Module):
     def features(self, tokens: tf.RaggedTensor) -> TokenFeatures:
         """Maps `[batch, (tokens)]` strings to their features."""
         words, positions = tf.unique(tokens.values)
-        ngrams = ngram_ids(words, self.config)
+        word_ids, ngrams, ngram_words = self.word_features(words)
         return TokenFeatures(
-            word_ids=self.word_ids(words),
-            ngram_ids=ngrams.values,
-            ngram_words=tf.cast(ngrams.value_rowids(), tf.int32),
+            word_ids=word_ids,
+            ngram_ids=ngrams,
+            ngram_words=ngram_words,
             tokens=tokens.with_values(positions).to_tensor(),
             lengths=tf.cast(tokens.row_lengths(), tf.int32),
         )
+
+    def word_features(self, words: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Maps `[words]` strings to the first three of `TokenFeatures`."""
+        ngrams = ngram_ids(words, self.config)
+        return self.word_ids(words), ngrams.values, tf.cast(ngrams.value_rowids(), tf.int32)
 
     def word_ids(self, words: tf.Tensor) -> tf.Tensor:
         """Maps `[words]` strings to `[words]` int32 rows of the word table."""

@@ -1,4 +1,4 @@
-"""Translated text that Debian and Ubuntu packages carry, fetched by apt and prepared as a folder."""
+"""Translated text that Debian and Ubuntu packages carry, fetched by apt and prepared."""
 
 from xling_tf.corpora.debian.prepare import prepare_default_corpora
 

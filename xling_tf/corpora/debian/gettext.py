@@ -16,7 +16,7 @@ def catalogue_files(folders: Sequence[Path], language: str) -> list[Path]:
 
     Args:
         folders: Unpacked packages.
-        language: ISO code; of two spellings of it (`es`, `es_ES`) the first one of `LOCALES` counts.
+        language: ISO code; of its spellings (`es`, `es_ES`) the first in `LOCALES` counts.
 
     Returns:
         Sorted paths, each domain of a folder once.

@@ -1,35 +1,19 @@
 """Manuals as HTML: the translated page has the blocks of the English one, in the same order."""
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from lxml import html
 
-from xling_tf.corpora.cleaning import normalise
+from xling_tf.corpora.cleaning import lengths_agree, normalise
 from xling_tf.corpora.debian.extraction import LOCALES, Document, Extraction
 from xling_tf.corpora.records import TranslationPair
 
-_BLOCKS = frozenset(
-    {
-        "h1",
-        "h2",
-        "h3",
-        "h4",
-        "h5",
-        "h6",
-        "p",
-        "li",
-        "dt",
-        "dd",
-        "td",
-        "th",
-        "caption",
-        "pre",
-        "title",
-    }
-)
+_BLOCK = re.compile("h[1-6]|p|li|dt|dd|td|th|caption")
 _SKIPPED = frozenset({"script", "style", "head", "nav", "header", "footer", "aside", "pre", "code"})
+_MIN_AGREEING = 0.8
 _PROSE = frozenset({"p", "li", "dd"})
 _CHROME_CLASSES = frozenset({"navheader", "navfooter", "toc", "breadcrumbs", "bug-reporting"})
 
@@ -59,12 +43,16 @@ def _blocks(element: Any) -> Iterator[Block]:
     for child in element:
         if _is_chrome(child):
             continue
-        if child.tag in _BLOCKS and not any(d.tag in _BLOCKS for d in child.iterdescendants()):
+        if _is_block(child) and not any(map(_is_block, child.iterdescendants())):
             text = normalise("".join(_text(child)))
             if text:
                 yield Block(child.tag, child.get("id", ""), text)
         else:
             yield from _blocks(child)
+
+
+def _is_block(element: Any) -> bool:
+    return isinstance(element.tag, str) and bool(_BLOCK.fullmatch(element.tag))
 
 
 def _is_chrome(element: Any) -> bool:
@@ -86,39 +74,46 @@ def _text(element: Any) -> Iterator[str]:
         yield child.tail or ""
 
 
-def pair_blocks(source: Sequence[Block], target: Sequence[Block]) -> Iterator[TranslationPair]:
+def pair_blocks(
+    source: Sequence[Block], target: Sequence[Block], languages: tuple[str, str]
+) -> Iterator[TranslationPair]:
     """Pairs the blocks of a page and of its translation.
 
-    By id where blocks have one, otherwise by position, if both pages are made of the same tags.
+    By id where most blocks have one, otherwise by position, if both pages are made of the same
+    tags and their blocks are about as long: some pages were written anew, not translated.
 
     Args:
         source: Blocks of the English page.
         target: Blocks of the translated page.
+        languages: ISO codes of both.
 
     Yields:
         Paired texts.
     """
-    if all(block.identity for block in source if block.tag == "p"):
+    if 2 * sum(bool(block.identity) for block in source) > len(source):
         theirs = {block.identity: block.text for block in target if block.identity}
         for block in source:
             if block.identity in theirs:
                 yield TranslationPair(block.text, theirs[block.identity])
     elif [block.tag for block in source] == [block.tag for block in target]:
-        for ours, other in zip(source, target, strict=True):
-            yield TranslationPair(ours.text, other.text)
+        pairs = [TranslationPair(a.text, b.text) for a, b in zip(source, target, strict=True)]
+        agree = sum(lengths_agree(*pair, *languages) for pair in pairs)
+        if agree >= _MIN_AGREEING * len(pairs):
+            yield from pairs
 
 
 def manual_extractor(pattern: str) -> Callable[[Sequence[Path], str, str], Extraction]:
     """An extractor for manuals with one folder a language and the same file names in each.
 
     Args:
-        pattern: Where a language's folder is inside a package, `{locale}` standing for the language.
+        pattern: A language's folder inside a package; `{locale}` stands for the language.
 
     Returns:
         The extractor.
     """
 
     def extract(folders: Sequence[Path], source_language: str, target_language: str) -> Extraction:
+        languages = source_language, target_language
         ours = _pages(folders, pattern, source_language)
         theirs = _pages(folders, pattern, target_language)
         english = {block.text for blocks in ours.values() for block in blocks}
@@ -126,7 +121,7 @@ def manual_extractor(pattern: str) -> Callable[[Sequence[Path], str, str], Extra
             parallel=[
                 pair
                 for name, blocks in ours.items()
-                for pair in pair_blocks(blocks, theirs.get(name, ()))
+                for pair in pair_blocks(blocks, theirs.get(name, ()), languages)
             ],
             documents={
                 source_language: [_prose(blocks, set()) for blocks in ours.values()],

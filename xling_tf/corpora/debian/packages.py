@@ -1,12 +1,13 @@
 """Fetches packages with the system's own apt, beside the system: no root, nothing is installed."""
 
+import fcntl
 import json
 import os
 import re
 import shutil
 import subprocess
-import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,8 +19,8 @@ from xling_tf.files import replacing
 
 _TOOLS = ("apt-get", "apt-cache", "dpkg-deb")
 _OWN_DATA_HINT = "; train on your own corpora with --data DIR instead"
-# Lists, cache and an empty status file of our own leave the system alone; the hooks that distributions
-# run after an update would want root. `#clear` works in a file only, not on the command line.
+# Lists, cache and an empty status file of our own leave the system alone; the hooks that
+# distributions run after an update want root. `#clear` works in a file only.
 _APT_CONFIG = """\
 Dir::State "{private}/state";
 Dir::State::Lists "{private}/lists";
@@ -70,6 +71,19 @@ def fetch(patterns: Sequence[str], raw_dir: Path) -> Fetched:
     Raises:
         UserError: There is no apt here, or it cannot reach a package archive.
     """
+    with _one_at_a_time(raw_dir):
+        return _fetch(patterns, raw_dir)
+
+
+@contextmanager
+def _one_at_a_time(raw_dir: Path) -> Iterator[None]:
+    # Two trainings started together share the downloads.
+    with (raw_dir / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _fetch(patterns: Sequence[str], raw_dir: Path) -> Fetched:
     resolved = {key: names for key, names in _remembered(raw_dir).items() if key in patterns}
     wanted = {name for names in resolved.values() for name in names}
     failed: dict[str, str] = {}
@@ -93,7 +107,7 @@ def fetch(patterns: Sequence[str], raw_dir: Path) -> Fetched:
 
 
 def resolve(patterns: Iterable[str], names: Sequence[str]) -> dict[str, list[str]]:
-    """The package names that match each pattern, of the newest version where it has a `version` group.
+    """The package names that match each pattern, of the newest `version` group only.
 
     Args:
         patterns: Regular expressions of whole names.
@@ -166,12 +180,17 @@ class Apt:
         Returns:
             None, or why it did not work.
         """
-        with tempfile.TemporaryDirectory(dir=self._private) as folder:
-            download = self._run("apt-get", "download", package, folder=Path(folder))
-            archives = sorted(Path(folder).glob("*.deb"))
-            if download.returncode or not archives:
-                return _complaint(download)
-            return unpack(archives[0], raw_dir / package)
+        # Always the same place, so that what a kill leaves behind goes with the next try.
+        folder = self._private / "download"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        download = self._run("apt-get", "download", package, folder=folder)
+        archives = sorted(folder.glob("*.deb"))
+        if download.returncode or not archives:
+            return _complaint(download)
+        problem = unpack(archives[0], folder / "unpacked", raw_dir / package)
+        shutil.rmtree(folder)
+        return problem
 
     def _run(
         self, tool: str, *arguments: str, folder: Path | None = None

@@ -45,7 +45,7 @@ class Source:
 SOURCES = (
     Source(
         name="wesnoth",
-        description="The Battle for Wesnoth: campaign dialogues and stories, unit descriptions, help",
+        description="The Battle for Wesnoth: dialogues, stories, unit descriptions, help",
         extract=extract_wesnoth,
         licence="GPL-2+",
         packages=(r"wesnoth-(?P<version>\d+\.\d+)-(?!(?:core|dbg|music|server|tools)$)[a-z]+",),

@@ -85,7 +85,7 @@ def table(reports: Sequence[SourceReport]) -> str:
     Returns:
         Lines of equal width.
     """
-    kinds = sorted({kind for report in reports for kind in report.counts}, reverse=True)
+    kinds = list(dict.fromkeys(kind for report in reports for kind in report.counts))
     rows = [["source", *kinds]]
     for report in reports:
         rows.append([report.name, *(f"{report.counts.get(kind, 0):,}" for kind in kinds)])

@@ -10,12 +10,14 @@ from xling_tf.corpora.records import TranslationPair
 
 _PARAGRAPH_END = re.compile(r"\n\s*\n")
 # sentencex parts these from what follows: "M. Dupont", "1. Open the file."
+_BULLET = re.compile(r"^(?:[*•·▪‣–|-] )+")
 _STUB = re.compile(r"\W*\w{1,2}\.")
 
 
 def paragraphs(text: str) -> list[str]:
-    """The paragraphs of a text (parted by an empty line), each on one line."""
-    return [line for part in _PARAGRAPH_END.split(text) if (line := normalise(part))]
+    """The paragraphs of a text (parted by an empty line), each on one line without bullet."""
+    lines = (_BULLET.sub("", normalise(part)) for part in _PARAGRAPH_END.split(text))
+    return [line for line in lines if line]
 
 
 def sentences(paragraph: str, language: str) -> list[str]:

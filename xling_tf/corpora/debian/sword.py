@@ -1,5 +1,6 @@
 """Bibles as SWORD modules (zText): the same books, chapters and verses in every language."""
 
+import math
 import re
 import struct
 import zlib
@@ -9,54 +10,62 @@ from pathlib import Path
 from pysword.books import BibleStructure
 
 from xling_tf.corpora.cleaning import normalise
-from xling_tf.corpora.debian.extraction import Document, Extraction
+from xling_tf.corpora.debian.extraction import Extraction
 from xling_tf.corpora.records import TranslationPair
 
 _NOTE = re.compile(r"<(note|title|rdg)\b.*?</\1>", re.DOTALL)
 _TAG = re.compile(r"<[^>]+>")
+# Modules leave out the space between two tagged words that have nothing else between them.
+_GLUED = re.compile(r"(?<=\w)(</\w+>)(?=<\w)")
 _PILCROW = re.compile(r"[¶\[\]]")
 _VERSE_ENTRY = struct.Struct("<IIH")  # block, offset in it, length
 _BLOCK_ENTRY = struct.Struct("<III")  # offset in the file, packed length, length
 
-Verse = tuple[str, int, int]  # book, chapter, number
+_MAX_VERSE = 700  # characters; the glossary of a module hangs at its last verse
+_MIN_VERSES = 5  # fewer say nothing about their numbering
+_SHIFTS = (-3, -2, -1, 0, 1, 2, 3)
+
+Chapter = tuple[str, int]  # book, number
+Bible = dict[Chapter, dict[int, str]]
 
 
-def read_bible(folder: Path, language: str) -> dict[Verse, str]:
-    """The verses of the SWORD module of a language, if the folder has one.
+def read_bible(folder: Path, language: str) -> Bible:
+    """The SWORD modules of a language in a folder.
 
     Args:
         folder: An unpacked package.
         language: ISO code.
 
     Returns:
-        Plain text by book, chapter and verse in the order of the book; empty for other languages.
+        Plain verses by number, by chapter in the order of the book; empty for other languages.
     """
-    verses: dict[Verse, str] = {}
+    chapters: Bible = {}
     for path in sorted(folder.rglob("mods.d/*.conf")):
         settings = dict(re.findall(r"^(\w+)=(.*?)\s*$", path.read_text("utf-8"), re.MULTILINE))
         if settings.get("Lang") == language and settings.get("ModDrv") == "zText":
             modules = path.parent.parent / settings["DataPath"]
             versification = settings.get("Versification", "KJV").lower()
             for testament in ("ot", "nt"):
-                verses |= _read_testament(modules, testament, versification)
-    return verses
+                chapters |= _read_testament(modules, testament, versification)
+    return chapters
 
 
-def _read_testament(modules: Path, testament: str, versification: str) -> dict[Verse, str]:
+def _read_testament(modules: Path, testament: str, versification: str) -> Bible:
     entries = next(modules.glob(f"{testament}.?zv"), None)
     if entries is None:
         return {}
     texts = list(_verse_texts(entries))
     structure = BibleStructure(versification)
-    verses: dict[Verse, str] = {}
+    chapters: Bible = {}
     for book in structure.get_books()[testament]:
-        for chapter, length in enumerate(book.chapter_lengths, 1):
-            numbers = range(1, length + 1)
+        for chapter in range(1, book.num_chapters + 1):
             places = structure.ref_to_indicies(books=[book.name], chapters=[chapter])[testament]
-            for number, place in zip(numbers, places, strict=True):
-                if place < len(texts) and texts[place]:
-                    verses[book.name, chapter, number] = texts[place]
-    return verses
+            chapters[book.name, chapter] = {
+                number: texts[place]
+                for number, place in enumerate(places, 1)
+                if place < len(texts) and 0 < len(texts[place]) <= _MAX_VERSE
+            }
+    return chapters
 
 
 def _verse_texts(entries: Path) -> Iterator[str]:
@@ -72,7 +81,34 @@ def _verse_texts(entries: Path) -> Iterator[str]:
     ]
     for block, start, size in _VERSE_ENTRY.iter_unpack(entries.read_bytes()):
         osis = blocks[block][start : start + size].decode("utf-8") if size else ""
-        yield normalise(_PILCROW.sub("", _TAG.sub("", _NOTE.sub(" ", osis))))
+        osis = _GLUED.sub(r"\1 ", _NOTE.sub(" ", osis))
+        yield normalise(_PILCROW.sub("", _TAG.sub("", osis)))
+
+
+def numbered_alike(ours: dict[int, str], theirs: dict[int, str]) -> bool:
+    """Whether two translations count the verses of a chapter alike.
+
+    Some begin a chapter a verse or two later. Then the lengths of the verses, which go together in
+    translations, agree better with the other's numbers shifted.
+
+    Args:
+        ours: Verses of a chapter by number.
+        theirs: The same chapter in another translation.
+
+    Returns:
+        Whether no shift makes the lengths agree better.
+    """
+    costs = {shift: _disagreement(ours, theirs, shift) for shift in _SHIFTS}
+    return costs[0] <= min(costs.values())
+
+
+def _disagreement(ours: dict[int, str], theirs: dict[int, str], shift: int) -> float:
+    ratios = [
+        abs(math.log(len(text) / len(theirs[number + shift])))
+        for number, text in ours.items()
+        if number + shift in theirs
+    ]
+    return sum(ratios) / len(ratios) if len(ratios) >= _MIN_VERSES else math.inf
 
 
 def extract_bibles(
@@ -89,17 +125,19 @@ def extract_bibles(
         Parallel text, and documents of both languages.
     """
     ours, theirs = (
-        {key: text for folder in folders for key, text in read_bible(folder, language).items()}
+        {key: verses for folder in folders for key, verses in read_bible(folder, language).items()}
         for language in (source_language, target_language)
     )
     return Extraction(
-        parallel=[TranslationPair(ours[key], theirs[key]) for key in ours if key in theirs],
-        documents={source_language: _chapters(ours), target_language: _chapters(theirs)},
+        parallel=[
+            TranslationPair(text, theirs[chapter][number])
+            for chapter, verses in ours.items()
+            if numbered_alike(verses, theirs.get(chapter, {}))
+            for number, text in verses.items()
+            if number in theirs.get(chapter, {})
+        ],
+        documents={
+            source_language: [list(verses.values()) for verses in ours.values()],
+            target_language: [list(verses.values()) for verses in theirs.values()],
+        },
     )
-
-
-def _chapters(verses: dict[Verse, str]) -> list[Document]:
-    chapters: dict[tuple[str, int], Document] = {}
-    for (book, chapter, _), text in verses.items():
-        chapters.setdefault((book, chapter), []).append(text)
-    return list(chapters.values())

@@ -1,10 +1,10 @@
 """Unpacks a package into a folder of its own, keeping the text only."""
 
 import json
+import os
+import shutil
 import subprocess
 from pathlib import Path
-
-from xling_tf.files import replacing_folder
 
 # Raised when more of a package is kept than before, so that older folders are fetched anew.
 UNPACKING_VERSION = 1
@@ -24,21 +24,27 @@ def unpacked_version(folder: Path) -> str | None:
     return marker["version"] if marker["unpacking_version"] == UNPACKING_VERSION else None
 
 
-def unpack(archive: Path, folder: Path) -> str | None:
-    """Unpacks the .deb `archive` as `folder`, in one step as seen from outside.
+def unpack(archive: Path, temporary: Path, folder: Path) -> str | None:
+    """Unpacks a package so that its folder is there in full or not at all.
+
+    Args:
+        archive: The .deb file.
+        temporary: Where to unpack; renamed afterwards, so on the same file system.
+        folder: What it becomes.
 
     Returns:
         None, or why it did not work.
     """
     try:
         version = _dpkg_deb("-f", str(archive), "Version").strip()
-        with replacing_folder(folder) as temporary:
-            _dpkg_deb("-x", str(archive), str(temporary))
-            _keep_text(temporary)
-            marker = {"version": version, "unpacking_version": UNPACKING_VERSION}
-            (temporary / _MARKER).write_text(json.dumps(marker) + "\n", encoding="utf-8")
+        _dpkg_deb("-x", str(archive), str(temporary))
     except subprocess.CalledProcessError as error:
         return f"dpkg-deb could not unpack it: {error.stderr.strip()}"
+    _keep_text(temporary)
+    marker = {"version": version, "unpacking_version": UNPACKING_VERSION}
+    (temporary / _MARKER).write_text(json.dumps(marker) + "\n", encoding="utf-8")
+    shutil.rmtree(folder, ignore_errors=True)
+    os.replace(temporary, folder)
     return None
 
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,6 +23,9 @@ _TOKEN = re.compile(
 # What is inside these happens instead of, not after, what is before them.
 _BRANCHES = frozenset({"event", "then", "else", "elseif", "case", "option", "command", "part"})
 _NARRATORS = frozenset({"narrator", ""})
+
+
+Translate = Callable[[str], str | None]
 
 
 class Line(NamedTuple):
@@ -70,9 +74,7 @@ def _value(token: re.Match[str]) -> str:
     return token["text"].lstrip("_ \t\n")[1:-1].replace('""', '"')
 
 
-def replies(
-    scene: Sequence[Line], translate: Callable[[str], str | None]
-) -> Iterator[ResponsePair]:
+def replies(scene: Sequence[Line], translate: Translate) -> Iterator[ResponsePair]:
     """Successive lines of different speakers, as message and reply.
 
     Args:
@@ -82,7 +84,7 @@ def replies(
     Yields:
         One pair for each change of speaker, the narrator left out.
     """
-    for line, answer in zip(scene, scene[1:], strict=False):
+    for line, answer in pairwise(scene):
         if line.speaker == answer.speaker or {line.speaker, answer.speaker} & _NARRATORS:
             continue
         message, response = translate(line.text), translate(answer.text)
@@ -90,7 +92,7 @@ def replies(
             yield ResponsePair(message, response)
 
 
-def narrative(scene: Sequence[Line], translate: Callable[[str], str | None]) -> Iterator[Document]:
+def narrative(scene: Sequence[Line], translate: Translate) -> Iterator[Document]:
     """The scene's text as documents; a line without translation parts it.
 
     Args:
@@ -133,7 +135,7 @@ def extract_wesnoth(
         for scene in read_scenes(path.read_text(encoding="utf-8", errors="replace"))
     ]
     pairs = list(plain_pairs(catalogue))
-    into: dict[str, Callable[[str], str | None]] = {
+    into: dict[str, Translate] = {
         source_language: plain_text,
         target_language: lambda text: plain_text(catalogue.get(text, "")),
     }

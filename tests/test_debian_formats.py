@@ -1,0 +1,309 @@
+"""The readers of each format, on tiny files in the format's true layout."""
+
+import json
+import struct
+import zlib
+
+import polib
+import pytest
+from pysword.books import BibleStructure
+
+from xling_tf.corpora.debian.cataclysm import exchanges, extract_cataclysm, read_topics
+from xling_tf.corpora.debian.extraction import LOCALES
+from xling_tf.corpora.debian.gettext import catalogue_files, extract_gettext, read_catalogues
+from xling_tf.corpora.debian.manuals import Block, manual_extractor, pair_blocks, read_blocks
+from xling_tf.corpora.debian.markup import plain_text
+from xling_tf.corpora.debian.sentences import aligned_sentences, paragraphs, sentences
+from xling_tf.corpora.debian.sword import extract_bibles, numbered_alike, read_bible
+from xling_tf.corpora.debian.wesnoth import Line, extract_wesnoth, narrative, read_scenes, replies
+from xling_tf.corpora.records import ResponsePair, TranslationPair
+
+
+def _write_mo(path, messages):
+    catalogue = polib.POFile()
+    catalogue.metadata = {"Content-Type": "text/plain; charset=UTF-8"}
+    for message, translation in messages.items():
+        catalogue.append(polib.POEntry(msgid=message, msgstr=translation))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    catalogue.save_as_mofile(str(path))
+
+
+@pytest.mark.parametrize(
+    ("message", "plain"),
+    [
+        ("_Open the file", "Open the file"),
+        ("Save &As", "Save As"),
+        ("打开(_O)", "打开"),
+        ("female^The <i>brave</i> witch", "The brave witch"),
+        ("?unit:Build a city", "Build a city"),
+        ("Cats &amp; dogs", "Cats & dogs"),
+        ("One<br/>two", "One\n\ntwo"),
+        ("It costs 50% of that.", "It costs 50% of that."),
+        ("%s was slain", None),
+        ("%1$d of %2$d", None),
+        ("Found {count} files", None),
+        ("$unit_name hits", None),
+        ("Ask <npc_name> about it", None),
+        ("See <ref>dst='x' text='y'</ref>", None),
+    ],
+)
+def test_plain_text(message, plain):
+    assert plain_text(message) == plain
+
+
+def test_sentences_keep_abbreviations_and_lists_together():
+    assert sentences("Dr. Smith left. Why?", "en") == ["Dr. Smith left.", "Why?"]
+    assert sentences("M. Dupont est là. Oui.", "fr") == ["M. Dupont est là.", "Oui."]
+    assert sentences("你好。今天很好！", "zh") == ["你好。", "今天很好！"]
+
+
+def test_paragraphs_join_wrapped_lines_and_lose_bullets():
+    assert paragraphs("One\ntwo.\n\n* Three.\n \n") == ["One two.", "Three."]
+
+
+def test_alignment_by_paragraph_then_by_sentence():
+    pair = TranslationPair("It rains. We stay.\n\nGo home.", "Llueve. Esperamos.\n\nVete a casa.")
+    assert list(aligned_sentences(pair, "en", "es")) == [
+        ("It rains.", "Llueve."),
+        ("We stay.", "Esperamos."),
+        ("Go home.", "Vete a casa."),
+    ]
+
+
+def test_alignment_keeps_what_does_not_come_apart_whole():
+    pair = TranslationPair("It rains. We stay.\n\nGo home.", "Llueve y nos quedamos. Vete a casa.")
+    assert list(aligned_sentences(pair, "en", "es")) == [
+        ("It rains. We stay. Go home.", "Llueve y nos quedamos. Vete a casa.")
+    ]
+
+
+def test_catalogues_prefer_the_plain_locale(tmp_path):
+    for locale, translation in (("es_ES", "de España"), ("es", "sin país"), ("de", "anders")):
+        _write_mo(tmp_path / f"usr/share/locale/{locale}/LC_MESSAGES/x.mo", {"a text": translation})
+    assert read_catalogues([tmp_path], "es") == {"a text": "sin país"}
+    assert [path.parts[-3] for path in catalogue_files([tmp_path], "es")] == ["es"]
+
+
+def test_gettext_messages_become_pairs_and_documents(tmp_path):
+    _write_mo(
+        tmp_path / "usr/share/games/x/translations/zh_CN/LC_MESSAGES/x.mo",
+        {"Open the _file": "打开文件(_F)", "%d files left": "还有 %d 个文件", "KEY": "不用"},
+    )
+    extraction = extract_gettext([tmp_path], "en", "zh")
+    assert extraction.parallel == [("Open the file", "打开文件")]
+    assert extraction.documents == {"en": [["Open the file"]], "zh": [["打开文件"]]}
+
+
+_SCENARIO = """
+[scenario]
+    name= _ "The Bridge"
+    [story]
+        [part]
+            story= _ "Long ago there was a bridge."
+        [/part]
+    [/story]
+    [event]
+        name=start
+        [message]
+            speaker=narrator
+            message= _ "Night falls."
+        [/message]
+        # wmllint: a comment [message]
+        [message]
+            speaker=Konrad
+            image=portraits/x.png
+            message= _ "Who said ""halt""?"
+        [/message]
+        [move_unit]
+            id=Konrad
+        [/move_unit]
+        [message]
+            speaker=Delfador
+            message= _ "I did,
+as you see."
+        [/message]
+        [message]
+            speaker=Delfador
+            message= _ "Be quick."
+        [/message]
+    [/event]
+    [event]
+        [message]
+            id=Konrad
+            message= _ "Another day."
+        [/message]
+    [/event]
+[/scenario]
+"""
+
+
+def test_scenes_of_a_scenario():
+    assert list(read_scenes(_SCENARIO)) == [
+        [Line("narrator", "Long ago there was a bridge.")],
+        [
+            Line("narrator", "Night falls."),
+            Line("konrad", 'Who said "halt"?'),
+            Line("delfador", "I did,\nas you see."),
+            Line("delfador", "Be quick."),
+        ],
+        [Line("konrad", "Another day.")],
+    ]
+
+
+def test_replies_are_changes_of_speaker_without_the_narrator():
+    scene = list(read_scenes(_SCENARIO))[1]
+    assert list(replies(scene, str.upper)) == [('WHO SAID "HALT"?', "I DID,\nAS YOU SEE.")]
+
+
+def test_narrative_is_parted_by_what_is_not_translated():
+    scene = [Line("a", "one"), Line("b", "?"), Line("a", "two"), Line("b", "three")]
+    translate = {"one": "uno", "two": "dos", "three": "tres"}.get
+    assert list(narrative(scene, translate)) == [["uno"], ["dos", "tres"]]
+
+
+def test_wesnoth_package(tmp_path):
+    scenario = tmp_path / "usr/share/games/wesnoth/1.16/data/campaigns/x/scenarios/01.cfg"
+    scenario.parent.mkdir(parents=True)
+    scenario.write_text(_SCENARIO, encoding="utf-8")
+    translations = {
+        'Who said "halt"?': "¿Quién fue?",
+        "I did,\nas you see.": "Yo, como ves.",
+    }
+    _write_mo(
+        tmp_path / "usr/share/games/wesnoth/1.16/translations/es/LC_MESSAGES/x.mo", translations
+    )
+    extraction = extract_wesnoth([tmp_path], "en", "es")
+    assert set(extraction.parallel) == set(translations.items())
+    assert extraction.conversations["es"] == [("¿Quién fue?", "Yo, como ves.")]
+    assert extraction.conversations["en"] == [('Who said "halt"?', "I did,\nas you see.")]
+    assert ["¿Quién fue?", "Yo, como ves."] in extraction.documents["es"]
+
+
+_TALK = [
+    {
+        "type": "talk_topic",
+        "id": "TALK_HELLO",
+        "dynamic_line": {"npc_female": True, "yes": "Hello, sir.", "no": ["Hi.", "&You nod."]},
+        "responses": [
+            {"text": "Who are you?", "topic": "TALK_WHO"},
+            {"text": "Bye.", "topic": "TALK_DONE"},
+        ],
+    },
+    {"type": "talk_topic", "id": ["TALK_WHO"], "dynamic_line": "Just a guard.", "responses": []},
+    {"type": "npc_class", "id": "NC_GUARD"},
+]
+
+
+def test_talk_topics_are_walked_both_ways():
+    assert list(exchanges(read_topics([json.dumps(_TALK)]))) == [
+        ("Hello, sir.", "Who are you?"),
+        ("Hello, sir.", "Bye."),
+        ("Hi.", "Who are you?"),
+        ("Hi.", "Bye."),
+        ("Who are you?", "Just a guard."),
+    ]
+
+
+def test_cataclysm_package(tmp_path):
+    talk = tmp_path / "usr/share/games/cataclysm-dda/json/npcs/guard/talk.json"
+    talk.parent.mkdir(parents=True)
+    talk.write_text(json.dumps(_TALK), encoding="utf-8")
+    _write_mo(
+        tmp_path / "usr/share/locale/es_ES/LC_MESSAGES/cataclysm-dda.mo",
+        {"Who are you?": "¿Quién eres?", "Just a guard.": "Un guardia."},
+    )
+    extraction = extract_cataclysm([tmp_path], "en", "es")
+    assert extraction.conversations["es"] == [ResponsePair("¿Quién eres?", "Un guardia.")]
+    assert len(extraction.conversations["en"]) == 5
+    assert ("Just a guard.", "Un guardia.") in extraction.parallel
+
+
+_PAGE = """<!DOCTYPE html><html><head><title>Help</title></head><body>
+<header><p>LibreOffice Help</p></header><nav><p>Menu</p></nav>
+<h1 id="h1"><a name="x"></a>{title}</h1>
+<p id="p1">{first} <span class="emph">X</span><span hidden="true" class="MAC">⌘</span>.</p>
+<ul><li><p id="p2">{second}</p></li></ul><pre>Sub Main</pre></body></html>"""
+
+
+def test_blocks_of_a_page_without_its_frame():
+    page = _PAGE.format(title="Paste", first="Press", second="Choose one.")
+    assert read_blocks(page.encode()) == [
+        Block("h1", "h1", "Paste"),
+        Block("p", "p1", "Press X."),
+        Block("p", "p2", "Choose one."),
+    ]
+
+
+def test_blocks_are_paired_by_id_or_by_place():
+    ours = [Block("p", "a", "One day."), Block("p", "b", "Two days.")]
+    theirs = [Block("p", "b", "Dos días."), Block("p", "c", "Tres días.")]
+    assert list(pair_blocks(ours, theirs, ("en", "es"))) == [("Two days.", "Dos días.")]
+    ours, theirs = ([block._replace(identity="") for block in page] for page in (ours, theirs))
+    assert list(pair_blocks(ours, theirs, ("en", "es"))) == [
+        ("One day.", "Dos días."),
+        ("Two days.", "Tres días."),
+    ]
+
+
+def test_pages_of_another_shape_or_length_give_nothing():
+    ours = [Block("p", "", "One day.")]
+    assert not list(pair_blocks(ours, [Block("h1", "", "Un día.")], ("en", "es")))
+    assert not list(pair_blocks(ours, [Block("p", "", "Un día " * 20)], ("en", "es")))
+
+
+def test_manual_packages(tmp_path):
+    for locale, title, second in (("en", "Paste", "Stay here."), ("es", "Pegar", "Stay here.")):
+        page = tmp_path / f"usr/share/help/{locale}/text/a.html"
+        page.parent.mkdir(parents=True)
+        page.write_text(_PAGE.format(title=title, first=title, second=second), encoding="utf-8")
+    extraction = manual_extractor("usr/share/help/{locale}/text")([tmp_path], "en", "es")
+    assert ("Paste X.", "Pegar X.") in extraction.parallel
+    # What was left in English is no Spanish document.
+    assert extraction.documents == {"en": [["Paste X.", "Stay here."]], "es": [["Pegar X."]]}
+
+
+def _write_module(folder, language, verses):
+    """A zText module whose one block is the New Testament; `verses` are Matthew 1:1, 1:2, ..."""
+    modules = folder / "usr/share/sword/modules/texts/ztext/x"
+    modules.mkdir(parents=True)
+    places = BibleStructure("kjv").ref_to_indicies(books=["Matthew"], chapters=[1])["nt"]
+    block, entries = b"", [(0, 0, 0)] * (places[-1] + 1)
+    for place, verse in zip(places, verses, strict=False):
+        entries[place] = (0, len(block), len(verse.encode()))
+        block += verse.encode()
+    packed = zlib.compress(block)
+    (modules / "nt.bzv").write_bytes(b"".join(struct.pack("<IIH", *entry) for entry in entries))
+    (modules / "nt.bzs").write_bytes(struct.pack("<III", 0, len(packed), len(block)))
+    (modules / "nt.bzz").write_bytes(packed)
+    settings = folder / "usr/share/sword/mods.d/x.conf"
+    settings.parent.mkdir(parents=True)
+    settings.write_text(
+        f"[x]\nDataPath=./modules/texts/ztext/x/\nModDrv=zText\nVersification=KJV\nLang={language}\n"
+    )
+
+
+def test_bible_modules(tmp_path):
+    _write_module(
+        tmp_path / "en",
+        "en",
+        ["The <w>book</w><note>a note</note>of the birth.", "<w>Abraham</w><w>begat</w> Isaac."],
+    )
+    _write_module(tmp_path / "es", "es", ["Libro de la generación.", "Abraham engendró á Isaac."])
+    assert read_bible(tmp_path / "en", "es") == {}
+    extraction = extract_bibles([tmp_path / "en", tmp_path / "es"], "en", "es")
+    assert extraction.parallel == [
+        ("The book of the birth.", "Libro de la generación."),
+        ("Abraham begat Isaac.", "Abraham engendró á Isaac."),
+    ]
+    assert ["Libro de la generación.", "Abraham engendró á Isaac."] in extraction.documents["es"]
+
+
+def test_chapters_that_count_from_elsewhere_are_told_by_length():
+    ours = {number: "x" * length for number, length in enumerate((10, 40, 20, 80, 30, 9, 50), 1)}
+    assert numbered_alike(ours, dict(ours))
+    assert not numbered_alike(ours, {number + 1: text for number, text in ours.items()})
+    assert numbered_alike({}, {})
+
+
+def test_every_language_has_a_locale():
+    assert all(LOCALES.values())

@@ -1,0 +1,71 @@
+"""Checkpoints that are whole or absent, and that fall back when one is damaged."""
+
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+from absl import logging
+
+from xling_tf.files import replacing_folder
+
+_KEPT = 2
+_VALUES = "values"
+_STATE = "state.json"
+
+
+class Checkpoints:
+    """The checkpoints of one run: a folder for each, named by the step.
+
+    A folder appears by a rename once everything in it is written, so a kill leaves no half checkpoint.
+
+    Args:
+        folder: Where they are kept.
+        variables: What is saved and restored, always in the same order.
+    """
+
+    def __init__(self, folder: Path, variables: Sequence[tf.Variable]) -> None:
+        self._folder = folder
+        self._checkpoint = tf.train.Checkpoint(values=list(variables))
+
+    def save(self, step: int, state: dict[str, Any]) -> Path:
+        """Writes the variables and `state`, and removes all but the newest two checkpoints."""
+        path = self._folder / f"step-{step:09d}"
+        with replacing_folder(path) as temporary:
+            self._checkpoint.write(str(temporary / _VALUES))
+            (temporary / _STATE).write_text(json.dumps(state), encoding="utf-8")
+        for old in self._newest_first()[_KEPT:]:
+            shutil.rmtree(old)
+        return path
+
+    def restore(self) -> dict[str, Any] | None:
+        """Restores the newest checkpoint that can be read; returns its state, None without any.
+
+        A damaged one is set aside under a name that ends in ".damaged", with a warning.
+        """
+        for path in self._newest_first():
+            try:
+                state: dict[str, Any] = json.loads((path / _STATE).read_text(encoding="utf-8"))
+                status = self._checkpoint.read(str(path / _VALUES))
+                status.assert_existing_objects_matched()
+            except (OSError, ValueError, AssertionError, tf.errors.OpError) as error:
+                damaged = path.with_name(path.name + ".damaged")
+                shutil.rmtree(damaged, ignore_errors=True)
+                path.rename(damaged)
+                logging.warning(
+                    "checkpoint %s cannot be read (%s); it is now %s, and the one before is used",
+                    path,
+                    str(error).splitlines()[0] if str(error) else type(error).__name__,
+                    damaged.name,
+                )
+                continue
+            return state
+        return None
+
+    def _newest_first(self) -> list[Path]:
+        if not self._folder.is_dir():
+            return []
+        steps = [path for path in self._folder.iterdir() if path.name.removeprefix("step-").isdigit()]
+        return sorted(steps, reverse=True)

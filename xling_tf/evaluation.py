@@ -1,0 +1,94 @@
+"""The scores at the end of a training."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+
+from xling_tf.config import ExperimentConfig
+from xling_tf.encoders.sentence_encoder import SentenceEncoder
+from xling_tf.evaluators.encoding import Evaluator
+from xling_tf.evaluators.retrieval import TranslationRetrieval
+from xling_tf.evaluators.sts import find_sts
+from xling_tf.examples import SplitCorpus
+from xling_tf.input_pipeline import Examples, make_dataset, make_sampler
+from xling_tf.model import Model
+from xling_tf.tasks.base import Task
+
+# Corpora with fewer held-out pairs than the paper has candidates are scored only among all.
+_CANDIDATES = 1000
+_QUERIES = 2000
+_SCORED_CORPORA = 8
+
+Scores = dict[str, dict[str, float]]
+
+
+def evaluate(
+    model: Model,
+    encoder: SentenceEncoder,
+    held_out: Mapping[str, Examples],
+    corpora: Sequence[SplitCorpus],
+    data: Path | None,
+) -> Scores:
+    """Scores a trained model on what was held out of its training.
+
+    Args:
+        model: For the loss and accuracy of each task.
+        encoder: What will be exported: for retrieval and similarity.
+        held_out: Held-out examples of each task.
+        corpora: For the held-out translations of each corpus.
+        data: Folder in which STS sets are looked for.
+
+    Returns:
+        Scores by suite and metric.
+    """
+    scores: Scores = {}
+    for task in model.tasks:
+        if task.name in held_out and len(held_out[task.name]):
+            logging.info("evaluating %s", task.name)
+            scores[f"task/{task.name}"] = _task_scores(model, task, held_out[task.name])
+    for evaluator in _evaluators(model.config, corpora, data):
+        logging.info("evaluating %s", evaluator.name)
+        scores[evaluator.name] = evaluator(encoder.encode)
+    return scores
+
+
+def _task_scores(model: Model, task: Task, examples: Examples) -> dict[str, float]:
+    """Loss and accuracy over batches like those of training."""
+    sampler = make_sampler(examples, model.config, task.examples_per_batch)
+    dataset = make_dataset(
+        examples, sampler, model.preprocessor, count=model.config.training.dev_batches
+    )
+    score = tf.function(
+        lambda batch: task.losses(model.encoder, batch), input_signature=[dataset.element_spec]
+    )
+    results = [score(batch) for batch in dataset]
+    losses, hits = (np.concatenate(parts) for parts in zip(*results, strict=True))
+    return {
+        "loss": float(losses.mean()),
+        "accuracy": float(hits.mean()),
+        "num_examples": float(len(losses)),
+    }
+
+
+def _evaluators(
+    config: ExperimentConfig, corpora: Sequence[SplitCorpus], data: Path | None
+) -> Iterator[Evaluator]:
+    source, target = config.data.source, config.data.target
+    parallel = {c.corpus.name: c.held_out for c in corpora if c.corpus.kind == "parallel"}
+    every = [pair for pairs in parallel.values() for pair in pairs]
+    if len(every) > 1:
+        yield TranslationRetrieval(every, source=source, target=target, name="retrieval/all")
+    large = [name for name, pairs in parallel.items() if len(pairs) >= _CANDIDATES]
+    for name in sorted(large, key=lambda name: -len(parallel[name]))[:_SCORED_CORPORA]:
+        yield TranslationRetrieval(
+            parallel[name],
+            source=source,
+            target=target,
+            name=f"retrieval/{name}",
+            max_queries=_QUERIES,
+        )
+    if data:
+        yield from find_sts(data, (source, target))

@@ -1,0 +1,63 @@
+"""The README inside an exported model."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from xling_tf.config import ExperimentConfig
+from xling_tf.evaluators.table import format_table
+
+_CARD = """# {title}
+
+Sentence encoder for {source} and {target}: strings to {dim}-dimensional vectors of unit length, in which
+a sentence and its translation are near each other. Trained by xling_tf {version}, preset
+`{preset}`: {description}.
+
+    import tensorflow_hub as hub
+    encoder = hub.load(".")
+    encoder(["Hola", "Hello"])                      # float32 [2, {dim}]
+    encoder.response_encoder(["Fine, thanks."])     # replies, near the messages they answer
+
+Signatures `serving_default` and `default` take `inputs`; `question_encoder` and `response_encoder` take
+`input`; all give `outputs`. Needs TensorFlow and nothing else. Sentences are cut at {max_tokens} tokens.
+
+## Training
+
+{steps} steps, {minutes:.1f} minutes. Corpora, in records:
+
+{corpora}
+
+The weights carry what these corpora's licences ask for; for the default corpora they are listed in
+`data/prepared/{source}-{target}/SOURCES.md`.
+
+## Scores on held-out data
+
+{scores}
+
+Retrieval ranks the right translation among {candidates} candidates. `config.json` holds every setting.
+"""
+
+
+def model_card(preset: str, config: ExperimentConfig, results: Mapping[str, Any]) -> str:
+    """Describes a trained model to the person who finds it.
+
+    Args:
+        preset: Its preset's name.
+        config: Its resolved config.
+        results: The content of `results.json`.
+    """
+    retrieval = results["scores"].get("retrieval/all", {})
+    return _CARD.format(
+        title=preset,
+        source=config.data.source,
+        target=config.data.target,
+        dim=config.encoder.hidden_dim,
+        version=results["versions"]["xling_tf"],
+        preset=preset,
+        description=config.description,
+        max_tokens=config.text.max_tokens,
+        steps=results["steps"],
+        minutes=results["minutes"],
+        corpora="\n".join(f"    {name} {count}" for name, count in results["corpora"].items()),
+        scores="\n".join(f"    {line}" for line in format_table(results["scores"]).splitlines()),
+        candidates=int(retrieval.get("num_candidates", 0)),
+    )

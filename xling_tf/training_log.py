@@ -1,0 +1,128 @@
+"""What a training prints and writes while it runs: progress bar, JSON lines, TensorBoard."""
+
+import json
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple, Self
+
+import tensorflow as tf
+from absl import logging
+from tqdm import tqdm
+
+_SMOOTHING = 0.9
+_SECONDS_BETWEEN_LINES = 30.0
+
+
+class StepResult(NamedTuple):
+    """What one training step measured.
+
+    Attributes:
+        step: The step's number, from 0.
+        task: The task it trained.
+        loss: Mean loss of the batch.
+        accuracy: Share of the batch whose right answer scored highest.
+        gradient_norm: Norm of all gradients together.
+        learning_rate: Of the dense layers.
+        sentences: Sentences encoded.
+    """
+
+    step: int
+    task: str
+    loss: float
+    accuracy: float
+    gradient_norm: float
+    learning_rate: float
+    sentences: int
+
+
+class TrainingLog:
+    """Reports steps on the screen, in `metrics.jsonl` and to TensorBoard.
+
+    Where the output is no terminal, a line every half minute stands for the bar.
+
+    Args:
+        run_dir: Folder of the run; lines of `metrics.jsonl` from `first_step` on, left by a
+            killed run, are dropped because the steps are about to be repeated.
+        first_step: The step that training starts or continues at.
+        progress: Share of the budget used before.
+    """
+
+    def __init__(self, run_dir: Path, *, first_step: int, progress: float) -> None:
+        path = run_dir / "metrics.jsonl"
+        kept = _lines_before(path, first_step)
+        path.write_text("".join(kept), encoding="utf-8")
+        self._lines = path.open("a", encoding="utf-8")
+        self._writer = tf.summary.create_file_writer(str(run_dir / "tensorboard"))
+        self._bar = tqdm(
+            total=100.0,
+            initial=100 * progress,
+            unit="%",
+            disable=None,
+            bar_format="{l_bar}{bar}| {elapsed}<{remaining}{postfix}",
+        )
+        self._losses: dict[str, float] = {}
+        self._begin = self._last_line = time.monotonic()
+        self._sentences = 0
+
+    def __enter__(self) -> Self:
+        """Opens nothing that is not open."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Closes files and bar."""
+        self._bar.close()
+        self._writer.close()
+        self._lines.close()
+
+    def report(self, result: StepResult, progress: float) -> None:
+        """Reports one step; `progress` is the share of the budget used after it."""
+        self._lines.write(json.dumps(result._asdict()) + "\n")
+        self._lines.flush()
+        self._sentences += result.sentences
+        rate = self._sentences / (time.monotonic() - self._begin)
+        self._write_scalars(result, rate)
+        previous = self._losses.get(result.task, result.loss)
+        self._losses[result.task] = _SMOOTHING * previous + (1 - _SMOOTHING) * result.loss
+        self._show(result.step, rate, progress)
+
+    def _write_scalars(self, result: StepResult, rate: float) -> None:
+        with self._writer.as_default(step=result.step):
+            tf.summary.scalar(f"loss/{result.task}", result.loss)
+            tf.summary.scalar(f"accuracy/{result.task}", result.accuracy)
+            tf.summary.scalar("gradient_norm", result.gradient_norm)
+            tf.summary.scalar("learning_rate", result.learning_rate)
+            tf.summary.scalar("sentences_per_second", rate)
+
+    def _show(self, step: int, rate: float, progress: float) -> None:
+        losses = " ".join(f"{_short(name)} {loss:.2f}" for name, loss in self._losses.items())
+        status = f"step {step + 1}, {rate:.0f} sentences/s, loss: {losses}"
+        if not self._bar.disable:
+            self._bar.set_postfix_str(status, refresh=False)
+            self._bar.update(100 * progress - self._bar.n)
+        elif time.monotonic() - self._last_line > _SECONDS_BETWEEN_LINES:
+            self._last_line = time.monotonic()
+            logging.info("%.0f%% %s", 100 * progress, status)
+
+
+def _short(name: str) -> str:
+    """Abbreviates a task's name: "quick_thought_en" is "qt-en"."""
+    parts = name.split("_")
+    return "".join(part[0] for part in parts[:2]) + "".join(f"-{part}" for part in parts[2:])
+
+
+def _lines_before(path: Path, step: int) -> list[str]:
+    if not path.exists():
+        return []
+    kept = []
+    for line in path.read_text(encoding="utf-8").splitlines(keepends=True):
+        # A kill may have cut the last line; it is of a step that is repeated.
+        if not line.endswith("\n") or json.loads(line)["step"] >= step:
+            break
+        kept.append(line)
+    return kept
