@@ -65,6 +65,8 @@ def test_english_among_german_is_found_and_german_is_not():
         ("Hello there $name", "markup or placeholder"),
         ("Name . . . . . . the name", "markup or placeholder"),
         ("Yes", "too short"),
+        ("=VALUE(x) returns a number", "markup or placeholder"),
+        ("Call RATE(years; payments) for the rate", "markup or placeholder"),
     ],
 )
 def test_sentence_faults(sentence, reason):

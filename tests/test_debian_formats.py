@@ -34,6 +34,11 @@ def _write_mo(path, messages):
         ("_Open the file", "Open the file"),
         ("Save &As", "Save As"),
         ("打开(_O)", "打开"),
+        ("E_xit now", "Exit now"),
+        (
+            "A file_name in a text is not an accelerator.",
+            "A file_name in a text is not an accelerator.",
+        ),
         ("female^The <i>brave</i> witch", "The brave witch"),
         ("?unit:Build a city", "Build a city"),
         ("Cats &amp; dogs", "Cats & dogs"),
@@ -190,6 +195,7 @@ _TALK = [
         ],
     },
     {"type": "talk_topic", "id": ["TALK_WHO"], "dynamic_line": "Just a guard.", "responses": []},
+    {"type": "talk_topic", "id": "TALK_TEST_A", "dynamic_line": "Test!", "responses": []},
     {"type": "npc_class", "id": "NC_GUARD"},
 ]
 

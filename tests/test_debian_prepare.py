@@ -163,6 +163,13 @@ def test_conversations_lose_repetitions_and_line_ends():
     assert cleaner.dropped["conversations en"] == {"duplicate": 1, "too short": 1}
 
 
+def test_a_stock_phrase_is_kept_ten_times():
+    cleaner = CorpusCleaner("en", "es")
+    pairs = [ResponsePair(f"Question number {i}?", "I have to go.") for i in range(12)]
+    assert len(cleaner.clean(Extraction(conversations={"en": pairs})).conversations["en"]) == 10
+    assert cleaner.dropped["conversations en"] == {"frequent response": 2}
+
+
 def test_a_pair_is_kept_from_the_first_source_only():
     cleaner = CorpusCleaner("en", "es")
     extraction = Extraction(parallel=[TranslationPair("Build a new city", "Construye otra ciudad")])

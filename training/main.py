@@ -6,20 +6,20 @@
 The same command continues a training that was stopped or killed.
 """
 
-import os
 import sys
 from pathlib import Path
+from typing import Any
 
-# A bare checkout is enough: the package need not be installed. TensorFlow's start-up notes are
-# for its developers.
+# A bare checkout is enough: the package need not be installed.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
-from absl import app, flags, logging  # noqa: E402
+from absl import app, flags
 
-from xling_tf.errors import UserError  # noqa: E402
-from xling_tf.overrides import apply_overrides  # noqa: E402
-from xling_tf.presets import PRESETS, get_preset  # noqa: E402
+from xling_tf.config import ExperimentConfig
+from xling_tf.console import quiet_start, set_up_logging
+from xling_tf.errors import UserError
+from xling_tf.overrides import apply_overrides
+from xling_tf.presets import PRESETS, get_preset
 
 _PAIR = flags.DEFINE_string("pair", "en-es", "Preset to train; --list names them.")
 _DATA = flags.DEFINE_string("data", None, "Folder of corpora; without it, the preset's own.")
@@ -39,33 +39,41 @@ def main(argv: list[str]) -> None:
         for name, preset in PRESETS.items():
             print(f"{name:16}{preset.description}")
         return
-    logging.set_verbosity(logging.INFO)
+    set_up_logging()
     try:
-        _train()
+        # Misspelt names are told at once, before TensorFlow takes its seconds to start.
+        config = apply_overrides(get_preset(_PAIR.value), [*_SET.value, *_budget()])
+        results = _run(config)
     except UserError as error:
-        sys.exit(f"error: {error}")
-
-
-def _train() -> None:
-    name = _PAIR.value
-    config = apply_overrides(get_preset(name), [*_SET.value, *_budget()])
-    # TensorFlow takes seconds to start: a mistyped flag is told before that.
-    from xling_tf.evaluators.table import format_table
-    from xling_tf.experiment import run_experiment
-
-    output = Path(_OUTPUT.value or f"exported/{name}")
-    run_dir = Path(_RUN_DIR.value or f"runs/{name}")
-    data = Path(_DATA.value) if _DATA.value else None
-    results = run_experiment(name=name, config=config, data=data, run_dir=run_dir, output=output)
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
     if results is None:
         sys.exit(1)
-    print(format_table(results["scores"]))
-    print(f"\n{output} holds the model; try\n")
-    print(f'    python -c \'import tensorflow_hub as hub; print(hub.load("{output}")(["Hola"]))\'')
+
+
+def _run(config: ExperimentConfig) -> dict[str, Any] | None:
+    with quiet_start():
+        from xling_tf.experiment import run_experiment
+    from xling_tf.evaluators.table import format_table
+
+    name = _PAIR.value
+    output = Path(_OUTPUT.value or f"exported/{name}")
+    results = run_experiment(
+        name=name,
+        config=config,
+        data=Path(_DATA.value) if _DATA.value is not None else None,
+        run_dir=Path(_RUN_DIR.value or f"runs/{name}"),
+        output=output,
+    )
+    if results is not None:
+        print(format_table(results["scores"]))
+        print(f"\n{output} holds the model. Try it:\n")
+        print(f'    import tensorflow_hub as hub\n    hub.load("{output}")(["Hola", "Hello"])')
+    return results
 
 
 def _budget() -> list[str]:
-    """Overrides for the budget: what is asked for replaces the preset's."""
+    """Overrides for the budget; what is asked for replaces the preset's whole budget."""
     if _MINUTES.value is None and _STEPS.value is None:
         return []
     return [

@@ -67,5 +67,7 @@ class Checkpoints:
     def _newest_first(self) -> list[Path]:
         if not self._folder.is_dir():
             return []
-        steps = [path for path in self._folder.iterdir() if path.name.removeprefix("step-").isdigit()]
+        steps = [
+            path for path in self._folder.iterdir() if path.name.removeprefix("step-").isdigit()
+        ]
         return sorted(steps, reverse=True)

@@ -8,6 +8,7 @@ import tensorflow as tf
 from absl import logging
 
 from xling_tf.config import ExperimentConfig
+from xling_tf.corpora.records import TranslationPair
 from xling_tf.encoders.sentence_encoder import SentenceEncoder
 from xling_tf.evaluators.encoding import Evaluator
 from xling_tf.evaluators.retrieval import TranslationRetrieval
@@ -77,7 +78,11 @@ def _evaluators(
     config: ExperimentConfig, corpora: Sequence[SplitCorpus], data: Path | None
 ) -> Iterator[Evaluator]:
     source, target = config.data.source, config.data.target
-    parallel = {c.corpus.name: c.held_out for c in corpora if c.corpus.kind == "parallel"}
+    parallel = {
+        c.corpus.name: [pair for pair in c.held_out if isinstance(pair, TranslationPair)]
+        for c in corpora
+        if c.corpus.kind == "parallel"
+    }
     every = [pair for pairs in parallel.values() for pair in pairs]
     if len(every) > 1:
         yield TranslationRetrieval(every, source=source, target=target, name="retrieval/all")

@@ -1,6 +1,5 @@
 """The SavedModel: built from a trained encoder, exported, loaded."""
 
-import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -10,7 +9,6 @@ import tensorflow as tf
 
 from xling_tf.config import EncoderConfig
 from xling_tf.encoders.transformer import TransformerEncoder
-from xling_tf.errors import UserError
 from xling_tf.files import replacing_folder
 from xling_tf.layers.pooling import unit_length
 from xling_tf.layers.tower import Tower
@@ -69,7 +67,10 @@ class FoldedEncoder(tf.Module):
         count = tf.shape(sentences)[0]
         chunks = tf.maximum(1, -(-count // _MICRO_BATCH))
         encodings = tf.TensorArray(
-            tf.float32, size=chunks, infer_shape=False, element_shape=[None, self._body().hidden_dim]
+            tf.float32,
+            size=chunks,
+            infer_shape=False,
+            element_shape=[None, self._body().hidden_dim],
         )
         for chunk in tf.range(chunks):
             begin = chunk * _MICRO_BATCH
@@ -106,10 +107,14 @@ class FoldedEncoder(tf.Module):
     def _tabulate(self) -> np.ndarray:
         words = self._preprocessor.vocabulary
         chunks = [
-            self._body().embed_words(*self._preprocessor.word_features(tf.constant(words[i : i + _WORDS_PER_CHUNK])))
+            self._body().embed_words(
+                *self._preprocessor.word_features(tf.constant(words[i : i + _WORDS_PER_CHUNK]))
+            )
             for i in range(0, len(words), _WORDS_PER_CHUNK)
         ]
-        return np.concatenate(chunks) if chunks else np.zeros((1, self._body().hidden_dim), np.float32)
+        return (
+            np.concatenate(chunks) if chunks else np.zeros((1, self._body().hidden_dim), np.float32)
+        )
 
 
 def _in_float32(

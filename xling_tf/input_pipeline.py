@@ -106,7 +106,9 @@ class BatchSampler:
         indices = random.permutation(indices)
         indices = indices[np.argsort(self._lengths[indices], kind="stable")]
         work = np.cumsum(self._lengths[indices])
-        cuts = np.searchsorted(work, work[-1] * np.arange(1, self._pool_batches) / self._pool_batches)
+        cuts = np.searchsorted(
+            work, work[-1] * np.arange(1, self._pool_batches) / self._pool_batches
+        )
         batches = [batch for batch in np.split(indices, cuts) if len(batch)]
         order = random.permutation(self._pool_batches) % len(batches)
         return [batches[place] for place in order]

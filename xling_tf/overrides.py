@@ -32,7 +32,9 @@ def apply_overrides(config: Config, overrides: Iterable[str]) -> Config:
     for override in overrides:
         name, equals, value = override.partition("=")
         if not equals:
-            raise UserError(f"--set expects name=value, got {override!r}; e.g. --set text.max_tokens=32")
+            raise UserError(
+                f"--set expects name=value, got {override!r}; e.g. --set text.max_tokens=32"
+            )
         config = _replace(config, name.strip().split("."), value.strip(), name.strip())
     return config
 
@@ -55,18 +57,26 @@ def _replace(config: Any, path: list[str], value: str, name: str) -> Any:
     first, rest = path[0], path[1:]
     if isinstance(config, dict):
         return {**config, ".".join(path): _parse(float, value, name)}
-    if not dataclasses.is_dataclass(config):
-        raise UserError(f"--set {name}: nothing lies below a plain value; leave out .{'.'.join(path)}")
+    if not dataclasses.is_dataclass(config) or isinstance(config, type):
+        raise UserError(
+            f"--set {name}: nothing lies below a plain value; leave out .{'.'.join(path)}"
+        )
     hints = get_type_hints(type(config))
     if first not in hints:
         near = difflib.get_close_matches(first, hints, n=3, cutoff=0.4) or sorted(hints)
-        raise UserError(f"--set {name}: there is no {first!r} here; did you mean {' or '.join(near)}?")
+        raise UserError(
+            f"--set {name}: there is no {first!r} here; did you mean {' or '.join(near)}?"
+        )
     child = getattr(config, first)
     if rest:
         changed = _replace(child, rest, value, name)
     elif dataclasses.is_dataclass(child) or isinstance(child, dict):
-        below = ", ".join(child) if isinstance(child, dict) else ", ".join(get_type_hints(type(child)))
-        raise UserError(f"--set {name} expects a field below it ({below or 'any name'}), as in {name}.x=1")
+        below = (
+            ", ".join(child) if isinstance(child, dict) else ", ".join(get_type_hints(type(child)))
+        )
+        raise UserError(
+            f"--set {name} expects a field below it ({below or 'any name'}), as in {name}.x=1"
+        )
     else:
         changed = _parse(hints[first], value, name)
     return dataclasses.replace(config, **{first: changed})
@@ -88,7 +98,9 @@ def _from_mapping(kind: Any, values: Mapping[str, Any]) -> Any:
     hints = get_type_hints(kind)
     unknown = sorted(set(values) - set(hints))
     if unknown:
-        raise UserError(f"a {kind.__name__} has no field {unknown[0]!r}; it was saved by another version")
+        raise UserError(
+            f"a {kind.__name__} has no field {unknown[0]!r}; it was saved by another version"
+        )
     return kind(**{name: _from_value(hints[name], value) for name, value in values.items()})
 
 

@@ -33,7 +33,7 @@ _CORPUS_WEIGHTS = {
 _EN_ES = ExperimentConfig(
     description="the six tasks of Chidambaram et al. 2019, by the best recipe for half an hour on 2 cores",
     data=DataConfig(corpus_weights=_CORPUS_WEIGHTS),
-    text=TextConfig(lowercase=True, min_word_count=2),
+    text=TextConfig(lowercase=True, min_word_count=3),
     encoder=EncoderConfig(norm_first=True),
     tasks=TasksConfig(
         translation_ranking=TaskConfig(weight=8, examples_per_batch=256),
@@ -59,7 +59,12 @@ _SMOKE = dataclasses.replace(
     data=DataConfig(sample=True),
     text=TextConfig(lowercase=True, num_oov_buckets=64, num_ngram_buckets=4096),
     encoder=EncoderConfig(
-        embedding_dim=64, hidden_dim=64, intermediate_dim=128, num_layers=2, num_heads=4, norm_first=True
+        embedding_dim=64,
+        hidden_dim=64,
+        intermediate_dim=128,
+        num_layers=2,
+        num_heads=4,
+        norm_first=True,
     ),
     tasks=dataclasses.replace(
         _EN_ES.tasks,

@@ -12,8 +12,13 @@ from xling_tf.files import replacing
 from xling_tf.overrides import from_json, to_json
 
 # What a restart may change: the budget and the housekeeping, not what the checkpoints depend on.
-_FREE = ("description", "training.minutes", "training.steps", "training.checkpoint_minutes",
-         "training.dev_batches")
+_FREE = (
+    "description",
+    "training.minutes",
+    "training.steps",
+    "training.checkpoint_minutes",
+    "training.dev_batches",
+)
 
 
 class RunFolder:

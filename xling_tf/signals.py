@@ -2,7 +2,7 @@
 
 import signal
 from types import FrameType, TracebackType
-from typing import Self
+from typing import Any, Self
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -12,7 +12,7 @@ class StopRequest:
 
     def __init__(self) -> None:
         self.requested = False
-        self._previous = {}
+        self._previous: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
         """Takes the signals over."""

@@ -3,7 +3,7 @@
 import json
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -60,9 +60,7 @@ class Trainer:
         heads = {id(v): v for task in model.tasks for v in task.variables()}
         tables, dense = model.encoder.table_variables, model.encoder.dense_variables
         with strategy.scope():
-            self._optimizers = Optimizers(
-                model.config.optimizer, tables, [*dense, *heads.values()]
-            )
+            self._optimizers = Optimizers(model.config.optimizer, tables, [*dense, *heads.values()])
         self._checkpoints = Checkpoints(
             run_dir / "checkpoints",
             [v.value for v in (*tables, *dense, *heads.values())] + self._optimizers.variables,
@@ -91,26 +89,29 @@ class Trainer:
             NonFiniteLossError: The training has diverged. Checkpoints stay as they were.
         """
         self._restore()
-        begin = saved = time.monotonic() - self._seconds
-        saved += self._seconds
+        first_step, saved = self._step, time.monotonic()
+        begin = saved - self._seconds
         batches = {name: self._batches(name) for name in self._tasks}
         steps = {
             name: self._compile(task, batches[name].element_spec)
             for name, task in self._tasks.items()
         }
         with (
-            TrainingLog(self._run_dir, first_step=self._step, progress=self._progress()) as log,
+            TrainingLog(self._run_dir, first_step=first_step, progress=self._progress()) as log,
             StopRequest() as stop,
         ):
             while self._progress() < 1 and not stop.requested:
                 name = self._schedule.task(self._step)
-                log.report(self._train_step(name, steps[name], next(batches[name])), self._progress())
+                log.report(
+                    self._train_step(name, steps[name], next(batches[name])), self._progress()
+                )
                 self._step += 1
                 self._seconds = time.monotonic() - begin
                 if time.monotonic() - saved > 60 * self._config.checkpoint_minutes:
                     self._save()
                     saved = time.monotonic()
-        self._save()
+        if self._step > first_step:
+            self._save()
         return self._progress() >= 1
 
     def _progress(self) -> float:
@@ -120,7 +121,7 @@ class Trainer:
         of_minutes = self._seconds / 60 / minutes if minutes else 0.0
         return min(1.0, max(of_steps, of_minutes))
 
-    def _batches(self, name: str) -> Iterator[Batch]:
+    def _batches(self, name: str) -> Any:
         """The task's batches from where the schedule stands; every replica takes its own."""
         replicas = self._strategy.num_replicas_in_sync
         start = self._schedule.count(name, self._step) * replicas
@@ -149,7 +150,12 @@ class Trainer:
                 loss = tf.reduce_sum(losses) / context.all_reduce("sum", count)
             gradients = tape.gradient(loss, [variable.value for variable in variables])
             self._optimizers.apply(gradients, variables)
-            return tf.reduce_sum(losses), tf.reduce_sum(hits), count, tf.linalg.global_norm(gradients)
+            return (
+                tf.reduce_sum(losses),
+                tf.reduce_sum(hits),
+                count,
+                tf.linalg.global_norm(gradients),
+            )
 
         @tf.function(input_signature=[element_spec])
         def train_step(batch: Batch) -> tuple[tf.Tensor, ...]:

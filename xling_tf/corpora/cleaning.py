@@ -31,7 +31,8 @@ _LONG_NUMBER = re.compile(r"\d{2,}")
 _DIGITS = re.compile(r"\d+")
 _LEFTOVER = re.compile(
     r"</?\w[^<>]*>|&\w+;|\{\w*\}|\$\{?\w|%[sd]\b|%\(|%\d\b|\[\[|\]\]|\\[nt]|https?:|www\.|\ufffd|\|\|"
-    r"|[_=*#~-]{3,}|[.·]{5,}|(?:\. ){3}"
+    r"|[_=*#~-]{3,}|[.·]{5,}|(?:\. ){3}|<\?>"
+    r"|^=|\w\([^()]*;"  # formulas of spreadsheets
 )
 
 

@@ -39,7 +39,9 @@ class SentenceEncoder:
         order = np.argsort([len(sentence) for sentence in sentences], kind="stable")
         starts = range(0, max(1, len(sentences)), batch_size)
         batches = [
-            self._embed(tf.constant([sentences[i] for i in order[start : start + batch_size]], tf.string))
+            self._embed(
+                tf.constant([sentences[i] for i in order[start : start + batch_size]], tf.string)
+            )
             for start in tqdm(starts, disable=not show_progress, unit="batch")
         ]
         encodings = np.concatenate(batches)

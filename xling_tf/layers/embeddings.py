@@ -57,7 +57,9 @@ class WordNgramEmbedding(keras.layers.Layer):
         dim: Width of both (320 in sec. 3.2).
     """
 
-    def __init__(self, num_words: int, num_ngrams: int, dim: int, *, name: str | None = None) -> None:
+    def __init__(
+        self, num_words: int, num_ngrams: int, dim: int, *, name: str | None = None
+    ) -> None:
         super().__init__(name=name, autocast=False)
         self.words = EmbeddingTable(num_words, dim, stddev=dim**-0.5, name="words")
         # A word has about ten n-grams: their sum starts at the size of one word embedding.

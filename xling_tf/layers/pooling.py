@@ -4,9 +4,7 @@ import keras
 from keras import ops
 
 
-def masked_mean(
-    inputs: keras.KerasTensor, padding_mask: keras.KerasTensor
-) -> keras.KerasTensor:
+def masked_mean(inputs: keras.KerasTensor, padding_mask: keras.KerasTensor) -> keras.KerasTensor:
     """Averages over the positions that hold a token (Chidambaram et al. 2019, sec. 2.1).
 
     Args:

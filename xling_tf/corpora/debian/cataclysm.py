@@ -14,6 +14,7 @@ from xling_tf.corpora.records import ResponsePair
 # A topic may have a dozen lines by mood and circumstance and a dozen answers; all of them crossed
 # would drown the rest.
 _MAX_REPLIES = 3
+_TEST_TOPICS = "TALK_TEST"
 _SPOKEN_KEYS = ("yes", "no", "str", "gendered_line", "concatenate", "and")
 
 
@@ -33,7 +34,8 @@ def read_topics(json_texts: Sequence[str]) -> dict[str, list[Mapping[str, Any]]]
             if isinstance(item, dict) and item.get("type") == "talk_topic":
                 ids = item["id"] if isinstance(item["id"], list) else [item["id"]]
                 for name in ids:
-                    topics.setdefault(name, []).append(item)
+                    if not name.startswith(_TEST_TOPICS):
+                        topics.setdefault(name, []).append(item)
     return topics
 
 

@@ -10,6 +10,8 @@ from xling_tf.corpora.debian.sentences import aligned_sentences, sentences
 from xling_tf.corpora.records import ResponsePair, TranslationPair
 
 _MIN_SENTENCES = 3  # quick thought needs a sentence with both of its neighbours
+# Stock phrases answer anything; more of them would be false negatives of one another in a batch.
+_MAX_SAME_RESPONSES = 10
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +39,7 @@ class CorpusCleaner:
         self._pairs = PairCleaner(source_language, target_language)
         self._paragraphs: set[tuple[str, str]] = set()
         self._exchanges: set[tuple[str, ResponsePair]] = set()
+        self._responses: Counter[tuple[str, str]] = Counter()
         self.dropped: dict[str, Counter[str]] = {"parallel": self._pairs.dropped}
 
     def clean(self, extraction: Extraction) -> Cleaned:
@@ -96,8 +99,11 @@ class CorpusCleaner:
             )
             if reason is None and (language, pair) in self._exchanges:
                 reason = "duplicate"
-            self._exchanges.add((language, pair))
+            if reason is None and self._responses[language, pair.response] == _MAX_SAME_RESPONSES:
+                reason = "frequent response"
             if reason:
                 dropped[reason] += 1
-            else:
-                yield pair
+                continue
+            self._exchanges.add((language, pair))
+            self._responses[language, pair.response] += 1
+            yield pair

@@ -20,7 +20,10 @@ _GAP = re.compile(
 )
 _CONTEXT = re.compile(r"^(?:[\w ()/'-]{1,60}\^|\?[\w -]{1,30}:|[A-Z][\w -]{0,30}\|(?=\S))")
 _CJK_ACCELERATOR = re.compile(r"\s*[(（][_&~]\w[)）]")
-_ACCELERATOR = re.compile(r"(?<!\w)[_&~](?=\w)|(?<=\w)[_&](?=[a-zà-ÿ]\b|[a-zà-ÿ]{2})(?!\w*_)")
+_ACCELERATOR = re.compile(r"(?<!\w)[_&~](?=\w)")
+# "E_xit"; in longer texts than a menu has, it is an identifier.
+_MIDDLE_ACCELERATOR = re.compile(r"(?<=[^\W_])[_&](?=[^\W_])")
+_MAX_LABEL = 40
 
 
 def plain_text(message: str) -> str | None:
@@ -48,4 +51,6 @@ def plain_text(message: str) -> str | None:
     if _GAP.search(text):
         return None
     text = _CJK_ACCELERATOR.sub("", text)
+    if len(text) <= _MAX_LABEL:
+        text = _MIDDLE_ACCELERATOR.sub("", text)
     return _ACCELERATOR.sub("", text).strip()

@@ -35,7 +35,8 @@ def sentences(paragraph: str, language: str) -> list[str]:
         ['Dr. Smith left.', 'Why?']
     """
     found: list[str] = []
-    for piece in map(str.strip, sentencex.segment(language, paragraph)):
+    for segment in sentencex.segment(language, paragraph):
+        piece = _BULLET.sub("", segment.strip())
         if found and _STUB.fullmatch(found[-1]):
             found[-1] += " " + piece
         elif piece:
