@@ -63,8 +63,8 @@ def run_experiment(
     Raises:
         UserError: The data, a folder or the config cannot be used.
     """
-    require_writable_folder(run_dir, "--run_dir")
-    require_writable_folder(output.parent, "--output")
+    require_writable_folder(run_dir, "give another with --run_dir")
+    require_writable_folder(output.parent, "give another with --output")
     corpora = split(load_corpora(data, config.data))
     counts = _counts(corpora)
     run = RunFolder(run_dir)

@@ -52,8 +52,12 @@ def recover_folder(path: Path) -> None:
             os.replace(_aside(path), path)
 
 
-def require_writable_folder(path: Path, flag: str) -> None:
+def require_writable_folder(path: Path, remedy: str) -> None:
     """Makes `path` and proves that a file can be written there, before hours go into its content.
+
+    Args:
+        path: The folder.
+        remedy: What to do where it cannot be written.
 
     Raises:
         UserError: The folder cannot be made or written.
@@ -65,8 +69,7 @@ def require_writable_folder(path: Path, flag: str) -> None:
         probe.unlink()
     except OSError as error:
         raise UserError(
-            f"{flag} must be a folder that can be written, but {path} cannot: {error.strerror}; "
-            f"give another with {flag}"
+            f"{path} must be a folder that can be written, but it cannot: {error.strerror}; {remedy}"
         ) from error
 
 

@@ -67,6 +67,7 @@ class Trainer:
         )
         self._step = 0
         self._seconds = 0.0
+        self._begin = 0.0  # on the monotonic clock, restarts deducted
 
     @property
     def step(self) -> int:
@@ -90,7 +91,7 @@ class Trainer:
         """
         self._restore()
         first_step, saved = self._step, time.monotonic()
-        begin = saved - self._seconds
+        self._begin = saved - self._seconds
         batches = {name: self._batches(name) for name in self._tasks}
         steps = {
             name: self._compile(task, batches[name].element_spec)
@@ -106,7 +107,7 @@ class Trainer:
                     self._train_step(name, steps[name], next(batches[name])), self._progress()
                 )
                 self._step += 1
-                self._seconds = time.monotonic() - begin
+                self._seconds = time.monotonic() - self._begin
                 if time.monotonic() - saved > 60 * self._config.checkpoint_minutes:
                     self._save()
                     saved = time.monotonic()
@@ -177,6 +178,7 @@ class Trainer:
             gradient_norm=norm,
             learning_rate=learning_rate,
             sentences=int(count) * len(self._tasks[name].columns),
+            seconds=time.monotonic() - self._begin,
         )
 
     def _save_batch(self, name: str, loss: float, norm: float) -> str:

@@ -25,6 +25,7 @@ class StepResult(NamedTuple):
         gradient_norm: Norm of all gradients together.
         learning_rate: Of the dense layers.
         sentences: Sentences encoded.
+        seconds: Of training since it began, restarts added up.
     """
 
     step: int
@@ -34,6 +35,7 @@ class StepResult(NamedTuple):
     gradient_norm: float
     learning_rate: float
     sentences: int
+    seconds: float
 
 
 class TrainingLog:

@@ -9,6 +9,7 @@ from xling_tf.corpora.debian import prepare_default_corpora
 from xling_tf.corpora.folder import Corpus, load_folder
 from xling_tf.corpora.sample import SAMPLE_FOLDER
 from xling_tf.corpora.snli import fetch_snli
+from xling_tf.files import require_writable_folder
 
 _RAW = Path("data/raw")
 _PREPARED = Path("data/prepared")
@@ -33,6 +34,8 @@ def load_corpora(data: Path | None, config: DataConfig) -> list[Corpus]:
 def _default_folder(config: DataConfig) -> Path:
     if config.sample:
         return SAMPLE_FOLDER
+    for folder in (_RAW, _PREPARED):
+        require_writable_folder(folder, "start in another folder, or give corpora with --data DIR")
     folder = prepare_default_corpora(
         config.source, config.target, raw_dir=_RAW, prepared_dir=_PREPARED
     )

@@ -9,8 +9,8 @@ from xling_tf.corpora.cleaning import lengths_agree, normalise
 from xling_tf.corpora.records import TranslationPair
 
 _PARAGRAPH_END = re.compile(r"\n\s*\n")
-# sentencex parts these from what follows: "M. Dupont", "1. Open the file."
 _BULLET = re.compile(r"^(?:[*•·▪‣–|-] )+")
+# sentencex parts these from what follows: "M. Dupont", "1. Open the file."
 _STUB = re.compile(r"\W*\w{1,2}\.")
 
 
@@ -37,7 +37,7 @@ def sentences(paragraph: str, language: str) -> list[str]:
     found: list[str] = []
     for segment in sentencex.segment(language, paragraph):
         piece = _BULLET.sub("", segment.strip())
-        if found and _STUB.fullmatch(found[-1]):
+        if piece and found and _STUB.fullmatch(found[-1]):
             found[-1] += " " + piece
         elif piece:
             found.append(piece)
