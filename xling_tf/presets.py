@@ -36,10 +36,10 @@ _EN_ES = ExperimentConfig(
     text=TextConfig(lowercase=True, min_word_count=3),
     encoder=EncoderConfig(norm_first=True),
     tasks=TasksConfig(
-        translation_ranking=TaskConfig(weight=8, examples_per_batch=256),
+        translation_ranking=TaskConfig(weight=4, examples_per_batch=256),
         response_prediction=TaskConfig(weight=1, examples_per_batch=128),
         quick_thought=TaskConfig(weight=1, examples_per_batch=96),
-        inference=TaskConfig(weight=1, examples_per_batch=128),
+        inference=TaskConfig(weight=2, examples_per_batch=128),
         similarity=SimilarityConfig(normalize=True, scale=20.0, margin=0.1, bidirectional=True),
     ),
     optimizer=OptimizerConfig(

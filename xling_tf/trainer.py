@@ -11,6 +11,7 @@ import tensorflow as tf
 from absl import logging
 
 from xling_tf.checkpoints import Checkpoints
+from xling_tf.errors import UserError
 from xling_tf.files import replacing
 from xling_tf.input_pipeline import Examples, make_dataset, make_sampler
 from xling_tf.model import Model
@@ -23,7 +24,7 @@ from xling_tf.training_log import StepResult, TrainingLog
 TrainStep = Callable[[Batch], tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]]
 
 
-class NonFiniteLossError(RuntimeError):
+class NonFiniteLossError(UserError):
     """A loss or gradient is not a number; the message names step, task and the saved batch."""
 
 

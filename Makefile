@@ -1,0 +1,81 @@
+# Set-up, training and checks by one word each; `make help` lists them. Every recipe is a plain
+# pip or python line that can be typed without make.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+VENV := .venv
+# The first interpreter that TensorFlow has wheels for; another one: make train PYTHON=/path/to/python3.12
+ifndef PYTHON
+PYTHON := $(shell for python in python3 python3.13 python3.12 python3.11; do \
+	$$python -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null \
+	&& echo $$python && break; done)
+endif
+PAIR ?= en-es
+ARGS ?=
+
+BIN := $(VENV)/bin
+RUNTIME := $(VENV)/.runtime-installed
+DEV := $(VENV)/.dev-installed
+
+.PHONY: help
+help: ## Lists the targets
+	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | \
+	while IFS=$$'\t' read -r name text; do printf '  make %-8s %s\n' "$$name" "$$text"; done
+	@printf '\nVariables: PYTHON (now %s), PAIR=%s, ARGS="more flags of the program"\n' \
+	"$(or $(PYTHON),none found)" "$(PAIR)"
+
+.PHONY: train
+train: $(RUNTIME) ## Gets the corpora, trains PAIR, evaluates and exports it; again: continues
+	$(BIN)/python training/main.py --pair $(PAIR) $(ARGS)
+
+.PHONY: smoke
+smoke: $(RUNTIME) ## Trains, evaluates and exports a tiny model, without network
+	$(BIN)/python training/main.py --pair smoke $(ARGS)
+
+.PHONY: install
+install: $(RUNTIME) ## Makes .venv with what training needs
+
+.PHONY: dev
+dev: $(DEV) ## Makes .venv with what tests and lint need as well
+
+.PHONY: test
+test: $(DEV) ## Runs the quick tests
+	$(BIN)/python -m pytest -n auto --dist loadfile $(ARGS)
+
+.PHONY: lint
+lint: $(DEV) ## Checks style, formatting and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+.PHONY: format
+format: $(DEV) ## Formats the code and mends what ruff can mend
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+.PHONY: clean
+clean: ## Removes .venv, caches and build outputs; keeps data, runs and exported models
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache
+	find xling_tf training evaluation export data tests -name __pycache__ -prune -exec rm -rf {} +
+
+# pip is what `venv` makes last, so a half-made folder is made again.
+$(BIN)/pip:
+	@if [ -z "$(PYTHON)" ]; then \
+		echo 'error: Python 3.11, 3.12 or 3.13 is expected, none was found: apt install python3,' \
+		'or name one with make PYTHON=/path/to/python3.12' >&2; exit 1; fi
+	@"$(PYTHON)" -c 'import ensurepip, venv' 2>/dev/null || { \
+		echo 'error: $(PYTHON) cannot make virtual environments: apt install $(notdir $(PYTHON))-venv' \
+		>&2; exit 1; }
+	"$(PYTHON)" -m venv $(VENV)
+
+# The stamps keep pip away until the requirements change.
+$(RUNTIME): requirements.txt | $(BIN)/pip
+	@echo 'Installing $< into $(VENV); the first time takes some minutes.'
+	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements.txt
+	@touch $@
+
+$(DEV): requirements-dev.txt requirements.txt | $(BIN)/pip
+	@echo 'Installing $< into $(VENV); the first time takes some minutes.'
+	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	@touch $(RUNTIME) $@

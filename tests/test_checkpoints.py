@@ -1,0 +1,204 @@
+import json
+import logging as std_logging
+
+import keras
+import pytest
+import tensorflow as tf
+
+from xling_tf.checkpoints import Checkpoints
+
+
+def make(folder, *values):
+    variables = [tf.Variable(value) for value in values or ([0.0] * 50, 0)]
+    return Checkpoints(folder, variables), variables
+
+
+def save_three(folder):
+    """Checkpoints of steps 10, 20, 30, whose variables hold the step."""
+    checkpoints, (vector, number) = make(folder)
+    for step in (10, 20, 30):
+        vector.assign([float(step)] * 50)
+        number.assign(step)
+        checkpoints.save(step, {"step": step, "seconds": step / 4})
+
+
+def restored(folder):
+    checkpoints, (vector, number) = make(folder)
+    state = checkpoints.restore()
+    return state, vector.numpy()[0], number.numpy()
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def data_file(path):
+    (file,) = path.glob("values.data*")
+    return file
+
+
+def truncate(path):
+    file = data_file(path)
+    file.write_bytes(file.read_bytes()[:100])
+
+
+def flip(path):
+    file = data_file(path)
+    content = bytearray(file.read_bytes())
+    content[60] ^= 0xFF
+    file.write_bytes(content)
+
+
+def flip_index(path):
+    file = path / "values.index"
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    file.write_bytes(content)
+
+
+def lose_data(path):
+    data_file(path).unlink()
+
+
+def lose_index(path):
+    (path / "values.index").unlink()
+
+
+def lose_state(path):
+    (path / "state.json").unlink()
+
+
+def cut_state(path):
+    (path / "state.json").write_text('{"step": 3')
+
+
+def empty(path):
+    for file in path.iterdir():
+        file.unlink()
+
+
+def of_other_variables(path):
+    tf.train.Checkpoint(values=[tf.Variable([1.0, 2.0])]).write(str(path / "values"))
+
+
+DAMAGES = [
+    truncate,
+    flip,
+    flip_index,
+    lose_data,
+    lose_index,
+    lose_state,
+    cut_state,
+    empty,
+    of_other_variables,
+]
+
+
+def test_nothing_to_restore(tmp_path):
+    assert restored(tmp_path / "checkpoints") == (None, 0, 0)
+
+
+def test_round_trip_and_two_are_kept(tmp_path):
+    save_three(tmp_path)
+    assert names(tmp_path) == ["step-000000020", "step-000000030"]
+    assert restored(tmp_path) == ({"step": 30, "seconds": 7.5}, 30, 30)
+
+
+def test_the_path_is_told(tmp_path):
+    checkpoints, _ = make(tmp_path / "deep" / "checkpoints")
+    path = checkpoints.save(7, {"step": 7})
+    assert json.loads((path / "state.json").read_text()) == {"step": 7}
+
+
+def test_saving_a_step_again_replaces_it(tmp_path):
+    checkpoints, (vector, _) = make(tmp_path)
+    checkpoints.save(5, {"step": 5})
+    vector.assign([1.0] * 50)
+    checkpoints.save(5, {"step": 5})
+    assert names(tmp_path) == ["step-000000005"]
+    assert restored(tmp_path)[1] == 1
+
+
+def test_steps_are_compared_as_numbers(tmp_path):
+    checkpoints, (_, number) = make(tmp_path)
+    for step in (999_999_999, 10**9):
+        number.assign(step)
+        checkpoints.save(step, {"step": step})
+    assert restored(tmp_path)[0] == {"step": 10**9}
+
+
+def test_optimizer_state_comes_back(tmp_path):
+    def make_training():
+        weight = keras.Variable([1.0, 2.0])
+        optimizer = keras.optimizers.Adam(0.1)
+        optimizer.build([weight])
+        variables = [weight.value, *(variable.value for variable in optimizer.variables)]
+        return Checkpoints(tmp_path, variables), weight, optimizer
+
+    def train(weight, optimizer):
+        for gradient in ([1.0, -1.0], [0.5, 3.0]):
+            optimizer.apply([tf.constant(gradient)], [weight])
+
+    checkpoints, weight, optimizer = make_training()
+    train(weight, optimizer)
+    checkpoints.save(2, {})
+    train(weight, optimizer)
+
+    restarted, again, other = make_training()
+    restarted.restore()
+    train(again, other)
+    assert again.numpy().tolist() == weight.numpy().tolist()
+    assert other.iterations.numpy() == 4
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_newest_falls_back_and_says_so(tmp_path, damage, caplog):
+    save_three(tmp_path)
+    damage(tmp_path / "step-000000030")
+    with caplog.at_level(std_logging.WARNING, logger="absl"):
+        assert restored(tmp_path) == ({"step": 20, "seconds": 5.0}, 20, 20)
+    assert "step-000000030 cannot be read" in caplog.text
+    assert "step-000000030.damaged" in caplog.text
+    assert names(tmp_path) == ["step-000000020", "step-000000030.damaged"]
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_all_damaged_is_none_and_touches_nothing(tmp_path, damage):
+    save_three(tmp_path)
+    damage(tmp_path / "step-000000020")
+    damage(tmp_path / "step-000000030")
+    assert restored(tmp_path) == (None, 0, 0)
+
+
+def test_training_goes_on_over_a_damaged_one(tmp_path):
+    save_three(tmp_path)
+    truncate(tmp_path / "step-000000030")
+    checkpoints, (_, number) = make(tmp_path)
+    checkpoints.restore()
+    number.assign(31)
+    checkpoints.save(30, {"step": 30})
+    assert names(tmp_path) == ["step-000000020", "step-000000030", "step-000000030.damaged"]
+    truncate(tmp_path / "step-000000030")
+    assert restored(tmp_path)[0]["step"] == 20
+
+
+def test_what_a_kill_leaves_is_ignored(tmp_path):
+    save_three(tmp_path)
+    leftover = tmp_path / ".step-000000040.123.tmp"
+    leftover.mkdir()
+    (leftover / "state.json").write_text('{"step": 40}')
+    (tmp_path / ".step-000000050.previous").mkdir()
+    (tmp_path / "notes.txt").write_text("of the user")
+    assert restored(tmp_path)[0]["step"] == 30
+    checkpoints, _ = make(tmp_path)
+    checkpoints.save(40, {"step": 40})
+    assert {"step-000000030", "step-000000040"} <= set(names(tmp_path))
+    assert "step-000000020" not in names(tmp_path)
+
+
+def test_a_failed_save_leaves_the_others(tmp_path, monkeypatch):
+    save_three(tmp_path)
+    checkpoints, _ = make(tmp_path)
+    with pytest.raises(TypeError):
+        checkpoints.save(40, {"step": object()})
+    assert names(tmp_path) == ["step-000000020", "step-000000030"]

@@ -1,0 +1,62 @@
+import dataclasses
+
+import pytest
+
+from xling_tf import config as config_module
+from xling_tf.config import EncoderConfig, ExperimentConfig, TasksConfig
+from xling_tf.errors import UserError
+
+KINDS = [kind for kind in vars(config_module).values() if dataclasses.is_dataclass(kind)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_configs_are_frozen_and_keyword_only(kind):
+    config = kind()
+    field = dataclasses.fields(kind)[0]
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        setattr(config, field.name, None)
+    with pytest.raises(TypeError, match="positional"):
+        kind(getattr(config, field.name))
+
+
+def test_configs_do_not_share_their_dictionaries():
+    assert ExperimentConfig().data == ExperimentConfig().data
+    first, second = config_module.DataConfig(), config_module.DataConfig()
+    assert first.corpus_weights is not second.corpus_weights
+
+
+def test_heads_must_divide_the_width():
+    with pytest.raises(UserError, match=r"encoder\.num_heads, but 512 is none of 7"):
+        ExperimentConfig(encoder=EncoderConfig(num_heads=7))
+
+
+@pytest.mark.parametrize("dims", [(320, 256), (512, 320), ()])
+def test_towers_must_end_as_wide_as_the_encoder(dims):
+    with pytest.raises(UserError, match=r"tasks\.tower_dims must equal encoder\.hidden_dim"):
+        ExperimentConfig(tasks=TasksConfig(tower_dims=dims))
+
+
+def test_the_constants_of_the_paper():
+    # Chidambaram et al. 2019, sec. 3.2: "a batch size of 100 using stochastic gradient descent with a
+    # learning rate of 0.008"; "a vocab containing 200 thousand unigram tokens with 10 thousand hash
+    # buckets"; "200 thousand hash buckets used for 3 and 4 grams"; "embedding sizes are 320";
+    # "multiply the gradient updates to the word and character embeddings by a factor of 100".
+    config = ExperimentConfig()
+    assert config.tasks.translation_ranking.examples_per_batch == 100
+    assert (config.optimizer.name, config.optimizer.learning_rate) == ("sgd", 0.008)
+    rates = config.optimizer.embedding_learning_rate / config.optimizer.learning_rate
+    assert rates == pytest.approx(100)
+    assert (config.text.max_words, config.text.num_oov_buckets) == (200_000, 10_000)
+    assert (config.text.ngram_sizes, config.text.num_ngram_buckets) == ((3, 4), 200_000)
+    assert config.encoder.embedding_dim == 320
+    # Sec. 2.1: "three stacked transformer sub-networks", "8 attentions heads, a hidden size of 512, and
+    # a filter size of 2048", post-norm as in Vaswani et al. 2017.
+    encoder = config.encoder
+    assert (encoder.num_layers, encoder.num_heads, encoder.norm_first) == (3, 8, False)
+    assert (encoder.hidden_dim, encoder.intermediate_dim) == (512, 2048)
+    # Sec. 2.2: "fully-connected feedforward layers of size 320 and 512", NLI: "of size 512"; eq. 1: the
+    # plain dot product.
+    assert (config.tasks.tower_dims, config.tasks.inference_dim) == ((320, 512), 512)
+    similarity = config.tasks.similarity
+    assert (similarity.normalize, similarity.scale, similarity.margin) == (False, 1.0, 0.0)
+    assert not similarity.bidirectional

@@ -1,0 +1,136 @@
+import dataclasses
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from testing import TINY, tiny_model
+from xling_tf.encoders.sentence_encoder import SentenceEncoder
+
+# Keras warns of one key alone, which is what a sentence of one word has.
+pytestmark = pytest.mark.filterwarnings("ignore:You are using a softmax over axis:UserWarning")
+
+TEXTS = ["a b c", "hello", "", "a b c d e f g h i j a b c d", "hola mundo unseen", "😀"]
+
+
+def tiny(**encoder):
+    return tiny_model(
+        dataclasses.replace(TINY, encoder=dataclasses.replace(TINY.encoder, **encoder))
+    )
+
+
+def encode(model, *texts):
+    return model.encoder(model.preprocessor(tf.constant(texts))).numpy()
+
+
+@pytest.mark.parametrize("norm_first", [False, True])
+def test_a_sentence_has_one_vector_alone_and_in_a_batch(norm_first):
+    model = tiny(norm_first=norm_first, num_layers=2)
+    together = encode(model, *TEXTS)
+    assert together.shape == (len(TEXTS), 8)
+    for text, vector in zip(TEXTS, together, strict=True):
+        assert encode(model, text)[0] == pytest.approx(vector, abs=1e-5)
+
+
+def test_where_the_norms_stand_matters():
+    post, pre = tiny(norm_first=False), tiny(norm_first=True)
+    pre.encoder.set_weights(post.encoder.get_weights())
+    assert np.abs(encode(post, "a b c") - encode(pre, "a b c")).max() > 0.01
+
+
+@pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
+def test_any_string_gives_a_finite_float32_vector(policy):
+    keras.config.set_dtype_policy(policy)
+    texts = tf.constant([b"\xff\xfe", b" ", b"x" * 10**5, b"\xf0\x9f\x98\x80", "مرحبا".encode()])
+    model = tiny()
+    vectors = model.encoder(model.preprocessor(texts))
+    assert vectors.dtype == tf.float32
+    assert np.isfinite(vectors.numpy()).all()
+
+
+def test_bfloat16_is_near_float32():
+    exact = tiny()
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    fast = tiny()
+    fast.encoder.set_weights(exact.encoder.get_weights())
+    # bfloat16 holds 8 bits: about 1% of values of size 1 after a few layers.
+    assert encode(fast, *TEXTS) == pytest.approx(encode(exact, *TEXTS), abs=0.1)
+
+
+def test_the_order_of_words_matters():
+    model = tiny()
+    ab, ba = encode(model, "a b", "b a")
+    assert np.abs(ab - ba).max() > 1e-3
+
+
+def test_without_layers_it_is_the_mean_of_the_normalised_words():
+    # With no block: mean over tokens of LayerNorm(projected word * sqrt(hidden_dim) + position).
+    model = tiny(num_layers=0)
+    features = model.preprocessor(tf.constant(["a hello a"]))
+    words = model.encoder.embed_words(*features[:3]).numpy()
+    tokens = words[[0, 1, 0]] * np.sqrt(8) + model.encoder.positions[:3]
+    centred = tokens - tokens.mean(axis=1, keepdims=True)
+    normed = centred / np.sqrt(np.square(centred).mean(axis=1, keepdims=True) + 1e-6)
+    assert encode(model, "a hello a")[0] == pytest.approx(normed.mean(axis=0), abs=1e-5)
+
+
+def test_tokens_beyond_the_limit_change_nothing():
+    texts = ["a b c d e f g h i j a b", "a b c d e f g h i j a b c d e"]  # 12 are kept
+    one, other = encode(tiny(), *texts)
+    assert one == pytest.approx(other)
+
+
+def test_tables_and_dense_variables_are_all_there_is():
+    encoder = tiny().encoder
+    tables, dense = encoder.table_variables, encoder.dense_variables
+    assert [table.shape for table in tables] == [(18, 6), (64, 6)]  # 14 words and 4 buckets
+    together = {id(variable) for variable in (*tables, *dense)}
+    assert len(together) == len(tables) + len(dense)
+    assert together == {id(variable) for variable in encoder.trainable_variables}
+    # By hand: tables 18*6 + 64*6 = 492; n-gram layer 6*6 + 6 = 42; projection 6*8 + 8 = 56; block:
+    # 8*24 + 24 = 216, 8*8 + 8 = 72, norms 2*16 = 32, 8*12 + 12 = 108, 12*8 + 8 = 104; last norm 16.
+    assert encoder.count_params() == 492 + 42 + 56 + 216 + 72 + 32 + 108 + 104 + 16
+
+
+def test_a_gradient_reaches_every_variable():
+    model = tiny()
+    features = model.preprocessor(tf.constant(TEXTS))
+    variables = model.encoder.trainable_variables
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(model.encoder(features) ** 3)
+    for variable, gradient in zip(
+        variables, tape.gradient(loss, [v.value for v in variables]), strict=True
+    ):
+        assert gradient is not None, variable.path
+        assert np.abs(tf.convert_to_tensor(gradient).numpy()).max() > 0, variable.path
+
+
+class Lengths:
+    """Stands for a model: a sentence's vector is its length and its first byte."""
+
+    def __init__(self):
+        self.sizes = []
+
+    def __call__(self, sentences):
+        self.sizes.append(len(sentences))
+        rows = [[len(text), text[0] if text else 0] for text in sentences.numpy()]
+        return tf.reshape(tf.constant(rows, tf.float32), [-1, 2])
+
+
+def test_encode_keeps_the_order_and_bounds_the_batches():
+    embed = Lengths()
+    sentences = ["ccc", "a", "", "bb", "dddd"]
+    vectors = SentenceEncoder(embed).encode(sentences, batch_size=2)
+    assert vectors.tolist() == [[3, 99], [1, 97], [0, 0], [2, 98], [4, 100]]
+    assert embed.sizes == [2, 2, 1]
+
+
+def test_encode_nothing():
+    assert SentenceEncoder(Lengths()).encode([]).shape == (0, 2)
+
+
+def test_encode_many_with_a_bar(capsys):
+    vectors = SentenceEncoder(Lengths()).encode(["x"] * 5000, show_progress=True)
+    assert vectors.shape == (5000, 2)
+    assert "batch" in capsys.readouterr().err

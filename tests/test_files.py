@@ -1,0 +1,147 @@
+import os
+import stat
+
+import pytest
+
+from xling_tf.errors import UserError
+from xling_tf.files import recover_folder, replacing, replacing_folder, require_writable_folder
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def make_folder(path, text):
+    path.mkdir(parents=True)
+    (path / "file").write_text(text)
+    return path
+
+
+def test_a_file_is_replaced(tmp_path):
+    path = tmp_path / "x.txt"
+    for text in ("old", "new"):
+        with replacing(path) as temporary:
+            assert temporary.parent == tmp_path  # a rename across file systems is none
+            temporary.write_text(text)
+        assert path.read_text() == text
+    assert names(tmp_path) == ["x.txt"]
+
+
+def test_a_failure_leaves_the_old_file(tmp_path):
+    path = tmp_path / "x.txt"
+    path.write_text("old")
+
+    def fail():
+        with replacing(path) as temporary:
+            temporary.write_text("ne")
+            assert path.read_text() == "old"
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fail()
+    assert path.read_text() == "old"
+    assert names(tmp_path) == ["x.txt"]
+
+
+def test_a_block_that_writes_nothing_fails_and_leaves_the_old_file(tmp_path):
+    path = tmp_path / "x.txt"
+    path.write_text("old")
+    with pytest.raises(FileNotFoundError), replacing(path):
+        pass
+    assert path.read_text() == "old"
+
+
+def test_a_folder_is_replaced_whole(tmp_path):
+    path = tmp_path / "deep" / "model"
+    with replacing_folder(path) as temporary:
+        (temporary / "file").write_text("old")
+        (temporary / "only in the old").write_text("")
+    with replacing_folder(path) as temporary:
+        assert temporary.parent == path.parent
+        assert names(temporary) == []
+        (temporary / "file").write_text("new")
+    assert (path / "file").read_text() == "new"
+    assert names(path) == ["file"]
+    assert names(path.parent) == ["model"]
+
+
+def test_a_failure_leaves_the_old_folder(tmp_path):
+    path = make_folder(tmp_path / "model", "old")
+
+    def fail():
+        with replacing_folder(path) as temporary:
+            (temporary / "file").write_text("ne")
+            raise OSError("no space left")
+
+    with pytest.raises(OSError, match="no space left"):
+        fail()
+    assert (path / "file").read_text() == "old"
+    assert names(tmp_path) == ["model"]
+
+
+def test_a_kill_between_the_two_renames_is_mended(tmp_path, monkeypatch):
+    path = make_folder(tmp_path / "model", "old")
+    replace, killed = os.replace, []
+
+    def replace_once(source, target):
+        if killed:
+            raise KeyboardInterrupt
+        killed.append(source)
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", replace_once)
+
+    def fail():
+        with replacing_folder(path) as temporary:
+            (temporary / "file").write_text("new")
+
+    with pytest.raises(KeyboardInterrupt):
+        fail()
+    monkeypatch.undo()
+    assert not path.exists()
+    recover_folder(path)
+    assert (path / "file").read_text() == "old"
+    assert names(tmp_path) == ["model"]
+
+
+def test_a_kill_after_both_renames_leaves_the_new_one(tmp_path):
+    path = make_folder(tmp_path / "model", "new")
+    make_folder(tmp_path / ".model.previous", "old")
+    recover_folder(path)
+    assert (path / "file").read_text() == "new"
+    assert names(tmp_path) == ["model"]
+
+
+def test_the_next_replacement_recovers_first(tmp_path):
+    path = tmp_path / "model"
+    make_folder(tmp_path / ".model.previous", "old")
+    with pytest.raises(ValueError, match="x"), replacing_folder(path):
+        raise ValueError("x")
+    assert (path / "file").read_text() == "old"
+
+
+def test_recovering_nothing_does_nothing(tmp_path):
+    recover_folder(tmp_path / "model")
+    assert names(tmp_path) == []
+
+
+def test_a_writable_folder_is_made_and_left_empty(tmp_path):
+    require_writable_folder(tmp_path / "a" / "b", "--run_dir")
+    assert names(tmp_path / "a" / "b") == []
+
+
+def test_a_file_in_the_way_is_the_users_error(tmp_path):
+    (tmp_path / "a").write_text("")
+    with pytest.raises(UserError, match="must be a folder that can be written") as caught:
+        require_writable_folder(tmp_path / "a", "--run_dir")
+    assert str(tmp_path / "a") in str(caught.value)
+    assert "--run_dir" in str(caught.value)
+    with pytest.raises(UserError, match="--output"):
+        require_writable_folder(tmp_path / "a" / "b", "--output")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_without_permission_is_the_users_error(tmp_path):
+    tmp_path.chmod(stat.S_IRUSR | stat.S_IXUSR)
+    with pytest.raises(UserError, match="Permission denied"):
+        require_writable_folder(tmp_path, "--run_dir")

@@ -1,0 +1,233 @@
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from keras import ops
+
+from xling_tf.layers.embeddings import EmbeddingTable, WordNgramEmbedding, sinusoidal_positions
+from xling_tf.layers.pooling import masked_mean, unit_length
+from xling_tf.layers.tower import Tower
+from xling_tf.layers.transformer import SelfAttention, TransformerBlock
+from xling_tf.tasks.inference import InferenceHead
+
+RANDOM = np.random.default_rng(0)
+TOKENS = RANDOM.normal(size=(3, 5, 8)).astype(np.float32)
+ROWS = RANDOM.normal(size=(4, 8)).astype(np.float32)
+LENGTHS = np.array([5, 2, 3])
+BIAS = np.where(np.arange(5) < LENGTHS[:, None], 0, -3e4)[:, None, None, :].astype(np.float32)
+IDS = np.array([1, 0, 3], np.int32)
+
+# Keras warns of one key alone, which is what a sentence of one word has.
+pytestmark = pytest.mark.filterwarnings("ignore:You are using a softmax over axis:UserWarning")
+
+# Constructor, inputs, shape of the output, and whether it is float32 under any policy.
+LAYERS = {
+    "attention": (lambda: SelfAttention(8, 2), (TOKENS, BIAS), (3, 5, 8), False),
+    "block": (lambda: TransformerBlock(8, 2, 12, norm_first=False), (TOKENS, BIAS), (3, 5, 8), False),
+    "block, norm first": (
+        lambda: TransformerBlock(8, 2, 12, norm_first=True),
+        (TOKENS, BIAS),
+        (3, 5, 8),
+        False,
+    ),
+    "tower": (lambda: Tower((5, 7)), (ROWS,), (4, 7), True),
+    "table": (lambda: EmbeddingTable(4, 6, stddev=1.0), (IDS,), (3, 6), True),
+    "words and n-grams": (
+        lambda: WordNgramEmbedding(4, 9, 6),
+        (IDS, np.array([8, 2, 2, 0], np.int32), np.array([0, 0, 1, 2], np.int32)),
+        (3, 6),
+        True,
+    ),
+    "inference head": (lambda: InferenceHead(6), (ROWS, ROWS[::-1]), (4, 3), True),
+}
+
+
+@pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
+@pytest.mark.parametrize("name", LAYERS)
+def test_the_contract_of_layers(name, policy):
+    keras.config.set_dtype_policy(policy)
+    make, inputs, shape, always_float32 = LAYERS[name]
+    layer = make()
+    with tf.GradientTape() as tape:
+        outputs = layer(*inputs)
+        loss = tf.reduce_sum(tf.square(tf.cast(outputs, tf.float32)))
+    assert tuple(outputs.shape) == shape
+    assert outputs.dtype == ("float32" if always_float32 else layer.compute_dtype)
+    assert np.isfinite(ops.convert_to_numpy(ops.cast(outputs, "float32"))).all()
+    assert layer.trainable_variables
+    assert {variable.dtype for variable in layer.variables} == {"float32"}
+    gradients = tape.gradient(loss, [variable.value for variable in layer.trainable_variables])
+    for variable, gradient in zip(layer.trainable_variables, gradients, strict=True):
+        assert gradient is not None, variable.path
+        dense = tf.convert_to_tensor(gradient).numpy()
+        assert np.isfinite(dense).all(), variable.path
+        assert np.abs(dense).max() > 0, variable.path
+
+
+@pytest.mark.parametrize("name", ["attention", "block", "block, norm first"])
+def test_padding_changes_nothing(name):
+    layer = LAYERS[name][0]()
+    whole = layer(TOKENS, BIAS).numpy()
+    for row, length in enumerate(LENGTHS):
+        alone = layer(TOKENS[row : row + 1, :length], BIAS[row : row + 1, ..., :length])
+        assert whole[row, :length] == pytest.approx(alone.numpy()[0], abs=1e-5)
+    # What stands in the padding does not matter.
+    noisy = np.where(np.arange(5)[:, None] < LENGTHS[:, None, None], TOKENS, 1e3)
+    changed = layer(noisy.astype(np.float32), BIAS).numpy()
+    for row, length in enumerate(LENGTHS):
+        assert whole[row, :length] == pytest.approx(changed[row, :length], abs=1e-5)
+
+
+def identity_attention(dim, num_heads):
+    """Queries, keys and values are the inputs themselves, and so is what is projected."""
+    layer = SelfAttention(dim, num_heads)
+    layer(np.zeros((1, 2, dim)), np.zeros((1, 1, 1, 2)))
+    layer.query_key_value.set_weights([np.tile(np.eye(dim), (1, 3)), np.zeros(3 * dim)])
+    layer.output_projection.set_weights([np.eye(dim), np.zeros(dim)])
+    return layer
+
+
+def test_attention_by_hand():
+    # Two tokens [1, 0] and [0, 2] with q = k = v. For the first: scores 1 / sqrt(2) and 0, so it keeps
+    # w = e^0.7071 / (e^0.7071 + 1) = 0.66976 of itself: [w, 2 (1 - w)]. For the second: scores 0 and
+    # 4 / sqrt(2), so it keeps v = e^2.8284 / (e^2.8284 + 1) = 0.94419: [1 - v, 2 v].
+    layer = identity_attention(2, 1)
+    outputs = layer(np.array([[[1, 0], [0, 2]]], np.float32), np.zeros((1, 1, 1, 2))).numpy()[0]
+    w = np.exp(2**-0.5) / (np.exp(2**-0.5) + 1)
+    v = np.exp(8**0.5) / (np.exp(8**0.5) + 1)
+    assert outputs == pytest.approx(np.array([[w, 2 * (1 - w)], [1 - v, 2 * v]]), abs=1e-5)
+
+
+def test_heads_attend_for_themselves():
+    # With heads of one dimension, each dimension is mixed by its own scores: dimension 0 of token 0
+    # has q k = 1 and 0: softmax(1, 0) . (1, 0) = e / (e + 1); dimension 1 has q = 0: the mean, 1.
+    layer = identity_attention(2, 2)
+    outputs = layer(np.array([[[1, 0], [0, 2]]], np.float32), np.zeros((1, 1, 1, 2))).numpy()[0]
+    assert outputs[0] == pytest.approx([np.e / (np.e + 1), 1.0], abs=1e-5)
+
+
+def test_masked_keys_get_no_attention():
+    layer = identity_attention(2, 1)
+    bias = np.array([0, -3e4], np.float32).reshape(1, 1, 1, 2)
+    outputs = layer(np.array([[[1, 0], [0, 2]]], np.float32), bias).numpy()[0]
+    assert outputs == pytest.approx(np.array([[1, 0], [1, 0]]), abs=1e-6)
+
+
+def zero_block(norm_first):
+    """A block whose sub-layers give zeros, so that only residuals and norms are left."""
+    block = TransformerBlock(4, 2, 6, norm_first=norm_first)
+    block(np.zeros((1, 2, 4)), np.zeros((1, 1, 1, 2)))
+    for projection in (block.attention.output_projection, block.output_projection):
+        projection.set_weights([np.zeros_like(weight) for weight in projection.get_weights()])
+    return block
+
+
+def test_where_the_norms_stand():
+    # [1, 3, 1, 3] has mean 2 and deviation 1: normalised it is [-1, 1, -1, 1]. With the norms inside
+    # the branches nothing happens to the residual stream; with norms after the sums it is normalised.
+    inputs = np.array([[[1, 3, 1, 3], [7, 5, 5, 7]]], np.float32)
+    bias = np.zeros((1, 1, 1, 2), np.float32)
+    assert zero_block(True)(inputs, bias).numpy() == pytest.approx(inputs)
+    expected = np.array([[[-1, 1, -1, 1], [1, -1, -1, 1]]])
+    assert zero_block(False)(inputs, bias).numpy() == pytest.approx(expected, abs=1e-5)
+
+
+def test_feedforward_by_hand():
+    # One hidden unit relu(x0 - x1 + 1), given back twice and minus once, plus bias 0.5.
+    block = TransformerBlock(2, 1, 1, norm_first=True)
+    block(np.zeros((1, 2, 2)), np.zeros((1, 1, 1, 2)))
+    block.intermediate.set_weights([np.array([[1.0], [-1.0]]), np.array([1.0])])
+    block.output_projection.set_weights([np.array([[2.0, -1.0]]), np.array([0.5, 0.5])])
+    outputs = block.feedforward(np.array([[3, 1], [0, 5]], np.float32)).numpy()
+    assert outputs == pytest.approx(np.array([[6.5, -2.5], [0.5, 0.5]]))
+
+
+def test_masked_mean_by_hand():
+    inputs = np.array([[[1, 2], [3, 4], [100, 100]], [[5, 6], [7, 7], [8, 8]]], np.float32)
+    mask = np.array([[True, True, False], [True, False, False]])
+    assert masked_mean(inputs, mask).numpy().tolist() == [[2, 3], [5, 6]]
+
+
+def test_masked_mean_of_nothing_is_zero():
+    outputs = masked_mean(np.ones((1, 2, 3), np.float32), np.zeros((1, 2), bool)).numpy()
+    assert outputs.tolist() == [[0, 0, 0]]
+
+
+def test_masked_mean_sums_in_float32():
+    # In bfloat16 a sum of 512 ones stops growing at 256.
+    inputs = ops.cast(np.ones((1, 512, 1)), "bfloat16")
+    outputs = masked_mean(inputs, np.ones((1, 512), bool))
+    assert outputs.dtype == tf.float32
+    assert outputs.numpy().tolist() == [[1.0]]
+
+
+def test_unit_length():
+    outputs = unit_length(np.array([[3, 4], [0, 0], [1e-3, 0]], np.float32)).numpy()
+    assert outputs == pytest.approx(np.array([[0.6, 0.8], [0, 0], [1, 0]]), abs=1e-6)
+
+
+def test_unit_length_has_a_finite_gradient_at_zero():
+    inputs = tf.zeros((1, 3))
+    with tf.GradientTape() as tape:
+        tape.watch(inputs)
+        outputs = tf.reduce_sum(unit_length(inputs))
+    assert np.isfinite(tape.gradient(outputs, inputs).numpy()).all()
+
+
+def test_sinusoidal_positions():
+    table = sinusoidal_positions(50, 6)
+    assert (table.shape, table.dtype) == ((50, 6), np.float32)
+    # Vaswani et al. 2017, sec. 3.5: PE(pos, 2i) = sin(pos / 10000^(2i / dim)), PE(pos, 2i + 1) = cos.
+    for position in (0, 1, 7, 49):
+        for i in range(3):
+            angle = position / 10_000 ** (2 * i / 6)
+            expected = [np.sin(angle), np.cos(angle)]
+            assert table[position, 2 * i : 2 * i + 2] == pytest.approx(expected, abs=1e-6)
+    assert len(np.unique(table.round(5), axis=0)) == 50
+
+
+def test_tower_by_hand():
+    # tanh(2 * 0.5) = tanh(1), then tanh(3 tanh(1) - 1).
+    tower = Tower((1, 1))
+    tower(np.zeros((1, 1)))
+    tower.set_weights(list(map(np.array, ([[2.0]], [0.0], [[3.0]], [-1.0]))))
+    expected = np.tanh(3 * np.tanh(1.0) - 1)
+    assert tower(np.array([[0.5]], np.float32)).numpy() == pytest.approx(expected)
+
+
+def test_tables_have_sparse_gradients():
+    table = EmbeddingTable(1000, 3, stddev=0.1)
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(table(np.array([5, 7, 5], np.int32)))
+    gradient = tape.gradient(loss, table.table.value)
+    assert isinstance(gradient, tf.IndexedSlices)
+    assert gradient.indices.numpy().tolist() == [5, 7, 5]
+    assert gradient.values.shape == (3, 3)
+
+
+def test_words_and_ngrams_average_by_hand():
+    # Word 0 has n-grams 0 and 1, word 1 has n-gram 1. With the identity in the tanh layer:
+    # (word + tanh(sum of n-grams)) / 2.
+    layer = WordNgramEmbedding(3, 2, 2)
+    ids = (np.array([2, 0], np.int32), np.array([0, 1, 1], np.int32), np.array([0, 0, 1], np.int32))
+    layer(*ids)
+    layer.words.set_weights([np.array([[1.0, 2.0], [9.0, 9.0], [-4.0, 0.0]])])
+    layer.ngrams.set_weights([np.array([[0.25, 1.0], [0.5, -3.0]])])
+    layer.combine_ngrams.set_weights([np.eye(2), np.zeros(2)])
+    expected = [
+        [(-4 + np.tanh(0.75)) / 2, (0 + np.tanh(-2.0)) / 2],
+        [(1 + np.tanh(0.5)) / 2, (2 + np.tanh(-3.0)) / 2],
+    ]
+    assert layer(*ids).numpy() == pytest.approx(np.array(expected), abs=1e-6)
+
+
+def test_inference_features_by_hand():
+    # u = 3, v = 5: (3, 5, |3 - 5| = 2, 15). The hidden unit weighs them 0.1, 0.01, 1 and -0.1.
+    head = InferenceHead(1)
+    head(np.zeros((1, 1)), np.zeros((1, 1)))
+    hidden_weights = ([[0.1], [0.01], [1.0], [-0.1]], [0.0])
+    logits_weights = ([[1.0, -1.0, 2.0]], [0.0, 0.0, 1.0])
+    head.set_weights(list(map(np.array, (*hidden_weights, *logits_weights))))
+    hidden = np.tanh(0.3 + 0.05 + 2 - 1.5)
+    logits = head(np.array([[3]], np.float32), np.array([[5]], np.float32)).numpy()
+    assert logits == pytest.approx(np.array([[hidden, -hidden, 2 * hidden + 1]]), abs=1e-5)

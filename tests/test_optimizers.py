@@ -1,0 +1,136 @@
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from xling_tf.config import OptimizerConfig
+from xling_tf.errors import UserError
+from xling_tf.optimizers import Optimizers, RowSparseAdam
+
+
+def make_table(rows=5, dim=2):
+    return keras.Variable(np.zeros((rows, dim)), dtype="float32")
+
+
+def slices(values, indices):
+    return tf.IndexedSlices(tf.constant(values, tf.float32), tf.constant(indices))
+
+
+def apply(optimizer, table, values, indices):
+    optimizer.apply([slices(values, indices)], [table])
+    return table.numpy()
+
+
+def test_the_first_step_by_hand():
+    # mean = 0.1 g and square = 0.01 mean(g^2) with the corrections 1 / 0.1 and 1 / 0.01 make
+    # g / sqrt(mean(g^2)): for g = (3, 4), mean square 12.5: (3, 4) / 3.5355 = (0.84853, 1.13137).
+    table = make_table()
+    optimizer = RowSparseAdam(0.5)
+    optimizer.build([table])
+    values = apply(optimizer, table, [[3, 4]], [2])
+    assert values[2] == pytest.approx([-0.5 * 0.84853, -0.5 * 1.13137], rel=1e-4)
+
+
+def test_the_second_step_by_hand():
+    # After g = (1, 1) and g = (2, 2): mean 0.9 * 0.1 + 0.1 * 2 = 0.29, square 0.99 * 0.01 + 0.01 * 4 =
+    # 0.0499; corrected 0.29 / (1 - 0.81) and 0.0499 / (1 - 0.9801). The steps: 1, then
+    # (0.29 / 0.19) / sqrt(0.0499 / 0.0199) = 0.96387.
+    table = make_table()
+    optimizer = RowSparseAdam(1.0)
+    optimizer.build([table])
+    assert apply(optimizer, table, [[1, 1]], [0])[0] == pytest.approx([-1, -1], rel=1e-4)
+    second = -1 - (0.29 / 0.19) / np.sqrt(0.0499 / 0.0199)
+    assert apply(optimizer, table, [[2, 2]], [0])[0] == pytest.approx([second] * 2, rel=1e-4)
+
+
+def test_only_the_rows_of_the_batch_move_and_their_moments_wait():
+    table = make_table()
+    optimizer = RowSparseAdam(0.1)
+    optimizer.build([table])
+    apply(optimizer, table, [[1, 2], [3, 4]], [4, 1])
+    state = [variable.numpy() for variable in optimizer.variables]
+    before = table.numpy()
+    assert before[[0, 2, 3]].tolist() == [[0, 0]] * 3
+    assert (before[[1, 4]] != 0).all()
+    after = apply(optimizer, table, [[1, 1]], [0])
+    assert after[[1, 2, 3, 4]].tolist() == before[[1, 2, 3, 4]].tolist()
+    assert (after[0] != 0).all()
+    for old, new in zip(state, (variable.numpy() for variable in optimizer.variables), strict=True):
+        if old.shape[:1] == (5,):
+            assert new[[1, 4]].tolist() == old[[1, 4]].tolist()
+
+
+def test_duplicates_are_summed():
+    def after(values, indices):
+        table = make_table()
+        optimizer = RowSparseAdam(0.1)
+        optimizer.build([table])
+        return apply(optimizer, table, values, indices).tolist()
+
+    twice = after([[1, 2], [5, 5], [3, 4]], [3, 1, 3])
+    assert twice == after([[4, 6], [5, 5]], [3, 1])
+
+
+def test_two_tables_keep_their_own_moments():
+    tables = [make_table(), make_table(rows=3)]
+    optimizer = RowSparseAdam(1.0)
+    optimizer.build(tables)
+    optimizer.apply([slices([[1, 1]], [4]), slices([[-2, -2]], [0])], tables)
+    assert tables[0].numpy()[4] == pytest.approx([-1, -1], rel=1e-4)
+    assert tables[1].numpy()[0] == pytest.approx([1, 1], rel=1e-4)
+
+
+def test_a_zero_gradient_moves_nothing():
+    table = make_table()
+    optimizer = RowSparseAdam(1.0)
+    optimizer.build([table])
+    assert not apply(optimizer, table, [[0, 0]], [1]).any()
+
+
+def make(name, **kwargs):
+    table, dense = make_table(), keras.Variable([1.0, 2.0])
+    config = OptimizerConfig(name=name, learning_rate=0.1, embedding_learning_rate=1.0, **kwargs)
+    return Optimizers(config, [table], [dense]), table, dense
+
+
+def test_sgd_by_hand_and_a_rate_for_the_tables():
+    optimizers, table, dense = make("sgd")
+    gradients = [slices([[1, 2], [1, 0]], [3, 3]), tf.constant([10.0, -10.0])]
+    optimizers.apply(gradients, [table, dense])
+    assert dense.numpy().tolist() == [0, 3]  # 1 - 0.1 * 10, 2 + 0.1 * 10
+    assert table.numpy().tolist() == [[0, 0], [0, 0], [0, 0], [-2, -2], [0, 0]]
+
+
+def test_adam_routes_the_tables_to_the_sparse_one():
+    optimizers, table, dense = make("adam")
+    optimizers.apply([slices([[2, 2]], [3]), tf.constant([10.0, -10.0])], [table, dense])
+    # The first step of Adam is the learning rate times the sign.
+    assert dense.numpy() == pytest.approx([0.9, 2.1], rel=1e-4)
+    assert table.numpy()[3] == pytest.approx([-1, -1], rel=1e-4)
+    assert not table.numpy()[[0, 1, 2, 4]].any()
+    shapes = sorted(tuple(variable.shape) for variable in optimizers.variables)
+    # Dense: iterations, rate and two moments; tables: iterations, rate, mean and mean square a row.
+    assert shapes == [(), (), (), (), (2,), (2,), (5,), (5, 2)]
+
+
+def test_variables_of_other_tasks_stay():
+    table, used, idle = make_table(), keras.Variable([1.0]), keras.Variable([1.0])
+    optimizers = Optimizers(OptimizerConfig(name="adam"), [table], [used, idle])
+    optimizers.apply([slices([[2, 2]], [3]), tf.constant([1.0])], [table, used])
+    assert used.numpy() != 1
+    assert idle.numpy() == 1
+
+
+def test_progress_sets_both_rates():
+    optimizers, table, dense = make("sgd", warmup=0.5, decay=True)
+    # A quarter of the budget is half of the warm-up.
+    assert optimizers.set_progress(0.25) == pytest.approx(0.05)
+    optimizers.apply([slices([[1, 1]], [0]), tf.constant([1.0, 1.0])], [table, dense])
+    assert dense.numpy() == pytest.approx([0.95, 1.95])
+    assert table.numpy()[0] == pytest.approx([-0.5, -0.5])
+    assert optimizers.set_progress(1.0) == 0
+
+
+def test_unknown_names_are_refused():
+    with pytest.raises(UserError, match=r"optimizer\.name expects one of sgd, adam, got 'adamw'"):
+        make("adamw")

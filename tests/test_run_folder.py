@@ -1,0 +1,105 @@
+import dataclasses
+import json
+
+import pytest
+
+from xling_tf.config import ExperimentConfig
+from xling_tf.errors import UserError
+from xling_tf.overrides import apply_overrides, from_json
+from xling_tf.run_folder import RunFolder
+
+REQUEST = apply_overrides(ExperimentConfig(), ["training.steps=5", "training.seed=3"])
+RESOLVED = apply_overrides(
+    REQUEST, ["training.precision=mixed_bfloat16", "text.num_ngram_buckets=77"]
+)
+DATA = {"parallel/tatoeba.en-es": 100, "nli/snli.en.train": 7}
+WORDS = ["hola", "“", "日", "naïve"]
+
+
+@pytest.fixture
+def run(tmp_path):
+    folder = RunFolder(tmp_path)
+    folder.start(REQUEST, RESOLVED, WORDS, DATA)
+    return folder
+
+
+def changed(*overrides):
+    return apply_overrides(REQUEST, overrides)
+
+
+def test_a_new_folder_holds_nothing(tmp_path):
+    run = RunFolder(tmp_path)
+    run.require_same(REQUEST, DATA)
+    assert run.resolved(REQUEST) is None
+
+
+def test_a_start_that_was_killed_before_the_request_does_not_count(tmp_path):
+    run = RunFolder(tmp_path)
+    run.write("config.json", "{")
+    run.write("vocabulary.txt", "half a vocab")
+    assert run.resolved(REQUEST) is None
+    run.require_same(changed("training.seed=4"), DATA)
+
+
+def test_the_same_request_continues_with_what_was_decided(run):
+    run.require_same(REQUEST, DATA)
+    assert run.resolved(REQUEST) == (RESOLVED, WORDS)
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "training.steps=9",
+        "training.minutes=9",
+        "training.checkpoint_minutes=9",
+        "training.dev_batches=9",
+        "description=other words",
+    ],
+)
+def test_budget_and_housekeeping_may_change(run, override):
+    request = changed(override)
+    run.require_same(request, DATA)
+    resolved, _ = run.resolved(request)
+    expected = dataclasses.replace(request.training, precision="mixed_bfloat16")
+    assert resolved.training == expected
+    assert resolved.text == RESOLVED.text
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("training.seed=4", "training.seed=3, not 4"),
+        ("training.precision=float32", "training.precision=auto, not float32"),
+        ("optimizer.learning_rate=0.5", "optimizer.learning_rate=0.008, not 0.5"),
+        ("text.ngram_sizes=3", "text.ngram_sizes=[3, 4], not (3,)"),
+        ("data.corpus_weights.x=2", "data.corpus_weights.x=None, not 2.0"),
+        ("tasks.inference.weight=0", "tasks.inference.weight=1, not 0"),
+    ],
+)
+def test_anything_else_may_not_and_both_values_are_named(run, override, message):
+    with pytest.raises(UserError) as caught:
+        run.require_same(changed(override), DATA)
+    assert message in str(caught.value)
+    assert "--run_dir" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({**DATA, "nli/snli.en.train": 8}, "data.nli/snli.en.train=7, not 8"),
+        ({"parallel/tatoeba.en-es": 100}, "data.nli/snli.en.train=7, not None"),
+        ({**DATA, "parallel/new.en-es": 1}, "data.parallel/new.en-es=None, not 1"),
+    ],
+)
+def test_nor_may_the_data(run, data, message):
+    with pytest.raises(UserError) as caught:
+        run.require_same(REQUEST, data)
+    assert message in str(caught.value)
+
+
+def test_files_can_be_read_by_others(run):
+    text = (run.path / "config.json").read_text(encoding="utf-8")
+    assert from_json(ExperimentConfig, text) == RESOLVED
+    assert json.loads((run.path / "request.json").read_text("utf-8"))["data"] == DATA
+    assert (run.path / "vocabulary.txt").read_text("utf-8").splitlines() == WORDS

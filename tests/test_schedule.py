@@ -1,0 +1,80 @@
+from collections import Counter
+
+import pytest
+
+from xling_tf.schedule import Schedule, learning_rate_factor
+
+
+@pytest.mark.parametrize(
+    "weights", [{"a": 1}, {"a": 2, "b": 1}, {"a": 8, "b": 1, "c": 1, "d": 1}, {"x": 3, "y": 5}]
+)
+def test_a_cycle_holds_each_task_as_often_as_it_weighs(weights):
+    schedule = Schedule.from_weights(weights)
+    assert Counter(schedule.cycle) == weights
+    for step in range(3 * len(schedule.cycle)):
+        assert schedule.task(step) == schedule.cycle[step % sum(weights.values())]
+
+
+def test_steps_are_spread_evenly():
+    # Weights 8, 1, 1: nobody waits much longer than its share, 10 steps for a weight of 1.
+    schedule = Schedule.from_weights({"a": 8, "b": 1, "c": 1})
+    tasks = [schedule.task(step) for step in range(40)]
+    steps = [step for step, task in enumerate(tasks) if task == "b"]
+    assert [after - before for before, after in zip(steps, steps[1:], strict=False)] == [10] * 3
+    # Eight of ten steps are "a", so never three others in a row.
+    assert all("a" in tasks[i : i + 3] for i in range(38))
+
+
+def test_order_by_hand():
+    # Credits (a, b) with weights 2, 1: (2, 1) -> a, (1, 2) -> b, (3, 0) -> a, (0, 0) again.
+    assert Schedule.from_weights({"a": 2, "b": 1}).cycle == ("a", "b", "a")
+
+
+def test_equal_weights_take_turns():
+    assert Schedule.from_weights({"a": 1, "b": 1, "c": 1}).cycle == ("a", "b", "c")
+
+
+def test_a_weight_of_zero_never_comes():
+    assert Schedule.from_weights({"a": 2, "b": 0}).cycle == ("a", "a")
+
+
+def test_count_equals_counting():
+    schedule = Schedule.from_weights({"a": 5, "b": 2, "c": 1})
+    for steps in range(30):
+        counted = Counter(schedule.task(step) for step in range(steps))
+        assert {name: schedule.count(name, steps) for name in "abc"} == {
+            name: counted[name] for name in "abc"
+        }
+
+
+@pytest.mark.parametrize(
+    ("progress", "warmup", "decay", "factor"),
+    [
+        (0.0, 0.0, False, 1.0),
+        (0.7, 0.0, False, 1.0),
+        (0.0, 0.1, False, 0.0),
+        (0.025, 0.1, False, 0.25),
+        (0.1, 0.1, False, 1.0),
+        (0.9, 0.1, False, 1.0),
+        (0.0, 0.0, True, 1.0),
+        (0.25, 0.0, True, 0.75),
+        (0.1, 0.1, True, 1.0),
+        (0.55, 0.1, True, 0.5),  # half of the 0.9 that are left after the rise
+        (1.0, 0.1, True, 0.0),
+    ],
+)
+def test_learning_rate_factor(progress, warmup, decay, factor):
+    assert learning_rate_factor(progress, warmup=warmup, decay=decay) == pytest.approx(factor)
+
+
+def test_a_whole_budget_of_warmup_only_rises():
+    assert learning_rate_factor(0.5, warmup=1.0, decay=True) == 0.5
+
+
+@pytest.mark.xfail(
+    reason="schedule.learning_rate_factor divides by 1 - warmup, which is 0",
+    strict=True,
+    raises=ZeroDivisionError,
+)
+def test_a_whole_budget_of_warmup_ends():
+    assert learning_rate_factor(1.0, warmup=1.0, decay=True) in (0.0, 1.0)

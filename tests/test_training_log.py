@@ -1,0 +1,121 @@
+import json
+
+import pytest
+import tensorflow as tf
+
+from xling_tf import training_log
+from xling_tf.training_log import StepResult, TrainingLog
+
+
+def result(step, **changes):
+    values = {
+        "step": step,
+        "task": "quick_thought_en",
+        "loss": 2.0,
+        "accuracy": 0.5,
+        "gradient_norm": 3.0,
+        "learning_rate": 0.1,
+        "sentences": 6,
+        "seconds": 0.5,
+    }
+    return StepResult(**{name: {**values, **changes}[name] for name in StepResult._fields})
+
+
+def train(folder, steps):
+    with TrainingLog(folder, first_step=steps[0], progress=0.0) as log:
+        for step in steps:
+            log.report(result(step), 0.1)
+
+
+def lines(folder):
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def steps_of(folder):
+    return [line["step"] for line in lines(folder)]
+
+
+def test_each_step_is_a_line(tmp_path):
+    train(tmp_path, range(3))
+    assert lines(tmp_path) == [result(step)._asdict() for step in range(3)]
+
+
+def test_lines_are_there_while_training_runs(tmp_path):
+    with TrainingLog(tmp_path, first_step=0, progress=0.0) as log:
+        log.report(result(0), 0.1)
+        assert steps_of(tmp_path) == [0]
+
+
+def test_a_restart_drops_the_steps_that_are_repeated(tmp_path):
+    train(tmp_path, range(10))
+    train(tmp_path, range(6, 8))
+    assert steps_of(tmp_path) == list(range(8))
+
+
+def test_a_restart_from_the_start_drops_all(tmp_path):
+    train(tmp_path, range(10))
+    train(tmp_path, range(2))
+    assert steps_of(tmp_path) == [0, 1]
+
+
+def test_a_continued_run_loses_nothing(tmp_path):
+    train(tmp_path, range(4))
+    train(tmp_path, range(4, 6))
+    assert steps_of(tmp_path) == list(range(6))
+
+
+@pytest.mark.parametrize("cut", [1, 2, 30])
+def test_a_line_that_a_kill_has_cut_is_dropped(tmp_path, cut):
+    train(tmp_path, range(5))
+    path = tmp_path / "metrics.jsonl"
+    path.write_text(path.read_text()[:-cut])
+    train(tmp_path, range(4, 6))
+    assert steps_of(tmp_path) == list(range(6))
+
+
+def test_tensorboard_gets_the_losses(tmp_path):
+    train(tmp_path, range(3))
+    (path,) = (tmp_path / "tensorboard").glob("events*")
+    events = [
+        tf.compat.v1.Event.FromString(record.numpy())
+        for record in tf.data.TFRecordDataset(str(path))
+    ]
+    found = [
+        (event.step, float(tf.make_ndarray(value.tensor)))
+        for event in events
+        for value in event.summary.value
+        if value.tag == "loss/quick_thought_en"
+    ]
+    assert found == [(0, 2.0), (1, 2.0), (2, 2.0)]
+
+
+def test_without_a_terminal_a_line_stands_for_the_bar(tmp_path, monkeypatch, caplog, capsys):
+    monkeypatch.setattr(training_log, "_SECONDS_BETWEEN_LINES", -1.0)
+    with caplog.at_level("INFO", logger="absl"), TrainingLog(
+        tmp_path, first_step=0, progress=0.0
+    ) as log:
+        log.report(result(0, loss=2.0), 0.25)
+        log.report(result(1, loss=4.0), 0.5)
+    # Smoothed by 0.9: 0.9 * 2 + 0.1 * 4 = 2.2.
+    assert "25% step 1," in caplog.text
+    assert "50% step 2," in caplog.text
+    assert "loss: qt-en 2.20" in caplog.text
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "short"),
+    [
+        ("translation_ranking", "tr"),
+        ("quick_thought_en", "qt-en"),
+        ("response_prediction_es", "rp-es"),
+        ("inference", "i"),
+    ],
+)
+def test_short_names(name, short, tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(training_log, "_SECONDS_BETWEEN_LINES", -1.0)
+    with caplog.at_level("INFO", logger="absl"), TrainingLog(
+        tmp_path, first_step=0, progress=0.0
+    ) as log:
+        log.report(result(0, task=name), 0.25)
+    assert f"loss: {short} 2.00" in caplog.text

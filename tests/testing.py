@@ -1,0 +1,121 @@
+"""What several test files share: tiny configs, batches, a model in training and NumPy references."""
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from xling_tf.config import (
+    EncoderConfig,
+    ExperimentConfig,
+    OptimizerConfig,
+    TaskConfig,
+    TasksConfig,
+    TextConfig,
+    TrainingConfig,
+)
+from xling_tf.input_pipeline import Examples, make_dataset
+from xling_tf.model import Model
+from xling_tf.tasks.base import Batch, Task
+
+DIM = 8
+WORDS = [*"abcdefghij", "hello", "hola", "world", "mundo"]
+
+TINY = ExperimentConfig(
+    text=TextConfig(max_tokens=12, num_oov_buckets=4, num_ngram_buckets=64),
+    encoder=EncoderConfig(
+        embedding_dim=6, hidden_dim=DIM, intermediate_dim=12, num_layers=1, num_heads=2
+    ),
+    tasks=TasksConfig(
+        translation_ranking=TaskConfig(examples_per_batch=8),
+        response_prediction=TaskConfig(examples_per_batch=8),
+        quick_thought=TaskConfig(examples_per_batch=8),
+        inference=TaskConfig(examples_per_batch=8),
+        tower_dims=(5, DIM),
+        inference_dim=7,
+    ),
+    optimizer=OptimizerConfig(learning_rate=0.1, embedding_learning_rate=1.0),
+    training=TrainingConfig(steps=4, precision="float32"),
+)
+
+
+def tiny_config(**similarity: float | bool) -> ExperimentConfig:
+    """The tiny config, with another similarity."""
+    changed = dataclasses.replace(TINY.tasks.similarity, **similarity)
+    return dataclasses.replace(TINY, tasks=dataclasses.replace(TINY.tasks, similarity=changed))
+
+
+def tiny_model(config: ExperimentConfig = TINY) -> Model:
+    """A model with random weights."""
+    return Model.build(config, WORDS)
+
+
+def make_examples(
+    *columns: Sequence[str],
+    labels: Sequence[int] | None = None,
+    corpora: Sequence[tuple[str, int]] | None = None,
+) -> Examples:
+    """Examples of texts, whose lengths are their numbers of words."""
+    count = len(columns[0])
+    lengths = [[len(text.split()) for text in column] for column in columns]
+    return Examples(
+        columns=tuple(np.array([t.encode() for t in column], object) for column in columns),
+        labels=np.array([0] * count if labels is None else labels, np.int32),
+        lengths=np.max(lengths, axis=0).astype(np.int32),
+        corpora=tuple(corpora or [("corpus", count)]),
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class FixedSampler:
+    """Gives these batches, one after another."""
+
+    batches: Sequence[Sequence[int]]
+
+    def batch(self, position: int) -> np.ndarray:
+        """Indices of the batch at `position`."""
+        return np.array(self.batches[position])
+
+
+def make_batches(
+    model: Model, examples: Examples, batches: Sequence[Sequence[int]]
+) -> tf.data.Dataset:
+    """Streams the examples at these indices."""
+    sampler = FixedSampler(batches)
+    return make_dataset(examples, sampler, model.preprocessor, count=len(batches))
+
+
+def make_batch(model: Model, examples: Examples) -> Batch:
+    """All examples as one batch."""
+    return next(iter(make_batches(model, examples, [range(len(examples))])))
+
+
+def find_task(model: Model, name: str) -> Task:
+    """The task of a model by its name."""
+    return next(task for task in model.tasks if task.name == name)
+
+
+def numpy_ranking(
+    queries: np.ndarray,
+    candidates: np.ndarray,
+    *,
+    excluded: np.ndarray | None = None,
+    scale: float = 1.0,
+    margin: float = 0.0,
+    normalize: bool = False,
+) -> np.ndarray:
+    """-log(e^{s(q.c - m)} / (e^{s(q.c - m)} + sum over wrong c' of e^{s q.c'})), row by row."""
+    if normalize:
+        queries = queries / np.linalg.norm(queries, axis=1, keepdims=True)
+        candidates = candidates / np.linalg.norm(candidates, axis=1, keepdims=True)
+    losses = []
+    for row, query in enumerate(queries):
+        right = np.exp(scale * (query @ candidates[row] - margin))
+        wrong = sum(
+            np.exp(scale * (query @ candidate))
+            for place, candidate in enumerate(candidates)
+            if place != row and (excluded is None or not excluded[row, place])
+        )
+        losses.append(-np.log(right / (right + wrong)))
+    return np.array(losses)
