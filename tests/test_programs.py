@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import xling_tf
+
 ROOT = Path(__file__).resolve().parents[1]
 SIGNATURES = {"serving_default", "default", "question_encoder", "response_encoder"}
 # Few and small steps, and every task.
@@ -19,6 +21,9 @@ SHORT = (
     "--steps=30",
     "--set=training.dev_batches=1",
     "--set=training.precision=float32",
+)
+ONE_TASK = tuple(
+    f"--set=tasks.{task}.weight=0" for task in ("response_prediction", "quick_thought", "inference")
 )
 
 
@@ -47,7 +52,7 @@ def train(folder: Path, *flags: str) -> Run:
     """Runs training/main.py in `folder`, which is not the checkout's root."""
     command = [sys.executable, str(ROOT / "training" / "main.py"), *flags]
     done = subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, timeout=300, check=False
+        command, cwd=folder, capture_output=True, text=True, timeout=240, check=False
     )
     return Run(done.returncode, done.stdout, done.stderr, folder)
 
@@ -87,6 +92,7 @@ def test_results_hold_scores_corpora_versions_machine_and_config(smoke: Run) -> 
     assert results["num_parameters"] > 1000
     assert results["corpora"]["parallel/everyday.en-es"] > 100
     assert results["versions"]["tensorflow"] == tf.__version__
+    assert results["versions"]["xling_tf"] == xling_tf.__version__
     assert results["machine"]["cpus"] >= 1
     assert results["config"]["training"]["precision"] == "float32"
     retrieval = results["scores"]["retrieval/all"]
@@ -127,13 +133,16 @@ def test_the_exported_model_loads_with_its_card_and_config(smoke: Run) -> None:
     vectors = model(["Hola", "Hello", ""]).numpy()
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-6)
     assert set(model.signatures) == SIGNATURES
-    assert "Spanish" in (card := (smoke.model / "README.md").read_text("utf-8")) or "es" in card
+    card = (smoke.model / "README.md").read_text(encoding="utf-8")
+    assert "preset\n`smoke`" in card or "preset `smoke`" in card
+    assert "parallel/everyday.en-es" in card
+    assert "retrieval/all" in card
     config = json.loads((smoke.model / "config.json").read_text(encoding="utf-8"))
     assert config == smoke.results["config"]
 
 
 def test_no_temporary_file_stays(smoke: Run) -> None:
-    assert not [path for path in smoke.folder.rglob(".*")]
+    assert list(smoke.folder.rglob(".*")) == []
 
 
 def test_the_finished_command_again_only_evaluates_and_exports(smoke: Run) -> None:
@@ -152,6 +161,11 @@ def test_another_setting_in_the_same_run_folder_is_refused(smoke: Run) -> None:
     line = the_error(train(smoke.folder, *SHORT, "--set=training.seed=7"))
     assert "training.seed=1, not 7" in line
     assert "--run_dir" in line
+
+
+def test_a_started_run_without_a_budget_is_one_line(smoke: Run) -> None:
+    line = the_error(train(smoke.folder, *SHORT, "--steps=0"))
+    assert "--steps" in line
 
 
 def test_list_names_every_preset_with_its_description(tmp_path: Path) -> None:
@@ -176,6 +190,12 @@ def test_list_names_every_preset_with_its_description(tmp_path: Path) -> None:
         (["--set=text.ngram_sizes=3,x"], ["text.ngram_sizes", "'3,x'"]),
         (["--set=text.max_tokens"], ["name=value", "'text.max_tokens'"]),
         (["--set=encoder.num_heads=7"], ["encoder.hidden_dim", "encoder.num_heads", "7"]),
+        (["--set=encoder.num_heads=0"], ["encoder.num_heads", "0"]),
+        (["--pair=smoke", "--set=text.max_tokens=0"], ["text.max_tokens", "0"]),
+        (
+            ["--pair=smoke", "--set=tasks.inference.examples_per_batch=0"],
+            ["tasks.inference.examples_per_batch", "0"],
+        ),
         (["--piar=smoke"], ["piar", "pair"]),
         (["--steps=many"], ["steps", "many"]),
         (["--steps=-1"], ["steps", "-1"]),
@@ -209,6 +229,18 @@ def test_an_output_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     assert "file" in line
 
 
+@pytest.mark.parametrize("output", ["notes", "notes/todo.txt"])
+def test_an_output_that_is_no_exported_model_is_refused_and_kept(
+    output: str, tmp_path: Path
+) -> None:
+    notes = tmp_path / "notes" / "todo.txt"
+    notes.parent.mkdir()
+    notes.write_text("mine", encoding="utf-8")
+    run = train(tmp_path, *SHORT, *ONE_TASK, "--steps=1", f"--output={output}")
+    assert notes.read_text(encoding="utf-8") == "mine"
+    assert "--output" in the_error(run)
+
+
 def test_no_budget_is_one_line(tmp_path: Path) -> None:
     line = the_error(train(tmp_path, "--pair=smoke", "--steps=0"))
     assert "--minutes" in line
@@ -216,12 +248,8 @@ def test_no_budget_is_one_line(tmp_path: Path) -> None:
 
 
 def test_a_diverging_training_is_one_line_and_keeps_the_batch(tmp_path: Path) -> None:
-    off = [
-        f"--set=tasks.{task}.weight=0"
-        for task in ("response_prediction", "quick_thought", "inference")
-    ]
     rates = ["--set=optimizer.learning_rate=1e38", "--set=optimizer.warmup=0"]
-    run = train(tmp_path, *SHORT, *off, *rates)
+    run = train(tmp_path, *SHORT, *ONE_TASK, *rates)
     line = the_error(run)
     assert "translation_ranking" in line
     batch = json.loads((run.run_dir / "non_finite_batch.json").read_text(encoding="utf-8"))

@@ -38,7 +38,7 @@ def tokens(text, *, max_tokens=64, lowercase=False):
         ("me@x.com", "me @ x.com"),
         # Quotes of every kind become the typewriter's.
         ('He said "hi".', 'He said " hi " .'),
-        ("«hola» “hey” ‘a’", "\" hola \" \" hey \" ' a '"),
+        ("«hola» “hey” ‘a’", '" hola " " hey " \' a \''),
         # Other languages.
         ("¿Qué? ¡Sí, José!", "¿ Qué ? ¡ Sí , José !"),
         ("我爱你。", "我 爱 你 。"),

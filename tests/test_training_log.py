@@ -91,9 +91,10 @@ def test_tensorboard_gets_the_losses(tmp_path):
 
 def test_without_a_terminal_a_line_stands_for_the_bar(tmp_path, monkeypatch, caplog, capsys):
     monkeypatch.setattr(training_log, "_SECONDS_BETWEEN_LINES", -1.0)
-    with caplog.at_level("INFO", logger="absl"), TrainingLog(
-        tmp_path, first_step=0, progress=0.0
-    ) as log:
+    with (
+        caplog.at_level("INFO", logger="absl"),
+        TrainingLog(tmp_path, first_step=0, progress=0.0) as log,
+    ):
         log.report(result(0, loss=2.0), 0.25)
         log.report(result(1, loss=4.0), 0.5)
     # Smoothed by 0.9: 0.9 * 2 + 0.1 * 4 = 2.2.
@@ -114,8 +115,9 @@ def test_without_a_terminal_a_line_stands_for_the_bar(tmp_path, monkeypatch, cap
 )
 def test_short_names(name, short, tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(training_log, "_SECONDS_BETWEEN_LINES", -1.0)
-    with caplog.at_level("INFO", logger="absl"), TrainingLog(
-        tmp_path, first_step=0, progress=0.0
-    ) as log:
+    with (
+        caplog.at_level("INFO", logger="absl"),
+        TrainingLog(tmp_path, first_step=0, progress=0.0) as log,
+    ):
         log.report(result(0, task=name), 0.25)
     assert f"loss: {short} 2.00" in caplog.text

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 import tensorflow as tf
@@ -49,6 +50,12 @@ def tiny_config(**similarity: float | bool) -> ExperimentConfig:
 def tiny_model(config: ExperimentConfig = TINY) -> Model:
     """A model with random weights."""
     return Model.build(config, WORDS)
+
+
+@cache
+def two_replicas() -> tf.distribute.Strategy:
+    """Two replicas on the CPU, one strategy for the process: those of a second one collide with it."""
+    return tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"])
 
 
 def make_examples(

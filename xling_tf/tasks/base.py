@@ -7,6 +7,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from xling_tf.layers.pooling import unit_length
 from xling_tf.text.word_ngram import TokenFeatures
 
 
@@ -34,16 +35,21 @@ class Task(ABC):
         kind: Of its corpora: "parallel", "conversations", "documents" or "nli".
         weight: Steps it gets in each cycle of the schedule.
         examples_per_batch: On average; batches of short sentences hold more.
+        normalize: Whether heads and losses see unit vectors, as the exported model gives them, which
+            keeps the gradients of the tasks at one scale.
     """
 
     columns: ClassVar[tuple[str, ...]]
     kind: ClassVar[str]
 
-    def __init__(self, *, name: str, languages: str, weight: int, examples_per_batch: int) -> None:
+    def __init__(
+        self, *, name: str, languages: str, weight: int, examples_per_batch: int, normalize: bool
+    ) -> None:
         self.name = name
         self.languages = languages
         self.weight = weight
         self.examples_per_batch = examples_per_batch
+        self.normalize = normalize
 
     @property
     @abstractmethod
@@ -56,7 +62,10 @@ class Task(ABC):
 
     def losses(self, encoder: keras.Model, batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
         """Encodes a batch: `[batch]` losses, and `[batch]` float32 hits (1 where right)."""
-        return self.score(tf.split(encoder(batch.features), len(self.columns)), batch)
+        encodings = encoder(batch.features)
+        if self.normalize:
+            encodings = unit_length(encodings)
+        return self.score(tf.split(encodings, len(self.columns)), batch)
 
     def build_heads(self, encoding: np.ndarray) -> None:
         """Creates the heads' variables from a `[1, dim]` encoding."""

@@ -39,7 +39,7 @@ class RankingTask(Task):
         Returns:
             `[batch]` losses and `[batch]` hits.
         """
-        if self.similarity.normalize:
+        if self.normalize:
             queries, candidates = unit_length(queries), unit_length(candidates)
         all_candidates, offset = gather_candidates(candidates)
         all_candidate_fingerprints, _ = gather_candidates(candidate_fingerprints)

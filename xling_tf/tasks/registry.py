@@ -1,6 +1,7 @@
 """The tasks of an experiment, from its config."""
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from xling_tf.config import ExperimentConfig, TaskConfig
 from xling_tf.layers.tower import Tower
@@ -9,18 +10,21 @@ from xling_tf.tasks.inference import Inference, InferenceHead
 from xling_tf.tasks.ranking import QuickThought, ResponsePrediction, TranslationRanking
 
 
-def _common(name: str, languages: str, task: TaskConfig) -> dict[str, object]:
+def _common(
+    config: ExperimentConfig, name: str, languages: str, task: TaskConfig
+) -> dict[str, Any]:
     return {
         "name": name,
         "languages": languages,
         "weight": task.weight,
         "examples_per_batch": task.examples_per_batch,
+        "normalize": config.tasks.similarity.normalize,
     }
 
 
 def _translation_ranking(config: ExperimentConfig, task: TaskConfig) -> list[Task]:
     pair = f"{config.data.source}-{config.data.target}"
-    common = _common("translation_ranking", pair, task)
+    common = _common(config, "translation_ranking", pair, task)
     return [TranslationRanking(similarity=config.tasks.similarity, **common)]
 
 
@@ -30,7 +34,7 @@ def _response_prediction(config: ExperimentConfig, task: TaskConfig) -> list[Tas
         ResponsePrediction(
             tower=tower,
             similarity=config.tasks.similarity,
-            **_common(f"response_prediction_{language}", language, task),
+            **_common(config, f"response_prediction_{language}", language, task),
         )
         for language in (config.data.source, config.data.target)
     ]
@@ -44,7 +48,7 @@ def _quick_thought(config: ExperimentConfig, task: TaskConfig) -> list[Task]:
         QuickThought(
             towers=towers,
             similarity=config.tasks.similarity,
-            **_common(f"quick_thought_{language}", language, task),
+            **_common(config, f"quick_thought_{language}", language, task),
         )
         for language in (config.data.source, config.data.target)
     ]
@@ -52,7 +56,7 @@ def _quick_thought(config: ExperimentConfig, task: TaskConfig) -> list[Task]:
 
 def _inference(config: ExperimentConfig, task: TaskConfig) -> list[Task]:
     head = InferenceHead(config.tasks.inference_dim, name="inference_head")
-    return [Inference(head=head, **_common("inference", config.data.source, task))]
+    return [Inference(head=head, **_common(config, "inference", config.data.source, task))]
 
 
 TASKS: Mapping[str, Callable[[ExperimentConfig, TaskConfig], list[Task]]] = {

@@ -1,0 +1,106 @@
+"""What is published: a source distribution, and the wheel that is built from nothing else."""
+
+import shutil
+import subprocess
+import sys
+import tarfile
+import tomllib
+import zipfile
+from email import message_from_string
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+import xling_tf
+
+ROOT = Path(__file__).resolve().parents[1]
+SAMPLE = "xling_tf/corpora/sample"
+VERSION = xling_tf.__version__
+
+
+def build(kind: str, source: Path, output: Path) -> Path:
+    """Builds a distribution with the setuptools at hand; needs no network."""
+    code = f"from setuptools import build_meta; build_meta.build_{kind}({str(output)!r})"
+    subprocess.run([sys.executable, "-c", code], cwd=source, check=True)
+    (path,) = output.iterdir()
+    return path
+
+
+@pytest.fixture(scope="module")
+def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The source distribution, built from a copy because building leaves folders behind."""
+    copy = tmp_path_factory.mktemp("copy") / "checkout"
+    ignored = shutil.ignore_patterns(".*", "__pycache__", "runs", "exported", "raw", "prepared")
+    shutil.copytree(ROOT, copy, ignore=ignored)
+    return build("sdist", copy, tmp_path_factory.mktemp("sdist"))
+
+
+@pytest.fixture(scope="module")
+def wheel(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
+    """The wheel, built from what the source distribution holds."""
+    folder = tmp_path_factory.mktemp("unpacked")
+    with tarfile.open(sdist) as archive:
+        archive.extractall(folder, filter="data")
+    (source,) = folder.iterdir()
+    return zipfile.ZipFile(build("wheel", source, tmp_path_factory.mktemp("wheel")))
+
+
+def files_below(folder: str) -> set[str]:
+    return {
+        path.relative_to(ROOT).as_posix()
+        for path in (ROOT / folder).rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+
+
+def test_the_wheel_holds_the_package_and_nothing_else(wheel: zipfile.ZipFile) -> None:
+    names = {name for name in wheel.namelist() if ".dist-info/" not in name}
+    assert names == files_below("xling_tf")
+    assert {name.split("/")[0] for name in wheel.namelist()} == {
+        "xling_tf",
+        f"xling_tf-{VERSION}.dist-info",
+    }
+
+
+def test_the_only_data_in_the_wheel_is_the_sample_corpus(wheel: zipfile.ZipFile) -> None:
+    data = {name for name in wheel.namelist() if name.endswith((".tsv", ".txt", ".gz", ".json"))}
+    data = {name for name in data if ".dist-info/" not in name}
+    assert data == {name for name in files_below(SAMPLE) if not name.endswith(".py")}
+    assert len(data) > 10
+
+
+def test_the_metadata_say_what_the_project_says(wheel: zipfile.ZipFile) -> None:
+    text = wheel.read(f"xling_tf-{VERSION}.dist-info/METADATA").decode("utf-8")
+    metadata = message_from_string(text)
+    assert metadata["Version"] == VERSION
+    assert metadata["License-Expression"] == "Apache-2.0"
+    lines = (ROOT / "requirements.txt").read_text(encoding="utf-8").splitlines()
+    wanted = {str(Requirement(line)) for line in lines if line and not line.startswith("#")}
+    assert {str(Requirement(line)) for line in metadata.get_all("Requires-Dist")} == wanted
+    pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    python = metadata["Requires-Python"]
+    assert sorted(python.split(",")) == sorted(pyproject["project"]["requires-python"].split(","))
+
+
+def test_the_wheel_carries_the_licence(wheel: zipfile.ZipFile) -> None:
+    text = wheel.read(f"xling_tf-{VERSION}.dist-info/licenses/LICENSE").decode("utf-8")
+    assert "Apache License" in text
+
+
+def test_the_installed_wheel_works_without_the_checkout(
+    wheel: zipfile.ZipFile, tmp_path: Path
+) -> None:
+    wheel.extractall(tmp_path)
+    code = (
+        "import importlib.metadata, xling_tf; from xling_tf.corpora.sample import SAMPLE_FOLDER;"
+        "print(xling_tf.__file__, importlib.metadata.version('xling_tf'));"
+        "print(len(list(SAMPLE_FOLDER.glob('*/*.*'))))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, check=True, capture_output=True, text=True
+    )
+    where, version, count = done.stdout.split()
+    assert where == str(tmp_path / "xling_tf" / "__init__.py")
+    assert version == VERSION
+    assert int(count) == len([name for name in files_below(SAMPLE) if not name.endswith(".py")])

@@ -1,0 +1,209 @@
+"""Killed, stopped, damaged: the same command goes on, and ends where an undisturbed run ends."""
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from xling_tf.errors import UserError
+from xling_tf.experiment import run_experiment
+from xling_tf.overrides import apply_overrides
+from xling_tf.presets import get_preset
+
+ROOT = Path(__file__).resolve().parents[1]
+STEPS = 240
+# Two tasks, so that the restart must find its place in the cycle and in each one's batches.
+SETTINGS = (
+    "tasks.response_prediction.weight=0",
+    "tasks.quick_thought.weight=0",
+    "tasks.translation_ranking.examples_per_batch=16",
+    "tasks.inference.examples_per_batch=16",
+    "data.pool_batches=4",
+    "training.checkpoint_minutes=0.002",
+    "training.dev_batches=1",
+)
+FLAGS = ("--pair=smoke", f"--steps={STEPS}", *(f"--set={setting}" for setting in SETTINGS))
+
+
+class Stage(NamedTuple):
+    """What one of the runs in a row left behind."""
+
+    status: int
+    errors: str
+    metrics: list[dict]
+    checkpoints: list[str]
+
+
+def read_metrics(run_dir: Path) -> list[dict]:
+    """The whole lines of metrics.jsonl."""
+    path = run_dir / "metrics.jsonl"
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+
+
+def checkpoints(run_dir: Path) -> list[str]:
+    """The names in the folder of checkpoints, oldest first."""
+    return sorted(path.name for path in run_dir.glob("checkpoints/*"))
+
+
+def run(folder: Path, *, stop: signal.Signals | None = None, at: int = STEPS) -> Stage:
+    """Runs the command, and sends it a signal once it has trained `at` steps."""
+    run_dir = folder / "runs" / "smoke"
+    with (folder / "errors.txt").open("w+", encoding="utf-8") as errors:
+        command = [sys.executable, str(ROOT / "training" / "main.py"), *FLAGS]
+        process = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=errors)
+        try:
+            while stop is not None and process.poll() is None:
+                if len(read_metrics(run_dir)) >= at and len(checkpoints(run_dir)) > 1:
+                    process.send_signal(stop)
+                    break
+                time.sleep(0.02)
+            status = process.wait(timeout=300)
+        finally:
+            process.kill()
+            process.wait()
+        errors.seek(0)
+        return Stage(status, errors.read(), read_metrics(run_dir), checkpoints(run_dir))
+
+
+def damage_newest(run_dir: Path) -> str:
+    """Cuts the newest checkpoint's values in half; returns its name."""
+    newest = sorted(run_dir.glob("checkpoints/step-*"))[-1]
+    (values,) = newest.glob("values.data*")
+    values.write_bytes(values.read_bytes()[: values.stat().st_size // 2])
+    return newest.name
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("resume")
+
+
+@pytest.fixture(scope="module")
+def stages(folder: Path) -> dict[str, Stage]:
+    """The same command four times: killed, killed, asked to stop, and let to its end."""
+    stages = {
+        "killed": run(folder, stop=signal.SIGKILL, at=40),
+        "killed again": run(folder, stop=signal.SIGKILL, at=90),
+        "stopped": run(folder, stop=signal.SIGTERM, at=140),
+    }
+    damage_newest(folder / "runs" / "smoke")
+    # What a kill in the middle of a save leaves; no process has this number.
+    (folder / "runs" / "smoke" / "checkpoints" / ".step-000000007.999999999.tmp").mkdir()
+    return {**stages, "finished": run(folder)}
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same training in one go; returns its run folder."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    config = apply_overrides(get_preset("smoke"), [*SETTINGS, f"training.steps={STEPS}"])
+    run_experiment(
+        name="smoke",
+        config=config,
+        data=None,
+        run_dir=folder / "run",
+        output=folder / "model",
+    )
+    return folder / "run"
+
+
+def test_sigkill_ends_it_at_once_in_the_middle(stages: dict[str, Stage]) -> None:
+    for name, at in (("killed", 40), ("killed again", 90)):
+        assert stages[name].status == -signal.SIGKILL
+        assert at <= len(stages[name].metrics) < STEPS
+
+
+def test_after_a_kill_it_continues_at_the_newest_checkpoint(stages: dict[str, Stage]) -> None:
+    for before, after in (("killed", "killed again"), ("killed again", "stopped")):
+        step = int(stages[before].checkpoints[-1].removeprefix("step-"))
+        assert 0 < step <= len(stages[before].metrics)
+        assert f"continuing at step {step}," in stages[after].errors
+        assert stages[after].metrics[:step] == stages[before].metrics[:step]
+
+
+def test_sigterm_stops_with_a_checkpoint_and_says_what_to_do(stages: dict[str, Stage]) -> None:
+    stopped = stages["stopped"]
+    steps = len(stopped.metrics)
+    assert stopped.status == 1
+    assert 140 <= steps < STEPS
+    assert stopped.checkpoints[-1] == f"step-{steps:09d}"
+    assert f"stopped at step {steps}; the same command continues" in stopped.errors
+    assert "Traceback" not in stopped.errors
+
+
+def test_a_damaged_checkpoint_falls_back_to_the_one_before(stages: dict[str, Stage]) -> None:
+    before, newest = stages["stopped"].checkpoints[-2:]
+    errors = stages["finished"].errors
+    (warning,) = (line for line in errors.splitlines() if " WARNING " in line)
+    assert newest in warning
+    assert "the one before is used" in warning
+    assert f"continuing at step {int(before.removeprefix('step-'))}," in errors
+
+
+def test_what_a_killed_save_left_is_removed(stages: dict[str, Stage]) -> None:
+    assert not [name for name in stages["finished"].checkpoints if name.startswith(".")]
+
+
+def test_it_ends_at_the_same_step_with_every_step_once(
+    stages: dict[str, Stage], undisturbed: Path
+) -> None:
+    assert stages["finished"].status == 0, stages["finished"].errors
+    for metrics in (stages["finished"].metrics, read_metrics(undisturbed)):
+        assert [line["step"] for line in metrics] == list(range(STEPS))
+    assert stages["finished"].checkpoints[-1] == checkpoints(undisturbed)[-1]
+
+
+def test_the_loss_curve_is_that_of_an_undisturbed_run(
+    stages: dict[str, Stage], undisturbed: Path
+) -> None:
+    curve, expected = stages["finished"].metrics, read_metrics(undisturbed)
+    for key in ("task", "sentences", "learning_rate"):
+        assert [line[key] for line in curve] == [line[key] for line in expected]
+    for key in ("loss", "gradient_norm"):
+        values = [[line[key] for line in lines] for lines in (curve, expected)]
+        np.testing.assert_allclose(*values, rtol=1e-4, atol=1e-5)
+
+
+def test_the_scores_are_those_of_an_undisturbed_run(
+    stages: dict[str, Stage], folder: Path, undisturbed: Path
+) -> None:
+    paths = (folder / "runs" / "smoke" / "results.json", undisturbed / "results.json")
+    scores, expected = (json.loads(path.read_text(encoding="utf-8"))["scores"] for path in paths)
+    assert scores.keys() == expected.keys()
+    for suite, values in expected.items():
+        # One of the 35 held-out pairs may fall the other way on a tie.
+        assert scores[suite] == pytest.approx(values, abs=0.03), suite
+
+
+def test_the_time_of_all_runs_is_added_up(stages: dict[str, Stage]) -> None:
+    seconds = [line["seconds"] for line in stages["finished"].metrics]
+    assert seconds == sorted(seconds)
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("encoder.num_layers=1", "encoder.num_layers=2, not 1"),
+        ("tasks.inference.weight=0", "tasks.inference.weight=1, not 0"),
+        ("data.target=fr", "data.target=es, not fr"),
+    ],
+)
+def test_a_run_folder_of_another_run_is_refused_and_left_alone(
+    setting: str, said: str, undisturbed: Path, tmp_path: Path
+) -> None:
+    run_dir = shutil.copytree(undisturbed, tmp_path / "run")
+    before = {path: path.read_bytes() for path in run_dir.rglob("*") if path.is_file()}
+    config = apply_overrides(get_preset("smoke"), [*SETTINGS, f"training.steps={STEPS}", setting])
+    with pytest.raises(UserError, match=said):
+        run_experiment(
+            name="smoke", config=config, data=None, run_dir=run_dir, output=tmp_path / "model"
+        )
+    assert {path: path.read_bytes() for path in run_dir.rglob("*") if path.is_file()} == before

@@ -1,0 +1,218 @@
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from testing import (
+    DIM,
+    TINY,
+    find_task,
+    make_batch,
+    make_examples,
+    numpy_ranking,
+    tiny_config,
+    tiny_model,
+)
+from xling_tf.overrides import apply_overrides
+from xling_tf.tasks.registry import build_tasks
+
+# Keras warns of one key alone, which is what a sentence of one word has.
+pytestmark = pytest.mark.filterwarnings("ignore:You are using a softmax over axis:UserWarning")
+
+FIRST = ["a b", "hello", "c d e", "f g", "hello world"]
+SECOND = ["hola", "mundo a", "b b b", "i j", "hola mundo"]
+THIRD = ["d", "e e", "f f f", "a j", "c i"]
+
+SIMILARITIES = {
+    "paper": {},
+    "best": {"normalize": True, "scale": 20.0, "margin": 0.1, "bidirectional": True},
+}
+
+
+def encoded(model, texts):
+    return model.encoder(model.preprocessor(tf.constant(texts))).numpy()
+
+
+def losses(model, name, examples):
+    task = find_task(model, name)
+    per_example, hits = task.losses(model.encoder, make_batch(model, examples))
+    assert per_example.shape == hits.shape == (len(examples),)
+    return per_example.numpy(), hits.numpy()
+
+
+def options(config):
+    similarity = config.tasks.similarity
+    return {
+        "scale": similarity.scale,
+        "margin": similarity.margin,
+        "normalize": similarity.normalize,
+    }
+
+
+def dense(layer_inputs, weights):
+    """tanh layers in NumPy."""
+    for kernel, bias in zip(weights[::2], weights[1::2], strict=True):
+        layer_inputs = np.tanh(layer_inputs @ kernel + bias)
+    return layer_inputs
+
+
+@pytest.fixture(scope="module", params=SIMILARITIES)
+def model(request):
+    return tiny_model(tiny_config(**SIMILARITIES[request.param]))
+
+
+def test_translation_ranking(model):
+    # 2018/2019, sec. 2.2: P(source | target), towers on neither side.
+    source, target = encoded(model, FIRST), encoded(model, SECOND)
+    expected = numpy_ranking(target, source, **options(model.config))
+    if model.config.tasks.similarity.bidirectional:
+        expected = (expected + numpy_ranking(source, target, **options(model.config))) / 2
+    found, _ = losses(model, "translation_ranking", make_examples(FIRST, SECOND))
+    assert found == pytest.approx(expected, rel=1e-4, abs=1e-5)
+
+
+@pytest.mark.parametrize("language", ["en", "es"])
+def test_response_prediction_has_a_tower_on_the_response_only(model, language):
+    task = find_task(model, f"response_prediction_{language}")
+    message, response = encoded(model, FIRST), encoded(model, SECOND)
+    towered = dense(response, task.tower.get_weights())
+    expected = numpy_ranking(message, towered, **options(model.config))
+    found, _ = losses(model, task.name, make_examples(FIRST, SECOND))
+    assert found == pytest.approx(expected, rel=1e-4, abs=1e-5)
+
+
+def test_quick_thought_is_the_sum_of_two_losses_with_three_towers(model):
+    task = find_task(model, "quick_thought_en")
+    previous, sentence, following = (
+        dense(encoded(model, texts), tower.get_weights())
+        for texts, tower in zip((FIRST, SECOND, THIRD), task.towers, strict=True)
+    )
+    before = numpy_ranking(sentence, previous, **options(model.config))
+    after = numpy_ranking(sentence, following, **options(model.config))
+    found, _ = losses(model, task.name, make_examples(FIRST, SECOND, THIRD))
+    assert found == pytest.approx(before + after, rel=1e-4, abs=1e-5)
+    kernels = [tower.get_weights()[0] for tower in task.towers]
+    assert np.abs(kernels[0] - kernels[1]).max() > 0
+    assert np.abs(kernels[0] - kernels[2]).max() > 0
+
+
+def test_inference_classifies_u_v_their_difference_and_their_product(model):
+    # Conneau et al. 2017: (u, v, |u - v|, u * v), one tanh layer, a softmax over three classes.
+    task = find_task(model, "inference")
+    labels = np.array([0, 1, 2, 2, 0])
+    u, v = encoded(model, FIRST), encoded(model, SECOND)
+    kernel, bias, kernel_out, bias_out = task.head.get_weights()
+    assert kernel.shape == (4 * DIM, 7)
+    hidden = np.tanh(np.concatenate([u, v, np.abs(u - v), u * v], axis=1) @ kernel + bias)
+    logits = hidden @ kernel_out + bias_out
+    expected = np.log(np.exp(logits).sum(axis=1)) - logits[np.arange(5), labels]
+    found, hits = losses(model, "inference", make_examples(FIRST, SECOND, labels=labels))
+    assert found == pytest.approx(expected, rel=1e-4, abs=1e-5)
+    assert hits.tolist() == (logits.argmax(axis=1) == labels).astype(float).tolist()
+
+
+def test_hits_say_whether_the_right_source_is_nearest():
+    model = tiny_model(tiny_config(normalize=True))
+    # Each source is its own translation, so it is the nearest.
+    _, hits = losses(model, "translation_ranking", make_examples(FIRST, FIRST))
+    assert hits.tolist() == [1] * 5
+    # Shifted by one, none is.
+    shifted = [*FIRST[1:], FIRST[0]]
+    examples = make_examples(FIRST, shifted)
+    source, target = encoded(model, FIRST), encoded(model, shifted)
+    assert (source @ target.T).shape == (5, 5)
+    _, hits = losses(model, "translation_ranking", examples)
+    assert hits.tolist() == [0] * 5
+
+
+def test_duplicates_are_not_wrong_answers():
+    model = tiny_model(tiny_config(normalize=True))
+    # Rows 0 and 2 have one source; rows 1 and 3 one target (the query of this direction).
+    sources = ["a b", "c", "a b", "d e"]
+    targets = ["f", "g h", "i", "g h"]
+    excluded = np.zeros((4, 4), bool)
+    excluded[0, 2] = excluded[2, 0] = True
+    excluded[1, 3] = excluded[3, 1] = True
+    source, target = encoded(model, sources), encoded(model, targets)
+    expected = numpy_ranking(target, source, excluded=excluded, normalize=True)
+    found, hits = losses(model, "translation_ranking", make_examples(sources, targets))
+    assert found == pytest.approx(expected, rel=1e-4)
+    unmasked = numpy_ranking(target, source, normalize=True)
+    assert (found < unmasked - 1e-3).all()
+
+
+def test_a_batch_of_one_text_has_nothing_to_learn():
+    model = tiny_model()
+    for name, columns in {"translation_ranking": 2, "quick_thought_en": 3}.items():
+        found, hits = losses(model, name, make_examples(*[["a b"] * 3] * columns))
+        assert found == pytest.approx([0] * 3, abs=1e-6)
+        assert hits.tolist() == [1] * 3
+
+
+def test_a_text_is_the_same_duplicate_in_another_column():
+    model = tiny_model()
+    # Fingerprints are compared within columns: "x" as source does not mask "x" as target.
+    sources, targets = ["a b", "c"], ["c", "a b"]
+    source, target = encoded(model, sources), encoded(model, targets)
+    found, _ = losses(model, "translation_ranking", make_examples(sources, targets))
+    assert found == pytest.approx(numpy_ranking(target, source), rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("name", "columns"),
+    [("translation_ranking", 2), ("response_prediction_en", 2), ("quick_thought_es", 3)]
+    + [("inference", 2)],
+)
+def test_a_gradient_reaches_encoder_and_heads(name, columns):
+    model = tiny_model()
+    task = find_task(model, name)
+    batch = make_batch(model, make_examples(*[FIRST, SECOND, THIRD][:columns]))
+    variables = [*model.encoder.trainable_variables, *task.variables()]
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(task.losses(model.encoder, batch)[0])
+    gradients = tape.gradient(loss, [variable.value for variable in variables])
+    for variable, gradient in zip(variables, gradients, strict=True):
+        assert gradient is not None, variable.path
+        assert np.abs(tf.convert_to_tensor(gradient).numpy()).max() > 0, variable.path
+
+
+def build(*overrides):
+    return {task.name: task for task in build_tasks(apply_overrides(TINY, overrides))}
+
+
+def test_names_languages_and_weights():
+    tasks = build(
+        *("data.target=fr", "tasks.translation_ranking.weight=8", "tasks.quick_thought.weight=2"),
+        "tasks.inference.examples_per_batch=3",
+    )
+    assert {name: (task.languages, task.kind, task.weight) for name, task in tasks.items()} == {
+        "translation_ranking": ("en-fr", "parallel", 8),
+        "response_prediction_en": ("en", "conversations", 1),
+        "response_prediction_fr": ("fr", "conversations", 1),
+        "quick_thought_en": ("en", "documents", 2),
+        "quick_thought_fr": ("fr", "documents", 2),
+        "inference": ("en", "nli", 1),
+    }
+    sizes = {name: task.examples_per_batch for name, task in tasks.items()}
+    assert sizes == {**dict.fromkeys(tasks, 8), "inference": 3}
+
+
+def test_a_weight_of_zero_leaves_a_task_out():
+    tasks = build("tasks.response_prediction.weight=0", "tasks.inference.weight=0")
+    assert list(tasks) == ["translation_ranking", "quick_thought_en", "quick_thought_es"]
+
+
+def test_mirrored_tasks_share_their_heads():
+    tasks = build()
+    assert tasks["response_prediction_en"].tower is tasks["response_prediction_es"].tower
+    assert tasks["quick_thought_en"].towers == tasks["quick_thought_es"].towers
+    assert len({id(tower) for tower in tasks["quick_thought_en"].towers}) == 3
+    assert tasks["translation_ranking"].heads == ()
+
+
+def test_towers_are_as_wide_as_the_config_says():
+    config = dataclasses.replace(TINY.tasks, tower_dims=(9, 3, DIM))
+    model = tiny_model(dataclasses.replace(TINY, tasks=config))
+    tower = find_task(model, "response_prediction_en").tower
+    assert [variable.shape for variable in tower.variables[::2]] == [(8, 9), (9, 3), (3, 8)]
