@@ -5,7 +5,6 @@ import dataclasses
 import numpy as np
 import pytest
 import tensorflow as tf
-
 from testing import (
     DIM,
     TINY,
@@ -15,6 +14,7 @@ from testing import (
     tiny_model,
     two_replicas,
 )
+
 from xling_tf.distribution import gather_candidates, make_strategy
 from xling_tf.trainer import Trainer
 
@@ -35,7 +35,6 @@ TASKS = {
 }
 # Replicas may hold different numbers of rows.
 HALVES = [[0, 1, 2, 3, 4], [5, 6, 7]]
-
 
 def test_without_a_strategy_nothing_is_gathered():
     values, offset = gather_candidates(tf.constant([[1.0], [2.0]]))
@@ -116,14 +115,21 @@ class Replica:
         model = model._replace(tasks=[task])
         trainer = Trainer(model=model, examples={name: examples}, strategy=strategy, run_dir=folder)
         self.variables = [*model.encoder.trainable_variables, *task.variables()]
-        dataset = strategy.distribute_datasets_from_function(
-            lambda _: make_batches(model, examples, batches)
-        )
-        self._batches = iter(dataset)
-        self._step = trainer._compile(task, self._batches.element_spec)
+        dataset = make_batches(model, examples, batches)
+        spec = strategy.distribute_datasets_from_function(lambda _: dataset).element_spec
+        self._batches = iter(list(dataset))
+        self._step = trainer._compile(task, spec)
 
     def step(self):
-        return [float(result) for result in self._step(next(self._batches))]
+        # As from the trainer's iterator, each replica takes the next batch. (The destructor of such an
+        # iterator waits for seconds, so the tests do without.)
+        if self.strategy.num_replicas_in_sync == 1:
+            batch = next(self._batches)
+        else:
+            batch = self.strategy.experimental_distribute_values_from_function(
+                lambda _: next(self._batches)
+            )
+        return [float(result) for result in self._step(batch)]
 
     def weights(self):
         return [variable.numpy() for variable in self.variables]

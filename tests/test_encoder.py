@@ -4,8 +4,8 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-
 from testing import TINY, tiny_model
+
 from xling_tf.encoders.sentence_encoder import SentenceEncoder
 
 # Keras warns of one key alone, which is what a sentence of one word has.

@@ -1,8 +1,8 @@
 from pathlib import Path
 
 import pytest
-
 from testing import TINY
+
 from xling_tf.corpora.folder import Corpus
 from xling_tf.corpora.readers import ReadReport
 from xling_tf.corpora.records import (

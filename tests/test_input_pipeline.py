@@ -1,10 +1,11 @@
 from collections import Counter
+from itertools import pairwise
 
 import numpy as np
 import pytest
 import tensorflow as tf
-
 from testing import TINY, make_examples
+
 from xling_tf.input_pipeline import BatchSampler, make_dataset, make_sampler
 from xling_tf.overrides import apply_overrides
 from xling_tf.text.word_ngram import WordNgramPreprocessor
@@ -97,7 +98,7 @@ def test_batches_hold_similar_lengths_and_equal_work():
     assert np.abs(work - work.mean()).max() <= 2 * 29
     # Sorted by length, batches overlap at their ends only.
     spans = sorted((lengths.min(), lengths.max()) for lengths in batches)
-    assert all(high <= low for (_, high), (low, _) in zip(spans, spans[1:], strict=False))
+    assert all(high <= low for (_, high), (low, _) in pairwise(spans))
     # Short sentences come in larger batches: the shortest and the longest tenth of the work.
     sizes = [len(lengths) for lengths in sorted(batches, key=np.mean)]
     assert sizes[0] > 3 * sizes[-1]

@@ -3,8 +3,8 @@ import math
 import numpy as np
 import pytest
 from keras import ops
-
 from testing import numpy_ranking
+
 from xling_tf.losses import in_batch_softmax, softmax_cross_entropy
 
 EYE = np.eye(2, dtype=np.float32)

@@ -48,5 +48,5 @@ def test_smoke_brings_its_own_data_and_is_short():
 def test_near_names_are_suggested():
     with pytest.raises(UserError, match=r"got 'en_es'; did you mean en-es\?"):
         get_preset("en_es")
-    with pytest.raises(UserError, match="expects one of en-es, .*got 'zzzz'$"):
+    with pytest.raises(UserError, match=r"expects one of en-es, .*got 'zzzz'$"):
         get_preset("zzzz")

@@ -48,11 +48,11 @@ class Run(NamedTuple):
         return json.loads((self.run_dir / "results.json").read_text(encoding="utf-8"))
 
 
-def train(folder: Path, *flags: str) -> Run:
+def train(folder: Path, *flags: str, timeout: int = 240) -> Run:
     """Runs training/main.py in `folder`, which is not the checkout's root."""
     command = [sys.executable, str(ROOT / "training" / "main.py"), *flags]
     done = subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, timeout=240, check=False
+        command, cwd=folder, capture_output=True, text=True, timeout=timeout, check=False
     )
     return Run(done.returncode, done.stdout, done.stderr, folder)
 
@@ -164,7 +164,7 @@ def test_another_setting_in_the_same_run_folder_is_refused(smoke: Run) -> None:
 
 
 def test_a_started_run_without_a_budget_is_one_line(smoke: Run) -> None:
-    line = the_error(train(smoke.folder, *SHORT, "--steps=0"))
+    line = the_error(train(smoke.folder, *SHORT, "--steps=0", timeout=60))
     assert "--steps" in line
 
 

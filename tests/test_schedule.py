@@ -1,4 +1,5 @@
 from collections import Counter
+from itertools import pairwise
 
 import pytest
 
@@ -20,7 +21,7 @@ def test_steps_are_spread_evenly():
     schedule = Schedule.from_weights({"a": 8, "b": 1, "c": 1})
     tasks = [schedule.task(step) for step in range(40)]
     steps = [step for step, task in enumerate(tasks) if task == "b"]
-    assert [after - before for before, after in zip(steps, steps[1:], strict=False)] == [10] * 3
+    assert [after - before for before, after in pairwise(steps)] == [10] * 3
     # Eight of ten steps are "a", so never three others in a row.
     assert all("a" in tasks[i : i + 3] for i in range(38))
 

@@ -3,7 +3,6 @@ import dataclasses
 import numpy as np
 import pytest
 import tensorflow as tf
-
 from testing import (
     DIM,
     TINY,
@@ -14,6 +13,7 @@ from testing import (
     tiny_config,
     tiny_model,
 )
+
 from xling_tf.overrides import apply_overrides
 from xling_tf.tasks.registry import build_tasks
 
@@ -136,7 +136,7 @@ def test_duplicates_are_not_wrong_answers():
     excluded[1, 3] = excluded[3, 1] = True
     source, target = encoded(model, sources), encoded(model, targets)
     expected = numpy_ranking(target, source, excluded=excluded, normalize=True)
-    found, hits = losses(model, "translation_ranking", make_examples(sources, targets))
+    found, _ = losses(model, "translation_ranking", make_examples(sources, targets))
     assert found == pytest.approx(expected, rel=1e-4)
     unmasked = numpy_ranking(target, source, normalize=True)
     assert (found < unmasked - 1e-3).all()
@@ -161,8 +161,12 @@ def test_a_text_is_the_same_duplicate_in_another_column():
 
 @pytest.mark.parametrize(
     ("name", "columns"),
-    [("translation_ranking", 2), ("response_prediction_en", 2), ("quick_thought_es", 3)]
-    + [("inference", 2)],
+    [
+        ("translation_ranking", 2),
+        ("response_prediction_en", 2),
+        ("quick_thought_es", 3),
+        ("inference", 2),
+    ],
 )
 def test_a_gradient_reaches_encoder_and_heads(name, columns):
     model = tiny_model()

@@ -51,6 +51,7 @@ class TaskConfig:
 
     weight: int = 1  # steps in each cycle of the schedule; 0 leaves the task out
     examples_per_batch: int = 100  # 2019, sec. 3.2
+    loss_weight: float = 1.0  # how much it moves the shared encoder
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -37,8 +37,10 @@ _EN_ES = ExperimentConfig(
     encoder=EncoderConfig(norm_first=True),
     tasks=TasksConfig(
         translation_ranking=TaskConfig(weight=4, examples_per_batch=256),
-        response_prediction=TaskConfig(weight=1, examples_per_batch=128),
-        quick_thought=TaskConfig(weight=1, examples_per_batch=96),
+        # Their towers start at random: at full weight their first gradients, which are noise to the
+        # encoder, undo what translation ranking has aligned.
+        response_prediction=TaskConfig(weight=1, examples_per_batch=128, loss_weight=0.1),
+        quick_thought=TaskConfig(weight=1, examples_per_batch=96, loss_weight=0.1),
         inference=TaskConfig(weight=2, examples_per_batch=128),
         similarity=SimilarityConfig(normalize=True, scale=20.0, margin=0.1, bidirectional=True),
     ),

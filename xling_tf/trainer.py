@@ -149,7 +149,8 @@ class Trainer:
                 losses, hits = task.losses(encoder, batch)
                 count = tf.cast(tf.size(losses), tf.float32)
                 # Gradients of the replicas are summed, so each loss is weighed by the whole batch.
-                loss = tf.reduce_sum(losses) / context.all_reduce("sum", count)
+                scale = task.loss_weight / context.all_reduce("sum", count)
+                loss = scale * tf.reduce_sum(losses)
             gradients = tape.gradient(loss, [variable.value for variable in variables])
             self._optimizers.apply(gradients, variables)
             return (

@@ -35,6 +35,8 @@ class Task(ABC):
         kind: Of its corpora: "parallel", "conversations", "documents" or "nli".
         weight: Steps it gets in each cycle of the schedule.
         examples_per_batch: On average; batches of short sentences hold more.
+        loss_weight: Multiplies the gradients. Under Adam, which levels the scale of a head's own
+            gradients, it only sets how much the task moves the shared encoder.
         normalize: Whether heads and losses see unit vectors, as the exported model gives them, which
             keeps the gradients of the tasks at one scale.
     """
@@ -43,12 +45,20 @@ class Task(ABC):
     kind: ClassVar[str]
 
     def __init__(
-        self, *, name: str, languages: str, weight: int, examples_per_batch: int, normalize: bool
+        self,
+        *,
+        name: str,
+        languages: str,
+        weight: int,
+        examples_per_batch: int,
+        loss_weight: float,
+        normalize: bool,
     ) -> None:
         self.name = name
         self.languages = languages
         self.weight = weight
         self.examples_per_batch = examples_per_batch
+        self.loss_weight = loss_weight
         self.normalize = normalize
 
     @property

@@ -18,6 +18,7 @@ def _common(
         "languages": languages,
         "weight": task.weight,
         "examples_per_batch": task.examples_per_batch,
+        "loss_weight": task.loss_weight,
         "normalize": config.tasks.similarity.normalize,
     }
 
