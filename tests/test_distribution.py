@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -35,6 +36,7 @@ TASKS = {
 }
 # Replicas may hold different numbers of rows.
 HALVES = [[0, 1, 2, 3, 4], [5, 6, 7]]
+
 
 def test_without_a_strategy_nothing_is_gathered():
     values, offset = gather_candidates(tf.constant([[1.0], [2.0]]))
@@ -168,3 +170,24 @@ def test_two_replicas_are_one(name, optimizer, normalize, tmp_path):
             # error, which Adam magnifies to a step.
             new, of_two = np.delete([new, of_two], np.s_[DIM : 2 * DIM], axis=1)
         assert np.abs(new - of_two).max() < 1e-3 * moved + 1e-6, variable.path
+
+
+def test_the_loss_weight_multiplies_the_gradients(tmp_path):
+    # A step of SGD with weight 0.25 is a quarter of the step with weight 1.
+    def change(weight):
+        config = config_of("sgd", False)
+        task = dataclasses.replace(config.tasks.inference, loss_weight=weight)
+        config = dataclasses.replace(
+            config, tasks=dataclasses.replace(config.tasks, inference=task)
+        )
+        keras.utils.set_random_seed(1)
+        replica = Replica(make_strategy(), config, "inference", [range(8)], tmp_path / str(weight))
+        before = replica.weights()
+        loss = replica.step()[0]
+        return loss, [new - old for new, old in zip(replica.weights(), before, strict=True)]
+
+    whole_loss, whole = change(1.0)
+    quarter_loss, quarter = change(0.25)
+    assert quarter_loss == pytest.approx(whole_loss)
+    for one, other in zip(whole, quarter, strict=True):
+        assert other == pytest.approx(one / 4, rel=1e-3, abs=1e-6)

@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -345,10 +346,9 @@ def test_card_and_config_lie_inside(folder: Path) -> None:
 
 
 def test_an_export_that_fails_leaves_the_last_good_model(
-    model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    model: Model, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path, module = tmp_path / "model", model.hub_module()
-    hub.export(module, path, {})
+    path, module = Path(shutil.copytree(folder, tmp_path / "model")), model.hub_module()
     save = tf.saved_model.save
 
     def fail(*args: Any, **kwargs: Any) -> None:
@@ -376,10 +376,9 @@ with files.replacing_folder(Path(sys.argv[1])) as temporary:
 
 
 def test_a_killed_export_leaves_the_last_good_model_and_the_next_one_tidies_up(
-    model: Model, tmp_path: Path
+    model: Model, folder: Path, tmp_path: Path
 ) -> None:
-    path = tmp_path / "model"
-    hub.export(model.hub_module(), path, FILES)
+    path = Path(shutil.copytree(folder, tmp_path / "model"))
     before = (path / "saved_model.pb").read_bytes()
     killed = subprocess.run(
         [sys.executable, "-c", _KILLED, str(path)],

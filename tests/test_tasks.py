@@ -31,7 +31,11 @@ SIMILARITIES = {
 
 
 def encoded(model, texts):
-    return model.encoder(model.preprocessor(tf.constant(texts))).numpy()
+    """What heads see: with normalised similarities, unit vectors."""
+    vectors = model.encoder(model.preprocessor(tf.constant(texts))).numpy()
+    if model.config.tasks.similarity.normalize:
+        vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    return vectors
 
 
 def losses(model, name, examples):
@@ -198,8 +202,16 @@ def test_names_languages_and_weights():
         "quick_thought_fr": ("fr", "documents", 2),
         "inference": ("en", "nli", 1),
     }
+    assert {task.normalize for task in tasks.values()} == {False}
     sizes = {name: task.examples_per_batch for name, task in tasks.items()}
     assert sizes == {**dict.fromkeys(tasks, 8), "inference": 3}
+
+
+def test_loss_weights_are_each_tasks_own():
+    tasks = build("tasks.quick_thought.loss_weight=0.1")
+    weights = {name: task.loss_weight for name, task in tasks.items()}
+    expected = dict.fromkeys(tasks, 1.0) | {"quick_thought_en": 0.1, "quick_thought_es": 0.1}
+    assert weights == expected
 
 
 def test_a_weight_of_zero_leaves_a_task_out():
@@ -220,3 +232,26 @@ def test_towers_are_as_wide_as_the_config_says():
     model = tiny_model(dataclasses.replace(TINY, tasks=config))
     tower = find_task(model, "response_prediction_en").tower
     assert [variable.shape for variable in tower.variables[::2]] == [(8, 9), (9, 3), (3, 8)]
+
+
+@pytest.mark.parametrize(
+    "similarity",
+    [
+        "paper",
+        pytest.param(
+            "best",
+            marks=pytest.mark.xfail(
+                reason="hub.HubEncoder gives the tower raw encodings; in training it sees unit vectors",
+                strict=True,
+                raises=AssertionError,
+            ),
+        ),
+    ],
+)
+def test_exported_responses_are_those_of_training(similarity):
+    model = tiny_model(tiny_config(**SIMILARITIES[similarity]))
+    task = find_task(model, "response_prediction_en")
+    trained = dense(encoded(model, FIRST), task.tower.get_weights())
+    trained /= np.linalg.norm(trained, axis=1, keepdims=True)
+    exported = model.hub_module().response_encoder(tf.constant(FIRST)).numpy()
+    assert exported == pytest.approx(trained, abs=1e-4)

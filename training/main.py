@@ -33,8 +33,7 @@ _LIST = flags.DEFINE_bool("list", False, "Lists the presets and exits.")
 
 def main(argv: list[str]) -> None:
     """Runs the experiment that the flags describe."""
-    if len(argv) > 1:
-        raise app.UsageError(f"flags are expected, got {argv[1]!r}")
+    del argv
     if _LIST.value:
         for name, preset in PRESETS.items():
             print(f"{name:16}{preset.description}")
@@ -82,5 +81,17 @@ def _budget() -> list[str]:
     ]
 
 
+def _parse_flags(argv: list[str]) -> list[str]:
+    """Parses the command line; a mistake in it is told in one line, like every other."""
+    try:
+        arguments: list[str] = flags.FLAGS(argv)
+        if len(arguments) > 1:
+            raise flags.Error(f"flags are expected, got {arguments[1]!r}")
+    except flags.Error as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+    return arguments
+
+
 if __name__ == "__main__":
-    app.run(main)
+    app.run(main, flags_parser=_parse_flags)

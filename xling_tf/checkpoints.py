@@ -45,12 +45,14 @@ class Checkpoints:
 
         A damaged one is set aside under a name that ends in ".damaged", with a warning.
         """
+        for leftover in self._folder.glob(".step-*.tmp"):
+            shutil.rmtree(leftover)
         for path in self._newest_first():
             try:
                 state: dict[str, Any] = json.loads((path / _STATE).read_text(encoding="utf-8"))
                 status = self._checkpoint.read(str(path / _VALUES))
                 status.assert_existing_objects_matched()
-            except (OSError, ValueError, AssertionError, tf.errors.OpError) as error:
+            except (OSError, ValueError, AssertionError, IndexError, tf.errors.OpError) as error:
                 damaged = path.with_name(path.name + ".damaged")
                 shutil.rmtree(damaged, ignore_errors=True)
                 path.rename(damaged)

@@ -120,6 +120,18 @@ class ExperimentConfig:
         Raises:
             UserError: They do not.
         """
+        sizes = {
+            "encoder.num_heads": self.encoder.num_heads,
+            "text.max_tokens": self.text.max_tokens,
+            **{
+                f"tasks.{name}.examples_per_batch": task.examples_per_batch
+                for name, task in vars(self.tasks).items()
+                if isinstance(task, TaskConfig)
+            },
+        }
+        for name, size in sizes.items():
+            if size < 1:
+                raise UserError(f"{name} must be at least 1, got {size}")
         hidden_dim, num_heads = self.encoder.hidden_dim, self.encoder.num_heads
         if hidden_dim % num_heads:
             raise UserError(

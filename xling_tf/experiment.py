@@ -17,7 +17,7 @@ from xling_tf.errors import UserError
 from xling_tf.evaluation import evaluate
 from xling_tf.examples import SplitCorpus, split, task_examples, training_texts
 from xling_tf.files import require_writable_folder
-from xling_tf.hub import export
+from xling_tf.hub import export, require_replaceable
 from xling_tf.model import Model, fit_text
 from xling_tf.model_card import model_card
 from xling_tf.overrides import to_json
@@ -63,6 +63,9 @@ def run_experiment(
     Raises:
         UserError: The data, a folder or the config cannot be used.
     """
+    if not config.training.steps and not config.training.minutes:
+        raise UserError("a budget is expected, got none; give --minutes or --steps")
+    require_replaceable(output)
     require_writable_folder(run_dir, "give another with --run_dir")
     require_writable_folder(output.parent, "give another with --output")
     corpora = split(load_corpora(data, config.data))
@@ -127,8 +130,6 @@ def _start(
             f"training.precision expects auto, {' or '.join(PRECISIONS)}, "
             f"got {config.training.precision!r}"
         )
-    if not config.training.steps and not config.training.minutes:
-        raise UserError("a budget is expected, got none; give --minutes or --steps")
     text, vocabulary = fit_text(config.text, training_texts(corpora))
     logging.info("%d words, %d n-gram buckets", len(vocabulary), text.num_ngram_buckets)
     training = dataclasses.replace(

@@ -29,6 +29,8 @@ def replacing_folder(path: Path) -> Iterator[Path]:
     """
     recover_folder(path)
     path.parent.mkdir(parents=True, exist_ok=True)
+    for leftover in path.parent.glob(f".{path.name}.*.tmp"):
+        shutil.rmtree(leftover, ignore_errors=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir()

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from xling_tf.config import EncoderConfig
 from xling_tf.encoders.transformer import TransformerEncoder
+from xling_tf.errors import UserError
 from xling_tf.files import replacing_folder
 from xling_tf.layers.pooling import unit_length
 from xling_tf.layers.tower import Tower
@@ -224,3 +225,17 @@ def export(module: HubModule, path: Path, files: Mapping[str, str]) -> None:
         tf.saved_model.save(module, str(temporary), signatures=module.make_signatures())
         for name, text in files.items():
             (temporary / name).write_text(text, encoding="utf-8")
+
+
+def require_replaceable(path: Path) -> None:
+    """Makes sure that an export to `path` would replace a model or nothing.
+
+    Raises:
+        UserError: Something else is there.
+    """
+    is_empty = path.is_dir() and not any(path.iterdir())
+    if path.exists() and not is_empty and not (path / "saved_model.pb").is_file():
+        raise UserError(
+            f"--output must be a new folder or an exported model, which it replaces, but {path} is "
+            "something else; give another with --output"
+        )

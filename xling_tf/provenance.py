@@ -5,7 +5,9 @@ import os
 import platform
 from typing import Any
 
-_PACKAGES = ("xling_tf", "tensorflow", "keras", "numpy", "scipy")
+from xling_tf import __version__
+
+_PACKAGES = ("tensorflow", "keras", "numpy", "scipy")
 
 
 def provenance() -> dict[str, Any]:
@@ -21,7 +23,7 @@ def provenance() -> dict[str, Any]:
 
 
 def _versions() -> dict[str, str]:
-    found = {}
+    found = {"xling_tf": __version__}
     for package in _PACKAGES:
         try:
             found[package] = importlib.metadata.version(package)
