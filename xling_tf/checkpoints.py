@@ -52,7 +52,7 @@ class Checkpoints:
                 state: dict[str, Any] = json.loads((path / _STATE).read_text(encoding="utf-8"))
                 status = self._checkpoint.read(str(path / _VALUES))
                 status.assert_existing_objects_matched()
-            except (OSError, ValueError, AssertionError, IndexError, tf.errors.OpError) as error:
+            except (OSError, ValueError, AssertionError, LookupError, tf.errors.OpError) as error:
                 damaged = path.with_name(path.name + ".damaged")
                 shutil.rmtree(damaged, ignore_errors=True)
                 path.rename(damaged)

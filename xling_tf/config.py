@@ -63,6 +63,7 @@ class TasksConfig:
     quick_thought: TaskConfig = TaskConfig()
     inference: TaskConfig = TaskConfig()
     similarity: SimilarityConfig = SimilarityConfig()
+    alignment_steps: int = 0  # of translation ranking alone, before the tasks cycle
     tower_dims: tuple[int, ...] = (320, 512)  # 2019, sec. 2.2
     inference_dim: int = 512  # 2019, sec. 2.2
 

@@ -12,8 +12,13 @@ from xling_tf.corpora.split import split_corpora
 from xling_tf.input_pipeline import Examples
 from xling_tf.tasks.base import Task
 
-# Scripts without spaces between words have about a token a character.
+# The graph's tokenizer in brief, for bucketing: words, with marks that may stand inside them, and
+# single marks. Scripts without spaces between words have a token a character.
+_TOKENS = re.compile(r"\w+(?:[-.'’]\w+)*|[^\w\s]")
 _UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
+
+# One endless line must not count as a batch of its own.
+_LONGEST = 256
 
 
 class TaskExamples(NamedTuple):
@@ -87,5 +92,7 @@ def _bytes(texts: Sequence[str]) -> np.ndarray:
 
 def _approximate_length(text: str) -> int:
     """Estimates a text's tokens, well enough to put texts of similar length together."""
-    length = 1 + text.count(" ")
-    return length if text.isascii() else length + len(_UNSPACED.findall(text))
+    length = len(_TOKENS.findall(text))
+    if not text.isascii():
+        length += len(_UNSPACED.findall(text))
+    return min(max(length, 1), _LONGEST)

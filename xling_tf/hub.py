@@ -113,9 +113,7 @@ class FoldedEncoder(tf.Module):
             )
             for i in range(0, len(words), _WORDS_PER_CHUNK)
         ]
-        return (
-            np.concatenate(chunks) if chunks else np.zeros((1, self._body().hidden_dim), np.float32)
-        )
+        return np.concatenate(chunks)
 
 
 def _in_float32(
@@ -145,10 +143,10 @@ class HubEncoder(tf.train.Checkpoint):
 
     Args:
         encoder: Makes the sentence vectors.
-        tower: Applied to them before normalisation, if any.
+        tower: Applied to them, if any, before the result is normalised.
     """
 
-    def __init__(self, encoder: FoldedEncoder, tower: tf.Module | None = None) -> None:
+    def __init__(self, encoder: FoldedEncoder, tower: "FrozenTower | None" = None) -> None:
         super().__init__()
         self.encoder = encoder
         self.tower = tower
@@ -168,14 +166,18 @@ class FrozenTower(tf.Module):
 
     Args:
         tower: The trained tower.
+        normalize: Whether it was trained on unit vectors.
     """
 
-    def __init__(self, tower: Tower) -> None:
+    def __init__(self, tower: Tower, *, normalize: bool) -> None:
         super().__init__()
+        self._normalize = normalize
         self.weights = [tf.Variable(weight) for weight in tower.get_weights()]
 
     def __call__(self, inputs: tf.Tensor) -> tf.Tensor:
         """Maps `[batch, dim]` to `[batch, tower dim]`."""
+        if self._normalize:
+            inputs = unit_length(inputs)
         for kernel, bias in zip(self.weights[::2], self.weights[1::2], strict=True):
             inputs = tf.tanh(tf.matmul(inputs, kernel) + bias)
         return inputs
@@ -190,11 +192,10 @@ class HubModule(HubEncoder):
             as questions are.
     """
 
-    def __init__(self, encoder: FoldedEncoder, response_tower: Tower | None) -> None:
+    def __init__(self, encoder: FoldedEncoder, response_tower: FrozenTower | None) -> None:
         super().__init__(encoder)
         self.question_encoder = HubEncoder(encoder)
-        tower = FrozenTower(response_tower) if response_tower else None
-        self.response_encoder = HubEncoder(encoder, tower)
+        self.response_encoder = HubEncoder(encoder, response_tower)
 
     def make_signatures(self) -> dict[str, tf.types.experimental.ConcreteFunction]:
         """Traces `serving_default`, `default`, `question_encoder` and `response_encoder`."""

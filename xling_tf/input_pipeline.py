@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from xling_tf.config import ExperimentConfig
+from xling_tf.errors import UserError
 from xling_tf.tasks.base import Batch
 from xling_tf.text.word_ngram import WordNgramPreprocessor
 
@@ -54,6 +55,9 @@ class BatchSampler:
         examples_per_batch: On average.
         pool_batches: Batches that are bucketed together.
         seed: Of every random order.
+
+    Raises:
+        UserError: A weight is negative, or all are 0.
     """
 
     def __init__(
@@ -66,28 +70,40 @@ class BatchSampler:
         seed: int,
     ) -> None:
         sizes = np.array([size for _, size in examples.corpora])
+        weighted = sizes * np.asarray(weights)
+        if np.min(weighted) < 0 or np.max(weighted) <= 0:
+            raise UserError(
+                "data.corpus_weights must be at least 0 and above 0 for one corpus of each task, but "
+                f"{', '.join(name for name, _ in examples.corpora)} have {list(weights)}"
+            )
         self._sizes = sizes
         self._starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
-        self._shares = sizes * np.asarray(weights) / np.sum(sizes * np.asarray(weights))
+        self._shares = weighted / np.sum(weighted)
         self._lengths = examples.lengths
         self._pool_batches = min(pool_batches, max(1, len(examples) // examples_per_batch))
-        self._pool_size = self._pool_batches * examples_per_batch
+        # At least one example a corpus, so that no pool is empty.
+        self._pool_size = max(self._pool_batches * examples_per_batch, len(sizes))
         self._seed = seed
         self._pool: tuple[int, list[np.ndarray]] = (-1, [])
 
     def batch(self, position: int) -> np.ndarray:
         """Indices of the examples of the batch at `position` (0, 1, ...)."""
         pool, place = divmod(position, self._pool_batches)
-        if self._pool[0] != pool:
-            self._pool = (pool, self._cut(self._draw(pool), pool))
-        return self._pool[1][place]
+        cached, batches = self._pool
+        if cached != pool:
+            batches = self._cut(self._draw(pool), pool)
+            self._pool = (pool, batches)
+        return batches[place]
 
     def _draw(self, pool: int) -> np.ndarray:
-        before = np.floor(self._shares * pool * self._pool_size).astype(int)
-        after = np.floor(self._shares * (pool + 1) * self._pool_size).astype(int)
+        before, after = self._drawn(pool), self._drawn(pool + 1)
         return np.concatenate(
             [self._slice(corpus, before[corpus], after[corpus]) for corpus in range(len(before))]
         )
+
+    def _drawn(self, pools: int) -> np.ndarray:
+        """How many examples the first pools take of each corpus."""
+        return np.floor(self._shares * pools * self._pool_size).astype(int)
 
     def _slice(self, corpus: int, begin: int, end: int) -> np.ndarray:
         """Examples number `begin` to `end` of a corpus' endless series of random orders."""

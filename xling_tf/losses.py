@@ -31,6 +31,7 @@ def in_batch_softmax(
         `[batch]` losses, and `[batch]` float32, 1 where no wrong candidate has a higher dot product.
 
     Example:
+        >>> import numpy as np
         >>> eye = keras.ops.eye(2)
         >>> losses, _ = in_batch_softmax(eye, eye, np.array([0, 1]), np.zeros((2, 2), bool))
         >>> losses.numpy().round(4).tolist()  # log(e + 1) - 1

@@ -8,7 +8,7 @@ import numpy as np
 
 from xling_tf.config import ExperimentConfig, TextConfig
 from xling_tf.encoders.transformer import TransformerEncoder
-from xling_tf.hub import FoldedEncoder, HubModule
+from xling_tf.hub import FoldedEncoder, FrozenTower, HubModule
 from xling_tf.tasks.base import Task
 from xling_tf.tasks.ranking import ResponsePrediction
 from xling_tf.tasks.registry import build_tasks
@@ -51,6 +51,10 @@ class Model(NamedTuple):
 
     def hub_module(self) -> HubModule:
         """Makes what is exported, with the weights as they are now."""
-        towers = [task.tower for task in self.tasks if isinstance(task, ResponsePrediction)]
+        towers = [
+            FrozenTower(task.tower, normalize=task.normalize)
+            for task in self.tasks
+            if isinstance(task, ResponsePrediction)
+        ]
         folded = FoldedEncoder(self.preprocessor, self.encoder, self.config.encoder)
         return HubModule(folded, towers[0] if towers else None)

@@ -36,16 +36,17 @@ _EN_ES = ExperimentConfig(
     text=TextConfig(lowercase=True, min_word_count=3),
     encoder=EncoderConfig(norm_first=True),
     tasks=TasksConfig(
+        # The towers of the other tasks start at random, and their first gradients are noise to the
+        # encoder: from the first step on and at full weight they keep it from aligning the languages.
+        alignment_steps=200,
         translation_ranking=TaskConfig(weight=4, examples_per_batch=256),
-        # Their towers start at random: at full weight their first gradients, which are noise to the
-        # encoder, undo what translation ranking has aligned.
         response_prediction=TaskConfig(weight=1, examples_per_batch=128, loss_weight=0.1),
         quick_thought=TaskConfig(weight=1, examples_per_batch=96, loss_weight=0.1),
         inference=TaskConfig(weight=2, examples_per_batch=128),
         similarity=SimilarityConfig(normalize=True, scale=20.0, margin=0.1, bidirectional=True),
     ),
     optimizer=OptimizerConfig(
-        name="adam", learning_rate=1e-3, embedding_learning_rate=3e-3, warmup=0.03, decay=True
+        name="adam", learning_rate=5e-4, embedding_learning_rate=3e-3, warmup=0.03, decay=True
     ),
     training=TrainingConfig(minutes=30.0),
 )
@@ -74,6 +75,7 @@ _SMOKE = dataclasses.replace(
         response_prediction=TaskConfig(examples_per_batch=32),
         quick_thought=TaskConfig(examples_per_batch=32),
         inference=TaskConfig(examples_per_batch=32),
+        alignment_steps=40,
         tower_dims=(64, 64),
         inference_dim=64,
     ),

@@ -1,6 +1,6 @@
 """Which task at which step, and which batch of it: pure functions of the step."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 
@@ -10,6 +10,7 @@ class Schedule:
 
     Args:
         cycle: Task names, in the order of the steps.
+        lead: Task names of the first steps, before the cycle begins.
 
     Example:
         >>> schedule = Schedule.from_weights({"a": 2, "b": 1})
@@ -20,9 +21,10 @@ class Schedule:
     """
 
     cycle: tuple[str, ...]
+    lead: tuple[str, ...] = ()
 
     @classmethod
-    def from_weights(cls, weights: Mapping[str, int]) -> "Schedule":
+    def from_weights(cls, weights: Mapping[str, int], lead: Sequence[str] = ()) -> "Schedule":
         """Spreads `weights[name]` steps of each task evenly over one cycle.
 
         At each step the task that is furthest behind its share goes next; the first named on a tie.
@@ -36,16 +38,19 @@ class Schedule:
             chosen = max(credit, key=lambda name: credit[name])
             credit[chosen] -= total
             cycle.append(chosen)
-        return cls(tuple(cycle))
+        return cls(tuple(cycle), tuple(lead))
 
     def task(self, step: int) -> str:
         """Names the task of a step."""
-        return self.cycle[step % len(self.cycle)]
+        if step < len(self.lead):
+            return self.lead[step]
+        return self.cycle[(step - len(self.lead)) % len(self.cycle)]
 
     def count(self, name: str, steps: int) -> int:
         """Counts the steps of task `name` among the first `steps`."""
-        whole, rest = divmod(steps, len(self.cycle))
-        return whole * self.cycle.count(name) + self.cycle[:rest].count(name)
+        whole, rest = divmod(max(0, steps - len(self.lead)), len(self.cycle))
+        in_lead = self.lead[:steps].count(name)
+        return in_lead + whole * self.cycle.count(name) + self.cycle[:rest].count(name)
 
 
 def learning_rate_factor(progress: float, *, warmup: float, decay: bool) -> float:
@@ -57,9 +62,9 @@ def learning_rate_factor(progress: float, *, warmup: float, decay: bool) -> floa
         decay: Whether it falls to 0 afterwards.
 
     Example:
-        >>> [learning_rate_factor(p, warmup=0.1, decay=True) for p in (0.05, 0.1, 0.55, 1.0)]
+        >>> [learning_rate_factor(p, warmup=0.5, decay=True) for p in (0.25, 0.5, 0.75, 1.0)]
         [0.5, 1.0, 0.5, 0.0]
     """
     if progress < warmup:
         return progress / warmup
-    return (1 - progress) / (1 - warmup) if decay else 1.0
+    return (1 - progress) / max(1 - warmup, 1e-9) if decay else 1.0

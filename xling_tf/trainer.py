@@ -19,6 +19,7 @@ from xling_tf.optimizers import Optimizers
 from xling_tf.schedule import Schedule
 from xling_tf.signals import StopRequest
 from xling_tf.tasks.base import Batch, Task
+from xling_tf.tasks.ranking import TranslationRanking
 from xling_tf.training_log import StepResult, TrainingLog
 
 TrainStep = Callable[[Batch], tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]]
@@ -26,6 +27,13 @@ TrainStep = Callable[[Batch], tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]]
 
 class NonFiniteLossError(UserError):
     """A loss or gradient is not a number; the message names step, task and the saved batch."""
+
+
+def make_schedule(model: Model) -> Schedule:
+    """Cycles through the model's tasks, after a lead of translation ranking where it has that."""
+    weights = {task.name: task.weight for task in model.tasks}
+    aligning = [task.name for task in model.tasks if isinstance(task, TranslationRanking)]
+    return Schedule.from_weights(weights, aligning * model.config.tasks.alignment_steps)
 
 
 class Trainer:
@@ -52,7 +60,7 @@ class Trainer:
         self._strategy = strategy
         self._run_dir = run_dir
         self._tasks = {task.name: task for task in model.tasks}
-        self._schedule = Schedule.from_weights({task.name: task.weight for task in model.tasks})
+        self._schedule = make_schedule(model)
         self._samplers = {
             task.name: make_sampler(examples[task.name], model.config, task.examples_per_batch)
             for task in model.tasks

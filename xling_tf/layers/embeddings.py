@@ -32,7 +32,7 @@ class EmbeddingTable(keras.layers.Layer):
     """
 
     def __init__(self, num_rows: int, dim: int, *, stddev: float, name: str | None = None) -> None:
-        super().__init__(name=name, autocast=False)
+        super().__init__(name=name, dtype="float32")
         self.table = self.add_weight(
             shape=(num_rows, dim),
             initializer=keras.initializers.RandomNormal(stddev=stddev),

@@ -18,12 +18,16 @@ _RULES = (
     (r"[‘’ʼ`´]", "'"),
     (r"[“”„«»″]", '"'),
     (r"(\.\.\.+|…|--+|[\p{Han}\p{Hiragana}\p{Katakana}]|[^\pL\pM\pN\s.,:'_-])", r" \1 "),
-    # Commas and colons stay inside numbers; a full stop is a token where its word ends ("x.y z .").
-    (r"([,:])([^\pN]|$)", r" \1 \2"),
-    (r"([^\pN\s])([,:])", r"\1 \2 "),
-    (r"([\pL\pN\pM])(\.)(\s|$)", r"\1 \2 "),
+    # Every comma and colon is a token, but inside numbers ("1,234", "10:30") they are put back.
+    # Twice, because matches do not overlap and "1,2,3" has two that share a digit.
+    (r"([,:])", r" \1 "),
+    (r"(\pN) ([,:]) (\pN)", r"\1\2\3"),
+    (r"(\pN) ([,:]) (\pN)", r"\1\2\3"),
+    # A full stop is a token where its word ends ("x.y z ."), before and after quotes too.
+    (r"([\pL\pN\pM]'?)(\.)('?)(\s|$)", r"\1 \2 \3 "),
+    # Quotes at the ends of words; apostrophes inside stay.
     (r"(^|\s)'([\pL\pN])", r"\1' \2"),
-    (r"'(\s|$)", " ' "),
+    (r"([^\s])'(\s|$)", r"\1 ' "),
     (r"(?i)(\pL)('(?:s|m|d|ll|re|ve))(\s|$)", r"\1 \2 "),
     (r"(?i)(\pL)(n't)(\s|$)", r"\1 \2 "),
 )

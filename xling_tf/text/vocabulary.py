@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from xling_tf.config import TextConfig
-from xling_tf.text.tokenization import tokenize
+from xling_tf.text.tokenization import EMPTY_TOKEN, tokenize
 from xling_tf.text.word_ngram import ngram_ids
 
 _SENTENCES_PER_CHUNK = 50_000
@@ -16,7 +16,7 @@ def count_words(sentences: Sequence[str], config: TextConfig) -> Counter[str]:
     """Counts the tokens of `sentences`.
 
     Example:
-        >>> count_words(["Hola, hola."], TextConfig()).most_common(1)
+        >>> count_words(["Hola, hola."], TextConfig(lowercase=True)).most_common(1)
         [('hola', 2)]
     """
     counts: Counter[str] = Counter()
@@ -32,6 +32,8 @@ def count_words(sentences: Sequence[str], config: TextConfig) -> Counter[str]:
 def select_vocabulary(counts: Counter[str], config: TextConfig) -> list[str]:
     """Keeps the most frequent words, equal counts in alphabetical order.
 
+    `EMPTY_TOKEN` is always known, so that no vocabulary is empty and every model knows "".
+
     Args:
         counts: How often each word occurs.
         config: `max_words` (200k in Chidambaram et al. 2019, sec. 3.2) and `min_word_count`: a word
@@ -39,7 +41,8 @@ def select_vocabulary(counts: Counter[str], config: TextConfig) -> list[str]:
     """
     ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     kept = ranked[: config.max_words]
-    return [word for word, count in kept if count >= config.min_word_count]
+    words = [word for word, count in kept if count >= config.min_word_count and word != EMPTY_TOKEN]
+    return [EMPTY_TOKEN, *words]
 
 
 def count_ngrams(words: Sequence[str], config: TextConfig) -> int:

@@ -41,7 +41,8 @@ class WordNgramPreprocessor(tf.Module):
         config: Sizes and rules.
 
     Example:
-        >>> preprocess = WordNgramPreprocessor(["hola", "mundo"], TextConfig(num_oov_buckets=1))
+        >>> config = TextConfig(lowercase=True, num_oov_buckets=1)
+        >>> preprocess = WordNgramPreprocessor(["hola", "mundo"], config)
         >>> preprocess(tf.constant(["Hola hola", "mundo xyz"])).tokens.numpy().tolist()
         [[0, 0], [1, 2]]
     """
