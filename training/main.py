@@ -46,6 +46,9 @@ def main(argv: list[str]) -> None:
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
+    except KeyboardInterrupt:
+        print("interrupted; the same command continues", file=sys.stderr)
+        sys.exit(130)
     if results is None:
         sys.exit(1)
 

@@ -29,14 +29,16 @@ def apply_overrides(config: Config, overrides: Iterable[str]) -> Config:
         >>> apply_overrides(ExperimentConfig(), ["text.ngram_sizes=3,4,5"]).text.ngram_sizes
         (3, 4, 5)
     """
+    values = dataclasses.asdict(config)  # type: ignore[call-overload]
     for override in overrides:
         name, equals, value = override.partition("=")
         if not equals:
             raise UserError(
                 f"--set expects name=value, got {override!r}; e.g. --set text.max_tokens=32"
             )
-        config = _replace(config, name.strip().split("."), value.strip(), name.strip())
-    return config
+        _set(values, type(config), name.strip().split("."), value.strip(), name.strip())
+    # All at once: a change that fits only together with another one must not be refused.
+    return _from_mapping(type(config), values)
 
 
 def to_json(config: Any) -> str:
@@ -53,33 +55,30 @@ def from_json(kind: type[Config], text: str) -> Config:
     return _from_mapping(kind, json.loads(text))
 
 
-def _replace(config: Any, path: list[str], value: str, name: str) -> Any:
+def _set(values: dict[str, Any], kind: Any, path: list[str], value: str, name: str) -> None:
+    """Sets the field at `path` of a dataclass `kind` in its dictionary form."""
+    if not dataclasses.is_dataclass(kind):
+        values[".".join(path)] = _parse(float, value, name)
+        return
     first, rest = path[0], path[1:]
-    if isinstance(config, dict):
-        return {**config, ".".join(path): _parse(float, value, name)}
-    if not dataclasses.is_dataclass(config) or isinstance(config, type):
-        raise UserError(
-            f"--set {name}: nothing lies below a plain value; leave out .{'.'.join(path)}"
-        )
-    hints = get_type_hints(type(config))
+    hints = get_type_hints(kind)
     if first not in hints:
         near = difflib.get_close_matches(first, hints, n=3, cutoff=0.4) or sorted(hints)
         raise UserError(
             f"--set {name}: there is no {first!r} here; did you mean {' or '.join(near)}?"
         )
-    child = getattr(config, first)
-    if rest:
-        changed = _replace(child, rest, value, name)
-    elif dataclasses.is_dataclass(child) or isinstance(child, dict):
-        below = (
-            ", ".join(child) if isinstance(child, dict) else ", ".join(get_type_hints(type(child)))
-        )
+    has_fields = isinstance(values[first], dict)
+    if rest and has_fields:
+        _set(values[first], hints[first], rest, value, name)
+    elif rest:
         raise UserError(
-            f"--set {name} expects a field below it ({below or 'any name'}), as in {name}.x=1"
+            f"--set {name}: nothing lies below a plain value; leave out .{'.'.join(rest)}"
         )
+    elif has_fields:
+        below = ", ".join(values[first]) or "any name"
+        raise UserError(f"--set {name} expects a field below it ({below}), as in {name}.x=1")
     else:
-        changed = _parse(hints[first], value, name)
-    return dataclasses.replace(config, **{first: changed})
+        values[first] = _parse(hints[first], value, name)
 
 
 def _parse(kind: Any, value: str, name: str) -> Any:

@@ -79,6 +79,7 @@ _SMOKE = dataclasses.replace(
         tower_dims=(64, 64),
         inference_dim=64,
     ),
+    optimizer=dataclasses.replace(_EN_ES.optimizer, learning_rate=3e-3),
     training=TrainingConfig(steps=150, precision="float32"),
 )
 

@@ -134,17 +134,15 @@ class Trainer:
     def _batches(self, name: str) -> Any:
         """The task's batches from where the schedule stands; every replica takes its own."""
         replicas = self._strategy.num_replicas_in_sync
-        start = self._schedule.count(name, self._step) * replicas
-        return iter(
-            self._strategy.distribute_datasets_from_function(
-                lambda _: make_dataset(
-                    self._examples[name],
-                    self._samplers[name],
-                    self._model.preprocessor,
-                    start=start,
-                )
-            )
+        dataset = make_dataset(
+            self._examples[name],
+            self._samplers[name],
+            self._model.preprocessor,
+            start=self._schedule.count(name, self._step) * replicas,
         )
+        if replicas == 1:
+            return iter(dataset)
+        return iter(self._strategy.distribute_datasets_from_function(lambda _: dataset))
 
     def _compile(self, task: Task, element_spec: Any) -> TrainStep:
         """Makes the graph function that trains one batch of a task on every replica."""

@@ -10,6 +10,8 @@ import tensorflow as tf
 from absl import logging
 from tqdm import tqdm
 
+from xling_tf.files import replacing
+
 _SMOOTHING = 0.9
 _SECONDS_BETWEEN_LINES = 30.0
 
@@ -53,7 +55,8 @@ class TrainingLog:
     def __init__(self, run_dir: Path, *, first_step: int, progress: float) -> None:
         path = run_dir / "metrics.jsonl"
         kept = _lines_before(path, first_step)
-        path.write_text("".join(kept), encoding="utf-8")
+        with replacing(path) as temporary:
+            temporary.write_text("".join(kept), encoding="utf-8")
         self._lines = path.open("a", encoding="utf-8")
         self._writer = tf.summary.create_file_writer(str(run_dir / "tensorboard"))
         self._bar = tqdm(

@@ -41,7 +41,12 @@ class TransformerEncoder(keras.Model):
             )
             for index in range(config.num_layers)
         ]
-        self.final_norm = keras.layers.LayerNormalization(epsilon=1e-6, name="final_norm")
+        # What enters each sub-layer is normalised; what leaves the last one has to be as well.
+        self.final_norm = (
+            keras.layers.LayerNormalization(epsilon=1e-6, name="final_norm")
+            if config.norm_first
+            else keras.layers.Identity(name="final_norm")
+        )
         self.positions = sinusoidal_positions(max_tokens, config.hidden_dim)
         self.hidden_dim = config.hidden_dim
 
