@@ -81,13 +81,8 @@ def of_other_variables(path):
     tf.train.Checkpoint(values=[tf.Variable([1.0, 2.0])]).write(str(path / "values"))
 
 
-TRUNCATED = pytest.mark.xfail(
-    reason="checkpoints.restore lets the IndexError through that TensorFlow raises for cut data",
-    strict=True,
-    raises=IndexError,
-)
 DAMAGES = [
-    pytest.param(truncate, marks=TRUNCATED),
+    truncate,
     flip,
     flip_index,
     lose_data,

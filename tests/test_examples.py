@@ -1,6 +1,8 @@
 from pathlib import Path
 
+import numpy as np
 import pytest
+import tensorflow as tf
 from testing import TINY
 
 from xling_tf.corpora.folder import Corpus
@@ -13,6 +15,7 @@ from xling_tf.corpora.records import (
 )
 from xling_tf.examples import SplitCorpus, split, task_examples, training_texts
 from xling_tf.tasks.registry import build_tasks
+from xling_tf.text.tokenization import tokenize
 
 
 def make(kind, languages, train, held_out=(), name="x"):
@@ -67,10 +70,46 @@ def test_labels(examples):
 
 
 def test_lengths_are_of_the_longest_column(examples):
-    # Words; "我爱你" is 1 + 3 characters without spaces.
+    # Words; "我爱你" is a word of 3 characters without spaces.
     assert examples["translation_ranking"].train.lengths.tolist() == [2, 1, 4]
     assert examples["inference"].train.lengths.tolist() == [3, 2]
     assert examples["quick_thought_en"].train.lengths.tolist() == [3]
+
+
+@pytest.mark.parametrize(
+    ("text", "length"),
+    [
+        ("", 1),
+        (" \t ", 1),
+        ("Hello, world!", 4),
+        ("well-known l'amie x.y 3.50", 4),
+        ("¿Qué tal, José?", 6),
+        ("... -- ()", 7),
+        ("el niño", 2),
+        # A run of unspaced script is one word to the pattern, and each of its characters one more.
+        ("我爱你", 1 + 3),
+        ("カナ abc", 1 + 2 + 1),
+        ("word " * 256, 256),
+        ("word " * 257, 256),
+        ("!" * 100_000, 256),
+    ],
+)
+def test_lengths_are_about_the_tokens_and_clipped(text, length):
+    pair = make("parallel", "en-es", [TranslationPair(text, "x")])
+    (parts,) = task_examples(build_tasks(TINY), [pair]).values()
+    assert parts.train.lengths.tolist() == [length]
+
+
+def test_lengths_order_texts_as_their_tokens_do():
+    texts = [
+        *("Hi.", "It was late.", "«¿Qué hora es?», dijo.", "The cat, the dog and a well-known bird."),
+        "She said: 'I don't know', and left; nobody, of those who were there, ever saw her again.",
+    ]
+    pairs = make("parallel", "en-es", [TranslationPair(text, "x") for text in texts])
+    (parts,) = task_examples(build_tasks(TINY), [pairs]).values()
+    tokens = tokenize(tf.constant(texts), max_tokens=64, lowercase=False).row_lengths().numpy()
+    assert parts.train.lengths == pytest.approx(tokens, rel=0.2, abs=1)
+    assert np.argsort(parts.train.lengths).tolist() == np.argsort(tokens).tolist()
 
 
 def test_held_out_examples_are_apart(examples):

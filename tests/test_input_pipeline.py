@@ -6,6 +6,7 @@ import pytest
 import tensorflow as tf
 from testing import TINY, make_examples
 
+from xling_tf.errors import UserError
 from xling_tf.input_pipeline import BatchSampler, make_dataset, make_sampler
 from xling_tf.overrides import apply_overrides
 from xling_tf.text.word_ngram import WordNgramPreprocessor
@@ -127,24 +128,30 @@ def test_fewer_examples_than_a_batch(count):
     assert set(drawn(sampler, range(7)).tolist()) == set(range(count))
 
 
-@pytest.mark.xfail(
-    reason="input_pipeline.BatchSampler: shares below one example are rounded down to an empty pool",
-    strict=True,
-    raises=IndexError,
-)
 def test_more_corpora_than_a_batch_holds():
     sampler = make(numbered(3, [("a", 1), ("b", 1), ("c", 1)]), size=2, pool=1)
-    assert set(drawn(sampler, range(9)).tolist()) == {0, 1, 2}
+    # Every pool has one of each, however the shares of a third are rounded.
+    for position in range(99):
+        assert sorted(sampler.batch(position)) == [0, 1, 2]
 
 
-@pytest.mark.xfail(
-    reason="input_pipeline.BatchSampler: weights that leave a task nothing end in a NaN share",
-    strict=True,
-    raises=(RuntimeWarning, IndexError, AssertionError),
-)
-def test_weights_that_leave_nothing_are_refused():
-    with pytest.raises(ValueError, match="weight"):
-        make(numbered(5), weights=[0.0]).batch(0)
+@pytest.mark.parametrize("count", [1, 7, 40])
+def test_no_pool_is_empty_however_many_corpora_there_are(count):
+    examples = numbered(3 * count, [(str(number), 3) for number in range(count)])
+    sampler = make(examples, size=2, pool=2, weights=[1 + 0.1 * i for i in range(count)])
+    assert all(len(sampler.batch(position)) for position in range(200))
+
+
+@pytest.mark.parametrize("weights", [[0.0, 0.0], [-1.0, 2.0], [-1.0, -1.0]])
+def test_weights_that_leave_nothing_or_less_are_refused(weights):
+    examples = numbered(5, [("tatoeba", 3), ("manpages", 2)])
+    with pytest.raises(UserError, match=r"^data\.corpus_weights .* tatoeba, manpages have \["):
+        make(examples, weights=weights)
+
+
+def test_a_corpus_of_weight_zero_is_left_out():
+    sampler = make(numbered(5, [("a", 3), ("b", 2)]), weights=[0.0, 1.0], size=1)
+    assert set(drawn(sampler, range(20)).tolist()) == {3, 4}
 
 
 PREPROCESS = WordNgramPreprocessor(list("abcdefgh"), TINY.text)

@@ -47,20 +47,8 @@ LAYERS = {
 }
 
 
-TABLE_ALONE = pytest.mark.xfail(
-    reason="layers.embeddings.EmbeddingTable: Keras heeds autocast=False only inside another layer",
-    strict=True,
-)
-
-
-@pytest.mark.parametrize(
-    ("name", "policy"),
-    [(name, "float32") for name in LAYERS]
-    + [
-        pytest.param(name, "mixed_bfloat16", marks=TABLE_ALONE if name == "table" else ())
-        for name in LAYERS
-    ],
-)
+@pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
+@pytest.mark.parametrize("name", LAYERS)
 def test_the_contract_of_layers(name, policy):
     keras.config.set_dtype_policy(policy)
     make, inputs, shape, always_float32 = LAYERS[name]

@@ -75,8 +75,9 @@ def test_a_dictionary_entry_joins_the_others_and_may_hold_dots():
         ("text.ngram_sizes=3,x", r"text\.ngram_sizes expects tuple.*, got '3,x'"),
         ("data.corpus_weights.a=b", r"expects float, got 'b'"),
         ("text=3", r"text expects a field below it \(max_tokens, "),
-        ("data.corpus_weights=3", r"expects a field below it"),
+        ("data.corpus_weights=3", r"expects a field below it \(any name\)"),
         ("text.max_tokens.x=3", r"nothing lies below a plain value; leave out \.x"),
+        ("text.max_tokens.x.y=3", r"nothing lies below a plain value; leave out \.x\.y"),
         ("encoder.num_heads=7", r"encoder\.hidden_dim must be a multiple"),
     ],
 )
@@ -85,15 +86,15 @@ def test_mistakes_are_explained(text, message):
         override(text)
 
 
-@pytest.mark.xfail(
-    reason="overrides are applied one by one and ExperimentConfig checks after each, so sizes that "
-    "must change together cannot be changed at all",
-    strict=True,
-    raises=UserError,
-)
-def test_sizes_that_belong_together_can_be_changed_together():
-    config = override("encoder.hidden_dim=64", "tasks.tower_dims=32,64")
+@pytest.mark.parametrize("step", [1, -1])
+def test_sizes_that_belong_together_can_be_changed_together_in_any_order(step):
+    config = override(*["encoder.hidden_dim=64", "tasks.tower_dims=32,64"][::step])
     assert (config.encoder.hidden_dim, config.tasks.tower_dims) == (64, (32, 64))
+
+
+def test_sizes_that_do_not_fit_in_the_end_are_refused():
+    with pytest.raises(UserError, match=r"\(320, 512\) does not end in 64"):
+        override("encoder.hidden_dim=64")
 
 
 @pytest.mark.parametrize("name", PRESETS)

@@ -1,4 +1,6 @@
 import json
+import os
+from pathlib import Path
 
 import pytest
 import tensorflow as tf
@@ -71,6 +73,24 @@ def test_a_line_that_a_kill_has_cut_is_dropped(tmp_path, cut):
     path.write_text(path.read_text()[:-cut])
     train(tmp_path, range(4, 6))
     assert steps_of(tmp_path) == list(range(6))
+
+
+def test_a_kill_while_old_lines_are_dropped_loses_none(tmp_path, monkeypatch):
+    train(tmp_path, range(5))
+
+    def killed(path, target):
+        raise KeyboardInterrupt
+
+    # The last moment before the new lines take the place of the old ones.
+    monkeypatch.setattr(Path, "replace", killed)
+    monkeypatch.setattr(os, "replace", killed)
+    with pytest.raises(KeyboardInterrupt):
+        TrainingLog(tmp_path, first_step=2, progress=0.0)
+    monkeypatch.undo()
+    assert steps_of(tmp_path) == list(range(5))
+    train(tmp_path, range(2, 4))
+    assert steps_of(tmp_path) == list(range(4))
+    assert {path.name for path in tmp_path.iterdir()} == {"metrics.jsonl", "tensorboard"}
 
 
 def test_tensorboard_gets_the_losses(tmp_path):

@@ -6,6 +6,7 @@ import tensorflow as tf
 from xling_tf.config import TextConfig
 from xling_tf.model import fit_text
 from xling_tf.text import vocabulary
+from xling_tf.text.tokenization import EMPTY_TOKEN
 from xling_tf.text.vocabulary import count_ngrams, count_words, select_vocabulary
 from xling_tf.text.word_ngram import ngram_ids
 
@@ -37,7 +38,7 @@ COUNTS = Counter({"rare": 1, "b": 2, "a": 2, "z": 5, "ñ": 2})
 
 
 def test_the_most_frequent_come_first_and_equals_by_the_alphabet():
-    assert select_vocabulary(COUNTS, TextConfig()) == ["z", "a", "b", "ñ", "rare"]
+    assert select_vocabulary(COUNTS, TextConfig()) == [EMPTY_TOKEN, "z", "a", "b", "ñ", "rare"]
 
 
 def test_the_order_does_not_depend_on_the_order_of_counting():
@@ -57,7 +58,18 @@ def test_the_order_does_not_depend_on_the_order_of_counting():
 )
 def test_sizes(max_words, min_word_count, expected):
     config = TextConfig(max_words=max_words, min_word_count=min_word_count)
-    assert select_vocabulary(COUNTS, config) == expected
+    assert select_vocabulary(COUNTS, config) == [EMPTY_TOKEN, *expected]
+
+
+@pytest.mark.parametrize("count", [1, 3, 100])
+def test_the_empty_token_is_first_and_never_there_twice(count):
+    counts = COUNTS + Counter({EMPTY_TOKEN: count})
+    words = select_vocabulary(counts, TextConfig(max_words=100))
+    assert words == [EMPTY_TOKEN, "z", "a", "b", "ñ", "rare"]
+
+
+def test_without_texts_there_is_a_vocabulary_all_the_same():
+    assert select_vocabulary(Counter(), TextConfig()) == [EMPTY_TOKEN]
 
 
 def test_ngram_buckets_in_use_are_counted():
@@ -73,7 +85,7 @@ def test_ngram_buckets_in_use_are_counted():
 def test_fit_text_shrinks_the_ngram_table_and_keeps_the_rest():
     config = TextConfig(num_ngram_buckets=10**6, min_word_count=2)
     fitted, words = fit_text(config, ["ab abc ab"])
-    assert words == ["ab"]
+    assert words == [EMPTY_TOKEN, "ab"]
     assert fitted.num_ngram_buckets == 7
     assert fitted.max_words == config.max_words
     ids = ngram_ids(tf.constant(["ab", "abc", "unseen"]), fitted).values.numpy()

@@ -42,7 +42,7 @@ _EN_ES = ExperimentConfig(
         translation_ranking=TaskConfig(weight=4, examples_per_batch=256),
         response_prediction=TaskConfig(weight=1, examples_per_batch=128, loss_weight=0.1),
         quick_thought=TaskConfig(weight=1, examples_per_batch=96, loss_weight=0.1),
-        inference=TaskConfig(weight=2, examples_per_batch=128),
+        inference=TaskConfig(weight=1, examples_per_batch=128),
         similarity=SimilarityConfig(normalize=True, scale=20.0, margin=0.1, bidirectional=True),
     ),
     optimizer=OptimizerConfig(
