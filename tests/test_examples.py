@@ -102,7 +102,12 @@ def test_lengths_are_about_the_tokens_and_clipped(text, length):
 
 def test_lengths_order_texts_as_their_tokens_do():
     texts = [
-        *("Hi.", "It was late.", "«¿Qué hora es?», dijo.", "The cat, the dog and a well-known bird."),
+        *(
+            "Hi.",
+            "It was late.",
+            "«¿Qué hora es?», dijo.",
+            "The cat, the dog and a well-known bird.",
+        ),
         "She said: 'I don't know', and left; nobody, of those who were there, ever saw her again.",
     ]
     pairs = make("parallel", "en-es", [TranslationPair(text, "x") for text in texts])

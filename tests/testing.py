@@ -40,6 +40,18 @@ TINY = ExperimentConfig(
     training=TrainingConfig(steps=4, precision="float32"),
 )
 
+# Known words, unknown ones, both, and none.
+SENTENCES = [
+    "Hola",
+    "el gato duerme.",
+    "Kängurus hüpfen!",
+    "the kangaroo is sleeping",
+    "¿qué tal?",
+    "",
+]
+# What lies beside an exported model.
+CARD_FILES = {"README.md": "# A card\n", "config.json": "{}\n"}
+
 
 def tiny_config(**similarity: float | bool) -> ExperimentConfig:
     """The tiny config, with another similarity."""

@@ -124,6 +124,10 @@ class ExperimentConfig:
         sizes = {
             "encoder.num_heads": self.encoder.num_heads,
             "text.max_tokens": self.text.max_tokens,
+            "text.num_oov_buckets": self.text.num_oov_buckets,
+            "text.num_ngram_buckets": self.text.num_ngram_buckets,
+            "data.pool_batches": self.data.pool_batches,
+            "training.dev_batches": self.training.dev_batches,
             **{
                 f"tasks.{name}.examples_per_batch": task.examples_per_batch
                 for name, task in vars(self.tasks).items()
