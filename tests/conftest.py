@@ -13,6 +13,7 @@ from testing import CARD_FILES, SENTENCES, TINY
 
 from xling_tf import hub
 from xling_tf.model import Model
+from xling_tf.text.tokenization import EMPTY_TOKEN
 
 # Devices must be cut up before TensorFlow first uses them.
 tf.config.set_logical_device_configuration(
@@ -31,9 +32,9 @@ def _fresh_keras() -> Iterator[None]:
 def hub_model() -> Model:
     """A model with a vocabulary for `SENTENCES`."""
     config = dataclasses.replace(TINY, text=dataclasses.replace(TINY.text, lowercase=True))
-    vocabulary = "<empty> the cat el gato duerme is sleeping . hello hola ¿ ?".split()
+    words = ["the", "cat", "el", "gato", "duerme", "is", "sleeping", ".", "hello", "hola", "¿", "?"]
     keras.utils.set_random_seed(3)
-    model = Model.build(config, vocabulary)
+    model = Model.build(config, [EMPTY_TOKEN, *words])
     # Zeros where training would have left something else hide what is forgotten.
     random = np.random.default_rng(0)
     for variable in model.encoder.variables:

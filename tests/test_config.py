@@ -1,10 +1,12 @@
 import dataclasses
+import re
 
 import pytest
 
 from xling_tf import config as config_module
 from xling_tf.config import EncoderConfig, ExperimentConfig, TasksConfig
 from xling_tf.errors import UserError
+from xling_tf.overrides import apply_overrides
 
 KINDS = [kind for kind in vars(config_module).values() if dataclasses.is_dataclass(kind)]
 
@@ -36,6 +38,19 @@ def test_towers_must_end_as_wide_as_the_encoder(dims):
         ExperimentConfig(tasks=TasksConfig(tower_dims=dims))
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("encoder.num_heads", "text.max_tokens", "text.num_oov_buckets", "text.num_ngram_buckets"),
+        *("data.pool_batches", "training.dev_batches", "tasks.inference.examples_per_batch"),
+    ],
+)
+@pytest.mark.parametrize("size", [0, -1])
+def test_sizes_are_at_least_one(name, size):
+    with pytest.raises(UserError, match=rf"^{re.escape(name)} must be at least 1, got {size}$"):
+        apply_overrides(ExperimentConfig(), [f"{name}={size}"])
+
+
 def test_the_constants_of_the_paper():
     # Chidambaram et al. 2019, sec. 3.2: "a batch size of 100 using stochastic gradient descent with a
     # learning rate of 0.008"; "a vocab containing 200 thousand unigram tokens with 10 thousand hash
@@ -60,3 +75,6 @@ def test_the_constants_of_the_paper():
     similarity = config.tasks.similarity
     assert (similarity.normalize, similarity.scale, similarity.margin) == (False, 1.0, 0.0)
     assert not similarity.bidirectional
+    # All tasks from the first step on, and none weighs more than another.
+    assert config.tasks.alignment_steps == 0
+    assert config.tasks.inference.loss_weight == config.tasks.quick_thought.loss_weight == 1

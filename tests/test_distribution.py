@@ -118,7 +118,9 @@ class Replica:
         trainer = Trainer(model=model, examples={name: examples}, strategy=strategy, run_dir=folder)
         self.variables = [*model.encoder.trainable_variables, *task.variables()]
         dataset = make_batches(model, examples, batches)
-        spec = strategy.distribute_datasets_from_function(lambda _: dataset).element_spec
+        spec = dataset.element_spec
+        if strategy.num_replicas_in_sync > 1:
+            spec = strategy.distribute_datasets_from_function(lambda _: dataset).element_spec
         self._batches = iter(list(dataset))
         self._step = trainer._compile(task, spec)
 

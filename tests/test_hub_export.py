@@ -15,7 +15,6 @@ import tensorflow as tf
 from testing import CARD_FILES, SENTENCES, TINY
 
 from xling_tf import hub
-from xling_tf.hub import HubModule
 
 DIM = TINY.encoder.hidden_dim
 
@@ -79,13 +78,13 @@ def test_tf_keras_can_fine_tune_it(hub_folder: Path) -> None:
 
 
 def test_hundreds_of_calls_with_lists_trace_nothing_anew(hub_folder: Path) -> None:
-    hub_model = tf.saved_model.load(str(hub_folder))
+    model = tf.saved_model.load(str(hub_folder))
     traces = []
     for call in range(300):
-        hub_model(SENTENCES * (1 + call % 3) if call % 7 else "hola")
-        traces.append(hub_model.__call__.experimental_get_tracing_count())
+        model(SENTENCES * (1 + call % 3) if call % 7 else "hola")
+        traces.append(model.__call__.experimental_get_tracing_count())
     assert max(traces) == traces[0]
-    assert len(hub_model.__call__.concrete_functions) == 1
+    assert len(model.__call__.concrete_functions) == 1
 
 
 def test_it_can_be_exported_again_after_loading(hub_loaded: Any, tmp_path: Path) -> None:
@@ -101,15 +100,15 @@ for name in ("keras", "xling_tf", "tensorflow_text"):
     sys.modules[name] = None  # importing it fails
 import numpy, tensorflow
 texts = ["Hola", "", "¿Qué tal?"]
-hub_vectors = tensorflow.saved_model.load(sys.argv[1])(texts).numpy()
+vectors = tensorflow.saved_model.load(sys.argv[1])(texts).numpy()
 # tensorflow_hub itself imports keras.
 del sys.modules["keras"]
 import tensorflow_hub
-hub_model = tensorflow_hub.load(sys.argv[1])
-assert numpy.array_equal(hub_vectors, hub_model(texts).numpy())
-assert hub_vectors.shape == (3, 8) and numpy.isfinite(hub_vectors).all()
-assert numpy.allclose(numpy.linalg.norm(hub_vectors, axis=1), 1, atol=1e-6)
-replies = hub_model.signatures["response_encoder"](input=tensorflow.constant(texts))
+model = tensorflow_hub.load(sys.argv[1])
+assert numpy.array_equal(vectors, model(texts).numpy())
+assert vectors.shape == (3, 8) and numpy.isfinite(vectors).all()
+assert numpy.allclose(numpy.linalg.norm(vectors, axis=1), 1, atol=1e-6)
+replies = model.signatures["response_encoder"](input=tensorflow.constant(texts))
 assert numpy.isfinite(replies["outputs"].numpy()).all()
 """
 
@@ -143,20 +142,19 @@ def test_card_and_config_lie_inside(hub_folder: Path) -> None:
 
 
 def test_an_export_that_fails_leaves_the_last_good_model(
-    hub_model: Model, hub_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    hub_module: hub.HubModule, hub_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path, module = Path(shutil.copytree(hub_folder, tmp_path / "model")), hub_model.hub_module()
-    save = tf.saved_model.save
+    path = Path(shutil.copytree(hub_folder, tmp_path / "model"))
 
-    def fail(*args: Any, **kwargs: Any) -> None:
-        save(*args, **kwargs)
+    def fail(module: Any, folder: str, **kwargs: Any) -> None:
+        (Path(folder) / "saved_model.pb").write_text("half")
         raise OSError("no space left on device")
 
     monkeypatch.setattr(tf.saved_model, "save", fail)
     with pytest.raises(OSError, match="no space left"):
-        hub.export(module, path, {})
+        hub.export(hub_module, path, {})
     with pytest.raises(OSError, match="no space left"):
-        hub.export(module, tmp_path / "first", {})
+        hub.export(hub_module, tmp_path / "first", {})
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
     assert tf.saved_model.load(str(path))(SENTENCES).shape == (len(SENTENCES), DIM)
 
@@ -173,7 +171,7 @@ with files.replacing_folder(Path(sys.argv[1])) as temporary:
 
 
 def test_a_killed_export_leaves_the_last_good_model_and_the_next_one_tidies_up(
-    hub_model: Model, hub_folder: Path, tmp_path: Path
+    hub_module: hub.HubModule, hub_folder: Path, tmp_path: Path
 ) -> None:
     path = Path(shutil.copytree(hub_folder, tmp_path / "model"))
     before = (path / "saved_model.pb").read_bytes()
@@ -184,5 +182,5 @@ def test_a_killed_export_leaves_the_last_good_model_and_the_next_one_tidies_up(
     )
     assert killed.returncode == -signal.SIGKILL
     assert (path / "saved_model.pb").read_bytes() == before
-    hub.export(hub_model.hub_module(), path, CARD_FILES)
+    hub.export(hub_module, path, CARD_FILES)
     assert [path.name for path in tmp_path.iterdir()] == ["model"]

@@ -1,6 +1,5 @@
 import json
 import os
-from pathlib import Path
 
 import pytest
 import tensorflow as tf
@@ -78,11 +77,10 @@ def test_a_line_that_a_kill_has_cut_is_dropped(tmp_path, cut):
 def test_a_kill_while_old_lines_are_dropped_loses_none(tmp_path, monkeypatch):
     train(tmp_path, range(5))
 
-    def killed(path, target):
+    def killed(source, target):
         raise KeyboardInterrupt
 
     # The last moment before the new lines take the place of the old ones.
-    monkeypatch.setattr(Path, "replace", killed)
     monkeypatch.setattr(os, "replace", killed)
     with pytest.raises(KeyboardInterrupt):
         TrainingLog(tmp_path, first_step=2, progress=0.0)

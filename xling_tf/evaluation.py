@@ -14,7 +14,7 @@ from xling_tf.evaluators.encoding import Evaluator
 from xling_tf.evaluators.retrieval import TranslationRetrieval
 from xling_tf.evaluators.sts import find_sts
 from xling_tf.examples import SplitCorpus
-from xling_tf.input_pipeline import Examples, make_dataset, make_sampler
+from xling_tf.input_pipeline import BatchSampler, Examples, make_dataset
 from xling_tf.model import Model
 from xling_tf.tasks.base import Task
 
@@ -58,7 +58,14 @@ def evaluate(
 
 def _task_scores(model: Model, task: Task, examples: Examples) -> dict[str, float]:
     """Loss and accuracy over batches like those of training."""
-    sampler = make_sampler(examples, model.config, task.examples_per_batch)
+    sampler = BatchSampler(
+        examples,
+        # Held-out examples count alike, also of corpora that training leaves out.
+        [1.0] * len(examples.corpora),
+        examples_per_batch=task.examples_per_batch,
+        pool_batches=model.config.data.pool_batches,
+        seed=model.config.training.seed,
+    )
     dataset = make_dataset(
         examples, sampler, model.preprocessor, count=model.config.training.dev_batches
     )

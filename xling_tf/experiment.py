@@ -63,11 +63,7 @@ def run_experiment(
     Raises:
         UserError: The data, a folder or the config cannot be used.
     """
-    if not config.training.steps and not config.training.minutes:
-        raise UserError("a budget is expected, got none; give --minutes or --steps")
-    require_replaceable(output)
-    require_writable_folder(run_dir, "give another with --run_dir")
-    require_writable_folder(output.parent, "give another with --output")
+    _require_feasible(config, run_dir, output)
     corpora = split(load_corpora(data, config.data))
     counts = _counts(corpora)
     run = RunFolder(run_dir)
@@ -81,6 +77,7 @@ def run_experiment(
         model = Model.build(resolved, vocabulary)
     examples = task_examples(model.tasks, corpora)
     model = model._replace(tasks=_with_examples(model.tasks, examples))
+    held_out = {task: parts.held_out for task, parts in examples.items()}
     trainer = Trainer(
         model=model,
         examples={task: parts.train for task, parts in examples.items()},
@@ -92,13 +89,11 @@ def run_experiment(
         return None
 
     module = model.hub_module()
-    held_out = {task: parts.held_out for task, parts in examples.items()}
-    scores = evaluate(model, SentenceEncoder(module), held_out, corpora, data)
     results = {
         "preset": name,
         "steps": trainer.step,
         "minutes": trainer.seconds / 60,
-        "scores": scores,
+        "scores": evaluate(model, SentenceEncoder(module), held_out, corpora, data),
         "corpora": counts,
         "num_parameters": model.encoder.count_params(),
         **provenance(),
@@ -108,6 +103,20 @@ def run_experiment(
     card = model_card(name, resolved, results)
     export(module, output, {"README.md": card, "config.json": to_json(resolved)})
     return results
+
+
+def _require_feasible(config: ExperimentConfig, run_dir: Path, output: Path) -> None:
+    """Finds out before anything is read what would be in the way after an hour."""
+    if config.training.precision not in (*PRECISIONS, "auto"):
+        raise UserError(
+            f"training.precision expects auto, {' or '.join(PRECISIONS)}, "
+            f"got {config.training.precision!r}"
+        )
+    if not config.training.steps and not config.training.minutes:
+        raise UserError("a budget is expected, got none; give --minutes or --steps")
+    require_replaceable(output)
+    require_writable_folder(run_dir, "give another with --run_dir")
+    require_writable_folder(output.parent, "give another with --output")
 
 
 def _counts(corpora: Sequence[SplitCorpus]) -> dict[str, int]:
@@ -125,11 +134,6 @@ def _start(
     corpora: Sequence[SplitCorpus],
 ) -> tuple[ExperimentConfig, list[str]]:
     """Decides what depends on the data and the machine, and writes it down for restarts."""
-    if config.training.precision not in (*PRECISIONS, "auto"):
-        raise UserError(
-            f"training.precision expects auto, {' or '.join(PRECISIONS)}, "
-            f"got {config.training.precision!r}"
-        )
     text, vocabulary = fit_text(config.text, training_texts(corpora))
     logging.info("%d words, %d n-gram buckets", len(vocabulary), text.num_ngram_buckets)
     training = dataclasses.replace(

@@ -103,7 +103,8 @@ class BatchSampler:
 
     def _drawn(self, pools: int) -> np.ndarray:
         """How many examples the first pools take of each corpus."""
-        return np.floor(self._shares * pools * self._pool_size).astype(int)
+        # The addend keeps rounding errors from taking a whole example away: 1/3 * 21 is 7, not 6.99.
+        return np.floor(self._shares * pools * self._pool_size + 1e-6).astype(int)
 
     def _slice(self, corpus: int, begin: int, end: int) -> np.ndarray:
         """Examples number `begin` to `end` of a corpus' endless series of random orders."""

@@ -1,0 +1,67 @@
+"""The training program run as people run it."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[1]
+PROGRAM = ROOT / "training" / "main.py"
+# Few and small steps, and every task.
+SHORT = (
+    "--pair=smoke",
+    "--steps=30",
+    "--set=tasks.alignment_steps=5",
+    "--set=training.dev_batches=1",
+    "--set=training.precision=float32",
+)
+ONE_TASK = tuple(
+    f"tasks.{task}.weight=0" for task in ("response_prediction", "quick_thought", "inference")
+)
+
+
+class Run(NamedTuple):
+    """What a program left behind."""
+
+    status: int
+    output: str
+    errors: str
+    folder: Path
+
+    @property
+    def model(self) -> Path:
+        return self.folder / "exported" / "smoke"
+
+    @property
+    def run_dir(self) -> Path:
+        return self.folder / "runs" / "smoke"
+
+    @property
+    def results(self) -> dict:
+        return json.loads((self.run_dir / "results.json").read_text(encoding="utf-8"))
+
+
+def train(folder: Path, *flags: str, timeout: int = 240) -> Run:
+    """Runs training/main.py in `folder`, which is not the checkout's root."""
+    return run_python(folder, str(PROGRAM), *flags, timeout=timeout)
+
+
+def run_python(folder: Path, *arguments: str, timeout: int = 240) -> Run:
+    """Runs Python in `folder`."""
+    command = [sys.executable, *arguments]
+    done = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, timeout=timeout, check=False
+    )
+    return Run(done.returncode, done.stdout, done.stderr, folder)
+
+
+def the_error(run: Run) -> str:
+    """The single line in which a program says what is wrong."""
+    assert run.status == 2
+    assert run.output == ""
+    assert "Traceback" not in run.errors
+    (line,) = (line for line in run.errors.splitlines() if not re.match(r"[\d:]{8} INFO ", line))
+    assert line.startswith("error: ")
+    return line

@@ -1,0 +1,44 @@
+"""Scores of a model in training on what was held out."""
+
+import numpy as np
+import pytest
+from testing import TINY, make_batch, make_examples, tiny_model
+
+from xling_tf.encoders.sentence_encoder import SentenceEncoder
+from xling_tf.evaluation import evaluate
+from xling_tf.overrides import apply_overrides
+
+# Keras warns of one key alone, which is what a sentence of one word has.
+pytestmark = pytest.mark.filterwarnings("ignore:You are using a softmax over axis:UserWarning")
+
+ALONE = [f"tasks.{name}.weight=0" for name in ("response_prediction", "quick_thought", "inference")]
+HELD_OUT = make_examples(
+    ["a b", "hello", "c d e", "f g"], ["hola", "mundo a", "j", "i j"], corpora=[("small", 4)]
+)
+
+
+def no_encoder():
+    """Encodes nothing, for nothing is retrieved without corpora."""
+    return SentenceEncoder(lambda sentences: np.zeros((len(sentences), 1)))
+
+
+def scores(*overrides):
+    model = tiny_model(apply_overrides(TINY, [*ALONE, "training.dev_batches=1", *overrides]))
+    return model, evaluate(model, no_encoder(), {"translation_ranking": HELD_OUT}, [], None)
+
+
+def test_a_task_is_scored_by_its_mean_loss_and_accuracy():
+    # Fewer held-out examples than a batch holds: the one batch has them all.
+    model, found = scores("tasks.translation_ranking.examples_per_batch=4")
+    assert list(found) == ["task/translation_ranking"]
+    (task,) = model.tasks
+    losses, hits = task.losses(model.encoder, make_batch(model, HELD_OUT))
+    assert found["task/translation_ranking"] == pytest.approx(
+        {"loss": np.mean(losses), "accuracy": np.mean(hits), "num_examples": 4}, rel=1e-5
+    )
+
+
+def test_a_corpus_that_is_never_trained_on_may_be_all_that_is_held_out():
+    # Another corpus was trained on, and is too small for a tenth of it to be anything.
+    _, found = scores("data.corpus_weights.small=0")
+    assert found["task/translation_ranking"]["num_examples"] > 0
