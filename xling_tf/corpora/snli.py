@@ -55,7 +55,7 @@ def fetch_snli(folder: Path) -> Path | None:
         folder: A data folder; files that are missing are put into its `nli`.
 
     Returns:
-        The folder that holds the three files, or None when they cannot be had; a warning then
+        The folder that holds the three files, or None when they cannot be had; a log line then
         says why and nothing is left behind.
     """
     for place in SNLI_FOLDERS:
@@ -67,7 +67,7 @@ def fetch_snli(folder: Path) -> Path | None:
             _download(archive)
             _extract(archive, folder / "nli")
         except (OSError, http.client.HTTPException) as error:
-            logging.warning("SNLI cannot be fetched from %s: %s", SNLI_URL, error)
+            logging.info("SNLI cannot be fetched from %s: %s", SNLI_URL, error)
             return None
         except (zipfile.BadZipFile, zlib.error, EOFError, KeyError) as error:
             logging.warning("%s is not the SNLI archive or came corrupt: %s", SNLI_URL, error)
