@@ -1,0 +1,53 @@
+"""The pages promise only what exists: flags, settings, presets, files and make targets."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from xling_tf.config import ExperimentConfig
+from xling_tf.overrides import apply_overrides
+from xling_tf.presets import PRESETS
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("*/README.md"))]
+TEXT = {page.relative_to(ROOT).as_posix(): page.read_text(encoding="utf-8") for page in PAGES}
+
+
+def defined_flags(program: str) -> set[str]:
+    source = (ROOT / program).read_text(encoding="utf-8")
+    return set(re.findall(r'flags\.DEFINE_\w+\(\s*"(\w+)"', source))
+
+
+@pytest.mark.parametrize("page", TEXT)
+def test_commands_use_flags_that_their_program_has(page: str) -> None:
+    for program, rest in re.findall(
+        r"python ((?:training|evaluation)/\w+\.py)([^\n`]*)", TEXT[page]
+    ):
+        unknown = set(re.findall(r"--(\w+)", rest)) - defined_flags(program)
+        assert not unknown, f"{page}: {program} has no --{unknown}"
+
+
+@pytest.mark.parametrize("page", TEXT)
+def test_settings_shown_are_settings(page: str) -> None:
+    for setting in re.findall(r"--set ([\w.]+=[\w.,]+)", TEXT[page]):
+        if setting != "a.b=value":
+            apply_overrides(ExperimentConfig(), [setting])
+
+
+@pytest.mark.parametrize("page", TEXT)
+def test_links_lead_somewhere(page: str) -> None:
+    for target in re.findall(r"\]\((?!https?:)([^)]+)\)", TEXT[page]):
+        assert ((ROOT / page).parent / target).exists(), f"{page} links {target}"
+
+
+def test_the_table_of_presets_is_complete() -> None:
+    rows = re.findall(r"^\| `([\w-]+)` \|", TEXT["README.md"], flags=re.MULTILINE)
+    assert set(PRESETS) <= set(rows)
+
+
+@pytest.mark.parametrize("page", TEXT)
+def test_make_targets_exist(page: str) -> None:
+    targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
+    shown = set(re.findall(r"(?:^    |`)make (\w+)", TEXT[page], flags=re.MULTILINE))
+    assert shown <= targets
