@@ -32,13 +32,16 @@ class Task(ABC):
     Args:
         name: Unique in the experiment; names its losses in logs.
         languages: Of its corpora: "en-es" or "en".
-        kind: Of its corpora: "parallel", "conversations", "documents" or "nli".
         weight: Steps it gets in each cycle of the schedule.
         examples_per_batch: On average; batches of short sentences hold more.
         loss_weight: Multiplies the gradients. Under Adam, which levels the scale of a head's own
             gradients, it only sets how much the task moves the shared encoder.
         normalize: Whether heads and losses see unit vectors, as the exported model gives them, which
             keeps the gradients of the tasks at one scale.
+
+    Attributes:
+        columns: The record's text fields that it encodes, in the order of `score`.
+        kind: Of its corpora: "parallel", "conversations", "documents" or "nli".
     """
 
     columns: ClassVar[tuple[str, ...]]
