@@ -31,7 +31,7 @@ _CORPUS_WEIGHTS = {
 }
 
 _EN_ES = ExperimentConfig(
-    description="the six tasks of Chidambaram et al. 2019, by the best recipe for half an hour on 2 cores",
+    description="the six tasks of Chidambaram et al. 2019, by a recipe for half an hour on 2 cores",
     data=DataConfig(corpus_weights=_CORPUS_WEIGHTS),
     text=TextConfig(lowercase=True, min_word_count=3),
     encoder=EncoderConfig(norm_first=True),
