@@ -83,8 +83,17 @@ _SMOKE = dataclasses.replace(
     training=TrainingConfig(steps=150, precision="float32"),
 )
 
+
+def _with_target(preset: ExperimentConfig, target: str) -> ExperimentConfig:
+    """The same recipe for another language pair: the paper tunes none of them apart."""
+    return dataclasses.replace(preset, data=dataclasses.replace(preset.data, target=target))
+
+
 PRESETS: Mapping[str, ExperimentConfig] = {
     "en-es": _EN_ES,
+    "en-fr": _with_target(_EN_ES, "fr"),
+    "en-de": _with_target(_EN_ES, "de"),
+    "en-zh": _with_target(_EN_ES, "zh"),
     "paper-en-es": _PAPER_EN_ES,
     "smoke": _SMOKE,
 }
