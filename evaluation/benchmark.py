@@ -64,7 +64,7 @@ def main(argv: list[str]) -> None:
     strategy = make_strategy()
     with strategy.scope():
         model = Model.build(config, vocabulary)
-    examples = task_examples(model.tasks, corpora)["translation_ranking"].train
+    examples = task_examples(model.tasks, corpora)["translation_ranking_en-es"].train
     tokens_per_sentence = _tokens_per_sentence(model, examples)
     ceilings = {kind: matmul_gflops(kind) for kind in ("float32", "bfloat16")}
     figures = {
@@ -115,7 +115,7 @@ def _config() -> ExperimentConfig:
 
 def _corpora(config: ExperimentConfig) -> list[SplitCorpus]:
     folder = Path(_DATA.value) if _DATA.value else SAMPLE_FOLDER
-    corpora = load_folder(folder, source=config.data.source, target=config.data.target)
+    corpora = load_folder(folder, source=config.data.source, targets=config.data.targets)
     return split([c for c in corpora if c.kind == "parallel" and _CORPUS.value in (None, c.name)])
 
 
@@ -137,7 +137,7 @@ def _training_rate(
     with tempfile.TemporaryDirectory() as folder:
         trainer = Trainer(
             model=model,
-            examples={"translation_ranking": examples},
+            examples={"translation_ranking_en-es": examples},
             strategy=strategy,
             run_dir=Path(folder),
         )

@@ -29,7 +29,7 @@ COLUMNS = (
     ["d", "e e", "f f f", "a j", "c i", "d d", "h", "g h i"],
 )
 TASKS = {
-    "translation_ranking": 2,
+    "translation_ranking_en-es": 2,
     "response_prediction_en": 2,
     "quick_thought_es": 3,
     "inference": 2,
@@ -145,7 +145,7 @@ class Replica:
 
 @pytest.mark.parametrize(
     ("name", "optimizer", "normalize"),
-    [(name, "sgd", False) for name in TASKS] + [("translation_ranking", "adam", True)],
+    [(name, "sgd", False) for name in TASKS] + [("translation_ranking_en-es", "adam", True)],
 )
 def test_two_replicas_are_one(name, optimizer, normalize, tmp_path):
     config = config_of(optimizer, normalize)

@@ -24,16 +24,16 @@ def no_encoder():
 
 def scores(*overrides):
     model = tiny_model(apply_overrides(TINY, [*ALONE, "training.dev_batches=1", *overrides]))
-    return model, evaluate(model, no_encoder(), {"translation_ranking": HELD_OUT}, [], None)
+    return model, evaluate(model, no_encoder(), {"translation_ranking_en-es": HELD_OUT}, [], None)
 
 
 def test_a_task_is_scored_by_its_mean_loss_and_accuracy():
     # Fewer held-out examples than a batch holds: the one batch has them all.
     model, found = scores("tasks.translation_ranking.examples_per_batch=4")
-    assert list(found) == ["task/translation_ranking"]
+    assert list(found) == ["task/translation_ranking_en-es"]
     (task,) = model.tasks
     losses, hits = task.losses(model.encoder, make_batch(model, HELD_OUT))
-    assert found["task/translation_ranking"] == pytest.approx(
+    assert found["task/translation_ranking_en-es"] == pytest.approx(
         {"loss": np.mean(losses), "accuracy": np.mean(hits), "num_examples": 4}, rel=1e-5
     )
 
@@ -41,4 +41,4 @@ def test_a_task_is_scored_by_its_mean_loss_and_accuracy():
 def test_a_corpus_that_is_never_trained_on_may_be_all_that_is_held_out():
     # Another corpus was trained on, and is too small for a tenth of it to be anything.
     _, found = scores("data.corpus_weights.small=0")
-    assert found["task/translation_ranking"]["num_examples"] > 0
+    assert found["task/translation_ranking_en-es"]["num_examples"] > 0

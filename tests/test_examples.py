@@ -46,7 +46,7 @@ def examples():
 
 def test_tasks_without_examples_are_left_out(examples):
     assert list(examples) == [
-        "translation_ranking",
+        "translation_ranking_en-es",
         "response_prediction_es",
         "quick_thought_en",
         "inference",
@@ -54,7 +54,7 @@ def test_tasks_without_examples_are_left_out(examples):
 
 
 def test_columns_are_the_records_in_order(examples):
-    train = examples["translation_ranking"].train
+    train = examples["translation_ranking_en-es"].train
     assert [list(column) for column in train.columns] == [
         [b"one two", b"x", "我爱你".encode()],
         [b"uno", b"y", "ñu".encode()],
@@ -66,12 +66,12 @@ def test_columns_are_the_records_in_order(examples):
 
 def test_labels(examples):
     assert examples["inference"].train.labels.tolist() == [2, 1]
-    assert examples["translation_ranking"].train.labels.tolist() == [0, 0, 0]
+    assert examples["translation_ranking_en-es"].train.labels.tolist() == [0, 0, 0]
 
 
 def test_lengths_are_of_the_longest_column(examples):
     # Words; "我爱你" is a word of 3 characters without spaces.
-    assert examples["translation_ranking"].train.lengths.tolist() == [2, 1, 4]
+    assert examples["translation_ranking_en-es"].train.lengths.tolist() == [2, 1, 4]
     assert examples["inference"].train.lengths.tolist() == [3, 2]
     assert examples["quick_thought_en"].train.lengths.tolist() == [3]
 
@@ -118,14 +118,14 @@ def test_lengths_order_texts_as_their_tokens_do():
 
 
 def test_held_out_examples_are_apart(examples):
-    held_out = examples["translation_ranking"].held_out
+    held_out = examples["translation_ranking_en-es"].held_out
     assert [list(column) for column in held_out.columns] == [[b"held"], [b"fuera"]]
     assert held_out.corpora == (("x", 1),)
     assert len(examples["inference"].held_out) == 0
 
 
 def test_texts_of_some_examples_come_column_by_column(examples):
-    texts = examples["translation_ranking"].train.texts([1, 0])
+    texts = examples["translation_ranking_en-es"].train.texts([1, 0])
     assert texts.tolist() == [b"x", b"one two", b"y", b"uno"]
 
 

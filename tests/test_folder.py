@@ -51,7 +51,7 @@ def test_every_kind_of_the_pair_is_read(tmp_path, warnings):
             "parallel/.hidden.tsv": "no",
         },
     )
-    corpora = load_folder(tmp_path, source="en", target="es")
+    corpora = load_folder(tmp_path, source="en", targets=["es"])
     found = [(c.kind, c.name, c.languages, c.split, list(c.records)) for c in corpora]
     assert found == [
         ("parallel", "v1.2", "en-es", "", [TranslationPair("Hello", "Hola")]),
@@ -67,7 +67,7 @@ def test_every_kind_of_the_pair_is_read(tmp_path, warnings):
 
 def test_the_reverse_direction_is_turned(tmp_path):
     fill(tmp_path, {"parallel/a.es-en.tsv": "Hola\tHello\n"})
-    (corpus,) = load_folder(tmp_path, source="en", target="es")
+    (corpus,) = load_folder(tmp_path, source="en", targets=["es"])
     assert corpus.records == [TranslationPair("Hello", "Hola")]
     assert corpus.languages == "en-es"
 
@@ -82,7 +82,7 @@ def test_moses_pairs_in_both_directions(tmp_path):
             "parallel/b.es-en.en": "One\n",
         },
     )
-    first, second = load_folder(tmp_path, source="en", target="es")
+    first, second = load_folder(tmp_path, source="en", targets=["es"])
     assert first.records == [TranslationPair("Hello", "Hola")]
     assert second.records == [TranslationPair("One", "Uno")]
 
@@ -92,32 +92,32 @@ def test_half_a_moses_pair(tmp_path, side):
     fill(tmp_path, {**PAIR, f"parallel/a.en-es.{side}": "x\n"})
     missing = {"en": "es", "es": "en"}[side]
     with pytest.raises(UserError, match=rf"a\.en-es\.{missing}\[\.gz\], but that file is missing"):
-        load_folder(tmp_path, source="en", target="es")
+        load_folder(tmp_path, source="en", targets=["es"])
 
 
 @pytest.mark.parametrize("place", [".", "nli", "snli_1.0"])
 def test_snli_is_found_in_its_places(tmp_path, place, warnings):
     row = '{"gold_label": "neutral", "sentence1": "p", "sentence2": "h"}\n'
     fill(tmp_path, {**PAIR, f"{place}/snli_1.0_dev.jsonl": row})
-    _, corpus = load_folder(tmp_path, source="en", target="es")
+    _, corpus = load_folder(tmp_path, source="en", targets=["es"])
     assert (corpus.kind, corpus.name, corpus.split) == ("nli", "snli_1.0", "dev")
     assert corpus.records == [InferencePair("p", "h", 1)]
-    assert len(load_folder(tmp_path, source="es", target="en")) == 1
+    assert len(load_folder(tmp_path, source="es", targets=["en"])) == 1
     assert warnings == []
 
 
 def test_missing_folder_and_file_for_folder(tmp_path):
     with pytest.raises(UserError, match=r"is missing; make it with parallel/NAME\.en-es\.tsv"):
-        load_folder(tmp_path / "none", source="en", target="es")
+        load_folder(tmp_path / "none", source="en", targets=["es"])
     (tmp_path / "file").write_text("x")
     with pytest.raises(UserError, match="but is a file"):
-        load_folder(tmp_path / "file", source="en", target="es")
+        load_folder(tmp_path / "file", source="en", targets=["es"])
 
 
 def test_no_file_for_the_pair_says_what_there_is(tmp_path):
     fill(tmp_path, {"parallel/a.en-fr.tsv": "a\tb\n", "documents/d.de.txt": "a\nb\nc\n"})
     with pytest.raises(UserError) as caught:
-        load_folder(tmp_path, source="en", target="es")
+        load_folder(tmp_path, source="en", targets=["es"])
     message = str(caught.value)
     for part in (
         "translations for en-es",
@@ -135,18 +135,18 @@ def test_no_file_for_the_pair_says_what_there_is(tmp_path):
 
 def test_empty_folder(tmp_path):
     with pytest.raises(UserError, match="has pairs: none; other texts in: none"):
-        load_folder(tmp_path, source="en", target="es")
+        load_folder(tmp_path, source="en", targets=["es"])
 
 
 def test_two_files_of_one_name(tmp_path):
     fill(tmp_path, {**PAIR, "parallel/chat.en-es.tsv.gz": "Bye\tAdiós\n"})
     with pytest.raises(UserError, match=r"chat\.en-es\.tsv.* and .*chat\.en-es\.tsv\.gz"):
-        load_folder(tmp_path, source="en", target="es")
+        load_folder(tmp_path, source="en", targets=["es"])
 
 
 def test_warnings_name_files_with_malformed_lines_and_names_outside_the_layout(tmp_path, warnings):
     fill(tmp_path, {"parallel/a.en-es.tsv": "a\tb\nc\n", "parallel/strange.tsv": "a\tb\n"})
-    load_folder(tmp_path, source="en", target="es")
+    load_folder(tmp_path, source="en", targets=["es"])
     strange, malformed = warnings
     assert "strange.tsv is not read" in strange
     assert "1 not 2 columns (first lines: 2)" in malformed

@@ -122,7 +122,7 @@ def test_variables_of_other_tasks_stay():
 
 
 def test_progress_sets_both_rates():
-    optimizers, table, dense = make("sgd", warmup=0.5, decay=True)
+    optimizers, table, dense = make("sgd", warmup=0.5, decay="linear")
     # A quarter of the budget is half of the warm-up.
     assert optimizers.set_progress(0.25) == pytest.approx(0.05)
     optimizers.apply([slices([[1, 1]], [0]), tf.constant([1.0, 1.0])], [table, dense])

@@ -17,14 +17,14 @@ def test_every_type():
     config = override(
         "text.max_tokens=32",
         "optimizer.learning_rate=1e-3",
-        "data.target=fr",
+        "data.targets=fr",
         "encoder.norm_first=true",
         "text.ngram_sizes=2,3,4",
         "data.corpus_weights.tatoeba=2.5",
         "description=a = b",
     )
     assert (config.text.max_tokens, type(config.text.max_tokens)) == (32, int)
-    assert (config.optimizer.learning_rate, config.data.target) == (0.001, "fr")
+    assert (config.optimizer.learning_rate, config.data.targets) == (0.001, ("fr",))
     assert config.encoder.norm_first is True
     assert config.text.ngram_sizes == (2, 3, 4)
     assert config.data.corpus_weights == {"tatoeba": 2.5}
@@ -36,7 +36,7 @@ def test_every_type():
     [("true", True), ("1", True), ("Yes", True), ("false", False), ("0", False), ("NO", False)],
 )
 def test_booleans(text, value):
-    assert override(f"optimizer.decay={text}").optimizer.decay is value
+    assert override(f"encoder.norm_first={text}").encoder.norm_first is value
 
 
 def test_only_the_named_field_changes_and_the_given_config_does_not():

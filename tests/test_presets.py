@@ -7,7 +7,7 @@ from xling_tf.tasks.registry import build_tasks
 
 def six_tasks(target):
     return [
-        "translation_ranking",
+        f"translation_ranking_en-{target}",
         "response_prediction_en",
         f"response_prediction_{target}",
         "quick_thought_en",
@@ -20,7 +20,7 @@ def six_tasks(target):
 def test_every_preset_builds_its_tasks(name):
     # 2019, sec. 2.2: "six total tasks are used in training, as the first two tasks are mirrored".
     preset = get_preset(name)
-    assert [task.name for task in build_tasks(preset)] == six_tasks(preset.data.target)
+    assert [task.name for task in build_tasks(preset)] == six_tasks(preset.data.targets[0])
 
 
 @pytest.mark.parametrize("name", PRESETS)

@@ -129,8 +129,8 @@ def test_a_diverging_training_is_one_line_and_keeps_the_batch(tmp_path: Path) ->
     rates = ["--set=optimizer.learning_rate=1e38", "--set=optimizer.warmup=0"]
     run = train(tmp_path, *SHORT, *(f"--set={setting}" for setting in ONE_TASK), *rates)
     line = the_error(run)
-    assert "translation_ranking" in line
+    assert "translation_ranking_en-es" in line
     batch = json.loads((run.run_dir / "non_finite_batch.json").read_text(encoding="utf-8"))
-    assert batch["task"] == "translation_ranking"
+    assert batch["task"] == "translation_ranking_en-es"
     assert len(batch["columns"]) == 2
     assert not run.model.exists()

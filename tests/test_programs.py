@@ -23,7 +23,9 @@ def test_a_smoke_run_succeeds_and_prints_a_table_and_how_to_use_the_model(smoke:
     assert smoke.status == 0, smoke.errors
     lines = smoke.output.splitlines()
     assert lines[0].split() == ["suite", "metric", "value"]
-    assert any(re.match(r"retrieval/all +en-es/precision_at_1 +[01]\.\d+$", line) for line in lines)
+    assert any(
+        re.match(r"retrieval/en-es/all +en-es/precision_at_1 +[01]\.\d+$", line) for line in lines
+    )
     assert "exported/smoke" in lines[-1]
     assert "load" in lines[-1]
 
@@ -43,12 +45,12 @@ def test_results_hold_scores_corpora_versions_machine_and_config(smoke: Run) -> 
     assert results["versions"]["xling_tf"] == xling_tf.__version__
     assert results["machine"]["cpus"] >= 1
     assert results["config"]["training"]["precision"] == "float32"
-    retrieval = results["scores"]["retrieval/all"]
+    retrieval = results["scores"]["retrieval/en-es/all"]
     for direction in ("en-es", "es-en"):
         precisions = [retrieval[f"{direction}/precision_at_{k}"] for k in (1, 3, 10)]
         assert precisions == sorted(precisions)
         assert 0 <= precisions[0] <= precisions[2] <= 1
-    task = results["scores"]["task/translation_ranking"]
+    task = results["scores"]["task/translation_ranking_en-es"]
     assert set(task) == {"loss", "accuracy", "num_examples"}
 
 
@@ -57,9 +59,9 @@ def test_the_run_folder_holds_metrics_checkpoints_and_tensorboard(smoke: Run) ->
     records = [json.loads(line) for line in lines]
     assert [record["step"] for record in records] == list(range(30))
     tasks = [record["task"] for record in records]
-    assert tasks[:5] == ["translation_ranking"] * 5
+    assert tasks[:5] == ["translation_ranking_en-es"] * 5
     assert set(tasks) == {
-        "translation_ranking",
+        "translation_ranking_en-es",
         "response_prediction_en",
         "response_prediction_es",
         "quick_thought_en",
@@ -75,7 +77,7 @@ def test_the_run_folder_holds_metrics_checkpoints_and_tensorboard(smoke: Run) ->
         for event in tf.compat.v1.train.summary_iterator(str(events))
         for value in event.summary.value
     }
-    assert {"loss/translation_ranking", "accuracy/inference", "learning_rate"} <= tags
+    assert {"loss/translation_ranking_en-es", "accuracy/inference", "learning_rate"} <= tags
 
 
 def test_the_exported_model_loads_with_its_card_and_config(smoke: Run) -> None:
@@ -86,7 +88,7 @@ def test_the_exported_model_loads_with_its_card_and_config(smoke: Run) -> None:
     card = (smoke.model / "README.md").read_text(encoding="utf-8")
     assert "preset\n`smoke`" in card or "preset `smoke`" in card
     assert "parallel/everyday.en-es" in card
-    assert "retrieval/all" in card
+    assert "retrieval/en-es/all" in card
     config = json.loads((smoke.model / "config.json").read_text(encoding="utf-8"))
     assert config == smoke.results["config"]
 

@@ -193,7 +193,7 @@ def test_the_time_of_all_runs_is_added_up(stages: dict[str, Stage]) -> None:
     [
         ("encoder.num_layers=1", "encoder.num_layers=2, not 1"),
         ("tasks.inference.weight=0", "tasks.inference.weight=1, not 0"),
-        ("data.target=fr", "data.target=es, not fr"),
+        ("data.targets=fr", "data.targets="),
     ],
 )
 def test_a_run_folder_of_another_run_is_refused_and_left_alone(

@@ -66,28 +66,35 @@ def test_count_equals_counting(weights, lead):
 @pytest.mark.parametrize(
     ("progress", "warmup", "decay", "factor"),
     [
-        (0.0, 0.0, False, 1.0),
-        (0.7, 0.0, False, 1.0),
-        (0.0, 0.1, False, 0.0),
-        (0.025, 0.1, False, 0.25),
-        (0.1, 0.1, False, 1.0),
-        (0.9, 0.1, False, 1.0),
-        (0.0, 0.0, True, 1.0),
-        (0.25, 0.0, True, 0.75),
-        (0.1, 0.1, True, 1.0),
-        (0.55, 0.1, True, 0.5),  # half of the 0.9 that are left after the rise
-        (1.0, 0.1, True, 0.0),
+        (0.0, 0.0, "constant", 1.0),
+        (0.7, 0.0, "constant", 1.0),
+        (0.0, 0.1, "constant", 0.0),
+        (0.025, 0.1, "constant", 0.25),
+        (0.1, 0.1, "constant", 1.0),
+        (0.9, 0.1, "constant", 1.0),
+        (0.0, 0.0, "linear", 1.0),
+        (0.25, 0.0, "linear", 0.75),
+        (0.1, 0.1, "linear", 1.0),
+        (0.55, 0.1, "linear", 0.5),  # half of the 0.9 that are left after the rise
+        (1.0, 0.1, "linear", 0.0),
+        (0.3, 0.0, "cosine", 0.7939),  # (1 + cos(0.3 pi)) / 2 = (1 + 0.58779) / 2
+        (0.55, 0.1, "cosine", 0.5),
+        (1.0, 0.1, "cosine", 0.0),
     ],
 )
 def test_learning_rate_factor(progress, warmup, decay, factor):
-    assert learning_rate_factor(progress, warmup=warmup, decay=decay) == pytest.approx(factor)
+    assert learning_rate_factor(progress, warmup=warmup, decay=decay) == pytest.approx(
+        factor, abs=1e-4
+    )
 
 
 def test_a_whole_budget_of_warmup_only_rises():
-    assert learning_rate_factor(0.5, warmup=1.0, decay=True) == 0.5
+    assert learning_rate_factor(0.5, warmup=1.0, decay="linear") == 0.5
 
 
-@pytest.mark.parametrize("decay", [False, True])
+@pytest.mark.parametrize("decay", ["constant", "linear", "cosine"])
 def test_a_whole_budget_of_warmup_ends(decay):
     # Nothing is left to fall in: it ends at the top, or at the bottom where it shall fall.
-    assert learning_rate_factor(1.0, warmup=1.0, decay=decay) == (0.0 if decay else 1.0)
+    assert learning_rate_factor(1.0, warmup=1.0, decay=decay) == (
+        1.0 if decay == "constant" else 0.0
+    )

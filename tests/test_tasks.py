@@ -72,7 +72,7 @@ def test_translation_ranking(model):
     expected = numpy_ranking(target, source, **options(model.config))
     if model.config.tasks.similarity.bidirectional:
         expected = (expected + numpy_ranking(source, target, **options(model.config))) / 2
-    found, _ = losses(model, "translation_ranking", make_examples(FIRST, SECOND))
+    found, _ = losses(model, "translation_ranking_en-es", make_examples(FIRST, SECOND))
     assert found == pytest.approx(expected, rel=1e-4, abs=1e-5)
 
 
@@ -119,14 +119,14 @@ def test_inference_classifies_u_v_their_difference_and_their_product(model):
 def test_hits_say_whether_the_right_source_is_nearest():
     model = tiny_model(tiny_config(normalize=True))
     # Each source is its own translation, so it is the nearest.
-    _, hits = losses(model, "translation_ranking", make_examples(FIRST, FIRST))
+    _, hits = losses(model, "translation_ranking_en-es", make_examples(FIRST, FIRST))
     assert hits.tolist() == [1] * 5
     # Shifted by one, none is.
     shifted = [*FIRST[1:], FIRST[0]]
     examples = make_examples(FIRST, shifted)
     source, target = encoded(model, FIRST), encoded(model, shifted)
     assert (source @ target.T).shape == (5, 5)
-    _, hits = losses(model, "translation_ranking", examples)
+    _, hits = losses(model, "translation_ranking_en-es", examples)
     assert hits.tolist() == [0] * 5
 
 
@@ -140,7 +140,7 @@ def test_duplicates_are_not_wrong_answers():
     excluded[1, 3] = excluded[3, 1] = True
     source, target = encoded(model, sources), encoded(model, targets)
     expected = numpy_ranking(target, source, excluded=excluded, normalize=True)
-    found, _ = losses(model, "translation_ranking", make_examples(sources, targets))
+    found, _ = losses(model, "translation_ranking_en-es", make_examples(sources, targets))
     assert found == pytest.approx(expected, rel=1e-4)
     unmasked = numpy_ranking(target, source, normalize=True)
     assert (found < unmasked - 1e-3).all()
@@ -148,7 +148,7 @@ def test_duplicates_are_not_wrong_answers():
 
 def test_a_batch_of_one_text_has_nothing_to_learn():
     model = tiny_model()
-    for name, columns in {"translation_ranking": 2, "quick_thought_en": 3}.items():
+    for name, columns in {"translation_ranking_en-es": 2, "quick_thought_en": 3}.items():
         found, hits = losses(model, name, make_examples(*[["a b"] * 3] * columns))
         assert found == pytest.approx([0] * 3, abs=1e-6)
         assert hits.tolist() == [1] * 3
@@ -159,14 +159,14 @@ def test_a_text_is_the_same_duplicate_in_another_column():
     # Fingerprints are compared within columns: "x" as source does not mask "x" as target.
     sources, targets = ["a b", "c"], ["c", "a b"]
     source, target = encoded(model, sources), encoded(model, targets)
-    found, _ = losses(model, "translation_ranking", make_examples(sources, targets))
+    found, _ = losses(model, "translation_ranking_en-es", make_examples(sources, targets))
     assert found == pytest.approx(numpy_ranking(target, source), rel=1e-4)
 
 
 @pytest.mark.parametrize(
     ("name", "columns"),
     [
-        ("translation_ranking", 2),
+        ("translation_ranking_en-es", 2),
         ("response_prediction_en", 2),
         ("quick_thought_es", 3),
         ("inference", 2),
@@ -191,11 +191,11 @@ def build(*overrides):
 
 def test_names_languages_and_weights():
     tasks = build(
-        *("data.target=fr", "tasks.translation_ranking.weight=8", "tasks.quick_thought.weight=2"),
+        *("data.targets=fr", "tasks.translation_ranking.weight=8", "tasks.quick_thought.weight=2"),
         "tasks.inference.examples_per_batch=3",
     )
     assert {name: (task.languages, task.kind, task.weight) for name, task in tasks.items()} == {
-        "translation_ranking": ("en-fr", "parallel", 8),
+        "translation_ranking_en-fr": ("en-fr", "parallel", 8),
         "response_prediction_en": ("en", "conversations", 1),
         "response_prediction_fr": ("fr", "conversations", 1),
         "quick_thought_en": ("en", "documents", 2),
@@ -216,7 +216,7 @@ def test_loss_weights_are_each_tasks_own():
 
 def test_a_weight_of_zero_leaves_a_task_out():
     tasks = build("tasks.response_prediction.weight=0", "tasks.inference.weight=0")
-    assert list(tasks) == ["translation_ranking", "quick_thought_en", "quick_thought_es"]
+    assert list(tasks) == ["translation_ranking_en-es", "quick_thought_en", "quick_thought_es"]
 
 
 def test_mirrored_tasks_share_their_heads():
@@ -224,7 +224,7 @@ def test_mirrored_tasks_share_their_heads():
     assert tasks["response_prediction_en"].tower is tasks["response_prediction_es"].tower
     assert tasks["quick_thought_en"].towers == tasks["quick_thought_es"].towers
     assert len({id(tower) for tower in tasks["quick_thought_en"].towers}) == 3
-    assert tasks["translation_ranking"].heads == ()
+    assert tasks["translation_ranking_en-es"].heads == ()
 
 
 def test_towers_are_as_wide_as_the_config_says():

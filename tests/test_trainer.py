@@ -18,19 +18,24 @@ pytestmark = pytest.mark.filterwarnings("ignore:You are using a softmax over axi
 
 WORDS = [*"abcdefghij"]
 EXAMPLES = {
-    "translation_ranking": make_examples(WORDS, [f"{word} hola" for word in WORDS]),
+    "translation_ranking_en-es": make_examples(WORDS, [f"{word} hola" for word in WORDS]),
     "inference": make_examples(WORDS, WORDS[::-1], labels=[0, 1, 2, 0, 1, 2, 0, 1, 2, 0]),
 }
+SIZES = {name: len(examples) for name, examples in EXAMPLES.items()}
 TWO_TASKS = apply_overrides(
     TINY,
     [
         *("tasks.response_prediction.weight=0", "tasks.quick_thought.weight=0"),
         *("tasks.alignment_steps=3", "tasks.inference.weight=2"),
-        *(f"tasks.{name}.examples_per_batch=2" for name in EXAMPLES),
+        *("tasks.translation_ranking.examples_per_batch=2", "tasks.inference.examples_per_batch=2"),
     ],
 )
 # The lead, then the cycle of the weights 1 and 2.
-ORDER = ["translation_ranking"] * 3 + ["inference", "translation_ranking", "inference"] * 2
+ORDER = ["translation_ranking_en-es"] * 3 + [
+    "inference",
+    "translation_ranking_en-es",
+    "inference",
+] * 2
 
 
 @pytest.fixture(scope="module")
@@ -48,19 +53,19 @@ def make_trainer(model, folder, strategy):
 
 
 def test_translation_ranking_leads_and_the_cycle_follows(model):
-    schedule = make_schedule(model)
+    schedule = make_schedule(model, SIZES)
     assert [schedule.task(step) for step in range(9)] == ORDER
 
 
 def test_without_alignment_steps_the_cycle_begins_at_once(model):
-    schedule = make_schedule(with_alignment(model, 0))
+    schedule = make_schedule(with_alignment(model, 0), SIZES)
     assert schedule.lead == ()
-    assert Counter(schedule.cycle) == {"translation_ranking": 1, "inference": 2}
+    assert Counter(schedule.cycle) == {"translation_ranking_en-es": 1, "inference": 2}
 
 
 def test_nothing_leads_where_there_are_no_translations(model):
     alone = model._replace(tasks=[task for task in model.tasks if task.name == "inference"])
-    schedule = make_schedule(with_alignment(alone, 1000))
+    schedule = make_schedule(with_alignment(alone, 1000), SIZES)
     assert schedule.lead == ()
     assert schedule.task(0) == "inference"
 

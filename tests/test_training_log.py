@@ -125,7 +125,7 @@ def test_without_a_terminal_a_line_stands_for_the_bar(tmp_path, monkeypatch, cap
 @pytest.mark.parametrize(
     ("name", "short"),
     [
-        ("translation_ranking", "tr"),
+        ("translation_ranking_en-es", "tr-en-es"),
         ("quick_thought_en", "qt-en"),
         ("response_prediction_es", "rp-es"),
         ("inference", "i"),

@@ -9,17 +9,23 @@ from dataclasses import dataclass, field
 
 from xling_tf.errors import UserError
 
+TOKENIZERS = ("treebank", "sentencepiece")
+DECAYS = ("constant", "linear", "cosine")
+
 
 @dataclass(frozen=True, kw_only=True)
 class TextConfig:
     """How text becomes token features."""
 
     max_tokens: int = 64  # 2018, sec. 4.2: "sentence lengths clipped to 64"
+    tokenizer: str = "treebank"  # or "sentencepiece" (2019, sec. 5.1), learnt from the corpora
+    sentencepiece_size: int = 32_000  # pieces, for that tokenizer
+    split_han: bool = True  # treebank: a token for each Han or kana character, not for each run
     lowercase: bool = False
     max_words: int = 200_000  # 2019, sec. 3.2
     min_word_count: int = 1
     num_oov_buckets: int = 10_000  # 2019, sec. 3.2
-    ngram_sizes: tuple[int, ...] = (3, 4)  # 2019, sec. 3.2
+    ngram_sizes: tuple[int, ...] = (3, 4)  # 2019, sec. 3.2; none: words alone (sec. 5.1)
     num_ngram_buckets: int = 200_000  # 2019, sec. 3.2
 
 
@@ -43,6 +49,7 @@ class SimilarityConfig:
     scale: float = 1.0
     margin: float = 0.0
     bidirectional: bool = False
+    gather_candidates: bool = True  # of all replicas; else each replica ranks among its own
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +58,9 @@ class TaskConfig:
 
     weight: int = 1  # steps in each cycle of the schedule; 0 leaves the task out
     examples_per_batch: int = 100  # 2019, sec. 3.2
+    # Examples that are ranked against each other, encoded `examples_per_batch` at a time, in the
+    # memory of those (gradient caching, Gao et al. 2021); 0: those of one batch.
+    candidates: int = 0
     loss_weight: float = 1.0  # how much it moves the shared encoder
 
 
@@ -64,6 +74,10 @@ class TasksConfig:
     inference: TaskConfig = TaskConfig()
     similarity: SimilarityConfig = SimilarityConfig()
     alignment_steps: int = 0  # of translation ranking alone, before the tasks cycle
+    target_native: bool = True  # response prediction and quick thought in the target languages too
+    hard_negatives: int = (
+        0  # mined wrong translations appended to each example (5 in 2019, sec. 2.2)
+    )
     tower_dims: tuple[int, ...] = (320, 512)  # 2019, sec. 2.2
     inference_dim: int = 512  # 2019, sec. 2.2
 
@@ -76,7 +90,9 @@ class OptimizerConfig:
     learning_rate: float = 0.008  # 2019, sec. 3.2
     embedding_learning_rate: float = 0.8  # 2019, sec. 3.2: embedding gradients times 100
     warmup: float = 0.0  # share of the budget in which the rates rise
-    decay: bool = False  # whether they fall linearly to 0 over the rest of it
+    decay: str = "constant"  # over the rest of it: "constant", or "linear" or "cosine" to 0
+    clip_norm: float = 0.0  # longest gradient of the dense layers; 0: any
+    average_decay: float = 0.0  # of the moving average of the weights, a step; 0: none is kept
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +100,11 @@ class DataConfig:
     """Languages, and how the corpora are drawn from."""
 
     source: str = "en"
-    target: str = "es"
+    targets: tuple[str, ...] = ("es",)
+    sources: tuple[str, ...] = ()  # more corpora: "tfds:snli"
+    # A language (or pair) is drawn in proportion to its examples to the power of 1 / temperature
+    # (Arivazhagan et al. 2019, sec. 4.2); 0: every language alike.
+    sampling_temperature: float = 0.0
     sample: bool = False  # without --data: the built-in sample rather than Debian's packages
     # How often a corpus (by name) is drawn from, relative to its size; 1 where it is not named.
     corpus_weights: dict[str, float] = field(default_factory=dict)
@@ -100,6 +120,10 @@ class TrainingConfig:
     seed: int = 1
     precision: str = "auto"  # "float32", "mixed_bfloat16" or "auto": the faster one here
     checkpoint_minutes: float = 3.0
+    dev_steps: int = (
+        0  # between scores on held-out examples, the best of which is exported; 0: none
+    )
+    patience: int = 0  # scores in a row without a better one that end the training; 0: any number
     dev_batches: int = 8  # of each task, for the loss on held-out examples
 
 
@@ -137,6 +161,18 @@ class ExperimentConfig:
         for name, size in sizes.items():
             if size < 1:
                 raise UserError(f"{name} must be at least 1, got {size}")
+        choices = {
+            "text.tokenizer": (self.text.tokenizer, TOKENIZERS),
+            "optimizer.decay": (self.optimizer.decay, DECAYS),
+        }
+        for name, (choice, known) in choices.items():
+            if choice not in known:
+                raise UserError(f"{name} expects {' or '.join(known)}, got {choice!r}")
+        if not self.data.targets or self.data.source in self.data.targets:
+            raise UserError(
+                "data.targets expects at least one language besides data.source, "
+                f"{self.data.source!r}, but is {list(self.data.targets)}"
+            )
         hidden_dim, num_heads = self.encoder.hidden_dim, self.encoder.num_heads
         if hidden_dim % num_heads:
             raise UserError(

@@ -84,23 +84,32 @@ def _task_scores(model: Model, task: Task, examples: Examples) -> dict[str, floa
 def _evaluators(
     config: ExperimentConfig, corpora: Sequence[SplitCorpus], data: Path | None
 ) -> Iterator[Evaluator]:
-    source, target = config.data.source, config.data.target
+    source, targets = config.data.source, config.data.targets
+    for target in targets:
+        yield from _retrieval(source, target, corpora)
+    if data:
+        yield from find_sts(data, (source, *targets))
+
+
+def _retrieval(
+    source: str, target: str, corpora: Sequence[SplitCorpus]
+) -> Iterator[TranslationRetrieval]:
+    """Of a pair's held-out translations, all together and those of its largest corpora."""
     parallel = {
         c.corpus.name: [pair for pair in c.held_out if isinstance(pair, TranslationPair)]
         for c in corpora
-        if c.corpus.kind == "parallel"
+        if c.corpus.languages == f"{source}-{target}"
     }
     every = [pair for pairs in parallel.values() for pair in pairs]
+    name = f"retrieval/{source}-{target}"
     if len(every) > 1:
-        yield TranslationRetrieval(every, source=source, target=target, name="retrieval/all")
+        yield TranslationRetrieval(every, source=source, target=target, name=f"{name}/all")
     large = [name for name, pairs in parallel.items() if len(pairs) >= _CANDIDATES]
-    for name in sorted(large, key=lambda name: -len(parallel[name]))[:_SCORED_CORPORA]:
+    for corpus in sorted(large, key=lambda corpus: -len(parallel[corpus]))[:_SCORED_CORPORA]:
         yield TranslationRetrieval(
-            parallel[name],
+            parallel[corpus],
             source=source,
             target=target,
-            name=f"retrieval/{name}",
+            name=f"{name}/{corpus}",
             max_queries=_QUERIES,
         )
-    if data:
-        yield from find_sts(data, (source, target))

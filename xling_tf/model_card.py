@@ -8,7 +8,7 @@ from xling_tf.evaluators.table import format_table
 
 _CARD = """# {title}
 
-Sentence encoder for {source} and {target}: strings to {dim}-dimensional vectors of unit length, in which
+Sentence encoder for {languages}: strings to {dim}-dimensional vectors of unit length, in which
 a sentence and its translation are near each other. Trained by xling_tf {version}, preset
 `{preset}`: {description}.
 
@@ -27,7 +27,7 @@ Signatures `serving_default` and `default` take `inputs`; `question_encoder` and
 {corpora}
 
 The weights carry what these corpora's licences ask for; for the default corpora they are listed in
-`data/prepared/{source}-{target}/SOURCES.md`.
+`SOURCES.md` in their folder below `data/prepared`.
 
 ## Scores on held-out data
 
@@ -45,11 +45,11 @@ def model_card(preset: str, config: ExperimentConfig, results: Mapping[str, Any]
         config: Its resolved config.
         results: The content of `results.json`.
     """
-    retrieval = results["scores"].get("retrieval/all", {})
+    source, targets = config.data.source, config.data.targets
+    retrieval = results["scores"].get(f"retrieval/{source}-{targets[0]}/all", {})
     return _CARD.format(
         title=preset,
-        source=config.data.source,
-        target=config.data.target,
+        languages=", ".join((source, *targets)),
         dim=config.encoder.hidden_dim,
         version=results["versions"]["xling_tf"],
         preset=preset,

@@ -46,7 +46,7 @@ _EN_ES = ExperimentConfig(
         similarity=SimilarityConfig(normalize=True, scale=20.0, margin=0.1, bidirectional=True),
     ),
     optimizer=OptimizerConfig(
-        name="adam", learning_rate=5e-4, embedding_learning_rate=3e-3, warmup=0.03, decay=True
+        name="adam", learning_rate=5e-4, embedding_learning_rate=3e-3, warmup=0.03, decay="linear"
     ),
     training=TrainingConfig(minutes=30.0),
 )
@@ -86,7 +86,7 @@ _SMOKE = dataclasses.replace(
 
 def _with_target(preset: ExperimentConfig, target: str) -> ExperimentConfig:
     """The same recipe for another language pair: the paper tunes none of them apart."""
-    return dataclasses.replace(preset, data=dataclasses.replace(preset.data, target=target))
+    return dataclasses.replace(preset, data=dataclasses.replace(preset.data, targets=(target,)))
 
 
 PRESETS: Mapping[str, ExperimentConfig] = {

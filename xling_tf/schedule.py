@@ -1,7 +1,15 @@
 """Which task at which step, and which batch of it: pure functions of the step."""
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+
+# From the share of the fall that is over to the factor.
+_DECAYS: Mapping[str, Callable[[float], float]] = {
+    "constant": lambda fallen: 1.0,
+    "linear": lambda fallen: 1 - fallen,
+    "cosine": lambda fallen: (1 + math.cos(math.pi * fallen)) / 2,
+}
 
 
 @dataclass(frozen=True)
@@ -53,18 +61,44 @@ class Schedule:
         return in_lead + whole * self.cycle.count(name) + self.cycle[:rest].count(name)
 
 
-def learning_rate_factor(progress: float, *, warmup: float, decay: bool) -> float:
-    """Scales the learning rates over the budget: a linear rise, then a linear fall if asked.
+def sampling_weights(weight: int, sizes: Sequence[int], temperature: float) -> list[int]:
+    """Divides the steps of one kind of task among its languages.
+
+    Args:
+        weight: Steps in each cycle, for each language on average.
+        sizes: Examples of each language.
+        temperature: A language is drawn in proportion to its size to the power of 1 / temperature
+            (Arivazhagan et al. 2019, sec. 4.2); 0: all languages alike.
+
+    Returns:
+        Steps of each language in ten cycles, at least 1, or in one where all are alike.
+
+    Example:
+        >>> sampling_weights(1, [900, 100], temperature=1.0)
+        [18, 2]
+        >>> sampling_weights(1, [900, 100], temperature=2.0)  # in proportion to 30 and 10
+        [15, 5]
+    """
+    if not temperature:
+        return [weight] * len(sizes)
+    powers = [size ** (1 / temperature) for size in sizes]
+    steps = 10 * weight * len(sizes)
+    return [max(1, round(steps * power / sum(powers))) for power in powers]
+
+
+def learning_rate_factor(progress: float, *, warmup: float, decay: str) -> float:
+    """Scales the learning rates over the budget: a linear rise, then a fall if asked.
 
     Args:
         progress: Share of the budget that is used, 0 to 1.
         warmup: Share of the budget in which the factor rises to 1.
-        decay: Whether it falls to 0 afterwards.
+        decay: How it falls to 0 afterwards: "linear" or "cosine"; "constant": not at all.
 
     Example:
-        >>> [learning_rate_factor(p, warmup=0.5, decay=True) for p in (0.25, 0.5, 0.75, 1.0)]
+        >>> [learning_rate_factor(p, warmup=0.5, decay="linear") for p in (0.25, 0.5, 0.75, 1.0)]
         [0.5, 1.0, 0.5, 0.0]
     """
     if progress < warmup:
         return progress / warmup
-    return (1 - progress) / max(1 - warmup, 1e-9) if decay else 1.0
+    fallen = 1 - (1 - progress) / max(1 - warmup, 1e-9)
+    return _DECAYS[decay](fallen)

@@ -4,6 +4,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Mapping
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from xling_tf.files import replacing
 from xling_tf.input_pipeline import Examples, make_dataset, make_sampler
 from xling_tf.model import Model
 from xling_tf.optimizers import Optimizers
-from xling_tf.schedule import Schedule
+from xling_tf.schedule import Schedule, sampling_weights
 from xling_tf.signals import StopRequest
 from xling_tf.tasks.base import Batch, Task
 from xling_tf.tasks.ranking import TranslationRanking
@@ -29,11 +30,23 @@ class NonFiniteLossError(UserError):
     """A loss or gradient is not a number; the message names step, task and the saved batch."""
 
 
-def make_schedule(model: Model) -> Schedule:
-    """Cycles through the model's tasks, after a lead of translation ranking where it has that."""
-    weights = {task.name: task.weight for task in model.tasks}
-    aligning = [task.name for task in model.tasks if isinstance(task, TranslationRanking)]
-    return Schedule.from_weights(weights, aligning * model.config.tasks.alignment_steps)
+def make_schedule(model: Model, sizes: Mapping[str, int]) -> Schedule:
+    """Cycles through the model's tasks, after a lead of translation ranking where it has that.
+
+    Args:
+        model: Its tasks and their weights.
+        sizes: Training examples of each task, by its name.
+    """
+    temperature = model.config.data.sampling_temperature
+    weights: dict[str, int] = {}
+    for _, mirrored in groupby(model.tasks, key=type):
+        tasks = list(mirrored)
+        steps = sampling_weights(tasks[0].weight, [sizes[t.name] for t in tasks], temperature)
+        weights.update(zip([task.name for task in tasks], steps, strict=True))
+    aligning = {t.name: weights[t.name] for t in model.tasks if isinstance(t, TranslationRanking)}
+    lead_steps = model.config.tasks.alignment_steps if aligning else 0
+    lead = [Schedule.from_weights(aligning).task(step) for step in range(lead_steps)]
+    return Schedule.from_weights(weights, lead)
 
 
 class Trainer:
@@ -60,7 +73,7 @@ class Trainer:
         self._strategy = strategy
         self._run_dir = run_dir
         self._tasks = {task.name: task for task in model.tasks}
-        self._schedule = make_schedule(model)
+        self._schedule = make_schedule(model, {name: len(part) for name, part in examples.items()})
         self._samplers = {
             task.name: make_sampler(examples[task.name], model.config, task.examples_per_batch)
             for task in model.tasks

@@ -89,29 +89,29 @@ _FORMATS = (
 )
 
 
-def load_folder(folder: Path, *, source: str, target: str) -> list[Corpus]:
-    """Reads every corpus of a data folder that serves a language pair.
+def load_folder(folder: Path, *, source: str, targets: Sequence[str]) -> list[Corpus]:
+    """Reads every corpus of a data folder that serves some language pairs.
 
-    These are the pair's translations in either direction of the file name, documents and
-    conversations in both languages, and natural language inference in the source language (the
-    paper trains it on English, Chidambaram et al. 2019, sec. 3.1). A warning is logged for each
-    file with lines left out.
+    These are the translations between the source and a target language, in either direction of
+    the file name, documents and conversations in all these languages, and natural language
+    inference in the source language (the paper trains it on English, Chidambaram et al. 2019, sec.
+    3.1). A warning is logged for each file with lines left out.
 
     Args:
         folder: A folder with `parallel`, `documents`, `conversations` and `nli` in it; all but
             `parallel` may be missing.
         source: The source language, as "en".
-        target: The target language, as "es".
+        targets: The target languages, as ["es"].
 
     Returns:
         The corpora, by kind and then by file name.
 
     Raises:
-        UserError: There is no such folder, no translations of the pair are in it, two files claim
+        UserError: There is no such folder, no translations of a pair are in it, two files claim
             the same name, or a file is not what its name says.
 
     Example:
-        >>> corpora = load_folder(Path("xling_tf/corpora/sample"), source="en", target="es")
+        >>> corpora = load_folder(Path("xling_tf/corpora/sample"), source="en", targets=["es"])
         >>> {corpus.kind for corpus in corpora} >= {"parallel", "nli"}
         True
     """
@@ -119,14 +119,18 @@ def load_folder(folder: Path, *, source: str, target: str) -> list[Corpus]:
         what = "a file" if folder.exists() else "missing"
         raise UserError(
             f"the data folder {folder} must be a folder, but is {what}; "
-            f"make it with {_layout(source, target)}"
+            f"make it with {_layout(source, targets[0])}"
         )
     found = list(_discover(folder))
-    wanted = [file for file in found if _serves(file, source, target)]
-    if not any(file.kind == "parallel" for file in wanted):
-        raise UserError(_nothing_found(folder, found, source, target))
+    wanted = [file for file in found if _serves(file, source, targets)]
+    translated = {
+        language for file in wanted if file.kind == "parallel" for language in file.languages
+    }
+    for target in targets:
+        if target not in translated:
+            raise UserError(_nothing_found(folder, found, source, target))
     _require_distinct(wanted)
-    return [_load(file, source, target) for file in wanted]
+    return [_load(file, source) for file in wanted]
 
 
 def _discover(folder: Path) -> Iterator[_File]:
@@ -189,12 +193,12 @@ def _moses_file(path: Path, match: re.Match[str]) -> Iterator[_File]:
         )
 
 
-def _serves(file: _File, source: str, target: str) -> bool:
+def _serves(file: _File, source: str, targets: Sequence[str]) -> bool:
     if file.kind == "parallel":
-        return sorted(file.languages) == sorted((source, target))
+        return source in file.languages and any(target in file.languages for target in targets)
     if file.kind == "nli":
         return file.languages == (source,)
-    return file.languages[0] in (source, target)
+    return file.languages[0] in (source, *targets)
 
 
 def _require_distinct(files: Sequence[_File]) -> None:
@@ -209,17 +213,19 @@ def _require_distinct(files: Sequence[_File]) -> None:
         seen[key] = file.path
 
 
-def _load(file: _File, source: str, target: str) -> Corpus:
+def _load(file: _File, source: str) -> Corpus:
     result = file.read(file.path)
     if result.report.malformed:
         logging.warning("%s", result.report.summary())
     records = result.records
-    if file.languages == (target, source):
+    languages = file.languages
+    if file.kind == "parallel" and languages[0] != source:
         records = [TranslationPair(pair.target, pair.source) for pair in records]
+        languages = languages[::-1]
     return Corpus(
         name=file.name,
         kind=file.kind,
-        languages=f"{source}-{target}" if file.kind == "parallel" else file.languages[0],
+        languages="-".join(languages),
         split=file.split,
         records=records,
         report=result.report,

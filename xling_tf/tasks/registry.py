@@ -24,9 +24,19 @@ def _common(
 
 
 def _translation_ranking(config: ExperimentConfig, task: TaskConfig) -> list[Task]:
-    pair = f"{config.data.source}-{config.data.target}"
-    common = _common(config, "translation_ranking", pair, task)
-    return [TranslationRanking(similarity=config.tasks.similarity, **common)]
+    pairs = [f"{config.data.source}-{target}" for target in config.data.targets]
+    return [
+        TranslationRanking(
+            similarity=config.tasks.similarity,
+            **_common(config, f"translation_ranking_{pair}", pair, task),
+        )
+        for pair in pairs
+    ]
+
+
+def _native_languages(config: ExperimentConfig) -> list[str]:
+    """Whose monolingual corpora are learnt from; only the source's in an ablation (2018, sec. A.4)."""
+    return [config.data.source, *(config.data.targets if config.tasks.target_native else ())]
 
 
 def _response_prediction(config: ExperimentConfig, task: TaskConfig) -> list[Task]:
@@ -37,7 +47,7 @@ def _response_prediction(config: ExperimentConfig, task: TaskConfig) -> list[Tas
             similarity=config.tasks.similarity,
             **_common(config, f"response_prediction_{language}", language, task),
         )
-        for language in (config.data.source, config.data.target)
+        for language in _native_languages(config)
     ]
 
 
@@ -51,7 +61,7 @@ def _quick_thought(config: ExperimentConfig, task: TaskConfig) -> list[Task]:
             similarity=config.tasks.similarity,
             **_common(config, f"quick_thought_{language}", language, task),
         )
-        for language in (config.data.source, config.data.target)
+        for language in _native_languages(config)
     ]
 
 
