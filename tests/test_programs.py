@@ -39,6 +39,7 @@ def test_results_hold_scores_corpora_versions_machine_and_config(smoke: Run) -> 
     results = smoke.results
     assert (results["preset"], results["steps"]) == ("smoke", 30)
     assert results["minutes"] > 0
+    assert re.match(r"python \S*training/main.py --pair=smoke --steps=30 ", results["command"])
     assert results["num_parameters"] > 1000
     assert results["corpora"]["parallel/everyday.en-es"] > 100
     assert results["versions"]["tensorflow"] == tf.__version__

@@ -35,8 +35,9 @@ def main(argv: list[str]) -> None:
     """Runs the experiment that the flags describe."""
     del argv
     if _LIST.value:
+        width = max(map(len, PRESETS))
         for name, preset in PRESETS.items():
-            print(f"{name:16}{preset.description}")
+            print(f"{name:{width}}  {preset.description}")
         return
     set_up_logging()
     try:

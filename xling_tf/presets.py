@@ -2,7 +2,8 @@
 
 import dataclasses
 import difflib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from xling_tf.config import (
     DataConfig,
@@ -30,8 +31,7 @@ _CORPUS_WEIGHTS = {
     "lilypond": 0.25,
 }
 
-_EN_ES = ExperimentConfig(
-    description="the six tasks of Chidambaram et al. 2019, by a recipe for half an hour on 2 cores",
+_RECIPE = ExperimentConfig(
     data=DataConfig(corpus_weights=_CORPUS_WEIGHTS),
     text=TextConfig(lowercase=True, min_word_count=3),
     encoder=EncoderConfig(norm_first=True),
@@ -51,13 +51,13 @@ _EN_ES = ExperimentConfig(
     training=TrainingConfig(minutes=30.0),
 )
 
-_PAPER_EN_ES = ExperimentConfig(
-    description="the literal recipe of Chidambaram et al. 2019, sec. 3.2: plain SGD for 30 million steps",
+_PAPER = ExperimentConfig(
+    tasks=TasksConfig(hard_negatives=5),
     training=TrainingConfig(steps=30_000_000),
 )
 
 _SMOKE = dataclasses.replace(
-    _EN_ES,
+    _RECIPE,
     description="a tiny en-es model on the built-in sample corpus, in seconds",
     data=DataConfig(sample=True),
     text=TextConfig(lowercase=True, num_oov_buckets=64, num_ngram_buckets=4096),
@@ -70,7 +70,7 @@ _SMOKE = dataclasses.replace(
         norm_first=True,
     ),
     tasks=dataclasses.replace(
-        _EN_ES.tasks,
+        _RECIPE.tasks,
         translation_ranking=TaskConfig(weight=4, examples_per_batch=64),
         response_prediction=TaskConfig(examples_per_batch=32),
         quick_thought=TaskConfig(examples_per_batch=32),
@@ -79,22 +79,85 @@ _SMOKE = dataclasses.replace(
         tower_dims=(64, 64),
         inference_dim=64,
     ),
-    optimizer=dataclasses.replace(_EN_ES.optimizer, learning_rate=3e-3),
+    optimizer=dataclasses.replace(_RECIPE.optimizer, learning_rate=3e-3),
     training=TrainingConfig(steps=150, precision="float32"),
 )
 
+_OFF = TaskConfig(weight=0)
 
-def _with_target(preset: ExperimentConfig, target: str) -> ExperimentConfig:
-    """The same recipe for another language pair: the paper tunes none of them apart."""
-    return dataclasses.replace(preset, data=dataclasses.replace(preset.data, targets=(target,)))
 
+def _variant(
+    preset: ExperimentConfig,
+    description: str,
+    *,
+    targets: Sequence[str] = (),
+    temperature: float = 0.0,
+    text: Mapping[str, Any] | None = None,
+    **tasks: Any,
+) -> ExperimentConfig:
+    """A preset with other languages, settings of the text, or settings of the tasks."""
+    data = dataclasses.replace(
+        preset.data,
+        targets=tuple(targets) or preset.data.targets,
+        sampling_temperature=temperature,
+    )
+    return dataclasses.replace(
+        preset,
+        description=description,
+        data=data,
+        text=dataclasses.replace(preset.text, **text or {}),
+        tasks=dataclasses.replace(preset.tasks, **tasks),
+    )
+
+
+# The pairs of the paper (2019, sec. 3), each with English.
+_TARGETS = {"es": "Spanish", "fr": "French", "de": "German", "zh": "Chinese"}
 
 PRESETS: Mapping[str, ExperimentConfig] = {
-    "en-es": _EN_ES,
-    "en-fr": _with_target(_EN_ES, "fr"),
-    "en-de": _with_target(_EN_ES, "de"),
-    "en-zh": _with_target(_EN_ES, "zh"),
-    "paper-en-es": _PAPER_EN_ES,
+    **{
+        f"en-{target}": _variant(
+            _RECIPE,
+            f"English and {language}: the paper's six tasks, a recipe for half an hour on 2 cores",
+            targets=[target],
+        )
+        for target, language in _TARGETS.items()
+    },
+    "many": _variant(
+        _RECIPE,
+        "English, Spanish, French, German and Chinese in one model (2019, footnote 1)",
+        targets=tuple(_TARGETS),
+        temperature=5.0,  # Arivazhagan et al. 2019, sec. 4.2
+    ),
+    **{
+        f"translation-ranking-en-{target}": _variant(
+            _RECIPE,
+            f"the paper's baseline for {language}: translation ranking alone; mines hard negatives",
+            targets=[target],
+            **dict.fromkeys(("response_prediction", "quick_thought", "inference"), _OFF),
+        )
+        for target, language in _TARGETS.items()
+    },
+    "no-snli": _variant(_RECIPE, "en-es without inference (2018, table 7)", inference=_OFF),
+    "no-wiki": _variant(_RECIPE, "en-es without quick thought (2018, table 7)", quick_thought=_OFF),
+    "no-target-native": _variant(
+        _RECIPE, "en-es without tasks in Spanish alone (2018, tables 7 and 8)", target_native=False
+    ),
+    "word-only": _variant(
+        _RECIPE, "en-es on words without their n-grams (2019, sec. 5.1)", text={"ngram_sizes": ()}
+    ),
+    "sentencepiece": _variant(
+        _RECIPE,
+        "en-es on SentencePiece's pieces (2019, sec. 5.1)",
+        text={"tokenizer": "sentencepiece"},
+    ),
+    **{
+        f"paper-en-{target}": _variant(
+            _PAPER,
+            f"English and {language}, the literal recipe (2019, sec. 3.2): SGD, 30 million steps",
+            targets=[target],
+        )
+        for target, language in _TARGETS.items()
+    },
     "smoke": _SMOKE,
 }
 

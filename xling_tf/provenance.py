@@ -3,6 +3,8 @@
 import importlib.metadata
 import os
 import platform
+import shlex
+import sys
 from typing import Any
 
 from xling_tf import __version__
@@ -11,8 +13,9 @@ _PACKAGES = ("tensorflow", "keras", "numpy", "scipy")
 
 
 def provenance() -> dict[str, Any]:
-    """Describes the software and the machine, for result files."""
+    """Describes the command, the software and the machine, for result files."""
     return {
+        "command": shlex.join(["python", *sys.argv]),
         "versions": {"python": platform.python_version(), **_versions()},
         "machine": {
             "system": f"{platform.system()} {platform.machine()}",
