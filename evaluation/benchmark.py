@@ -30,9 +30,10 @@ with quiet_start():
 from xling_tf.config import EncoderConfig, ExperimentConfig, TaskConfig
 from xling_tf.corpora.folder import load_folder
 from xling_tf.corpora.sample import SAMPLE_FOLDER
+from xling_tf.corpora.store import CorpusStore, transient_store
 from xling_tf.distribution import make_strategy
 from xling_tf.encoders.sentence_encoder import SentenceEncoder
-from xling_tf.examples import SplitCorpus, split, task_examples, training_texts
+from xling_tf.examples import task_examples
 from xling_tf.files import replacing
 from xling_tf.input_pipeline import Examples, make_dataset, make_sampler
 from xling_tf.model import Model, fit_text
@@ -40,11 +41,12 @@ from xling_tf.precision import matmul_gflops, resolve_precision
 from xling_tf.presets import get_preset
 from xling_tf.provenance import provenance
 from xling_tf.trainer import Trainer
+from xling_tf.workers import Workers
 
 _DATA = flags.DEFINE_string("data", None, "Folder of corpora; without it, the built-in sample.")
 _CORPUS = flags.DEFINE_string("corpus", None, "Translations of this name only, as tatoeba.")
 _PAIR = flags.DEFINE_string("pair", "en-es", "Preset whose model is measured.")
-_STEPS = flags.DEFINE_integer("steps", 30, "Training steps that are timed.", lower_bound=1)
+_STEPS = flags.DEFINE_integer("steps", 30, "Training steps that are timed.", lower_bound=2)
 _SENTENCES = flags.DEFINE_integer("sentences", 20_000, "Sentences encoded.", lower_bound=1)
 _OUTPUT = flags.DEFINE_string(
     "output", "evaluation/results/benchmark.json", "Where the figures are written."
@@ -57,14 +59,14 @@ def main(argv: list[str]) -> None:
     del argv
     set_up_logging()
     config = _config()
-    corpora = _corpora(config)
-    text, vocabulary = fit_text(config.text, training_texts(corpora))
+    store = _store(config)
+    text, vocabulary = fit_text(config.text, store.training_texts())
     config = dataclasses.replace(config, text=text)
     keras.config.set_dtype_policy(config.training.precision)
     strategy = make_strategy()
     with strategy.scope():
         model = Model.build(config, vocabulary)
-    examples = task_examples(model.tasks, corpora)["translation_ranking_en-es"].train
+    examples = task_examples(model.tasks, store.corpora)["translation_ranking_en-es"].train
     tokens_per_sentence = _tokens_per_sentence(model, examples)
     ceilings = {kind: matmul_gflops(kind) for kind in ("float32", "bfloat16")}
     figures = {
@@ -113,10 +115,12 @@ def _config() -> ExperimentConfig:
     return dataclasses.replace(config, tasks=tasks, training=training)
 
 
-def _corpora(config: ExperimentConfig) -> list[SplitCorpus]:
+def _store(config: ExperimentConfig) -> CorpusStore:
     folder = Path(_DATA.value) if _DATA.value else SAMPLE_FOLDER
     corpora = load_folder(folder, source=config.data.source, targets=config.data.targets)
-    return split([c for c in corpora if c.kind == "parallel" and _CORPUS.value in (None, c.name)])
+    return transient_store(
+        [c for c in corpora if c.kind == "parallel" and _CORPUS.value in (None, c.name)]
+    )
 
 
 def _input_rate(model: Model, examples: Examples) -> dict[str, Any]:
@@ -138,7 +142,7 @@ def _training_rate(
         trainer = Trainer(
             model=model,
             examples={"translation_ranking_en-es": examples},
-            strategy=strategy,
+            workers=Workers(strategy),
             run_dir=Path(folder),
         )
         trainer.train()
@@ -153,7 +157,7 @@ def _training_rate(
 
 def _encoding_rate(model: Model, examples: Examples) -> dict[str, Any]:
     """The exported module, strings in and vectors out."""
-    texts = np.concatenate(examples.columns)
+    texts = examples.texts(np.arange(len(examples)))
     drawn = np.random.default_rng(0).choice(texts, _SENTENCES.value)
     sentences = [text.decode("utf-8") for text in drawn]
     encoder = SentenceEncoder(model.hub_module())
@@ -170,7 +174,7 @@ def _timed(function: Callable[[], Any]) -> tuple[Any, float]:
 
 def _tokens_per_sentence(model: Model, examples: Examples) -> float:
     """Mean number of real tokens; padding is work that earns nothing."""
-    texts = np.concatenate(examples.columns)
+    texts = examples.texts(np.arange(len(examples)))
     sample = np.random.default_rng(0).choice(texts, min(len(texts), 50_000), replace=False)
     lengths = model.preprocessor.tokenize(tf.constant(sample.tolist())).row_lengths()
     return float(np.mean(lengths))

@@ -16,20 +16,24 @@ ROOT = Path(xling_tf.__file__).parent
 # Imports point one way: a module imports from its own row (its own package) and from rows above.
 ROWS = (
     {"errors"},
-    {"config", "console", "files", "provenance", "schedule", "signals"},
-    {"overrides", "presets", "corpora"},
-    {"run_folder", "evaluators"},
+    {"config", "cluster", "console", "drawing", "files", "provenance", "schedule", "signals"},
+    {"overrides", "presets", "corpora", "figure", "neighbours", "permutation"},
+    {"run_folder", "evaluators", "mining", "pipelines", "averages", "tfds_source"},
     {"text", "layers", "losses", "distribution", "optimizers", "precision", "checkpoints"},
-    {"training_log", "model_card"},
-    {"encoders"},
+    {"training_log", "model_card", "workers"},
+    {"encoders", "corpus_mining"},
     {"tasks", "hub"},
     {"input_pipeline", "model"},
-    {"examples"},
+    {"examples", "training_input"},
+    {"development"},
     {"trainer", "evaluation"},
     {"experiment"},
 )
 WITHOUT_TENSORFLOW = (
+    *("cluster",),
     *("config", "console", "corpora", "errors", "evaluators", "files", "model_card", "overrides"),
+    *("drawing", "figure"),
+    *("corpus_mining", "mining", "neighbours"),
     *("presets", "provenance", "run_folder", "schedule", "signals"),
 )
 PROGRAM_FOLDERS = {"training", "evaluation", "export", "data"}

@@ -1,11 +1,12 @@
 import json
 import logging as std_logging
+import resource
 
 import keras
 import pytest
 import tensorflow as tf
 
-from xling_tf.checkpoints import Checkpoints
+from xling_tf.checkpoints import CheckpointError, Checkpoints
 
 
 def make(folder, *values):
@@ -186,6 +187,36 @@ def test_what_a_kill_leaves_is_ignored(tmp_path):
     checkpoints.save(40, {"step": 40})
     assert {"step-000000030", "step-000000040"} <= set(names(tmp_path))
     assert "step-000000020" not in names(tmp_path)
+
+
+@pytest.fixture
+def full_disk():
+    """Lets no file grow beyond 100 bytes, as if the disk had no more room."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_full_disk_is_told_and_leaves_the_old_checkpoints(tmp_path, request):
+    save_three(tmp_path)
+    checkpoints, _ = make(tmp_path)
+    request.getfixturevalue("full_disk")
+    with pytest.raises(CheckpointError) as caught:
+        checkpoints.save(40, {"step": 40})
+    message = str(caught.value)
+    assert "step-000000040 cannot be written" in message
+    assert "the newest is step-000000030" in message
+    assert "\n" not in message
+    assert names(tmp_path) == ["step-000000020", "step-000000030"]
+
+
+def test_a_full_disk_from_the_start_is_told_too(tmp_path, request):
+    checkpoints, _ = make(tmp_path)
+    request.getfixturevalue("full_disk")
+    with pytest.raises(CheckpointError, match="the newest is still none"):
+        checkpoints.save(1, {})
+    assert names(tmp_path) == []
 
 
 def test_a_failed_save_leaves_the_others(tmp_path):

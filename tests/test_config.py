@@ -51,6 +51,40 @@ def test_sizes_are_at_least_one(name, size):
         apply_overrides(ExperimentConfig(), [f"{name}={size}"])
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("tasks.hard_negatives", "optimizer.clip_norm", "optimizer.average_decay"),
+        *("training.dev_steps", "training.patience"),
+    ],
+)
+def test_options_are_off_or_on(name):
+    with pytest.raises(UserError, match=rf"^{re.escape(name)} must be at least 0, got -1(\.0)?$"):
+        apply_overrides(ExperimentConfig(), [f"{name}=-1"])
+
+
+def test_averages_that_never_move_are_refused():
+    with pytest.raises(UserError, match=r"^optimizer\.average_decay must be below 1, .* got 1\.0$"):
+        apply_overrides(ExperimentConfig(), ["optimizer.average_decay=1"])
+
+
+def test_patience_without_scores_is_refused():
+    with pytest.raises(UserError, match=r"set training\.dev_steps too$"):
+        apply_overrides(ExperimentConfig(), ["training.patience=3"])
+
+
+@pytest.mark.parametrize(("candidates", "fits"), [(0, True), (99, False), (100, True), (101, True)])
+def test_candidates_are_those_of_a_batch_or_more(candidates, fits):
+    override = [f"tasks.inference.candidates={candidates}"]
+    if fits:
+        assert (
+            apply_overrides(ExperimentConfig(), override).tasks.inference.candidates == candidates
+        )
+    else:
+        with pytest.raises(UserError, match=r"examples_per_batch, 100, or 0 .*, got 99$"):
+            apply_overrides(ExperimentConfig(), override)
+
+
 def test_the_constants_of_the_paper():
     # Chidambaram et al. 2019, sec. 3.2: "a batch size of 100 using stochastic gradient descent with a
     # learning rate of 0.008"; "a vocab containing 200 thousand unigram tokens with 10 thousand hash

@@ -6,6 +6,7 @@ import zlib
 from pysword.books import BibleStructure
 
 from xling_tf.corpora.debian.sword import extract_bibles, numbered_alike, read_bible
+from xling_tf.corpora.records import TranslationPair
 
 
 def _write_module(folder, language, verses):
@@ -38,8 +39,8 @@ def test_bible_modules(tmp_path):
     assert read_bible(tmp_path / "en", "es") == {}
     extraction = extract_bibles([tmp_path / "en", tmp_path / "es"], "en", "es")
     assert extraction.parallel == [
-        ("The book of the birth.", "Libro de la generación."),
-        ("Abraham begat Isaac.", "Abraham engendró á Isaac."),
+        TranslationPair("The book of the birth.", "Libro de la generación."),
+        TranslationPair("Abraham begat Isaac.", "Abraham engendró á Isaac."),
     ]
     assert ["Libro de la generación.", "Abraham engendró á Isaac."] in extraction.documents["es"]
 

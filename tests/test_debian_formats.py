@@ -65,16 +65,16 @@ def test_paragraphs_join_wrapped_lines_and_lose_bullets():
 def test_alignment_by_paragraph_then_by_sentence():
     pair = TranslationPair("It rains. We stay.\n\nGo home.", "Llueve. Esperamos.\n\nVete a casa.")
     assert list(aligned_sentences(pair, "en", "es")) == [
-        ("It rains.", "Llueve."),
-        ("We stay.", "Esperamos."),
-        ("Go home.", "Vete a casa."),
+        TranslationPair("It rains.", "Llueve."),
+        TranslationPair("We stay.", "Esperamos."),
+        TranslationPair("Go home.", "Vete a casa."),
     ]
 
 
 def test_alignment_keeps_what_does_not_come_apart_whole():
     pair = TranslationPair("It rains. We stay.\n\nGo home.", "Llueve y nos quedamos. Vete a casa.")
     assert list(aligned_sentences(pair, "en", "es")) == [
-        ("It rains. We stay. Go home.", "Llueve y nos quedamos. Vete a casa.")
+        TranslationPair("It rains. We stay. Go home.", "Llueve y nos quedamos. Vete a casa.")
     ]
 
 
@@ -91,7 +91,7 @@ def test_gettext_messages_become_pairs_and_documents(tmp_path):
         {"Open the _file": "打开文件(_F)", "%d files left": "还有 %d 个文件", "KEY": "不用"},
     )
     extraction = extract_gettext([tmp_path], "en", "zh")
-    assert extraction.parallel == [("Open the file", "打开文件")]
+    assert extraction.parallel == [TranslationPair("Open the file", "打开文件")]
     assert extraction.documents == {"en": [["Open the file"]], "zh": [["打开文件"]]}
 
 
@@ -174,7 +174,7 @@ def test_wesnoth_package(tmp_path):
         tmp_path / "usr/share/games/wesnoth/1.16/translations/es/LC_MESSAGES/x.mo", translations
     )
     extraction = extract_wesnoth([tmp_path], "en", "es")
-    assert set(extraction.parallel) == set(translations.items())
+    assert set(extraction.parallel) == {TranslationPair(*texts) for texts in translations.items()}
     assert extraction.conversations["es"] == [("¿Quién fue?", "Yo, como ves.")]
     assert extraction.conversations["en"] == [('Who said "halt"?', "I did,\nas you see.")]
     assert ["¿Quién fue?", "Yo, como ves."] in extraction.documents["es"]
@@ -217,7 +217,7 @@ def test_cataclysm_package(tmp_path):
     extraction = extract_cataclysm([tmp_path], "en", "es")
     assert extraction.conversations["es"] == [ResponsePair("¿Quién eres?", "Un guardia.")]
     assert len(extraction.conversations["en"]) == 5
-    assert ("Just a guard.", "Un guardia.") in extraction.parallel
+    assert TranslationPair("Just a guard.", "Un guardia.") in extraction.parallel
 
 
 _PAGE = """<!DOCTYPE html><html><head><title>Help</title></head><body>
@@ -239,11 +239,12 @@ def test_blocks_of_a_page_without_its_frame():
 def test_blocks_are_paired_by_id_or_by_place():
     ours = [Block("p", "a", "One day."), Block("p", "b", "Two days.")]
     theirs = [Block("p", "b", "Dos días."), Block("p", "c", "Tres días.")]
-    assert list(pair_blocks(ours, theirs, ("en", "es"))) == [("Two days.", "Dos días.")]
+    pairs = list(pair_blocks(ours, theirs, ("en", "es")))
+    assert pairs == [TranslationPair("Two days.", "Dos días.")]
     ours, theirs = ([block._replace(identity="") for block in page] for page in (ours, theirs))
     assert list(pair_blocks(ours, theirs, ("en", "es"))) == [
-        ("One day.", "Dos días."),
-        ("Two days.", "Tres días."),
+        TranslationPair("One day.", "Dos días."),
+        TranslationPair("Two days.", "Tres días."),
     ]
 
 
@@ -259,7 +260,7 @@ def test_manual_packages(tmp_path):
         page.parent.mkdir(parents=True)
         page.write_text(_PAGE.format(title=title, first=title, second=second), encoding="utf-8")
     extraction = manual_extractor("usr/share/help/{locale}/text")([tmp_path], "en", "es")
-    assert ("Paste X.", "Pegar X.") in extraction.parallel
+    assert TranslationPair("Paste X.", "Pegar X.") in extraction.parallel
     # What was left in English is no Spanish document.
     assert extraction.documents == {"en": [["Paste X.", "Stay here."]], "es": [["Pegar X."]]}
 

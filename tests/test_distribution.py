@@ -12,12 +12,15 @@ from testing import (
     find_task,
     make_batches,
     make_examples,
+    tiny_config,
     tiny_model,
     two_replicas,
 )
 
 from xling_tf.distribution import gather_candidates, make_strategy
+from xling_tf.overrides import apply_overrides
 from xling_tf.trainer import Trainer
+from xling_tf.workers import Workers
 
 # Keras warns of one key alone, which is what a sentence of one word has.
 pytestmark = pytest.mark.filterwarnings("ignore:You are using a softmax over axis:UserWarning")
@@ -92,16 +95,62 @@ def test_the_strategy_of_a_machine_without_a_gpu_has_one_replica():
     assert make_strategy().num_replicas_in_sync == 1
 
 
-def config_of(optimizer, normalize):
+# Replica 0 holds the first row and replica 1 the others, as queries and as their right candidates.
+ROWS = [[1.0, 0.0], [0.0, 1.0], [0.0, 2.0]]
+
+
+@pytest.mark.parametrize(
+    ("gathered", "expected"),
+    [
+        # Scores, own candidate first: 1 0 0; 1 0 2; 4 0 2; the loss is log(1 + sum e^(s - own)).
+        (
+            True,
+            [np.log(1 + 2 / np.e), np.log(1 + 1 / np.e + np.e), np.log(1 + np.e**-4 + np.e**-2)],
+        ),
+        # Replica 0 has no wrong candidate; the queries of replica 1 have each other's.
+        (False, [0.0, np.log(1 + np.e), np.log(1 + np.e**-2)]),
+    ],
+)
+def test_replicas_rank_among_all_candidates_or_their_own(gathered, expected):
+    strategy = two_replicas()
+    with strategy.scope():
+        model = tiny_model(tiny_config(gather_candidates=gathered))
+    task = find_task(model, "translation_ranking_en-es")
+
+    @tf.function
+    def losses():
+        def replica():
+            number = tf.distribute.get_replica_context().replica_id_in_sync_group
+            rows = tf.constant(ROWS)[number : 1 + 2 * number]
+            names = tf.range(3, dtype=tf.int64)[number : 1 + 2 * number]
+            return task.rank(rows, rows, names, names)[0]
+
+        return strategy.run(replica)
+
+    results = strategy.experimental_local_results(losses())
+    assert np.concatenate(results).tolist() == pytest.approx(expected, abs=1e-6)
+
+
+def config_of(optimizer, normalize, overrides=()):
     similarity = dataclasses.replace(
         TINY.tasks.similarity, normalize=normalize, scale=3.0, margin=0.1, bidirectional=True
     )
-    return dataclasses.replace(
+    config = dataclasses.replace(
         TINY,
         tasks=dataclasses.replace(TINY.tasks, similarity=similarity),
         # Adam divides by the gradient's size, so it must not magnify rounding errors of tiny ones.
         optimizer=dataclasses.replace(TINY.optimizer, name=optimizer, learning_rate=0.01),
     )
+    return apply_overrides(config, overrides)
+
+
+# Far below the norm of every task here, so that it changes each step.
+CLIPPED = ("optimizer.clip_norm=0.01", "optimizer.learning_rate=1")
+IN_CHUNKS = tuple(
+    f"tasks.{kind}.{setting}"
+    for kind in ("translation_ranking", "quick_thought")
+    for setting in ("examples_per_batch=3", "candidates=8")
+)
 
 
 class Replica:
@@ -115,14 +164,12 @@ class Replica:
         columns = COLUMNS[: TASKS[name]]
         examples = make_examples(*columns, labels=[0, 1, 2, 0, 1, 2, 2, 1])
         model = model._replace(tasks=[task])
-        trainer = Trainer(model=model, examples={name: examples}, strategy=strategy, run_dir=folder)
+        trainer = Trainer(
+            model=model, examples={name: examples}, workers=Workers(strategy), run_dir=folder
+        )
         self.variables = [*model.encoder.trainable_variables, *task.variables()]
-        dataset = make_batches(model, examples, batches)
-        spec = dataset.element_spec
-        if strategy.num_replicas_in_sync > 1:
-            spec = strategy.distribute_datasets_from_function(lambda _: dataset).element_spec
-        self._batches = iter(list(dataset))
-        self._step = trainer._compile(task, spec)
+        self._batches = iter(list(make_batches(model, examples, batches)))
+        self._step = trainer._compile(task)
 
     def step(self):
         # As from the trainer's iterator, each replica takes the next batch. (The destructor of such an
@@ -144,19 +191,26 @@ class Replica:
 
 
 @pytest.mark.parametrize(
-    ("name", "optimizer", "normalize"),
-    [(name, "sgd", False) for name in TASKS] + [("translation_ranking_en-es", "adam", True)],
+    ("name", "optimizer", "normalize", "overrides"),
+    [
+        *((name, "sgd", False, ()) for name in TASKS),
+        ("translation_ranking_en-es", "adam", True, ()),
+        ("inference", "sgd", False, CLIPPED),
+        ("translation_ranking_en-es", "sgd", False, IN_CHUNKS),
+        ("quick_thought_es", "sgd", False, IN_CHUNKS),
+    ],
 )
-def test_two_replicas_are_one(name, optimizer, normalize, tmp_path):
-    config = config_of(optimizer, normalize)
+def test_two_replicas_are_one(name, optimizer, normalize, overrides, tmp_path):
+    config = config_of(optimizer, normalize, overrides)
     whole = [row for half in HALVES for row in half]
     one = Replica(make_strategy(), config, name, [whole, whole], tmp_path / "one")
     two = Replica(two_replicas(), config, name, HALVES * 2, tmp_path / "two")
     two.assign(one.weights())
     before = one.weights()
     for _ in range(2):
-        loss, hits, count, _ = one.step()
-        loss_of_two, hits_of_two, count_of_two, _ = two.step()
+        loss, hits, count, norm = one.step()
+        loss_of_two, hits_of_two, count_of_two, norm_of_two = two.step()
+        assert norm_of_two == pytest.approx(norm, rel=1e-4)
         assert loss_of_two == pytest.approx(loss, rel=1e-4)
         assert (hits_of_two, count_of_two) == (hits, count)
         assert count == 8

@@ -101,6 +101,14 @@ def test_tables_and_dense_variables_are_all_there_is(norm_first, last_norm):
     assert encoder.count_params() == 492 + 42 + 56 + 216 + 72 + 32 + 108 + 104 + last_norm
 
 
+def test_words_alone_have_one_table_and_no_layer_of_ngrams():
+    text = dataclasses.replace(TINY.text, ngram_sizes=())
+    encoder = tiny_model(dataclasses.replace(TINY, text=text)).encoder
+    assert [table.shape for table in encoder.table_variables] == [(18, 6)]
+    # As above without the n-gram table, 64*6, and its layer, 42.
+    assert encoder.count_params() == 108 + 56 + 216 + 72 + 32 + 108 + 104
+
+
 @pytest.mark.parametrize("norm_first", [False, True])
 def test_a_gradient_reaches_every_variable(norm_first):
     model = tiny(norm_first=norm_first)

@@ -2,8 +2,11 @@
 
 import numpy as np
 import pytest
-from testing import TINY, make_batch, make_examples, tiny_model
+from testing import TINY, ListCorpus, make_batch, make_examples, tiny_model
 
+from xling_tf import evaluation
+from xling_tf.corpora.records import TranslationPair
+from xling_tf.corpora.store import transient_store
 from xling_tf.encoders.sentence_encoder import SentenceEncoder
 from xling_tf.evaluation import evaluate
 from xling_tf.overrides import apply_overrides
@@ -42,3 +45,22 @@ def test_a_corpus_that_is_never_trained_on_may_be_all_that_is_held_out():
     # Another corpus was trained on, and is too small for a tenth of it to be anything.
     _, found = scores("data.corpus_weights.small=0")
     assert found["task/translation_ranking_en-es"]["num_examples"] > 0
+
+
+def test_retrieval_is_over_the_held_out_pairs_of_a_store(monkeypatch):
+    # Of 1000 sources about a tenth is held out, of which every fifth or so is drawn from.
+    pairs = [TranslationPair(f"sentence {n}", f"frase {n}") for n in range(1000)]
+    corpus = ListCorpus(name="x", kind="parallel", languages="en-es", records=pairs)
+    store = transient_store([corpus])
+    num_held_out = len(store.corpora[0].held_out)
+    encoder = SentenceEncoder(lambda texts: np.ones((len(texts), 2)))
+
+    def num_queries():
+        found = evaluate(tiny_model(), encoder, {}, store.corpora, None)
+        assert list(found) == ["retrieval/en-es/all"]
+        return found["retrieval/en-es/all"]["num_queries"]
+
+    assert num_queries() == num_held_out
+    monkeypatch.setattr(evaluation, "_DRAWN_FROM", 20)
+    step = -(-num_held_out // 20)
+    assert num_queries() == len(range(0, num_held_out, step))

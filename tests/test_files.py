@@ -1,10 +1,18 @@
 import os
 import stat
+import subprocess
+import sys
 
 import pytest
 
 from xling_tf.errors import UserError
-from xling_tf.files import recover_folder, replacing, replacing_folder, require_writable_folder
+from xling_tf.files import (
+    locked,
+    recover_folder,
+    replacing,
+    replacing_folder,
+    require_writable_folder,
+)
 
 
 def names(folder):
@@ -145,3 +153,44 @@ def test_a_folder_without_permission_is_the_users_error(tmp_path):
     tmp_path.chmod(stat.S_IRUSR | stat.S_IXUSR)
     with pytest.raises(UserError, match="Permission denied"):
         require_writable_folder(tmp_path, "--run_dir")
+
+
+NO_PROCESS = 999999999
+
+
+def test_names_of_dead_processes_are_cleaned_up_and_those_of_others_are_not(tmp_path):
+    living = os.getppid()
+    for number in (NO_PROCESS, living):
+        (tmp_path / f".x.txt.{number}.tmp").write_text("half")
+        make_folder(tmp_path / f".folder.{number}.tmp", "half")
+    with replacing(tmp_path / "x.txt") as temporary:
+        temporary.write_text("new")
+    with replacing_folder(tmp_path / "folder") as temporary:
+        (temporary / "file").write_text("new")
+    left = [f".folder.{living}.tmp", f".x.txt.{living}.tmp"]
+    assert names(tmp_path) == [*left, "folder", "x.txt"]
+
+
+def test_a_locked_folder_is_refused_until_it_is_free(tmp_path):
+    with locked(tmp_path):
+        with pytest.raises(UserError) as caught, locked(tmp_path):
+            pass
+        assert str(tmp_path) in str(caught.value)
+        assert "--run_dir" in str(caught.value)
+    with locked(tmp_path):
+        pass
+
+
+def test_a_killed_process_leaves_no_lock(tmp_path):
+    code = (
+        "import pathlib, sys, time; from xling_tf.files import locked\n"
+        "with locked(pathlib.Path(sys.argv[1])): print(flush=True); time.sleep(100)"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE)
+    assert process.stdout.readline() == b"\n"
+    with pytest.raises(UserError), locked(tmp_path):
+        pass
+    process.kill()
+    process.communicate()
+    with locked(tmp_path):
+        pass

@@ -1,6 +1,7 @@
 """The exported model as a file: its interface, what it needs, what a killed export leaves."""
 
 import copy
+import dataclasses
 import os
 import shutil
 import signal
@@ -12,9 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from testing import CARD_FILES, SENTENCES, TINY
+from testing import CARD_FILES, SENTENCES, TINY, tiny_model
 
 from xling_tf import hub
+from xling_tf.layers.pooling import unit_length
+from xling_tf.model import Model, fit_text
 
 DIM = TINY.encoder.hidden_dim
 
@@ -124,6 +127,64 @@ def test_it_needs_tensorflow_and_nothing_else(hub_folder: Path, tmp_path: Path) 
         check=False,
     )
     assert done.returncode == 0, done.stderr
+
+
+_INPUTS = {
+    "words alone": {"ngram_sizes": ()},
+    "runs of Han": {"split_han": False, "ngram_sizes": (1, 2)},
+    "pieces": {"tokenizer": "sentencepiece", "sentencepiece_size": 60},
+}
+_TEXTS = [*SENTENCES, "我爱你 😀", b"\xff\0x", "a" * 2**20]
+
+_WITH_TENSORFLOW_TEXT = """
+import sys
+for name in ("xling_tf", "sentencepiece"):
+    sys.modules[name] = None  # importing it fails
+import numpy, tensorflow, tensorflow_text
+model = tensorflow.saved_model.load(sys.argv[1])
+texts = numpy.load("texts.npy", allow_pickle=True)
+numpy.save("vectors.npy", model(texts))
+"""
+
+
+@pytest.mark.parametrize("name", _INPUTS)
+def test_every_kind_of_input_is_exported(name: str, tmp_path: Path) -> None:
+    request = dataclasses.replace(TINY.text, **_INPUTS[name])
+    text, vocabulary = fit_text(request, [*SENTENCES, "我爱北京", "ABC abc"])
+    model = Model.build(dataclasses.replace(TINY, text=text), vocabulary)
+    live = unit_length(model.encoder(model.preprocessor(tf.constant(_TEXTS)))).numpy()
+    assert len(np.unique(live.round(4), axis=0)) == len(_TEXTS)
+    module = model.hub_module()
+    np.testing.assert_allclose(module(_TEXTS), live, atol=1e-5)
+    hub.export(module, tmp_path / "model", CARD_FILES)
+    loaded = tf.saved_model.load(str(tmp_path / "model"))
+    tf.random.set_seed(1)  # clears TensorFlow's caches, in which nothing must be lost
+    np.testing.assert_allclose(loaded(_TEXTS), live, atol=1e-5)
+    if name == "pieces":
+        np.testing.assert_allclose(_loaded_elsewhere(tmp_path), live, atol=1e-5)
+
+
+def _loaded_elsewhere(folder: Path) -> np.ndarray:
+    """Vectors of `_TEXTS` from a process with TensorFlow and tensorflow-text."""
+    np.save(folder / "texts.npy", np.array(_TEXTS, object))
+    done = subprocess.run(
+        [sys.executable, "-c", _WITH_TENSORFLOW_TEXT, "model"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return np.load(folder / "vectors.npy")
+
+
+def test_words_alone_are_exported_without_a_table_of_ngrams() -> None:
+    text = dataclasses.replace(TINY.text, ngram_sizes=())
+    model = tiny_model(dataclasses.replace(TINY, text=text))
+    # One row a word, hash buckets included, as wide as the transformer.
+    shapes = [variable.shape.as_list() for variable in model.hub_module().variables]
+    assert shapes[0] == [model.preprocessor.num_words, DIM]
+    assert [TINY.text.num_ngram_buckets, TINY.encoder.embedding_dim] not in shapes
 
 
 def test_it_can_be_moved(hub_folder: Path, hub_vectors: np.ndarray, tmp_path: Path) -> None:

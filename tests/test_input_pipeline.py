@@ -173,7 +173,7 @@ def test_a_stream_is_the_sampler_through_the_preprocessor():
     assert len(batches) == 4
     for position, batch in enumerate(batches):
         indices = sampler.batch(position)
-        texts = [*PAIRS.columns[0][indices], *PAIRS.columns[1][indices]]
+        texts = PAIRS.texts(indices)
         assert as_lists(batch.features) == as_lists(PREPROCESS(tf.constant(texts)))
         assert batch.labels.numpy().tolist() == (indices % 3).tolist()
 
@@ -181,10 +181,9 @@ def test_a_stream_is_the_sampler_through_the_preprocessor():
 def test_fingerprints_are_equal_where_texts_are():
     batch = next(iter(make_dataset(PAIRS, make(PAIRS, size=20, pool=1), PREPROCESS)))
     indices = make(PAIRS, size=20, pool=1).batch(0)
-    columns = [[text.decode() for text in column[indices]] for column in PAIRS.columns]
+    flat = PAIRS.texts(indices)
     fingerprints = batch.fingerprints.numpy()
     assert fingerprints.shape == (2, 20)
-    flat = np.array(columns).reshape(-1)
     equal = fingerprints.reshape(-1)[:, None] == fingerprints.reshape(-1)[None, :]
     assert equal.tolist() == (flat[:, None] == flat[None, :]).tolist()
     assert equal.sum() > 40  # "b c" is there ten times
@@ -195,6 +194,42 @@ def test_a_stream_from_the_middle_continues(start):
     whole = list(make_dataset(PAIRS, make(PAIRS), PREPROCESS, count=15))
     rest = list(make_dataset(PAIRS, make(PAIRS), PREPROCESS, start=start, count=15 - start))
     assert [as_lists(batch) for batch in rest] == [as_lists(batch) for batch in whole[start:]]
+
+
+def test_a_workers_share_is_its_block_of_every_stride():
+    # Two replicas of six, the second and third: 1 2, 7 8, 13.
+    share = make_dataset(PAIRS, make(PAIRS), PREPROCESS, start=1, count=5, block=2, stride=6)
+    whole = list(make_dataset(PAIRS, make(PAIRS), PREPROCESS, count=14))
+    expected = [whole[position] for position in (1, 2, 7, 8, 13)]
+    assert [as_lists(batch) for batch in share] == [as_lists(batch) for batch in expected]
+
+
+@pytest.mark.parametrize(("num_workers", "replicas"), [(2, 1), (2, 2), (3, 1)])
+def test_the_shares_of_workers_are_together_what_one_would_see(num_workers, replicas):
+    stride = num_workers * replicas
+    shares = [
+        make_dataset(
+            *(PAIRS, make(PAIRS), PREPROCESS),
+            **{"start": rank * replicas, "count": 4, "block": replicas, "stride": stride},
+        )
+        for rank in range(num_workers)
+    ]
+    whole = make_dataset(PAIRS, make(PAIRS), PREPROCESS, count=4 * num_workers)
+    parts = [[as_lists(batch) for batch in share] for share in shares]
+    together = [
+        batch
+        for first in range(0, 4, replicas)
+        for part in parts
+        for batch in part[first : first + replicas]
+    ]
+    assert together == [as_lists(batch) for batch in whole]
+
+
+def test_an_epoch_of_workers_holds_every_example_once():
+    # 60 examples in batches of 4 on average: positions 0 ... 14 are an epoch, 0 3 6 ... the first's.
+    sampler = make(numbered(60))
+    shares = [drawn(sampler, range(rank, 15, 3)) for rank in range(3)]
+    assert sorted(np.concatenate(shares)) == list(range(60))
 
 
 def test_a_stream_without_a_count_has_no_end():

@@ -4,7 +4,12 @@ import pytest
 import tensorflow as tf
 from keras import ops
 
-from xling_tf.layers.embeddings import EmbeddingTable, WordNgramEmbedding, sinusoidal_positions
+from xling_tf.layers.embeddings import (
+    EmbeddingTable,
+    WordEmbedding,
+    WordNgramEmbedding,
+    sinusoidal_positions,
+)
 from xling_tf.layers.pooling import masked_mean, unit_length
 from xling_tf.layers.tower import Tower
 from xling_tf.layers.transformer import SelfAttention, TransformerBlock
@@ -16,6 +21,7 @@ ROWS = RANDOM.normal(size=(4, 8)).astype(np.float32)
 LENGTHS = np.array([5, 2, 3])
 BIAS = np.where(np.arange(5) < LENGTHS[:, None], 0, -3e4)[:, None, None, :].astype(np.float32)
 IDS = np.array([1, 0, 3], np.int32)
+NO_IDS = np.zeros(0, np.int32)
 
 # Keras warns of one key alone, which is what a sentence of one word has.
 pytestmark = pytest.mark.filterwarnings("ignore:You are using a softmax over axis:UserWarning")
@@ -37,6 +43,7 @@ LAYERS = {
     ),
     "tower": (lambda: Tower((5, 7)), (ROWS,), (4, 7), True),
     "table": (lambda: EmbeddingTable(4, 6, stddev=1.0), (IDS,), (3, 6), True),
+    "words": (lambda: WordEmbedding(4, 6), (IDS, NO_IDS, NO_IDS), (3, 6), True),
     "words and n-grams": (
         lambda: WordNgramEmbedding(4, 9, 6),
         (IDS, np.array([8, 2, 2, 0], np.int32), np.array([0, 0, 1, 2], np.int32)),
@@ -224,6 +231,13 @@ def test_words_and_ngrams_average_by_hand():
         [(1 + np.tanh(0.5)) / 2, (2 + np.tanh(-3.0)) / 2],
     ]
     assert layer(*ids).numpy() == pytest.approx(np.array(expected), abs=1e-6)
+
+
+def test_words_alone_are_their_rows():
+    layer = WordEmbedding(4, 2)
+    layer.words.set_weights([np.arange(8.0).reshape(4, 2)])
+    assert layer(IDS, NO_IDS, NO_IDS).numpy().tolist() == [[2, 3], [0, 1], [6, 7]]
+    assert layer.tables == [layer.words.table] == layer.trainable_variables
 
 
 def test_inference_features_by_hand():

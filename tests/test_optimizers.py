@@ -60,17 +60,6 @@ def test_only_the_rows_of_the_batch_move_and_their_moments_wait():
             assert new[[1, 4]].tolist() == old[[1, 4]].tolist()
 
 
-def test_duplicates_are_summed():
-    def after(values, indices):
-        table = make_table()
-        optimizer = RowSparseAdam(0.1)
-        optimizer.build([table])
-        return apply(optimizer, table, values, indices).tolist()
-
-    twice = after([[1, 2], [5, 5], [3, 4]], [3, 1, 3])
-    assert twice == after([[4, 6], [5, 5]], [3, 1])
-
-
 def test_two_tables_keep_their_own_moments():
     tables = [make_table(), make_table(rows=3)]
     optimizer = RowSparseAdam(1.0)
@@ -111,6 +100,48 @@ def test_adam_routes_the_tables_to_the_sparse_one():
     shapes = sorted(tuple(variable.shape) for variable in optimizers.variables)
     # Dense: iterations, rate and two moments; tables: iterations, rate, mean and mean square a row.
     assert shapes == [(), (), (), (), (2,), (2,), (5,), (5, 2)]
+
+
+@pytest.mark.parametrize("name", ["sgd", "adam"])
+def test_rows_that_come_twice_are_summed(name):
+    def after(values, indices):
+        optimizers, table, dense = make(name)
+        norm = optimizers.apply([slices(values, indices), tf.constant([3.0, 0])], [table, dense])
+        return table.numpy().tolist(), float(norm)
+
+    twice = after([[1, 2], [5, 5], [3, 4]], [3, 1, 3])
+    assert twice == after([[4, 6], [5, 5]], [3, 1])
+    # 4^2 + 6^2 + 5^2 + 5^2 of the table and 3^2 of the dense layers.
+    assert twice[1] == pytest.approx(111**0.5)
+
+
+def test_clipping_shortens_the_dense_gradient_and_tells_the_norm_before():
+    # Of two dense gradients, (3, 4) and (12,): norm 13, clipped to 6.5, so half of each is left.
+    table, first, second = make_table(), keras.Variable([0.0, 0.0]), keras.Variable([0.0])
+    config = OptimizerConfig(learning_rate=1.0, embedding_learning_rate=1.0, clip_norm=6.5)
+    optimizers = Optimizers(config, [table], [first, second])
+    gradients = [slices([[0, 84]], [3]), tf.constant([3.0, 4.0]), tf.constant([12.0])]
+    norm = optimizers.apply(gradients, [table, first, second])
+    assert first.numpy() == pytest.approx([-1.5, -2])
+    assert second.numpy() == pytest.approx([-6])
+    # That of the tables is left alone, and counts in the norm: 85^2 = 84^2 + 13^2.
+    assert table.numpy()[3].tolist() == [0, -84]
+    assert float(norm) == pytest.approx(85)
+
+
+def test_a_shorter_gradient_is_not_clipped():
+    optimizers, table, dense = make("sgd", clip_norm=20.0)
+    optimizers.apply([slices([[1, 1]], [0]), tf.constant([10.0, -10.0])], [table, dense])
+    assert dense.numpy() == pytest.approx([0, 3])
+    optimizers.apply([slices([[1, 1]], [0]), tf.constant([0.0, 0.0])], [table, dense])
+    assert dense.numpy() == pytest.approx([0, 3])
+
+
+@pytest.mark.parametrize("clip_norm", [0.0, 1.0])
+def test_a_gradient_that_is_not_finite_is_told(clip_norm):
+    optimizers, table, dense = make("sgd", clip_norm=clip_norm)
+    norm = optimizers.apply([slices([[1, 1]], [0]), tf.constant([np.nan, 1.0])], [table, dense])
+    assert not np.isfinite(norm)
 
 
 def test_variables_of_other_tasks_stay():

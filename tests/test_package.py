@@ -77,8 +77,10 @@ def test_the_metadata_say_what_the_project_says(wheel: zipfile.ZipFile) -> None:
     assert metadata["License-Expression"] == "Apache-2.0"
     lines = (ROOT / "requirements.txt").read_text(encoding="utf-8").splitlines()
     wanted = {str(Requirement(line)) for line in lines if line and not line.startswith("#")}
-    assert {str(Requirement(line)) for line in metadata.get_all("Requires-Dist")} == wanted
     pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    for extra, needed in pyproject["project"]["optional-dependencies"].items():
+        wanted |= {str(Requirement(f'{line}; extra == "{extra}"')) for line in needed}
+    assert {str(Requirement(line)) for line in metadata.get_all("Requires-Dist")} == wanted
     python = metadata["Requires-Python"]
     assert sorted(python.split(",")) == sorted(pyproject["project"]["requires-python"].split(","))
 

@@ -48,12 +48,12 @@ def test_a_mistake_in_the_flags_is_one_line_before_anything_starts(
     assert not list(tmp_path.iterdir())
 
 
-# Stands for Ctrl-C where no training is there to be stopped: corpora are prepared, say.
-_INTERRUPTED = """
+# Stands for what may happen at any time: Ctrl-C while corpora are prepared, say.
+_RAISING = """
 import runpy, sys, types
 
 def run_experiment(**kwargs):
-    raise KeyboardInterrupt
+    raise {error}
 
 sys.modules["xling_tf.experiment"] = types.SimpleNamespace(run_experiment=run_experiment)
 sys.argv = sys.argv[1:]
@@ -62,9 +62,16 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 
 
 def test_an_interruption_is_one_line_and_the_shells_status(tmp_path: Path) -> None:
-    run = run_python(tmp_path, "-c", _INTERRUPTED, str(PROGRAM), "--pair=smoke")
+    code = _RAISING.format(error="KeyboardInterrupt")
+    run = run_python(tmp_path, "-c", code, str(PROGRAM), "--pair=smoke")
     assert (run.status, run.output) == (130, "")
     assert run.errors == "interrupted; the same command continues\n"
+
+
+def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
+    code = _RAISING.format(error="OSError(28, 'No space left on device')")
+    line = the_error(run_python(tmp_path, "-c", code, str(PROGRAM), "--pair=smoke"))
+    assert line == "error: the disk is full; make room, and the same command continues"
 
 
 def test_a_missing_data_folder_is_one_line(tmp_path: Path) -> None:

@@ -1,9 +1,11 @@
 import gzip
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from xling_tf.corpora.readers import (
+    Reading,
     read_conversations,
     read_documents,
     read_lines,
@@ -20,6 +22,20 @@ from xling_tf.corpora.records import (
 from xling_tf.errors import UserError
 
 
+class Result(NamedTuple):
+    records: list
+    groups: list
+    report: Reading
+
+
+def read(reading: Reading) -> Result:
+    """Goes through a reading, which is an error where it has no record."""
+    rows = list(reading)
+    if not rows:
+        raise reading.nothing_usable()
+    return Result([record for record, _ in rows], [group for _, group in rows], reading)
+
+
 def write(path: Path, content: str | bytes) -> Path:
     data = content.encode() if isinstance(content, str) else content
     path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
@@ -28,28 +44,28 @@ def write(path: Path, content: str | bytes) -> Path:
 
 @pytest.mark.parametrize("name", ["x.en-es.tsv", "x.en-es.tsv.gz"])
 def test_parallel_plain_and_gzip(tmp_path, name):
-    result = read_parallel(write(tmp_path / name, "Hello\tHola\nBye\tAdiós\n"))
+    result = read(read_parallel(write(tmp_path / name, "Hello\tHola\nBye\tAdiós\n")))
     assert result.records == [TranslationPair("Hello", "Hola"), TranslationPair("Bye", "Adiós")]
     assert result.report.num_records == 2
     assert result.report.malformed == {}
-    assert result.groups is None
+    assert result.groups == [None, None]
 
 
 def test_text_is_stripped_nfc_and_without_bom(tmp_path):
     # "e" and a combining acute become one character; CRLF and outer spaces go.
     path = write(tmp_path / "x.tsv", b"\xef\xbb\xbf Cafe\xcc\x81 \t uno\r\n")
-    assert read_parallel(path).records == [TranslationPair("Caf\u00e9", "uno")]
+    assert read(read_parallel(path)).records == [TranslationPair("Caf\u00e9", "uno")]
 
 
 def test_only_line_feeds_end_lines(tmp_path):
     path = write(tmp_path / "x.tsv", "a\u2028b\u0085c\x0bd\tz\n")
-    assert read_parallel(path).records == [TranslationPair("a\u2028b\u0085c\x0bd", "z")]
+    assert read(read_parallel(path)).records == [TranslationPair("a\u2028b\u0085c\x0bd", "z")]
 
 
 def test_malformed_lines_are_counted_with_their_first_numbers(tmp_path):
     lines = [b"a\tb", b"only one", b"a\t ", b"\xff\tb", b"a\tb\tc", b"", b"q\tr"]
     lines += [b"one"] * 4
-    report = read_parallel(write(tmp_path / "x.tsv", b"\n".join(lines))).report
+    report = read(read_parallel(write(tmp_path / "x.tsv", b"\n".join(lines)))).report
     assert report.num_records == 2
     # Lines 2, 5, 6 and the last four (8 to 11) have another number of columns: 7 in all.
     assert report.malformed == {"not 2 columns": 7, "empty column": 1, "not UTF-8": 1}
@@ -82,7 +98,7 @@ def test_a_bad_line_costs_only_itself(tmp_path):
 def test_no_usable_record_says_what_came_and_what_to_do(tmp_path):
     path = write(tmp_path / "x.tsv", "source,target\n" + "y" * 200 + "\n")
     with pytest.raises(UserError) as caught:
-        read_parallel(path)
+        read(read_parallel(path))
     message = str(caught.value)
     for part in (str(path), "source TAB target", "2 not 2 columns", "1, 2", "'source,target'"):
         assert part in message
@@ -92,14 +108,14 @@ def test_no_usable_record_says_what_came_and_what_to_do(tmp_path):
 
 def test_empty_file(tmp_path):
     with pytest.raises(UserError, match="has no usable record: nothing"):
-        read_conversations(write(tmp_path / "x.tsv", ""))
+        read(read_conversations(write(tmp_path / "x.tsv", "")))
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "latin-1"])
 def test_another_encoding_is_named_as_the_cause(tmp_path, encoding):
     path = write(tmp_path / "x.tsv", "añado\tmañana\nseñor\taño\n".encode(encoding))
     with pytest.raises(UserError, match=r"not UTF-8.*iconv -f .* -t UTF-8"):
-        read_parallel(path)
+        read(read_parallel(path))
 
 
 def test_truncated_gzip(tmp_path):
@@ -107,7 +123,7 @@ def test_truncated_gzip(tmp_path):
     path.write_bytes(gzip.compress(b"a\tb\nc\td\n")[:-6])
     # Both lines can be read, so the damage is where a third would begin.
     with pytest.raises(UserError, match=r"truncated or corrupt gzip at line 3 .*fetch it again"):
-        read_parallel(path)
+        read(read_parallel(path))
 
 
 def test_corrupt_gzip(tmp_path):
@@ -116,20 +132,20 @@ def test_corrupt_gzip(tmp_path):
     data[-8] ^= 1  # the checksum
     path.write_bytes(data)
     with pytest.raises(UserError, match="truncated or corrupt gzip"):
-        read_parallel(path)
+        read(read_parallel(path))
     path.write_bytes(b"plain\ttext\n")
     with pytest.raises(UserError, match="truncated or corrupt gzip at line 1"):
-        read_parallel(path)
+        read(read_parallel(path))
 
 
 def test_missing_file(tmp_path):
     with pytest.raises(UserError, match="No such file"):
-        read_parallel(tmp_path / "none.tsv")
+        read(read_parallel(tmp_path / "none.tsv"))
 
 
 def test_conversations(tmp_path):
     path = write(tmp_path / "x.en.tsv", "How are you?\tFine.\n")
-    assert read_conversations(path).records == [ResponsePair("How are you?", "Fine.")]
+    assert read(read_conversations(path)).records == [ResponsePair("How are you?", "Fine.")]
 
 
 def test_nli_labels_are_indices(tmp_path):
@@ -137,7 +153,7 @@ def test_nli_labels_are_indices(tmp_path):
         tmp_path / "x.en.train.tsv",
         "contradiction\tp\tq\nentailment\tp\tr\nneutral\tp\ts\nmaybe\tp\tt\n",
     )
-    result = read_nli(path)
+    result = read(read_nli(path))
     assert result.records == [
         InferencePair("p", "q", 2),
         InferencePair("p", "r", 0),
@@ -148,7 +164,7 @@ def test_nli_labels_are_indices(tmp_path):
 
 def test_two_way_nli_keeps_entailment(tmp_path):
     path = write(tmp_path / "rte.tsv", "not_entailment\tp\tq\nentailment\tp\tr\n")
-    result = read_nli(path)
+    result = read(read_nli(path))
     assert result.records == [InferencePair("p", "r", 0)]
     assert result.report.malformed == {"two-way label not_entailment": 1}
 
@@ -156,7 +172,7 @@ def test_two_way_nli_keeps_entailment(tmp_path):
 def test_documents_give_their_contiguous_triplets(tmp_path):
     # Documents of 4, 2 and 3 sentences have 2, 0 and 1 triplets.
     path = write(tmp_path / "x.en.txt", "a\nb\nc\nd\n\ne\nf\n\n\ng\nh\ni\n")
-    result = read_documents(path)
+    result = read(read_documents(path))
     assert result.records == [
         SentenceTriplet("a", "b", "c"),
         SentenceTriplet("b", "c", "d"),
@@ -167,26 +183,26 @@ def test_documents_give_their_contiguous_triplets(tmp_path):
 
 
 def test_document_keys_do_not_depend_on_the_order_of_documents(tmp_path):
-    one = read_documents(write(tmp_path / "1.txt", "a\nb\nc\n\nd\ne\nf\n"))
-    two = read_documents(write(tmp_path / "2.txt", "d\ne\nf\n\na\nb\nc"))
+    one = read(read_documents(write(tmp_path / "1.txt", "a\nb\nc\n\nd\ne\nf\n")))
+    two = read(read_documents(write(tmp_path / "2.txt", "d\ne\nf\n\na\nb\nc")))
     assert one.groups == two.groups[::-1]
 
 
 def test_no_triplet_spans_a_bad_line(tmp_path):
-    result = read_documents(write(tmp_path / "x.txt", b"a\nb\n\xff\nc\nd\ne\n"))
+    result = read(read_documents(write(tmp_path / "x.txt", b"a\nb\n\xff\nc\nd\ne\n")))
     assert result.records == [SentenceTriplet("c", "d", "e")]
     assert result.report.malformed == {"not UTF-8": 1}
 
 
 def test_documents_too_short(tmp_path):
     with pytest.raises(UserError, match="three sentences or more"):
-        read_documents(write(tmp_path / "x.txt", "a\nb\n\nc\n"))
+        read(read_documents(write(tmp_path / "x.txt", "a\nb\n\nc\n")))
 
 
 def test_moses(tmp_path):
     source = write(tmp_path / "x.en-es.en", b"one\n\ntwo\n\xff\nfive")
     target = write(tmp_path / "x.en-es.es.gz", "uno\nvacío\ndos\ncuatro\ncinco\n")
-    result = read_moses(source, target)
+    result = read(read_moses(source, target))
     assert result.records == [
         TranslationPair("one", "uno"),
         TranslationPair("two", "dos"),
@@ -200,7 +216,7 @@ def test_moses_of_unequal_length(tmp_path, source, target):
     first = write(tmp_path / "x.en", source)
     second = write(tmp_path / "x.es", target)
     with pytest.raises(UserError) as caught:
-        read_moses(first, second)
+        read(read_moses(first, second))
     message = str(caught.value)
     assert f"{first} has {source.count(chr(10))} lines" in message
     assert f"{second} has {target.count(chr(10))}" in message

@@ -1,11 +1,16 @@
+import gzip
 import io
 import json
+import re
 import zipfile
+from collections import defaultdict
 
 import pytest
 
 from xling_tf.corpora import snli
+from xling_tf.corpora.folder import load_folder
 from xling_tf.corpora.records import InferencePair
+from xling_tf.corpora.split import Part, decisions
 from xling_tf.errors import UserError
 
 NAMES = [f"snli_1.0_{split}.jsonl" for split in ("dev", "test", "train")]
@@ -45,32 +50,34 @@ def test_reads_the_three_labels_and_counts_the_rest(tmp_path):
     # A combining accent written as an escape.
     lines.append(r'{"gold_label": "neutral", "sentence1": "e\u0301", "sentence2": " h "}')
     path.write_text("\n".join(lines))
-    result = snli.read_snli(path)
-    assert result.records == [
+    reading = snli.read_snli(path)
+    assert [record for record, _ in reading] == [
         InferencePair("p", "h", 0),
         InferencePair("p", "h", 2),
         InferencePair("\u00e9", "h", 1),
     ]
-    assert result.report.malformed == {
+    assert reading.malformed == {
         "no gold label": 1,
         "not JSON with gold_label, sentence1, sentence2": 2,
         "empty sentence": 1,
     }
-    assert result.report.first_lines["no gold label"] == (2,)
+    assert reading.first_lines["no gold label"] == (2,)
 
 
 def test_a_file_that_is_not_json_lines(tmp_path):
     path = tmp_path / "snli_1.0_dev.jsonl"
     path.write_text("neutral\tp\th\n")
-    with pytest.raises(UserError, match=r"JSON lines with gold_label .*'neutral\\tp\\th'"):
-        snli.read_snli(path)
+    reading = snli.read_snli(path)
+    assert list(reading) == []
+    error = str(reading.nothing_usable())
+    assert re.search(r"JSON lines with gold_label .*'neutral\\tp\\th'", error)
 
 
 def test_fetches_the_three_files(published, folder):
     published.write_bytes(archive())
     assert snli.fetch_snli(folder) == folder / "nli"
     assert sorted(path.name for path in folder.rglob("*")) == ["nli", *NAMES]
-    assert snli.read_snli(folder / "nli" / NAMES[0]).records == [InferencePair("p", "h", 1)]
+    assert list(snli.read_snli(folder / "nli" / NAMES[0])) == [(InferencePair("p", "h", 1), None)]
 
 
 def test_keeps_other_files_of_the_folder(published, folder):
@@ -113,3 +120,52 @@ def test_none_and_nothing_left_for_a_corrupt_archive(published, folder, content,
     assert list(folder.iterdir()) == []
     assert len(warnings) == 1
     assert "is not the SNLI archive or came corrupt" in warnings[0]
+
+
+MULTI_NLI = [f"multinli_1.0_{split}.jsonl" for split in ("train", "dev_matched", "dev_mismatched")]
+
+
+@pytest.mark.parametrize("place", [".", "nli", "multinli_1.0"])
+@pytest.mark.parametrize("ending", ["", ".gz"])
+def test_multi_nli_is_read_in_place_beside_snli(folder, place, ending):
+    for path in ("parallel", place, "snli_1.0"):
+        (folder / path).mkdir(exist_ok=True)
+    (folder / "parallel" / "x.en-es.tsv").write_text("Hello\tHola\n")
+    for i, name in enumerate(MULTI_NLI):
+        content = row("neutral", f"premise {i}").encode()
+        path = folder / place / f"{name}{ending}"
+        path.write_bytes(gzip.compress(content) if ending else content)
+    for i, name in enumerate(NAMES):
+        (folder / "snli_1.0" / name).write_text(row("neutral", f"other premise {i}"))
+    corpora = [c for c in load_folder(folder, source="en", targets=["es"]) if c.kind == "nli"]
+    assert {(c.name, c.split): len(list(c)) for c in corpora} == {
+        ("multinli_1.0", "train"): 1,
+        ("multinli_1.0", "dev_matched"): 1,
+        ("multinli_1.0", "dev_mismatched"): 1,
+        ("snli_1.0", "train"): 1,
+        ("snli_1.0", "dev"): 1,
+        ("snli_1.0", "test"): 1,
+    }
+    parts = defaultdict(list)
+    for corpus, decide in zip(corpora, decisions(corpora), strict=True):
+        for record, group in corpus:
+            parts[decide(record, group)].append(record.premise)
+    # `NAMES` are dev, test and train; the whole of a training file with a dev file is for training.
+    assert sorted(parts[Part.TRAIN]) == ["other premise 2", "premise 0"]
+    assert sorted(parts[Part.HELD_OUT]) == ["other premise 0", "premise 1", "premise 2"]
+
+
+def test_the_fields_of_multi_nli(tmp_path):
+    path = tmp_path / "multinli_1.0_dev_matched.jsonl"
+    fields = {"annotator_labels": ["neutral"] * 5, "genre": "slate", "pairID": "63735n"}
+    content = fields | json.loads(row("neutral", "The new rights are nice enough", "All is well"))
+    path.write_text(json.dumps(content) + "\n")
+    expected = InferencePair("The new rights are nice enough", "All is well", 1)
+    assert list(snli.read_snli(path)) == [(expected, None)]
+
+
+def test_a_truncated_gzip_of_multi_nli(tmp_path):
+    path = tmp_path / "multinli_1.0_train.jsonl.gz"
+    path.write_bytes(gzip.compress("\n".join([row("neutral")] * 50).encode())[:-9])
+    with pytest.raises(UserError, match=r"truncated or corrupt gzip"):
+        list(snli.read_snli(path))

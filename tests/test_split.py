@@ -1,24 +1,27 @@
-from pathlib import Path
+import random
+from collections import defaultdict
 
 import pytest
+from testing import ListCorpus
 
-from xling_tf.corpora.folder import Corpus
-from xling_tf.corpora.readers import ReadReport, read_documents
-from xling_tf.corpora.records import InferencePair, ResponsePair, TranslationPair
-from xling_tf.corpora.split import held_out, normalised, split_corpora, split_corpus
+from xling_tf.corpora.readers import read_documents
+from xling_tf.corpora.records import InferencePair, ResponsePair, SentenceTriplet, TranslationPair
+from xling_tf.corpora.split import held_out, normalised
+from xling_tf.corpora.store import transient_store
 
 
 def corpus(kind, records, *, name="x", languages="en-es", split="", groups=None):
-    report = ReadReport(path=Path("x"), num_records=len(records))
-    return Corpus(
-        name=name,
-        kind=kind,
-        languages=languages,
-        split=split,
-        records=records,
-        report=report,
-        groups=groups,
+    return ListCorpus(
+        name=name, kind=kind, languages=languages, split=split, records=records, groups=groups
     )
+
+
+def split_corpora(corpora):
+    return [(list(c.train), list(c.held_out)) for c in transient_store(corpora).corpora]
+
+
+def split_corpus(alone):
+    return split_corpora([alone])[0]
 
 
 TEXTS = [f"sentence {number}" for number in range(2000)]
@@ -80,7 +83,7 @@ def test_targets_are_guarded_across_corpora_of_the_same_languages():
             corpus("parallel", [same], name="a", languages="en-it"),
         ]
     )
-    assert [len(split.train) for split in splits] == [0, 0, 1]
+    assert [len(train) for train, _ in splits] == [0, 0, 1]
 
 
 def test_conversations_are_split_by_message_and_guard_responses():
@@ -94,8 +97,8 @@ def test_conversations_are_split_by_message_and_guard_responses():
 def test_documents_stay_whole(tmp_path):
     path = tmp_path / "d.en.txt"
     path.write_text("\n\n".join(f"{n} a\n{n} b\n{n} c\n{n} d" for n in range(200)))
-    read = read_documents(path)
-    whole = corpus("documents", read.records, languages="en", groups=read.groups)
+    records, groups = zip(*read_documents(path), strict=True)
+    whole = corpus("documents", records, languages="en", groups=groups)
     train, held = split_corpus(whole)
     assert len(train) + len(held) == 400
     documents = [{record.sentence.split()[0] for record in part} for part in (train, held)]
@@ -120,7 +123,7 @@ def test_inference_obeys_the_splits_of_file_names():
     }
     other = corpus("nli", pairs, name="other", languages="en", split="train")
     splits = split_corpora([named["train"], named["dev"], named["test"], other])
-    assert [tuple(split) for split in splits] == [
+    assert splits == [
         (pairs, []),
         ([], pairs),
         ([], []),
@@ -131,3 +134,68 @@ def test_inference_obeys_the_splits_of_file_names():
 @pytest.mark.parametrize("kind", ["parallel", "conversations", "nli", "documents"])
 def test_no_records(kind):
     assert split_corpus(corpus(kind, [], groups=[] if kind == "documents" else None)) == ([], [])
+
+
+def expected_split(corpora):
+    """The rules in words, over all corpora in memory."""
+    deciding = {"parallel": "source", "conversations": "message", "nli": "premise"}
+    guarded = {"parallel": "target", "conversations": "response"}
+    splits = []
+    for c in corpora:
+        parts = ([], [])
+        has_dev = any(d.split.startswith("dev") and d.name == c.name for d in corpora)
+        for record, group in c:
+            if c.split == "test":
+                continue
+            if c.split.startswith("dev"):
+                is_held_out = True
+            elif c.split == "train" and has_dev:
+                is_held_out = False
+            else:
+                is_held_out = held_out(group or getattr(record, deciding[c.kind]))
+            parts[is_held_out].append(record)
+        splits.append(parts)
+    hidden = defaultdict(set)
+    for c, (_, held) in zip(corpora, splits, strict=True):
+        if c.kind in guarded:
+            texts = (getattr(record, guarded[c.kind]) for record in held)
+            hidden[c.kind, c.languages].update(map(normalised, texts))
+    return [
+        (
+            [
+                record
+                for record in train
+                if c.kind not in guarded
+                or normalised(getattr(record, guarded[c.kind])) not in hidden[c.kind, c.languages]
+            ],
+            held,
+        )
+        for c, (train, held) in zip(corpora, splits, strict=True)
+    ]
+
+
+def any_corpora(draw):
+    """Corpora of few texts, so that many of their records share some."""
+    texts = [text for number in range(60) for text in (f"text {number}", f"TEXT  {number}")]
+    pick = lambda: draw.choice(texts)  # noqa: E731
+    makers = {
+        "parallel": lambda: TranslationPair(pick(), pick(), tuple(pick() for _ in range(2))),
+        "conversations": lambda: ResponsePair(pick(), pick()),
+        "documents": lambda: SentenceTriplet(pick(), pick(), pick()),
+        "nli": lambda: InferencePair(pick(), pick(), draw.randrange(3)),
+    }
+    for number in range(draw.randrange(1, 8)):
+        kind = draw.choice(list(makers))
+        records = [makers[kind]() for _ in range(draw.randrange(60))]
+        groups = [draw.choice(texts) for _ in records] if kind == "documents" else None
+        split = draw.choice(["train", "dev_matched", "test", ""]) if kind == "nli" else ""
+        languages = draw.choice(["en-es", "en-fr"]) if kind == "parallel" else "en"
+        yield corpus(
+            kind, records, name=str(number // 2), languages=languages, split=split, groups=groups
+        )
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_the_streamed_split_is_that_of_the_rules(seed):
+    corpora = list(any_corpora(random.Random(seed)))
+    assert split_corpora(corpora) == expected_split(corpora)

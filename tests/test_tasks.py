@@ -8,12 +8,20 @@ from testing import (
     TINY,
     find_task,
     make_batch,
+    make_batches,
     make_examples,
     numpy_ranking,
     tiny_config,
     tiny_model,
+    two_replicas,
 )
 
+from xling_tf.corpora.records import (
+    InferencePair,
+    ResponsePair,
+    SentenceTriplet,
+    TranslationPair,
+)
 from xling_tf.overrides import apply_overrides
 from xling_tf.tasks.registry import build_tasks
 
@@ -183,6 +191,141 @@ def test_a_gradient_reaches_encoder_and_heads(name, columns):
     for variable, gradient in zip(variables, gradients, strict=True):
         assert gradient is not None, variable.path
         assert np.abs(tf.convert_to_tensor(gradient).numpy()).max() > 0, variable.path
+
+
+# Two wrong translations of each; "hola" is the right one of the first.
+NEGATIVES = [
+    ("mundo", "j"),
+    ("a", "hola"),
+    ("c b", "d d"),
+    ("j i", "g"),
+    ("adios", "e f"),
+]
+
+
+def with_negatives(hard_negatives=2, **similarity):
+    config = tiny_config(**similarity)
+    tasks = dataclasses.replace(config.tasks, hard_negatives=hard_negatives)
+    return tiny_model(dataclasses.replace(config, tasks=tasks))
+
+
+def ranking_losses(model, pairs):
+    """Of records as they come from a corpus."""
+    task = find_task(model, "translation_ranking_en-es")
+    rows = [task.texts(TranslationPair(*pair)) for pair in pairs]
+    assert {len(row) for row in rows} == {len(task.columns)}
+    return losses(model, task.name, make_examples(*zip(*rows, strict=True)))[0]
+
+
+def records(sources=FIRST, targets=SECOND, negatives=NEGATIVES):
+    return list(zip(sources, targets, negatives, strict=True))
+
+
+@pytest.mark.parametrize("similarity", [{}, {"normalize": True, "scale": 5.0, "margin": 0.1}])
+def test_negatives_of_all_examples_join_the_targets(similarity):
+    # Guo et al. 2018: P(target | source) over the batch's 5 targets and all 10 negatives.
+    model = with_negatives(**similarity)
+    source, target = encoded(model, FIRST), encoded(model, SECOND)
+    wrong = encoded(model, [text for pair in NEGATIVES for text in pair])
+    candidates = np.concatenate([target, wrong])
+    # "hola" is the negative of the second and the target of the first, whom it does not count for.
+    excluded = np.zeros((5, 15), bool)
+    excluded[0, 5 + 3] = True
+    expected = numpy_ranking(source, candidates, excluded=excluded, **options(model.config))
+    assert ranking_losses(model, records()) == pytest.approx(expected, rel=1e-4, abs=1e-5)
+
+
+def test_with_both_directions_only_that_to_the_targets_has_negatives():
+    model = with_negatives(bidirectional=True)
+    source, target = encoded(model, FIRST), encoded(model, SECOND)
+    wrong = encoded(model, [text for pair in NEGATIVES for text in pair])
+    excluded = np.zeros((5, 15), bool)
+    excluded[0, 5 + 3] = True
+    there = numpy_ranking(source, np.concatenate([target, wrong]), excluded=excluded)
+    back = numpy_ranking(target, source)
+    found = ranking_losses(model, records())
+    assert found == pytest.approx((there + back) / 2, rel=1e-4, abs=1e-5)
+
+
+def test_columns_without_a_negative_change_nothing():
+    # Padded with the own target, which then counts for no query.
+    model = with_negatives(3)
+    source, target = encoded(model, FIRST), encoded(model, SECOND)
+    expected = numpy_ranking(source, target)
+    found = ranking_losses(model, records(negatives=[()] * 5))
+    assert found == pytest.approx(expected, rel=1e-4)
+    two, three = with_negatives(2), with_negatives(3)
+    three.encoder.set_weights(two.encoder.get_weights())
+    assert ranking_losses(three, records()) == pytest.approx(ranking_losses(two, records()))
+
+
+def test_a_negative_that_is_another_right_answer_does_not_count():
+    # Sources 0 and 1 are the same, so the target of each is right for both; it is also the negative
+    # of the third, for whom it is wrong.
+    model = with_negatives(1)
+    sources, targets = ["a", "a", "b"], ["c", "d", "e"]
+    found = ranking_losses(model, records(sources, targets, [("f",), ("g",), ("c",)]))
+    candidates = encoded(model, [*targets, "f", "g", "c"])
+    excluded = np.zeros((3, 6), bool)
+    excluded[0, [1, 5]] = excluded[1, [0, 5]] = True
+    expected = numpy_ranking(encoded(model, sources), candidates, excluded=excluded)
+    assert found == pytest.approx(expected, rel=1e-4)
+
+
+def test_two_replicas_rank_the_negatives_of_both():
+    strategy = two_replicas()
+    with strategy.scope():
+        model = with_negatives(2, normalize=True, scale=3.0, bidirectional=True)
+    task = find_task(model, "translation_ranking_en-es")
+    # The first and the fourth have one source, and the last has a column that is only filled.
+    pairs = records(
+        sources=["a b", *FIRST[1:3], "a b", FIRST[4]], negatives=[*NEGATIVES[:4], ("a",)]
+    )
+    rows = [task.texts(TranslationPair(*pair)) for pair in pairs]
+    examples = make_examples(*zip(*rows, strict=True))
+    whole, *halves = make_batches(model, examples, [range(5), [0, 1, 2], [3, 4]])
+
+    def losses_and_gradients(batch):
+        variables = [variable.value for variable in model.encoder.trainable_variables]
+        with tf.GradientTape() as tape:
+            per_example = task.losses(model.encoder, batch)[0]
+            loss = tf.reduce_sum(per_example)
+        return per_example, [tf.convert_to_tensor(g) for g in tape.gradient(loss, variables)]
+
+    @tf.function
+    def on_both():
+        batch = strategy.experimental_distribute_values_from_function(
+            lambda context: halves[context.replica_id_in_sync_group]
+        )
+        return strategy.run(losses_and_gradients, args=(batch,))
+
+    of_two, gradients_of_two = on_both()
+    expected, gradients = losses_and_gradients(whole)
+    found = np.concatenate(strategy.experimental_local_results(of_two))
+    assert found == pytest.approx(expected.numpy(), rel=1e-4)
+    for gradient, parts in zip(gradients, gradients_of_two, strict=True):
+        summed = sum(strategy.experimental_local_results(parts)).numpy()
+        assert summed == pytest.approx(gradient.numpy(), rel=1e-3, abs=1e-4)
+
+
+def test_more_negatives_than_columns_are_cut():
+    task = find_task(with_negatives(1), "translation_ranking_en-es")
+    assert task.columns == ("source", "target", "negative_1")
+    assert task.texts(TranslationPair("a", "b", ("c", "d"))) == ("a", "b", "c")
+    assert task.texts(TranslationPair("a", "b")) == ("a", "b", "b")
+
+
+def test_without_hard_negatives_those_of_a_record_are_not_looked_at():
+    task = find_task(tiny_model(), "translation_ranking_en-es")
+    assert task.columns == ("source", "target")
+    assert task.texts(TranslationPair("a", "b", ("c", "d"))) == ("a", "b")
+
+
+def test_texts_are_one_for_each_column():
+    tasks = build()
+    assert tasks["quick_thought_en"].texts(SentenceTriplet("a", "b", "c")) == ("a", "b", "c")
+    assert tasks["inference"].texts(InferencePair("p", "h", 2)) == ("p", "h")
+    assert tasks["response_prediction_es"].texts(ResponsePair("m", "r")) == ("m", "r")
 
 
 def build(*overrides):

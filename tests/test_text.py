@@ -1,3 +1,4 @@
+import dataclasses
 import time
 
 import numpy as np
@@ -6,11 +7,11 @@ import tensorflow as tf
 
 from xling_tf.config import TextConfig
 from xling_tf.text.tokenization import EMPTY_TOKEN, tokenize
-from xling_tf.text.word_ngram import WordNgramPreprocessor, ngram_ids
+from xling_tf.text.word_ngram import WordNgramPreprocessor, ngram_ids, word_preprocessor
 
 
-def tokens(text, *, max_tokens=64, lowercase=False):
-    (row,) = tokenize(tf.constant([text]), max_tokens=max_tokens, lowercase=lowercase).to_list()
+def tokens(text, **config):
+    (row,) = tokenize(tf.constant([text]), TextConfig(**config)).to_list()
     return [token.decode("utf-8") for token in row]
 
 
@@ -77,6 +78,39 @@ def test_marks_that_touch(text, expected):
     assert tokens(text) == expected.split(" ")
 
 
+@pytest.mark.parametrize(
+    ("text", "characters", "runs"),
+    [
+        # Runs of Han, of hiragana and of katakana; scripts part where they meet.
+        ("我爱北京，New York!", "我 爱 北 京 ， New York !", "我爱北京 ， New York !"),
+        ("你好。「再见」", "你 好 。 「 再 见 」", "你好 。 「 再见 」"),
+        ("カナと漢字 abc漢字x", "カ ナ と 漢 字 abc 漢 字 x", "カナ と 漢字 abc 漢字 x"),
+        # The mark of long vowels belongs to its kana, the mark of repetition to its Han.
+        ("スーパーで買う", "ス ー パ ー で 買 う", "スーパー で 買 う"),
+        ("ラーメン屋の人々", "ラ ー メ ン 屋 の 人 々", "ラーメン 屋 の 人々"),
+        ("2024年5月,3日", "2024 年 5 月 , 3 日", "2024 年 5 月 , 3 日"),
+        # Nothing else changes.
+        ("한국어 문장", "한국어 문장", "한국어 문장"),
+        ("Don't 10:30.", "Do n't 10:30 .", "Do n't 10:30 ."),
+    ],
+)
+def test_scripts_without_spaces_by_the_character_or_by_the_run(text, characters, runs):
+    assert tokens(text, split_han=True) == characters.split(" ")
+    assert tokens(text, split_han=False) == runs.split(" ")
+
+
+def test_the_ngrams_of_a_run_are_its_characters_and_words():
+    # "<我爱你>": 5 characters, 4 pairs.
+    config = TextConfig(split_han=False, ngram_sizes=(1, 2), num_ngram_buckets=10**9)
+    (row,) = (
+        WordNgramPreprocessor([EMPTY_TOKEN], config).tokenize(tf.constant(["我爱你"])).to_list()
+    )
+    assert row == ["我爱你".encode()]
+    expected = [*"<我爱你>", "<我", "我爱", "爱你", "你>"]
+    ids = tf.strings.to_hash_bucket_fast(expected, 10**9).numpy().tolist()
+    assert sorted(ngram_ids(tf.constant(row), config)[0].numpy().tolist()) == sorted(ids)
+
+
 @pytest.mark.parametrize("text", ["", " ", "\t\n\u00a0\u200b", "\x00"])
 def test_a_sentence_without_tokens_becomes_one(text):
     assert tokens(text) == [EMPTY_TOKEN]
@@ -104,9 +138,9 @@ def test_invalid_utf8_counts_as_spaces(text, expected):
 @pytest.mark.parametrize("unit", ["word ", "我", "😀", "aa.b,", "x'", "...", "é"])
 def test_a_megabyte_costs_what_a_page_costs(unit):
     text = tf.constant([unit * (2**20 // len(unit.encode()))])
-    tokenize(text, max_tokens=64, lowercase=True)
+    tokenize(text, TextConfig(lowercase=True))
     begin = time.perf_counter()
-    result = tokenize(text, max_tokens=64, lowercase=True)
+    result = tokenize(text, TextConfig(lowercase=True))
     assert time.perf_counter() - begin < 0.5
     assert 1 <= result.row_lengths()[0] <= 64
 
@@ -212,6 +246,20 @@ def test_features_in_a_graph_are_the_same(preprocess):
     eager = preprocess(tf.constant(SENTENCES))
     graph = tf.function(preprocess, input_signature=[tf.TensorSpec([None], tf.string)])
     for one, other in zip(eager, graph(tf.constant(SENTENCES)), strict=True):
+        assert one.numpy().tolist() == other.numpy().tolist()
+
+
+def test_words_alone_have_the_same_rows_and_no_ngrams(preprocess):
+    alone = word_preprocessor(VOCABULARY, dataclasses.replace(CONFIG, ngram_sizes=()))
+    assert isinstance(preprocess, WordNgramPreprocessor)
+    assert not isinstance(alone, WordNgramPreprocessor)
+    assert (preprocess.num_words, preprocess.num_ngrams) == (9, 97)
+    assert (alone.num_words, alone.num_ngrams) == (9, 0)
+    features, expected = alone(tf.constant(SENTENCES)), preprocess(tf.constant(SENTENCES))
+    assert len(features.ngram_ids) == len(features.ngram_words) == 0
+    assert all(tensor.dtype == tf.int32 for tensor in features)
+    for name in ("word_ids", "tokens", "lengths"):
+        one, other = getattr(features, name), getattr(expected, name)
         assert one.numpy().tolist() == other.numpy().tolist()
 
 

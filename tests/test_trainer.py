@@ -2,16 +2,19 @@
 
 import dataclasses
 import json
+import logging as std_logging
 from collections import Counter
 
 import keras
 import pytest
-import tensorflow as tf
 from testing import TINY, make_examples, tiny_model, two_replicas
 
+from xling_tf.checkpoints import CheckpointError, Checkpoints
+from xling_tf.cluster import ALONE
 from xling_tf.distribution import make_strategy
 from xling_tf.overrides import apply_overrides
 from xling_tf.trainer import Trainer, make_schedule
+from xling_tf.workers import Workers
 
 # Keras warns of one key alone, which is what a sentence of one word has.
 pytestmark = pytest.mark.filterwarnings("ignore:You are using a softmax over axis:UserWarning")
@@ -49,7 +52,7 @@ def with_alignment(model, steps):
 
 
 def make_trainer(model, folder, strategy):
-    return Trainer(model=model, examples=EXAMPLES, strategy=strategy, run_dir=folder)
+    return Trainer(model=model, examples=EXAMPLES, workers=Workers(strategy), run_dir=folder)
 
 
 def test_translation_ranking_leads_and_the_cycle_follows(model):
@@ -70,12 +73,12 @@ def test_nothing_leads_where_there_are_no_translations(model):
     assert schedule.task(0) == "inference"
 
 
-def train(folder, *budgets):
+def train(folder, *budgets, **settings):
     """Trains up to each number of steps in turn, always a new model; returns the last trainer."""
     folder.mkdir(exist_ok=True)
     strategy = make_strategy()
     for steps in budgets:
-        training = dataclasses.replace(TWO_TASKS.training, steps=steps)
+        training = dataclasses.replace(TWO_TASKS.training, steps=steps, **settings)
         keras.utils.set_random_seed(1)
         with strategy.scope():
             model = tiny_model(dataclasses.replace(TWO_TASKS, training=training))
@@ -109,10 +112,69 @@ def test_a_finished_training_trains_no_more(tmp_path):
     assert (tmp_path / "metrics.jsonl").read_bytes() == before
 
 
-def test_one_replica_reads_its_batches_without_a_distributed_iterator(model, tmp_path):
-    batches = make_trainer(model, tmp_path, make_strategy())._batches("inference")
-    assert not isinstance(batches, tf.distribute.DistributedIterator)
-    assert len(next(batches).labels) > 0
+class FullDisk:
+    """Stands for `Checkpoints.save`: it fails the first times."""
+
+    def __init__(self, monkeypatch, failures):
+        self.save, self.failures, self.saved = Checkpoints.save, failures, []
+        monkeypatch.setattr(Checkpoints, "save", lambda *arguments: self(*arguments))
+
+    def __call__(self, checkpoints, step, state):
+        if self.failures:
+            self.failures -= 1
+            raise CheckpointError("no room")
+        self.saved.append(step)
+        return self.save(checkpoints, step, state)
+
+
+def test_a_checkpoint_that_finds_no_room_is_a_warning_and_the_next_is_tried(
+    tmp_path, monkeypatch, caplog
+):
+    disk = FullDisk(monkeypatch, failures=2)
+    with caplog.at_level(std_logging.WARNING, logger="absl"):
+        train(tmp_path, 4, checkpoint_minutes=0)
+    assert caplog.messages == ["no room; training goes on"] * 2
+    assert disk.saved == [3, 4, 4]  # after steps 3 and 4, and at the end
+
+
+def test_the_last_checkpoint_must_find_room(tmp_path, monkeypatch):
+    FullDisk(monkeypatch, failures=1)
+    with pytest.raises(CheckpointError, match="no room"):
+        train(tmp_path, 2)
+
+
+class Follower(Workers):
+    """A worker that is not the chief, whose chief's clock stands still at `seconds`."""
+
+    def __init__(self, seconds, stops=0):
+        super().__init__(make_strategy(), ALONE)
+        self.seconds, self.stops = seconds, stops
+
+    is_chief = False
+
+    def add_up(self, numbers):
+        assert numbers == [0.0, 0.0]  # its own clock does not count
+        return [self.seconds, self.stops]
+
+    def from_chief(self, make):
+        return None
+
+
+@pytest.mark.parametrize(
+    ("seconds", "stops", "finished", "steps"),
+    [(60.0, 0, True, 1), (30.0, 1, False, 1), (0.0, 0, True, 4)],
+)
+def test_the_chiefs_clock_and_anybodys_signal_decide_for_all(
+    seconds, stops, finished, steps, tmp_path
+):
+    training = dataclasses.replace(TWO_TASKS.training, minutes=1.0, steps=4, checkpoint_minutes=0)
+    workers = Follower(seconds, stops)
+    with workers.strategy.scope():
+        model = tiny_model(dataclasses.replace(TWO_TASKS, training=training))
+    trainer = Trainer(model=model, examples=EXAMPLES, workers=workers, run_dir=tmp_path)
+    assert trainer.train() == finished
+    assert (trainer.step, trainer.seconds) == (steps, seconds)
+    assert not list(tmp_path.iterdir())  # only the chief writes
 
 
 def test_each_replica_reads_batches_of_its_own(tmp_path):
@@ -122,7 +184,7 @@ def test_each_replica_reads_batches_of_its_own(tmp_path):
     trainer._step = 4  # one step of inference before: two batches
     batch = next(trainer._batches("inference"))
     first, second = strategy.experimental_local_results(batch.labels)
-    sampler = trainer._samplers["inference"]
+    sampler = trainer._inputs["inference"]._sampler
     labels = EXAMPLES["inference"].labels
     assert first.numpy().tolist() == labels[sampler.batch(2)].tolist()
     assert second.numpy().tolist() == labels[sampler.batch(3)].tolist()

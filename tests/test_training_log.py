@@ -107,6 +107,27 @@ def test_tensorboard_gets_the_losses(tmp_path):
     assert found == [(0, 2.0), (1, 2.0), (2, 2.0)]
 
 
+def test_scores_are_lines_of_their_own_and_a_restart_keeps_those_up_to_its_step(tmp_path, caplog):
+    scores = {"inference": {"loss": 1.5, "accuracy": 0.5, "num_examples": 8.0}}
+    with caplog.at_level("INFO", logger="absl"):
+        with TrainingLog(tmp_path, first_step=0, progress=0.0) as log:
+            for steps in (2, 4, 6):
+                log.report_scores(steps, scores)
+        # From the checkpoint after 4 steps.
+        with TrainingLog(tmp_path, first_step=4, progress=0.0) as log:
+            log.report_scores(8, scores)
+    found = [json.loads(line) for line in (tmp_path / "dev.jsonl").read_text().splitlines()]
+    assert found == [{"step": step, "scores": scores} for step in (2, 4, 8)]
+    assert caplog.messages[0] == "step 2, held-out loss: i 1.500"
+    events = [
+        tf.compat.v1.Event.FromString(record.numpy())
+        for path in (tmp_path / "tensorboard").glob("events*")
+        for record in tf.data.TFRecordDataset(str(path))
+    ]
+    tags = [value.tag for event in events for value in event.summary.value]
+    assert tags.count("dev_loss/inference") == tags.count("dev_accuracy/inference") == 4
+
+
 def test_without_a_terminal_a_line_stands_for_the_bar(tmp_path, monkeypatch, caplog, capsys):
     monkeypatch.setattr(training_log, "_SECONDS_BETWEEN_LINES", -1.0)
     with (

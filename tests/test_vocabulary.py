@@ -3,8 +3,10 @@ from collections import Counter
 import pytest
 import tensorflow as tf
 
-from xling_tf.config import TextConfig
+from xling_tf.config import ExperimentConfig, TextConfig
+from xling_tf.errors import UserError
 from xling_tf.model import fit_text
+from xling_tf.overrides import apply_overrides
 from xling_tf.text import vocabulary
 from xling_tf.text.tokenization import EMPTY_TOKEN
 from xling_tf.text.vocabulary import count_ngrams, count_words, select_vocabulary
@@ -84,9 +86,21 @@ def test_ngram_buckets_in_use_are_counted():
 
 def test_fit_text_shrinks_the_ngram_table_and_keeps_the_rest():
     config = TextConfig(num_ngram_buckets=10**6, min_word_count=2)
-    fitted, words = fit_text(config, ["ab abc ab"])
+    fitted, words = fit_text(config, iter(["ab abc", "ab"]))
     assert words == [EMPTY_TOKEN, "ab"]
     assert fitted.num_ngram_buckets == 7
     assert fitted.max_words == config.max_words
     ids = ngram_ids(tf.constant(["ab", "abc", "unseen"]), fitted).values.numpy()
     assert ids.max() < 7
+
+
+def test_words_alone_have_no_ngram_table_to_shrink():
+    config = apply_overrides(ExperimentConfig(), ["text.ngram_sizes="]).text
+    assert config.ngram_sizes == ()
+    assert fit_text(config, iter(["ab abc", "ab"])) == (config, [EMPTY_TOKEN, "ab", "abc"])
+
+
+@pytest.mark.parametrize("override", ["text.ngram_sizes=0,3", "text.sentencepiece_size=0"])
+def test_sizes_of_0_are_refused(override):
+    with pytest.raises(UserError, match=r"text\.\w+ must be at least 1, got 0"):
+        apply_overrides(ExperimentConfig(), [override])

@@ -1,7 +1,7 @@
 """What several test files share: tiny configs, batches, a model in training and NumPy references."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 
 import numpy as np
@@ -16,6 +16,8 @@ from xling_tf.config import (
     TextConfig,
     TrainingConfig,
 )
+from xling_tf.corpora.corpus import Corpus, Row
+from xling_tf.corpora.records import Record
 from xling_tf.input_pipeline import Examples, make_dataset
 from xling_tf.model import Model
 from xling_tf.tasks.base import Batch, Task
@@ -79,11 +81,29 @@ def make_examples(
     count = len(columns[0])
     lengths = [[len(text.split()) for text in column] for column in columns]
     return Examples(
-        columns=tuple(np.array([t.encode() for t in column], object) for column in columns),
+        records=list(zip(*columns, strict=True)),
+        texts_of=tuple,
+        num_columns=len(columns),
         labels=np.array([0] * count if labels is None else labels, np.int32),
         lengths=np.max(lengths, axis=0).astype(np.int32),
         corpora=tuple(corpora or [("corpus", count)]),
     )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ListCorpus(Corpus):
+    """A corpus in memory; `groups` are the keys of the records' documents, if they have any."""
+
+    records: Sequence[Record]
+    groups: Sequence[str] | None = None
+
+    def version(self) -> str:
+        """Tells it from others."""
+        return repr(self.records)
+
+    def __iter__(self) -> Iterator[Row]:
+        """Yields its rows."""
+        return zip(self.records, self.groups or [None] * len(self.records), strict=True)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,7 +144,10 @@ def numpy_ranking(
     margin: float = 0.0,
     normalize: bool = False,
 ) -> np.ndarray:
-    """-log(e^{s(q.c - m)} / (e^{s(q.c - m)} + sum over wrong c' of e^{s q.c'})), row by row."""
+    """-log(e^{s(q.c - m)} / (e^{s(q.c - m)} + sum over wrong c' of e^{s q.c'})), row by row.
+
+    Candidate i is right for query i; those beyond the queries are wrong for all.
+    """
     if normalize:
         queries = queries / np.linalg.norm(queries, axis=1, keepdims=True)
         candidates = candidates / np.linalg.norm(candidates, axis=1, keepdims=True)

@@ -6,6 +6,8 @@
 The same command continues a training that was stopped or killed.
 """
 
+import errno
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,9 +17,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from absl import app, flags
 
+from xling_tf.cluster import read_cluster
 from xling_tf.config import ExperimentConfig
 from xling_tf.console import quiet_start, set_up_logging
 from xling_tf.errors import UserError
+from xling_tf.figure import model_figure
+from xling_tf.files import replacing, require_writable_folder
 from xling_tf.overrides import apply_overrides
 from xling_tf.presets import PRESETS, get_preset
 
@@ -28,7 +33,9 @@ _MINUTES = flags.DEFINE_float("minutes", None, "Minutes of training.", lower_bou
 _STEPS = flags.DEFINE_integer("steps", None, "Steps of training.", lower_bound=0)
 _RUN_DIR = flags.DEFINE_string("run_dir", None, "Checkpoints and logs; default runs/<pair>.")
 _OUTPUT = flags.DEFINE_string("output", None, "Exported model; default exported/<pair>.")
+_SOURCE = flags.DEFINE_multi_string("source", [], "More corpora: tfds:BUILDER. Repeatable.")
 _LIST = flags.DEFINE_bool("list", False, "Lists the presets and exits.")
+_FIGURE = flags.DEFINE_string("figure", None, "Draws the model into this SVG file and exits.")
 
 
 def main(argv: list[str]) -> None:
@@ -42,10 +49,20 @@ def main(argv: list[str]) -> None:
     set_up_logging()
     try:
         # Misspelt names are told at once, before TensorFlow takes its seconds to start.
-        config = apply_overrides(get_preset(_PAIR.value), [*_SET.value, *_budget()])
+        read_cluster(os.environ)
+        settings = [*_sources(), *_SET.value, *_budget()]
+        config = apply_overrides(get_preset(_PAIR.value), settings)
+        if _FIGURE.value is not None:
+            _draw(config, Path(_FIGURE.value))
+            return
         results = _run(config)
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        print("error: the disk is full; make room, and the same command continues", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:
         print("interrupted; the same command continues", file=sys.stderr)
@@ -68,11 +85,23 @@ def _run(config: ExperimentConfig) -> dict[str, Any] | None:
         run_dir=Path(_RUN_DIR.value or f"runs/{name}"),
         output=output,
     )
-    if results is not None:
+    if results:
         print(format_table(results["scores"]))
         print(f"\n{output} holds the model. Try it:\n")
+        if config.text.tokenizer == "sentencepiece":
+            print("    import tensorflow_text  # registers the operations of its tokenizer")
         print(f'    import tensorflow_hub as hub\n    hub.load("{output}")(["Hola", "Hello"])')
     return results
+
+
+def _draw(config: ExperimentConfig, path: Path) -> None:
+    require_writable_folder(path.parent, "give another with --figure")
+    with replacing(path) as temporary:
+        temporary.write_text(model_figure(config), encoding="utf-8")
+
+
+def _sources() -> list[str]:
+    return [f"data.sources={','.join(_SOURCE.value)}"] if _SOURCE.value else []
 
 
 def _budget() -> list[str]:

@@ -9,11 +9,16 @@ from typing import Any
 import tensorflow as tf
 from absl import logging
 
+from xling_tf.errors import UserError
 from xling_tf.files import replacing_folder
 
 _KEPT = 2
 _VALUES = "values"
 _STATE = "state.json"
+
+
+class CheckpointError(UserError):
+    """A checkpoint cannot be written; those before are as they were."""
 
 
 class Checkpoints:
@@ -28,14 +33,26 @@ class Checkpoints:
 
     def __init__(self, folder: Path, variables: Sequence[tf.Variable]) -> None:
         self._folder = folder
-        self._checkpoint = tf.train.Checkpoint(values=list(variables))
+        self.variables = list(variables)
+        self._checkpoint = tf.train.Checkpoint(values=self.variables)
 
     def save(self, step: int, state: dict[str, Any]) -> Path:
-        """Writes the variables and `state`, and removes all but the newest two checkpoints."""
+        """Writes the variables and `state`, and removes all but the newest two checkpoints.
+
+        Raises:
+            CheckpointError: The disk is full, say.
+        """
         path = self._folder / f"step-{step:09d}"
-        with replacing_folder(path) as temporary:
-            self._checkpoint.write(str(temporary / _VALUES))
-            (temporary / _STATE).write_text(json.dumps(state), encoding="utf-8")
+        try:
+            with replacing_folder(path) as temporary:
+                self._checkpoint.write(str(temporary / _VALUES))
+                (temporary / _STATE).write_text(json.dumps(state), encoding="utf-8")
+        except (OSError, tf.errors.OpError) as error:
+            newest = next(iter(self._newest_first()), None)
+            raise CheckpointError(
+                f"checkpoint {path} cannot be written ({_reason(error)}); "
+                f"the newest is {newest.name if newest else 'still none'}; make room on that disk"
+            ) from error
         for old in self._newest_first()[_KEPT:]:
             shutil.rmtree(old)
         return path
@@ -59,7 +76,7 @@ class Checkpoints:
                 logging.warning(
                     "checkpoint %s cannot be read (%s); it is now %s, and the one before is used",
                     path,
-                    str(error).splitlines()[0] if str(error) else type(error).__name__,
+                    _reason(error),
                     damaged.name,
                 )
                 continue
@@ -73,3 +90,7 @@ class Checkpoints:
             path for path in self._folder.iterdir() if path.name.removeprefix("step-").isdigit()
         ]
         return sorted(steps, reverse=True)
+
+
+def _reason(error: Exception) -> str:
+    return str(error).splitlines()[0] if str(error) else type(error).__name__

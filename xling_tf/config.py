@@ -20,7 +20,9 @@ class TextConfig:
     max_tokens: int = 64  # 2018, sec. 4.2: "sentence lengths clipped to 64"
     tokenizer: str = "treebank"  # or "sentencepiece" (2019, sec. 5.1), learnt from the corpora
     sentencepiece_size: int = 32_000  # pieces, for that tokenizer
-    split_han: bool = True  # treebank: a token for each Han or kana character, not for each run
+    # treebank: a token for each Han or kana character. False: for each run of them, which its n-grams
+    # spell; they should then be short ones too: --set text.split_han=false --set text.ngram_sizes=1,2,3,4
+    split_han: bool = True
     lowercase: bool = False
     max_words: int = 200_000  # 2019, sec. 3.2
     min_word_count: int = 1
@@ -59,7 +61,7 @@ class TaskConfig:
     weight: int = 1  # steps in each cycle of the schedule; 0 leaves the task out
     examples_per_batch: int = 100  # 2019, sec. 3.2
     # Examples that are ranked against each other, encoded `examples_per_batch` at a time, in the
-    # memory of those (gradient caching, Gao et al. 2021); 0: those of one batch.
+    # memory of those and of the scores (gradient caching, Gao et al. 2021); 0: those of one batch.
     candidates: int = 0
     loss_weight: float = 1.0  # how much it moves the shared encoder
 
@@ -150,6 +152,8 @@ class ExperimentConfig:
             "text.max_tokens": self.text.max_tokens,
             "text.num_oov_buckets": self.text.num_oov_buckets,
             "text.num_ngram_buckets": self.text.num_ngram_buckets,
+            "text.sentencepiece_size": self.text.sentencepiece_size,
+            "text.ngram_sizes": min(self.text.ngram_sizes, default=1),
             "data.pool_batches": self.data.pool_batches,
             "training.dev_batches": self.training.dev_batches,
             **{
@@ -158,6 +162,7 @@ class ExperimentConfig:
                 if isinstance(task, TaskConfig)
             },
         }
+        _require_options(self)
         for name, size in sizes.items():
             if size < 1:
                 raise UserError(f"{name} must be at least 1, got {size}")
@@ -183,4 +188,34 @@ class ExperimentConfig:
             raise UserError(
                 "the last of tasks.tower_dims must equal encoder.hidden_dim, with which responses "
                 f"are compared, but {self.tasks.tower_dims} does not end in {hidden_dim}"
+            )
+
+
+def _require_options(config: ExperimentConfig) -> None:
+    """Refuses values of what is off by default that mean nothing."""
+    optimizer, training = config.optimizer, config.training
+    options = {
+        "tasks.hard_negatives": config.tasks.hard_negatives,
+        "optimizer.clip_norm": optimizer.clip_norm,
+        "optimizer.average_decay": optimizer.average_decay,
+        "training.dev_steps": training.dev_steps,
+        "training.patience": training.patience,
+    }
+    for name, option in options.items():
+        if option < 0:
+            raise UserError(f"{name} must be at least 0, got {option}")
+    if optimizer.average_decay >= 1:
+        raise UserError(
+            f"optimizer.average_decay must be below 1, as 0.999, got {optimizer.average_decay}"
+        )
+    if training.patience and not training.dev_steps:
+        raise UserError(
+            "training.patience counts scores on held-out examples, but none are made: set "
+            "training.dev_steps too"
+        )
+    for name, task in vars(config.tasks).items():
+        if isinstance(task, TaskConfig) and 0 != task.candidates < task.examples_per_batch:
+            raise UserError(
+                f"tasks.{name}.candidates must be at least its examples_per_batch, "
+                f"{task.examples_per_batch}, or 0 for those of one batch, got {task.candidates}"
             )

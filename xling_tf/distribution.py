@@ -2,9 +2,18 @@
 
 import tensorflow as tf
 
+from xling_tf.cluster import ALONE, Cluster
 
-def make_strategy() -> tf.distribute.Strategy:
-    """Mirrors the variables over the GPUs found; without any, one replica on the CPU."""
+
+def make_strategy(cluster: Cluster = ALONE) -> tf.distribute.Strategy:
+    """Mirrors the variables over the GPUs found, else on the CPU, of this machine or of several.
+
+    Args:
+        cluster: Who trains together. Where that is more than one process, no TensorFlow operation
+            may have run before, and this returns once all have come here.
+    """
+    if len(cluster.names) > 1:
+        return tf.distribute.MultiWorkerMirroredStrategy()
     gpus = tf.config.list_logical_devices("GPU")
     return tf.distribute.MirroredStrategy([gpu.name for gpu in gpus] or ["/cpu:0"])
 
@@ -24,6 +33,8 @@ def gather_candidates(values: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     context = tf.distribute.get_replica_context()
     if context is None or context.num_replicas_in_sync == 1:
         return values, tf.constant(0)
+    # The copy is this replica's: what comes from outside has no device, and gathering needs one.
+    values = tf.identity(values)
     counts = context.all_gather(tf.shape(values)[:1], axis=0)
     offset = tf.reduce_sum(counts[: context.replica_id_in_sync_group])
     return context.all_gather(values, axis=0), offset

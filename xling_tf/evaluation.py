@@ -1,27 +1,28 @@
 """The scores at the end of a training."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-import numpy as np
-import tensorflow as tf
 from absl import logging
 
 from xling_tf.config import ExperimentConfig
-from xling_tf.corpora.records import TranslationPair
+from xling_tf.corpora.records import Record, TranslationPair
+from xling_tf.corpora.store import StoredCorpus
+from xling_tf.development import HeldOutScores
 from xling_tf.encoders.sentence_encoder import SentenceEncoder
 from xling_tf.evaluators.encoding import Evaluator
 from xling_tf.evaluators.retrieval import TranslationRetrieval
 from xling_tf.evaluators.sts import find_sts
-from xling_tf.examples import SplitCorpus
-from xling_tf.input_pipeline import BatchSampler, Examples, make_dataset
+from xling_tf.input_pipeline import Examples
 from xling_tf.model import Model
-from xling_tf.tasks.base import Task
 
 # Corpora with fewer held-out pairs than the paper has candidates are scored only among all.
 _CANDIDATES = 1000
 _QUERIES = 2000
 _SCORED_CORPORA = 8
+# Held-out pairs of a corpus that queries and candidates are drawn from, which are in memory.
+_DRAWN_FROM = 100_000
 
 Scores = dict[str, dict[str, float]]
 
@@ -30,7 +31,7 @@ def evaluate(
     model: Model,
     encoder: SentenceEncoder,
     held_out: Mapping[str, Examples],
-    corpora: Sequence[SplitCorpus],
+    corpora: Sequence[StoredCorpus],
     data: Path | None,
 ) -> Scores:
     """Scores a trained model on what was held out of its training.
@@ -45,44 +46,17 @@ def evaluate(
     Returns:
         Scores by suite and metric.
     """
-    scores: Scores = {}
-    for task in model.tasks:
-        if task.name in held_out and len(held_out[task.name]):
-            logging.info("evaluating %s", task.name)
-            scores[f"task/{task.name}"] = _task_scores(model, task, held_out[task.name])
+    logging.info("evaluating the tasks")
+    of_tasks = HeldOutScores(model, held_out)()
+    scores = {f"task/{name}": of_task for name, of_task in of_tasks.items()}
     for evaluator in _evaluators(model.config, corpora, data):
         logging.info("evaluating %s", evaluator.name)
         scores[evaluator.name] = evaluator(encoder.encode)
     return scores
 
 
-def _task_scores(model: Model, task: Task, examples: Examples) -> dict[str, float]:
-    """Loss and accuracy over batches like those of training."""
-    sampler = BatchSampler(
-        examples,
-        # Held-out examples count alike, also of corpora that training leaves out.
-        [1.0] * len(examples.corpora),
-        examples_per_batch=task.examples_per_batch,
-        pool_batches=model.config.data.pool_batches,
-        seed=model.config.training.seed,
-    )
-    dataset = make_dataset(
-        examples, sampler, model.preprocessor, count=model.config.training.dev_batches
-    )
-    score = tf.function(
-        lambda batch: task.losses(model.encoder, batch), input_signature=[dataset.element_spec]
-    )
-    results = [score(batch) for batch in dataset]
-    losses, hits = (np.concatenate(parts) for parts in zip(*results, strict=True))
-    return {
-        "loss": float(losses.mean()),
-        "accuracy": float(hits.mean()),
-        "num_examples": float(len(losses)),
-    }
-
-
 def _evaluators(
-    config: ExperimentConfig, corpora: Sequence[SplitCorpus], data: Path | None
+    config: ExperimentConfig, corpora: Sequence[StoredCorpus], data: Path | None
 ) -> Iterator[Evaluator]:
     source, targets = config.data.source, config.data.targets
     for target in targets:
@@ -92,13 +66,13 @@ def _evaluators(
 
 
 def _retrieval(
-    source: str, target: str, corpora: Sequence[SplitCorpus]
+    source: str, target: str, corpora: Sequence[StoredCorpus]
 ) -> Iterator[TranslationRetrieval]:
     """Of a pair's held-out translations, all together and those of its largest corpora."""
     parallel = {
-        c.corpus.name: [pair for pair in c.held_out if isinstance(pair, TranslationPair)]
+        c.name: [pair for pair in _spread(c.held_out) if isinstance(pair, TranslationPair)]
         for c in corpora
-        if c.corpus.languages == f"{source}-{target}"
+        if c.languages == f"{source}-{target}"
     }
     every = [pair for pairs in parallel.values() for pair in pairs]
     name = f"retrieval/{source}-{target}"
@@ -113,3 +87,7 @@ def _retrieval(
             name=f"{name}/{corpus}",
             max_queries=_QUERIES,
         )
+
+
+def _spread(records: Sequence[Record]) -> Sequence[Record]:
+    return records[:: math.ceil(len(records) / _DRAWN_FROM) or 1]

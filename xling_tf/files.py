@@ -1,10 +1,14 @@
 """Writing files and folders so that a killed program leaves the old one or the new one, never half."""
 
+import fcntl
+import glob
 import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from absl import logging
 
 from xling_tf.errors import UserError
 
@@ -12,7 +16,7 @@ from xling_tf.errors import UserError
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """Yields a temporary file name beside `path` that is renamed to it if the block succeeds."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = _temporary(path)
     try:
         yield temporary
         os.replace(temporary, path)
@@ -29,10 +33,7 @@ def replacing_folder(path: Path) -> Iterator[Path]:
     """
     recover_folder(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    for leftover in path.parent.glob(f".{path.name}.*.tmp"):
-        shutil.rmtree(leftover, ignore_errors=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    shutil.rmtree(temporary, ignore_errors=True)
+    temporary = _temporary(path)
     temporary.mkdir()
     try:
         yield temporary
@@ -52,6 +53,30 @@ def recover_folder(path: Path) -> None:
             shutil.rmtree(_aside(path), ignore_errors=True)
         else:
             os.replace(_aside(path), path)
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keeps other processes out of a folder that they lock as well, until this one ends.
+
+    The system gives the lock back when the process dies, so nothing is left to clean up.
+
+    Raises:
+        UserError: Another process has it.
+    """
+    with (folder / "lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise UserError(
+                f"{folder} is expected to be free, but another training uses it now; wait for its "
+                "end, or start this one with another --run_dir"
+            ) from error
+        except OSError as error:
+            logging.warning(
+                "%s cannot be locked (%s): start no other there", folder, error.strerror
+            )
+        yield
 
 
 def require_writable_folder(path: Path, remedy: str) -> None:
@@ -77,3 +102,25 @@ def require_writable_folder(path: Path, remedy: str) -> None:
 
 def _aside(path: Path) -> Path:
     return path.with_name(f".{path.name}.previous")
+
+
+def _temporary(path: Path) -> Path:
+    """A free name beside `path`; what killed processes left under such names is removed."""
+    names = f".{glob.escape(path.name)}.*.tmp"
+    for leftover in path.parent.glob(names):
+        if not _is_running(leftover.name.split(".")[-2]):
+            shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink(missing_ok=True)
+    return path.with_name(f".{path.name}.{os.getpid()}.tmp")
+
+
+def _is_running(number: str) -> bool:
+    """Whether another process of this machine has the number."""
+    if not number.isdigit() or int(number) == os.getpid():
+        return False
+    try:
+        os.kill(int(number), 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -3,137 +3,19 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-import keras
-import numpy as np
 import tensorflow as tf
 
-from xling_tf.config import EncoderConfig
-from xling_tf.encoders.transformer import TransformerEncoder
+from xling_tf.encoders.folded import FoldedEncoder
 from xling_tf.errors import UserError
 from xling_tf.files import replacing_folder
 from xling_tf.layers.pooling import unit_length
 from xling_tf.layers.tower import Tower
-from xling_tf.text.word_ngram import WordNgramPreprocessor, ngram_ids
 
-# Sentences encoded together; sorted by length, so memory is bounded by this many of the longest.
-_MICRO_BATCH = 256
-_WORDS_PER_CHUNK = 8192
 # Call forms: any rank, flattened; `training` is the Reusable SavedModel contract's.
 _CALL_SIGNATURE = (
     tf.TensorSpec(None, tf.string, name="inputs"),
     tf.TensorSpec([], tf.bool, name="training"),
 )
-
-
-class FoldedEncoder(tf.Module):
-    """An encoder whose vocabulary is tabulated: a known word is one row, n-grams and all.
-
-    What a word becomes before the transformer depends on the word alone, so it is computed here for
-    the whole vocabulary; only other words are spelt into n-grams at run time. Computes in float32.
-
-    Args:
-        preprocessor: The trained encoder's.
-        encoder: The trained encoder.
-        config: Its sizes.
-    """
-
-    def __init__(
-        self,
-        preprocessor: WordNgramPreprocessor,
-        encoder: TransformerEncoder,
-        config: EncoderConfig,
-    ) -> None:
-        super().__init__()
-        self._preprocessor = preprocessor
-        self._num_known = len(preprocessor.vocabulary)
-        body = _in_float32(encoder, preprocessor, config)
-        # Out of TensorFlow's sight: a Keras model would add its own serving function to the export.
-        self._body = lambda: body
-        self.vocabulary = tf.Variable(self._tabulate(), name="vocabulary")
-        # The rows of known words are in the table now; only those of the hash buckets stay.
-        rows = self._body().embedding.words.table.numpy()[self._num_known :]
-        self._bucket_words = tf.Variable(rows, name="bucket_words")
-        self.weights = [
-            self.vocabulary,
-            self._bucket_words,
-            self._body().embedding.ngrams.table.value,
-            *(v.value for v in self._body().dense_variables),
-        ]
-
-    def __call__(self, sentences: tf.Tensor) -> tf.Tensor:
-        """Encodes `[batch]` strings to `[batch, hidden_dim]`, not normalised, in bounded memory."""
-        tokens = self._preprocessor.tokenize(sentences)
-        order = tf.argsort(tokens.row_lengths())
-        tokens = tf.gather(tokens, order)
-        count = tf.shape(sentences)[0]
-        chunks = tf.maximum(1, -(-count // _MICRO_BATCH))
-        encodings = tf.TensorArray(
-            tf.float32,
-            size=chunks,
-            infer_shape=False,
-            element_shape=[None, self._body().hidden_dim],
-        )
-        for chunk in tf.range(chunks):
-            begin = chunk * _MICRO_BATCH
-            micro_batch = self._encode(tokens[begin : begin + _MICRO_BATCH])
-            encodings = encodings.write(chunk, micro_batch)
-        return tf.gather(encodings.concat(), tf.argsort(order))
-
-    def _encode(self, tokens: tf.RaggedTensor) -> tf.Tensor:
-        words, positions = tf.unique(tokens.values)
-        vectors = self._embed(words)
-        inputs = tf.gather(vectors, tokens.with_values(positions).to_tensor())
-        return self._body().encode_tokens(inputs, tf.cast(tokens.row_lengths(), tf.int32))
-
-    def _embed(self, words: tf.Tensor) -> tf.Tensor:
-        """Represents `[words]` strings: `[words, hidden_dim]`."""
-        ids = self._preprocessor.word_ids(words)
-        is_known = ids < self._num_known
-        vectors = tf.gather(self.vocabulary, tf.where(is_known, ids, 0))
-        unknown = tf.where(~is_known)
-        spelt = self._spell(tf.gather_nd(words, unknown), tf.gather_nd(ids, unknown))
-        return tf.tensor_scatter_nd_update(vectors, unknown, spelt)
-
-    def _spell(self, words: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
-        """Represents words by their bucket and their n-grams."""
-        ngrams = ngram_ids(words, self._preprocessor.config)
-        embedding = self._body().embedding
-        combined = embedding.combine(
-            tf.gather(self._bucket_words, ids - self._num_known),
-            embedding.ngrams(ngrams.values),
-            tf.cast(ngrams.value_rowids(), tf.int32),
-        )
-        return self._body().input_projection(combined)
-
-    def _tabulate(self) -> np.ndarray:
-        words = self._preprocessor.vocabulary
-        chunks = [
-            self._body().embed_words(
-                *self._preprocessor.word_features(tf.constant(words[i : i + _WORDS_PER_CHUNK]))
-            )
-            for i in range(0, len(words), _WORDS_PER_CHUNK)
-        ]
-        return np.concatenate(chunks)
-
-
-def _in_float32(
-    encoder: TransformerEncoder, preprocessor: WordNgramPreprocessor, config: EncoderConfig
-) -> TransformerEncoder:
-    """Copies an encoder trained in any precision into one that computes in float32."""
-    policy = keras.config.dtype_policy()
-    keras.config.set_dtype_policy("float32")
-    try:
-        body = TransformerEncoder(
-            config,
-            num_words=preprocessor.num_words,
-            num_ngrams=preprocessor.config.num_ngram_buckets,
-            max_tokens=preprocessor.config.max_tokens,
-        )
-        body.build_variables()
-    finally:
-        keras.config.set_dtype_policy(policy)
-    body.set_weights(encoder.get_weights())
-    return body
 
 
 class HubEncoder(tf.train.Checkpoint):
@@ -215,7 +97,9 @@ def _signature(module: HubEncoder, name: str) -> tf.types.experimental.ConcreteF
 
 
 def export(module: HubModule, path: Path, files: Mapping[str, str]) -> None:
-    """Writes a SavedModel that needs nothing but TensorFlow; the old one stays until it is whole.
+    """Writes a SavedModel that needs TensorFlow alone; the old one stays until it is whole.
+
+    The operations of SentencePiece come with tensorflow-text, which such a model needs as well.
 
     Args:
         module: What to export.

@@ -4,6 +4,7 @@ The i-th batch of a task is a pure function of (examples, seed, i): nothing of t
 be saved for a restarted training to see the batches an uninterrupted one would have seen.
 """
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -11,9 +12,11 @@ import numpy as np
 import tensorflow as tf
 
 from xling_tf.config import ExperimentConfig
+from xling_tf.corpora.records import Record
 from xling_tf.errors import UserError
+from xling_tf.permutation import shuffled
 from xling_tf.tasks.base import Batch
-from xling_tf.text.word_ngram import WordNgramPreprocessor
+from xling_tf.text.preprocessor import TextPreprocessor
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,13 +24,17 @@ class Examples:
     """Examples of one task, corpus after corpus.
 
     Attributes:
-        columns: Each `[examples]` strings as UTF-8 bytes (object arrays).
+        records: What they are made of; they may be on the disk until they are asked for.
+        texts_of: (record) to its text in each column.
+        num_columns: How many these are.
         labels: `[examples]` int32.
-        lengths: `[examples]` int32 tokens of the longest column.
+        lengths: `[examples]` tokens of the longest text.
         corpora: Name and number of examples of each corpus, in order.
     """
 
-    columns: tuple[np.ndarray, ...]
+    records: Sequence[Record]
+    texts_of: Callable[[Record], tuple[str, ...]]
+    num_columns: int
     labels: np.ndarray
     lengths: np.ndarray
     corpora: tuple[tuple[str, int], ...]
@@ -36,9 +43,12 @@ class Examples:
         """Number of examples."""
         return len(self.labels)
 
-    def texts(self, indices: np.ndarray) -> np.ndarray:
-        """The texts of some examples, column after column."""
-        return np.concatenate([column[indices] for column in self.columns])
+    def texts(self, indices: Sequence[int] | np.ndarray) -> np.ndarray:
+        """The texts of some examples as UTF-8 bytes, column after column."""
+        rows = [self.texts_of(self.records[index]) for index in np.asarray(indices, int).tolist()]
+        texts = np.empty(self.num_columns * len(rows), object)
+        texts[:] = [text.encode() for column in zip(*rows, strict=True) for text in column]
+        return texts
 
 
 class BatchSampler:
@@ -108,21 +118,15 @@ class BatchSampler:
 
     def _slice(self, corpus: int, begin: int, end: int) -> np.ndarray:
         """Examples number `begin` to `end` of a corpus' endless series of random orders."""
-        size = self._sizes[corpus]
-        series = [
-            np.random.default_rng((self._seed, corpus, epoch)).permutation(size)
-            for epoch in range(begin // size, -(-end // size))
-        ]
-        if not series:
-            return np.zeros(0, int)
-        skipped = begin // size * size
-        return self._starts[corpus] + np.concatenate(series)[begin - skipped : end - skipped]
+        epochs, places = np.divmod(np.arange(begin, end), self._sizes[corpus])
+        order = shuffled(places, epochs, self._sizes[corpus], (self._seed, corpus))
+        return self._starts[corpus] + order
 
     def _cut(self, indices: np.ndarray, pool: int) -> list[np.ndarray]:
         random = np.random.default_rng((self._seed, pool))
         indices = random.permutation(indices)
         indices = indices[np.argsort(self._lengths[indices], kind="stable")]
-        work = np.cumsum(self._lengths[indices])
+        work = np.cumsum(self._lengths[indices], dtype=int)
         cuts = np.searchsorted(
             work, work[-1] * np.arange(1, self._pool_batches) / self._pool_batches
         )
@@ -132,7 +136,7 @@ class BatchSampler:
 
 
 def to_batch(
-    preprocessor: WordNgramPreprocessor, num_columns: int
+    preprocessor: TextPreprocessor, num_columns: int
 ) -> Callable[[tf.Tensor, tf.Tensor], Batch]:
     """Makes the graph function that turns texts and labels into a `Batch`."""
 
@@ -150,24 +154,34 @@ def to_batch(
 def make_dataset(
     examples: Examples,
     sampler: BatchSampler,
-    preprocessor: WordNgramPreprocessor,
+    preprocessor: TextPreprocessor,
     *,
     start: int = 0,
     count: int | None = None,
+    block: int = 1,
+    stride: int = 1,
 ) -> tf.data.Dataset:
-    """Streams the batches from position `start` on, `count` of them or without end."""
+    """Streams the batches from position `start` on, `count` of them or without end.
+
+    Args:
+        examples: Of one task.
+        sampler: Says which examples are the batch at a position.
+        preprocessor: Turns their texts into features.
+        start: Position of the first batch.
+        count: How many batches; None: without end.
+        block: Of every `stride` positions the first `block` are streamed: a worker's share.
+        stride: Positions from one block to the next.
+    """
 
     def texts_and_labels() -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        position = start
-        while count is None or position < start + count:
-            indices = sampler.batch(position)
+        for number in itertools.count() if count is None else range(count):
+            indices = sampler.batch(start + number // block * stride + number % block)
             yield examples.texts(indices), examples.labels[indices]
-            position += 1
 
     signature = (tf.TensorSpec([None], tf.string), tf.TensorSpec([None], tf.int32))
     return (
         tf.data.Dataset.from_generator(texts_and_labels, output_signature=signature)
-        .map(to_batch(preprocessor, len(examples.columns)), num_parallel_calls=2)
+        .map(to_batch(preprocessor, examples.num_columns), num_parallel_calls=2)
         .prefetch(2)
     )
 

@@ -1,46 +1,66 @@
 """A model in training: the encoder, what turns text into its input, and the tasks."""
 
-import dataclasses
-from collections.abc import Sequence
-from typing import NamedTuple, Self
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple, Self
 
+import keras
 import numpy as np
 
 from xling_tf.config import ExperimentConfig, TextConfig
+from xling_tf.encoders.folded import FoldedEncoder
 from xling_tf.encoders.transformer import TransformerEncoder
-from xling_tf.hub import FoldedEncoder, FrozenTower, HubModule
+from xling_tf.hub import FrozenTower, HubModule
 from xling_tf.tasks.base import Task
 from xling_tf.tasks.ranking import ResponsePrediction
 from xling_tf.tasks.registry import build_tasks
-from xling_tf.text.vocabulary import count_ngrams, count_words, select_vocabulary
-from xling_tf.text.word_ngram import WordNgramPreprocessor
+from xling_tf.text.preprocessor import TextPreprocessor, Vocabulary
+from xling_tf.text.sentencepiece import SentencePiecePreprocessor, fit_pieces
+from xling_tf.text.vocabulary import fit_words
+from xling_tf.text.word_ngram import word_preprocessor
 
 
-def fit_text(config: TextConfig, texts: Sequence[str]) -> tuple[TextConfig, list[str]]:
-    """Builds the vocabulary, and shrinks the n-gram table to the n-grams that occur."""
-    counts = count_words(texts, config)
-    num_ngrams = count_ngrams(list(counts), config)
-    return dataclasses.replace(config, num_ngram_buckets=num_ngrams), select_vocabulary(
-        counts, config
-    )
+class _Tokenizer(NamedTuple):
+    """What is learnt from texts for a tokenizer, and what is made of that."""
+
+    fit: Callable[[TextConfig, Iterable[str]], tuple[TextConfig, Vocabulary]]
+    preprocessor: Callable[[Any, TextConfig], TextPreprocessor]
+
+
+_TOKENIZERS: Mapping[str, _Tokenizer] = {
+    "treebank": _Tokenizer(fit_words, word_preprocessor),
+    "sentencepiece": _Tokenizer(fit_pieces, SentencePiecePreprocessor),
+}
+
+
+def fit_text(config: TextConfig, texts: Iterable[str]) -> tuple[TextConfig, Vocabulary]:
+    """Learns words or pieces from the training texts.
+
+    Args:
+        config: As asked for.
+        texts: Read once.
+
+    Returns:
+        `config` with the sizes that the texts decide, and what was learnt.
+    """
+    return _TOKENIZERS[config.tokenizer].fit(config, texts)
 
 
 class Model(NamedTuple):
     """An encoder and its tasks, with all variables made."""
 
-    preprocessor: WordNgramPreprocessor
+    preprocessor: TextPreprocessor
     encoder: TransformerEncoder
     tasks: list[Task]
     config: ExperimentConfig
 
     @classmethod
-    def build(cls, config: ExperimentConfig, vocabulary: Sequence[str]) -> Self:
+    def build(cls, config: ExperimentConfig, vocabulary: Vocabulary) -> Self:
         """Makes a model with random weights, of the resolved `config`."""
-        preprocessor = WordNgramPreprocessor(vocabulary, config.text)
+        preprocessor = _TOKENIZERS[config.text.tokenizer].preprocessor(vocabulary, config.text)
         encoder = TransformerEncoder(
             config.encoder,
             num_words=preprocessor.num_words,
-            num_ngrams=config.text.num_ngram_buckets,
+            num_ngrams=preprocessor.num_ngrams,
             max_tokens=config.text.max_tokens,
         )
         encoder.build_variables()
@@ -48,6 +68,11 @@ class Model(NamedTuple):
         for task in tasks:
             task.build_heads(np.zeros((1, config.encoder.hidden_dim), np.float32))
         return cls(preprocessor, encoder, tasks, config)
+
+    @property
+    def head_variables(self) -> list[keras.Variable]:
+        """The trainable variables of the tasks' heads; those that tasks share come once."""
+        return list({id(v): v for task in self.tasks for v in task.variables()}.values())
 
     def hub_module(self) -> HubModule:
         """Makes what is exported, with the weights as they are now."""

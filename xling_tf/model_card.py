@@ -12,13 +12,14 @@ Sentence encoder for {languages}: strings to {dim}-dimensional vectors of unit l
 a sentence and its translation are near each other. Trained by xling_tf {version}, preset
 `{preset}`: {description}.
 
-    import tensorflow_hub as hub
+    import tensorflow_hub as hub{imports}
     encoder = hub.load(".")
     encoder(["Hola", "Hello"])                      # float32 [2, {dim}]
     encoder.response_encoder(["Fine, thanks."])     # replies, near the messages they answer
 
 Signatures `serving_default` and `default` take `inputs`; `question_encoder` and `response_encoder` take
-`input`; all give `outputs`. Needs TensorFlow and nothing else. Sentences are cut at {max_tokens} tokens.
+`input`; all give `outputs`. Needs {needs}.
+Sentences are cut at {max_tokens} tokens.
 
 ## Training
 
@@ -35,6 +36,14 @@ The weights carry what these corpora's licences ask for; for the default corpora
 
 Retrieval ranks the right translation among {candidates} candidates. `config.json` holds every setting.
 """
+
+_NEEDS = {
+    "treebank": {"imports": "", "needs": "TensorFlow and nothing else"},
+    "sentencepiece": {
+        "imports": "\n    import tensorflow_text                          # the operations of SentencePiece",
+        "needs": "TensorFlow and, imported before it is loaded, tensorflow-text of the same version",
+    },
+}
 
 
 def model_card(preset: str, config: ExperimentConfig, results: Mapping[str, Any]) -> str:
@@ -55,6 +64,7 @@ def model_card(preset: str, config: ExperimentConfig, results: Mapping[str, Any]
         preset=preset,
         description=config.description,
         max_tokens=config.text.max_tokens,
+        **_NEEDS[config.text.tokenizer],
         steps=results["steps"],
         minutes=results["minutes"],
         corpora="\n".join(f"    {name} {count}" for name, count in results["corpora"].items()),

@@ -1,11 +1,13 @@
 """Optimizers: one for the dense layers, a row-sparse one for the embedding tables."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import keras
 import tensorflow as tf
 
+from xling_tf.averages import WeightAverages
 from xling_tf.config import OptimizerConfig
 from xling_tf.errors import UserError
 from xling_tf.schedule import learning_rate_factor
@@ -54,11 +56,10 @@ class RowSparseAdam(keras.optimizers.Optimizer):
     def update_step(
         self, gradient: tf.IndexedSlices, variable: tf.Variable, learning_rate: tf.Tensor
     ) -> None:
-        """Updates the looked-up rows of one table."""
+        """Updates the looked-up rows of one table; no row may come twice."""
         index = self._get_variable_index(variable)
         mean, square = self._means[index].value, self._squares[index].value
-        rows, positions = tf.unique(gradient.indices)
-        values = tf.math.unsorted_segment_sum(gradient.values, positions, tf.size(rows))
+        rows, values = gradient.indices, gradient.values
         step = tf.cast(self.iterations + 1, tf.float32)
         new_mean = self.beta_1 * tf.gather(mean, rows) + (1 - self.beta_1) * values
         new_square = self.beta_2 * tf.gather(square, rows) + (1 - self.beta_2) * tf.reduce_mean(
@@ -83,7 +84,7 @@ class Optimizers:
     """An optimizer for the dense variables and one for the embedding tables.
 
     Args:
-        config: Kinds and rates.
+        config: Kinds, rates, clipping and averaging.
         tables: Trainable embedding tables.
         dense: All other trainable variables.
     """
@@ -100,17 +101,21 @@ class Optimizers:
                 f"optimizer.name expects one of {', '.join(_KINDS)}, got {config.name!r}"
             )
         self._config = config
+        self._weights = [*tables, *dense]
         self._num_tables = len(tables)
         make_dense, make_tables = kinds
         self._dense = make_dense(config.learning_rate)
         self._tables = make_tables(config.embedding_learning_rate)
         self._dense.build(list(dense))
         self._tables.build(list(tables))
+        decay = config.average_decay
+        self._averages = WeightAverages(decay, tables, dense) if decay else None
 
     @property
     def variables(self) -> list[tf.Variable]:
-        """The state of both optimizers."""
-        return [v.value for v in (*self._dense.variables, *self._tables.variables)]
+        """The state of both optimizers, and the averages."""
+        state = [v.value for v in (*self._dense.variables, *self._tables.variables)]
+        return state + (self._averages.variables if self._averages else [])
 
     def set_progress(self, progress: float) -> float:
         """Sets the learning rates for a share of the budget; returns that of the dense layers."""
@@ -121,8 +126,84 @@ class Optimizers:
         self._tables.learning_rate.assign(factor * self._config.embedding_learning_rate)
         return factor * self._config.learning_rate
 
-    def apply(self, gradients: Sequence[Any], variables: Sequence[keras.Variable]) -> None:
-        """Updates `variables`, the tables first."""
+    def apply(self, gradients: Sequence[Any], variables: Sequence[keras.Variable]) -> tf.Tensor:
+        """Sums the gradients of the replicas, clips them and updates `variables`.
+
+        Only the gradient of the dense layers is clipped, by its own norm: that of the tables grows
+        with the number of distinct words in the batch, and they have a rate of their own.
+
+        Args:
+            gradients: Of this replica, the tables' first.
+            variables: What they are the gradients of; others stay as they are.
+
+        Returns:
+            The norm of the whole sum, tables and dense layers, before it is clipped.
+        """
+        context = tf.distribute.get_replica_context()
+        summed = context.all_reduce("sum", list(gradients))
+        tables = [_with_distinct_rows(gradient) for gradient in summed[: self._num_tables]]
+        dense = summed[self._num_tables :]
+        dense_norm = tf.linalg.global_norm(dense)
+        if self._config.clip_norm:
+            dense, _ = tf.clip_by_global_norm(dense, self._config.clip_norm, dense_norm)
+        values = [variable.value for variable in variables]
+        rows = [gradient.indices for gradient in tables]
+        context.merge_call(self._update, args=([*tables, *dense], values, rows))
+        return tf.linalg.global_norm([*tables, dense_norm])
+
+    def use_averages(self) -> None:
+        """Overwrites the weights with their averages, if those are kept and a step was done."""
+        if self._averages and self._dense.iterations.numpy():
+            self._averages.assign(self._dense.iterations.value)
+
+    @contextmanager
+    def averaged(self) -> Iterator[None]:
+        """Lets the averages, if they are kept, stand in for the weights within the block."""
+        if self._averages is None:
+            yield
+            return
+        weights = [weight.numpy() for weight in self._weights]
+        try:
+            self.use_averages()
+            yield
+        finally:
+            for weight, value in zip(self._weights, weights, strict=True):
+                weight.assign(value)
+
+    def _update(
+        self,
+        strategy: tf.distribute.Strategy,
+        gradients: Sequence[Any],
+        values: Sequence[Any],
+        rows: Sequence[Any],
+    ) -> None:
+        """Updates the variables of all replicas."""
         split = self._num_tables
-        self._tables.apply(gradients[:split], variables[:split])
-        self._dense.apply(gradients[split:], variables[split:])
+        if self._averages:
+            self._averages.before_step(strategy, rows, self._dense.iterations.value)
+        _step(self._tables, strategy, gradients[:split], values[:split])
+        _step(self._dense, strategy, gradients[split:], values[split:])
+
+
+def _with_distinct_rows(gradient: tf.IndexedSlices) -> tf.IndexedSlices:
+    """Adds up what rows get that are looked up more than once."""
+    rows, positions = tf.unique(gradient.indices)
+    values = tf.math.unsorted_segment_sum(gradient.values, positions, tf.size(rows))
+    return tf.IndexedSlices(values, rows, gradient.dense_shape)
+
+
+def _step(
+    optimizer: keras.optimizers.Optimizer,
+    strategy: tf.distribute.Strategy,
+    gradients: Sequence[Any],
+    values: Sequence[Any],
+) -> None:
+    """Takes one step; Keras' own `apply` would add up the replicas' gradients once more."""
+    rate = tf.convert_to_tensor(optimizer.learning_rate)
+
+    def update(value: tf.Variable, gradient: Any, rate: tf.Tensor) -> None:
+        optimizer.update_step(gradient, value, rate)
+
+    for gradient, value in zip(gradients, values, strict=True):
+        strategy.extended.update(value, update, args=(gradient, rate), group=False)
+    optimizer.iterations.assign_add(1)

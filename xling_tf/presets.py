@@ -93,7 +93,7 @@ def _variant(
     targets: Sequence[str] = (),
     temperature: float = 0.0,
     text: Mapping[str, Any] | None = None,
-    **tasks: Any,
+    tasks: Mapping[str, Any] | None = None,
 ) -> ExperimentConfig:
     """A preset with other languages, settings of the text, or settings of the tasks."""
     data = dataclasses.replace(
@@ -106,7 +106,7 @@ def _variant(
         description=description,
         data=data,
         text=dataclasses.replace(preset.text, **text or {}),
-        tasks=dataclasses.replace(preset.tasks, **tasks),
+        tasks=dataclasses.replace(preset.tasks, **tasks or {}),
     )
 
 
@@ -133,14 +133,20 @@ PRESETS: Mapping[str, ExperimentConfig] = {
             _RECIPE,
             f"the paper's baseline for {language}: translation ranking alone; mines hard negatives",
             targets=[target],
-            **dict.fromkeys(("response_prediction", "quick_thought", "inference"), _OFF),
+            tasks=dict.fromkeys(("response_prediction", "quick_thought", "inference"), _OFF),
         )
         for target, language in _TARGETS.items()
     },
-    "no-snli": _variant(_RECIPE, "en-es without inference (2018, table 7)", inference=_OFF),
-    "no-wiki": _variant(_RECIPE, "en-es without quick thought (2018, table 7)", quick_thought=_OFF),
+    "no-snli": _variant(
+        _RECIPE, "en-es without inference (2018, table 7)", tasks={"inference": _OFF}
+    ),
+    "no-wiki": _variant(
+        _RECIPE, "en-es without quick thought (2018, table 7)", tasks={"quick_thought": _OFF}
+    ),
     "no-target-native": _variant(
-        _RECIPE, "en-es without tasks in Spanish alone (2018, tables 7 and 8)", target_native=False
+        _RECIPE,
+        "en-es without tasks in Spanish alone (2018, tables 7 and 8)",
+        tasks={"target_native": False},
     ),
     "word-only": _variant(
         _RECIPE, "en-es on words without their n-grams (2019, sec. 5.1)", text={"ngram_sizes": ()}

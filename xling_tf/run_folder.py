@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,14 @@ _FREE = (
     "training.dev_batches",
 )
 
+_WORDS = "vocabulary.txt"
+_PIECES = "sentencepiece.model"
+
 
 class RunFolder:
     """Keeps a run's request, resolved config, vocabulary and the data it was started with.
+
+    The vocabulary is a list of words, or SentencePiece's serialized model.
 
     Args:
         path: `runs/en-es`, say.
@@ -44,7 +49,8 @@ class RunFolder:
         if not (self.path / "request.json").exists():
             return
         saved = json.loads((self.path / "request.json").read_text(encoding="utf-8"))
-        changed = list(_differences(saved, {"config": dataclasses.asdict(config), "data": data}))
+        asked = {"config": dataclasses.asdict(config), "data": data}
+        changed = [change for change in differences(saved, asked) if change[0] not in _FREE]
         if changed:
             name, old, new = changed[0]
             raise UserError(
@@ -52,7 +58,9 @@ class RunFolder:
                 "was started with, or start another with --run_dir or by deleting this folder"
             )
 
-    def resolved(self, request: ExperimentConfig) -> tuple[ExperimentConfig, list[str]] | None:
+    def resolved(
+        self, request: ExperimentConfig
+    ) -> tuple[ExperimentConfig, Sequence[str] | bytes] | None:
         """Returns the resolved config, with the budget of `request`, and the vocabulary.
 
         None where no run was started.
@@ -62,21 +70,24 @@ class RunFolder:
         config = from_json(
             ExperimentConfig, (self.path / "config.json").read_text(encoding="utf-8")
         )
-        vocabulary = (self.path / "vocabulary.txt").read_text(encoding="utf-8")
         training = dataclasses.replace(request.training, precision=config.training.precision)
-        return dataclasses.replace(config, training=training), vocabulary.split("\n")[:-1]
+        return dataclasses.replace(config, training=training), self._vocabulary(config)
 
     def start(
         self,
         request: ExperimentConfig,
         resolved: ExperimentConfig,
-        vocabulary: list[str],
+        vocabulary: Sequence[str] | bytes,
         data: Mapping[str, Any],
     ) -> None:
         """Writes everything down; the request comes last and marks the run as started."""
         asked = {"config": dataclasses.asdict(request), "data": data}
         self.write("config.json", to_json(resolved))
-        self.write("vocabulary.txt", "".join(f"{word}\n" for word in vocabulary))
+        if isinstance(vocabulary, bytes):
+            with replacing(self.path / _PIECES) as temporary:
+                temporary.write_bytes(vocabulary)
+        else:
+            self.write(_WORDS, "".join(f"{word}\n" for word in vocabulary))
         self.write("request.json", json.dumps(asked, indent=2) + "\n")
 
     def write(self, name: str, text: str) -> None:
@@ -84,13 +95,24 @@ class RunFolder:
         with replacing(self.path / name) as temporary:
             temporary.write_text(text, encoding="utf-8")
 
+    def _vocabulary(self, config: ExperimentConfig) -> Sequence[str] | bytes:
+        if config.text.tokenizer == "sentencepiece":
+            return (self.path / _PIECES).read_bytes()
+        return (self.path / _WORDS).read_text(encoding="utf-8").split("\n")[:-1]
 
-def _differences(
-    saved: Mapping[str, Any], asked: Mapping[str, Any], prefix: str = ""
+
+def differences(
+    old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = ""
 ) -> Iterator[tuple[str, Any, Any]]:
-    for key in [*saved, *(key for key in asked if key not in saved)]:
-        name, old, new = f"{prefix}{key}", saved.get(key), asked.get(key)
-        if isinstance(old, dict) and isinstance(new, dict):
-            yield from _differences(old, new, f"{name}.")
-        elif name.removeprefix("config.") not in _FREE and old != json.loads(json.dumps(new)):
-            yield name.removeprefix("config."), old, new
+    """Lists what differs between two requests: dotted name, old value, new value.
+
+    Example:
+        >>> list(differences({"config": {"a": (1, 2), "b": 1}}, {"config": {"a": [1, 2], "b": 2}}))
+        [('b', 1, 2)]
+    """
+    for key in [*old, *(key for key in new if key not in old)]:
+        name, before, after = f"{prefix}{key}", old.get(key), new.get(key)
+        if isinstance(before, dict) and isinstance(after, dict):
+            yield from differences(before, after, f"{name}.")
+        elif json.loads(json.dumps(before)) != json.loads(json.dumps(after)):
+            yield name.removeprefix("config."), before, after

@@ -3,7 +3,9 @@
 import json
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -11,17 +13,20 @@ from typing import Any
 import tensorflow as tf
 from absl import logging
 
-from xling_tf.checkpoints import Checkpoints
+from xling_tf.checkpoints import CheckpointError, Checkpoints
+from xling_tf.development import Best, Development
 from xling_tf.errors import UserError
 from xling_tf.files import replacing
-from xling_tf.input_pipeline import Examples, make_dataset, make_sampler
+from xling_tf.input_pipeline import Examples
 from xling_tf.model import Model
 from xling_tf.optimizers import Optimizers
 from xling_tf.schedule import Schedule, sampling_weights
 from xling_tf.signals import StopRequest
 from xling_tf.tasks.base import Batch, Task
 from xling_tf.tasks.ranking import TranslationRanking
+from xling_tf.training_input import TrainingInput
 from xling_tf.training_log import StepResult, TrainingLog
+from xling_tf.workers import Workers
 
 TrainStep = Callable[[Batch], tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]]
 
@@ -55,8 +60,9 @@ class Trainer:
     Args:
         model: Built under the strategy's scope.
         examples: Training examples of each task, by its name.
-        strategy: Replicas to train on.
-        run_dir: Folder for checkpoints and logs.
+        workers: Whose replicas train, and agree on what the clock and signals decide.
+        run_dir: The chief's folder for checkpoints and logs.
+        development: Scores the model on the chief every `training.dev_steps` steps.
     """
 
     def __init__(
@@ -64,28 +70,29 @@ class Trainer:
         *,
         model: Model,
         examples: Mapping[str, Examples],
-        strategy: tf.distribute.Strategy,
+        workers: Workers,
         run_dir: Path,
+        development: Development | None = None,
     ) -> None:
         self._model = model
+        self._development = development
         self._config = model.config.training
-        self._examples = examples
-        self._strategy = strategy
+        self._workers = workers
+        self._strategy = workers.strategy
         self._run_dir = run_dir
         self._tasks = {task.name: task for task in model.tasks}
         self._schedule = make_schedule(model, {name: len(part) for name, part in examples.items()})
-        self._samplers = {
-            task.name: make_sampler(examples[task.name], model.config, task.examples_per_batch)
-            for task in model.tasks
+        self._inputs = {
+            name: TrainingInput(task, examples[name], model.preprocessor, model.config, workers)
+            for name, task in self._tasks.items()
         }
-        # Mirrored tasks share their heads: each variable counts once.
-        heads = {id(v): v for task in model.tasks for v in task.variables()}
-        tables, dense = model.encoder.table_variables, model.encoder.dense_variables
-        with strategy.scope():
-            self._optimizers = Optimizers(model.config.optimizer, tables, [*dense, *heads.values()])
+        tables = model.encoder.table_variables
+        dense = [*model.encoder.dense_variables, *model.head_variables]
+        with self._strategy.scope():
+            self._optimizers = Optimizers(model.config.optimizer, tables, dense)
         self._checkpoints = Checkpoints(
             run_dir / "checkpoints",
-            [v.value for v in (*tables, *dense, *heads.values())] + self._optimizers.variables,
+            [v.value for v in (*tables, *dense)] + self._optimizers.variables,
         )
         self._step = 0
         self._seconds = 0.0
@@ -102,10 +109,10 @@ class Trainer:
         return self._seconds
 
     def train(self) -> bool:
-        """Trains until the budget is used, from the newest checkpoint if there is one.
+        """Trains until the budget or the patience is used up, from the newest checkpoint, if any.
 
         Returns:
-            Whether the budget is used up; false after SIGINT or SIGTERM, which end the training with a
+            Whether it is; false after SIGINT or SIGTERM, which end the training with a
             checkpoint.
 
         Raises:
@@ -115,49 +122,77 @@ class Trainer:
         first_step, saved = self._step, time.monotonic()
         self._begin = saved - self._seconds
         batches = {name: self._batches(name) for name in self._tasks}
-        steps = {
-            name: self._compile(task, batches[name].element_spec)
-            for name, task in self._tasks.items()
-        }
-        with (
-            TrainingLog(self._run_dir, first_step=first_step, progress=self._progress()) as log,
-            StopRequest() as stop,
-        ):
-            while self._progress() < 1 and not stop.requested:
+        steps = {name: self._compile(task) for name, task in self._tasks.items()}
+        with ExitStack() as stack:
+            log = stack.enter_context(self._log()) if self._workers.is_chief else None
+            stop = stack.enter_context(StopRequest())
+            stopped = False
+            while not stopped and self._progress() < 1:
                 name = self._schedule.task(self._step)
-                log.report(
-                    self._train_step(name, steps[name], next(batches[name])), self._progress()
-                )
+                result = self._train_step(name, steps[name], next(batches[name]))
                 self._step += 1
-                self._seconds = time.monotonic() - self._begin
+                stopped = self._agree(stop.requested)
+                if log:
+                    log.report(result, self._progress())
+                if self._development and self._score_is_due():
+                    best = self._workers.from_chief(partial(self._score, self._development, log))
+                    self._development.best = best
                 if time.monotonic() - saved > 60 * self._config.checkpoint_minutes:
-                    self._save()
+                    self._save_in_passing()
                     saved = time.monotonic()
         if self._step > first_step:
             self._save()
         return self._progress() >= 1
 
+    def _agree(self, stop: bool) -> bool:
+        """Takes the chief's clock for everybody's; whether anybody was asked to stop."""
+        seconds = time.monotonic() - self._begin if self._workers.is_chief else 0.0
+        self._seconds, stops = self._workers.add_up([seconds, float(stop)])
+        return stops > 0
+
     def _progress(self) -> float:
-        """Share of the budget that is used: of the steps or the minutes, whichever ends first."""
+        """Share of the budget that is used: of steps or minutes, whichever ends first, or patience."""
+        if self._development and self._development.is_over:
+            return 1.0
         steps, minutes = self._config.steps, self._config.minutes
         of_steps = self._step / steps if steps else 0.0
         of_minutes = self._seconds / 60 / minutes if minutes else 0.0
         return min(1.0, max(of_steps, of_minutes))
 
-    def _batches(self, name: str) -> Any:
-        """The task's batches from where the schedule stands; every replica takes its own."""
-        replicas = self._strategy.num_replicas_in_sync
-        dataset = make_dataset(
-            self._examples[name],
-            self._samplers[name],
-            self._model.preprocessor,
-            start=self._schedule.count(name, self._step) * replicas,
-        )
-        if replicas == 1:
-            return iter(dataset)
-        return iter(self._strategy.distribute_datasets_from_function(lambda _: dataset))
+    def _score_is_due(self) -> bool:
+        """Every `training.dev_steps`, and at the end, where the weights are often best."""
+        return self._step % self._config.dev_steps == 0 or self._progress() >= 1
 
-    def _compile(self, task: Task, element_spec: Any) -> TrainStep:
+    def _score(self, development: Development, log: TrainingLog | None) -> Best:
+        """Scores the weights as they would be exported now; returns what that has told."""
+        with self._optimizers.averaged():
+            scores = development.score(self._step)
+        if log:
+            log.report_scores(self._step, scores)
+        if development.best.step == self._step:
+            self._save_in_passing()  # so that a restart knows of it
+        return development.best
+
+    def use_best_weights(self) -> int:
+        """Leaves the model with the weights to be exported; ends the training in this process.
+
+        Returns:
+            After how many steps they were reached: the best ones where the model was scored, else the
+            last, or their averages.
+        """
+        step = self._development.restore_best() if self._development else None
+        if step is None:
+            self._optimizers.use_averages()
+        return self._step if step is None else step
+
+    def _log(self) -> TrainingLog:
+        return TrainingLog(self._run_dir, first_step=self._step, progress=self._progress())
+
+    def _batches(self, name: str) -> Iterator[Any]:
+        """The task's batches from where the schedule stands."""
+        return self._inputs[name].batches(self._schedule.count(name, self._step))
+
+    def _compile(self, task: Task) -> TrainStep:
         """Makes the graph function that trains one batch of a task on every replica."""
         encoder = self._model.encoder
         variables = [*encoder.table_variables, *encoder.dense_variables, *task.variables()]
@@ -171,18 +206,15 @@ class Trainer:
                 scale = task.loss_weight / context.all_reduce("sum", count)
                 loss = scale * tf.reduce_sum(losses)
             gradients = tape.gradient(loss, [variable.value for variable in variables])
-            self._optimizers.apply(gradients, variables)
-            return (
-                tf.reduce_sum(losses),
-                tf.reduce_sum(hits),
-                count,
-                tf.linalg.global_norm(gradients),
-            )
+            norm = self._optimizers.apply(gradients, variables)
+            sums = tf.stack([tf.reduce_sum(losses), tf.reduce_sum(hits), count])
+            return *tf.unstack(context.all_reduce("sum", sums), num=3), norm
 
-        @tf.function(input_signature=[element_spec])
+        @tf.function(input_signature=[self._inputs[task.name].spec()])
         def train_step(batch: Batch) -> tuple[tf.Tensor, ...]:
+            # Everybody's are the same.
             results = self._strategy.run(replica_step, args=(batch,))
-            return tuple(self._strategy.reduce("sum", result, axis=None) for result in results)
+            return tuple(self._strategy.experimental_local_results(r)[0] for r in results)
 
         return train_step
 
@@ -204,18 +236,13 @@ class Trainer:
 
     def _save_batch(self, name: str, loss: float, norm: float) -> str:
         """Saves the texts of the current batch; returns what happened."""
-        replicas = self._strategy.num_replicas_in_sync
-        first = self._schedule.count(name, self._step) * replicas
-        examples, sampler = self._examples[name], self._samplers[name]
-        texts = [
-            [text.decode("utf-8") for text in column[sampler.batch(position)]]
-            for position in range(first, first + replicas)
-            for column in examples.columns
-        ]
         path = self._run_dir / "non_finite_batch.json"
+        texts = self._inputs[name].texts(self._schedule.count(name, self._step))
         record = {"step": self._step, "task": name, "loss": str(loss), "columns": texts}
-        with replacing(path) as temporary:
-            temporary.write_text(json.dumps(record, ensure_ascii=False, indent=1), encoding="utf-8")
+        if self._workers.is_chief:
+            with replacing(path) as temporary:
+                text = json.dumps(record, ensure_ascii=False, indent=1)
+                temporary.write_text(text, encoding="utf-8")
         return (
             f"training diverged at step {self._step} of task {name} (loss {loss}, gradient norm "
             f"{norm}); its batch is in {path} and the last checkpoint is from before; try lower "
@@ -223,10 +250,26 @@ class Trainer:
         )
 
     def _save(self) -> None:
-        self._checkpoints.save(self._step, {"step": self._step, "seconds": self._seconds})
+        """Lets the chief write a checkpoint."""
+        if self._workers.is_chief:
+            state: dict[str, Any] = {"step": self._step, "seconds": self._seconds}
+            if self._development:
+                state["best"] = self._development.best._asdict()
+            self._checkpoints.save(self._step, state)
+
+    def _save_in_passing(self) -> None:
+        """As `_save`, but a full disk ends no training: there may be room the next time."""
+        try:
+            self._save()
+        except CheckpointError as error:
+            logging.warning("%s; training goes on", error)
 
     def _restore(self) -> None:
-        state = self._checkpoints.restore()
+        """Gives everybody the chief's newest checkpoint."""
+        state = self._workers.from_chief(self._checkpoints.restore)
         if state is not None:
+            self._workers.share(self._checkpoints.variables)
             self._step, self._seconds = state["step"], state["seconds"]
+            if self._development:
+                self._development.best = Best(**state["best"])
             logging.info("continuing at step %d, %.1f minutes in", self._step, self._seconds / 60)

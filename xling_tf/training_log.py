@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
@@ -46,17 +47,16 @@ class TrainingLog:
     Where the output is no terminal, a line every half minute stands for the bar.
 
     Args:
-        run_dir: Folder of the run; lines of `metrics.jsonl` from `first_step` on, left by a
-            killed run, are dropped because the steps are about to be repeated.
+        run_dir: Folder of the run; lines of `metrics.jsonl` and `dev.jsonl` from `first_step` on, left
+            by a killed run, are dropped because the steps are about to be repeated.
         first_step: The step that training starts or continues at.
         progress: Share of the budget used before.
     """
 
     def __init__(self, run_dir: Path, *, first_step: int, progress: float) -> None:
-        path = run_dir / "metrics.jsonl"
-        kept = _lines_before(path, first_step)
-        with replacing(path) as temporary:
-            temporary.write_text("".join(kept), encoding="utf-8")
+        path, self._scores_path = run_dir / "metrics.jsonl", run_dir / "dev.jsonl"
+        _drop_lines(path, first_step)
+        _drop_lines(self._scores_path, first_step + 1)  # a score comes after its step
         self._lines = path.open("a", encoding="utf-8")
         self._writer = tf.summary.create_file_writer(str(run_dir / "tensorboard"))
         self._bar = tqdm(
@@ -96,6 +96,19 @@ class TrainingLog:
         self._losses[result.task] = _SMOOTHING * previous + (1 - _SMOOTHING) * result.loss
         self._show(result.step, rate, progress)
 
+    def report_scores(self, steps: int, scores: Mapping[str, Mapping[str, float]]) -> None:
+        """Reports the scores of each task on held-out examples after `steps` steps."""
+        with self._scores_path.open("a", encoding="utf-8") as lines:
+            lines.write(json.dumps({"step": steps, "scores": scores}) + "\n")
+        with self._writer.as_default(step=steps):
+            for task, of_task in scores.items():
+                tf.summary.scalar(f"dev_loss/{task}", of_task["loss"])
+                tf.summary.scalar(f"dev_accuracy/{task}", of_task["accuracy"])
+        losses = " ".join(
+            f"{_short(task)} {of_task['loss']:.3f}" for task, of_task in scores.items()
+        )
+        logging.info("step %d, held-out loss: %s", steps, losses)
+
     def _write_scalars(self, result: StepResult, rate: float) -> None:
         with self._writer.as_default(step=result.step):
             tf.summary.scalar(f"loss/{result.task}", result.loss)
@@ -121,9 +134,15 @@ def _short(name: str) -> str:
     return "".join(part[0] for part in parts[:2]) + "".join(f"-{part}" for part in parts[2:])
 
 
+def _drop_lines(path: Path, first_step: int) -> None:
+    """Drops the lines of a file, if it is there, from a step on."""
+    if path.exists():
+        kept = _lines_before(path, first_step)
+        with replacing(path) as temporary:
+            temporary.write_text("".join(kept), encoding="utf-8")
+
+
 def _lines_before(path: Path, step: int) -> list[str]:
-    if not path.exists():
-        return []
     kept = []
     for line in path.read_text(encoding="utf-8").splitlines(keepends=True):
         # A kill may have cut the last line; it is of a step that is repeated.

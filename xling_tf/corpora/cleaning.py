@@ -103,13 +103,13 @@ def looks_untranslated(source: str, target: str) -> bool:
 
 
 # (reason, whether a sentence of a language has that fault)
-SENTENCE_FAULTS: tuple[tuple[str, Callable[[str, str], bool]], ...] = (
+FORM_FAULTS: tuple[tuple[str, Callable[[str, str], bool]], ...] = (
     ("empty", lambda text, _: not text),
     ("too long", lambda text, _: len(text) > MAX_CHARACTERS),
     ("few letters", lambda text, _: letter_share(text) < MIN_LETTERS),
     ("markup or placeholder", lambda text, _: bool(_LEFTOVER.search(text))),
-    ("another language", in_another_language),
 )
+SENTENCE_FAULTS = (*FORM_FAULTS, ("another language", in_another_language))
 
 # (reason, whether a pair of (source, target, source language, target language) has that fault)
 PAIR_FAULTS: tuple[tuple[str, Callable[[str, str, str, str], bool]], ...] = (

@@ -1,61 +1,38 @@
-"""The data folder: what a corpus file's name says, and reading all files of a language pair."""
+"""The data folder: what a corpus file's name says, and the corpora of a language pair."""
 
 import difflib
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any, Literal
 
 from absl import logging
 
+from xling_tf.corpora.corpus import Corpus, Kind
+from xling_tf.corpora.file_corpus import FileCorpus, Reader
+from xling_tf.corpora.hard_negatives import mined_path, require_mined
 from xling_tf.corpora.readers import (
-    ReadReport,
-    ReadResult,
     read_conversations,
     read_documents,
     read_moses,
     read_nli,
     read_parallel,
 )
-from xling_tf.corpora.records import Record, TranslationPair
-from xling_tf.corpora.snli import SNLI_FOLDERS, read_snli
+from xling_tf.corpora.snli import SNLI_FILE, SNLI_FOLDERS, read_snli
 from xling_tf.errors import UserError
-
-Kind = Literal["parallel", "documents", "conversations", "nli"]
 
 _NAME = r"(?P<name>[^.].*)"
 _LANGUAGE = r"[a-z]{2,3}(?:_[A-Za-z]{2,4})?"
 _ONE = rf"{_NAME}\.(?P<language>{_LANGUAGE})"
 _PAIR = rf"{_NAME}\.(?P<source>{_LANGUAGE})-(?P<target>{_LANGUAGE})"
+_SPLIT = r"(?P<split>train|dev(?:_(?:mis)?matched)?|test)"
+# As Apache Beam names shards. An empty one is nothing unusual.
+_SHARD = r"(?:-(?P<shard>\d{5,})-of-(?P<of>\d{5,}))?"
 _GZ = r"(\.gz)?"
 _MOSES = re.compile(rf"{_PAIR}\.(?P<side>(?P=source)|(?P=target)){_GZ}")
-_SNLI = re.compile(rf"(?P<name>snli_1\.0)_(?P<split>train|dev|test)\.jsonl{_GZ}")
+_NAMED = 5  # missing shards in a message
 _DATA_ENDINGS = (".tsv", ".txt", ".jsonl", ".gz")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Corpus:
-    """The records of one file.
-
-    Attributes:
-        name: The file's name up to the languages.
-        kind: What its records are.
-        languages: "en-es" for translations, "en" for the others.
-        split: The split that the file's name states, "" where it states none.
-        records: The records in file order.
-        report: What was kept of the file and what was left out.
-        groups: For each record the key of its document; None where records stand alone.
-    """
-
-    name: str
-    kind: Kind
-    languages: str
-    split: str
-    records: Sequence[Record]
-    report: ReadReport
-    groups: Sequence[str] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,51 +41,62 @@ class _File:
     kind: Kind
     languages: tuple[str, ...]
     split: str = ""
-    path: Path
-    read: Callable[[Path], ReadResult[Any]]
+    paths: tuple[Path, ...]  # of a Moses pair both
+    read: Reader
+    shard: int = 0
+    num_shards: int = 1
+
+    @property
+    def pattern(self) -> str:
+        """The path, which all shards of a corpus share but for their numbers."""
+        return re.sub(r"-\d+(?=-of-\d+\.)", "-*", str(self.paths[0]))
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Format:
     kind: Kind
     pattern: re.Pattern[str]
-    read: Callable[[Path], ReadResult[Any]]
+    read: Reader
 
 
 _FORMATS = (
-    _Format(kind="parallel", pattern=re.compile(rf"{_PAIR}\.tsv{_GZ}"), read=read_parallel),
-    _Format(kind="documents", pattern=re.compile(rf"{_ONE}\.txt{_GZ}"), read=read_documents),
+    _Format(kind="parallel", pattern=re.compile(rf"{_PAIR}{_SHARD}\.tsv{_GZ}"), read=read_parallel),
     _Format(
-        kind="conversations", pattern=re.compile(rf"{_ONE}\.tsv{_GZ}"), read=read_conversations
+        kind="documents", pattern=re.compile(rf"{_ONE}{_SHARD}\.txt{_GZ}"), read=read_documents
     ),
     _Format(
-        kind="nli",
-        pattern=re.compile(rf"{_ONE}\.(?P<split>train|dev|test)\.tsv{_GZ}"),
-        read=read_nli,
+        kind="conversations",
+        pattern=re.compile(rf"{_ONE}{_SHARD}\.tsv{_GZ}"),
+        read=read_conversations,
     ),
+    _Format(kind="nli", pattern=re.compile(rf"{_ONE}\.{_SPLIT}{_SHARD}\.tsv{_GZ}"), read=read_nli),
 )
 
 
-def load_folder(folder: Path, *, source: str, targets: Sequence[str]) -> list[Corpus]:
-    """Reads every corpus of a data folder that serves some language pairs.
+def load_folder(
+    folder: Path, *, source: str, targets: Sequence[str], with_mined: bool = False
+) -> list[Corpus]:
+    """Finds every corpus of a data folder that serves some language pairs.
 
     These are the translations between the source and a target language, in either direction of
     the file name, documents and conversations in all these languages, and natural language
     inference in the source language (the paper trains it on English, Chidambaram et al. 2019, sec.
-    3.1). A warning is logged for each file with lines left out.
+    3.1). A file `name.en-es.tsv` may come as shards `name.en-es-00000-of-00010.tsv`; they are read when
+    the corpora are gone through.
 
     Args:
         folder: A folder with `parallel`, `documents`, `conversations` and `nli` in it; all but
             `parallel` may be missing.
         source: The source language, as "en".
         targets: The target languages, as ["es"].
+        with_mined: Whether translations come with their mined hard negatives.
 
     Returns:
         The corpora, by kind and then by file name.
 
     Raises:
         UserError: There is no such folder, no translations of a pair are in it, two files claim
-            the same name, or a file is not what its name says.
+            the same name, a shard is missing, or mined negatives are wanted and there are none.
 
     Example:
         >>> corpora = load_folder(Path("xling_tf/corpora/sample"), source="en", targets=["es"])
@@ -129,8 +117,11 @@ def load_folder(folder: Path, *, source: str, targets: Sequence[str]) -> list[Co
     for target in targets:
         if target not in translated:
             raise UserError(_nothing_found(folder, found, source, target))
-    _require_distinct(wanted)
-    return [_load(file, source) for file in wanted]
+    wholes = _wholes(wanted)
+    _require_distinct([shards[0] for shards in wholes])
+    if with_mined:
+        require_mined(folder, source, targets)
+    return [_corpus(shards, source, folder if with_mined else None) for shards in wholes]
 
 
 def _discover(folder: Path) -> Iterator[_File]:
@@ -144,22 +135,24 @@ def _discover(folder: Path) -> Iterator[_File]:
                     kind=form.kind,
                     languages=tuple(parts[name] for name in names),
                     split=parts.get("split", ""),
-                    path=path,
+                    paths=(path,),
                     read=form.read,
+                    shard=int(parts["shard"] or 0),
+                    num_shards=int(parts["of"] or 1),
                 )
             elif form.kind == "parallel" and (match := _MOSES.fullmatch(path.name)):
                 yield from _moses_file(path, match)
-            elif path.name.endswith(_DATA_ENDINGS) and not _SNLI.fullmatch(path.name):
+            elif path.name.endswith(_DATA_ENDINGS) and not SNLI_FILE.fullmatch(path.name):
                 logging.warning("%s is not read: its name is not of the layout", path)
     for place in SNLI_FOLDERS:
         for path in _files(folder / place):
-            if match := _SNLI.fullmatch(path.name):
+            if match := SNLI_FILE.fullmatch(path.name):
                 yield _File(
                     name=match["name"],
                     kind="nli",
                     languages=("en",),
                     split=match["split"],
-                    path=path,
+                    paths=(path,),
                     read=read_snli,
                 )
 
@@ -188,8 +181,8 @@ def _moses_file(path: Path, match: re.Match[str]) -> Iterator[_File]:
             name=match["name"],
             kind="parallel",
             languages=languages,
-            path=path,
-            read=partial(read_moses, target_path=partner),
+            paths=(path, partner),
+            read=read_moses,
         )
 
 
@@ -201,35 +194,55 @@ def _serves(file: _File, source: str, targets: Sequence[str]) -> bool:
     return file.languages[0] in (source, *targets)
 
 
+def _wholes(files: Sequence[_File]) -> list[list[_File]]:
+    """Puts the shards of each corpus together, in the order of their numbers."""
+    wholes: defaultdict[str, list[_File]] = defaultdict(list)
+    for file in files:
+        wholes[file.pattern].append(file)
+    for pattern, shards in wholes.items():
+        num_shards = shards[0].num_shards
+        missing = sorted(set(range(num_shards)) - {file.shard for file in shards})
+        if missing:
+            named = ", ".join(f"{number:05}" for number in missing[:_NAMED])
+            more = ", ..." if len(missing) > _NAMED else ""
+            raise UserError(
+                f"{pattern} must be {num_shards} shards, but {len(missing)} of them are missing "
+                f"({named}{more}); fetch or make them again, or take the others out of the folder"
+            )
+    return list(wholes.values())
+
+
 def _require_distinct(files: Sequence[_File]) -> None:
-    seen: dict[tuple[object, ...], Path] = {}
+    seen: dict[tuple[object, ...], str] = {}
     for file in files:
         key = (file.kind, file.name, *sorted(file.languages), file.split)
         if key in seen:
             raise UserError(
-                f"every corpus must have a name of its own, but {seen[key]} and {file.path} have "
+                f"every corpus must have a name of its own, but {seen[key]} and {file.pattern} have "
                 "the same; delete one of them, or rename it if they differ"
             )
-        seen[key] = file.path
+        seen[key] = file.pattern
 
 
-def _load(file: _File, source: str) -> Corpus:
-    result = file.read(file.path)
-    if result.report.malformed:
-        logging.warning("%s", result.report.summary())
-    records = result.records
-    languages = file.languages
-    if file.kind == "parallel" and languages[0] != source:
-        records = [TranslationPair(pair.target, pair.source) for pair in records]
-        languages = languages[::-1]
-    return Corpus(
+def _corpus(shards: Sequence[_File], source: str, mined_in: Path | None) -> Corpus:
+    file = shards[0]
+    is_reversed = file.kind == "parallel" and file.languages[0] != source
+    languages = "-".join(file.languages[::-1] if is_reversed else file.languages)
+    mined = None
+    if file.kind == "parallel" and mined_in is not None:
+        mined = mined_path(mined_in, file.name, languages)
+        if not mined.is_file():
+            logging.warning("%s has no hard negatives: there is no %s", file.pattern, mined)
+            mined = None
+    return FileCorpus(
         name=file.name,
         kind=file.kind,
-        languages="-".join(languages),
+        languages=languages,
         split=file.split,
-        records=records,
-        report=result.report,
-        groups=result.groups,
+        shards=tuple(shard.paths for shard in shards),
+        read=file.read,
+        is_reversed=is_reversed,
+        mined=mined,
     )
 
 

@@ -6,10 +6,11 @@ NLI_LABELS = ("entailment", "neutral", "contradiction")
 
 
 class TranslationPair(NamedTuple):
-    """A sentence and its translation (translation ranking)."""
+    """A sentence, its translation and mined wrong translations of it (translation ranking)."""
 
     source: str
     target: str
+    negatives: tuple[str, ...] = ()
 
 
 class ResponsePair(NamedTuple):

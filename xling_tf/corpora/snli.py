@@ -1,11 +1,13 @@
-"""The Stanford Natural Language Inference corpus: fetching it and reading its own format.
+"""The corpora SNLI and MultiNLI: reading the format they share, and fetching SNLI.
 
-Bowman et al. 2015, "A large annotated corpus for learning natural language inference"; its licence
-is CC BY-SA 4.0.
+Bowman et al. 2015, "A large annotated corpus for learning natural language inference" (licence CC
+BY-SA 4.0); Williams et al. 2018, "A broad-coverage challenge corpus for sentence understanding
+through inference", whose files hold several licences.
 """
 
 import http.client
 import json
+import re
 import shutil
 import tempfile
 import unicodedata
@@ -19,7 +21,7 @@ from absl import logging
 
 from xling_tf.corpora.readers import (
     MalformedLineError,
-    ReadResult,
+    Reading,
     label_index,
     read_records,
 )
@@ -27,25 +29,48 @@ from xling_tf.corpora.records import NLI_LABELS, InferencePair
 from xling_tf.files import replacing
 
 SNLI_URL = "https://nlp.stanford.edu/projects/snli/snli_1.0.zip"
-SNLI_FOLDERS = (".", "nli", "snli_1.0")
+SNLI_FOLDERS = (".", "nli", "snli_1.0", "multinli_1.0")
+SNLI_FILE = re.compile(
+    r"(?P<name>(?:snli|multinli)_1\.0)_(?P<split>train|dev(?:_(?:mis)?matched)?|test)"
+    r"\.jsonl(\.gz)?"
+)
 _TIMEOUT_SECONDS = 5
 _FILE_NAMES = tuple(f"snli_1.0_{split}.jsonl" for split in ("dev", "test", "train"))
 
 
-def read_snli(path: Path) -> ReadResult[InferencePair]:
-    """Reads the JSON lines in which SNLI is published.
+def read_snli(path: Path) -> Reading[InferencePair]:
+    """Reads the JSON lines in which SNLI and MultiNLI are published.
 
     Lines whose annotators did not agree have the gold label "-" and are left out, as Bowman et
     al. 2015 advise (sec. 2.2).
 
     Args:
         path: Text or, by its name, gzip.
-
-    Raises:
-        UserError: No line is usable, or the file cannot be read to its end.
     """
     expected = f"JSON lines with gold_label ({', '.join(NLI_LABELS)}), sentence1 and sentence2"
-    return read_records(path, expected, _parse)
+    return read_records(path, expected, parse_snli)
+
+
+def parse_snli(line: str) -> InferencePair:
+    """Makes a record of a line of SNLI or MultiNLI.
+
+    Raises:
+        MalformedLineError: It is none, or has no gold label.
+    """
+    try:
+        row = json.loads(line)
+        # A JSON escape can spell what is not NFC in a file that is.
+        label, premise, hypothesis = (
+            unicodedata.normalize("NFC", row[key]).strip()
+            for key in ("gold_label", "sentence1", "sentence2")
+        )
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise MalformedLineError("not JSON with gold_label, sentence1, sentence2") from None
+    if label == "-":
+        raise MalformedLineError("no gold label")
+    if not (premise and hypothesis):
+        raise MalformedLineError("empty sentence")
+    return InferencePair(premise, hypothesis, label_index(label))
 
 
 def fetch_snli(folder: Path) -> Path | None:
@@ -99,20 +124,3 @@ def _extract(archive: IO[bytes], target: Path) -> None:
                 temporary.open("wb") as out,
             ):
                 shutil.copyfileobj(file, out)
-
-
-def _parse(line: str) -> InferencePair:
-    try:
-        row = json.loads(line)
-        # A JSON escape can spell what is not NFC in a file that is.
-        label, premise, hypothesis = (
-            unicodedata.normalize("NFC", row[key]).strip()
-            for key in ("gold_label", "sentence1", "sentence2")
-        )
-    except (ValueError, KeyError, TypeError, AttributeError):
-        raise MalformedLineError("not JSON with gold_label, sentence1, sentence2") from None
-    if label == "-":
-        raise MalformedLineError("no gold label")
-    if not (premise and hypothesis):
-        raise MalformedLineError("empty sentence")
-    return InferencePair(premise, hypothesis, label_index(label))

@@ -7,12 +7,12 @@ extended or newly prepared files, and the same sentence is held out of every cor
 
 import hashlib
 import unicodedata
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
+from enum import IntEnum
+from functools import lru_cache
 from operator import attrgetter
-from typing import NamedTuple
 
-from xling_tf.corpora.folder import Corpus, Kind
+from xling_tf.corpora.corpus import Corpus, Kind
 from xling_tf.corpora.records import Record
 
 HELD_OUT_FRACTION = 0.1
@@ -23,11 +23,16 @@ _DECIDING: dict[Kind, str] = {"parallel": "source", "conversations": "message", 
 _GUARDED: dict[Kind, str] = {"parallel": "target", "conversations": "response"}
 
 
-class Split(NamedTuple):
-    """The two parts of a corpus; a pair that straddles them is in neither."""
+class Part(IntEnum):
+    """Where a record goes."""
 
-    train: list[Record]
-    held_out: list[Record]
+    NEITHER = 0
+    TRAIN = 1
+    HELD_OUT = 2
+
+
+# (record, key of its document) to its part.
+Decide = Callable[[Record, str | None], Part]
 
 
 def normalised(text: str) -> str:
@@ -52,66 +57,64 @@ def held_out(text: str, fraction: float = HELD_OUT_FRACTION) -> bool:
     Returns:
         Whether it is held out.
     """
+    return text_hash(text) < fraction * 256**_HASH_BYTES
+
+
+def text_hash(text: str) -> int:
+    """Hashes the normalised text to 64 bits."""
     digest = hashlib.blake2b(normalised(text).encode(), digest_size=_HASH_BYTES)
-    return int.from_bytes(digest.digest()) < fraction * 256**_HASH_BYTES
+    return int.from_bytes(digest.digest())
 
 
-def split_corpus(corpus: Corpus) -> tuple[list[Record], list[Record]]:
-    """Splits a corpus that is used alone; see `split_corpora`."""
-    return split_corpora([corpus])[0]
+def decisions(corpora: Sequence[Corpus]) -> list[Decide]:
+    """How each corpus is divided, before held-out texts are guarded.
 
-
-def split_corpora(corpora: Sequence[Corpus]) -> list[Split]:
-    """Splits corpora that are used together into training and held-out records.
-
-    Translations are held out by source, conversations by message, documents whole, and inference
-    by premise. A training pair is dropped if its target or response is one of a held-out pair in
-    any of the corpora in the same language, so that training sees no held-out sentence of either
-    side. Inference files obey the split of their name: a training file is split only where no
+    Natural language inference obeys the split of its name: a training file is split only where no
     file of its name is for development, and test files are in neither part.
 
     Args:
-        corpora: The corpora, as `load_folder` gives them.
+        corpora: All that are used together.
 
     Returns:
-        For each corpus its two parts, in the order of its records.
+        For each corpus what decides about a record.
     """
-    with_dev = {(c.name, c.languages) for c in corpora if c.kind == "nli" and c.split == "dev"}
-    splits = [_split_alone(c, (c.name, c.languages) in with_dev) for c in corpora]
-    guarded: defaultdict[tuple[Kind, str], set[str]] = defaultdict(set)
-    for corpus, split in zip(corpora, splits, strict=True):
-        guarded[corpus.kind, corpus.languages].update(_guarded(corpus.kind, split.held_out))
-    return [
-        split._replace(train=_without(c.kind, split.train, guarded[c.kind, c.languages]))
-        for c, split in zip(corpora, splits, strict=True)
-    ]
+    with_dev = {(c.name, c.languages) for c in corpora if c.kind == "nli" and _is_dev(c)}
+    return [_decision(c, (c.name, c.languages) in with_dev) for c in corpora]
 
 
-def _split_alone(corpus: Corpus, has_dev: bool) -> Split:
-    records = list(corpus.records)
-    if corpus.split == "test":
-        return Split([], [])
-    if corpus.split == "dev":
-        return Split([], records)
-    if corpus.split == "train" and has_dev:
-        return Split(records, [])
-    keys = corpus.groups
-    if keys is None:
-        keys = list(map(attrgetter(_DECIDING[corpus.kind]), records))
-    is_held_out = {key: held_out(key) for key in dict.fromkeys(keys)}
-    split = Split([], [])
-    for record, key in zip(records, keys, strict=True):
-        (split.held_out if is_held_out[key] else split.train).append(record)
-    return split
+def guarded_hash(kind: Kind) -> Callable[[Record], int] | None:
+    """What tells whether a record for training would give a held-out one away.
 
+    It would where the text to be found is that of a held-out record of the same kind and languages:
+    then it is in neither part.
 
-def _guarded(kind: Kind, records: Sequence[Record]) -> Iterator[str]:
-    if kind in _GUARDED:
-        yield from map(normalised, map(attrgetter(_GUARDED[kind]), records))
-
-
-def _without(kind: Kind, records: list[Record], texts: set[str]) -> list[Record]:
+    Returns:
+        Maps a record to the hash of that text; None for kinds of which no text is guarded.
+    """
     if kind not in _GUARDED:
-        return records
-    guarded = zip(records, _guarded(kind, records), strict=True)
-    return [record for record, text in guarded if text not in texts]
+        return None
+    text_of = attrgetter(_GUARDED[kind])
+    return lambda record: text_hash(text_of(record))
+
+
+def _decision(corpus: Corpus, has_dev: bool) -> Decide:
+    if corpus.split == "test":
+        return lambda record, group: Part.NEITHER
+    if _is_dev(corpus):
+        return lambda record, group: Part.HELD_OUT
+    if corpus.split == "train" and has_dev:
+        return lambda record, group: Part.TRAIN
+
+    @lru_cache(maxsize=1024)  # the records of a document, or of a premise, follow one another
+    def by_hash(key: str) -> Part:
+        return Part.HELD_OUT if held_out(key) else Part.TRAIN
+
+    if corpus.kind == "documents":
+        return lambda record, group: by_hash(str(group))
+    text_of = attrgetter(_DECIDING[corpus.kind])
+    return lambda record, group: by_hash(text_of(record))
+
+
+def _is_dev(corpus: Corpus) -> bool:
+    # MultiNLI has two: dev_matched and dev_mismatched.
+    return corpus.split.startswith("dev")

@@ -1,11 +1,15 @@
-"""The encoder of Chidambaram et al.: words and n-grams, a transformer, the mean."""
+"""The encoder of Chidambaram et al.: words (and n-grams), a transformer, the mean."""
 
 import keras
 import numpy as np
 from keras import ops
 
 from xling_tf.config import EncoderConfig
-from xling_tf.layers.embeddings import WordNgramEmbedding, sinusoidal_positions
+from xling_tf.layers.embeddings import (
+    WordEmbedding,
+    WordNgramEmbedding,
+    sinusoidal_positions,
+)
 from xling_tf.layers.pooling import masked_mean
 from xling_tf.layers.transformer import TransformerBlock
 
@@ -19,7 +23,7 @@ class TransformerEncoder(keras.Model):
     Args:
         config: Sizes.
         num_words: Rows of the word table, hash buckets included.
-        num_ngrams: Rows of the n-gram table.
+        num_ngrams: Rows of the n-gram table; 0 for words that are not spelt.
         max_tokens: Longest sentence.
     """
 
@@ -27,8 +31,10 @@ class TransformerEncoder(keras.Model):
         self, config: EncoderConfig, *, num_words: int, num_ngrams: int, max_tokens: int
     ) -> None:
         super().__init__(name="encoder")
-        self.embedding = WordNgramEmbedding(
-            num_words, num_ngrams, config.embedding_dim, name="embedding"
+        self.embedding = (
+            WordNgramEmbedding(num_words, num_ngrams, config.embedding_dim, name="embedding")
+            if num_ngrams
+            else WordEmbedding(num_words, config.embedding_dim, name="embedding")
         )
         self.input_projection = keras.layers.Dense(config.hidden_dim, name="input_projection")
         self.blocks = [
@@ -82,7 +88,7 @@ class TransformerEncoder(keras.Model):
     @property
     def table_variables(self) -> list[keras.Variable]:
         """The embedding tables, which are updated row by row."""
-        return [self.embedding.words.table, self.embedding.ngrams.table]
+        return self.embedding.tables
 
     @property
     def dense_variables(self) -> list[keras.Variable]:

@@ -124,7 +124,7 @@ def _distinct(pairs: Iterable[TranslationPair]) -> list[tuple[str, str]]:
                 spellings[0].setdefault(normalised(source), source),
                 spellings[1].setdefault(normalised(target), target),
             )
-            for source, target in sorted(pairs)
+            for source, target, _ in sorted(pairs)
         )
     )
 

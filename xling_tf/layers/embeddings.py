@@ -45,6 +45,33 @@ class EmbeddingTable(keras.layers.Layer):
         return _lookup(self.table.value, ids)
 
 
+class WordEmbedding(keras.layers.Layer):
+    """Represents a word, or a piece of one, by its own embedding alone (2019, sec. 5.1).
+
+    Args:
+        num_words: Rows of the word table, hash buckets included.
+        dim: Width of the table.
+    """
+
+    def __init__(self, num_words: int, dim: int, *, name: str | None = None) -> None:
+        super().__init__(name=name, autocast=False)
+        self.words = EmbeddingTable(num_words, dim, stddev=dim**-0.5, name="words")
+
+    @property
+    def tables(self) -> list[keras.Variable]:
+        """What is updated row by row."""
+        return [self.words.table]
+
+    def call(
+        self,
+        word_ids: keras.KerasTensor,
+        ngram_ids: keras.KerasTensor,
+        ngram_words: keras.KerasTensor,
+    ) -> keras.KerasTensor:
+        """Maps `[words]` ids, as of words that are not spelt, to `[words, dim]` float32."""
+        return self.words(word_ids)
+
+
 class WordNgramEmbedding(keras.layers.Layer):
     """Represents a word by its own embedding and by its character n-grams.
 
@@ -65,6 +92,11 @@ class WordNgramEmbedding(keras.layers.Layer):
         # A word has about ten n-grams: their sum starts at the size of one word embedding.
         self.ngrams = EmbeddingTable(num_ngrams, dim, stddev=(10 * dim) ** -0.5, name="ngrams")
         self.combine_ngrams = keras.layers.Dense(dim, activation="tanh", name="combine_ngrams")
+
+    @property
+    def tables(self) -> list[keras.Variable]:
+        """What is updated row by row."""
+        return [self.words.table, self.ngrams.table]
 
     def call(
         self,

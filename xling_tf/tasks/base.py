@@ -7,8 +7,10 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from xling_tf.corpora.records import Record
+from xling_tf.encoders.gradient_caching import encode_in_chunks
 from xling_tf.layers.pooling import unit_length
-from xling_tf.text.word_ngram import TokenFeatures
+from xling_tf.text.preprocessor import TokenFeatures
 
 
 class Batch(NamedTuple):
@@ -34,17 +36,20 @@ class Task(ABC):
         languages: Of its corpora: "en-es" or "en".
         weight: Steps it gets in each cycle of the schedule.
         examples_per_batch: On average; batches of short sentences hold more.
+        candidates: Examples of a training batch, if they are more than are encoded at once.
         loss_weight: Multiplies the gradients. Under Adam, which levels the scale of a head's own
             gradients, it only sets how much the task moves the shared encoder.
         normalize: Whether heads and losses see unit vectors, as the exported model gives them, which
             keeps the gradients of the tasks at one scale.
 
     Attributes:
-        columns: The record's text fields that it encodes, in the order of `score`.
+        batch_size: Examples of a training batch on average.
+        columns: The record's text fields that it encodes, in the order of `score`; a task may set
+            its own where a setting decides.
         kind: Of its corpora: "parallel", "conversations", "documents" or "nli".
     """
 
-    columns: ClassVar[tuple[str, ...]]
+    columns: tuple[str, ...]
     kind: ClassVar[str]
 
     def __init__(
@@ -54,6 +59,7 @@ class Task(ABC):
         languages: str,
         weight: int,
         examples_per_batch: int,
+        candidates: int = 0,
         loss_weight: float,
         normalize: bool,
     ) -> None:
@@ -61,8 +67,13 @@ class Task(ABC):
         self.languages = languages
         self.weight = weight
         self.examples_per_batch = examples_per_batch
+        self.batch_size = candidates or examples_per_batch
         self.loss_weight = loss_weight
         self.normalize = normalize
+
+    def texts(self, record: Record) -> tuple[str, ...]:
+        """The texts of a record that are encoded, one for each of `columns`."""
+        return tuple(getattr(record, column) for column in self.columns)
 
     @property
     @abstractmethod
@@ -75,7 +86,12 @@ class Task(ABC):
 
     def losses(self, encoder: keras.Model, batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
         """Encodes a batch: `[batch]` losses, and `[batch]` float32 hits (1 where right)."""
-        encodings = encoder(batch.features)
+        num_chunks = -(-self.batch_size // self.examples_per_batch)
+        encodings = (
+            encode_in_chunks(encoder, batch.features, num_chunks)
+            if num_chunks > 1
+            else encoder(batch.features)
+        )
         if self.normalize:
             encodings = unit_length(encodings)
         return self.score(tf.split(encodings, len(self.columns)), batch)

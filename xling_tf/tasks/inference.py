@@ -39,7 +39,7 @@ class Inference(Task):
     """
 
     kind: ClassVar[str] = "nli"
-    columns: ClassVar[tuple[str, ...]] = ("premise", "hypothesis")
+    columns = ("premise", "hypothesis")
 
     def __init__(self, *, head: InferenceHead, **kwargs: Any) -> None:
         super().__init__(**kwargs)

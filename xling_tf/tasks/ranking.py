@@ -1,15 +1,30 @@
 """Tasks that rank the right text over the others of the batch (2019, eq. 1-2 and sec. 2.2)."""
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import keras
 import tensorflow as tf
 
 from xling_tf.config import SimilarityConfig
+from xling_tf.corpora.records import Record, TranslationPair
 from xling_tf.distribution import gather_candidates
 from xling_tf.layers.pooling import unit_length
 from xling_tf.losses import in_batch_softmax
 from xling_tf.tasks.base import Batch, Task
+
+NO_TEXT = -1  # fingerprints of texts are at least 0
+
+
+class Negatives(NamedTuple):
+    """Texts that are wrong for every query, but where they are known to be right.
+
+    Attributes:
+        encodings: `[negatives, dim]`.
+        fingerprints: `[negatives]` int64; `NO_TEXT` where a column is only filled.
+    """
+
+    encodings: tf.Tensor
+    fingerprints: tf.Tensor
 
 
 class RankingTask(Task):
@@ -30,55 +45,111 @@ class RankingTask(Task):
         candidates: tf.Tensor,
         query_fingerprints: tf.Tensor,
         candidate_fingerprints: tf.Tensor,
+        negatives: Negatives | None = None,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Ranks each row of `candidates` for the same row of `queries`.
+        """Ranks each row of `candidates`, which is the right one for the same row of `queries`.
 
         A candidate is not counted as wrong where its text is that of the right one, or where its
-        own query has the same text: both are right answers too.
+        own query has the same text: both are right answers too. Every query ranks the negatives of
+        all examples as well; none that is a right answer to it counts.
 
         Returns:
             `[batch]` losses and `[batch]` hits.
         """
         if self.normalize:
             queries, candidates = unit_length(queries), unit_length(candidates)
-        all_candidates, offset = gather_candidates(candidates)
-        all_candidate_fingerprints, _ = gather_candidates(candidate_fingerprints)
-        all_query_fingerprints, _ = gather_candidates(query_fingerprints)
+        all_candidates, offset = self._of_all(candidates)
+        all_candidate_fingerprints, _ = self._of_all(candidate_fingerprints)
+        all_query_fingerprints, _ = self._of_all(query_fingerprints)
+        same_query = tf.equal(query_fingerprints[:, None], all_query_fingerprints[None, :])
+        same_text = tf.equal(candidate_fingerprints[:, None], all_candidate_fingerprints[None, :])
+        excluded = same_text | same_query
+        if negatives is not None:
+            encodings, not_wrong = self._gathered(negatives, same_query, all_candidate_fingerprints)
+            all_candidates = tf.concat([all_candidates, encodings], axis=0)
+            excluded = tf.concat([excluded, not_wrong], axis=1)
         return in_batch_softmax(
             queries,
             all_candidates,
             offset + tf.range(tf.shape(queries)[0]),
-            tf.equal(candidate_fingerprints[:, None], all_candidate_fingerprints[None, :])
-            | tf.equal(query_fingerprints[:, None], all_query_fingerprints[None, :]),
+            excluded,
             scale=self.similarity.scale,
             margin=self.similarity.margin,
         )
+
+    def _of_all(self, values: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """The rows that rank together: of all replicas, or of this one where that is switched off."""
+        if self.similarity.gather_candidates:
+            return gather_candidates(values)
+        return values, tf.constant(0)
+
+    def _gathered(
+        self, negatives: Negatives, same_query: tf.Tensor, right_fingerprints: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """The negatives of all replicas, and `[batch, negatives]` where one is not wrong."""
+        encodings = negatives.encodings
+        if self.normalize:
+            encodings = unit_length(encodings)
+        all_encodings, _ = self._of_all(encodings)
+        fingerprints, _ = self._of_all(negatives.fingerprints)
+        is_answer = tf.equal(right_fingerprints[:, None], fingerprints[None, :])
+        # How many examples with this query have the negative for their answer.
+        num_answers = tf.cast(same_query, tf.float32) @ tf.cast(is_answer, tf.float32)
+        return all_encodings, (num_answers > 0) | tf.equal(fingerprints, NO_TEXT)[None, :]
 
 
 class TranslationRanking(RankingTask):
     """Finds the source of a translation, by the encodings alone, without towers.
 
     The paper models P(source | target); with `similarity.bidirectional` the loss is the mean of both
-    directions.
+    directions. Mined wrong translations join the candidates of P(target | source), which with them
+    is the direction learnt where only one is (Guo et al. 2018, "semantically similar hard
+    negatives": K in-batch candidates become K + M K).
+
+    Args:
+        hard_negatives: Wrong translations of each example; where a record has fewer, its own target
+            fills the columns and is left out of the loss.
+        **kwargs: Of `RankingTask`.
     """
 
     kind: ClassVar[str] = "parallel"
-    columns: ClassVar[tuple[str, ...]] = ("source", "target")
+
+    def __init__(self, *, hard_negatives: int = 0, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.hard_negatives = hard_negatives
+        names = [f"negative_{number}" for number in range(1, hard_negatives + 1)]
+        self.columns = ("source", "target", *names)
 
     @property
     def heads(self) -> tuple[keras.layers.Layer, ...]:
         """None: the task aligns the encodings themselves."""
         return ()
 
+    def texts(self, record: Record) -> tuple[str, ...]:
+        """Source, target and `hard_negatives` wrong translations, or the target in place of one."""
+        assert isinstance(record, TranslationPair)
+        negatives = record.negatives[: self.hard_negatives]
+        padding = (record.target,) * (self.hard_negatives - len(negatives))
+        return (record.source, record.target, *negatives, *padding)
+
     def score(self, columns: list[tf.Tensor], batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
-        """Ranks sources for targets, and targets for sources if asked."""
-        source, target = columns
-        source_text, target_text = tf.unstack(batch.fingerprints, num=2)
-        losses, hits = self.rank(target, source, target_text, source_text)
-        if self.similarity.bidirectional:
-            back_losses, back_hits = self.rank(source, target, source_text, target_text)
-            losses, hits = (losses + back_losses) / 2, (hits + back_hits) / 2
-        return losses, hits
+        """Ranks sources for targets, targets for sources, or both."""
+        source, target = columns[:2]
+        source_text, target_text = tf.unstack(batch.fingerprints[:2], num=2)
+        directions = []
+        if self.similarity.bidirectional or not self.hard_negatives:
+            directions.append(self.rank(target, source, target_text, source_text))
+        if self.similarity.bidirectional or self.hard_negatives:
+            negatives = self._negatives(columns[2:], batch) if self.hard_negatives else None
+            directions.append(self.rank(source, target, source_text, target_text, negatives))
+        losses, hits = (tf.add_n(values) for values in zip(*directions, strict=True))
+        return losses / len(directions), hits / len(directions)
+
+    def _negatives(self, columns: list[tf.Tensor], batch: Batch) -> Negatives:
+        target, fingerprints = batch.fingerprints[1], batch.fingerprints[2:]
+        no_text = tf.constant(NO_TEXT, tf.int64)
+        fingerprints = tf.where(tf.equal(fingerprints, target), no_text, fingerprints)
+        return Negatives(tf.concat(columns, axis=0), tf.reshape(fingerprints, [-1]))
 
 
 class ResponsePrediction(RankingTask):
@@ -90,7 +161,7 @@ class ResponsePrediction(RankingTask):
     """
 
     kind: ClassVar[str] = "conversations"
-    columns: ClassVar[tuple[str, ...]] = ("message", "response")
+    columns = ("message", "response")
 
     def __init__(self, *, tower: keras.layers.Layer, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -118,7 +189,7 @@ class QuickThought(RankingTask):
     """
 
     kind: ClassVar[str] = "documents"
-    columns: ClassVar[tuple[str, ...]] = ("previous", "sentence", "following")
+    columns = ("previous", "sentence", "following")
 
     def __init__(self, *, towers: tuple[keras.layers.Layer, ...], **kwargs: Any) -> None:
         super().__init__(**kwargs)

@@ -18,6 +18,7 @@ def _common(
         "languages": languages,
         "weight": task.weight,
         "examples_per_batch": task.examples_per_batch,
+        "candidates": task.candidates,
         "loss_weight": task.loss_weight,
         "normalize": config.tasks.similarity.normalize,
     }
@@ -28,6 +29,7 @@ def _translation_ranking(config: ExperimentConfig, task: TaskConfig) -> list[Tas
     return [
         TranslationRanking(
             similarity=config.tasks.similarity,
+            hard_negatives=config.tasks.hard_negatives,
             **_common(config, f"translation_ranking_{pair}", pair, task),
         )
         for pair in pairs

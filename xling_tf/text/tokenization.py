@@ -5,19 +5,21 @@ Core operations keep the exported model loadable by a process that has nothing b
 
 import tensorflow as tf
 
+from xling_tf.config import TextConfig
+
 # Stands for a sentence without any token, so that every sentence has a position to pool over. The
 # rules below split typed brackets from words, so no sentence of a user contains it.
 EMPTY_TOKEN = "<empty>"
 
 # Each rule is (pattern, replacement) in RE2 syntax, applied in order; they follow the Penn Treebank
 # tokenizer (Chidambaram et al. 2019, sec. 3.2: "treebank style tokenized") for punctuation and English
-# contractions, extended to the punctuation of the other languages. Words that are split by no
-# spaces (Han, kana) become one token a character.
+# contractions, extended to the punctuation of the other languages. {UNSPACED} stands for what is a
+# token in scripts without spaces between words.
 _RULES = (
     (r"[\pZ\pC]+", " "),
     (r"[‘’ʼ`´]", "'"),
     (r"[“”„«»″]", '"'),
-    (r"(\.\.\.+|…|--+|[\p{Han}\p{Hiragana}\p{Katakana}]|[^\pL\pM\pN\s.,:'_-])", r" \1 "),
+    (r"(\.\.\.+|…|--+|{UNSPACED}|[^\pL\pM\pN\s.,:'_-])", r" \1 "),
     # Every comma and colon is a token, but inside numbers ("1,234", "10:30") they are put back.
     # Twice, because matches do not overlap and "1,2,3" has two that share a digit.
     (r"([,:])", r" \1 "),
@@ -31,30 +33,42 @@ _RULES = (
     (r"(?i)(\pL)('(?:s|m|d|ll|re|ve))(\s|$)", r"\1 \2 "),
     (r"(?i)(\pL)(n't)(\s|$)", r"\1 \2 "),
 )
+# By `TextConfig.split_han`: a run of one script, or each of its characters. The mark of long vowels
+# belongs to both kinds of kana and to neither script.
+_UNSPACED = {
+    False: r"\p{Han}+|[\p{Hiragana}ー]+|[\p{Katakana}ー]+",
+    True: r"[\p{Han}\p{Hiragana}\p{Katakana}]",
+}
 
 
-def tokenize(sentences: tf.Tensor, *, max_tokens: int, lowercase: bool) -> tf.RaggedTensor:
+def readable(sentences: tf.Tensor, max_tokens: int) -> tf.Tensor:
+    """Cuts `[batch]` strings to a page, and makes UTF-8 of any bytes: what is none becomes spaces."""
+    # No text beyond what can hold `max_tokens` is looked at, so a megabyte costs what a page costs.
+    text = tf.strings.substr(sentences, 0, 40 * max_tokens, unit="BYTE")
+    return tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", replacement_char=0x20)
+
+
+def tokenize(sentences: tf.Tensor, config: TextConfig) -> tf.RaggedTensor:
     """Splits sentences into tokens; a sentence without any becomes `EMPTY_TOKEN`.
 
     Args:
         sentences: `[batch]` strings; bytes that are not UTF-8 count as spaces.
-        max_tokens: Tokens kept at the start of each sentence (64 in the paper).
-        lowercase: Whether "Go" and "go" are one word.
+        config: `max_tokens` kept at the start of each sentence (64 in the paper), `lowercase` and
+            `split_han`.
 
     Returns:
         `[batch, (tokens)]` strings, at least one token a sentence.
 
     Example:
-        >>> tokenize(tf.constant(["Don't go, Ana."]), max_tokens=64, lowercase=True).to_list()
+        >>> tokenize(tf.constant(["Don't go, Ana."]), TextConfig(lowercase=True)).to_list()
         [[b'do', b"n't", b'go', b',', b'ana', b'.']]
     """
-    # No text beyond what can hold `max_tokens` is looked at, so a megabyte costs what a page costs.
-    text = tf.strings.substr(sentences, 0, 40 * max_tokens, unit="BYTE")
-    text = tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", replacement_char=0x20)
-    if lowercase:
+    text = readable(sentences, config.max_tokens)
+    if config.lowercase:
         text = tf.strings.lower(text, encoding="utf-8")
     for pattern, replacement in _RULES:
+        pattern = pattern.replace("{UNSPACED}", _UNSPACED[config.split_han])
         text = tf.strings.regex_replace(text, pattern, replacement)
     text = tf.strings.strip(text)
     text = tf.where(tf.equal(text, ""), EMPTY_TOKEN, text)
-    return tf.strings.split(text)[:, :max_tokens]
+    return tf.strings.split(text)[:, : config.max_tokens]

@@ -1,9 +1,12 @@
 """The words of the corpora, most frequent first."""
 
+import dataclasses
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 
 import tensorflow as tf
+from absl import logging
 
 from xling_tf.config import TextConfig
 from xling_tf.text.tokenization import EMPTY_TOKEN, tokenize
@@ -12,21 +15,46 @@ from xling_tf.text.word_ngram import ngram_ids
 _SENTENCES_PER_CHUNK = 50_000
 
 
-def count_words(sentences: Sequence[str], config: TextConfig) -> Counter[str]:
-    """Counts the tokens of `sentences`.
+def fit_words(config: TextConfig, texts: Iterable[str]) -> tuple[TextConfig, list[str]]:
+    """Builds the vocabulary, and shrinks the n-gram table to the n-grams that occur.
+
+    Args:
+        config: As asked for.
+        texts: Read once.
+
+    Returns:
+        `config` with the size of the n-gram table, and the vocabulary.
+    """
+    counts = count_words(texts, config)
+    vocabulary = select_vocabulary(counts, config)
+    logging.info("%d words", len(vocabulary))
+    if not config.ngram_sizes:
+        return config, vocabulary
+    num_ngrams = count_ngrams(list(counts), config)
+    logging.info("%d n-gram buckets", num_ngrams)
+    return dataclasses.replace(config, num_ngram_buckets=num_ngrams), vocabulary
+
+
+def count_words(sentences: Iterable[str], config: TextConfig) -> Counter[str]:
+    """Counts the tokens of `sentences`, which are read once.
 
     Example:
         >>> count_words(["Hola, hola."], TextConfig(lowercase=True)).most_common(1)
         [('hola', 2)]
     """
     counts: Counter[str] = Counter()
-    for start in range(0, len(sentences), _SENTENCES_PER_CHUNK):
-        chunk = tf.constant(sentences[start : start + _SENTENCES_PER_CHUNK])
-        tokens = tokenize(chunk, max_tokens=config.max_tokens, lowercase=config.lowercase)
+    for chunk in _chunks(sentences):
+        tokens = tokenize(tf.constant(chunk), config)
         words, _, chunk_counts = tf.unique_with_counts(tokens.values)
         for word, count in zip(words.numpy().tolist(), chunk_counts.numpy().tolist(), strict=True):
             counts[word.decode("utf-8")] += count
     return counts
+
+
+def _chunks(sentences: Iterable[str]) -> Iterator[list[str]]:
+    rest = iter(sentences)
+    while chunk := list(islice(rest, _SENTENCES_PER_CHUNK)):
+        yield chunk
 
 
 def select_vocabulary(counts: Counter[str], config: TextConfig) -> list[str]:

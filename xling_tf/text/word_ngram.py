@@ -1,40 +1,21 @@
-"""Sentences to word and character n-gram ids (Chidambaram et al. 2019, sec. 2.1 and 3.2)."""
+"""Sentences to word and character n-gram ids (Chidambaram et al. 2019, sec. 2.1, 3.2 and 5.1)."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import tensorflow as tf
 
 from xling_tf.config import TextConfig
+from xling_tf.text.preprocessor import TextPreprocessor
 from xling_tf.text.tokenization import tokenize
 
 # Words longer than this are clipped before n-grams are cut: "aaaa..." must not cost a page of memory.
 _MAX_WORD_CHARACTERS = 50
 
 
-class TokenFeatures(NamedTuple):
-    """The tokens of a batch, with each distinct word spelled out once.
+class WordPreprocessor(TextPreprocessor):
+    """Represents a word by its row alone (2019, sec. 5.1: "word embeddings alone").
 
-    Attributes:
-        word_ids: `[words]` int32 rows of the word table, one a distinct word of the batch.
-        ngram_ids: `[ngrams]` int32 rows of the n-gram table, word by word.
-        ngram_words: `[ngrams]` int32, the position in `word_ids` that each n-gram belongs to, ascending.
-        tokens: `[batch, length]` int32 positions in `word_ids`; padding points at 0.
-        lengths: `[batch]` int32 number of tokens, at least 1.
-    """
-
-    word_ids: tf.Tensor
-    ngram_ids: tf.Tensor
-    ngram_words: tf.Tensor
-    tokens: tf.Tensor
-    lengths: tf.Tensor
-
-
-class WordNgramPreprocessor(tf.Module):
-    """Turns strings into `TokenFeatures`, in the input pipeline, the encoder and the SavedModel alike.
-
-    A word outside the vocabulary falls into one of the hash buckets that follow it, and keeps its
-    n-grams.
+    A word outside the vocabulary falls into one of the hash buckets that follow it.
 
     Args:
         vocabulary: The known words, most frequent first; row i of the word table is word i.
@@ -42,15 +23,15 @@ class WordNgramPreprocessor(tf.Module):
 
     Example:
         >>> config = TextConfig(lowercase=True, num_oov_buckets=1)
-        >>> preprocess = WordNgramPreprocessor(["hola", "mundo"], config)
+        >>> preprocess = WordPreprocessor(["hola", "mundo"], config)
         >>> preprocess(tf.constant(["Hola hola", "mundo xyz"])).tokens.numpy().tolist()
         [[0, 0], [1, 2]]
     """
 
     def __init__(self, vocabulary: Sequence[str], config: TextConfig) -> None:
-        super().__init__()
+        super().__init__(config)
         self.vocabulary = tuple(vocabulary)
-        self.config = config
+        self.num_words = len(self.vocabulary) + config.num_oov_buckets
         initializer = tf.lookup.KeyValueTensorInitializer(
             tf.constant(self.vocabulary, tf.string), tf.range(len(vocabulary), dtype=tf.int64)
         )
@@ -58,42 +39,37 @@ class WordNgramPreprocessor(tf.Module):
             initializer, config.num_oov_buckets, lookup_key_dtype=tf.string
         )
 
-    @property
-    def num_words(self) -> int:
-        """Rows of the word table: the vocabulary and its hash buckets."""
-        return len(self.vocabulary) + self.config.num_oov_buckets
-
-    @tf.Module.with_name_scope
-    def __call__(self, sentences: tf.Tensor) -> TokenFeatures:
-        """Maps `[batch]` strings to their features."""
-        return self.features(self.tokenize(sentences))
-
     def tokenize(self, sentences: tf.Tensor) -> tf.RaggedTensor:
         """Splits `[batch]` strings into `[batch, (tokens)]` strings."""
-        return tokenize(
-            sentences, max_tokens=self.config.max_tokens, lowercase=self.config.lowercase
-        )
+        return tokenize(sentences, self.config)
 
-    def features(self, tokens: tf.RaggedTensor) -> TokenFeatures:
-        """Maps `[batch, (tokens)]` strings to their features."""
-        words, positions = tf.unique(tokens.values)
-        word_ids, ngrams, ngram_words = self.word_features(words)
-        return TokenFeatures(
-            word_ids=word_ids,
-            ngram_ids=ngrams,
-            ngram_words=ngram_words,
-            tokens=tokens.with_values(positions).to_tensor(),
-            lengths=tf.cast(tokens.row_lengths(), tf.int32),
-        )
+    def word_ids(self, words: tf.Tensor) -> tf.Tensor:
+        """Maps `[words]` strings to `[words]` int32 rows of the word table."""
+        return tf.cast(self._table.lookup(words), tf.int32)
+
+
+class WordNgramPreprocessor(WordPreprocessor):
+    """Represents a word by its row and by its character n-grams, which unknown words have too.
+
+    Args:
+        vocabulary: The known words, most frequent first; row i of the word table is word i.
+        config: Sizes and rules.
+    """
+
+    def __init__(self, vocabulary: Sequence[str], config: TextConfig) -> None:
+        super().__init__(vocabulary, config)
+        self.num_ngrams = config.num_ngram_buckets
 
     def word_features(self, words: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Maps `[words]` strings to the first three of `TokenFeatures`."""
         ngrams = ngram_ids(words, self.config)
         return self.word_ids(words), ngrams.values, tf.cast(ngrams.value_rowids(), tf.int32)
 
-    def word_ids(self, words: tf.Tensor) -> tf.Tensor:
-        """Maps `[words]` strings to `[words]` int32 rows of the word table."""
-        return tf.cast(self._table.lookup(words), tf.int32)
+
+def word_preprocessor(vocabulary: Sequence[str], config: TextConfig) -> WordPreprocessor:
+    """Makes the preprocessor that spells words if `config` has sizes of n-grams."""
+    kind = WordNgramPreprocessor if config.ngram_sizes else WordPreprocessor
+    return kind(vocabulary, config)
 
 
 def ngram_ids(words: tf.Tensor, config: TextConfig) -> tf.RaggedTensor:

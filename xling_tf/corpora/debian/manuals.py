@@ -97,7 +97,7 @@ def pair_blocks(
                 yield TranslationPair(block.text, theirs[block.identity])
     elif [block.tag for block in source] == [block.tag for block in target]:
         pairs = [TranslationPair(a.text, b.text) for a, b in zip(source, target, strict=True)]
-        agree = sum(lengths_agree(*pair, *languages) for pair in pairs)
+        agree = sum(lengths_agree(pair.source, pair.target, *languages) for pair in pairs)
         if agree >= _MIN_AGREEING * len(pairs):
             yield from pairs
 

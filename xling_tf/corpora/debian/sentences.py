@@ -67,7 +67,8 @@ def aligned_sentences(
         parts = sentences(source, source_language), sentences(target, target_language)
         pairs = [TranslationPair(*sides) for sides in zip(*parts, strict=False)]
         if len(parts[0]) == len(parts[1]) and all(
-            lengths_agree(*sides, source_language, target_language) for sides in pairs
+            lengths_agree(*sides, source_language, target_language)
+            for sides in zip(*parts, strict=True)
         ):
             yield from pairs
         else:

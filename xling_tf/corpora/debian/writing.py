@@ -23,7 +23,8 @@ def write_cleaned(
     """
     counts = {"parallel": len(cleaned.parallel)}
     pair = "-".join(languages)
-    _write(folder / f"parallel/{name}.{pair}.tsv.gz", map("\t".join, cleaned.parallel))
+    lines = (f"{source}\t{target}" for source, target, _ in cleaned.parallel)
+    _write(folder / f"parallel/{name}.{pair}.tsv.gz", lines)
     for language, documents in cleaned.documents.items():
         counts[f"documents {language}"] = sum(map(len, documents))
         lines = (line for document in documents for line in (*document, ""))

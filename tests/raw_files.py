@@ -1,0 +1,81 @@
+"""Pieces of dumps of Reddit and Wikipedia in their true layout, and what pipelines write."""
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+HEADER = """<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.10/"
+ xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" version="0.10" xml:lang="es">
+  <siteinfo>
+    <sitename>Wikipedia</sitename>
+    <dbname>eswiki</dbname>
+    <base>https://es.wikipedia.org/wiki/Wikipedia:Portada</base>
+    <generator>MediaWiki 1.32.0-wmf.1</generator>
+    <case>first-letter</case>
+    <namespaces>
+      <namespace key="-2" case="first-letter">Medio</namespace>
+      <namespace key="0" case="first-letter" />
+      <namespace key="6" case="first-letter">Archivo</namespace>
+      <namespace key="14" case="first-letter">Categoría</namespace>
+      <namespace key="100" case="first-letter">Portal</namespace>
+    </namespaces>
+  </siteinfo>
+"""
+
+
+def page_xml(
+    text: str, *, title: str = "Ada", namespace: int = 0, extra: str = "", model: str = "wikitext"
+) -> str:
+    return f"""<page>
+    <title>{title}</title>
+    <ns>{namespace}</ns>
+    <id>42</id>{extra}
+    <revision>
+      <id>107</id>
+      <parentid>106</parentid>
+      <timestamp>2018-05-05T10:00:00Z</timestamp>
+      <contributor><username>Eva</username><id>7</id></contributor>
+      <minor />
+      <comment>typo</comment>
+      <model>{model}</model>
+      <format>text/x-wiki</format>
+      <text xml:space="preserve">{text}</text>
+      <sha1>phoiac9h4m842xq45sp7s6u21eteeq1</sha1>
+    </revision>
+  </page>"""
+
+
+def comment_line(**changes: object) -> bytes:
+    """A line of a dump of 2016, with all its fields."""
+    row: dict[str, object] = {
+        "archived": False,
+        "author": "ann",
+        "author_flair_css_class": None,
+        "author_flair_text": None,
+        "body": "Hello there.",
+        "controversiality": 0,
+        "created_utc": 1451606400,
+        "distinguished": None,
+        "edited": False,
+        "gilded": 0,
+        "id": "cyhpv3x",
+        "link_id": "t3_3yvq4k",
+        "parent_id": "t1_cyhpq1n",
+        "retrieved_on": 1454206400,
+        "score": 1,
+        "stickied": False,
+        "subreddit": "AskReddit",
+        "subreddit_id": "t5_2qh1i",
+        "ups": 1,
+    }
+    return json.dumps(row | changes).encode()
+
+
+def shards(folder: Path) -> dict[str, str]:
+    paths = sorted(path for path in folder.rglob("*.gz") if path.is_file())
+    return {path.name: gzip.decompress(path.read_bytes()).decode() for path in paths}
+
+
+def report(folder: Path) -> dict[str, Any]:
+    return json.loads((folder / "preparation.json").read_text(encoding="utf-8"))

@@ -1,0 +1,210 @@
+"""Corpora on the disk: what comes back, when it is written, and what it takes of the memory."""
+
+import re
+import resource
+import tracemalloc
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from testing import TINY, ListCorpus
+
+from xling_tf.corpora.folder import load_folder
+from xling_tf.corpora.records import (
+    InferencePair,
+    ResponsePair,
+    SentenceTriplet,
+    TranslationPair,
+)
+from xling_tf.corpora.split import held_out
+from xling_tf.corpora.store import open_store, transient_store
+from xling_tf.errors import UserError
+from xling_tf.examples import task_examples
+from xling_tf.input_pipeline import Examples, make_sampler
+from xling_tf.tasks.registry import build_tasks
+
+WORDS = [f"sentence {number}" for number in range(400)]
+TRAINED = [word for word in WORDS if not held_out(word)]
+HELD = [word for word in WORDS if held_out(word)]
+
+
+def corpus(kind, records, *, name="x", languages="en", split="", groups=None):
+    return ListCorpus(
+        name=name, kind=kind, languages=languages, split=split, records=records, groups=groups
+    )
+
+
+PAIRS = corpus(
+    "parallel",
+    [
+        TranslationPair(TRAINED[0], "ñ我🙂", ("neg", "")),
+        TranslationPair(TRAINED[1], "b"),
+        TranslationPair(TRAINED[1], "b"),
+        TranslationPair("b", "b" * 1000),
+        TranslationPair(HELD[0], "c"),
+        TranslationPair(TRAINED[2], "C"),
+    ],
+    languages="en-es",
+)
+# Each reply is the next message.
+TALK = corpus("conversations", [ResponsePair(*two) for two in pairwise(TRAINED)])
+TALE = [SentenceTriplet(*three) for three in zip(WORDS, WORDS[1:], WORDS[2:], strict=False)]
+STORY = corpus("documents", TALE, groups=[TRAINED[0]] * 200 + [TRAINED[1]] * 198)
+LABELLED = corpus("nli", [InferencePair(TRAINED[0], "h", label) for label in (2, 0, 1)])
+ALL = [PAIRS, TALK, STORY, LABELLED]
+
+
+def accept(store):
+    """Any store will do."""
+
+
+def files(folder):
+    return {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
+
+
+def test_records_come_back_as_they_were():
+    pairs, talk, story, labelled = transient_store(ALL).corpora
+    # The fifth is held out, and the translation of the sixth is the same but for its case.
+    assert list(pairs.train) == PAIRS.records[:4]
+    assert list(pairs.held_out) == [PAIRS.records[4]]
+    assert list(talk.train) == TALK.records
+    assert list(story.train) == TALE
+    assert list(labelled.train) == LABELLED.records
+    assert (pairs.num_records, pairs.title, story.title) == (
+        6,
+        "parallel/x.en-es",
+        "documents/x.en",
+    )
+    assert list(story.train[5:8]) == TALE[5:8]
+    assert story.train[-1] == TALE[-1]
+
+
+def test_neighbouring_records_share_their_texts(tmp_path):
+    open_store(tmp_path / "store", [STORY], accept)
+    assert (tmp_path / "store" / "texts").read_text() == "".join(WORDS)
+
+
+def test_training_texts_are_distinct_and_in_order():
+    texts = list(transient_store(ALL).training_texts())
+    assert texts[:5] == [TRAINED[0], "ñ我🙂", "neg", "", TRAINED[1]]
+    assert len(texts) == len(set(texts))
+    expected = {TRAINED[0], "ñ我🙂", "neg", "", TRAINED[1], "b", "b" * 1000, *WORDS, "h"}
+    assert set(texts) == expected
+
+
+def test_a_store_is_written_once(tmp_path):
+    first = open_store(tmp_path / "store", ALL, accept)
+    before = files(tmp_path / "store")
+    again = open_store(tmp_path / "store", ALL, accept)
+    assert files(tmp_path / "store") == before
+    for one, other in zip(first.corpora, again.corpora, strict=True):
+        assert list(one.train) == list(other.train)
+        assert list(one.held_out) == list(other.held_out)
+
+
+@pytest.mark.parametrize(
+    "others",
+    [ALL[:3], ALL[::-1], [*ALL[:3], corpus("nli", LABELLED.records, name="y")]],
+    ids=["fewer", "another order", "another name"],
+)
+def test_a_store_of_others_is_replaced(tmp_path, others):
+    open_store(tmp_path / "store", ALL, accept)
+    store = open_store(tmp_path / "store", others, accept)
+    assert store.counts() == {c.title: len(c.records) for c in others}
+    assert open_store(tmp_path / "store", others, accept).counts() == store.counts()
+
+
+def test_a_store_that_is_refused_leaves_the_earlier_one(tmp_path):
+    def refuse(store):
+        raise UserError(f"not {len(store.counts())} corpora")
+
+    open_store(tmp_path / "store", ALL, accept)
+    before = files(tmp_path / "store")
+    with pytest.raises(UserError, match="not 2 corpora"):
+        open_store(tmp_path / "store", ALL[:2], refuse)
+    with pytest.raises(UserError, match="not 4 corpora"):
+        open_store(tmp_path / "store", ALL, refuse)
+    assert files(tmp_path / "store") == before
+    assert [path.name for path in tmp_path.iterdir()] == ["store"]
+
+
+@pytest.mark.parametrize("limit", [0, 2000, 6000])
+def test_a_full_disk_is_told_and_nothing_is_left(tmp_path, limit):
+    # No file may grow beyond the limit; the largest, texts, has 14 kB.
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limits[1]))
+    try:
+        with pytest.raises(UserError, match=r"store, but cannot be: File too large; make room"):
+            open_store(tmp_path / "store", ALL, accept)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_error_of_a_corpus_leaves_nothing(tmp_path):
+    (tmp_path / "data/parallel").mkdir(parents=True)
+    (tmp_path / "data/parallel/x.en-es.tsv").write_text("one column\n")
+    corpora = load_folder(tmp_path / "data", source="en", targets=["es"])
+    with pytest.raises(UserError, match="no usable record"):
+        open_store(tmp_path / "store", corpora, accept)
+    assert [path.name for path in tmp_path.iterdir()] == ["data"]
+
+
+def test_a_corpus_of_which_nothing_is_left_for_training_is_named(caplog):
+    leaking = corpus("parallel", [TranslationPair(TRAINED[0], "C")] * 2, languages="en-es")
+    tests = corpus("nli", LABELLED.records, split="test", name="quiet")
+    with caplog.at_level("WARNING"):
+        transient_store([PAIRS, leaking, tests])
+    (line,) = (line for line in caplog.messages if "left for training" in line)
+    assert re.match(r"parallel/x\.en-es: of its 2 records none is left .* 0 are held out", line)
+
+
+def test_batches_are_those_of_the_same_records_in_memory():
+    examples = task_examples(build_tasks(TINY), transient_store(ALL).corpora)
+    assert list(examples) == [
+        *("translation_ranking_en-es", "response_prediction_en", "quick_thought_en", "inference"),
+    ]
+    for train, _ in examples.values():
+        in_memory = Examples(
+            records=list(train.records),
+            texts_of=train.texts_of,
+            num_columns=train.num_columns,
+            labels=np.array([getattr(record, "label", 0) for record in train.records]),
+            lengths=train.lengths,
+            corpora=train.corpora,
+        )
+        samplers = [make_sampler(each, TINY, 8) for each in (train, in_memory)]
+        for position in range(20):
+            one, other = (sampler.batch(position) for sampler in samplers)
+            assert one.tolist() == other.tolist()
+            assert train.texts(one).tolist() == in_memory.texts(one).tolist()
+            assert train.labels[one].tolist() == in_memory.labels[one].tolist()
+
+
+def peak(folder: Path, count: int) -> int:
+    """Bytes that are in use at most while so many pairs are read and gone through."""
+    (folder / "parallel").mkdir(parents=True)
+    with (folder / "parallel/x.en-es.tsv").open("w") as file:
+        file.writelines(f"a short line {number}\tlínea {number}\n" for number in range(count))
+    tracemalloc.start()
+    try:
+        corpora = load_folder(folder, source="en", targets=["es"])
+        store = open_store(folder / "store", corpora, accept)
+        assert sum(1 for text in store.training_texts()) > count
+        examples = task_examples(build_tasks(TINY), store.corpora)["translation_ranking_en-es"]
+        sampler = make_sampler(examples.train, TINY, 64)
+        for position in range(100):
+            examples.train.texts(sampler.batch(position))
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_memory_grows_by_some_numbers_a_record(tmp_path):
+    peak(tmp_path / "first", 1000)  # what is loaded once
+    few, many = 10_000, 40_000
+    growth = (peak(tmp_path / "many", many) - peak(tmp_path / "few", few)) / (many - few)
+    # The peak is where the two texts of a record are told apart, by 41 bytes of numbers for each.
+    # A record in memory takes 230 bytes: 90 for the tuple, and 70 for each of two strings.
+    assert growth < 100

@@ -1,0 +1,192 @@
+import sys
+
+import pytest
+import tensorflow as tf
+import tensorflow_datasets as tfds
+
+from xling_tf.config import DataConfig
+from xling_tf.corpora.records import NLI_LABELS, InferencePair, SentenceTriplet, TranslationPair
+from xling_tf.errors import UserError
+from xling_tf.tfds_source import BUILDERS, read_sources, read_tfds
+
+NLI = {
+    "premise": ["p", "q", " r\n", ""],
+    "hypothesis": ["h", "i", "j", "k"],
+    "label": [2, -1, 0, 1],
+}
+
+
+def read(columns, spec, source="en", targets=("es",)):
+    """The corpora of a dataset whose every split has these rows."""
+
+    def as_dataset(self, split, **kwargs):
+        # What the builder says of its features must hold for the rows.
+        assert set(columns) <= set(self.info.features)
+        assert split == "train" or split.startswith("validation")
+        return tf.data.Dataset.from_tensor_slices(columns)
+
+    with tfds.testing.mock_data(as_dataset_fn=as_dataset):
+        corpora = read_tfds(spec, source=source, targets=targets)
+        return [(corpus, list(corpus)) for corpus in corpora]
+
+
+def test_inference_without_the_pairs_that_have_no_label():
+    corpora = read(NLI, "tfds:snli")
+    expected = [(InferencePair("p", "h", 2), None), (InferencePair("r", "j", 0), None)]
+    assert [(c.name, c.kind, c.languages, c.split) for c, _ in corpora] == [
+        ("snli", "nli", "en", split) for split in ("train", "dev")
+    ]
+    assert [records for _, records in corpora] == [expected] * 2
+
+
+def test_multi_nli_has_two_splits_for_development():
+    corpora = read(NLI, "tfds:multi_nli")
+    assert [c.split for c, _ in corpora] == ["train", "dev_matched", "dev_mismatched"]
+
+
+@pytest.mark.parametrize("name", ["snli", "multi_nli"])
+def test_labels_are_numbered_as_ours(name):
+    assert tuple(tfds.builder(name).info.features["label"].names) == NLI_LABELS
+
+
+@pytest.mark.parametrize(
+    ("source", "targets", "languages", "pair"),
+    [
+        ("en", ("fr", "es"), "en-es", TranslationPair("good morning", "buenos días")),
+        ("es", ("en",), "es-en", TranslationPair("buenos días", "good morning")),
+    ],
+)
+def test_translations_in_either_direction(source, targets, languages, pair):
+    columns = {"en": ["good\nmorning", " "], "es": ["buenos días", "nada"]}
+    ((corpus, records),) = read(columns, "tfds:para_crawl/enes", source, targets)
+    assert (corpus.name, corpus.kind, corpus.split) == ("para_crawl_enes", "parallel", "")
+    assert corpus.languages == languages
+    assert records == [(pair, None)]
+
+
+def test_the_articles_of_a_wikipedia():
+    text = "\n_START_ARTICLE_\nAda\n_START_PARAGRAPH_\nEscribió. Murió."
+    columns = {
+        "wikidata_id": ["Q1", "Q2"],
+        "text": [text, text + " Fin."],
+        "version_id": ["1", "2"],
+    }
+    ((corpus, records),) = read(columns, "tfds:wiki40b/es")
+    assert (corpus.name, corpus.kind, corpus.languages) == ("wiki40b_es", "documents", "es")
+    triplets = [triplet for triplet, _ in records]
+    first = SentenceTriplet("Ada", "Escribió.", "Murió.")
+    assert triplets == [first, first, SentenceTriplet("Escribió.", "Murió.", "Fin.")]
+    # Each article is a document of its own.
+    groups = [group for _, group in records]
+    assert groups[0] != groups[1] == groups[2]
+
+
+def test_their_name_of_chinese():
+    columns = {"text": ["\n_START_ARTICLE_\n一二\n_START_PARAGRAPH_\n三四五六。七八九十。"]}
+    ((corpus, records),) = read(columns, "tfds:wiki40b/zh-cn", targets=("zh",))
+    assert corpus.languages == "zh"
+    assert [triplet for triplet, _ in records] == [
+        SentenceTriplet("一二", "三四五六。", "七八九十。")
+    ]
+
+
+def test_rows_are_read_as_they_are_asked_for_and_again():
+    read_rows = []
+
+    def rows():
+        for i in range(5):
+            read_rows.append(i)
+            yield {"en": f"word {i}", "es": f"palabra {i}"}
+
+    signature = {"en": tf.TensorSpec([], tf.string), "es": tf.TensorSpec([], tf.string)}
+
+    def as_dataset(self, **kwargs):
+        return tf.data.Dataset.from_generator(rows, output_signature=signature)
+
+    with tfds.testing.mock_data(as_dataset_fn=as_dataset):
+        (corpus,) = read_tfds("tfds:para_crawl/enes", source="en", targets=["es"])
+        assert read_rows == []
+        assert next(iter(corpus)) == (TranslationPair("word 0", "palabra 0"), None)
+        assert len(list(corpus)) == len(list(corpus)) == 5
+
+
+@pytest.mark.parametrize(
+    "name", ["opus/medical", "wmt19_translate/de-en", "ted_hrlr_translate/pt_to_en"]
+)
+def test_other_translations_have_features_of_that_form(name):
+    features = tfds.builder(name).info.features
+    assert isinstance(features, tfds.features.Translation)
+    assert "en" in features
+
+
+def test_a_dataset_without_a_record():
+    with pytest.raises(UserError, match=r"^snli/1\.1\.0 .* records for nli/snli\.en\.train"):
+        read({"premise": ["p"], "hypothesis": ["h"], "label": [-1]}, "tfds:snli")
+
+
+def test_the_version_is_that_of_the_dataset():
+    ((corpus, _),) = read({"en": ["a"], "es": ["b"]}, "tfds:para_crawl/enes")
+    assert corpus.version() == "para_crawl/enes/1.2.0"
+
+
+def test_every_known_dataset_is_one_of_tfds():
+    assert set(BUILDERS) <= set(tfds.list_builders(with_community_datasets=False))
+
+
+@pytest.mark.parametrize("spec", ["tfds:mnist", "tfds:", "snli", "tfds:snl"])
+def test_an_unknown_dataset(spec):
+    with pytest.raises(UserError, match=rf"multi_nli, opus, para_crawl, snli, .*got '{spec}'"):
+        read_tfds(spec, source="en", targets=["es"])
+
+
+def test_an_unknown_config():
+    with pytest.raises(UserError, match=r"^tfds:para_crawl/enxx must name .*enxx not found"):
+        read_tfds("tfds:para_crawl/enxx", source="en", targets=["es"])
+
+
+@pytest.mark.parametrize(
+    ("spec", "source", "found"),
+    [
+        ("tfds:para_crawl/enfr", "en", "en, fr"),
+        ("tfds:wiki40b/fr", "en", "fr"),
+        ("tfds:snli", "de", "en"),
+    ],
+)
+def test_a_dataset_in_other_languages(spec, source, found):
+    with pytest.raises(UserError, match=rf"^{spec} .* {source}, es.* is in {found}; take it out"):
+        read_tfds(spec, source=source, targets=["es"])
+
+
+@pytest.mark.parametrize("error", [OSError("no route to host"), AssertionError("by hand\nto /a")])
+def test_a_dataset_that_cannot_be_had(monkeypatch, error):
+    def fail(self):
+        raise error
+
+    monkeypatch.setattr(tfds.core.DatasetBuilder, "download_and_prepare", fail)
+    message = r"^tfds:snli must be prepared in .*snli.*(host|hand); .* TFDS_DATA_DIR$"
+    with pytest.raises(UserError, match=message):
+        read_tfds("tfds:snli", source="en", targets=["es"])
+
+
+def test_without_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "tensorflow_datasets", None)
+    with pytest.raises(UserError, match=r"pip install 'xling_tf\[tfds\]'"):
+        read_tfds("tfds:snli", source="en", targets=["es"])
+
+
+def test_all_sources_of_an_experiment():
+    columns = {"para_crawl": {"en": ["a"], "es": ["b"]}, "multi_nli": NLI}
+
+    def as_dataset(self, **kwargs):
+        return tf.data.Dataset.from_tensor_slices(columns[self.name])
+
+    config = DataConfig(sources=("tfds:para_crawl/enes", "tfds:multi_nli"))
+    with tfds.testing.mock_data(as_dataset_fn=as_dataset):
+        corpora = read_sources(config)
+    assert [corpus.title for corpus in corpora] == [
+        "parallel/para_crawl_enes.en-es",
+        "nli/multi_nli.en.train",
+        "nli/multi_nli.en.dev_matched",
+        "nli/multi_nli.en.dev_mismatched",
+    ]
+    assert read_sources(DataConfig()) == []

@@ -1,0 +1,277 @@
+"""Two processes on this machine that train together: killed, restarted, stopped, mismatched."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import keras
+import pytest
+from programs import ONE_TASK, PROGRAM, the_error, train
+from testing import two_replicas
+
+from xling_tf import experiment
+from xling_tf.corpora.sample import SAMPLE_FOLDER
+from xling_tf.errors import UserError
+from xling_tf.files import locked
+from xling_tf.overrides import apply_overrides
+from xling_tf.presets import get_preset
+from xling_tf.workers import Workers
+
+STEPS = 12
+SETTINGS = (
+    *ONE_TASK,
+    "tasks.translation_ranking.examples_per_batch=8",
+    "data.pool_batches=2",
+    "training.precision=float32",
+    "training.checkpoint_minutes=0.0001",
+    "training.dev_batches=1",
+)
+
+
+class Ended(NamedTuple):
+    """How one worker ended."""
+
+    status: int
+    errors: str
+
+    @property
+    def error(self) -> str:
+        """The line that says what was wrong."""
+        assert "Traceback" not in self.errors, self.errors
+        (line,) = re.findall("^error: (.*)$", self.errors, re.MULTILINE)
+        return line
+
+
+def tf_configs() -> list[str]:
+    """Two workers at free ports."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
+    addresses = [f"127.0.0.1:{free.getsockname()[1]}" for free in sockets]
+    for free in sockets:
+        free.close()
+    tasks = ({"type": "worker", "index": index} for index in range(2))
+    return [json.dumps({"cluster": {"worker": addresses}, "task": task}) for task in tasks]
+
+
+def read_metrics(folder: Path) -> list[dict]:
+    path = folder / "0" / "runs" / "smoke" / "metrics.jsonl"
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+
+
+def train_together(
+    folder: Path,
+    *,
+    stop: signal.Signals | None = None,
+    at: int = 0,
+    of_second: tuple[str, ...] = (),
+) -> list[Ended]:
+    """Runs the command as two workers; the second gets a signal once `at` steps are trained."""
+    flags = ["--pair=smoke", f"--steps={STEPS}", *(f"--set={setting}" for setting in SETTINGS)]
+    processes = []
+    for index, tf_config in enumerate(tf_configs()):
+        # Each in a folder of its own, as on machines that share none.
+        own = folder / str(index)
+        own.mkdir(exist_ok=True)
+        with (own / "errors.txt").open("w", encoding="utf-8") as errors:
+            processes.append(
+                subprocess.Popen(
+                    [sys.executable, str(PROGRAM), *flags, *(of_second if index else ())],
+                    cwd=own,
+                    env={**os.environ, "TF_CONFIG": tf_config},
+                    stdout=subprocess.DEVNULL,
+                    stderr=errors,
+                )
+            )
+    try:
+        while stop is not None and all(process.poll() is None for process in processes):
+            if len(read_metrics(folder)) >= at:
+                processes[1].send_signal(stop)
+                break
+            time.sleep(0.02)
+        statuses = [process.wait(timeout=240) for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+    errors = [(folder / str(index) / "errors.txt").read_text("utf-8") for index in range(2)]
+    return [Ended(*ended) for ended in zip(statuses, errors, strict=True)]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("workers")
+
+
+@pytest.fixture(scope="module")
+def stages(folder: Path) -> dict[str, list[Ended]]:
+    """The same commands twice: a worker is killed, and all are left alone."""
+    return {
+        "killed": train_together(folder, stop=signal.SIGKILL, at=3),
+        "finished": train_together(folder),
+    }
+
+
+def test_a_lost_worker_ends_the_others_with_one_line(stages: dict[str, list[Ended]]) -> None:
+    first, second = stages["killed"]
+    assert second.status == -signal.SIGKILL
+    assert first.status == 2
+    assert "another worker has ended or cannot be reached" in first.error
+    assert "continues at the last checkpoint" in first.error
+
+
+def test_the_same_commands_go_on_to_the_end(stages: dict[str, list[Ended]], folder: Path) -> None:
+    continued = {re.search(r"continuing at step \d+", end.errors)[0] for end in stages["finished"]}
+    assert len(continued) == 1
+    assert [ended.status for ended in stages["finished"]] == [0, 0]
+    assert [line["step"] for line in read_metrics(folder)] == list(range(STEPS))
+
+
+def test_only_the_first_worker_writes(stages: dict[str, list[Ended]], folder: Path) -> None:
+    assert (folder / "0" / "exported" / "smoke" / "saved_model.pb").exists()
+    assert (folder / "0" / "runs" / "smoke" / "results.json").exists()
+    assert [path.name for path in (folder / "1").iterdir()] == ["errors.txt"]
+
+
+def test_two_workers_train_as_two_replicas_of_one_process_do(
+    stages: dict[str, list[Ended]], folder: Path, tmp_path: Path
+) -> None:
+    config = apply_overrides(get_preset("smoke"), [*SETTINGS, f"training.steps={STEPS}"])
+    keras.utils.set_random_seed(7)  # of no consequence: the config's seed counts
+    (tmp_path / "run").mkdir()
+    workers = Workers(two_replicas())
+    experiment._run(workers, "smoke", config, None, tmp_path / "run", tmp_path / "model")
+    expected = (tmp_path / "run" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    for line, other in zip(read_metrics(folder), map(json.loads, expected), strict=True):
+        assert line["sentences"] == other["sentences"]
+        assert line["loss"] == pytest.approx(other["loss"], rel=1e-4)
+        assert line["accuracy"] == pytest.approx(other["accuracy"], abs=1e-6)
+        assert line["gradient_norm"] == pytest.approx(other["gradient_norm"], rel=1e-3)
+
+
+@pytest.mark.slow
+def test_one_worker_that_is_asked_to_stop_stops_all(tmp_path: Path) -> None:
+    for ended in train_together(tmp_path, stop=signal.SIGTERM, at=3):
+        assert ended.status == 1, ended.errors
+        assert re.search(r"stopped at step \d+; the same command continues", ended.errors)
+    steps = len(read_metrics(tmp_path))
+    assert (tmp_path / "0" / "runs" / "smoke" / "checkpoints" / f"step-{steps:09d}").exists()
+
+
+@pytest.fixture(scope="module")
+def talk(tmp_path_factory: pytest.TempPathFactory) -> list[dict]:
+    """What two processes heard from each other."""
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", _TALK],
+            cwd=PROGRAM.parents[1],
+            env={**os.environ, "TF_CONFIG": tf_config},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for tf_config in tf_configs()
+    ]
+    return [json.loads(process.communicate(timeout=240)[0]) for process in processes]
+
+
+_TALK = """
+import json, os
+import tensorflow as tf
+from xling_tf.cluster import read_cluster
+from xling_tf.distribution import gather_candidates
+from xling_tf.errors import UserError
+from xling_tf.workers import connect
+
+cluster = read_cluster(os.environ)
+rank, workers = cluster.rank, connect(cluster)
+heard = {"replicas": list(workers.replicas), "sum": workers.add_up([rank + 1.5, 10.0])}
+heard["made"] = workers.from_chief(lambda: ["by", rank])
+
+def refuse():
+    raise UserError(f"worker {rank} refuses")
+
+variables = [tf.Variable([[1.0, 2.5]]), tf.Variable(7, dtype=tf.int64)]
+if rank:
+    for variable in variables:
+        variable.assign(tf.zeros_like(variable))
+workers.share(variables)
+heard["shared"] = [variable.numpy().tolist() for variable in variables]
+
+@tf.function(input_signature=[tf.TensorSpec([None])])
+def gather(rows):
+    return workers.strategy.run(gather_candidates, args=(rows,))
+
+local = workers.strategy.experimental_local_results
+heard["gathered"] = [local(part)[0].numpy().tolist() for part in gather(tf.range(3.0 - rank))]
+config = {"name": "sgd", "sizes": (1, 2 + rank)}
+for part in (
+    lambda: workers.from_chief(refuse),
+    lambda: workers.require_same({"config": {"seed": 1}, "data": {"nli/snli.en.train": 5}}),
+    lambda: workers.require_same({"config": {"optimizer": config}}),
+    lambda: workers.require_same({"data": {"nli/snli.en.train": 5} if rank else {}}),
+):
+    try:
+        part()
+        heard.setdefault("refusals", []).append(None)
+    except UserError as error:
+        heard.setdefault("refusals", []).append(str(error))
+workers.wait()
+print(json.dumps(heard))
+"""
+
+
+def test_numbers_values_and_variables_reach_everybody(talk: list[dict]) -> None:
+    for rank, heard in enumerate(talk):
+        assert heard["replicas"] == [rank]
+        assert heard["sum"] == [4.0, 20.0]  # 1.5 + 2.5 and 10 + 10
+        assert heard["made"] == ["by", 0]
+        assert heard["shared"] == [[[1.0, 2.5]], 7]
+
+
+def test_workers_with_different_numbers_of_rows_gather_their_candidates(talk: list[dict]) -> None:
+    for heard, offset in zip(talk, (0, 3), strict=True):
+        # Worker 0 holds 0 1 2, and worker 1 holds 0 1.
+        assert heard["gathered"] == [[0, 1, 2, 0, 1], offset]
+
+
+def test_a_refusal_of_the_chief_and_what_differs_are_told_to_everybody(talk: list[dict]) -> None:
+    for heard in talk:
+        of_chief, same, config, data = heard["refusals"]
+        assert of_chief == "worker 0 refuses"
+        assert same is None
+        assert "worker 1 has optimizer.sizes=(1, 3), and worker 0 has (1, 2)" in config
+        assert "worker 1 has data.nli/snli.en.train=5, and worker 0 has None" in data
+
+
+def test_workers_with_different_texts_are_told_apart(tmp_path: Path) -> None:
+    data = shutil.copytree(SAMPLE_FOLDER, tmp_path / "data")
+    for path in data.glob("parallel/*"):
+        text = path.read_text(encoding="utf-8")
+        path.write_text(text.replace("a", "á"), encoding="utf-8")
+    for ended in train_together(tmp_path, of_second=(f"--data={data}",)):
+        assert ended.status == 2
+        assert "worker 1 has texts.translation_ranking_en-es=" in ended.error
+
+
+def test_a_malformed_tf_config_is_told_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TF_CONFIG", '{"cluster": {"worker": ["a:1", "b:1"]}}')
+    line = the_error(train(tmp_path, "--pair=smoke"))
+    assert "TF_CONFIG expects task to be an object" in line
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_second_training_in_a_run_folder_is_refused(tmp_path: Path) -> None:
+    config = apply_overrides(get_preset("smoke"), ["training.steps=1"])
+    with locked(tmp_path), pytest.raises(UserError, match="another training uses it"):
+        experiment.run_experiment(
+            name="smoke", config=config, data=None, run_dir=tmp_path, output=tmp_path / "model"
+        )

@@ -1,0 +1,98 @@
+"""Reddit's comments: which of them are kept, and pairs of a comment and its reply.
+
+Chidambaram et al. 2018, appendix A.1, after Yang et al. 2018: comments and their children are
+input-response pairs; comments that are long, begin like a link or a mention, come from bots or have
+few letters are left out.
+"""
+
+import html
+import json
+from typing import NamedTuple
+
+from xling_tf.corpora.cleaning import letter_share, normalise
+from xling_tf.corpora.readers import MalformedLineError
+
+TOO_MANY_CHARACTERS = 350  # and more are too many
+TOO_FEW_LETTERS = 0.7  # and fewer are too few
+_STARTS = ("https", "@", "/r/")
+_REMOVED = frozenset({"", "[deleted]", "[removed]"})
+_COMMENT = "t1_"  # what a comment's full name begins with; a submission's with t3_
+
+
+class Comment(NamedTuple):
+    """A comment of a dump.
+
+    Attributes:
+        name: Its full name, "t1_" and its id.
+        parent: The full name of the comment or submission that it replies to.
+        author: The user's name.
+        text: What it says, on one line.
+    """
+
+    name: str
+    parent: str
+    author: str
+    text: str
+
+    @property
+    def is_reply(self) -> bool:
+        """Whether it replies to a comment, not to a submission."""
+        return self.parent.startswith(_COMMENT)
+
+
+def parse_comment(line: bytes) -> Comment:
+    r"""Reads a line of a dump of comments (RC_2016-01 and the like).
+
+    The text's HTML entities, as the dumps have them, are resolved; it is normalised to NFC, and runs
+    of white space become one space.
+
+    Raises:
+        MalformedLineError: It is no JSON object with id, parent_id, author and body.
+
+    Example:
+        >>> parse_comment(b'{"id": "c1", "parent_id": "t3_x", "author": "ann", "body": "A &gt;\\nB"}')
+        Comment(name='t1_c1', parent='t3_x', author='ann', text='A > B')
+    """
+    try:
+        row = json.loads(line)
+        fields = [row[key] for key in ("id", "parent_id", "author", "body")]
+    # A JSON parser raises RecursionError for brackets without end.
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise MalformedLineError("not JSON with id, parent_id, author, body") from None
+    if not all(isinstance(value, str) for value in fields):
+        raise MalformedLineError("id, parent_id, author, body are not all text")
+    name, parent, author, body = fields
+    # Half a surrogate pair, where a dump cut an emoji, has no UTF-8; and no corpus holds NUL.
+    text = body.encode("utf-8", "replace").decode("utf-8").replace("\0", " ")
+    return Comment(
+        _COMMENT + name.removeprefix(_COMMENT), parent, author, normalise(html.unescape(text))
+    )
+
+
+def comment_fault(comment: Comment) -> str | None:
+    """The first reason of appendix A.1 against a comment, or None.
+
+    The share of letters is taken of the characters that are not spaces, so that it does not depend
+    on how long the words are.
+
+    Args:
+        comment: As `parse_comment` gives it.
+
+    Returns:
+        The reason's name.
+
+    Example:
+        >>> comment_fault(Comment("t1_a", "t3_b", "RobotsFan", "Beep."))
+        "author's name has bot"
+    """
+    if comment.text in _REMOVED:
+        return "deleted or removed"
+    if len(comment.text) >= TOO_MANY_CHARACTERS:
+        return "350 characters or more"
+    if comment.text.startswith(_STARTS):
+        return "begins with https, @ or /r/"
+    if "bot" in comment.author.lower():
+        return "author's name has bot"
+    if letter_share(comment.text) <= TOO_FEW_LETTERS:
+        return "70% letters or fewer"
+    return None

@@ -1,0 +1,231 @@
+"""Corpora on the disk: read and divided once, then at hand record by record.
+
+The folder of a store holds the texts of all records, one after another, and files of numbers: where
+each text begins, which texts are a record's, and which records are for training or held out.
+"""
+
+import json
+import os
+import tempfile
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple, overload
+
+import numpy as np
+from absl import logging
+from numpy.typing import NDArray
+
+from xling_tf.corpora.corpus import Corpus, Kind
+from xling_tf.corpora.records import (
+    InferencePair,
+    Record,
+    ResponsePair,
+    SentenceTriplet,
+    TranslationPair,
+)
+from xling_tf.corpora.store_writing import HELD_OUT, NUMBERS, TEXTS, TRAIN, write_store
+from xling_tf.errors import UserError
+from xling_tf.files import recover_folder, replacing_folder
+
+# Raise it when what is written changes, or how corpora are divided.
+STORE_VERSION = 1
+_CONTENT = "content.json"
+_WINDOW_BITS = 16  # of the bytes read at once where all texts are gone through
+
+_RECORDS: Mapping[Kind, Callable[[list[str], int], Record]] = {
+    "parallel": lambda texts, label: TranslationPair(texts[0], texts[1], tuple(texts[2:])),
+    "conversations": lambda texts, label: ResponsePair(*texts),
+    "documents": lambda texts, label: SentenceTriplet(*texts),
+    "nli": lambda texts, label: InferencePair(texts[0], texts[1], label),
+}
+
+
+class CorpusStore:
+    """Reads a store; only numbers of some bytes a record are ever in memory.
+
+    Args:
+        folder: That of the store. Once it is open, the folder may be deleted.
+
+    Attributes:
+        corpora: In the order in which they were written.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._file = os.open(folder / TEXTS, os.O_RDONLY)
+        weakref.finalize(self, os.close, self._file)
+        numbers = {name: _numbers(folder / name, code) for name, code in NUMBERS.items()}
+        self._starts, self._first = numbers["text_starts"], numbers["first_text"]
+        self._count = numbers["num_texts"]
+        self.labels, self.lengths = numbers["label"], numbers["length"]
+        parts = {name: _numbers(folder / name, "q") for name in (TRAIN, HELD_OUT)}
+        taken = dict.fromkeys(parts, 0)
+        corpora = []
+        for entry in _content(folder)["corpora"]:
+            kept: dict[str, StoredRecords] = {}
+            for name, indices in parts.items():
+                begin, taken[name] = taken[name], taken[name] + entry.pop(name)
+                kept[name] = StoredRecords(self, entry["kind"], indices[begin : taken[name]])
+            corpora.append(StoredCorpus(**entry, train=kept[TRAIN], held_out=kept[HELD_OUT]))
+        self.corpora = tuple(corpora)
+
+    def counts(self) -> dict[str, int]:
+        """How many records each corpus has, by its title."""
+        return {corpus.title: corpus.num_records for corpus in self.corpora}
+
+    def record(self, kind: Kind, index: int) -> Record:
+        """Reads a record, by its number among all."""
+        first, count = int(self._first[index]), int(self._count[index])
+        starts = self._starts[first : first + count + 1].tolist()
+        raw = os.pread(self._file, starts[-1] - starts[0], starts[0])
+        places = pairwise(start - starts[0] for start in starts)
+        texts = [raw[begin:end].decode() for begin, end in places]
+        return _RECORDS[kind](texts, int(self.labels[index]))
+
+    def training_texts(self) -> Iterator[str]:
+        """Yields every distinct training text once, in the order of the corpora."""
+        wanted = np.zeros(len(self._starts) - 1, bool)
+        for corpus in self.corpora:
+            indices = corpus.train.indices
+            first, count = self._first[indices], self._count[indices]
+            for place in range(np.max(count, initial=0)):
+                wanted[first[count > place] + place] = True
+        places = np.flatnonzero(wanted)
+        # Texts with the same 64 bits are taken for equal.
+        is_first = _is_first(np.fromiter(map(hash, self._raw(places)), np.int64, len(places)))
+        for raw in self._raw(places[is_first]):
+            yield raw.decode()
+
+    def _raw(self, places: NDArray[np.int64]) -> Iterator[bytes]:
+        """Reads texts, by their numbers in ascending order, a window of the file at a time."""
+        windows = np.flatnonzero(np.diff(self._starts[places] >> _WINDOW_BITS)) + 1
+        for window in np.split(places, windows):
+            starts, ends = self._starts[window].tolist(), self._starts[window + 1].tolist()
+            if starts:
+                raw = os.pread(self._file, ends[-1] - starts[0], starts[0])
+                for start, end in zip(starts, ends, strict=True):
+                    yield raw[start - starts[0] : end - starts[0]]
+
+
+class StoredRecords(Sequence[Record]):
+    """Some records of a store, each read when it is asked for.
+
+    Args:
+        store: The store.
+        kind: Of all of them.
+        indices: `[records]` int64 numbers among all records of the store.
+    """
+
+    def __init__(self, store: CorpusStore, kind: Kind, indices: NDArray[np.int64]) -> None:
+        self.store = store
+        self.kind = kind
+        self.indices = indices
+
+    def __len__(self) -> int:
+        """Number of records."""
+        return len(self.indices)
+
+    @overload
+    def __getitem__(self, place: int) -> Record: ...
+    @overload
+    def __getitem__(self, place: slice) -> "StoredRecords": ...
+    def __getitem__(self, place: int | slice) -> "Record | StoredRecords":
+        """The record at a place, or the records of a slice."""
+        if isinstance(place, slice):
+            return StoredRecords(self.store, self.kind, self.indices[place])
+        return self.store.record(self.kind, int(self.indices[place]))
+
+    @property
+    def lengths(self) -> NDArray[np.int16]:
+        """`[records]` tokens of the longest text, roughly, as `approximate_length` says."""
+        return self.store.lengths[self.indices]
+
+    @property
+    def labels(self) -> NDArray[np.int32]:
+        """`[records]` labels; 0 where the kind has none."""
+        return self.store.labels[self.indices].astype(np.int32)
+
+
+class StoredCorpus(NamedTuple):
+    """A corpus in a store."""
+
+    title: str
+    name: str
+    kind: Kind
+    languages: str
+    num_records: int
+    train: StoredRecords
+    held_out: StoredRecords
+
+
+def join(parts: Sequence[StoredRecords]) -> StoredRecords:
+    """Puts the records of several corpora of a kind, at least one, in a row."""
+    indices = np.concatenate([part.indices for part in parts])
+    return StoredRecords(parts[0].store, parts[0].kind, indices)
+
+
+def open_store(
+    folder: Path, corpora: Sequence[Corpus], accept: Callable[[CorpusStore], None]
+) -> CorpusStore:
+    """Opens the store of some corpora, which is written where there is none or one of others.
+
+    Args:
+        folder: That of the store, which is replaced whole or not at all.
+        corpora: What it holds.
+        accept: Raises an error where the store must not take the place of an earlier one.
+
+    Raises:
+        UserError: A corpus cannot be read, or the folder not be written; or that of `accept`.
+    """
+    recover_folder(folder)
+    versions = [[corpus.title, corpus.version()] for corpus in corpora]
+    content = {"store": STORE_VERSION, "versions": versions}
+    if (folder / _CONTENT).exists() and content.items() <= _content(folder).items():
+        logging.info("corpora are in %s", folder)
+        store = CorpusStore(folder)
+        accept(store)
+        return store
+    logging.info("reading %d corpora into %s", len(corpora), folder)
+    try:
+        with replacing_folder(folder) as temporary:
+            content["corpora"] = write_store(temporary, corpora)
+            (temporary / _CONTENT).write_text(json.dumps(content, indent=1), encoding="utf-8")
+            store = CorpusStore(temporary)
+            accept(store)
+        return store
+    except OSError as error:
+        raise UserError(
+            f"the corpora must be written to {folder}, but cannot be: {error.strerror or error}; make room "
+            "there, or take another folder"
+        ) from error
+
+
+def transient_store(corpora: Sequence[Corpus], parent: Path | None = None) -> CorpusStore:
+    """Opens a store of which nothing is left when the process has ended.
+
+    Args:
+        corpora: What it holds.
+        parent: Folder on the disk that has the room; None: that of the system for temporary files.
+    """
+    with tempfile.TemporaryDirectory(dir=parent) as folder:
+        return open_store(Path(folder) / "store", corpora, lambda store: None)
+
+
+def _is_first(numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Whether each number is not there before."""
+    order = np.argsort(numbers, kind="stable")
+    ordered = numbers[order]
+    is_first = np.ones(len(numbers), bool)
+    is_first[order[1:][ordered[1:] == ordered[:-1]]] = False
+    return is_first
+
+
+def _content(folder: Path) -> dict[str, Any]:
+    return json.loads((folder / _CONTENT).read_text(encoding="utf-8"))
+
+
+def _numbers(path: Path, code: str) -> NDArray[Any]:
+    if not path.stat().st_size:  # which cannot be mapped
+        return np.zeros(0, code)
+    return np.asarray(np.memmap(path, code, mode="r"))

@@ -1,0 +1,241 @@
+"""TensorFlow Datasets as a source of corpora: `--source tfds:wiki40b/es`."""
+
+import hashlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from xling_tf.config import DataConfig
+from xling_tf.corpora.cleaning import normalise
+from xling_tf.corpora.corpus import Corpus, Kind, Row
+from xling_tf.corpora.records import InferencePair, Record, TranslationPair
+from xling_tf.corpora.wiki40b import article_triplets
+from xling_tf.errors import UserError
+
+_PREFIX = "tfds:"
+_CODES = {"zh-cn": "zh"}  # where theirs is not ours
+
+Example = Mapping[str, Any]  # a row of a dataset; its texts are bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Builder:
+    """How the rows of a builder become records.
+
+    Attributes:
+        kind: Of the corpora.
+        splits: TFDS' names of the splits that are read, and ours.
+        languages: (the builder) to the languages of its texts.
+        records: (row, languages=the names of its languages in our order) to records.
+    """
+
+    kind: Kind
+    splits: Mapping[str, str]
+    languages: Callable[[Any], Iterable[str]]
+    records: Callable[..., Iterator[Record]]
+
+
+def _translations(row: Example, *, languages: Sequence[str]) -> Iterator[TranslationPair]:
+    source, target = (_text(row[language]) for language in languages)
+    if source and target:
+        yield TranslationPair(source, target)
+
+
+def _inferences(row: Example, *, languages: Sequence[str]) -> Iterator[InferencePair]:
+    del languages
+    premise, hypothesis, label = _text(row["premise"]), _text(row["hypothesis"]), int(row["label"])
+    # Where the annotators did not agree it is -1.
+    if premise and hypothesis and label >= 0:
+        yield InferencePair(premise, hypothesis, label)
+
+
+def _articles(row: Example, *, languages: Sequence[str]) -> Iterator[Record]:
+    yield from article_triplets(row["text"].decode("utf-8", "replace"), languages[0])
+
+
+def _text(raw: bytes) -> str:
+    return normalise(raw.decode("utf-8", "replace"))
+
+
+# The features are those of tensorflow-datasets 4.9; tests compare them.
+_TRANSLATIONS = _Builder(
+    kind="parallel",
+    splits={"train": ""},
+    languages=lambda builder: builder.info.features,
+    records=_translations,
+)
+_SNLI = _Builder(
+    kind="nli",
+    splits={"train": "train", "validation": "dev"},
+    languages=lambda builder: ("en",),
+    records=_inferences,
+)
+_MULTI_NLI = _Builder(
+    kind="nli",
+    splits={
+        "train": "train",
+        "validation_matched": "dev_matched",
+        "validation_mismatched": "dev_mismatched",
+    },
+    languages=lambda builder: ("en",),
+    records=_inferences,
+)
+_WIKI40B = _Builder(
+    kind="documents",
+    splits={"train": ""},
+    languages=lambda builder: (builder.builder_config.name,),
+    records=_articles,
+)
+BUILDERS: Mapping[str, _Builder] = {
+    "snli": _SNLI,
+    "multi_nli": _MULTI_NLI,
+    "wiki40b": _WIKI40B,
+    **dict.fromkeys(("para_crawl", "opus", "ted_hrlr_translate"), _TRANSLATIONS),
+    **{f"wmt{year}_translate": _TRANSLATIONS for year in range(13, 20)},
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TfdsCorpus(Corpus):
+    """One split of a dataset, which streams from the disk.
+
+    Attributes:
+        dataset: Name, config and version of the dataset.
+        rows: To the rows of the split.
+        records: (row) to records.
+    """
+
+    dataset: str
+    rows: Callable[[], Iterable[Example]]
+    records: Callable[[Example], Iterator[Record]]
+
+    def version(self) -> str:
+        """Returns the dataset's name and version, which TFDS raises when its rows change."""
+        return self.dataset
+
+    def __iter__(self) -> Iterator[Row]:
+        """Yields its rows, in the same order each time.
+
+        Raises:
+            UserError: There are none.
+        """
+        is_empty = True
+        for row in self.rows():
+            group = None
+            if self.kind == "documents":
+                group = hashlib.blake2b(row["text"], digest_size=16).hexdigest()
+            for record in self.records(row):
+                is_empty = False
+                yield record, group
+        if is_empty:
+            raise UserError(
+                f"{self.dataset} of TensorFlow Datasets must have records for {self.title}, but "
+                "has none; take it out of the sources"
+            )
+
+
+def read_sources(config: DataConfig) -> list[Corpus]:
+    """Makes the corpora of all `data.sources`.
+
+    Raises:
+        UserError: One of them cannot be used; see `read_tfds`.
+    """
+    return [
+        corpus
+        for spec in config.sources
+        for corpus in read_tfds(spec, source=config.source, targets=config.targets)
+    ]
+
+
+def read_tfds(spec: str, *, source: str, targets: Sequence[str]) -> list[TfdsCorpus]:
+    """Makes corpora of a dataset, which TFDS downloads and prepares the first time.
+
+    Args:
+        spec: "tfds:" and what `tfds.load` calls the dataset, with its config where it has any.
+        source: The source language, as "en".
+        targets: The target languages, as ["es"].
+
+    Returns:
+        A corpus for each split that is used; held-out records come from it as from any corpus.
+
+    Raises:
+        UserError: tensorflow-datasets is not installed, the dataset is unknown, in other
+            languages or cannot be had.
+    """
+    name = spec.removeprefix(_PREFIX)
+    known = BUILDERS.get(name.partition("/")[0])
+    if name == spec or known is None:
+        raise UserError(
+            f"a source must be {_PREFIX} and one of {', '.join(sorted(BUILDERS))} "
+            f"(with its config, as {_PREFIX}para_crawl/enes), got {spec!r}"
+        )
+    builder = _builder(name)
+    found = {_CODES.get(language, language): language for language in known.languages(builder)}
+    languages = _wanted(known.kind, found, source, targets)
+    if not languages:
+        raise UserError(
+            f"{spec} must be in languages of the model, {', '.join((source, *targets))}, as its "
+            f"kind ({known.kind}) is used, but is in {', '.join(found)}; take it out of the sources"
+        )
+    _prepare(builder, spec)
+    theirs = [found[language] for language in languages]
+    return [
+        TfdsCorpus(
+            name=name.replace("/", "_"),
+            kind=known.kind,
+            languages="-".join(languages),
+            split=ours,
+            dataset=builder.info.full_name,
+            rows=partial(_rows, builder, split),
+            records=partial(known.records, languages=theirs),
+        )
+        for split, ours in known.splits.items()
+    ]
+
+
+def _wanted(
+    kind: Kind, found: Collection[str], source: str, targets: Sequence[str]
+) -> tuple[str, ...]:
+    """The languages of a dataset that are of use, in our order; none if it is of no use."""
+    if kind == "parallel":
+        pairs = ((source, target) for target in targets)
+        return next((pair for pair in pairs if set(pair) <= set(found)), ())
+    wanted = (source,) if kind == "nli" else (source, *targets)
+    return tuple(language for language in wanted if language in found)
+
+
+def _builder(name: str) -> Any:
+    try:
+        import tensorflow_datasets as tfds
+    except ImportError as error:
+        raise UserError(
+            "sources of TensorFlow Datasets need tensorflow-datasets, which is not installed; "
+            "install the extra with: pip install 'xling_tf[tfds]' "
+            "(in a checkout: pip install -e '.[tfds]')"
+        ) from error
+    try:
+        return tfds.builder(name)
+    except ValueError as error:
+        reason = str(error).partition("\n")[0]
+        raise UserError(
+            f"{_PREFIX}{name} must name a config that the dataset has, but: {reason}"
+        ) from error
+
+
+def _prepare(builder: Any, spec: str) -> None:
+    try:
+        builder.download_and_prepare()
+    # Without network, without disk, and where files must be fetched by hand.
+    except (OSError, AssertionError) as error:
+        reason = str(error).partition("\n")[0]
+        raise UserError(
+            f"{spec} must be prepared in {builder.data_dir}, or be there to download, but: "
+            f"{reason}; prepare it elsewhere and set TFDS_DATA_DIR"
+        ) from error
+
+
+def _rows(builder: Any, split: str) -> Iterator[Example]:
+    import tensorflow_datasets as tfds
+
+    yield from tfds.as_numpy(builder.as_dataset(split=split))
