@@ -18,8 +18,7 @@ os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (_ROOT, os.environ.get("
 
 from absl import app, flags
 
-from xling_tf.console import set_up_logging
-from xling_tf.errors import UserError
+from xling_tf.console import errors_told, set_up_logging
 
 
 def main(argv: list[str]) -> None:
@@ -27,18 +26,12 @@ def main(argv: list[str]) -> None:
     set_up_logging()
     # What goes wrong in a worker comes as an exception as well.
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL)
-    try:
+    with errors_told("the same command continues"):
         # Beam is an extra: the first of these imports tells where it is missing.
         from xling_tf.pipelines.command import format_account, run_command
         from xling_tf.pipelines.registry import COMMANDS
 
         print(format_account(run_command(COMMANDS, argv[1:])))
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
-    except KeyboardInterrupt:
-        print("interrupted; the same command continues", file=sys.stderr)
-        sys.exit(130)
 
 
 def _parse_flags(argv: list[str]) -> list[str]:

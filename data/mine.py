@@ -14,9 +14,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from absl import app, flags
 
-from xling_tf.console import quiet_start, set_up_logging
+from xling_tf.console import errors_told, parse_flags, quiet_start, set_up_logging
 from xling_tf.corpus_mining import QUERIES, CorpusMiner, model_fingerprint
-from xling_tf.errors import UserError
 from xling_tf.mining import STRATEGIES, MiningConfig
 
 _MODEL = flags.DEFINE_string(
@@ -51,14 +50,8 @@ def main(argv: list[str]) -> None:
     """Mines what the flags describe, and prints the counts."""
     del argv
     set_up_logging()
-    try:
+    with errors_told("the same command keeps the corpora that are done"):
         counts = _mine()
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
-    except KeyboardInterrupt:
-        print("interrupted; the same command keeps the corpora that are done", file=sys.stderr)
-        sys.exit(130)
     for corpus, counters in counts.items():
         print(f"{corpus}: {', '.join(f'{what} {count}' for what, count in counters.items())}")
 
@@ -95,17 +88,5 @@ def _mine() -> dict[str, dict[str, int]]:
     )
 
 
-def _parse_flags(argv: list[str]) -> list[str]:
-    """Parses the command line; a mistake in it is told in one line, like every other."""
-    try:
-        arguments: list[str] = flags.FLAGS(argv)
-        if len(arguments) > 1:
-            raise flags.Error(f"flags are expected, got {arguments[1]!r}")
-    except flags.Error as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
-    return arguments
-
-
 if __name__ == "__main__":
-    app.run(main, flags_parser=_parse_flags)
+    app.run(main, flags_parser=parse_flags)

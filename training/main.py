@@ -6,7 +6,6 @@
 The same command continues a training that was stopped or killed.
 """
 
-import errno
 import os
 import sys
 from pathlib import Path
@@ -19,8 +18,7 @@ from absl import app, flags
 
 from xling_tf.cluster import read_cluster
 from xling_tf.config import ExperimentConfig
-from xling_tf.console import quiet_start, set_up_logging
-from xling_tf.errors import UserError
+from xling_tf.console import errors_told, parse_flags, quiet_start, set_up_logging
 from xling_tf.figure import model_figure
 from xling_tf.files import replacing, require_writable_folder
 from xling_tf.overrides import apply_overrides
@@ -47,7 +45,7 @@ def main(argv: list[str]) -> None:
             print(f"{name:{width}}  {preset.description}")
         return
     set_up_logging()
-    try:
+    with errors_told("the same command continues"):
         # Misspelt names are told at once, before TensorFlow takes its seconds to start.
         read_cluster(os.environ)
         settings = [*_sources(), *_SET.value, *_budget()]
@@ -56,17 +54,6 @@ def main(argv: list[str]) -> None:
             _draw(config, Path(_FIGURE.value))
             return
         results = _run(config)
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-            raise
-        print("error: the disk is full; make room, and the same command continues", file=sys.stderr)
-        sys.exit(2)
-    except KeyboardInterrupt:
-        print("interrupted; the same command continues", file=sys.stderr)
-        sys.exit(130)
     if results is None:
         sys.exit(1)
 
@@ -114,17 +101,5 @@ def _budget() -> list[str]:
     ]
 
 
-def _parse_flags(argv: list[str]) -> list[str]:
-    """Parses the command line; a mistake in it is told in one line, like every other."""
-    try:
-        arguments: list[str] = flags.FLAGS(argv)
-        if len(arguments) > 1:
-            raise flags.Error(f"flags are expected, got {arguments[1]!r}")
-    except flags.Error as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
-    return arguments
-
-
 if __name__ == "__main__":
-    app.run(main, flags_parser=_parse_flags)
+    app.run(main, flags_parser=parse_flags)

@@ -1,5 +1,6 @@
-"""What a program shows: this package's log lines, and not TensorFlow's start-up notes."""
+"""What a program shows: one line for an error, this package's log lines, no start-up notes."""
 
+import errno
 import os
 import sys
 from collections.abc import Iterator
@@ -7,7 +8,9 @@ from contextlib import contextmanager
 from logging import ERROR, Formatter, LogRecord
 from pathlib import Path
 
-from absl import logging
+from absl import flags, logging
+
+from xling_tf.errors import UserError
 
 _PACKAGE = str(Path(__file__).parent)
 
@@ -18,6 +21,40 @@ def set_up_logging() -> None:
     handler = logging.get_absl_handler()
     handler.setFormatter(Formatter("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S"))
     handler.addFilter(_is_wanted)
+
+
+def parse_flags(argv: list[str]) -> list[str]:
+    """Parses a command line of flags alone; a mistake in it is told in one line, like every other."""
+    try:
+        arguments: list[str] = flags.FLAGS(argv)
+        if len(arguments) > 1:
+            raise flags.Error(f"flags are expected, got {arguments[1]!r}")
+    except flags.Error as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+    return arguments
+
+
+@contextmanager
+def errors_told(again: str) -> Iterator[None]:
+    """Ends the program with one line and its exit status where the user or the machine is at fault.
+
+    Args:
+        again: What the same command does, started again.
+    """
+    try:
+        yield
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        print(f"error: the disk is full; make room, and {again}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        print(f"interrupted; {again}", file=sys.stderr)
+        sys.exit(130)
 
 
 @contextmanager
