@@ -33,7 +33,7 @@ def content(folder: Path) -> dict[Path, tuple[int, bytes]]:
 
 def test_a_restart_reads_no_corpus_again(data: Path, run: RunFolder) -> None:
     store = _read_corpora(run, CONFIG, data, is_chief=True)
-    run.start(CONFIG, CONFIG, ["word"], store.counts())
+    run.start(CONFIG, CONFIG, ["word"], store.contents())
     before = content(run.path)
     again = _read_corpora(run, CONFIG, data, is_chief=True)
     assert content(run.path) == before
@@ -43,7 +43,7 @@ def test_a_restart_reads_no_corpus_again(data: Path, run: RunFolder) -> None:
 
 def test_files_that_were_only_touched_are_read_again(data: Path, run: RunFolder) -> None:
     store = _read_corpora(run, CONFIG, data, is_chief=True)
-    run.start(CONFIG, CONFIG, ["word"], store.counts())
+    run.start(CONFIG, CONFIG, ["word"], store.contents())
     (path, *_) = sorted(data.glob("parallel/*"))
     os.utime(path, ns=(0, 0))
     again = _read_corpora(run, CONFIG, data, is_chief=True)
@@ -54,12 +54,26 @@ def test_changed_corpora_are_refused_and_the_run_is_left_as_it_was(
     data: Path, run: RunFolder
 ) -> None:
     store = _read_corpora(run, CONFIG, data, is_chief=True)
-    run.start(CONFIG, CONFIG, ["word"], store.counts())
+    run.start(CONFIG, CONFIG, ["word"], store.contents())
     before = content(run.path)
     (data / "parallel" / "more.en-es.tsv").write_text("new\tnuevo\n")
-    with pytest.raises(UserError, match=r"holds a run with data\.parallel/more\.en-es=None, not 1"):
+    with pytest.raises(
+        UserError, match=r"holds a run with data\.parallel/more\.en-es=None, not 1 records"
+    ):
         _read_corpora(run, CONFIG, data, is_chief=True)
     assert content(run.path) == before
+
+
+def test_an_edited_corpus_of_the_same_size_is_refused(data: Path, run: RunFolder) -> None:
+    store = _read_corpora(run, CONFIG, data, is_chief=True)
+    run.start(CONFIG, CONFIG, ["word"], store.contents())
+    (path, *_) = sorted(data.glob("parallel/*.en-es.*"))
+    first, rest = path.read_text(encoding="utf-8").split("\n", 1)
+    path.write_text(f"{first}!\n{rest}", encoding="utf-8")
+    with pytest.raises(
+        UserError, match=r"data\.parallel/everyday\.en-es=320 records, \w+, not 320"
+    ):
+        _read_corpora(run, CONFIG, data, is_chief=True)
 
 
 def test_other_workers_write_nothing(data: Path, run: RunFolder) -> None:

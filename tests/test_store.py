@@ -115,6 +115,16 @@ def test_a_store_of_others_is_replaced(tmp_path, others):
     assert open_store(tmp_path / "store", others, accept).counts() == store.counts()
 
 
+def test_contents_tell_corpora_apart_and_know_no_neighbours(tmp_path):
+    before = open_store(tmp_path / "one", ALL, accept).contents()
+    assert open_store(tmp_path / "two", ALL[::-1], accept).contents() == before
+    changed = corpus("nli", [LABELLED.records[0]._replace(label=1), *LABELLED.records[1:]])
+    title = changed.title
+    after = open_store(tmp_path / "three", [*ALL[:3], changed], accept).contents()
+    assert after[title].split(",")[0] == before[title].split(",")[0]
+    assert [each for each in before if after[each] != before[each]] == [title]
+
+
 def test_a_store_that_is_refused_leaves_the_earlier_one(tmp_path):
     def refuse(store):
         raise UserError(f"not {len(store.counts())} corpora")

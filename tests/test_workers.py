@@ -257,7 +257,7 @@ def test_workers_with_different_texts_are_told_apart(tmp_path: Path) -> None:
         path.write_text(text.replace("a", "á"), encoding="utf-8")
     for ended in train_together(tmp_path, of_second=(f"--data={data}",)):
         assert ended.status == 2
-        assert "worker 1 has texts.translation_ranking_en-es=" in ended.error
+        assert "worker 1 has data." in ended.error
 
 
 def test_a_malformed_tf_config_is_told_at_once(

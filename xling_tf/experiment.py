@@ -32,7 +32,6 @@ from xling_tf.tasks.base import Task
 from xling_tf.text.preprocessor import Vocabulary
 from xling_tf.tfds_source import read_sources
 from xling_tf.trainer import Trainer
-from xling_tf.training_input import digest
 from xling_tf.workers import Workers, connect, losses_told
 
 _MISSING = {
@@ -96,8 +95,7 @@ def _run(
 ) -> dict[str, Any] | None:
     run = RunFolder(run_dir)
     store = _read_corpora(run, config, data, is_chief=workers.is_chief)
-    counts = store.counts()
-    workers.require_same({"config": dataclasses.asdict(config), "data": counts})
+    workers.require_same({"config": dataclasses.asdict(config), "data": store.contents()})
     resolved, vocabulary = workers.from_chief(lambda: _resolve(run, config, store))
 
     keras.utils.set_random_seed(resolved.training.seed)
@@ -106,7 +104,6 @@ def _run(
         model = Model.build(resolved, vocabulary)
     examples = task_examples(model.tasks, store.corpora)
     model = model._replace(tasks=_with_examples(model.tasks, examples))
-    workers.require_same({"texts": {task: digest(part.train) for task, part in examples.items()}})
     held_out = {task: parts.held_out for task, parts in examples.items()}
     is_scored = resolved.training.dev_steps > 0
     best = run_dir / "checkpoints" / "best"
@@ -132,7 +129,7 @@ def _run(
         "exported_step": exported_step,
         "minutes": trainer.seconds / 60,
         "scores": evaluate(model, SentenceEncoder(module), held_out, store.corpora, data),
-        "corpora": counts,
+        "corpora": store.counts(),
         "num_parameters": model.encoder.count_params(),
         **provenance(),
         "config": dataclasses.asdict(resolved),
@@ -171,7 +168,7 @@ def _read_corpora(
     if not is_chief:
         return transient_store(corpora)
     return open_store(
-        run.path / "corpora", corpora, lambda store: run.require_same(config, store.counts())
+        run.path / "corpora", corpora, lambda store: run.require_same(config, store.contents())
     )
 
 
@@ -187,7 +184,7 @@ def _resolve(
         config.training, precision=resolve_precision(config.training.precision)
     )
     resolved = dataclasses.replace(config, text=text, training=training)
-    run.start(config, resolved, vocabulary, store.counts())
+    run.start(config, resolved, vocabulary, store.contents())
     return resolved, vocabulary
 
 

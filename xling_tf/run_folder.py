@@ -41,7 +41,7 @@ class RunFolder:
 
         Args:
             config: The config asked for.
-            data: Counts of the corpora.
+            data: What tells the corpora from others.
 
         Raises:
             UserError: The folder holds a run of another config or other data.

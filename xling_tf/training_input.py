@@ -1,6 +1,5 @@
 """The batches that this process trains on: those of its own replicas, at every step."""
 
-import hashlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,8 +11,6 @@ from xling_tf.input_pipeline import Examples, make_dataset, make_sampler
 from xling_tf.tasks.base import Task
 from xling_tf.text.preprocessor import TextPreprocessor
 from xling_tf.workers import Workers
-
-_SAMPLE = 1000
 
 
 class TrainingInput:
@@ -79,11 +76,3 @@ class TrainingInput:
             block=len(own),
             stride=replicas,
         )
-
-
-def digest(examples: Examples) -> str:
-    """Tells examples apart by their number and a sample of them."""
-    sample = np.linspace(0, len(examples) - 1, num=min(len(examples), _SAMPLE)).astype(int)
-    content = hashlib.sha256(b"\n".join(examples.texts(sample)))
-    content.update(examples.labels[sample].tobytes())
-    return f"{len(examples)} examples, {content.hexdigest()[:16]}"

@@ -30,7 +30,7 @@ from xling_tf.errors import UserError
 from xling_tf.files import recover_folder, replacing_folder
 
 # Raise it when what is written changes, or how corpora are divided.
-STORE_VERSION = 1
+STORE_VERSION = 2
 _CONTENT = "content.json"
 _WINDOW_BITS = 16  # of the bytes read at once where all texts are gone through
 
@@ -73,6 +73,10 @@ class CorpusStore:
     def counts(self) -> dict[str, int]:
         """How many records each corpus has, by its title."""
         return {corpus.title: corpus.num_records for corpus in self.corpora}
+
+    def contents(self) -> dict[str, str]:
+        """What tells each corpus from another one, by its title."""
+        return {c.title: f"{c.num_records} records, {c.digest}" for c in self.corpora}
 
     def record(self, kind: Kind, index: int) -> Record:
         """Reads a record, by its number among all."""
@@ -155,6 +159,7 @@ class StoredCorpus(NamedTuple):
     kind: Kind
     languages: str
     num_records: int
+    digest: str
     train: StoredRecords
     held_out: StoredRecords
 

@@ -1,5 +1,6 @@
 """Writing a store of corpora, in one pass over each and in bounded memory."""
 
+import hashlib
 import re
 from array import array
 from collections import defaultdict
@@ -73,11 +74,14 @@ def write_store(folder: Path, corpora: Sequence[Corpus]) -> list[dict[str, Any]]
             train.write((first + trained).data)
             held_out.write((first + held).data)
             first += len(division.parts)
-            entries.append(_entry(corpus, len(division.parts), len(trained), len(held)))
+            entries.append(_entry(corpus, division, len(trained), len(held)))
     return entries
 
 
-def _entry(corpus: Corpus, num_records: int, num_trained: int, num_held: int) -> dict[str, Any]:
+def _entry(
+    corpus: Corpus, division: "_Division", num_trained: int, num_held: int
+) -> dict[str, Any]:
+    num_records = len(division.parts)
     if corpus.split in ("", "train") and not num_trained:
         logging.warning(
             "%s: of its %d records none is left for training: %d are held out, and the others would "
@@ -85,7 +89,13 @@ def _entry(corpus: Corpus, num_records: int, num_trained: int, num_held: int) ->
             *(corpus.title, num_records, num_held),
         )
     fields = {key: getattr(corpus, key) for key in ("title", "name", "kind", "languages")}
-    return {**fields, "num_records": num_records, TRAIN: num_trained, HELD_OUT: num_held}
+    return {
+        **fields,
+        "num_records": num_records,
+        "digest": division.digest,
+        TRAIN: num_trained,
+        HELD_OUT: num_held,
+    }
 
 
 def approximate_length(text: str) -> int:
@@ -99,11 +109,12 @@ def approximate_length(text: str) -> int:
 class _Division(NamedTuple):
     """How the records of a corpus were decided on: `[records]` parts and hashes of guarded texts.
 
-    There are no hashes where nothing is guarded.
+    There are no hashes where nothing is guarded. The digest is of all that was written.
     """
 
     parts: NDArray[np.int8]
     hashes: NDArray[np.uint64]
+    digest: str
 
     def hidden(self) -> NDArray[np.uint64]:
         return self.hashes[self.parts[: len(self.hashes)] == Part.HELD_OUT]
@@ -122,8 +133,6 @@ class _Writer(ExitStack):
         super().__init__()
         self._folder = folder
         self._numbers = {name: array(code) for name, code in NUMBERS.items()}
-        self._last: tuple[str, ...] = ()
-        self._lengths: list[int] = []
 
     def __enter__(self) -> Self:
         self._texts = self.enter_context((self._folder / TEXTS).open("wb", _BUFFERED))
@@ -138,7 +147,8 @@ class _Writer(ExitStack):
         """Appends a corpus."""
         parts, hashes = array("b"), array("Q")
         texts_of, hash_of = _TEXTS[corpus.kind], guarded_hash(corpus.kind)
-        sample = _Sample()
+        sample, self._digest = _Sample(), hashlib.blake2b(digest_size=8)
+        self._last, self._lengths = (), []
         for record, group in corpus:
             parts.append(decide(record, group))
             if hash_of:
@@ -147,7 +157,11 @@ class _Writer(ExitStack):
             sample.add(record)
         self._flush()
         warn_of_faults(corpus, sample.records())
-        return _Division(np.frombuffer(parts, np.int8), np.frombuffer(hashes, np.uint64))
+        return _Division(
+            np.frombuffer(parts, np.int8),
+            np.frombuffer(hashes, np.uint64),
+            self._digest.hexdigest(),
+        )
 
     def _append(self, texts: tuple[str, ...], label: int) -> None:
         shared = min(len(texts), len(self._last))
@@ -155,10 +169,13 @@ class _Writer(ExitStack):
             shared -= 1
         lengths = self._lengths[len(self._lengths) - shared :]
         for text in texts[shared:]:
-            self._num_bytes += self._texts.write(text.encode())
+            raw = text.encode()
+            self._num_bytes += self._texts.write(raw)
+            self._digest.update(raw + b"\n")
             self._numbers["text_starts"].append(self._num_bytes)
             lengths.append(approximate_length(text))
         self._num_texts += len(texts) - shared
+        self._digest.update(b"%d %d\n" % (shared, label))
         self._last, self._lengths = texts, lengths
         self._numbers["first_text"].append(self._num_texts - len(texts))
         self._numbers["num_texts"].append(len(texts))
