@@ -148,7 +148,8 @@ class _Writer(ExitStack):
         parts, hashes = array("b"), array("Q")
         texts_of, hash_of = _TEXTS[corpus.kind], guarded_hash(corpus.kind)
         sample, self._digest = _Sample(), hashlib.blake2b(digest_size=8)
-        self._last, self._lengths = (), []
+        self._last: tuple[str, ...] = ()
+        self._lengths: list[int] = []
         for record, group in corpus:
             parts.append(decide(record, group))
             if hash_of:
