@@ -140,6 +140,7 @@ def _faiss() -> ModuleType:
     except ImportError as error:
         raise UserError(
             "nearest neighbours are found by FAISS, but it is not installed; "
-            "install it with `pip install xling_tf[mining]`, or `pip install faiss-cpu`"
+            "install the extra with: pip install 'xling_tf[mining]' "
+            "(in a checkout: pip install -e '.[mining]')"
         ) from error
     return faiss

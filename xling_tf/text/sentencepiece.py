@@ -152,6 +152,7 @@ def _library(name: str) -> Any:
         return import_module(name)
     except ImportError as error:
         raise UserError(
-            f"text.tokenizer=sentencepiece needs {name.replace('_', '-')}: install it with `pip install "
-            "xling_tf[sentencepiece]`, or `pip install sentencepiece 'tensorflow-text==2.21.*'`"
+            f"text.tokenizer=sentencepiece needs {name.replace('_', '-')}, which is not installed; "
+            "install the extra with: pip install 'xling_tf[sentencepiece]' "
+            "(in a checkout: pip install -e '.[sentencepiece]')"
         ) from error
