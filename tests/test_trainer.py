@@ -188,3 +188,25 @@ def test_each_replica_reads_batches_of_its_own(tmp_path):
     labels = EXAMPLES["inference"].labels
     assert first.numpy().tolist() == labels[sampler.batch(2)].tolist()
     assert second.numpy().tolist() == labels[sampler.batch(3)].tolist()
+
+
+def test_a_language_is_drawn_by_its_size_and_the_temperature():
+    config = apply_overrides(
+        TINY,
+        [
+            *("data.targets=es,fr", "data.sampling_temperature=2", "tasks.alignment_steps=4"),
+            *("tasks.response_prediction.weight=0", "tasks.quick_thought.weight=0"),
+        ],
+    )
+    sizes = {"translation_ranking_en-es": 900, "translation_ranking_en-fr": 100, "inference": 7}
+    schedule = make_schedule(tiny_model(config), sizes)
+    # Roots of 900 and 100 are 30 and 10: of 2 languages' 10 steps each, 15 and 5; inference has 10.
+    assert Counter(schedule.cycle) == {
+        "translation_ranking_en-es": 15,
+        "translation_ranking_en-fr": 5,
+        "inference": 10,
+    }
+    assert Counter(schedule.lead) == {
+        "translation_ranking_en-es": 3,
+        "translation_ranking_en-fr": 1,
+    }
