@@ -55,12 +55,18 @@ def test_sizes_are_at_least_one(name, size):
     "name",
     [
         *("tasks.hard_negatives", "optimizer.clip_norm", "optimizer.average_decay"),
-        *("training.dev_steps", "training.patience"),
+        *("training.dev_steps", "training.patience", "data.sampling_temperature"),
     ],
 )
 def test_options_are_off_or_on(name):
-    with pytest.raises(UserError, match=rf"^{re.escape(name)} must be at least 0, got -1(\.0)?$"):
+    message = rf"^{re.escape(name)} must be a number of at least 0, got -1(\.0)?$"
+    with pytest.raises(UserError, match=message):
         apply_overrides(ExperimentConfig(), [f"{name}=-1"])
+
+
+def test_what_is_no_number_is_refused():
+    with pytest.raises(UserError, match=r"^optimizer\.clip_norm must be a number .* got nan$"):
+        apply_overrides(ExperimentConfig(), ["optimizer.clip_norm=nan"])
 
 
 def test_averages_that_never_move_are_refused():

@@ -142,7 +142,7 @@ def test_no_pool_is_empty_however_many_corpora_there_are(count):
     assert all(len(sampler.batch(position)) for position in range(200))
 
 
-@pytest.mark.parametrize("weights", [[0.0, 0.0], [-1.0, 2.0], [-1.0, -1.0]])
+@pytest.mark.parametrize("weights", [[0.0, 0.0], [-1.0, 2.0], [-1.0, -1.0], [float("nan"), 1.0]])
 def test_weights_that_leave_nothing_or_less_are_refused(weights):
     examples = numbered(5, [("tatoeba", 3), ("manpages", 2)])
     with pytest.raises(UserError, match=r"^data\.corpus_weights .* tatoeba, manpages have \["):

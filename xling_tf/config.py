@@ -5,6 +5,7 @@ Defaults are the papers' constants, with the section they stand in ("2019" is Ch
 from them.
 """
 
+import math
 from dataclasses import dataclass, field
 
 from xling_tf.errors import UserError
@@ -77,9 +78,7 @@ class TasksConfig:
     similarity: SimilarityConfig = SimilarityConfig()
     alignment_steps: int = 0  # of translation ranking alone, before the tasks cycle
     target_native: bool = True  # response prediction and quick thought in the target languages too
-    hard_negatives: int = (
-        0  # mined wrong translations appended to each example (5 in 2019, sec. 2.2)
-    )
+    hard_negatives: int = 0  # mined wrong translations of each example; 5 in 2019, sec. 2.2
     tower_dims: tuple[int, ...] = (320, 512)  # 2019, sec. 2.2
     inference_dim: int = 512  # 2019, sec. 2.2
 
@@ -122,9 +121,7 @@ class TrainingConfig:
     seed: int = 1
     precision: str = "auto"  # "float32", "mixed_bfloat16" or "auto": the faster one here
     checkpoint_minutes: float = 3.0
-    dev_steps: int = (
-        0  # between scores on held-out examples, the best of which is exported; 0: none
-    )
+    dev_steps: int = 0  # between scores on held-out examples; the best is exported; 0: no scores
     patience: int = 0  # scores in a row without a better one that end the training; 0: any number
     dev_batches: int = 8  # of each task, for the loss on held-out examples
 
@@ -195,6 +192,7 @@ def _require_options(config: ExperimentConfig) -> None:
     """Refuses values of what is off by default that mean nothing."""
     optimizer, training = config.optimizer, config.training
     options = {
+        "data.sampling_temperature": config.data.sampling_temperature,
         "tasks.hard_negatives": config.tasks.hard_negatives,
         "optimizer.clip_norm": optimizer.clip_norm,
         "optimizer.average_decay": optimizer.average_decay,
@@ -202,8 +200,8 @@ def _require_options(config: ExperimentConfig) -> None:
         "training.patience": training.patience,
     }
     for name, option in options.items():
-        if option < 0:
-            raise UserError(f"{name} must be at least 0, got {option}")
+        if not 0 <= option < math.inf:
+            raise UserError(f"{name} must be a number of at least 0, got {option}")
     if optimizer.average_decay >= 1:
         raise UserError(
             f"optimizer.average_decay must be below 1, as 0.999, got {optimizer.average_decay}"

@@ -81,9 +81,9 @@ class BatchSampler:
     ) -> None:
         sizes = np.array([size for _, size in examples.corpora])
         weighted = sizes * np.asarray(weights)
-        if np.min(weighted) < 0 or np.max(weighted) <= 0:
+        if not (np.all(np.isfinite(weighted)) and np.min(weighted) >= 0 and np.max(weighted) > 0):
             raise UserError(
-                "data.corpus_weights must be at least 0 and above 0 for one corpus of each task, but "
+                "data.corpus_weights must be numbers of at least 0, above 0 for one corpus of each task, but "
                 f"{', '.join(name for name, _ in examples.corpora)} have {list(weights)}"
             )
         self._sizes = sizes
