@@ -44,10 +44,14 @@ def test_the_columns_in_percent():
 
 
 def test_a_column_that_one_training_lacks_is_empty_there():
-    lines = comparison({"a": {"x": "1"}, "b": {"y": "2"}}).splitlines()
-    assert [line.split("|")[1:-1] for line in lines[2:]] == [
-        [" a  ", "   1 ", "     "],
-        [" b  ", "     ", "   2 "],
+    rows = {"a": {"NLI": "1", "steps": "9"}, "b": {"P@1 en-fr": "2", "steps": "8"}}
+    lines = comparison(rows).splitlines()
+    assert [
+        [cell.strip() for cell in line.split("|")[1:-1]] for line in lines if ":" not in line
+    ] == [
+        ["", "P@1 en-fr", "NLI", "steps"],
+        ["a", "", "1", "9"],
+        ["b", "2", "", "8"],
     ]
 
 

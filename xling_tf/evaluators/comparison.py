@@ -1,6 +1,6 @@
 """Results of several trainings side by side."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from tabulate import tabulate
@@ -57,7 +57,8 @@ def comparison(rows: Mapping[str, Mapping[str, str]]) -> str:
         | en-es   |  44.0 |         |
         | no-snli |       |       9 |
     """
-    columns: Sequence[str] = list(dict.fromkeys(name for row in rows.values() for name in row))
+    columns = list(dict.fromkeys(name for row in rows.values() for name in row))
+    columns.sort(key=_order)
     table = [[name, *(row.get(column, "") for column in columns)] for name, row in rows.items()]
     return tabulate(
         table,
@@ -66,6 +67,12 @@ def comparison(rows: Mapping[str, Mapping[str, str]]) -> str:
         colalign=("left", *("right" for _ in columns)),
         disable_numparse=True,
     )
+
+
+def _order(column: str) -> int:
+    """Scores of translations, of similarity and of the tasks, then what they cost."""
+    groups = ("P@1", "STS", *_TASKS.values(), "steps", "minutes")
+    return next(i for i, group in enumerate(groups) if column.startswith(group))
 
 
 def _percent(value: float) -> str:
