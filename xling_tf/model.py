@@ -7,8 +7,9 @@ import keras
 import numpy as np
 
 from xling_tf.config import ExperimentConfig, TextConfig
+from xling_tf.encoders.base import TokenEncoder
 from xling_tf.encoders.folded import FoldedEncoder
-from xling_tf.encoders.transformer import TransformerEncoder
+from xling_tf.encoders.registry import build_encoder
 from xling_tf.hub import FrozenInferenceHead, FrozenTower, HubModule
 from xling_tf.tasks.base import Task
 from xling_tf.tasks.inference import Inference
@@ -50,7 +51,7 @@ class Model(NamedTuple):
     """An encoder and its tasks, with all variables made."""
 
     preprocessor: TextPreprocessor
-    encoder: TransformerEncoder
+    encoder: TokenEncoder
     tasks: list[Task]
     config: ExperimentConfig
 
@@ -58,13 +59,7 @@ class Model(NamedTuple):
     def build(cls, config: ExperimentConfig, vocabulary: Vocabulary) -> Self:
         """Makes a model with random weights, of the resolved `config`."""
         preprocessor = _TOKENIZERS[config.text.tokenizer].preprocessor(vocabulary, config.text)
-        encoder = TransformerEncoder(
-            config.encoder,
-            num_words=preprocessor.num_words,
-            num_ngrams=preprocessor.num_ngrams,
-            max_tokens=config.text.max_tokens,
-        )
-        encoder.build_variables()
+        encoder = build_encoder(config.encoder, preprocessor)
         tasks = build_tasks(config)
         for task in tasks:
             task.build_heads(np.zeros((1, config.encoder.hidden_dim), np.float32))

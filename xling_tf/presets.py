@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from xling_tf.config import (
+    ALL_LANGUAGES,
     DataConfig,
     EncoderConfig,
     ExperimentConfig,
     OptimizerConfig,
+    QuestionAnsweringConfig,
     SimilarityConfig,
     TaskConfig,
     TasksConfig,
@@ -84,6 +86,39 @@ _SMOKE = dataclasses.replace(
 )
 
 _OFF = TaskConfig(weight=0)
+
+# The models of Yang et al. 2019; constants from its sec. 3.2 and 4.2. The budget, batches and rates are
+# ours, for hours on a CPU: the paper gives none.
+_MULTILINGUAL = dataclasses.replace(
+    _RECIPE,
+    description="the published multilingual CNN's tasks and sizes, for the languages of the data",
+    data=DataConfig(
+        targets=(ALL_LANGUAGES,),
+        all_pairs=True,
+        sampling_temperature=5.0,
+        corpus_weights=_CORPUS_WEIGHTS,
+    ),
+    text=TextConfig(
+        tokenizer="sentencepiece", sentencepiece_size=128_000, max_tokens=256, sentence_marks=True
+    ),
+    encoder=EncoderConfig(kind="cnn", embedding_dim=512, intermediate_dim=320, num_layers=2),
+    tasks=dataclasses.replace(
+        _RECIPE.tasks,
+        response_prediction=_OFF,
+        quick_thought=_OFF,
+        question_answering=QuestionAnsweringConfig(
+            weight=1, examples_per_batch=128, loss_weight=0.1, with_context=False
+        ),
+        target_inference=True,
+    ),
+    training=TrainingConfig(minutes=60.0),
+)
+_MULTILINGUAL_LARGE = dataclasses.replace(
+    _MULTILINGUAL,
+    description="the same tasks on the paper's transformer: 6 layers, 100 tokens",
+    text=dataclasses.replace(_MULTILINGUAL.text, max_tokens=100, sentence_marks=False),
+    encoder=EncoderConfig(num_layers=6, norm_first=True),
+)
 
 
 def _variant(
@@ -164,6 +199,16 @@ PRESETS: Mapping[str, ExperimentConfig] = {
         )
         for target, language in _TARGETS.items()
     },
+    "multilingual": _MULTILINGUAL,
+    "multilingual-large": _MULTILINGUAL_LARGE,
+    "multilingual-qa": dataclasses.replace(
+        _MULTILINGUAL_LARGE,
+        description="multilingual-large with answers encoded beside their context (Yang, sec. 4.2)",
+        tasks=dataclasses.replace(
+            _MULTILINGUAL_LARGE.tasks,
+            question_answering=QuestionAnsweringConfig(weight=2, examples_per_batch=128),
+        ),
+    ),
     "smoke": _SMOKE,
 }
 

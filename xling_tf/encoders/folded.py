@@ -1,4 +1,4 @@
-"""An encoder as it is exported: all that a word becomes before the transformer is looked up."""
+"""An encoder as it is exported: what a known word's n-grams become is looked up."""
 
 from collections.abc import Callable
 
@@ -7,7 +7,8 @@ import numpy as np
 import tensorflow as tf
 
 from xling_tf.config import EncoderConfig
-from xling_tf.encoders.transformer import TransformerEncoder
+from xling_tf.encoders.base import TokenEncoder
+from xling_tf.encoders.registry import build_encoder
 from xling_tf.text.preprocessor import TextPreprocessor
 from xling_tf.text.word_ngram import WordNgramPreprocessor, ngram_ids
 
@@ -16,11 +17,11 @@ _MICRO_BATCH = 256
 _WORDS_PER_CHUNK = 8192
 
 # A Keras model out of TensorFlow's sight: it would add its own serving function to the export.
-_Hidden = Callable[[], TransformerEncoder]
+_Hidden = Callable[[], TokenEncoder]
 
 
 class FoldedEncoder(tf.Module):
-    """An encoder whose words are tabulated, and which computes in float32.
+    """An encoder that computes in float32, with its spelt words tabulated.
 
     Args:
         preprocessor: The trained encoder's.
@@ -29,7 +30,7 @@ class FoldedEncoder(tf.Module):
     """
 
     def __init__(
-        self, preprocessor: TextPreprocessor, encoder: TransformerEncoder, config: EncoderConfig
+        self, preprocessor: TextPreprocessor, encoder: TokenEncoder, config: EncoderConfig
     ) -> None:
         super().__init__()
         self._preprocessor = preprocessor
@@ -68,20 +69,18 @@ class FoldedEncoder(tf.Module):
 
 
 class _WordTable(tf.Module):
-    """Represents words by their rows alone: a table of every word, hash buckets included."""
+    """Represents words by their rows alone, as in training: a look-up is all that could be saved."""
 
     def __init__(self, preprocessor: TextPreprocessor, body: _Hidden) -> None:
         super().__init__()
         self._preprocessor = preprocessor
-        none = np.zeros(0, np.int32)
-        ids = np.arange(preprocessor.num_words, dtype=np.int32)
-        rows = [body().embed_words(chunk, none, none) for chunk in _chunks(ids)]
-        self._rows = tf.Variable(np.concatenate(rows), name="vocabulary")
-        self.weights = [self._rows]
+        self._body = body
+        self.weights = [table.value for table in body().table_variables]
 
     def __call__(self, words: tf.Tensor) -> tf.Tensor:
-        """Represents `[words]` tokens: `[words, hidden_dim]`."""
-        return tf.gather(self._rows, self._preprocessor.word_ids(words))
+        """Represents `[words]` tokens: `[words, any]`."""
+        none = tf.zeros([0], tf.int32)
+        return self._body().embed_words(self._preprocessor.word_ids(words), none, none)
 
 
 class _SpellingTable(tf.Module):
@@ -132,19 +131,13 @@ def _chunks(words: np.ndarray) -> list[np.ndarray]:
 
 
 def _in_float32(
-    encoder: TransformerEncoder, preprocessor: TextPreprocessor, config: EncoderConfig
-) -> TransformerEncoder:
+    encoder: TokenEncoder, preprocessor: TextPreprocessor, config: EncoderConfig
+) -> TokenEncoder:
     """Copies an encoder trained in any precision into one that computes in float32."""
     policy = keras.config.dtype_policy()
     keras.config.set_dtype_policy("float32")
     try:
-        body = TransformerEncoder(
-            config,
-            num_words=preprocessor.num_words,
-            num_ngrams=preprocessor.num_ngrams,
-            max_tokens=preprocessor.config.max_tokens,
-        )
-        body.build_variables()
+        body = build_encoder(config, preprocessor)
     finally:
         keras.config.set_dtype_policy(policy)
     body.set_weights(encoder.get_weights())

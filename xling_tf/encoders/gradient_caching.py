@@ -3,13 +3,13 @@
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import keras
 import tensorflow as tf
 
+from xling_tf.encoders.base import TokenEncoder
 from xling_tf.text.preprocessor import TokenFeatures
 
 
-def encode_in_chunks(encoder: keras.Model, features: TokenFeatures, num_chunks: int) -> tf.Tensor:
+def encode_in_chunks(encoder: TokenEncoder, features: TokenFeatures, num_chunks: int) -> tf.Tensor:
     """Encodes what `encoder(features)` does, and keeps no activations for the backward pass.
 
     That encodes each chunk once more and adds up the chunks' gradients (Gao et al. 2021, "Scaling Deep
@@ -70,7 +70,7 @@ class _Chunks(NamedTuple):
         return tf.gather(self.features.tokens, rows)[:, : lengths[-1]], lengths
 
 
-def _encode_all(encoder: keras.Model, words: tf.Tensor, chunks: _Chunks) -> tf.Tensor:
+def _encode_all(encoder: TokenEncoder, words: tf.Tensor, chunks: _Chunks) -> tf.Tensor:
     def add_chunk(chunk: tf.Tensor, encodings: tf.TensorArray) -> tuple[tf.Tensor, tf.TensorArray]:
         tokens, lengths = chunks.sentences(chunk)
         outputs = encoder.encode_tokens(tf.gather(words, tokens), lengths)
@@ -85,7 +85,7 @@ def _encode_all(encoder: keras.Model, words: tf.Tensor, chunks: _Chunks) -> tf.T
 
 
 def _add_up_gradients(
-    encoder: keras.Model,
+    encoder: TokenEncoder,
     words: tf.Tensor,
     chunks: _Chunks,
     upstream: tf.Tensor,

@@ -1,10 +1,10 @@
 """The encoder of Chidambaram et al.: words (and n-grams), a transformer, the mean."""
 
 import keras
-import numpy as np
 from keras import ops
 
 from xling_tf.config import EncoderConfig
+from xling_tf.encoders.base import TokenEncoder
 from xling_tf.layers.embeddings import (
     WordEmbedding,
     WordNgramEmbedding,
@@ -17,7 +17,7 @@ from xling_tf.layers.transformer import TransformerBlock
 _MASKED = -3e4
 
 
-class TransformerEncoder(keras.Model):
+class TransformerEncoder(TokenEncoder):
     """Maps token features to sentence vectors (Chidambaram et al. 2019, sec. 2.1).
 
     Args:
@@ -30,7 +30,7 @@ class TransformerEncoder(keras.Model):
     def __init__(
         self, config: EncoderConfig, *, num_words: int, num_ngrams: int, max_tokens: int
     ) -> None:
-        super().__init__(name="encoder")
+        super().__init__(hidden_dim=config.hidden_dim)
         self.embedding = (
             WordNgramEmbedding(num_words, num_ngrams, config.embedding_dim, name="embedding")
             if num_ngrams
@@ -54,13 +54,6 @@ class TransformerEncoder(keras.Model):
             else keras.layers.Identity(name="final_norm")
         )
         self.positions = sinusoidal_positions(max_tokens, config.hidden_dim)
-        self.hidden_dim = config.hidden_dim
-
-    def call(self, features: tuple[keras.KerasTensor, ...]) -> keras.KerasTensor:
-        """Maps `TokenFeatures` to `[batch, hidden_dim]` float32, not normalised."""
-        word_ids, ngram_ids, ngram_words, tokens, lengths = features
-        words = self.embed_words(word_ids, ngram_ids, ngram_words)
-        return self.encode_tokens(ops.take(words, tokens, axis=0), lengths)
 
     def embed_words(
         self,
@@ -84,19 +77,3 @@ class TransformerEncoder(keras.Model):
         for block in self.blocks:
             hidden = block(hidden, attention_bias)
         return masked_mean(self.final_norm(hidden), padding_mask)
-
-    @property
-    def table_variables(self) -> list[keras.Variable]:
-        """The embedding tables, which are updated row by row."""
-        return self.embedding.tables
-
-    @property
-    def dense_variables(self) -> list[keras.Variable]:
-        """Everything that is trained but the tables."""
-        tables = {id(table) for table in self.table_variables}
-        return [v for v in self.trainable_variables if id(v) not in tables]
-
-    def build_variables(self) -> None:
-        """Creates every variable by encoding a sentence of two words."""
-        one = np.zeros(1, np.int32)
-        self((one, one, one, np.zeros((1, 2), np.int32), one + 2))

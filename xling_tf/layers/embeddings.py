@@ -51,11 +51,14 @@ class WordEmbedding(keras.layers.Layer):
     Args:
         num_words: Rows of the word table, hash buckets included.
         dim: Width of the table.
+        stddev: Of the initial values; None: such that vectors have about length 1.
     """
 
-    def __init__(self, num_words: int, dim: int, *, name: str | None = None) -> None:
+    def __init__(
+        self, num_words: int, dim: int, *, stddev: float | None = None, name: str | None = None
+    ) -> None:
         super().__init__(name=name, autocast=False)
-        self.words = EmbeddingTable(num_words, dim, stddev=dim**-0.5, name="words")
+        self.words = EmbeddingTable(num_words, dim, stddev=stddev or dim**-0.5, name="words")
 
     @property
     def tables(self) -> list[keras.Variable]:

@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from xling_tf.corpora.records import Record
+from xling_tf.encoders.base import TokenEncoder
 from xling_tf.encoders.gradient_caching import encode_in_chunks
 from xling_tf.layers.pooling import unit_length
 from xling_tf.text.preprocessor import TokenFeatures
@@ -84,7 +85,7 @@ class Task(ABC):
     def score(self, columns: list[tf.Tensor], batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
         """Maps each column's `[batch, dim]` encodings to `[batch]` losses and `[batch]` hits."""
 
-    def losses(self, encoder: keras.Model, batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
+    def losses(self, encoder: TokenEncoder, batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
         """Encodes a batch: `[batch]` losses, and `[batch]` float32 hits (1 where right)."""
         num_chunks = -(-self.batch_size // self.examples_per_batch)
         encodings = (

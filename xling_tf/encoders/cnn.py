@@ -1,0 +1,87 @@
+"""The CNN of Yang et al. 2019, as the published universal-sentence-encoder-multilingual/3 has it."""
+
+import keras
+from keras import ops
+
+from xling_tf.config import EncoderConfig
+from xling_tf.encoders.base import TokenEncoder
+from xling_tf.layers.convolution import ConvolutionBranch, NormalizedProjection, layer_norm
+from xling_tf.layers.embeddings import WordEmbedding
+from xling_tf.layers.feedforward import ResidualFeedforward
+from xling_tf.layers.pooling import masked_mean
+
+# Of the published table, about: a token's vector and its convolutions are then of one size.
+_TABLE_STDDEV = 0.3
+
+
+class CnnEncoder(TokenEncoder):
+    """Maps pieces to sentence vectors by convolutions of several widths (Yang et al. 2019, sec. 3.3).
+
+    Each width above 1 has a branch of convolutions; width 1 is the token's own embedding. What they give
+    is normalised, averaged over the tokens and passed through feed-forward layers. The average is
+    multiplied by the root of the length: the published module divides the sum by that root.
+
+    Args:
+        config: Sizes; `num_layers` convolutions a branch.
+        num_words: Rows of the table.
+    """
+
+    def __init__(self, config: EncoderConfig, *, num_words: int) -> None:
+        super().__init__(hidden_dim=config.hidden_dim)
+        self.embedding = WordEmbedding(
+            num_words, config.embedding_dim, stddev=_TABLE_STDDEV, name="embedding"
+        )
+        widths = [width for width in config.filter_widths if width > 1]
+        self.projections = [
+            NormalizedProjection(config.num_filters, name=f"projection_{width}") for width in widths
+        ]
+        self.branches = [
+            ConvolutionBranch(config.num_filters, width, config.num_layers, name=f"branch_{width}")
+            for width in widths
+        ]
+        self.norm = layer_norm("norm")
+        self.pooled_projection = keras.layers.Dense(config.hidden_dim, name="pooled_projection")
+        self.feedforward = ResidualFeedforward(
+            config.intermediate_dim, config.hidden_dim, name="feedforward"
+        )
+        self.embedding_dim = config.embedding_dim
+        self.num_filters = config.num_filters
+
+    def embed_words(
+        self,
+        word_ids: keras.KerasTensor,
+        ngram_ids: keras.KerasTensor,
+        ngram_words: keras.KerasTensor,
+    ) -> keras.KerasTensor:
+        """Represents each distinct piece by its embedding and what enters each branch.
+
+        Returns:
+            `[words, embedding_dim + branches * num_filters]`.
+        """
+        words = self.embedding(word_ids, ngram_ids, ngram_words)
+        inputs = [projection(words) for projection in self.projections]
+        return ops.concatenate([ops.cast(words, self.compute_dtype), *inputs], axis=-1)
+
+    def encode_tokens(
+        self, inputs: keras.KerasTensor, lengths: keras.KerasTensor
+    ) -> keras.KerasTensor:
+        """Encodes `[batch, length, any]` vectors of `embed_words`, of `[batch]` lengths."""
+        padding_mask = ops.arange(ops.shape(inputs)[1])[None, :] < lengths[:, None]
+        words, *parts = (inputs[..., begin : begin + width] for begin, width in self._parts())
+        outputs = [
+            branch(part, padding_mask[..., None])
+            for branch, part in zip(self.branches, parts, strict=True)
+        ]
+        tokens = self.norm(ops.concatenate([words, *outputs], axis=-1))
+        pooled = self.pooled_projection(masked_mean(tokens, padding_mask))
+        roots = ops.sqrt(ops.cast(lengths, "float32"))[:, None]
+        return self.feedforward(ops.cast(pooled, "float32") * roots)
+
+    def _parts(self) -> list[tuple[int, int]]:
+        """Where the embedding and each branch's part begin in a vector of `embed_words`, and widths."""
+        starts = range(
+            self.embedding_dim,
+            self.embedding_dim + len(self.branches) * self.num_filters,
+            self.num_filters,
+        )
+        return [(0, self.embedding_dim), *((start, self.num_filters) for start in starts)]
