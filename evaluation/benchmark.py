@@ -27,7 +27,7 @@ with quiet_start():
     import numpy as np
     import tensorflow as tf
 
-from xling_tf.config import EncoderConfig, ExperimentConfig, TaskConfig
+from xling_tf.config import EncoderConfig, ExperimentConfig
 from xling_tf.corpora.folder import load_folder
 from xling_tf.corpora.sample import SAMPLE_FOLDER
 from xling_tf.corpora.store import CorpusStore, transient_store
@@ -40,6 +40,7 @@ from xling_tf.model import Model, fit_text
 from xling_tf.precision import matmul_gflops, resolve_precision
 from xling_tf.presets import get_preset
 from xling_tf.provenance import provenance
+from xling_tf.task_config import TaskConfig
 from xling_tf.trainer import Trainer
 from xling_tf.workers import Workers
 
@@ -60,7 +61,7 @@ def main(argv: list[str]) -> None:
     set_up_logging()
     config = _config()
     store = _store(config)
-    text, vocabulary = fit_text(config.text, store.training_texts())
+    text, vocabulary = fit_text(config.text, store.training_texts_by_language())
     config = dataclasses.replace(config, text=text)
     keras.config.set_dtype_policy(config.training.precision)
     strategy = make_strategy()

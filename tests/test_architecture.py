@@ -15,24 +15,25 @@ ROOT = Path(xling_tf.__file__).parent
 
 # Imports point one way: a module imports from its own row (its own package) and from rows above.
 ROWS = (
-    {"errors"},
+    {"errors", "task_config"},
     {"config", "cluster", "console", "drawing", "files", "provenance", "schedule", "signals"},
-    {"overrides", "presets", "corpora", "figure", "neighbours", "permutation"},
-    {"run_folder", "evaluators", "mining", "pipelines", "averages", "tfds_source"},
+    {"overrides", "presets", "corpora", "figure_tasks", "neighbours", "permutation"},
+    {"run_folder", "evaluators", "mining", "pipelines", "averages", "tfds_source", "figure"},
     {"text", "layers", "losses", "distribution", "optimizers", "precision", "checkpoints"},
-    {"training_log", "model_card", "workers", "systems", "reporting"},
-    {"encoders", "corpus_mining"},
+    {"training_log", "model_card", "workers", "systems", "reporting", "starting_config"},
+    {"encoders", "corpus_mining", "hub_heads"},
     {"tasks", "hub"},
     {"input_pipeline", "model"},
-    {"examples", "training_input"},
-    {"development"},
+    {"examples", "training_input", "starting_point", "published"},
+    {"development", "teacher", "taking_over"},
     {"trainer", "evaluation"},
     {"experiment"},
+    {"fine_tuning"},
 )
 WITHOUT_TENSORFLOW = (
     *("cluster",),
     *("config", "console", "corpora", "errors", "evaluators", "files", "model_card", "overrides"),
-    *("drawing", "figure"),
+    *("drawing", "figure", "figure_tasks", "starting_config", "task_config"),
     *("corpus_mining", "mining", "neighbours"),
     *("presets", "provenance", "reporting", "run_folder", "schedule", "signals"),
 )

@@ -4,9 +4,10 @@ import re
 import pytest
 
 from xling_tf import config as config_module
-from xling_tf.config import EncoderConfig, ExperimentConfig, TasksConfig
+from xling_tf.config import EncoderConfig, ExperimentConfig
 from xling_tf.errors import UserError
 from xling_tf.overrides import apply_overrides
+from xling_tf.task_config import TasksConfig
 
 KINDS = [kind for kind in vars(config_module).values() if dataclasses.is_dataclass(kind)]
 

@@ -20,6 +20,7 @@ from testing import (
 
 from xling_tf.distribution import gather_candidates, make_strategy
 from xling_tf.overrides import apply_overrides
+from xling_tf.tasks.distillation import Distillation
 from xling_tf.trainer import Trainer
 from xling_tf.workers import Workers
 
@@ -146,6 +147,12 @@ IN_CHUNKS = tuple(
     for kind in ("translation_ranking", "quick_thought")
     for setting in ("examples_per_batch=3", "candidates=8")
 )
+# The second step is pulled back to before the first one.
+KEPT = ("initial.model=any", "initial.keep_weight=3", "optimizer.layer_decay=0.5", *IN_CHUNKS)
+DISTILLED = ("tasks.distillation.weight=1", "tasks.distillation.teacher=python:a:teacher")
+# Of "hello" the same, wherever it stands.
+VECTORS = np.random.default_rng(2).standard_normal((8, DIM)).astype(np.float16)
+VECTORS[5] = VECTORS[1]
 
 
 class Replica:
@@ -153,11 +160,13 @@ class Replica:
 
     def __init__(self, strategy, config, name, batches, folder):
         self.strategy = strategy
+        keras.utils.set_random_seed(1)  # the start that is kept to is that of every replica
         with strategy.scope():
             model = tiny_model(config)
         task = find_task(model, name)
-        columns = COLUMNS[: TASKS[name]]
-        examples = make_examples(*columns, labels=[0, 1, 2, 0, 1, 2, 2, 1])
+        columns = COLUMNS[: len(task.columns)]
+        vectors = VECTORS if isinstance(task, Distillation) else None
+        examples = make_examples(*columns, labels=[0, 1, 2, 0, 1, 2, 2, 1], vectors=vectors)
         model = model._replace(tasks=[task])
         trainer = Trainer(
             model=model, examples={name: examples}, workers=Workers(strategy), run_dir=folder
@@ -193,6 +202,8 @@ class Replica:
         ("inference", "sgd", False, CLIPPED),
         ("translation_ranking_en-es", "sgd", False, IN_CHUNKS),
         ("quick_thought_es", "sgd", False, IN_CHUNKS),
+        ("distillation_en-es", "sgd", True, DISTILLED),
+        ("translation_ranking_en-es", "sgd", False, KEPT),
     ],
 )
 def test_two_replicas_are_one(name, optimizer, normalize, overrides, tmp_path):

@@ -64,3 +64,12 @@ def test_retrieval_is_over_the_held_out_pairs_of_a_store(monkeypatch):
     monkeypatch.setattr(evaluation, "_DRAWN_FROM", 20)
     step = -(-num_held_out // 20)
     assert num_queries() == len(range(0, num_held_out, step))
+
+
+def test_retrieval_between_targets_is_scored_where_there_are_such_pairs():
+    pairs = [TranslationPair(f"frase {n}", f"phrase {n}") for n in range(100)]
+    corpus = ListCorpus(name="x", kind="parallel", languages="es-fr", records=pairs)
+    corpora = transient_store([corpus]).corpora
+    model = tiny_model(apply_overrides(TINY, ["data.targets=es,fr", "data.all_pairs=true"]))
+    encoder = SentenceEncoder(lambda texts: np.ones((len(texts), 2)))
+    assert list(evaluate(model, encoder, {}, corpora, None)) == ["retrieval/es-fr/all"]

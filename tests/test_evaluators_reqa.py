@@ -103,7 +103,8 @@ def test_responses_are_encoded_in_their_contexts():
     seen = {}
 
     def responses(answers, contexts):
-        seen.update(zip(answers, contexts, strict=True))
+        if answers != contexts:
+            seen.update(zip(answers, contexts, strict=True))
         return by_meaning(number)(answers)
 
     system = System(
@@ -114,11 +115,50 @@ def test_responses_are_encoded_in_their_contexts():
     assert measure(scores, "qa_encoders/sentence") == (1.0, 1.0)
     assert measure(scores, "sentence_encoder/sentence") == (0.0, pytest.approx(1 / 6))
     assert seen == dict(data.sentences)
-    # Where the data has no paragraphs, the answer is its own context.
-    bare = ReqaData(data.questions, [Sentence(text, "") for text, _ in data.sentences])
-    scores = RetrievalQuestionAnswering({"en": bare}, name="x")(system)
-    assert seen == {text: text for text, _ in data.sentences}
+    assert not any(name.startswith("qa_encoders_without_context") for name in scores)
+
+
+def test_without_paragraphs_the_context_is_the_sentence_between_its_neighbours():
+    seen = {}
+
+    def responses(answers, contexts):
+        if answers != contexts:
+            seen.update(zip(answers, contexts, strict=True))
+        return by_meaning(number)(answers)
+
+    questions = [Question("1", "ask 2", frozenset(["b 2"]))]
+    # "b 2" is there twice: where it is first counts.
+    texts = ["a 1", "b 2", "c 3", "d 4", "e 5", "f 6", "b 2"]
+    data = ReqaData(questions, [Sentence(text, "") for text in texts])
+    system = System(name="qa", sentences=by_meaning(number), responses=responses)
+    evaluator = RetrievalQuestionAnswering({"en": data}, name="x")
+    assert "2 neighbours on either side" in evaluator.protocol["qa_encoders"]
+    scores = evaluator(system)
+    assert seen == {
+        "a 1": "a 1 b 2 c 3",
+        "b 2": "a 1 b 2 c 3 d 4",
+        "c 3": "a 1 b 2 c 3 d 4 e 5",
+        "d 4": "b 2 c 3 d 4 e 5 f 6",
+        "e 5": "c 3 d 4 e 5 f 6 b 2",
+        "f 6": "d 4 e 5 f 6 b 2",
+    }
     assert not any("paragraph" in name for name in scores)
+
+
+def test_what_the_context_gives():
+    # Answers are told by their contexts alone, which are what the questions ask for.
+    def responses(answers, contexts):
+        return by_meaning(str)(contexts)
+
+    contexts = [f"context {n}" for n in range(4)]
+    sentences = [Sentence(f"fact {n}", context) for n, context in enumerate(contexts)]
+    questions = [Question(context, context, frozenset([text])) for text, context in sentences]
+    system = System(name="qa", sentences=constant, questions=by_meaning(str), responses=responses)
+    evaluator = RetrievalQuestionAnswering({"en": ReqaData(questions, sentences)}, name="x")
+    scores = evaluator(system)
+    assert measure(scores, "qa_encoders/sentence") == (1.0, 1.0)
+    precision, _ = measure(scores, "qa_encoders_without_context/sentence")
+    assert precision < 0.5
 
 
 def test_questions_in_one_language_find_answers_in_another():

@@ -11,7 +11,6 @@ from xling_tf.evaluators.ranking.reqa_files import (
     Sentence,
     read_squad,
     read_tables,
-    sentence_spans,
 )
 
 FOX = "The fox sleeps. It is red."
@@ -86,14 +85,6 @@ def test_json_that_is_not_squad(tmp_path, content, message):
         read_squad(path, "en")
     with pytest.raises(UserError, match="begins at 26, outside"):
         read_squad(write(path, squad(FOX, ("1", "Who?", [26]))), "en")
-
-
-def test_spans_are_the_places_of_the_sentences():
-    text = "J.\u00a0R. Smith left.\u2003Why?\n\n\U0001d11e is a clef. Bye"
-    spans = sentence_spans(text, "en")
-    assert "".join(text[start:end] for start, end in spans) == text
-    assert text[spans[-2][0] : spans[-2][1]] == "\U0001d11e is a clef. "
-    assert sentence_spans("北京。上海！", "zh") == [(0, 3), (3, 6)]
 
 
 def tables(folder, sentences, questions, paragraphs=None):

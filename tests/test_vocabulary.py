@@ -86,7 +86,7 @@ def test_ngram_buckets_in_use_are_counted():
 
 def test_fit_text_shrinks_the_ngram_table_and_keeps_the_rest():
     config = TextConfig(num_ngram_buckets=10**6, min_word_count=2)
-    fitted, words = fit_text(config, iter(["ab abc", "ab"]))
+    fitted, words = fit_text(config, {"en": iter(["ab abc"]), "es": iter(["ab"])})
     assert words == [EMPTY_TOKEN, "ab"]
     assert fitted.num_ngram_buckets == 7
     assert fitted.max_words == config.max_words
@@ -97,7 +97,7 @@ def test_fit_text_shrinks_the_ngram_table_and_keeps_the_rest():
 def test_words_alone_have_no_ngram_table_to_shrink():
     config = apply_overrides(ExperimentConfig(), ["text.ngram_sizes="]).text
     assert config.ngram_sizes == ()
-    assert fit_text(config, iter(["ab abc", "ab"])) == (config, [EMPTY_TOKEN, "ab", "abc"])
+    assert fit_text(config, {"en": iter(["ab abc", "ab"])}) == (config, [EMPTY_TOKEN, "ab", "abc"])
 
 
 @pytest.mark.parametrize("override", ["text.ngram_sizes=0,3", "text.sentencepiece_size=0"])

@@ -11,8 +11,6 @@ from xling_tf.config import (
     EncoderConfig,
     ExperimentConfig,
     OptimizerConfig,
-    TaskConfig,
-    TasksConfig,
     TextConfig,
     TrainingConfig,
 )
@@ -20,6 +18,7 @@ from xling_tf.corpora.corpus import Corpus, Row
 from xling_tf.corpora.records import Record
 from xling_tf.input_pipeline import Examples, make_dataset
 from xling_tf.model import Model
+from xling_tf.task_config import TaskConfig, TasksConfig
 from xling_tf.tasks.base import Batch, Task
 
 DIM = 8
@@ -85,6 +84,8 @@ def make_examples(
     *columns: Sequence[str],
     labels: Sequence[int] | None = None,
     corpora: Sequence[tuple[str, int]] | None = None,
+    vectors: np.ndarray | None = None,
+    num_contexts: int = 0,
 ) -> Examples:
     """Examples of texts, whose lengths are their numbers of words."""
     count = len(columns[0])
@@ -93,9 +94,11 @@ def make_examples(
         records=list(zip(*columns, strict=True)),
         texts_of=tuple,
         num_columns=len(columns),
+        num_contexts=num_contexts,
         labels=np.array([0] * count if labels is None else labels, np.int32),
         lengths=np.max(lengths, axis=0).astype(np.int32),
         corpora=tuple(corpora or [("corpus", count)]),
+        vectors=vectors,
     )
 
 

@@ -21,8 +21,8 @@ from xling_tf.config import ExperimentConfig
 from xling_tf.console import errors_told, parse_flags, quiet_start, set_up_logging
 from xling_tf.figure import model_figure
 from xling_tf.files import replacing, require_writable_folder
-from xling_tf.overrides import apply_overrides
 from xling_tf.presets import PRESETS, get_preset
+from xling_tf.starting_config import apply_start
 
 _PAIR = flags.DEFINE_string("pair", "en-es", "Preset to train; --list names them.")
 _DATA = flags.DEFINE_string("data", None, "Folder of corpora; without it, the preset's own.")
@@ -32,6 +32,9 @@ _STEPS = flags.DEFINE_integer("steps", None, "Steps of training.", lower_bound=0
 _RUN_DIR = flags.DEFINE_string("run_dir", None, "Checkpoints and logs; default runs/<pair>.")
 _OUTPUT = flags.DEFINE_string("output", None, "Exported model; default exported/<pair>.")
 _SOURCE = flags.DEFINE_multi_string("source", [], "More corpora: tfds:BUILDER. Repeatable.")
+_INIT = flags.DEFINE_string("init", None, "Run or exported model to start from.")
+_TEACHER = flags.DEFINE_string("teacher", None, "Model to learn from, as evaluation's --model.")
+_CACHE = flags.DEFINE_string("cache", None, "Folder that keeps --teacher's vectors for other runs.")
 _LIST = flags.DEFINE_bool("list", False, "Lists the presets and exits.")
 _FIGURE = flags.DEFINE_string("figure", None, "Draws the model into this SVG file and exits.")
 
@@ -48,8 +51,9 @@ def main(argv: list[str]) -> None:
     with errors_told("the same command continues"):
         # Misspelt names are told at once, before TensorFlow takes its seconds to start.
         read_cluster(os.environ)
-        settings = [*_sources(), *_SET.value, *_budget()]
-        config = apply_overrides(get_preset(_PAIR.value), settings)
+        preset = get_preset(_PAIR.value)
+        settings = [*_sources(), *_init(), *_teacher(preset), *_SET.value, *_budget()]
+        config = apply_start(preset, settings, _run_dir())
         if _FIGURE.value is not None:
             _draw(config, Path(_FIGURE.value))
             return
@@ -69,8 +73,9 @@ def _run(config: ExperimentConfig) -> dict[str, Any] | None:
         name=name,
         config=config,
         data=Path(_DATA.value) if _DATA.value is not None else None,
-        run_dir=Path(_RUN_DIR.value or f"runs/{name}"),
+        run_dir=_run_dir(),
         output=output,
+        cache=Path(_CACHE.value) if _CACHE.value is not None else None,
     )
     if results:
         print(format_table(results["scores"]))
@@ -89,6 +94,22 @@ def _draw(config: ExperimentConfig, path: Path) -> None:
 
 def _sources() -> list[str]:
     return [f"data.sources={','.join(_SOURCE.value)}"] if _SOURCE.value else []
+
+
+def _run_dir() -> Path:
+    return Path(_RUN_DIR.value or f"runs/{_PAIR.value}")
+
+
+def _init() -> list[str]:
+    return [f"initial.model={_INIT.value}"] if _INIT.value else []
+
+
+def _teacher(preset: ExperimentConfig) -> list[str]:
+    """Overrides for distillation, which one step in each cycle is for where the preset says nothing."""
+    if not _TEACHER.value:
+        return []
+    weight = preset.tasks.distillation.weight or 1
+    return [f"tasks.distillation.teacher={_TEACHER.value}", f"tasks.distillation.weight={weight}"]
 
 
 def _budget() -> list[str]:

@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,10 @@ from xling_tf.files import replacing_folder
 _KEPT = 2
 _VALUES = "values"
 _STATE = "state.json"
+
+
+# What reading one that is damaged raises.
+_UNREADABLE = (OSError, ValueError, AssertionError, LookupError, tf.errors.OpError)
 
 
 class CheckpointError(UserError):
@@ -66,10 +71,8 @@ class Checkpoints:
             shutil.rmtree(leftover)
         for path in self._newest_first():
             try:
-                state: dict[str, Any] = json.loads((path / _STATE).read_text(encoding="utf-8"))
-                status = self._checkpoint.read(str(path / _VALUES))
-                status.assert_existing_objects_matched()
-            except (OSError, ValueError, AssertionError, LookupError, tf.errors.OpError) as error:
+                return self._read(path)
+            except _UNREADABLE as error:
                 damaged = path.with_name(path.name + ".damaged")
                 shutil.rmtree(damaged, ignore_errors=True)
                 path.rename(damaged)
@@ -79,9 +82,21 @@ class Checkpoints:
                     _reason(error),
                     damaged.name,
                 )
-                continue
-            return state
         return None
+
+    def read_newest(self) -> dict[str, Any] | None:
+        """As `restore`, of a folder that is another run's: nothing in it is removed or renamed."""
+        for path in self._newest_first():
+            with suppress(*_UNREADABLE):
+                return self._read(path)
+        return None
+
+    def _read(self, path: Path) -> dict[str, Any]:
+        state: dict[str, Any] = json.loads((path / _STATE).read_text(encoding="utf-8"))
+        status = self._checkpoint.read(str(path / _VALUES))
+        status.assert_existing_objects_matched()
+        status.expect_partial()  # of what else is there, as an optimizer's state, nothing is told
+        return state
 
     def _newest_first(self) -> list[Path]:
         if not self._folder.is_dir():

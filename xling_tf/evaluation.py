@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
 from pathlib import Path
 
 from absl import logging
@@ -57,11 +58,11 @@ def evaluate(
 def _evaluators(
     config: ExperimentConfig, corpora: Sequence[StoredCorpus], data: Path | None
 ) -> Iterator[TranslationRetrieval | SemanticTextualSimilarity]:
-    source, targets = config.data.source, config.data.targets
-    for target in targets:
+    languages = (config.data.source, *config.data.targets)
+    for source, target in combinations(languages, 2):
         yield from _retrieval(source, target, corpora)
     if data:
-        yield from find_sts(data, (source, *targets))
+        yield from find_sts(data, languages)
 
 
 def _retrieval(

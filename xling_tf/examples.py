@@ -22,7 +22,7 @@ def task_examples(
     examples = {}
     for task in tasks:
         served = [c for c in corpora if (c.kind, c.languages) == (task.kind, task.languages)]
-        if any(len(corpus.train) for corpus in served):
+        if any(len(task.select(corpus.train)) for corpus in served):
             train = _collect(task, [(corpus.name, corpus.train) for corpus in served])
             held_out = _collect(task, [(corpus.name, corpus.held_out) for corpus in served])
             examples[task.name] = TaskExamples(train, held_out)
@@ -30,11 +30,14 @@ def task_examples(
 
 
 def _collect(task: Task, parts: Sequence[tuple[str, StoredRecords]]) -> Examples:
+    texts_of = task.texts_of(join([part for _, part in parts]))
+    parts = [(name, task.select(part)) for name, part in parts]
     records = join([part for _, part in parts])
     return Examples(
         records=records,
-        texts_of=task.texts,
+        texts_of=texts_of,
         num_columns=len(task.columns),
+        num_contexts=task.num_contexts,
         labels=records.labels,
         lengths=records.lengths,
         corpora=tuple((name, len(part)) for name, part in parts if len(part)),

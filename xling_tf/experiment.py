@@ -13,22 +13,26 @@ from absl import logging
 
 from xling_tf.cluster import read_cluster
 from xling_tf.config import ExperimentConfig
-from xling_tf.corpora.default import load_corpora
+from xling_tf.corpora.corpus import Corpus
+from xling_tf.corpora.default import load_corpora, resolve_languages
 from xling_tf.corpora.store import CorpusStore, open_store, transient_store
 from xling_tf.development import Development
 from xling_tf.encoders.sentence_encoder import SentenceEncoder
 from xling_tf.errors import UserError
 from xling_tf.evaluation import evaluate
-from xling_tf.examples import task_examples
+from xling_tf.examples import TaskExamples, task_examples
 from xling_tf.files import locked, require_writable_folder
 from xling_tf.hub import export, require_replaceable
+from xling_tf.input_pipeline import Examples
 from xling_tf.model import Model, fit_text
 from xling_tf.model_card import model_card
 from xling_tf.overrides import to_json
 from xling_tf.precision import PRECISIONS, resolve_precision
 from xling_tf.provenance import provenance
 from xling_tf.run_folder import RunFolder
+from xling_tf.taking_over import take_over_text, take_over_weights
 from xling_tf.tasks.base import Task
+from xling_tf.teacher import open_teacher, with_vectors
 from xling_tf.text.preprocessor import Vocabulary
 from xling_tf.tfds_source import read_sources
 from xling_tf.trainer import Trainer
@@ -49,11 +53,22 @@ _MISSING = {
         "given with --data"
     ),
     "parallel": "no translations: {task} is left out",
+    "questions": (
+        "no questions: {task} is left out; put questions/<name>.{language}.tsv, or a .json of "
+        "SQuAD's layout, into the folder given with --data"
+    ),
 }
 
 
 def run_experiment(
-    *, name: str, config: ExperimentConfig, data: Path | None, run_dir: Path, output: Path
+    *,
+    name: str,
+    config: ExperimentConfig,
+    data: Path | None,
+    corpora: Sequence[Corpus] | None = None,
+    run_dir: Path,
+    output: Path,
+    cache: Path | None = None,
 ) -> dict[str, Any] | None:
     """Trains a preset, evaluates and exports it.
 
@@ -64,9 +79,11 @@ def run_experiment(
         name: Of the preset.
         config: The preset with its overrides.
         data: A data folder; None for the preset's default corpora.
+        corpora: Take the place of those of `data`, if they are given.
         run_dir: Keeps the corpora as they were read, checkpoints, logs and `results.json`; a run that
             was started there continues.
         output: Folder of the exported model.
+        cache: Keeps a teacher's vectors for other runs; None: this run alone has them.
 
     Returns:
         The content of `results.json` (in other workers than the first, nothing), or None if a
@@ -77,12 +94,14 @@ def run_experiment(
     """
     cluster = read_cluster(os.environ)
     _require_feasible(config)
+    if corpora is None:
+        config = dataclasses.replace(config, data=resolve_languages(data, config.data))
     with ExitStack() as stack:
         if cluster.is_chief:
             _require_usable(run_dir, output)
             stack.enter_context(locked(run_dir))
         stack.enter_context(losses_told(cluster))
-        return _run(connect(cluster), name, config, data, run_dir, output)
+        return _run(connect(cluster), name, config, data, corpora, run_dir, output, cache)
 
 
 def _run(
@@ -90,20 +109,30 @@ def _run(
     name: str,
     config: ExperimentConfig,
     data: Path | None,
+    corpora: Sequence[Corpus] | None,
     run_dir: Path,
     output: Path,
+    cache: Path | None,
 ) -> dict[str, Any] | None:
     run = RunFolder(run_dir)
-    store = _read_corpora(run, config, data, is_chief=workers.is_chief)
-    workers.require_same({"config": dataclasses.asdict(config), "data": store.contents()})
+    teacher = open_teacher(config, cache)
+    if corpora is None:
+        corpora = _find_corpora(config, data)
+    store = _read_corpora(run, config, corpora, is_chief=workers.is_chief)
+    workers.require_same(
+        {
+            "config": dataclasses.asdict(config),
+            "data": store.contents(),
+            "teacher": teacher and teacher.checksum,
+        }
+    )
     resolved, vocabulary = workers.from_chief(lambda: _resolve(run, config, store))
 
-    keras.utils.set_random_seed(resolved.training.seed)
-    keras.config.set_dtype_policy(resolved.training.precision)
-    with workers.strategy.scope():
-        model = Model.build(resolved, vocabulary)
-    examples = task_examples(model.tasks, store.corpora)
-    model = model._replace(tasks=_with_examples(model.tasks, examples))
+    model, examples = _build(workers, run, resolved, vocabulary, store)
+    if teacher:
+        kept = run.path / "teacher" if workers.is_chief else None
+        examples = with_vectors(model.tasks, examples, teacher, kept)
+        del teacher  # its memory is for the training now
     held_out = {task: parts.held_out for task, parts in examples.items()}
     is_scored = resolved.training.dev_steps > 0
     best = run_dir / "checkpoints" / "best"
@@ -121,6 +150,43 @@ def _run(
         workers.wait()  # whoever ends before the chief looks lost
         return {}
 
+    results = _finish(run, name, trainer, model, held_out, store, data, output)
+    workers.wait()
+    return results
+
+
+def _build(
+    workers: Workers,
+    run: RunFolder,
+    config: ExperimentConfig,
+    vocabulary: Vocabulary,
+    store: CorpusStore,
+) -> tuple[Model, Mapping[str, TaskExamples]]:
+    """Makes the model of the tasks that have examples, with random weights or those it starts from."""
+    keras.utils.set_random_seed(config.training.seed)
+    keras.config.set_dtype_policy(config.training.precision)
+    with workers.strategy.scope():
+        model = Model.build(config, vocabulary)
+    examples = task_examples(model.tasks, store.corpora)
+    model = model._replace(tasks=_with_examples(model.tasks, examples, config.data.source))
+    if config.initial.model:
+        model = take_over_weights(workers, run.path, model)
+    if workers.is_chief:
+        run.write_tasks([task.name for task in model.tasks])
+    return model, examples
+
+
+def _finish(
+    run: RunFolder,
+    name: str,
+    trainer: Trainer,
+    model: Model,
+    held_out: Mapping[str, Examples],
+    store: CorpusStore,
+    data: Path | None,
+    output: Path,
+) -> dict[str, Any]:
+    """Evaluates and exports a trained model."""
     exported_step = trainer.use_best_weights()
     module = model.hub_module()
     results = {
@@ -132,12 +198,11 @@ def _run(
         "corpora": store.counts(),
         "num_parameters": model.encoder.count_params(),
         **provenance(),
-        "config": dataclasses.asdict(resolved),
+        "config": dataclasses.asdict(model.config),
     }
     run.write("results.json", json.dumps(results, indent=2) + "\n")
-    card = model_card(name, resolved, results)
-    export(module, output, {"README.md": card, "config.json": to_json(resolved)})
-    workers.wait()
+    card = model_card(name, model.config, results)
+    export(module, output, {"README.md": card, "config.json": to_json(model.config)})
     return results
 
 
@@ -158,13 +223,20 @@ def _require_usable(run_dir: Path, output: Path) -> None:
     require_writable_folder(output.parent, "give another with --output")
 
 
+def _find_corpora(config: ExperimentConfig, data: Path | None) -> list[Corpus]:
+    corpora = load_corpora(
+        data,
+        config.data,
+        with_mined=config.tasks.hard_negatives > 0,
+        target_inference=config.tasks.target_inference,
+    )
+    return corpora + read_sources(config.data)
+
+
 def _read_corpora(
-    run: RunFolder, config: ExperimentConfig, data: Path | None, *, is_chief: bool
+    run: RunFolder, config: ExperimentConfig, corpora: Sequence[Corpus], *, is_chief: bool
 ) -> CorpusStore:
     """Opens the corpora, which the chief keeps in its run folder for the restart."""
-    with_mined = config.tasks.hard_negatives > 0
-    corpora = load_corpora(data, config.data, with_mined=with_mined)
-    corpora += read_sources(config.data)
     if not is_chief:
         return transient_store(corpora)
     return open_store(
@@ -179,7 +251,10 @@ def _resolve(
     decided = run.resolved(config)
     if decided is not None:
         return decided
-    text, vocabulary = fit_text(config.text, store.training_texts())
+    texts = store.training_texts_by_language()
+    text, vocabulary = (
+        take_over_text(run, config, texts) if config.initial.model else fit_text(config.text, texts)
+    )
     training = dataclasses.replace(
         config.training, precision=resolve_precision(config.training.precision)
     )
@@ -188,10 +263,14 @@ def _resolve(
     return resolved, vocabulary
 
 
-def _with_examples(tasks: Sequence[Task], examples: Mapping[str, Any]) -> list[Task]:
-    """Keeps the tasks that have examples, and warns about each other one."""
+def _with_examples(tasks: Sequence[Task], examples: Mapping[str, Any], source: str) -> list[Task]:
+    """Keeps the tasks that have examples, and warns about each other one.
+
+    Translations between targets, and inference in their languages, are extra: nobody misses them.
+    """
     for task in tasks:
-        if task.name not in examples:
+        is_extra = task.kind in ("parallel", "nli") and source not in task.languages.split("-")
+        if task.name not in examples and not is_extra:
             logging.warning(_MISSING[task.kind].format(language=task.languages, task=task.name))
     kept = [task for task in tasks if task.name in examples]
     if not kept:

@@ -5,13 +5,16 @@ The parts of figure 1 in Chidambaram et al. 2019, from top to bottom.
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
-from typing import NamedTuple
 
-from xling_tf.config import ExperimentConfig, TaskConfig, TextConfig
+from xling_tf.config import ALL_LANGUAGES, EncoderConfig, ExperimentConfig, TextConfig
 from xling_tf.drawing import Box, Drawing, Point, Style
+from xling_tf.figure_tasks import TaskCard, task_cards
 
-_WIDTH, _HEIGHT = 1000, 610
-_CARD_WIDTH, _CARD_GAP = 234, 12
+_WIDTH = 1000
+_CARD_WIDTH, _CARD_HEIGHT, _CARD_GAP = 234, 336, 12
+_ONE_ROW, _SEVERAL_ROWS = 4, 3  # most cards in a row: in the only one, and where there are more
+_ROW_GAP = 36
+_LONGEST_LINE = 34  # characters in a card
 _TEXT_TOP, _ENCODER_TOP, _CARDS_TOP = 48, 154, 258
 
 _PLAIN = Style("#f8fafc", "#94a3b8")
@@ -20,17 +23,6 @@ _TABLE = Style("#fef9c3", "#ca8a04")
 _ENCODER = Style("#dbeafe", "#2563eb")
 _TOWER = Style("#ffedd5", "#ea580c")
 _LOSS = Style("#dcfce7", "#16a34a")
-
-
-class _Task(NamedTuple):
-    """What is told of one kind of task, mirrored over its languages."""
-
-    title: str
-    languages: Sequence[str]
-    columns: Sequence[str]  # names, or two lines of one
-    towers: Sequence[Sequence[str]]  # of each column, as lines; none: it has no tower
-    score: Sequence[str]
-    loss: Sequence[str]
 
 
 def model_figure(config: ExperimentConfig) -> str:
@@ -46,25 +38,34 @@ def model_figure(config: ExperimentConfig) -> str:
         >>> "3 transformer layers" in model_figure(ExperimentConfig())
         True
     """
-    tasks = [
-        (describe(config, task), task)
-        for name, describe in _TASKS.items()
-        if (task := getattr(config.tasks, name)).weight > 0
-    ]
-    title = _title(config, [told for told, _ in tasks])
-    drawing = Drawing(_WIDTH, _HEIGHT, title=title)
+    cards = task_cards(config)
+    is_one_row = len(cards) <= _ONE_ROW
+    per_row = len(cards) if is_one_row else _SEVERAL_ROWS
+    num_rows = -(-len(cards) // per_row)
+    title = _title(config, cards)
+    height = _CARDS_TOP + num_rows * (_CARD_HEIGHT + _ROW_GAP) - _ROW_GAP + 16
+    drawing = Drawing(_WIDTH, height, title=title)
     drawing.text(Point(_WIDTH / 2, 29), title, bold=True, size=16)
     _draw_text(drawing, config)
-    _draw_encoder(drawing, config)
-    left = (_WIDTH - len(tasks) * (_CARD_WIDTH + _CARD_GAP) + _CARD_GAP) / 2
-    for place, (told, task) in enumerate(tasks):
-        _draw_task(drawing, left + place * (_CARD_WIDTH + _CARD_GAP), told, task)
+    _draw_encoder(drawing, config.encoder)
+    gap = _CARD_GAP if is_one_row else _ROW_GAP  # arrows to the next rows pass through it
+    left = (_WIDTH - per_row * (_CARD_WIDTH + gap) + gap) / 2
+    for number, card in enumerate(cards):
+        row, place = divmod(number, per_row)
+        top = _CARDS_TOP + row * (_CARD_HEIGHT + _ROW_GAP)
+        frame = Box(left + place * (_CARD_WIDTH + gap), top, _CARD_WIDTH, _CARD_HEIGHT)
+        _draw_arrow(drawing, frame, row)
+        _draw_task(drawing, frame, card)
     return drawing.svg()
 
 
-def _title(config: ExperimentConfig, tasks: Sequence[_Task]) -> str:
-    languages = ", ".join((config.data.source, *config.data.targets))
-    count = sum(len(task.languages) for task in tasks)
+def _title(config: ExperimentConfig, cards: Sequence[TaskCard]) -> str:
+    source, targets = config.data.source, config.data.targets
+    if ALL_LANGUAGES in targets:
+        kinds = f"{len(cards)} kind{'s' * (len(cards) != 1)} of task"
+        return f"One encoder for {source} and all languages of the data, trained on {kinds}"
+    count = sum(len(card.languages) for card in cards)
+    languages = ", ".join((source, *targets))
     return f"One encoder for {languages}, trained on {count} task{'s' * (count != 1)}"
 
 
@@ -116,138 +117,93 @@ def _word_table(text: TextConfig, dim: int) -> list[str]:
     return ["words", f"({text.max_words:,} + {text.num_oov_buckets:,}) × {dim}"]
 
 
-def _draw_encoder(drawing: Drawing, config: ExperimentConfig) -> None:
-    encoder = config.encoder
+def _draw_encoder(drawing: Drawing, encoder: EncoderConfig) -> None:
     frame = Box(16, _ENCODER_TOP, _WIDTH - 32, 76)
     drawing.box(frame, [], _ENCODER)
     drawing.text(Point(84, frame.west.y - 3), "Shared encoder", bold=True)
     drawing.text(Point(84, frame.west.y + 14), "for every text")
-    norm = "norm before" if encoder.norm_first else "norm after"
-    steps = (
-        (160, 170, [f"linear {encoder.embedding_dim} → {encoder.hidden_dim}", "+ positions"]),
-        (
-            370,
-            350,
-            [
-                f"{encoder.num_layers} transformer layers",
-                f"{encoder.num_heads} heads, {encoder.hidden_dim}, "
-                f"feed-forward {encoder.intermediate_dim:,}, {norm}",
-            ],
-        ),
-        (760, 210, ["mean over tokens", f"{encoder.hidden_dim}"]),
-    )
-    boxes = [Box(left, frame.top + 14, width, 48) for left, width, _ in steps]
-    for box, (_, _, lines) in zip(boxes, steps, strict=True):
+    places = ((160, 170), (370, 350), (760, 210))
+    boxes = [Box(left, frame.top + 14, width, 48) for left, width in places]
+    for box, lines in zip(boxes, _ENCODERS[encoder.kind](encoder), strict=True):
         drawing.box(box, lines, _CARD, heading=True)
     for box, following in pairwise(boxes):
         drawing.arrow(box.east, following.west)
 
 
-def _draw_task(drawing: Drawing, left: float, told: _Task, task: TaskConfig) -> None:
-    card = Box(left, _CARDS_TOP, _CARD_WIDTH, 336)
-    drawing.arrow(Point(card.north.x, _ENCODER_TOP + 76), card.north)
-    drawing.box(card, [], _CARD)
-    drawing.text(Point(card.north.x, card.top + 24), told.title, bold=True, size=14)
-    drawing.text(Point(card.north.x, card.top + 43), " · ".join(told.languages))
-    score = Box(left + 12, card.top + 184, _CARD_WIDTH - 24, 48)
-    loss = Box(left + 12, card.top + 250, _CARD_WIDTH - 24, 48)
-    width = (_CARD_WIDTH - 24 + 6) / len(told.columns) - 6
-    for place, (column, tower) in enumerate(zip(told.columns, told.towers, strict=True)):
-        box = Box(left + 12 + place * (width + 6), card.top + 56, width, 40)
-        drawing.box(box, column.split("\n"), _ENCODER)
+def _transformer(encoder: EncoderConfig) -> list[list[str]]:
+    norm = "norm before" if encoder.norm_first else "norm after"
+    return [
+        [f"linear {encoder.embedding_dim} → {encoder.hidden_dim}", "+ positions"],
+        [
+            f"{encoder.num_layers} transformer layers",
+            f"{encoder.num_heads} heads, {encoder.hidden_dim}, "
+            f"feed-forward {encoder.intermediate_dim:,}, {norm}",
+        ],
+        ["mean over tokens", f"{encoder.hidden_dim}"],
+    ]
+
+
+def _cnn(encoder: EncoderConfig) -> list[list[str]]:
+    widths = [width for width in encoder.filter_widths if width > 1]
+    words = encoder.embedding_dim
+    return [
+        [f"{len(widths)} × linear {words} → {encoder.num_filters}", "norm; width 1 as it is"],
+        [
+            f"{encoder.num_layers} layers of convolutions",
+            f"widths {', '.join(map(str, encoder.filter_widths))}, {encoder.num_filters} filters each, "
+            "residual",
+        ],
+        ["mean × √length", f"feed-forward {encoder.intermediate_dim} → {encoder.hidden_dim}"],
+    ]
+
+
+# Three boxes of lines for each kind of encoder.
+_ENCODERS: Mapping[str, Callable[[EncoderConfig], list[list[str]]]] = {
+    "transformer": _transformer,
+    "cnn": _cnn,
+}
+
+
+def _draw_arrow(drawing: Drawing, frame: Box, row: int) -> None:
+    """Draws the way from the encoder to a card, past those of the rows above."""
+    below = _ENCODER_TOP + 76
+    if row == 0:
+        drawing.arrow(Point(frame.north.x, below), frame.north)
+        return
+    aside, between = frame.left - _ROW_GAP / 2, frame.top - _ROW_GAP / 2
+    corners = Point(aside, between), Point(frame.north.x, between)
+    drawing.arrow(Point(aside, below), *corners, frame.north)
+
+
+def _draw_task(drawing: Drawing, frame: Box, card: TaskCard) -> None:
+    left, top = frame.left + 12, frame.top
+    drawing.box(frame, [], _CARD)
+    drawing.text(Point(frame.north.x, top + 24), card.title, bold=True, size=14)
+    drawing.text(Point(frame.north.x, top + 43), _languages(card.languages))
+    score = Box(left, top + 184, _CARD_WIDTH - 24, 48)
+    loss = Box(left, top + 250, _CARD_WIDTH - 24, 48)
+    gap = 14 if card.with_context else 6
+    width = (_CARD_WIDTH - 24 + gap) / len(card.columns) - gap
+    for place, (column, tower) in enumerate(zip(card.columns, card.towers, strict=True)):
+        is_context = card.with_context and place == len(card.columns) - 1
+        box = Box(left + place * (width + gap), top + 56, width, 40)
+        drawing.box(box, column.split("\n"), _TABLE if is_context else _ENCODER)
         if tower:
-            above, box = box, Box(box.left, card.top + 114, width, 52)
+            above, box = box, Box(box.left, top + 114, width, 52)
             drawing.arrow(above.south, box.north)
             drawing.box(box, tower, _TOWER)
-        drawing.arrow(box.south, Point(box.south.x, score.top))
-    drawing.box(score, told.score, _PLAIN)
+        if is_context:  # joins the answer before it
+            drawing.arrow(box.west, Point(box.left - gap, box.west.y))
+        else:
+            drawing.arrow(box.south, Point(box.south.x, score.top))
+    drawing.box(score, card.score, _PLAIN)
     drawing.arrow(score.south, loss.north)
-    drawing.box(loss, told.loss, _LOSS, heading=True)
-    drawing.text(Point(card.north.x, card.top + 322), _share(task))
+    drawing.box(loss, card.loss, _LOSS, heading=True)
+    drawing.text(Point(frame.north.x, top + 322), card.share)
 
 
-def _share(task: TaskConfig) -> str:
-    moves = "" if task.loss_weight == 1 else f", loss × {task.loss_weight:g}"
-    return f"weight {task.weight}, batch {task.examples_per_batch}{moves}"
-
-
-def _candidates(task: TaskConfig) -> int:
-    return task.candidates or task.examples_per_batch
-
-
-def _similarity(config: ExperimentConfig) -> str:
-    similarity = config.tasks.similarity
-    parts = ["cosine" if similarity.normalize else "dot product"]
-    if similarity.scale != 1:
-        parts.append(f" × {similarity.scale:g}")
-    if similarity.margin:
-        parts.append(f", margin {similarity.margin:g}")
-    return "".join(parts)
-
-
-def _tower(config: ExperimentConfig) -> list[str]:
-    return [f"tanh {dim}" for dim in config.tasks.tower_dims]
-
-
-def _native(config: ExperimentConfig) -> list[str]:
-    return [config.data.source, *(config.data.targets if config.tasks.target_native else ())]
-
-
-def _translation_ranking(config: ExperimentConfig, task: TaskConfig) -> _Task:
-    pairs = [f"{config.data.source}–{target}" for target in config.data.targets]
-    negatives = config.tasks.hard_negatives
-    columns = ["source", "target"]
-    both = config.tasks.similarity.bidirectional
-    among = f"among {_candidates(task)}"
-    if negatives:
-        among += f" + {negatives * _candidates(task)} negatives"
-        columns.append(f"{negatives} hard\nnegatives")
-    return _Task(
-        title="Translation ranking",
-        languages=pairs,
-        columns=columns,
-        towers=[()] * len(columns),
-        score=[_similarity(config)],
-        loss=["softmax, both directions" if both else "softmax", among],
-    )
-
-
-def _response_prediction(config: ExperimentConfig, task: TaskConfig) -> _Task:
-    return _Task(
-        title="Response prediction",
-        languages=_native(config),
-        columns=["message", "response"],
-        towers=[(), _tower(config)],
-        score=[_similarity(config)],
-        loss=["softmax", f"among {_candidates(task)}"],
-    )
-
-
-def _quick_thought(config: ExperimentConfig, task: TaskConfig) -> _Task:
-    return _Task(
-        title="Quick thought",
-        languages=_native(config),
-        columns=["previous", "sentence", "following"],
-        towers=[_tower(config)] * 3,
-        score=[_similarity(config)],
-        loss=["softmax + softmax", f"previous, following among {_candidates(task)}"],
-    )
-
-
-def _inference(config: ExperimentConfig, task: TaskConfig) -> _Task:
-    return _Task(
-        title="Inference",
-        languages=[config.data.source],
-        columns=["premise", "hypothesis"],
-        towers=[(), ()],
-        score=["u, v, |u − v|, u · v", f"tanh {config.tasks.inference_dim}"],
-        loss=["cross-entropy", "over 3 classes"],
-    )
-
-
-_TASKS: Mapping[str, Callable[[ExperimentConfig, TaskConfig], _Task]] = {
-    "translation_ranking": _translation_ranking,
-    "response_prediction": _response_prediction,
-    "quick_thought": _quick_thought,
-    "inference": _inference,
-}
+def _languages(languages: Sequence[str]) -> str:
+    line = " · ".join(languages)
+    if len(line) <= _LONGEST_LINE:
+        return line
+    return f"{len(languages)} {'pairs' if '–' in line else 'languages'}"

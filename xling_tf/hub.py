@@ -1,20 +1,35 @@
 """The SavedModel: built from a trained encoder, exported, loaded."""
 
+import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
-import keras
 import tensorflow as tf
 
 from xling_tf.encoders.folded import FoldedEncoder
 from xling_tf.errors import UserError
 from xling_tf.files import replacing_folder
+from xling_tf.hub_heads import FrozenAnswerHead, FrozenInferenceHead, FrozenTower
 from xling_tf.layers.pooling import unit_length
-from xling_tf.layers.tower import Tower
+
+# Beside the SavedModel: what a training that starts from it needs.
+TRAINING = "training"
 
 # Call forms: any rank, flattened; `training` is the Reusable SavedModel contract's.
 _CALL_SIGNATURE = (
     tf.TensorSpec(None, tf.string, name="inputs"),
+    tf.TensorSpec([], tf.bool, name="training"),
+)
+# At the end of the card.
+_REEXPORTED = """
+## Since then
+
+The model was loaded, perhaps fine-tuned, and saved again; the scores above are from before.
+"""
+_ANSWERS_SIGNATURE = (
+    tf.TensorSpec(None, tf.string, name="inputs"),
+    tf.TensorSpec(None, tf.string, name="context"),
     tf.TensorSpec([], tf.bool, name="training"),
 )
 _PAIRS_SIGNATURE = (
@@ -23,54 +38,76 @@ _PAIRS_SIGNATURE = (
 )
 
 
-class HubEncoder(tf.train.Checkpoint):
-    """Strings to unit vectors, with what the Reusable SavedModel interface asks for.
+class _HubPart(tf.train.Checkpoint):
+    """What the Reusable SavedModel interface asks of a model and of the objects within it.
 
     A `tf.train.Checkpoint` and not a `tf.Module`, whose `variables` would be lost on saving.
+    """
+
+    def __init__(self, encoder: FoldedEncoder, head: tf.Module | None) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.head: Any = head
+        self.trainable_variables = [*encoder.weights, *(head.weights if head else ())]
+        self.variables = list(self.trainable_variables)
+        self.regularization_losses: list[tf.Tensor] = []
+
+
+class HubEncoder(_HubPart):
+    """Strings to unit vectors.
 
     Args:
         encoder: Makes the sentence vectors.
         tower: Applied to them, if any, before the result is normalised.
     """
 
-    def __init__(self, encoder: FoldedEncoder, tower: "FrozenTower | None" = None) -> None:
-        super().__init__()
-        self.encoder = encoder
-        self.tower = tower
-        self.trainable_variables = [*encoder.weights, *(tower.weights if tower else ())]
-        self.variables = list(self.trainable_variables)
-        self.regularization_losses: list[tf.Tensor] = []
+    def __init__(self, encoder: FoldedEncoder, tower: FrozenTower | None = None) -> None:
+        super().__init__(encoder, tower)
 
     @tf.function(input_signature=_CALL_SIGNATURE)
     def __call__(self, inputs: tf.Tensor, training: bool = False) -> tf.Tensor:
         """Encodes strings of any shape, flattened: `[sentences, dim]` float32 of unit length."""
         encodings = self.encoder(tf.reshape(inputs, [-1]))
-        return unit_length(self.tower(encodings) if self.tower else encodings)
+        return unit_length(self.head(encodings) if self.head else encodings)
 
 
-class FrozenTower(tf.Module):
-    """A trained tower in float32, apart from the layer whose precision it was trained in.
+class HubAnswerEncoder(_HubPart):
+    """Answers and the contexts that they are from to unit vectors.
 
     Args:
-        tower: The trained tower.
-        normalize: Whether it was trained on unit vectors.
+        encoder: Makes the answers' vectors, and averages the contexts' words.
+        head: Joins the two.
     """
 
-    def __init__(self, tower: Tower, *, normalize: bool) -> None:
-        super().__init__()
-        self._normalize = normalize
-        self.weights = [tf.Variable(weight) for weight in tower.get_weights()]
+    def __init__(self, encoder: FoldedEncoder, head: FrozenAnswerHead) -> None:
+        super().__init__(encoder, head)
 
-    def __call__(self, inputs: tf.Tensor) -> tf.Tensor:
-        """Maps `[batch, dim]` to `[batch, tower dim]`."""
-        if self._normalize:
-            inputs = unit_length(inputs)
-        for kernel, bias in zip(self.weights[::2], self.weights[1::2], strict=True):
-            inputs = tf.tanh(tf.matmul(inputs, kernel) + bias)
-        return inputs
+    @tf.function(input_signature=_ANSWERS_SIGNATURE)
+    def __call__(
+        self, inputs: tf.Tensor, context: tf.Tensor = "", training: bool = False
+    ) -> tf.Tensor:
+        """Encodes answers of any shape, flattened: `[answers, dim]` float32 of unit length.
+
+        An answer whose context is empty is its own context, as the published module's page advises.
+
+        Args:
+            inputs: The answers.
+            context: As many texts, or a single one in which all answers are.
+            training: Makes no difference.
+        """
+        answers = tf.reshape(inputs, [-1])
+        contexts = tf.cond(
+            tf.equal(tf.rank(context), 0),
+            lambda: tf.fill(tf.shape(answers), tf.reshape(context, [])),
+            lambda: tf.reshape(context, [-1]),
+        )
+        message = "as many contexts as answers are expected, or a single string"
+        tf.debugging.assert_equal(tf.size(contexts), tf.size(answers), message)
+        contexts = tf.where(tf.equal(tf.strings.strip(contexts), ""), answers, contexts)
+        return unit_length(self.head(self.encoder(answers), self.encoder.average(contexts)))
 
 
-class HubInference(tf.train.Checkpoint):
+class HubInference(_HubPart):
     """Pairs of strings to the probabilities that one entails the other, contradicts it, or neither.
 
     Args:
@@ -78,13 +115,8 @@ class HubInference(tf.train.Checkpoint):
         head: Classifies two of them.
     """
 
-    def __init__(self, encoder: FoldedEncoder, head: "FrozenInferenceHead") -> None:
-        super().__init__()
-        self.encoder = encoder
-        self.head = head
-        self.trainable_variables = [*encoder.weights, *head.weights]
-        self.variables = list(self.trainable_variables)
-        self.regularization_losses: list[tf.Tensor] = []
+    def __init__(self, encoder: FoldedEncoder, head: FrozenInferenceHead) -> None:
+        super().__init__(encoder, head)
 
     @tf.function(input_signature=_PAIRS_SIGNATURE)
     def __call__(self, premise: tf.Tensor, hypothesis: tf.Tensor) -> tf.Tensor:
@@ -96,57 +128,55 @@ class HubInference(tf.train.Checkpoint):
         return tf.nn.softmax(self.head(*tf.split(encodings, 2)))
 
 
-class FrozenInferenceHead(tf.Module):
-    """A trained head for inference in float32, apart from the layer it was trained as.
-
-    Args:
-        head: The trained head.
-        normalize: Whether it was trained on unit vectors.
-    """
-
-    def __init__(self, head: keras.layers.Layer, *, normalize: bool) -> None:
-        super().__init__()
-        self._normalize = normalize
-        self.weights = [tf.Variable(weight) for weight in head.get_weights()]
-
-    def __call__(self, premise: tf.Tensor, hypothesis: tf.Tensor) -> tf.Tensor:
-        """Maps two `[batch, dim]` to `[batch, 3]` logits."""
-        if self._normalize:
-            premise, hypothesis = unit_length(premise), unit_length(hypothesis)
-        relation = [premise, hypothesis, abs(premise - hypothesis), premise * hypothesis]
-        hidden_kernel, hidden_bias, kernel, bias = self.weights
-        hidden = tf.tanh(tf.matmul(tf.concat(relation, axis=1), hidden_kernel) + hidden_bias)
-        return tf.matmul(hidden, kernel) + bias
-
-
 class HubModule(HubEncoder):
     """What is exported: the encoder itself, and what tasks were trained to do with its vectors.
 
+    `question_encoder` and `response_encoder` are those of question answering; where that was not
+    trained, of response prediction, which has no tower for questions. Where both were trained, the
+    tower of response prediction is not exported.
+
     Args:
         encoder: Makes the sentence vectors.
-        response_tower: Of the response prediction task; where it was not trained, responses are encoded
-            as questions are.
+        question_tower: None: questions are encoded as sentences are.
+        response_head: A tower over responses, or what joins answers with their contexts; None: responses
+            are encoded as sentences are.
         inference_head: Of the inference task; where it was not trained, there is no `inference`.
     """
 
     def __init__(
         self,
         encoder: FoldedEncoder,
-        response_tower: FrozenTower | None,
+        *,
+        question_tower: FrozenTower | None,
+        response_head: FrozenTower | FrozenAnswerHead | None,
         inference_head: FrozenInferenceHead | None,
     ) -> None:
         super().__init__(encoder)
-        self.question_encoder = HubEncoder(encoder)
-        self.response_encoder = HubEncoder(encoder, response_tower)
+        self.question_encoder = HubEncoder(encoder, question_tower)
+        self.response_encoder = (
+            HubAnswerEncoder(encoder, response_head)
+            if isinstance(response_head, FrozenAnswerHead)
+            else HubEncoder(encoder, response_head)
+        )
         self.inference = HubInference(encoder, inference_head) if inference_head else None
+        # By the names of the layers that they were, for trainings that start from the exported model.
+        responding = (
+            [response_head.context_encoder, response_head.answer_tower]
+            if isinstance(response_head, FrozenAnswerHead)
+            else [response_head]
+        )
+        heads = [question_tower, *responding, inference_head]
+        self.heads = {head.name: head for head in heads if head}
 
     def make_signatures(self) -> dict[str, tf.types.experimental.ConcreteFunction]:
         """Traces `serving_default`, `default` and one for each of the encoders and `inference`."""
+        with_context = isinstance(self.response_encoder, HubAnswerEncoder)
+        response_inputs = ("input", "context") if with_context else ("input",)
         signatures = {
             "serving_default": _signature(self, "inputs"),
             "default": _signature(self, "inputs"),
             "question_encoder": _signature(self.question_encoder, "input"),
-            "response_encoder": _signature(self.response_encoder, "input"),
+            "response_encoder": _signature(self.response_encoder, *response_inputs),
         }
         if self.inference:
             signatures["inference"] = _signature(self.inference, "premise", "hypothesis")
@@ -165,6 +195,8 @@ def _signature(
 def export(module: HubModule, path: Path, files: Mapping[str, str]) -> None:
     """Writes a SavedModel that needs TensorFlow alone; the old one stays until it is whole.
 
+    In its folder `training` is what a training that starts from it needs besides the variables.
+
     The operations of SentencePiece come with tensorflow-text, which such a model needs as well.
 
     Args:
@@ -176,6 +208,41 @@ def export(module: HubModule, path: Path, files: Mapping[str, str]) -> None:
         tf.saved_model.save(module, str(temporary), signatures=module.make_signatures())
         for name, text in files.items():
             (temporary / name).write_text(text, encoding="utf-8")
+        (temporary / TRAINING).mkdir()
+        module.encoder.save_for_training(temporary / TRAINING)
+
+
+def reexport(model: Any, source: Path, path: Path) -> None:
+    """Writes an exported model that was loaded and perhaps fine-tuned, with all its signatures.
+
+    `tf.saved_model.save` leaves those of a loaded model out. What lies beside the model comes along:
+    its settings, its card, which then says that it may have changed, and the folder `training`. A
+    training can start from the new model, but for one whose words are folded with their n-grams (the
+    default tokenizer's) and were fine-tuned: that one has to be trained on from its run.
+
+    Args:
+        model: What `tf.saved_model.load` or `hub.load` has made of `source`.
+        source: The folder of the export.
+        path: Folder, which may be the same one.
+
+    Raises:
+        UserError: Something else than a model is at `path`, or `source` is none.
+    """
+    require_replaceable(path)
+    if not (source / "saved_model.pb").is_file():
+        raise UserError(
+            f"source must be the exported model that was loaded, but {source} has no saved_model.pb; "
+            "give its folder"
+        )
+    with replacing_folder(path) as temporary:
+        tf.saved_model.save(model, str(temporary), signatures=dict(model.signatures))
+        for beside in source.iterdir():
+            if not (temporary / beside.name).exists():
+                copy = shutil.copytree if beside.is_dir() else shutil.copy
+                copy(beside, temporary / beside.name)
+        card = temporary / "README.md"
+        if card.is_file() and not (text := card.read_text("utf-8")).endswith(_REEXPORTED):
+            card.write_text(text + _REEXPORTED, encoding="utf-8")
 
 
 def require_replaceable(path: Path) -> None:

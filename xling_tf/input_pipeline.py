@@ -7,9 +7,11 @@ be saved for a restarted training to see the batches an uninterrupted one would 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import tensorflow as tf
+from numpy.typing import NDArray
 
 from xling_tf.config import ExperimentConfig
 from xling_tf.corpora.records import Record
@@ -17,6 +19,17 @@ from xling_tf.errors import UserError
 from xling_tf.permutation import shuffled
 from xling_tf.tasks.base import Batch
 from xling_tf.text.preprocessor import TextPreprocessor
+
+
+class Vectors(Protocol):
+    """A float16 vector for each example, which may be on the disk until it is asked for."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Number of examples and of a vector's numbers."""
+
+    def __getitem__(self, indices: NDArray[np.int64], /) -> NDArray[np.float16]:
+        """The vectors of some examples: `[indices, dim]`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,17 +40,21 @@ class Examples:
         records: What they are made of; they may be on the disk until they are asked for.
         texts_of: (record) to its text in each column.
         num_columns: How many these are.
+        num_contexts: How many of them, the last ones, are contexts.
         labels: `[examples]` int32.
         lengths: `[examples]` tokens of the longest text.
         corpora: Name and number of examples of each corpus, in order.
+        vectors: `[examples, dim]` of a teacher; None where the task has none.
     """
 
     records: Sequence[Record]
     texts_of: Callable[[Record], tuple[str, ...]]
     num_columns: int
+    num_contexts: int = 0
     labels: np.ndarray
     lengths: np.ndarray
     corpora: tuple[tuple[str, int], ...]
+    vectors: Vectors | None = None
 
     def __len__(self) -> int:
         """Number of examples."""
@@ -49,6 +66,19 @@ class Examples:
         texts = np.empty(self.num_columns * len(rows), object)
         texts[:] = [text.encode() for column in zip(*rows, strict=True) for text in column]
         return texts
+
+    @property
+    def vector_dim(self) -> int:
+        """Numbers of a teacher's vector; 0 where there are none."""
+        return 0 if self.vectors is None else self.vectors.shape[1]
+
+    def vectors_of(self, indices: NDArray[np.int64]) -> NDArray[np.float16]:
+        """The teacher's vectors for some examples: `[indices, vector_dim]`."""
+        return (
+            np.zeros((len(indices), 0), np.float16)
+            if self.vectors is None
+            else self.vectors[indices]
+        )
 
 
 class BatchSampler:
@@ -136,16 +166,19 @@ class BatchSampler:
 
 
 def to_batch(
-    preprocessor: TextPreprocessor, num_columns: int
-) -> Callable[[tf.Tensor, tf.Tensor], Batch]:
-    """Makes the graph function that turns texts and labels into a `Batch`."""
+    preprocessor: TextPreprocessor, num_columns: int, num_contexts: int = 0
+) -> Callable[[tf.Tensor, tf.Tensor, tf.Tensor], Batch]:
+    """Makes the graph function that turns texts, labels and float16 vectors into a `Batch`."""
 
-    def convert(texts: tf.Tensor, labels: tf.Tensor) -> Batch:
+    def convert(texts: tf.Tensor, labels: tf.Tensor, vectors: tf.Tensor) -> Batch:
         fingerprints = tf.strings.to_hash_bucket_fast(texts, 2**62)
+        num_sentences = tf.size(texts) // num_columns * (num_columns - num_contexts)
+        contexts = [texts[num_sentences:]] if num_contexts else []
         return Batch(
-            features=preprocessor(texts),
+            features=preprocessor(texts[:num_sentences], *contexts),
             fingerprints=tf.reshape(fingerprints, [num_columns, -1]),
             labels=labels,
+            vectors=tf.cast(vectors, tf.float32),
         )
 
     return convert
@@ -173,15 +206,22 @@ def make_dataset(
         stride: Positions from one block to the next.
     """
 
-    def texts_and_labels() -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    def raw_batches() -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         for number in itertools.count() if count is None else range(count):
             indices = sampler.batch(start + number // block * stride + number % block)
-            yield examples.texts(indices), examples.labels[indices]
+            yield examples.texts(indices), examples.labels[indices], examples.vectors_of(indices)
 
-    signature = (tf.TensorSpec([None], tf.string), tf.TensorSpec([None], tf.int32))
+    signature = (
+        tf.TensorSpec([None], tf.string),
+        tf.TensorSpec([None], tf.int32),
+        tf.TensorSpec([None, examples.vector_dim], tf.float16),
+    )
     return (
-        tf.data.Dataset.from_generator(texts_and_labels, output_signature=signature)
-        .map(to_batch(preprocessor, examples.num_columns), num_parallel_calls=2)
+        tf.data.Dataset.from_generator(raw_batches, output_signature=signature)
+        .map(
+            to_batch(preprocessor, examples.num_columns, examples.num_contexts),
+            num_parallel_calls=2,
+        )
         .prefetch(2)
     )
 

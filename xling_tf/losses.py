@@ -62,3 +62,21 @@ def softmax_cross_entropy(
     """
     losses = ops.sparse_categorical_crossentropy(labels, logits, from_logits=True)
     return losses, ops.cast(ops.equal(ops.argmax(logits, axis=1), labels), "float32")
+
+
+def cosine_distance(vectors: keras.KerasTensor, others: keras.KerasTensor) -> keras.KerasTensor:
+    """1 - cos of the rows of two `[batch, dim]`: `[batch]`; 1 where a row is zero.
+
+    Example:
+        >>> import numpy as np
+        >>> a, b = np.array([[3.0, 4.0]]), np.array([[10.0, 0.0]])
+        >>> print(cosine_distance(a, b).numpy().round(4))  # 1 - 3 / 5
+        [0.4]
+    """
+    products = ops.sum(ops.square(vectors), axis=1) * ops.sum(ops.square(others), axis=1)
+    return 1 - ops.sum(vectors * others, axis=1) * ops.rsqrt(ops.maximum(products, 1e-24))
+
+
+def squared_distance(vectors: keras.KerasTensor, others: keras.KerasTensor) -> keras.KerasTensor:
+    """Squared Euclidean distances of the rows of two `[batch, dim]`: `[batch]`."""
+    return ops.sum(ops.square(vectors - others), axis=1)

@@ -1,30 +1,34 @@
 """A model in training: the encoder, what turns text into its input, and the tasks."""
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple, Self
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Self, TypeVar
 
 import keras
-import numpy as np
 
 from xling_tf.config import ExperimentConfig, TextConfig
 from xling_tf.encoders.base import TokenEncoder
 from xling_tf.encoders.folded import FoldedEncoder
 from xling_tf.encoders.registry import build_encoder
-from xling_tf.hub import FrozenInferenceHead, FrozenTower, HubModule
+from xling_tf.hub import HubModule
+from xling_tf.hub_heads import FrozenAnswerHead, FrozenInferenceHead, FrozenTower
 from xling_tf.tasks.base import Task
 from xling_tf.tasks.inference import Inference
+from xling_tf.tasks.question_answering import QuestionAnswering
 from xling_tf.tasks.ranking import ResponsePrediction
 from xling_tf.tasks.registry import build_tasks
 from xling_tf.text.preprocessor import TextPreprocessor, Vocabulary
-from xling_tf.text.sentencepiece import SentencePiecePreprocessor, fit_pieces
+from xling_tf.text.sentencepiece import SentencePiecePreprocessor
+from xling_tf.text.sentencepiece_fitting import fit_pieces
 from xling_tf.text.vocabulary import fit_words
 from xling_tf.text.word_ngram import word_preprocessor
+
+T = TypeVar("T", bound=Task)
 
 
 class _Tokenizer(NamedTuple):
     """What is learnt from texts for a tokenizer, and what is made of that."""
 
-    fit: Callable[[TextConfig, Iterable[str]], tuple[TextConfig, Vocabulary]]
+    fit: Callable[[TextConfig, Mapping[str, Iterable[str]]], tuple[TextConfig, Vocabulary]]
     preprocessor: Callable[[Any, TextConfig], TextPreprocessor]
 
 
@@ -34,17 +38,19 @@ _TOKENIZERS: Mapping[str, _Tokenizer] = {
 }
 
 
-def fit_text(config: TextConfig, texts: Iterable[str]) -> tuple[TextConfig, Vocabulary]:
+def fit_text(
+    config: TextConfig, texts_by_language: Mapping[str, Iterable[str]]
+) -> tuple[TextConfig, Vocabulary]:
     """Learns words or pieces from the training texts.
 
     Args:
         config: As asked for.
-        texts: Read once.
+        texts_by_language: Read once, language after language.
 
     Returns:
         `config` with the sizes that the texts decide, and what was learnt.
     """
-    return _TOKENIZERS[config.tokenizer].fit(config, texts)
+    return _TOKENIZERS[config.tokenizer].fit(config, texts_by_language)
 
 
 class Model(NamedTuple):
@@ -54,6 +60,7 @@ class Model(NamedTuple):
     encoder: TokenEncoder
     tasks: list[Task]
     config: ExperimentConfig
+    carried: Sequence[Task] = ()  # not trained: their heads are those of the model it started from
 
     @classmethod
     def build(cls, config: ExperimentConfig, vocabulary: Vocabulary) -> Self:
@@ -62,7 +69,7 @@ class Model(NamedTuple):
         encoder = build_encoder(config.encoder, preprocessor)
         tasks = build_tasks(config)
         for task in tasks:
-            task.build_heads(np.zeros((1, config.encoder.hidden_dim), np.float32))
+            task.build_heads(encoder)
         return cls(preprocessor, encoder, tasks, config)
 
     @property
@@ -70,17 +77,45 @@ class Model(NamedTuple):
         """The trainable variables of the tasks' heads; those that tasks share come once."""
         return list({id(v): v for task in self.tasks for v in task.variables()}.values())
 
+    @property
+    def heads(self) -> dict[str, keras.layers.Layer]:
+        """The layers that tasks put on the encoder, by name; those that tasks share come once."""
+        return {head.name: head for task in (*self.tasks, *self.carried) for head in task.heads}
+
     def hub_module(self) -> HubModule:
         """Makes what is exported, with the weights as they are now."""
-        towers = [
-            FrozenTower(task.tower, normalize=task.normalize)
-            for task in self.tasks
-            if isinstance(task, ResponsePrediction)
-        ]
-        heads = [
-            FrozenInferenceHead(task.head, normalize=task.normalize)
-            for task in self.tasks
-            if isinstance(task, Inference)
-        ]
-        folded = FoldedEncoder(self.preprocessor, self.encoder, self.config.encoder)
-        return HubModule(folded, next(iter(towers), None), next(iter(heads), None))
+        tasks = (*self.tasks, *self.carried)
+        question_tower, response_head = _responding(tasks)
+        inference = _first(tasks, Inference)
+        return HubModule(
+            FoldedEncoder(self.preprocessor, self.encoder, self.config.encoder),
+            question_tower=question_tower,
+            response_head=response_head,
+            inference_head=(
+                FrozenInferenceHead(inference.head, normalize=inference.normalize)
+                if inference
+                else None
+            ),
+        )
+
+
+def _responding(
+    tasks: Sequence[Task],
+) -> tuple[FrozenTower | None, FrozenTower | FrozenAnswerHead | None]:
+    """What questions and responses pass through in the exported model."""
+    if answering := _first(tasks, QuestionAnswering):
+        normalize = answering.normalize
+        question_tower = FrozenTower(answering.question_tower, normalize=normalize)
+        if answering.context_encoder is None:
+            return question_tower, FrozenTower(answering.answer_tower, normalize=normalize)
+        return question_tower, FrozenAnswerHead(
+            answering.context_encoder, answering.answer_tower, normalize=normalize
+        )
+    if predicting := _first(tasks, ResponsePrediction):
+        return None, FrozenTower(predicting.tower, normalize=predicting.normalize)
+    return None, None
+
+
+def _first(tasks: Sequence[Task], kind: type[T]) -> T | None:
+    """The first task of a kind, whose heads are those of all."""
+    return next((task for task in tasks if isinstance(task, kind)), None)

@@ -16,10 +16,9 @@ a sentence and its translation are near each other. Trained by xling_tf {version
     import tensorflow_hub as hub{imports}
     encoder = hub.load(".")
     encoder(["Hola", "Hello"])                      # float32 [2, {dim}]
-    encoder.response_encoder(["Fine, thanks."])     # replies, near the messages they answer
-{inference[call]}
+{responses[call]}{inference[call]}
 Signatures `serving_default` and `default` take `inputs`; `question_encoder` and `response_encoder` take
-`input`; {inference[signature]}all give `outputs`. Needs {needs}.
+`input`{responses[signature]}; {inference[signature]}all give `outputs`. Needs {needs}.
 Sentences are cut at {max_tokens} tokens.
 
 ## Training
@@ -46,6 +45,22 @@ _NEEDS = {
     },
 }
 
+# What its encoder of responses was trained for.
+_REPLIES = {
+    "call": '    encoder.response_encoder(["Fine, thanks."])     # replies, near the messages they answer\n',
+    "signature": "",
+}
+_ANSWERS = {
+    "call": '    encoder.question_encoder(["Where is it?"])      # near its answer by the next line\n'
+    '    encoder.response_encoder(["It is in Rome."])\n',
+    "signature": "",
+}
+_ANSWERS_IN_CONTEXTS = {
+    "call": '    encoder.question_encoder(["Where is it?"])      # near its answer by the next line\n'
+    '    encoder.response_encoder(["It is in Rome."], ["The paragraph that this is from."])\n',
+    "signature": ", the latter also `context`, where an empty one means the answer",
+}
+
 # What a model with a head for inference has more.
 _INFERENCE = {
     "call": '    encoder.inference(["A cat sleeps."], ["Un gato duerme."])   '
@@ -63,7 +78,10 @@ def model_card(preset: str, config: ExperimentConfig, results: Mapping[str, Any]
         results: The content of `results.json`.
     """
     source, targets = config.data.source, config.data.targets
-    is_inferring = "task/inference" in results["scores"]
+    is_inferring = any(name.startswith("task/inference") for name in results["scores"])
+    is_answering = any(name.startswith("task/question_answering") for name in results["scores"])
+    with_context = config.tasks.question_answering.with_context
+    answers = _ANSWERS_IN_CONTEXTS if with_context else _ANSWERS
     retrieval = results["scores"].get(f"retrieval/{source}-{targets[0]}/all", {})
     return _CARD.format(
         title=preset,
@@ -73,6 +91,7 @@ def model_card(preset: str, config: ExperimentConfig, results: Mapping[str, Any]
         preset=preset,
         description=config.description,
         max_tokens=config.text.max_tokens,
+        responses=answers if is_answering else _REPLIES,
         inference=_INFERENCE if is_inferring else dict.fromkeys(_INFERENCE, ""),
         **_NEEDS[config.text.tokenizer],
         steps=results["steps"],

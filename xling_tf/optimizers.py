@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import keras
@@ -83,10 +84,18 @@ _KINDS: Mapping[str, tuple[Callable[[float], Any], Callable[[float], Any]]] = {
 class Optimizers:
     """An optimizer for the dense variables and one for the embedding tables.
 
+    The layers of an encoder have the rates of Howard and Ruder 2018, sec. 3.2 ("discriminative
+    fine-tuning"): heads the whole one, its uppermost layer `layer_decay` of that, the one below
+    `layer_decay` of its, down to the tables.
+
     Args:
         config: Kinds, rates, clipping and averaging.
-        tables: Trainable embedding tables.
+        tables: Embedding tables.
         dense: All other trainable variables.
+        layers: Those of an encoder, tables too, from its lowest layer to its uppermost one.
+
+    Attributes:
+        tables: Those that are trained: none where their rate is 0.
     """
 
     def __init__(
@@ -94,6 +103,7 @@ class Optimizers:
         config: OptimizerConfig,
         tables: Sequence[keras.Variable],
         dense: Sequence[keras.Variable],
+        layers: Sequence[Sequence[keras.Variable]] = (),
     ) -> None:
         kinds = _KINDS.get(config.name)
         if kinds is None:
@@ -101,6 +111,12 @@ class Optimizers:
                 f"optimizer.name expects one of {', '.join(_KINDS)}, got {config.name!r}"
             )
         self._config = config
+        self.tables = tables = list(tables) if config.embedding_learning_rate else []
+        self._factors = {
+            id(variable): config.layer_decay**depth
+            for depth, layer in enumerate(reversed(layers), start=1)
+            for variable in layer
+        }
         self._weights = [*tables, *dense]
         self._num_tables = len(tables)
         make_dense, make_tables = kinds
@@ -148,7 +164,9 @@ class Optimizers:
             dense, _ = tf.clip_by_global_norm(dense, self._config.clip_norm, dense_norm)
         values = [variable.value for variable in variables]
         rows = [gradient.indices for gradient in tables]
-        context.merge_call(self._update, args=([*tables, *dense], values, rows))
+        factors = [self._factors.get(id(variable), 1.0) for variable in variables]
+        update = partial(self._update, factors=factors)
+        context.merge_call(update, args=([*tables, *dense], values, rows))
         return tf.linalg.global_norm([*tables, dense_norm])
 
     def use_averages(self) -> None:
@@ -176,13 +194,15 @@ class Optimizers:
         gradients: Sequence[Any],
         values: Sequence[Any],
         rows: Sequence[Any],
+        *,
+        factors: Sequence[float],
     ) -> None:
-        """Updates the variables of all replicas."""
+        """Updates the variables of all replicas, each at its share of the learning rate."""
         split = self._num_tables
         if self._averages:
             self._averages.before_step(strategy, rows, self._dense.iterations.value)
-        _step(self._tables, strategy, gradients[:split], values[:split])
-        _step(self._dense, strategy, gradients[split:], values[split:])
+        _step(self._tables, strategy, gradients[:split], values[:split], factors[:split])
+        _step(self._dense, strategy, gradients[split:], values[split:], factors[split:])
 
 
 def _with_distinct_rows(gradient: tf.IndexedSlices) -> tf.IndexedSlices:
@@ -197,6 +217,7 @@ def _step(
     strategy: tf.distribute.Strategy,
     gradients: Sequence[Any],
     values: Sequence[Any],
+    factors: Sequence[float],
 ) -> None:
     """Takes one step; Keras' own `apply` would add up the replicas' gradients once more."""
     rate = tf.convert_to_tensor(optimizer.learning_rate)
@@ -204,6 +225,6 @@ def _step(
     def update(value: tf.Variable, gradient: Any, rate: tf.Tensor) -> None:
         optimizer.update_step(gradient, value, rate)
 
-    for gradient, value in zip(gradients, values, strict=True):
-        strategy.extended.update(value, update, args=(gradient, rate), group=False)
+    for gradient, value, factor in zip(gradients, values, factors, strict=True):
+        strategy.extended.update(value, update, args=(gradient, factor * rate), group=False)
     optimizer.iterations.assign_add(1)

@@ -22,6 +22,8 @@ _FREE = (
 
 _WORDS = "vocabulary.txt"
 _PIECES = "sentencepiece.model"
+_REQUEST = "request.json"
+_TASKS = "tasks.json"
 
 
 class RunFolder:
@@ -36,6 +38,11 @@ class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
 
+    @property
+    def is_started(self) -> bool:
+        """Whether a run was started there."""
+        return (self.path / _REQUEST).exists()
+
     def require_same(self, config: ExperimentConfig, data: Mapping[str, Any]) -> None:
         """Makes sure that a started run is continued with what it was started with.
 
@@ -46,9 +53,9 @@ class RunFolder:
         Raises:
             UserError: The folder holds a run of another config or other data.
         """
-        if not (self.path / "request.json").exists():
+        if not self.is_started:
             return
-        saved = json.loads((self.path / "request.json").read_text(encoding="utf-8"))
+        saved = json.loads((self.path / _REQUEST).read_text(encoding="utf-8"))
         asked = {"config": dataclasses.asdict(config), "data": data}
         changed = [change for change in differences(saved, asked) if change[0] not in _FREE]
         if changed:
@@ -65,13 +72,14 @@ class RunFolder:
 
         None where no run was started.
         """
-        if not (self.path / "request.json").exists():
+        if not self.is_started:
             return None
         config = from_json(
             ExperimentConfig, (self.path / "config.json").read_text(encoding="utf-8")
         )
         training = dataclasses.replace(request.training, precision=config.training.precision)
-        return dataclasses.replace(config, training=training), self._vocabulary(config)
+        vocabulary = read_vocabulary(self.path, config.text.tokenizer)
+        return dataclasses.replace(config, training=training), vocabulary
 
     def start(
         self,
@@ -83,22 +91,48 @@ class RunFolder:
         """Writes everything down; the request comes last and marks the run as started."""
         asked = {"config": dataclasses.asdict(request), "data": data}
         self.write("config.json", to_json(resolved))
-        if isinstance(vocabulary, bytes):
-            with replacing(self.path / _PIECES) as temporary:
-                temporary.write_bytes(vocabulary)
-        else:
-            self.write(_WORDS, "".join(f"{word}\n" for word in vocabulary))
-        self.write("request.json", json.dumps(asked, indent=2) + "\n")
+        name, content = vocabulary_file(vocabulary)
+        with replacing(self.path / name) as temporary:
+            temporary.write_bytes(content)
+        self.write(_REQUEST, json.dumps(asked, indent=2) + "\n")
+
+    def write_tasks(self, names: Sequence[str]) -> None:
+        """Writes down which tasks have examples; the checkpoints have their heads, in this order."""
+        self.write(_TASKS, json.dumps(names, indent=1) + "\n")
+
+    def tasks(self) -> list[str]:
+        """Reads what `write_tasks` has written; no names where an older version has started the run."""
+        path = self.path / _TASKS
+        return list(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else []
 
     def write(self, name: str, text: str) -> None:
         """Writes a file of the run whole or not at all."""
         with replacing(self.path / name) as temporary:
             temporary.write_text(text, encoding="utf-8")
 
-    def _vocabulary(self, config: ExperimentConfig) -> Sequence[str] | bytes:
-        if config.text.tokenizer == "sentencepiece":
-            return (self.path / _PIECES).read_bytes()
-        return (self.path / _WORDS).read_text(encoding="utf-8").split("\n")[:-1]
+
+def vocabulary_file(vocabulary: Sequence[str] | bytes) -> tuple[str, bytes]:
+    r"""The name and content of the file that a vocabulary is kept in.
+
+    Example:
+        >>> vocabulary_file(["hola", "mundo"])
+        ('vocabulary.txt', b'hola\nmundo\n')
+    """
+    if isinstance(vocabulary, bytes):
+        return _PIECES, vocabulary
+    return _WORDS, "".join(f"{word}\n" for word in vocabulary).encode()
+
+
+def read_vocabulary(folder: Path, tokenizer: str) -> Sequence[str] | bytes:
+    """Reads what `vocabulary_file` says, of a run or of an exported model's `training`.
+
+    Args:
+        folder: Where the file is.
+        tokenizer: `text.tokenizer` of its config.
+    """
+    if tokenizer == "sentencepiece":
+        return (folder / _PIECES).read_bytes()
+    return (folder / _WORDS).read_text(encoding="utf-8").split("\n")[:-1]
 
 
 def differences(

@@ -15,6 +15,7 @@ from absl import logging
 
 from xling_tf.checkpoints import CheckpointError, Checkpoints
 from xling_tf.development import Best, Development
+from xling_tf.encoders.starting import StartingEncoder
 from xling_tf.errors import UserError
 from xling_tf.files import replacing
 from xling_tf.input_pipeline import Examples
@@ -23,6 +24,7 @@ from xling_tf.optimizers import Optimizers
 from xling_tf.schedule import Schedule, sampling_weights
 from xling_tf.signals import StopRequest
 from xling_tf.tasks.base import Batch, Task
+from xling_tf.tasks.distillation import Distillation
 from xling_tf.tasks.ranking import TranslationRanking
 from xling_tf.training_input import TrainingInput
 from xling_tf.training_log import StepResult, TrainingLog
@@ -36,7 +38,11 @@ class NonFiniteLossError(UserError):
 
 
 def make_schedule(model: Model, sizes: Mapping[str, int]) -> Schedule:
-    """Cycles through the model's tasks, after a lead of translation ranking where it has that.
+    """Cycles through the model's tasks, after a lead of those that align the languages.
+
+    These are translation ranking and distillation: neither has a head that starts at random, both
+    draw a sentence and its translation together. A lead of translation ranking alone would align the
+    languages in a space that distillation then has to turn into its teacher's.
 
     Args:
         model: Its tasks and their weights.
@@ -48,7 +54,11 @@ def make_schedule(model: Model, sizes: Mapping[str, int]) -> Schedule:
         tasks = list(mirrored)
         steps = sampling_weights(tasks[0].weight, [sizes[t.name] for t in tasks], temperature)
         weights.update(zip([task.name for task in tasks], steps, strict=True))
-    aligning = {t.name: weights[t.name] for t in model.tasks if isinstance(t, TranslationRanking)}
+    aligning = {
+        task.name: weights[task.name]
+        for task in model.tasks
+        if isinstance(task, TranslationRanking | Distillation)
+    }
     lead_steps = model.config.tasks.alignment_steps if aligning else 0
     lead = [Schedule.from_weights(aligning).task(step) for step in range(lead_steps)]
     return Schedule.from_weights(weights, lead)
@@ -88,8 +98,14 @@ class Trainer:
         }
         tables = model.encoder.table_variables
         dense = [*model.encoder.dense_variables, *model.head_variables]
+        layers, keep_weight = model.encoder.layer_groups, model.config.initial.keep_weight
         with self._strategy.scope():
-            self._optimizers = Optimizers(model.config.optimizer, tables, dense)
+            self._optimizers = Optimizers(model.config.optimizer, tables, dense, layers)
+            self._encoder_variables = [*self._optimizers.tables, *model.encoder.dense_variables]
+            # Before a checkpoint is restored: also after a restart, the start is the start.
+            self._start = (
+                StartingEncoder(self._encoder_variables, keep_weight) if keep_weight else None
+            )
         self._checkpoints = Checkpoints(
             run_dir / "checkpoints",
             [v.value for v in (*tables, *dense)] + self._optimizers.variables,
@@ -195,12 +211,12 @@ class Trainer:
     def _compile(self, task: Task) -> TrainStep:
         """Makes the graph function that trains one batch of a task on every replica."""
         encoder = self._model.encoder
-        variables = [*encoder.table_variables, *encoder.dense_variables, *task.variables()]
+        variables = [*self._encoder_variables, *task.variables()]
 
         def replica_step(batch: Batch) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
             context = tf.distribute.get_replica_context()
             with tf.GradientTape() as tape:
-                losses, hits = task.losses(encoder, batch)
+                losses, hits = task.losses(encoder, batch, self._start)
                 count = tf.cast(tf.size(losses), tf.float32)
                 # Gradients of the replicas are summed, so each loss is weighed by the whole batch.
                 scale = task.loss_weight / context.all_reduce("sum", count)

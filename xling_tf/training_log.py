@@ -129,9 +129,10 @@ class TrainingLog:
 
 
 def _short(name: str) -> str:
-    """Abbreviates a task's name: "quick_thought_en" is "qt-en"."""
+    """Abbreviates a task's name: "quick_thought_en" is "qt-en", "distillation_en-es" is "d-en-es"."""
+    # Codes of languages have two or three letters, and those of pairs a hyphen.
     parts = name.split("_")
-    return "".join(part[0] for part in parts[:2]) + "".join(f"-{part}" for part in parts[2:])
+    return "".join(part[0] if part.isalpha() and len(part) > 3 else f"-{part}" for part in parts)
 
 
 def _drop_lines(path: Path, first_step: int) -> None:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from absl import logging
 
-from xling_tf.corpora.corpus import Corpus
+from xling_tf.corpora.corpus import Corpus, columns_of
 from xling_tf.corpora.languages import is_recognisable, language_of, plain
 from xling_tf.corpora.records import Record, TranslationPair
 
@@ -49,9 +49,8 @@ def corpus_faults(name: str, languages: str, records: Sequence[Record]) -> Itera
         ['parallel/x.en-es: only 1 of 4 records looked at differ']
     """
     codes = languages.split("-")
-    for index, language in enumerate(codes):
-        of_side = slice(index, index + 1) if len(codes) > 1 else slice(None)
-        parts = (part for record in records for part in tuple(record)[of_side])
+    for language, side in columns_of(languages):
+        parts = (part for record in records for part in tuple(record)[side])
         texts = dict.fromkeys(part for part in parts if isinstance(part, str))
         if found := _foreign(list(texts)[:SAMPLE_SIZE], language, codes):
             yield f"{name}: {found.share:.0%} of the {language} side look like {found.languages}"

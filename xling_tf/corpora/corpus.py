@@ -7,7 +7,7 @@ from typing import Literal
 
 from xling_tf.corpora.records import Record
 
-Kind = Literal["parallel", "documents", "conversations", "nli"]
+Kind = Literal["parallel", "documents", "conversations", "nli", "questions"]
 # A record and the key of its document, None where it stands alone. A split must not separate records
 # with equal keys.
 Row = tuple[Record, str | None]
@@ -49,3 +49,23 @@ class Corpus(ABC):
         Raises:
             UserError: There are none, or they cannot be read to their end.
         """
+
+
+def columns_of(languages: str) -> list[tuple[str, slice]]:
+    """Which columns of a corpus' records are in which language.
+
+    Args:
+        languages: Of a corpus: "en-es" or "en".
+
+    Returns:
+        Each language with the places of its texts: of translations the first one is in the source
+        language, and the others, wrong translations among them, are in the target language.
+
+    Example:
+        >>> columns_of("en-es")
+        [('en', slice(0, 1, None)), ('es', slice(1, None, None))]
+        >>> columns_of("en")
+        [('en', slice(0, None, None))]
+    """
+    source, *targets = languages.split("-")
+    return [(source, slice(0, 1 if targets else None)), *((t, slice(1, None)) for t in targets)]

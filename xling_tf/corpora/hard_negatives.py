@@ -5,14 +5,13 @@ target TAB negative TAB ...`, with one negative or more. Lines are in the order 
 that neither has to be in memory for the join; pairs without negatives have no line.
 """
 
-import gzip
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from xling_tf.corpora.line_files import write_lines
 from xling_tf.corpora.readers import read_lines
 from xling_tf.corpora.records import TranslationPair
 from xling_tf.errors import UserError
-from xling_tf.files import replacing
 
 _FOLDER = "hard_negatives"
 
@@ -43,15 +42,8 @@ def require_mined(data: Path, source: str, targets: Sequence[str]) -> None:
 
 def write_mined(path: Path, pairs: Iterable[TranslationPair]) -> None:
     """Writes pairs with negatives, in the order of their corpus, whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with (
-        replacing(path) as temporary,
-        temporary.open("wb") as raw,
-        gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as file,
-    ):
-        for source, target, negatives in pairs:
-            line = "\t".join(map(_cell, (source, target, *negatives)))
-            file.write(f"{line}\n".encode())
+    rows = ((source, target, *negatives) for source, target, negatives in pairs)
+    write_lines(path, ("\t".join(map(_cell, row)) for row in rows))
 
 
 def read_mined(path: Path) -> Iterator[TranslationPair]:

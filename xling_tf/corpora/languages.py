@@ -1,10 +1,15 @@
 """Which language a text is in, by its character n-grams, where these are sure of it."""
 
 import copy
+import difflib
+import locale
+import re
 from collections.abc import Collection
 from functools import cache
 
 from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
+from xling_tf.errors import UserError
 
 # The languages that most text is in, which a text may be in besides the expected ones. Every further
 # one costs mistakes on short texts: with all 139, 2% of sentences of 20 to 40 letters, here 0.2%.
@@ -29,6 +34,29 @@ def plain(language: str) -> str:
 def is_recognisable(language: str) -> bool:
     """Whether texts in a language, as "es" or "pt_BR", can be recognised."""
     return plain(language) in _model().nb_classes
+
+
+def require_known(language: str, used: Collection[str] = ()) -> None:
+    """Makes sure that a code, as "es" or "pt_BR", is that of a language.
+
+    Known are the languages that can be recognised and those of Python's list of locales.
+
+    Args:
+        language: The code.
+        used: Codes that are known too, as those of files that are there.
+
+    Raises:
+        UserError: It is none.
+    """
+    known = {re.split(r"\W|_", name)[0] for name in locale.locale_alias.values()}
+    if language in used or plain(language) in known or is_recognisable(language):
+        return
+    meant = difflib.get_close_matches(re.split("[-_]", language.lower())[0], {*used, *_WIDESPREAD})
+    hint = f"; did you mean {meant[0]}?" if meant else ""
+    raise UserError(
+        "a language is expected by its code as in file names (ISO 639-1: en, es, zh_TW), got "
+        f"{language!r}{hint}"
+    )
 
 
 def language_of(text: str, expected: Collection[str]) -> str | None:

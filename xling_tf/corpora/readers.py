@@ -40,6 +40,7 @@ class Reading(Generic[R]):
         expected: What it holds, for error messages.
         rows: (the reading) to each record with its document's key, or None; tells the reading of each
             line that is left out.
+        unit: What is left out and numbered, where that is not a line.
 
     Attributes:
         num_records: How many records came out.
@@ -52,10 +53,12 @@ class Reading(Generic[R]):
         path: Path,
         expected: str,
         rows: Callable[["Reading[R]"], Iterator[tuple[R, str | None]]],
+        unit: str = "line",
     ) -> None:
         self._path = path
         self._expected = expected
         self._rows = rows
+        self._unit = unit
         self._first_bad = ""
         self.num_records = 0
         self.malformed: Counter[str] = Counter()
@@ -77,11 +80,11 @@ class Reading(Generic[R]):
         if self.malformed[reason] <= _NUM_FIRST_LINES:
             self.first_lines[reason] = (*self.first_lines.get(reason, ()), number)
         if line is not None and not self._first_bad:
-            self._first_bad = f"; line {number} is {line[:80]!r}"
+            self._first_bad = f"; {self._unit} {number} is {line[:80]!r}"
 
     def summary(self) -> str:
         """Returns the account in one line."""
-        left_out = f"; lines left out: {self._left_out()}" if self.malformed else ""
+        left_out = f"; {self._unit}s left out: {self._left_out()}" if self.malformed else ""
         return f"{self._path}: {self.num_records} records{left_out}"
 
     def nothing_usable(self) -> UserError:
@@ -96,7 +99,8 @@ class Reading(Generic[R]):
 
     def _left_out(self) -> str:
         return "; ".join(
-            f"{count} {reason} (first lines: {', '.join(map(str, self.first_lines[reason]))})"
+            f"{count} {reason} (first {self._unit}s: "
+            f"{', '.join(map(str, self.first_lines[reason]))})"
             for reason, count in self.malformed.items()
         )
 

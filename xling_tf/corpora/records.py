@@ -36,4 +36,16 @@ class InferencePair(NamedTuple):
     label: int
 
 
-Record = TranslationPair | ResponsePair | SentenceTriplet | InferencePair
+class QuestionAnswer(NamedTuple):
+    """A question, the sentence that answers it and the paragraph that this is from.
+
+    Where the paragraph is not known, `context` is the answer again, as the published question
+    answering encoders have it (Yang et al. 2019, listing 2).
+    """
+
+    question: str
+    answer: str
+    context: str
+
+
+Record = TranslationPair | ResponsePair | SentenceTriplet | InferencePair | QuestionAnswer

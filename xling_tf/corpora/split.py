@@ -19,8 +19,18 @@ HELD_OUT_FRACTION = 0.1
 _HASH_BYTES = 8
 
 # For each kind: the column that decides, and the one whose held-out texts leave training as well.
-_DECIDING: dict[Kind, str] = {"parallel": "source", "conversations": "message", "nli": "premise"}
-_GUARDED: dict[Kind, str] = {"parallel": "target", "conversations": "response"}
+# Questions to a paragraph stay together: of one that is held out, no sentence is an answer in training.
+_DECIDING: dict[Kind, str] = {
+    "parallel": "source",
+    "conversations": "message",
+    "nli": "premise",
+    "questions": "context",
+}
+_GUARDED: dict[Kind, str] = {
+    "parallel": "target",
+    "conversations": "response",
+    "questions": "answer",
+}
 
 
 class Part(IntEnum):

@@ -8,6 +8,7 @@ import json
 import os
 import tempfile
 import weakref
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -17,9 +18,10 @@ import numpy as np
 from absl import logging
 from numpy.typing import NDArray
 
-from xling_tf.corpora.corpus import Corpus, Kind
+from xling_tf.corpora.corpus import Corpus, Kind, columns_of
 from xling_tf.corpora.records import (
     InferencePair,
+    QuestionAnswer,
     Record,
     ResponsePair,
     SentenceTriplet,
@@ -30,7 +32,7 @@ from xling_tf.errors import UserError
 from xling_tf.files import recover_folder, replacing_folder
 
 # Raise it when what is written changes, or how corpora are divided.
-STORE_VERSION = 2
+STORE_VERSION = 3
 _CONTENT = "content.json"
 _WINDOW_BITS = 16  # of the bytes read at once where all texts are gone through
 
@@ -39,6 +41,7 @@ _RECORDS: Mapping[Kind, Callable[[list[str], int], Record]] = {
     "conversations": lambda texts, label: ResponsePair(*texts),
     "documents": lambda texts, label: SentenceTriplet(*texts),
     "nli": lambda texts, label: InferencePair(texts[0], texts[1], label),
+    "questions": lambda texts, label: QuestionAnswer(*texts),
 }
 
 
@@ -87,13 +90,25 @@ class CorpusStore:
         texts = [raw[begin:end].decode() for begin, end in places]
         return _RECORDS[kind](texts, int(self.labels[index]))
 
-    def training_texts(self) -> Iterator[str]:
-        """Yields every distinct training text once, in the order of the corpora."""
-        wanted = np.zeros(len(self._starts) - 1, bool)
+    def training_texts_by_language(self) -> dict[str, Iterator[str]]:
+        """The distinct training texts of each language, in the order of the corpora.
+
+        Returns:
+            To each language that there is text for training in, source first, its texts, which are
+            read once, as they are asked for. A text in two languages is one of both.
+        """
+        sides: defaultdict[str, list[tuple[StoredRecords, slice]]] = defaultdict(list)
         for corpus in self.corpora:
-            indices = corpus.train.indices
-            first, count = self._first[indices], self._count[indices]
-            for place in range(np.max(count, initial=0)):
+            if len(corpus.train):
+                for language, side in columns_of(corpus.languages):
+                    sides[language].append((corpus.train, side))
+        return {language: self._distinct_texts(parts) for language, parts in sides.items()}
+
+    def _distinct_texts(self, sides: Sequence[tuple["StoredRecords", slice]]) -> Iterator[str]:
+        wanted = np.zeros(len(self._starts) - 1, bool)
+        for records, side in sides:
+            first, count = self._first[records.indices], self._count[records.indices]
+            for place in range(np.max(count, initial=0))[side]:
                 wanted[first[count > place] + place] = True
         places = np.flatnonzero(wanted)
         # Texts with the same 64 bits are taken for equal.

@@ -37,7 +37,11 @@ _TEXTS: Mapping[Kind, Callable[[Any], tuple[str, ...]]] = {
     "conversations": tuple,
     "documents": tuple,
     "nli": lambda pair: pair[:2],
+    "questions": tuple,
 }
+
+# How many of these, the last ones, are contexts, which do not make a batch longer.
+_NUM_CONTEXTS: Mapping[Kind, int] = {"questions": 1}
 
 
 def write_store(folder: Path, corpora: Sequence[Corpus]) -> list[dict[str, Any]]:
@@ -154,7 +158,9 @@ class _Writer(ExitStack):
             parts.append(decide(record, group))
             if hash_of:
                 hashes.append(hash_of(record))
-            self._append(texts_of(record), getattr(record, "label", 0))
+            texts = texts_of(record)
+            num_sentences = len(texts) - _NUM_CONTEXTS.get(corpus.kind, 0)
+            self._append(texts, num_sentences, getattr(record, "label", 0))
             sample.add(record)
         self._flush()
         warn_of_faults(corpus, sample.records())
@@ -164,7 +170,7 @@ class _Writer(ExitStack):
             self._digest.hexdigest(),
         )
 
-    def _append(self, texts: tuple[str, ...], label: int) -> None:
+    def _append(self, texts: tuple[str, ...], num_sentences: int, label: int) -> None:
         shared = min(len(texts), len(self._last))
         while shared and self._last[-shared:] != texts[:shared]:
             shared -= 1
@@ -181,7 +187,7 @@ class _Writer(ExitStack):
         self._numbers["first_text"].append(self._num_texts - len(texts))
         self._numbers["num_texts"].append(len(texts))
         self._numbers["label"].append(label)
-        self._numbers["length"].append(max(lengths))
+        self._numbers["length"].append(max(lengths[:num_sentences]))
         if len(self._numbers["label"]) == _BUFFERED:
             self._flush()
 

@@ -51,6 +51,11 @@ class TokenEncoder(keras.Model):
         tables = {id(table) for table in self.table_variables}
         return [v for v in self.trainable_variables if id(v) not in tables]
 
+    @property
+    def layer_groups(self) -> list[list[keras.Variable]]:
+        """Everything that is trained, layer by layer, the tables' first and what gives the vector last."""
+        raise NotImplementedError
+
     def build_variables(self) -> None:
         """Creates every variable by encoding a sentence of two words."""
         one = np.zeros(1, np.int32)

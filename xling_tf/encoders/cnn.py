@@ -62,12 +62,26 @@ class CnnEncoder(TokenEncoder):
         inputs = [projection(words) for projection in self.projections]
         return ops.concatenate([ops.cast(words, self.compute_dtype), *inputs], axis=-1)
 
+    @property
+    def layer_groups(self) -> list[list[keras.Variable]]:
+        """What represents pieces, then the convolutions by their depth, then what follows them."""
+        of_depths = zip(*(branch.convolutions for branch in self.branches), strict=True)
+        layers = [
+            [self.embedding, *self.projections],
+            *of_depths,
+            [self.norm, self.pooled_projection],
+            [self.feedforward],
+        ]
+        return [[v for layer in group for v in layer.trainable_variables] for group in layers]
+
     def encode_tokens(
         self, inputs: keras.KerasTensor, lengths: keras.KerasTensor
     ) -> keras.KerasTensor:
         """Encodes `[batch, length, any]` vectors of `embed_words`, of `[batch]` lengths."""
         padding_mask = ops.arange(ops.shape(inputs)[1])[None, :] < lengths[:, None]
-        words, *parts = (inputs[..., begin : begin + width] for begin, width in self._parts())
+        # Not sliced: the gradient of a slice is as wide as the whole, once for each part.
+        starts = [self.embedding_dim + i * self.num_filters for i in range(len(self.branches))]
+        words, *parts = ops.split(inputs, starts, axis=-1)
         outputs = [
             branch(part, padding_mask[..., None])
             for branch, part in zip(self.branches, parts, strict=True)
@@ -76,12 +90,3 @@ class CnnEncoder(TokenEncoder):
         pooled = self.pooled_projection(masked_mean(tokens, padding_mask))
         roots = ops.sqrt(ops.cast(lengths, "float32"))[:, None]
         return self.feedforward(ops.cast(pooled, "float32") * roots)
-
-    def _parts(self) -> list[tuple[int, int]]:
-        """Where the embedding and each branch's part begin in a vector of `embed_words`, and widths."""
-        starts = range(
-            self.embedding_dim,
-            self.embedding_dim + len(self.branches) * self.num_filters,
-            self.num_filters,
-        )
-        return [(0, self.embedding_dim), *((start, self.num_filters) for start in starts)]

@@ -1,20 +1,28 @@
 """An encoder as it is exported: what a known word's n-grams become is looked up."""
 
+import hashlib
 from collections.abc import Callable
+from pathlib import Path
 
 import keras
 import numpy as np
 import tensorflow as tf
+from numpy.typing import NDArray
 
 from xling_tf.config import EncoderConfig
+from xling_tf.encoders.averaging import average_words
 from xling_tf.encoders.base import TokenEncoder
 from xling_tf.encoders.registry import build_encoder
+from xling_tf.run_folder import vocabulary_file
 from xling_tf.text.preprocessor import TextPreprocessor
 from xling_tf.text.word_ngram import WordNgramPreprocessor, ngram_ids
 
-# Sentences encoded together; sorted by length, so memory is bounded by this many of the longest.
-_MICRO_BATCH = 256
+# Tokens encoded together, padding included: what a processor's caches hold, and a bound for memory.
+_MICRO_BATCH = 2048
 _WORDS_PER_CHUNK = 8192
+
+# The rows of known words, in the folder of what training can start from.
+WORDS = "words.npz"
 
 # A Keras model out of TensorFlow's sight: it would add its own serving function to the export.
 _Hidden = Callable[[], TokenEncoder]
@@ -46,26 +54,58 @@ class FoldedEncoder(tf.Module):
     def __call__(self, sentences: tf.Tensor) -> tf.Tensor:
         """Encodes `[batch]` strings to `[batch, hidden_dim]`, not normalised, in bounded memory."""
         tokens = self._preprocessor.tokenize(sentences)
-        order = tf.argsort(tokens.row_lengths())
-        tokens = tf.gather(tokens, order)
-        count = tf.shape(sentences)[0]
-        chunks = tf.maximum(1, -(-count // _MICRO_BATCH))
-        encodings = tf.TensorArray(
-            tf.float32,
-            size=chunks,
-            infer_shape=False,
-            element_shape=[None, self._body().hidden_dim],
-        )
-        for chunk in tf.range(chunks):
-            begin = chunk * _MICRO_BATCH
-            micro_batch = self._encode(tokens[begin : begin + _MICRO_BATCH])
-            encodings = encodings.write(chunk, micro_batch)
-        return tf.gather(encodings.concat(), tf.argsort(order))
+        return _in_micro_batches(self._encode, tokens, self._body().hidden_dim)
+
+    def average(self, contexts: tf.Tensor) -> tf.Tensor:
+        """Averages the words of `[batch]` strings, cut at `max_context_tokens`: `[batch, any]`."""
+        tokens = self._preprocessor.tokenize(contexts, self._preprocessor.config.max_context_tokens)
+        return _in_micro_batches(self._average, tokens, None)
+
+    def save_for_training(self, folder: Path) -> None:
+        """Writes what a training that starts from the exported model needs besides its variables."""
+        name, content = vocabulary_file(self._preprocessor.vocabulary)
+        (folder / name).write_bytes(content)
+        self._words.save_for_training(folder)
 
     def _encode(self, tokens: tf.RaggedTensor) -> tf.Tensor:
         words, positions = tf.unique(tokens.values)
         inputs = tf.gather(self._words(words), tokens.with_values(positions).to_tensor())
         return self._body().encode_tokens(inputs, tf.cast(tokens.row_lengths(), tf.int32))
+
+    def _average(self, tokens: tf.RaggedTensor) -> tf.Tensor:
+        words, positions = tf.unique(tokens.values)
+        return average_words(self._words(words), tokens.with_values(positions))
+
+
+def _in_micro_batches(
+    encode: Callable[[tf.RaggedTensor], tf.Tensor], tokens: tf.RaggedTensor, dim: int | None
+) -> tf.Tensor:
+    """Maps `[batch, (tokens)]` to `[batch, dim]`, those of similar length together."""
+    lengths = tf.cast(tokens.row_lengths(), tf.int32)
+    order = tf.argsort(lengths)
+    tokens, lengths = tf.gather(tokens, order), tf.gather(lengths, order)
+
+    def add_chunk(
+        chunk: tf.Tensor, begin: tf.Tensor, encodings: tf.TensorArray
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.TensorArray]:
+        # The k shortest that are left, padded to the longest of them, are k times that many tokens.
+        ahead = lengths[begin : begin + _MICRO_BATCH]
+        fits = ahead * tf.range(1, tf.size(ahead) + 1) <= _MICRO_BATCH
+        end = begin + tf.maximum(1, tf.math.count_nonzero(fits, dtype=tf.int32))
+        return chunk + 1, end, encodings.write(chunk, encode(tokens[begin:end]))
+
+    encodings = tf.TensorArray(
+        tf.float32, size=0, dynamic_size=True, infer_shape=False, element_shape=[None, dim]
+    )
+    # One after another: TensorFlow would run ten at the same time, in the memory of ten. No sentences
+    # are one chunk as well, for the shape of the result.
+    _, _, encodings = tf.while_loop(
+        lambda chunk, begin, _: (begin < tf.size(order)) | (chunk < 1),
+        add_chunk,
+        (0, 0, encodings),
+        parallel_iterations=1,
+    )
+    return tf.gather(encodings.concat(), tf.argsort(order))
 
 
 class _WordTable(tf.Module):
@@ -81,6 +121,9 @@ class _WordTable(tf.Module):
         """Represents `[words]` tokens: `[words, any]`."""
         none = tf.zeros([0], tf.int32)
         return self._body().embed_words(self._preprocessor.word_ids(words), none, none)
+
+    def save_for_training(self, folder: Path) -> None:
+        """Writes nothing: the variables are those of training."""
 
 
 class _SpellingTable(tf.Module):
@@ -114,6 +157,11 @@ class _SpellingTable(tf.Module):
         spelt = self._spell(tf.gather_nd(words, unknown), tf.gather_nd(ids, unknown))
         return tf.tensor_scatter_nd_update(vectors, unknown, spelt)
 
+    def save_for_training(self, folder: Path) -> None:
+        """Writes the rows of known words, and what tells whether they still are those of the table."""
+        words = self._body().embedding.words.table.numpy()[: self._num_known]
+        np.savez(folder / WORDS, words=words, digest=rows_digest(self._rows.numpy()))
+
     def _spell(self, words: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
         """Represents words by their bucket and their n-grams."""
         ngrams = ngram_ids(words, self._preprocessor.config)
@@ -124,6 +172,11 @@ class _SpellingTable(tf.Module):
             tf.cast(ngrams.value_rowids(), tf.int32),
         )
         return self._body().input_projection(combined)
+
+
+def rows_digest(rows: NDArray[np.float32]) -> str:
+    """Tells a table from another one."""
+    return hashlib.blake2b(rows.tobytes(), digest_size=8).hexdigest()
 
 
 def _chunks(words: np.ndarray) -> list[np.ndarray]:

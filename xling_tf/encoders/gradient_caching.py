@@ -9,21 +9,23 @@ from xling_tf.encoders.base import TokenEncoder
 from xling_tf.text.preprocessor import TokenFeatures
 
 
-def encode_in_chunks(encoder: TokenEncoder, features: TokenFeatures, num_chunks: int) -> tf.Tensor:
+def encode_in_chunks(
+    encoder: TokenEncoder, words: tf.Tensor, features: TokenFeatures, num_chunks: int
+) -> tf.Tensor:
     """Encodes what `encoder(features)` does, and keeps no activations for the backward pass.
 
     That encodes each chunk once more and adds up the chunks' gradients (Gao et al. 2021, "Scaling Deep
     Contrastive Learning Batch Size under Memory Limited Setup", sec. 3.2).
 
     Args:
-        encoder: Represents distinct words, which is done once, and encodes sentences of them.
+        encoder: Encodes sentences of words that are embedded already.
+        words: `[words, any]`, what it embeds the batch's distinct words as.
         features: Of the whole batch.
         num_chunks: How many to cut it into; fewer, if it has fewer sentences.
 
     Returns:
         `[batch, hidden_dim]` float32, in the order of the sentences.
     """
-    words = encoder.embed_words(features.word_ids, features.ngram_ids, features.ngram_words)
     chunks = _Chunks.cut(features, num_chunks)
 
     @tf.custom_gradient

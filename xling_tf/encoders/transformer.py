@@ -64,6 +64,13 @@ class TransformerEncoder(TokenEncoder):
         """Represents each distinct word: `[words, hidden_dim]`. All of it can be tabulated."""
         return self.input_projection(self.embedding(word_ids, ngram_ids, ngram_words))
 
+    @property
+    def layer_groups(self) -> list[list[keras.Variable]]:
+        """What represents words, then block after block."""
+        *lower, top = [block.trainable_variables for block in self.blocks]
+        words = [*self.embedding.trainable_variables, *self.input_projection.trainable_variables]
+        return [words, *lower, [*top, *self.final_norm.trainable_variables]]
+
     def encode_tokens(
         self, inputs: keras.KerasTensor, lengths: keras.KerasTensor
     ) -> keras.KerasTensor:

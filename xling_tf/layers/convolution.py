@@ -23,6 +23,7 @@ class ConvolutionBranch(keras.layers.Layer):
         self, num_filters: int, width: int, num_layers: int, *, name: str | None = None
     ) -> None:
         super().__init__(name=name)
+        self.width = width
         self.convolutions = [
             keras.layers.Conv1D(
                 num_filters, width, padding="same", activation="relu", name=f"convolution_{index}"

@@ -7,6 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from xling_tf.corpora.records import NLI_LABELS
+from xling_tf.encoders.base import TokenEncoder
 from xling_tf.losses import softmax_cross_entropy
 from xling_tf.tasks.base import Batch, Task
 
@@ -50,8 +51,9 @@ class Inference(Task):
         """The classifier."""
         return (self.head,)
 
-    def build_heads(self, encoding: np.ndarray) -> None:
+    def build_heads(self, encoder: TokenEncoder) -> None:
         """Creates the classifier's variables."""
+        encoding = np.zeros((1, encoder.hidden_dim), np.float32)
         self.head(encoding, encoding)
 
     def score(self, columns: list[tf.Tensor], batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:

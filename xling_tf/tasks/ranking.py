@@ -5,11 +5,11 @@ from typing import Any, ClassVar, NamedTuple
 import keras
 import tensorflow as tf
 
-from xling_tf.config import SimilarityConfig
 from xling_tf.corpora.records import Record, TranslationPair
 from xling_tf.distribution import gather_candidates
 from xling_tf.layers.pooling import unit_length
 from xling_tf.losses import in_batch_softmax
+from xling_tf.task_config import SimilarityConfig
 from xling_tf.tasks.base import Batch, Task
 
 NO_TEXT = -1  # fingerprints of texts are at least 0
@@ -25,6 +25,21 @@ class Negatives(NamedTuple):
 
     encodings: tf.Tensor
     fingerprints: tf.Tensor
+
+
+def negatives_of(
+    columns: list[tf.Tensor], fingerprints: tf.Tensor, right_fingerprints: tf.Tensor
+) -> Negatives:
+    """Makes the negatives of columns that the right text fills where an example has none.
+
+    Args:
+        columns: Of each `[batch, dim]` encodings.
+        fingerprints: `[columns, batch]`.
+        right_fingerprints: `[batch]`, of the right texts.
+    """
+    no_text = tf.constant(NO_TEXT, tf.int64)
+    fingerprints = tf.where(tf.equal(fingerprints, right_fingerprints), no_text, fingerprints)
+    return Negatives(tf.concat(columns, axis=0), tf.reshape(fingerprints, [-1]))
 
 
 class RankingTask(Task):
@@ -140,16 +155,14 @@ class TranslationRanking(RankingTask):
         if self.similarity.bidirectional or not self.hard_negatives:
             directions.append(self.rank(target, source, target_text, source_text))
         if self.similarity.bidirectional or self.hard_negatives:
-            negatives = self._negatives(columns[2:], batch) if self.hard_negatives else None
+            negatives = (
+                negatives_of(columns[2:], batch.fingerprints[2:], target_text)
+                if self.hard_negatives
+                else None
+            )
             directions.append(self.rank(source, target, source_text, target_text, negatives))
         losses, hits = (tf.add_n(values) for values in zip(*directions, strict=True))
         return losses / len(directions), hits / len(directions)
-
-    def _negatives(self, columns: list[tf.Tensor], batch: Batch) -> Negatives:
-        target, fingerprints = batch.fingerprints[1], batch.fingerprints[2:]
-        no_text = tf.constant(NO_TEXT, tf.int64)
-        fingerprints = tf.where(tf.equal(fingerprints, target), no_text, fingerprints)
-        return Negatives(tf.concat(columns, axis=0), tf.reshape(fingerprints, [-1]))
 
 
 class ResponsePrediction(RankingTask):

@@ -1,12 +1,18 @@
 """The tasks of an experiment, from its config."""
 
+import dataclasses
 from collections.abc import Callable, Mapping
+from itertools import combinations
 from typing import Any
 
-from xling_tf.config import ExperimentConfig, TaskConfig
+from xling_tf.config import ExperimentConfig
 from xling_tf.layers.tower import Tower
+from xling_tf.task_config import TaskConfig
 from xling_tf.tasks.base import Task
+from xling_tf.tasks.distillation import Distillation
+from xling_tf.tasks.entailment import EntailmentRanking
 from xling_tf.tasks.inference import Inference, InferenceHead
+from xling_tf.tasks.question_answering import QuestionAnswering
 from xling_tf.tasks.ranking import QuickThought, ResponsePrediction, TranslationRanking
 
 
@@ -25,7 +31,10 @@ def _common(
 
 
 def _translation_ranking(config: ExperimentConfig, task: TaskConfig) -> list[Task]:
-    pairs = [f"{config.data.source}-{target}" for target in config.data.targets]
+    source, targets = config.data.source, config.data.targets
+    pairs = [f"{source}-{target}" for target in targets]
+    if config.data.all_pairs:
+        pairs += [f"{one}-{other}" for one, other in combinations(targets, 2)]
     return [
         TranslationRanking(
             similarity=config.tasks.similarity,
@@ -69,7 +78,56 @@ def _quick_thought(config: ExperimentConfig, task: TaskConfig) -> list[Task]:
 
 def _inference(config: ExperimentConfig, task: TaskConfig) -> list[Task]:
     head = InferenceHead(config.tasks.inference_dim, name="inference_head")
-    return [Inference(head=head, **_common(config, "inference", config.data.source, task))]
+    return [
+        Inference(head=head, **_common(config, name, language, task))
+        for language in _inference_languages(config)
+        for name in ["inference" if language == config.data.source else f"inference_{language}"]
+    ]
+
+
+def _inference_languages(config: ExperimentConfig) -> list[str]:
+    return [config.data.source, *(config.data.targets if config.tasks.target_inference else ())]
+
+
+def _question_answering(config: ExperimentConfig, task: TaskConfig) -> list[Task]:
+    towers = {
+        name: Tower(config.tasks.tower_dims, name=name)
+        for name in ("question_tower", "context_encoder", "answer_tower")
+    }
+    with_context = config.tasks.question_answering.with_context
+    return [
+        QuestionAnswering(
+            question_tower=towers["question_tower"],
+            context_encoder=towers["context_encoder"] if with_context else None,
+            answer_tower=towers["answer_tower"],
+            similarity=config.tasks.similarity,
+            **_common(config, f"question_answering_{language}", language, task),
+        )
+        for language in (config.data.source, *config.data.targets)
+    ]
+
+
+def _distillation(config: ExperimentConfig, task: TaskConfig) -> list[Task]:
+    """Of the source's pairs alone: the source is the language that the teacher knows."""
+    pairs = [f"{config.data.source}-{target}" for target in config.data.targets]
+    return [
+        Distillation(
+            loss=config.tasks.distillation.loss,
+            every=config.tasks.distillation.every,
+            **_common(config, f"distillation_{pair}", pair, task),
+        )
+        for pair in pairs
+    ]
+
+
+def _entailment_ranking(config: ExperimentConfig, task: TaskConfig) -> list[Task]:
+    return [
+        EntailmentRanking(
+            similarity=dataclasses.replace(config.tasks.similarity, margin=0.0),
+            **_common(config, f"entailment_ranking_{language}", language, task),
+        )
+        for language in _inference_languages(config)
+    ]
 
 
 TASKS: Mapping[str, Callable[[ExperimentConfig, TaskConfig], list[Task]]] = {
@@ -77,6 +135,9 @@ TASKS: Mapping[str, Callable[[ExperimentConfig, TaskConfig], list[Task]]] = {
     "response_prediction": _response_prediction,
     "quick_thought": _quick_thought,
     "inference": _inference,
+    "question_answering": _question_answering,
+    "distillation": _distillation,
+    "entailment_ranking": _entailment_ranking,
 }
 
 

@@ -42,8 +42,10 @@ class TextPreprocessor(tf.Module, ABC):
     Attributes:
         num_words: Rows of the word table.
         num_ngrams: Rows of the n-gram table; 0 where words are not spelt.
+        vocabulary: What was learnt from the training texts.
     """
 
+    vocabulary: Vocabulary
     num_words: int
     num_ngrams: int = 0
 
@@ -52,13 +54,27 @@ class TextPreprocessor(tf.Module, ABC):
         self.config = config
 
     @tf.Module.with_name_scope
-    def __call__(self, sentences: tf.Tensor) -> TokenFeatures:
-        """Maps `[batch]` strings to their features."""
-        return self.features(self.tokenize(sentences))
+    def __call__(self, sentences: tf.Tensor, contexts: tf.Tensor | None = None) -> TokenFeatures:
+        """Maps `[batch]` strings to their features.
+
+        Args:
+            sentences: `[batch]` strings.
+            contexts: Strings that follow them in the batch, cut at `config.max_context_tokens`.
+        """
+        tokens = self.tokenize(sentences)
+        if contexts is not None:
+            longer = self.tokenize(contexts, self.config.max_context_tokens)
+            tokens = tf.concat([tokens, longer], axis=0)
+        return self.features(tokens)
 
     @abstractmethod
-    def tokenize(self, sentences: tf.Tensor) -> tf.RaggedTensor:
-        """Splits `[batch]` strings into `[batch, (tokens)]`: 1 to `config.max_tokens` of each."""
+    def tokenize(self, sentences: tf.Tensor, max_tokens: int | None = None) -> tf.RaggedTensor:
+        """Splits `[batch]` strings into `[batch, (tokens)]`: 1 to `max_tokens` of each.
+
+        Args:
+            sentences: `[batch]` strings.
+            max_tokens: Kept at the start of each; None: `config.max_tokens`.
+        """
 
     @abstractmethod
     def word_ids(self, words: tf.Tensor) -> tf.Tensor:

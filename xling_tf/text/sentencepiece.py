@@ -1,28 +1,19 @@
 """Sentences to SentencePiece's pieces (Kudo and Richardson 2018; Chidambaram et al. 2019, sec. 5.1)."""
 
 import hashlib
-import io
-from collections import Counter
-from collections.abc import Iterable
 from importlib import import_module
-from random import Random
 from typing import Any
 
 import tensorflow as tf
-from absl import logging
 
 from xling_tf.config import TextConfig
 from xling_tf.errors import UserError
 from xling_tf.text.preprocessor import TextPreprocessor
 from xling_tf.text.tokenization import readable
 
-# Texts that the pieces are learnt from, drawn evenly from all of them, the same ones every time.
-_SAMPLED_TEXTS = 1_000_000
-# Share of the characters that have a piece; the rest, the rarest, are unknown (the library's default,
-# which its page advises for languages with many characters).
-_CHARACTER_COVERAGE = 0.9995
-# The end-of-sentence piece, which no text contains, stands for a sentence without any piece.
-_EMPTY_PIECE = 2
+# Stands for a sentence without any piece: the unknown one between marks, as in the published encoders,
+# and without marks the end of a sentence, which no text contains.
+_EMPTY_MARKED, _EMPTY_PIECE = 0, 2
 
 
 class SentencePiecePreprocessor(TextPreprocessor):
@@ -30,42 +21,73 @@ class SentencePiecePreprocessor(TextPreprocessor):
 
     Args:
         model: SentencePiece's serialized model; it has its own rule for the case of letters.
-        config: Sizes and rules.
+        config: Sizes and rules. With `sentence_marks`, the model's pieces for the begin and the end of
+            a sentence stand round those of the text, within `max_tokens`.
 
     Raises:
-        UserError: tensorflow-text is not installed.
+        UserError: tensorflow-text is not installed, `model` is none of SentencePiece's, or has no such
+            marks.
     """
 
     def __init__(self, model: bytes, config: TextConfig) -> None:
         super().__init__(config)
-        _library("tensorflow_text")
+        self.vocabulary = model
+        library("tensorflow_text")
         module = import_module("tensorflow_text.python.ops.sentencepiece_tokenizer")
         self._operations = module.gen_sentencepiece_tokenizer
-        self._model = _ModelResource(model, self._operations)
-        size = self._operations.sentencepiece_vocab_size_op(self._model.resource_handle)
+        try:
+            self._model = _ModelResource(model, self._operations)
+            size = self._operations.sentencepiece_vocab_size_op(self._model.resource_handle)
+        except tf.errors.OpError as error:
+            raise UserError(
+                f"a vocabulary of pieces must be a model as SentencePiece writes it, but these {len(model)} "
+                "bytes are none, or were changed; give the file sentencepiece.model or *.model as it was"
+            ) from error
         self.num_words = int(size)
+        self._marks = self._marks_of_model() if config.sentence_marks else ()
 
-    def tokenize(self, sentences: tf.Tensor) -> tf.RaggedTensor:
+    def tokenize(self, sentences: tf.Tensor, max_tokens: int | None = None) -> tf.RaggedTensor:
         """Splits `[batch]` strings into `[batch, (pieces)]` int32 rows of the table."""
-        ids, row_splits = self._operations.sentencepiece_tokenize_op(
-            self._model.resource_handle,
-            readable(sentences, self.config.max_tokens),
-            nbest_size=0,  # the best pieces, not one of the n best
-            alpha=1.0,
-            add_bos=False,
-            add_eos=False,
-            reverse=False,
-            out_type=tf.int32,
-        )
-        pieces = tf.RaggedTensor.from_row_splits(ids, row_splits, validate=False)
+        max_tokens = max_tokens or self.config.max_tokens
+        pieces = self._pieces(readable(sentences, max_tokens))
         is_empty = tf.equal(pieces.row_lengths(), 0)
-        fill = tf.fill([tf.math.count_nonzero(is_empty)], _EMPTY_PIECE)
+        empty = _EMPTY_MARKED if self._marks else _EMPTY_PIECE
+        fill = tf.fill([tf.math.count_nonzero(is_empty)], empty)
         filled = tf.RaggedTensor.from_row_lengths(fill, tf.cast(is_empty, tf.int64))
-        return tf.concat([pieces, filled], axis=1)[:, : self.config.max_tokens]
+        kept = tf.concat([pieces, filled], axis=1)[:, : max_tokens - len(self._marks)]
+        if not self._marks:
+            return kept
+        begin, end = (tf.fill([pieces.nrows(), 1], mark) for mark in self._marks)
+        return tf.concat([begin, kept, end], axis=1)
 
     def word_ids(self, words: tf.Tensor) -> tf.Tensor:
         """Pieces are told by their rows already."""
         return words
+
+    def _pieces(self, sentences: tf.Tensor, *, marked: bool = False) -> tf.RaggedTensor:
+        ids, row_splits = self._operations.sentencepiece_tokenize_op(
+            self._model.resource_handle,
+            sentences,
+            nbest_size=0,  # the best pieces, not one of the n best
+            alpha=1.0,
+            add_bos=marked,
+            add_eos=marked,
+            reverse=False,
+            out_type=tf.int32,
+        )
+        return tf.RaggedTensor.from_row_splits(ids, row_splits, validate=False)
+
+    def _marks_of_model(self) -> tuple[int, int]:
+        """The rows of the pieces for the begin and the end of a sentence."""
+        try:
+            begin, end = self._pieces(tf.constant([""]), marked=True).values.numpy().tolist()
+        except tf.errors.OpError as error:
+            raise UserError(
+                "text.sentence_marks=true expects a SentencePiece model with pieces for the begin and "
+                "the end of a sentence, <s> and </s>, but this one lacks one of them; set "
+                "text.sentence_marks=false, or learn a model with them"
+            ) from error
+        return begin, end
 
 
 class _ModelResource(tf.saved_model.experimental.TrackableResource):
@@ -84,70 +106,12 @@ class _ModelResource(tf.saved_model.experimental.TrackableResource):
         return self._operations.sentencepiece_op(model=self._model, shared_name=name)
 
 
-def fit_pieces(config: TextConfig, texts: Iterable[str]) -> tuple[TextConfig, bytes]:
-    """Learns a unigram model of at most `config.sentencepiece_size` pieces from texts.
-
-    Args:
-        config: With `lowercase`, letters are case-folded after normalisation (rule nmt_nfkc_cf).
-        texts: Read once, in bounded memory.
-
-    Returns:
-        `config` as it was, and the serialized model.
+def library(name: str) -> Any:
+    """Imports one of the two libraries that nothing else needs.
 
     Raises:
-        UserError: A library is not installed, or no such model can be learnt from the texts.
+        UserError: It is not installed.
     """
-    _library("tensorflow_text")  # without it the model could not be used
-    library, model = _library("sentencepiece"), io.BytesIO()
-    sample = _draw(texts)
-    characters: Counter[str] = Counter()
-    for text in sample:
-        characters.update(text)
-    try:
-        library.SentencePieceTrainer.train(
-            sentence_iterator=iter(sample),
-            model_writer=model,
-            model_type="unigram",
-            vocab_size=config.sentencepiece_size,
-            hard_vocab_limit=False,  # few texts have few pieces
-            character_coverage=_CHARACTER_COVERAGE,
-            normalization_rule_name="nmt_nfkc_cf" if config.lowercase else "nmt_nfkc",
-            minloglevel=2,
-        )
-    except RuntimeError as error:
-        raise UserError(
-            f"text.sentencepiece_size expects more than there are different characters in the texts, but "
-            f"is {config.sentencepiece_size} for {characters.total()} characters, {len(characters)} of "
-            f"them different; change it or give more texts ({error})"
-        ) from error
-    processor = library.SentencePieceProcessor(model_proto=model.getvalue())
-    logging.info(
-        "%d pieces, which spell %.3f%% of the characters of the texts",
-        processor.get_piece_size(),
-        100 * _coverage(processor, characters),
-    )
-    return config, model.getvalue()
-
-
-def _draw(texts: Iterable[str]) -> list[str]:
-    """Draws a bounded sample from texts of any number (Vitter 1985, algorithm R)."""
-    random, sample = Random(1), list[str]()
-    for number, text in enumerate(texts):
-        if number < _SAMPLED_TEXTS:
-            sample.append(text)
-        elif (place := random.randrange(number + 1)) < _SAMPLED_TEXTS:
-            sample[place] = text
-    return sample
-
-
-def _coverage(processor: Any, characters: Counter[str]) -> float:
-    unknown = processor.unk_id()
-    known = (c for c in characters if unknown not in processor.encode(c))
-    return sum(characters[c] for c in known) / characters.total()
-
-
-def _library(name: str) -> Any:
-    """Imports one of the two libraries that nothing else needs."""
     try:
         return import_module(name)
     except ImportError as error:

@@ -2,8 +2,8 @@
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
 
 import tensorflow as tf
 from absl import logging
@@ -15,17 +15,19 @@ from xling_tf.text.word_ngram import ngram_ids
 _SENTENCES_PER_CHUNK = 50_000
 
 
-def fit_words(config: TextConfig, texts: Iterable[str]) -> tuple[TextConfig, list[str]]:
+def fit_words(
+    config: TextConfig, texts_by_language: Mapping[str, Iterable[str]]
+) -> tuple[TextConfig, list[str]]:
     """Builds the vocabulary, and shrinks the n-gram table to the n-grams that occur.
 
     Args:
         config: As asked for.
-        texts: Read once.
+        texts_by_language: Read once, language after language.
 
     Returns:
         `config` with the size of the n-gram table, and the vocabulary.
     """
-    counts = count_words(texts, config)
+    counts = count_words(chain.from_iterable(texts_by_language.values()), config)
     vocabulary = select_vocabulary(counts, config)
     logging.info("%d words", len(vocabulary))
     if not config.ngram_sizes:

@@ -1,5 +1,6 @@
 """Sentences to word and character n-gram ids (Chidambaram et al. 2019, sec. 2.1, 3.2 and 5.1)."""
 
+import dataclasses
 from collections.abc import Sequence
 
 import tensorflow as tf
@@ -39,9 +40,10 @@ class WordPreprocessor(TextPreprocessor):
             initializer, config.num_oov_buckets, lookup_key_dtype=tf.string
         )
 
-    def tokenize(self, sentences: tf.Tensor) -> tf.RaggedTensor:
+    def tokenize(self, sentences: tf.Tensor, max_tokens: int | None = None) -> tf.RaggedTensor:
         """Splits `[batch]` strings into `[batch, (tokens)]` strings."""
-        return tokenize(sentences, self.config)
+        kept = max_tokens or self.config.max_tokens
+        return tokenize(sentences, dataclasses.replace(self.config, max_tokens=kept))
 
     def word_ids(self, words: tf.Tensor) -> tf.Tensor:
         """Maps `[words]` strings to `[words]` int32 rows of the word table."""

@@ -12,6 +12,7 @@ from xling_tf.corpora.debian.packages import Fetched, fetch
 from xling_tf.corpora.debian.registry import LANGUAGE_PAIRS, SOURCES, Source
 from xling_tf.corpora.debian.report import SourceReport, licences, log_report, write_reports
 from xling_tf.corpora.debian.writing import write_cleaned
+from xling_tf.corpora.languages import require_known
 from xling_tf.errors import UserError
 from xling_tf.files import recover_folder, replacing_folder
 
@@ -37,11 +38,8 @@ def prepare_default_corpora(source: str, target: str, *, raw_dir: Path, prepared
         UserError: The pair has no sources, or packages cannot be had on this machine.
     """
     if (source, target) not in LANGUAGE_PAIRS:
-        known = ", ".join("-".join(pair) for pair in LANGUAGE_PAIRS)
-        raise UserError(
-            f"there are default corpora for the pairs {known}, not for {source}-{target}; "
-            "train on your own corpora with --data DIR instead"
-        )
+        require_known(target)
+        raise _no_sources(source, f"{source}-{target}")
     folder = prepared_dir / f"{source}-{target}"
     recover_folder(folder)
     earlier = _preparation(folder)
@@ -64,6 +62,31 @@ def prepare_default_corpora(source: str, target: str, *, raw_dir: Path, prepared
     if not earlier or earlier["packages"] != fetched.versions:
         _prepare(offered, fetched, (source, target), folder)
     return folder
+
+
+def default_targets(source: str) -> tuple[str, ...]:
+    """The languages that there are default corpora in, beside a source language.
+
+    Raises:
+        UserError: There are none.
+
+    Example:
+        >>> default_targets("en")
+        ('es', 'fr', 'de', 'zh')
+    """
+    targets = tuple(target for first, target in LANGUAGE_PAIRS if first == source)
+    if not targets:
+        raise _no_sources(source, source)
+    return targets
+
+
+def _no_sources(source: str, asked: str) -> UserError:
+    require_known(source)
+    known = ", ".join("-".join(pair) for pair in LANGUAGE_PAIRS)
+    return UserError(
+        f"there are default corpora for the pairs {known}, not for {asked}; "
+        "train on your own corpora with --data DIR instead"
+    )
 
 
 def _preparation(folder: Path) -> dict[str, Any] | None:

@@ -1,7 +1,7 @@
 """Retrieval question answering: is the sentence that answers a question found among all sentences?"""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from itertools import permutations
 from pathlib import Path
@@ -10,64 +10,32 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from xling_tf.corpora.squad import SQUAD_FILES
 from xling_tf.errors import UserError
 from xling_tf.evaluators.datasets import Dataset, Missing, Suite
 from xling_tf.evaluators.encoding import Encode, encode_checked
 from xling_tf.evaluators.ranking.lexical import bm25, bm25_protocol
 from xling_tf.evaluators.ranking.metrics import (
     Ranks,
-    Scores,
     inner_products,
     mean_reciprocal_rank,
     precision_at_1,
     relevant_ranks,
     unit_vectors,
 )
-from xling_tf.evaluators.ranking.reqa_files import (
-    SQUAD_FILES,
-    ReqaData,
-    Sentence,
-    Source,
-    find_sources,
-)
+from xling_tf.evaluators.ranking.reqa_files import ReqaData, Source, find_sources
+from xling_tf.evaluators.ranking.reqa_pool import NEIGHBOURS, Pool
 from xling_tf.evaluators.system import System, as_system
 
 Vectors = NDArray[np.float64]
 
-
-class _Pool:
-    """The candidates in one language: sentences by paragraph."""
-
-    def __init__(self, sentences: Iterable[Sentence]) -> None:
-        distinct = sorted(set(sentences), key=lambda sentence: sentence[::-1])
-        self.texts = [sentence.text for sentence in distinct]
-        # As the published QA encoder's page has it for answers without a context.
-        self.contexts = [sentence.context or sentence.text for sentence in distinct]
-        self.paragraphs = list(dict.fromkeys(sentence.context for sentence in distinct))
-        place_of = {context: place for place, context in enumerate(self.paragraphs)}
-        self._places = np.array([place_of[sentence.context] for sentence in distinct])
-        self._starts = np.unique(self._places, return_index=True)[1]
-        self._rows: defaultdict[str, list[int]] = defaultdict(list)
-        for row, text in enumerate(self.texts):
-            self._rows[text].append(row)
-
-    def rows_of(self, answers: Iterable[str]) -> NDArray[np.int64]:
-        """The sentences that have the text of an answer."""
-        return np.array(sorted(row for answer in answers for row in self._rows[answer]), np.int64)
-
-    def paragraphs_of(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The paragraphs of some sentences."""
-        return np.unique(self._places[rows])
-
-    def best_of_paragraphs(self, chunk: Scores) -> Scores:
-        """Scores of sentences `[rows, sentences]` to those of paragraphs `[rows, paragraphs]`."""
-        return np.asarray(np.maximum.reduceat(chunk, self._starts, axis=1))
+_TRIED = 8  # sentences, with and without their contexts
 
 
 class _Encoders(NamedTuple):
     name: str
     questions: Callable[[list[str]], Vectors]
-    candidates: Callable[[_Pool], Vectors]
+    candidates: Callable[[Pool], Vectors]
 
 
 class _Search(NamedTuple):
@@ -90,8 +58,9 @@ class RetrievalQuestionAnswering:
     its answers is right. A tie counts against the system.
 
     A system with encoders of its own for questions and responses is measured with those, by dot
-    product, each sentence in its paragraph; every system is measured with sentence vectors of both
-    sides, by cosine. BM25 is the baseline, of paragraphs as in Table 6 and of sentences.
+    product, each sentence in its paragraph. Where no paragraph is known, its neighbours stand for it;
+    where the system heeds it, the same is measured without. Every system is measured with sentence
+    vectors of both sides, by cosine. BM25 is the baseline, of paragraphs as in Table 6 and of sentences.
 
     Given in several languages, the candidates of each are searched with the questions of each other
     one (sec. 5.4 and Table 7), without BM25.
@@ -104,7 +73,7 @@ class RetrievalQuestionAnswering:
         UserError: There is no question, or the languages share none; bm25s is not installed.
 
     Example:
-        >>> from xling_tf.evaluators.ranking.reqa_files import Question
+        >>> from xling_tf.evaluators.ranking.reqa_files import Question, Sentence
         >>> sentences = [Sentence("I am 20.", "I am 20. Hi."), Sentence("Hi.", "I am 20. Hi.")]
         >>> question = Question("q0", "What is your age?", frozenset(["I am 20."]))
         >>> evaluator = RetrievalQuestionAnswering({"en": ReqaData([question], sentences)}, name="me")
@@ -116,7 +85,7 @@ class RetrievalQuestionAnswering:
 
     def __init__(self, data: Mapping[str, ReqaData], *, name: str) -> None:
         self.name = name
-        self._pools = {language: _Pool(part.sentences) for language, part in data.items()}
+        self._pools = {language: Pool(part.sentences) for language, part in data.items()}
         self._questions = {
             language: sorted({question.text for question in part.questions})
             for language, part in data.items()
@@ -130,7 +99,9 @@ class RetrievalQuestionAnswering:
                 f"{counts} and two languages share none; correct the data"
             )
         protocol: dict[str, Any] = {
-            "qa_encoders": "dot product; each sentence in its paragraph, without one in itself",
+            "qa_encoders": "dot product; each sentence in its paragraph, where none is known between its "
+            f"{NEIGHBOURS} neighbours on either side in the order of the data",
+            "qa_encoders_without_context": "dot product; each sentence is its own context",
             "sentence_encoder": "cosine; sentences without context",
             "paragraphs": "by their best sentence",
             "ties": "against the system",
@@ -152,16 +123,17 @@ class RetrievalQuestionAnswering:
 
         Returns:
             "<encoders>/<unit>/precision_at_1" and "<encoders>/<unit>/mean_reciprocal_rank";
-            encoders are "qa_encoders", where the system has them, "sentence_encoder" and "bm25",
-            units are "sentence" and, where the data has them, "paragraph". "num_queries",
-            "num_candidates" and, where the data has them, "num_paragraphs". Of several languages
-            all for each direction, as "<query language>-<candidate language>/num_queries".
+            encoders are "qa_encoders", where the system has them, "qa_encoders_without_context",
+            where these heed the context, "sentence_encoder" and "bm25", units are "sentence" and,
+            where the data has them, "paragraph". "num_queries", "num_candidates" and, where the data
+            has them, "num_paragraphs". Of several languages all for each direction, as "<query
+            language>-<candidate language>/num_queries".
 
         Raises:
             UserError: The system gave something else than a finite vector for each text.
         """
         scores: dict[str, float] = {}
-        for encoders in _encoders(as_system(encode)):
+        for encoders in _encoders(as_system(encode), next(iter(self._pools.values()))):
             questions = {lang: encoders.questions(texts) for lang, texts in self._questions.items()}
             candidates = {lang: encoders.candidates(pool) for lang, pool in self._pools.items()}
             for search in self._searches:
@@ -204,7 +176,7 @@ def _search(
     way: tuple[str, str],
     data: Mapping[str, ReqaData],
     texts: Mapping[str, list[str]],
-    pools: Mapping[str, _Pool],
+    pools: Mapping[str, Pool],
 ) -> _Search:
     asked, searched = way
     pool = pools[searched]
@@ -228,7 +200,8 @@ def _search(
     )
 
 
-def _encoders(system: System) -> Iterator[_Encoders]:
+def _encoders(system: System, pool: Pool) -> Iterator[_Encoders]:
+    """How a system is measured; a few of a pool's sentences tell whether it heeds their contexts."""
     if system.questions is not None or system.responses is not None:
         yield _Encoders(
             "qa_encoders",
@@ -237,6 +210,16 @@ def _encoders(system: System) -> Iterator[_Encoders]:
                 lambda texts: system.encode_responses(texts, pool.contexts), pool.texts
             ),
         )
+        few, contexts = pool.texts[:_TRIED], pool.contexts[:_TRIED]
+        with_context, without = (system.encode_responses(few, c) for c in (contexts, few))
+        if not np.allclose(with_context, without, atol=1e-5):
+            yield _Encoders(
+                "qa_encoders_without_context",
+                lambda texts: encode_checked(system.encode_questions, texts),
+                lambda pool: encode_checked(
+                    lambda texts: system.encode_responses(texts, texts), pool.texts
+                ),
+            )
     yield _Encoders(
         "sentence_encoder",
         lambda texts: unit_vectors(encode_checked(system, texts)),

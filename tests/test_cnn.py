@@ -1,0 +1,145 @@
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from published_model import SENTENCES, WIDTHS, pieces, random_layers, small_config
+
+from xling_tf.encoders.folded import FoldedEncoder
+from xling_tf.layers.convolution import ConvolutionBranch
+from xling_tf.layers.pooling import unit_length
+from xling_tf.model import Model
+from xling_tf.published.weights import put_layers, weighted_layers
+
+TEXTS = [*SENTENCES, "", "😀", "cat", "the red cat " * 300]
+
+
+def model_of_random_weights():
+    model = Model.build(small_config(), pieces())
+    put_layers(model.encoder, random_layers())
+    return model
+
+
+def encode(model, texts):
+    return model.encoder(model.preprocessor(tf.constant(texts))).numpy()
+
+
+@pytest.mark.parametrize(
+    ("width", "expected"),
+    [
+        # One filter that adds up 1 x the first token it sees, 10 x the second and so on, zeros beyond the
+        # ends. Of the tokens 1, 2, 3, an even width sees one more on the right: 1 + 10 * 2 = 21,
+        # 2 + 10 * 3 = 32, 3; with the token itself added, 22, 34, 6.
+        (2, [22.0, 34.0, 6.0]),
+        # 10 * 1 + 100 * 2 = 210, 1 + 20 + 300 = 321, 2 + 30 = 32; with the token, 211, 323, 35.
+        (3, [211.0, 323.0, 35.0]),
+        # 100 * 1 + 1000 * 2 + 10000 * 3 = 32100, 10 + 200 + 3000 = 3210, 1 + 20 + 300 = 321.
+        (5, [32101.0, 3212.0, 324.0]),
+    ],
+)
+def test_a_convolution_sees_its_neighbours_and_nothing_beyond_the_ends(width, expected):
+    branch = ConvolutionBranch(1, width, 1)
+    # What stands behind the end is no zero, and must not be seen.
+    inputs = np.array([[1.0, 2.0, 3.0, 7.0, 9.0]], np.float32)[..., None]
+    mask = np.array([[True, True, True, False, False]])[..., None]
+    branch(inputs, mask)
+    kernel = 10.0 ** np.arange(width).reshape(width, 1, 1)
+    branch.set_weights([kernel, np.zeros(1)])
+    assert branch(inputs, mask)[0, :3, 0].numpy().tolist() == expected
+
+
+def test_what_a_convolution_adds_is_never_negative():
+    branch = ConvolutionBranch(1, 2, 1)
+    inputs = np.array([[1.0, -2.0]], np.float32)[..., None]
+    branch(inputs, np.ones((1, 2, 1), bool))
+    branch.set_weights([np.array([1.0, 1.0]).reshape(2, 1, 1), np.zeros(1)])
+    # 1 - 2 < 0 and -2 < 0: nothing is added.
+    assert branch(inputs, np.ones((1, 2, 1), bool))[0, :, 0].numpy().tolist() == [1.0, -2.0]
+
+
+def test_a_sentence_has_one_vector_alone_and_in_a_batch():
+    model = model_of_random_weights()
+    together = encode(model, TEXTS)
+    for text, vector in zip(TEXTS, together, strict=True):
+        np.testing.assert_allclose(encode(model, [text])[0], vector, atol=1e-5)
+
+
+def test_what_is_exported_computes_the_same_in_any_number():
+    model = model_of_random_weights()
+    folded = FoldedEncoder(model.preprocessor, model.encoder, model.config.encoder)
+    texts = TEXTS * 40  # more tokens than are encoded together
+    np.testing.assert_allclose(folded(tf.constant(texts)), encode(model, texts), atol=1e-5)
+    assert folded(tf.constant([], tf.string)).shape == (0, model.config.encoder.hidden_dim)
+
+
+def test_against_numpy():
+    model = model_of_random_weights()
+    table = model.encoder.table_variables[0].numpy()
+    layers = random_layers()
+    for text, vector in zip(TEXTS, encode(model, TEXTS), strict=True):
+        pieces_of_text = model.preprocessor.tokenize(tf.constant([text]))[0].numpy()
+        np.testing.assert_allclose(numpy_cnn(table[pieces_of_text], layers), vector, atol=1e-5)
+
+
+def numpy_cnn(tokens, layers):
+    """Maps `[tokens, dim]` embeddings to a sentence vector."""
+
+    def dense(inputs, name):
+        kernel, bias = layers[name]
+        return inputs @ kernel + bias
+
+    def norm(inputs, name):
+        scale, offset = layers[name]
+        deviation = inputs.std(axis=1, keepdims=True)
+        return (inputs - inputs.mean(axis=1, keepdims=True)) / deviation * scale + offset
+
+    def convolve(inputs, width, name):
+        kernel, bias = layers[name]
+        outputs = np.tile(bias, (len(inputs), 1))
+        for place in range(len(inputs)):
+            for offset in range(width):
+                neighbour = place + offset - (width - 1) // 2
+                if 0 <= neighbour < len(inputs):
+                    outputs[place] += inputs[neighbour] @ kernel[offset]
+        return np.maximum(outputs, 0)
+
+    outputs = [tokens]
+    for width in WIDTHS:
+        hidden = norm(dense(tokens, f"projection_{width}"), f"norm_{width}")
+        for index in range(2):
+            hidden = hidden + convolve(hidden, width, f"convolution_{width}_{index}")
+        outputs.append(hidden)
+    projected = dense(norm(np.concatenate(outputs, axis=1), "norm"), "pooled_projection")
+    pooled = projected.sum(axis=0) / len(tokens) ** 0.5
+    first = np.maximum(pooled @ layers["first"][0], 0)
+    second = np.maximum(pooled @ layers["second_shortcut"][0] + first @ layers["second"][0], 0)
+    third = np.maximum(second @ layers["third"][0], 0)
+    return np.tanh(second @ layers["output_shortcut"][0] + third @ layers["output_projection"][0])
+
+
+def test_bfloat16_is_near_float32():
+    exact = model_of_random_weights()
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    fast = Model.build(small_config(), pieces())
+    fast.encoder.set_weights(exact.encoder.get_weights())
+    vectors = encode(fast, SENTENCES)
+    assert vectors.dtype == np.float32
+    cosines = np.sum(unit_length(vectors) * unit_length(encode(exact, SENTENCES)), axis=1)
+    assert cosines.min() > 0.99
+
+
+def test_every_weight_is_trained():
+    model = model_of_random_weights()
+    encoder = model.encoder
+    assert {id(v) for layer in weighted_layers(encoder).values() for v in layer.weights} == {
+        id(v) for v in encoder.dense_variables
+    }
+    optimizer = keras.optimizers.SGD(0.1)
+    before = [v.numpy() for v in encoder.trainable_variables]
+    features = model.preprocessor(tf.constant(SENTENCES))
+    for _ in range(2):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(tf.square(encoder(features) - 0.5))
+        variables = [v.value for v in encoder.trainable_variables]
+        optimizer.apply(tape.gradient(loss, variables), encoder.trainable_variables)
+    for old, variable in zip(before, encoder.trainable_variables, strict=True):
+        assert np.abs(variable.numpy() - old).max() > 0, variable.path

@@ -1,0 +1,164 @@
+"""Which languages a data folder has, and its corpora between any two of them."""
+
+from pathlib import Path
+
+import pytest
+
+from xling_tf import experiment
+from xling_tf.config import DataConfig, ExperimentConfig
+from xling_tf.corpora import default
+from xling_tf.corpora.default import load_corpora, resolve_languages
+from xling_tf.corpora.folder import find_targets, load_folder
+from xling_tf.corpora.records import TranslationPair
+from xling_tf.errors import UserError
+from xling_tf.overrides import apply_overrides
+from xling_tf.presets import get_preset
+
+ALL = DataConfig(targets=("all",))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Translations of en-es, fr-en, es-fr, it-es and es-es; other corpora in these and in German."""
+    files = {
+        "parallel/a.en-es.tsv": "Hello\tHola\n",
+        "parallel/a.fr-en.tsv": "Bonjour\tHello\n",
+        "parallel/a.es-fr.tsv": "Hola\tBonjour\n",
+        "parallel/b.it-es.tsv": "Ciao\tHola\n",
+        "parallel/same.en-en.tsv": "Hello\tHi\n",
+        "documents/d.de.txt": "a\nb\nc\n",
+        "nli/n.en.train.tsv": "neutral\tp\th\n",
+        "nli/n.fr.train.tsv": "neutral\tp\th\n",
+        "nli/n.de.train.tsv": "neutral\tp\th\n",
+        "questions/q.fr.tsv": "Qui?\tAda.\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    return tmp_path
+
+
+def titles(folder: Path, **wanted: object) -> list[str]:
+    return [corpus.title for corpus in load_folder(folder, source="en", **wanted)]
+
+
+def test_only_pairs_with_the_source_are_taken_without_more_ado(folder):
+    assert titles(folder, targets=["fr", "es"]) == [
+        *("parallel/a.en-es", "parallel/a.en-fr", "nli/n.en.train", "questions/q.fr"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("targets", "pair", "record"),
+    [
+        (["fr", "es"], "parallel/a.fr-es", TranslationPair("Bonjour", "Hola")),
+        (["es", "fr"], "parallel/a.es-fr", TranslationPair("Hola", "Bonjour")),
+    ],
+)
+def test_pairs_of_targets_are_in_the_order_of_the_targets(folder, targets, pair, record):
+    corpora = load_folder(folder, source="en", targets=targets, all_pairs=True)
+    assert {corpus.title for corpus in corpora if corpus.kind == "parallel"} == {
+        *("parallel/a.en-es", "parallel/a.en-fr", pair),
+    }
+    (between,) = (corpus for corpus in corpora if corpus.title == pair)
+    assert [found for found, _ in between] == [record]
+
+
+def test_a_target_without_the_source_is_enough_with_all_pairs(folder):
+    assert "parallel/b.es-it" in titles(folder, targets=["es", "it"], all_pairs=True)
+    with pytest.raises(UserError, match="translations for en-it"):
+        titles(folder, targets=["es", "it"])
+
+
+def test_inference_of_targets_is_taken_where_it_is_wanted(folder):
+    assert [
+        title
+        for title in titles(folder, targets=["es", "fr"], target_inference=True)
+        if "nli" in title
+    ] == ["nli/n.en.train", "nli/n.fr.train"]
+
+
+def test_all_languages_are_those_with_translations(folder):
+    assert find_targets(folder, source="en") == ("es", "fr")
+    assert find_targets(folder, source="en", all_pairs=True) == ("es", "fr", "it")
+    assert find_targets(folder, source="it") == ("es",)
+    # Texts of German are not enough.
+    with pytest.raises(
+        UserError, match="translations for de-LANGUAGE, but has pairs: en-en, en-es"
+    ):
+        find_targets(folder, source="de")
+
+
+@pytest.mark.parametrize(
+    ("source", "targets", "message"),
+    [
+        ("eng", ["es"], "got 'eng'; did you mean en?"),
+        ("en", ["es", "esp"], "got 'esp'; did you mean es?"),
+        ("en", ["xx"], "got 'xx'$"),
+        ("en", ["es_MX"], "must have translations for en-es_MX, but has pairs"),
+    ],
+)
+def test_unknown_languages_are_told(folder, source, targets, message):
+    with pytest.raises(UserError, match=message.replace("?", r"\?")):
+        load_folder(folder, source=source, targets=targets)
+
+
+def test_languages_that_lists_do_not_have_are_used_where_files_do(folder):
+    (folder / "parallel" / "x.en-tlh.tsv").write_text("Hello\tnuqneH\n")
+    assert titles(folder, targets=["tlh"])[0] == "parallel/x.en-tlh"
+
+
+def test_an_unknown_source_of_all_languages(folder):
+    with pytest.raises(UserError, match="got 'eng'; did you mean en"):
+        resolve_languages(folder, DataConfig(source="eng", targets=("all",)))
+    with pytest.raises(UserError, match="got 'eng'; did you mean en"):
+        resolve_languages(None, DataConfig(source="eng", targets=("all",)))
+    with pytest.raises(UserError, match=r"is missing; make it with parallel/NAME\.en-LANGUAGE"):
+        resolve_languages(folder / "none", ALL)
+
+
+def test_all_is_resolved_by_what_the_corpora_will_be(folder):
+    assert resolve_languages(folder, ALL).targets == ("es", "fr")
+    assert resolve_languages(None, DataConfig(targets=("all",), sample=True)).targets == (
+        *("de", "es", "fr", "zh"),
+    )
+    assert set(resolve_languages(None, ALL).targets) == set(get_preset("many").data.targets)
+    with pytest.raises(UserError, match="not for es; train on your own"):
+        resolve_languages(None, DataConfig(source="es", targets=("all",)))
+    named = DataConfig(targets=("fr", "es"))
+    assert resolve_languages(folder, named) is named
+
+
+def test_all_stands_alone():
+    with pytest.raises(UserError, match=r"languages, or all alone .* got \['all', 'es'\]"):
+        ExperimentConfig(data=DataConfig(targets=("all", "es")))
+
+
+def test_corpora_are_loaded_as_the_config_says(folder):
+    config = DataConfig(targets=("es", "fr"), all_pairs=True)
+    corpora = {corpus.title for corpus in load_corpora(folder, config, target_inference=True)}
+    assert {"parallel/a.es-fr", "nli/n.fr.train"} <= corpora
+
+
+def test_unknown_languages_of_the_default_corpora(monkeypatch, tmp_path):
+    monkeypatch.setattr(default, "_RAW", tmp_path / "raw")
+    monkeypatch.setattr(default, "_PREPARED", tmp_path / "prepared")
+    with pytest.raises(UserError, match="got 'esp'; did you mean es"):
+        load_corpora(None, DataConfig(targets=("esp",)))
+    with pytest.raises(UserError, match=r"default corpora for the pairs .* not for en-it"):
+        load_corpora(None, DataConfig(targets=("it",)))
+
+
+def test_an_experiment_knows_its_languages_before_anything_else(folder, tmp_path, monkeypatch):
+    seen = []
+    monkeypatch.setattr(
+        experiment, "_run", lambda workers, name, config, *rest: seen.append(config)
+    )
+    experiment.run_experiment(
+        name="smoke",
+        config=apply_overrides(get_preset("smoke"), ["data.targets=all", "data.all_pairs=true"]),
+        data=folder,
+        run_dir=tmp_path / "run",
+        output=tmp_path / "model",
+    )
+    assert seen[0].data.targets == ("es", "fr", "it")

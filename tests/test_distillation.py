@@ -1,0 +1,267 @@
+"""The task that learns a teacher's vectors: losses by hand, training, restart, replicas."""
+
+import dataclasses
+import json
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from testing import (
+    DIM,
+    TINY,
+    find_task,
+    make_batch,
+    make_examples,
+    tiny_model,
+    two_replicas,
+)
+
+from xling_tf.development import Development, HeldOutScores
+from xling_tf.distribution import make_strategy
+from xling_tf.errors import UserError
+from xling_tf.input_pipeline import make_dataset, make_sampler
+from xling_tf.overrides import apply_overrides
+from xling_tf.tasks.base import Batch
+from xling_tf.trainer import Trainer, make_schedule
+from xling_tf.workers import Workers
+
+# Keras warns of one key alone, which is what a sentence of one word has.
+pytestmark = pytest.mark.filterwarnings("ignore:You are using a softmax over axis:UserWarning")
+
+NAME = "distillation_en-es"
+BESIDE = apply_overrides(
+    TINY,
+    [
+        *("tasks.distillation.weight=1", "tasks.distillation.teacher=python:a:teacher"),
+        *("tasks.distillation.examples_per_batch=4", "tasks.translation_ranking.weight=2"),
+        *(f"tasks.{kind}.weight=0" for kind in ("response_prediction", "quick_thought")),
+        "tasks.inference.weight=0",
+    ],
+)
+ALONE = apply_overrides(BESIDE, ["tasks.translation_ranking.weight=0"])
+SOURCES = ["a b", "hello", "c d e", "f g", "hello world", "i", "a a", "b c d e"]
+TARGETS = ["hola", "mundo a", "b b b", "i j", "hola mundo", "j", "d", "e f"]
+
+
+def make_task(loss, normalize):
+    settings = [f"tasks.distillation.loss={loss}", f"tasks.similarity.normalize={normalize}"]
+    return find_task(tiny_model(apply_overrides(ALONE, settings)), NAME)
+
+
+def score(task, source, target, teacher, source_texts=None):
+    """Losses and hits of given encodings, as lists."""
+    names = source_texts or range(len(source))
+    batch = Batch(
+        features=None,
+        fingerprints=tf.constant([names, names], tf.int64),
+        labels=tf.zeros([len(source)], tf.int32),
+        vectors=tf.constant(teacher, tf.float32),
+    )
+    losses, hits = task.score([tf.constant(source), tf.constant(target)], batch)
+    assert losses.shape == hits.shape == (len(source),)
+    return losses.numpy().tolist(), hits.numpy().tolist()
+
+
+@pytest.mark.parametrize(
+    ("loss", "expected"),
+    [
+        # cos(source, teacher) = 1 and cos(target, teacher) = (4 * 6 + 3 * 8) / (5 * 10) = 0.96: the
+        # mean of 0 and 0.04. In the second example, both stand at a right angle: the mean of 1 and 1.
+        ("cosine", [0.02, 1.0]),
+        # 3^2 + 4^2 = 25 and 2^2 + 5^2 = 29; 1^2 + 2^2 = 5 and 1^2 + 1^2 = 2.
+        ("mse", [54.0, 7.0]),
+    ],
+)
+def test_losses_of_plain_vectors(loss, expected):
+    source, target = [[3.0, 4.0], [0.0, 2.0]], [[4.0, 3.0], [0.0, -1.0]]
+    losses, _ = score(make_task(loss, normalize=False), source, target, [[6, 8], [1, 0]])
+    assert losses == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("loss", "expected"),
+    [
+        ("cosine", [0.02]),
+        # The teacher's (6, 8) becomes (0.6, 0.8): 0 for the source, 0.2^2 + 0.2^2 for the target,
+        # which is 2 - 2 * 0.96.
+        ("mse", [0.08]),
+    ],
+)
+def test_normalized_vectors_are_compared_with_the_teachers_direction(loss, expected):
+    losses, _ = score(make_task(loss, normalize=True), [[0.6, 0.8]], [[0.8, 0.6]], [[6, 8]])
+    assert losses == pytest.approx(expected, abs=1e-6)
+
+
+def test_a_hit_is_a_target_nearest_to_its_own_sources_vector():
+    task = make_task("cosine", normalize=False)
+    teacher = [[1, 0], [0, 100], [1, 0], [1, 1]]
+    # By the cosine: the first is nearest to its own; the second to (1, 1), however long its own is;
+    # the third's own equals the first's, since the source is the same text; the last is right.
+    target = [[2.0, 0.5], [2.0, 2.1], [1.0, 0.0], [3.0, 2.9]]
+    _, hits = score(task, target, target, teacher, source_texts=[7, 8, 7, 9])
+    assert hits == [1, 0, 1, 1]
+
+
+def encoded(model, texts):
+    return model.encoder(model.preprocessor(tf.constant(texts))).numpy()
+
+
+@pytest.mark.parametrize("loss", ["cosine", "mse"])
+@pytest.mark.parametrize("normalize", [True, False])
+def test_a_student_that_equals_its_teacher_has_no_loss(loss, normalize):
+    settings = [f"tasks.distillation.loss={loss}", f"tasks.similarity.normalize={normalize}"]
+    model = tiny_model(apply_overrides(ALONE, settings))
+    vectors = encoded(model, SOURCES).astype(np.float16)
+    examples = make_examples(SOURCES, SOURCES, vectors=vectors)
+    losses, hits = find_task(model, NAME).losses(model.encoder, make_batch(model, examples))
+    # Half precision rounds to 2^-11 of a number, the squared distance to the square of that.
+    assert losses.numpy() == pytest.approx(np.zeros(len(SOURCES)), abs=1e-5)
+    assert hits.numpy().tolist() == [1] * len(SOURCES)
+
+
+def random_vectors(count):
+    return np.random.default_rng(5).standard_normal((count, DIM)).astype(np.float16)
+
+
+EXAMPLES = make_examples(SOURCES, TARGETS, vectors=random_vectors(len(SOURCES)))
+
+
+def test_a_batch_holds_the_vectors_of_its_examples_and_depends_on_its_position_alone():
+    model = tiny_model(ALONE)
+    vector_of = dict(zip(SOURCES, EXAMPLES.vectors.tolist(), strict=True))
+    sampler = make_sampler(EXAMPLES, ALONE, size=3)
+    for start in (0, 5):
+        dataset = make_dataset(EXAMPLES, sampler, model.preprocessor, start=start, count=4)
+        assert dataset.element_spec.vectors == tf.TensorSpec([None, DIM], tf.float32)
+        for position, batch in enumerate(dataset, start):
+            texts = [SOURCES[index] for index in sampler.batch(position)]
+            assert batch.vectors.numpy().tolist() == [vector_of[text] for text in texts]
+
+
+def test_other_tasks_batches_have_no_vectors():
+    model = tiny_model(BESIDE)
+    batch = make_batch(model, make_examples(SOURCES, TARGETS))
+    assert batch.vectors.shape == (len(SOURCES), 0)
+    assert batch.vectors.dtype == tf.float32
+
+
+def train(folder, config, *budgets, strategy=None):
+    """Trains up to each number of steps in turn, always a new model; returns the last model."""
+    folder.mkdir()
+    strategy = strategy or make_strategy()
+    for steps in budgets:
+        keras.utils.set_random_seed(1)
+        with strategy.scope():
+            model = tiny_model(apply_overrides(config, [f"training.steps={steps}"]))
+        examples = {task.name: EXAMPLES for task in model.tasks if task.name == NAME}
+        others = {task.name: make_examples(SOURCES, TARGETS) for task in model.tasks}
+        trainer = Trainer(
+            model=model,
+            examples={**others, **examples},
+            workers=Workers(strategy),
+            run_dir=folder,
+        )
+        assert trainer.train()
+    return model
+
+
+def curve(folder):
+    lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    return [(line["task"], line["loss"]) for line in map(json.loads, lines)]
+
+
+@pytest.mark.parametrize("loss", ["cosine", "mse"])
+def test_the_student_learns_its_teachers_vectors_for_both_languages(loss, tmp_path):
+    adam = ["name=adam", "learning_rate=0.01", "embedding_learning_rate=0.03"]
+    settings = [f"tasks.distillation.loss={loss}", *(f"optimizer.{setting}" for setting in adam)]
+    model = train(tmp_path / "run", apply_overrides(ALONE, settings), 150)
+    (scores,) = HeldOutScores(model, {NAME: EXAMPLES})().values()
+    assert scores["loss"] < 0.3 * curve(tmp_path / "run")[0][1]
+    assert scores["accuracy"] > 0.85
+    vectors = EXAMPLES.vectors.astype(np.float32)
+    for texts in (SOURCES, TARGETS):
+        student = encoded(model, texts)
+        cosines = np.sum(student * vectors, axis=1) / (
+            np.linalg.norm(student, axis=1) * np.linalg.norm(vectors, axis=1)
+        )
+        assert np.mean(cosines) > 0.8
+
+
+def test_beside_other_tasks_a_restart_changes_nothing(tmp_path):
+    whole = train(tmp_path / "whole", BESIDE, 7)
+    parts = train(tmp_path / "parts", BESIDE, 2, 5, 7)
+    names, losses = zip(*curve(tmp_path / "parts"), strict=True)
+    expected_names, expected = zip(*curve(tmp_path / "whole"), strict=True)
+    assert names == expected_names
+    assert names.count(NAME) == 2  # 1 of 3 steps
+    assert losses == pytest.approx(expected, rel=1e-5)
+    for one, other in zip(whole.encoder.get_weights(), parts.encoder.get_weights(), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
+
+
+def test_it_leads_together_with_translation_ranking_and_without_it():
+    model = tiny_model(apply_overrides(BESIDE, ["tasks.alignment_steps=3"]))
+    sizes = {task.name: 10 for task in model.tasks}
+    ranking = "translation_ranking_en-es"
+    assert make_schedule(model, sizes).lead == (ranking, NAME, ranking)
+    alone = model._replace(tasks=[find_task(model, NAME)])
+    assert make_schedule(alone, sizes).lead == (NAME,) * 3
+
+
+def test_without_translation_ranking_its_held_out_loss_decides_on_the_best_weights(tmp_path):
+    config = apply_overrides(ALONE, ["tasks.inference.weight=1", "training.dev_steps=1"])
+    model = tiny_model(config)
+    held_out = {NAME: EXAMPLES, "inference": make_examples(SOURCES, TARGETS, labels=[0, 1] * 4)}
+    development = Development(model, held_out, tmp_path)
+    scores = development.score(1)
+    assert development.best.loss == pytest.approx(scores[NAME]["loss"])
+
+
+@pytest.mark.parametrize("overrides", [(), ("examples_per_batch=3", "candidates=8")])
+def test_replicas_find_hits_among_the_vectors_of_all(overrides):
+    settings = [f"tasks.distillation.{setting}" for setting in overrides]
+    strategy = two_replicas()
+    with strategy.scope():
+        model = tiny_model(apply_overrides(ALONE, settings))
+    task = find_task(model, NAME)
+    parts = [range(5), range(5, 8)]
+
+    def batch_of(rows):
+        chosen = [[column[row] for row in rows] for column in (SOURCES, TARGETS)]
+        examples = make_examples(*chosen, vectors=EXAMPLES.vectors[list(rows)])
+        return make_batch(model, examples)
+
+    batches = iter([batch_of(rows) for rows in parts])
+    values = strategy.experimental_distribute_values_from_function(lambda _: next(batches))
+
+    @tf.function
+    def replicas(values):
+        return strategy.run(lambda batch: task.losses(model.encoder, batch), args=(values,))
+
+    gathered = [
+        np.concatenate(strategy.experimental_local_results(result)) for result in replicas(values)
+    ]
+    expected = task.losses(model.encoder, batch_of(range(8)))
+    np.testing.assert_allclose(gathered[0], expected[0], rtol=1e-4)
+    assert gathered[1].tolist() == expected[1].numpy().tolist()
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (["weight=2"], r"tasks\.distillation\.weight=2 expects a teacher, got none: .* --teacher"),
+        (["teacher=usem3"], r"teacher=usem3 expects a tasks\.distillation\.weight above 0.* got 0"),
+        (["loss=l1"], r"tasks\.distillation\.loss expects cosine or mse, got 'l1'"),
+    ],
+)
+def test_a_teacher_and_a_weight_belong_together(settings, said):
+    with pytest.raises(UserError, match=said):
+        apply_overrides(TINY, [f"tasks.distillation.{setting}" for setting in settings])
+
+
+def test_every_pair_of_the_source_has_its_task():
+    data = dataclasses.replace(ALONE.data, targets=("es", "fr"), all_pairs=True)
+    model = tiny_model(dataclasses.replace(ALONE, data=data))
+    assert [task.name for task in model.tasks] == [NAME, "distillation_en-fr"]
+    assert [task.languages for task in model.tasks] == ["en-es", "en-fr"]

@@ -1,0 +1,152 @@
+"""Fine-tuning on pairs: what comes out, started again or stopped on the way, and what is refused."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from starting_models import TEXTS, export_model, make_model
+
+from xling_tf.errors import UserError
+from xling_tf.fine_tuning import fine_tune
+from xling_tf.starting_point import StartingPoint
+
+# Keras warns of one key alone, which is what a sentence of one word has.
+pytestmark = pytest.mark.filterwarnings("ignore:You are using a softmax over axis:UserWarning")
+
+SIGNATURES = {"serving_default", "default", "question_encoder", "response_encoder", "inference"}
+PAIRS = [
+    (f"{source} {number}", f"{target} {number}")
+    for number in range(4)
+    for source, target in zip(TEXTS[::2], TEXTS[1::2], strict=True)
+]
+# Rates that do not depend on the number of steps, so that it may be changed.
+SETTINGS = (
+    "optimizer.warmup=0",
+    "optimizer.decay=constant",
+    "optimizer.learning_rate=0.01",
+    "training.precision=float32",
+)
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory):
+    """A folder with an exported CNN."""
+    return export_model(make_model("cnn"), tmp_path_factory.mktemp("start") / "cnn")
+
+
+@pytest.fixture(scope="module")
+def tuned(start, tmp_path_factory):
+    """It, fine-tuned for four steps in one go."""
+    folder = tmp_path_factory.mktemp("tuned")
+    results = tune(start, folder, steps=4)
+    return folder, results
+
+
+def tune(model, folder, **changes):
+    arguments = {"pairs": PAIRS, "output": folder / "mine", "run_dir": folder / "run"}
+    return fine_tune(model, **{**arguments, "settings": SETTINGS, **changes})
+
+
+def variables(folder):
+    return [v.numpy() for v in tf.saved_model.load(str(folder)).trainable_variables]
+
+
+def test_all_signatures_are_exported_again(start, tuned):
+    folder, results = tuned
+    loaded, before = tf.saved_model.load(str(folder / "mine")), tf.saved_model.load(str(start))
+    assert set(loaded.signatures) == set(before.signatures) == SIGNATURES
+    assert results["steps"] == 4
+    assert np.abs(loaded(TEXTS) - before(TEXTS)).max() > 1e-3
+    # Heads that nothing trained are as they were.
+    for name in ("response_tower", "inference_head"):
+        for new, old in zip(loaded.heads[name].weights, before.heads[name].weights, strict=True):
+            np.testing.assert_array_equal(new, old)
+
+
+def test_it_starts_again_from_what_came_out(tuned, tmp_path):
+    folder, _ = tuned
+    assert set(StartingPoint.open(folder / "mine").heads) == {"response_tower", "inference_head"}
+    settings = (*SETTINGS, "optimizer.embedding_learning_rate=0")
+    tune(folder / "mine", tmp_path, steps=1, settings=settings)
+    table, *dense = variables(tmp_path / "mine")
+    old_table, *old_dense = variables(folder / "mine")
+    np.testing.assert_array_equal(table, old_table)
+    moved = [np.any(new != old) for new, old in zip(dense, old_dense, strict=True)]
+    assert all(moved)
+
+
+def test_stopped_halfway_it_ends_the_same_without_the_model(start, tuned, tmp_path):
+    model = shutil.copytree(start, tmp_path / "model")
+    tune(model, tmp_path, steps=2)
+    shutil.rmtree(model)
+    tune(model, tmp_path, steps=4)
+    for new, expected in zip(
+        variables(tmp_path / "mine"), variables(tuned[0] / "mine"), strict=True
+    ):
+        np.testing.assert_allclose(new, expected, atol=1e-6)
+
+
+def test_a_run_from_another_model_is_refused(start, tuned):
+    other = shutil.copytree(start, tuned[0] / "other")
+    with pytest.raises(UserError, match=r"holds a run with initial\.model=\S+cnn, not \S+other"):
+        tune(other, tuned[0], steps=4)
+
+
+@pytest.mark.slow
+def test_a_run_goes_on_from_its_copy_of_a_model_that_has_changed(start, tmp_path, caplog):
+    model = shutil.copytree(start, tmp_path / "model")
+    tune(model, tmp_path, steps=1)
+    before = variables(tmp_path / "mine")
+    shutil.rmtree(model / "variables")
+    tune(model, tmp_path, steps=1)
+    assert "model has changed since this run was begun" in caplog.text
+    for new, expected in zip(variables(tmp_path / "mine"), before, strict=True):
+        np.testing.assert_array_equal(new, expected)
+
+
+def test_a_run_killed_before_it_had_copied_a_model_that_then_changed_is_refused(start, tmp_path):
+    model = shutil.copytree(start, tmp_path / "model")
+    tune(model, tmp_path, steps=1)
+    shutil.rmtree(tmp_path / "run" / "start")
+    (model / "config.json").touch()
+    with pytest.raises(UserError, match=r"model was expected as it was when this run was begun"):
+        tune(model, tmp_path, steps=1)
+
+
+def test_the_run_tells_what_it_was_started_from(start, tuned):
+    folder, results = tuned
+    assert results["config"]["initial"] == {"model": str(start), "keep_weight": 1.0}
+    assert json.loads((folder / "run" / "start.json").read_text())["model"] == str(start)
+
+
+@pytest.mark.slow
+def test_pieces_of_a_new_domain_are_added(start, tmp_path):
+    pairs = [
+        (f"zymurgy flocculates krausen {number}", f"krausen zymurgy {number}")
+        for number in range(20)
+    ]
+    # To choose from: learnt from these texts alone.
+    settings = (*SETTINGS, "text.extra_pieces=4")
+    tune(start, tmp_path, pairs=pairs, steps=1, settings=settings)
+    rows = len(variables(tmp_path / "mine")[0])
+    assert len(variables(start)[0]) < rows <= len(variables(start)[0]) + 4
+    again = StartingPoint.open(tmp_path / "mine")
+    assert len(again.weights[0]) == rows
+
+
+@pytest.mark.parametrize(
+    ("pairs", "said"),
+    [
+        (PAIRS[:5], "at least 8 different pairs are expected, got 5"),
+        (PAIRS[:5] * 3, "at least 8 different pairs are expected, got 5"),
+        ([*PAIRS, ("a", " ")], r"pair 13 must have a text on both sides, but is \('a', ' '\)"),
+        ([*PAIRS, ("a", "b", "c")], r"pair 13 is expected to be two texts"),
+        (["ab", *PAIRS], r"pair 1 is expected to be two texts, .*got 'ab'"),
+        ([("a", None), *PAIRS], "pair 1 is expected to be two texts"),
+    ],
+)
+def test_pairs_that_cannot_be_learnt_from_are_refused(pairs, said, tmp_path):
+    with pytest.raises(UserError, match=said):
+        fine_tune(tmp_path, pairs, output=tmp_path / "mine")

@@ -1,0 +1,283 @@
+"""Question answering: answers with their contexts are ranked for questions."""
+
+import dataclasses
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from testing import (
+    DIM,
+    TINY,
+    ListCorpus,
+    find_task,
+    make_batch,
+    make_batches,
+    make_examples,
+    numpy_ranking,
+    tiny_model,
+    two_replicas,
+)
+
+from xling_tf.corpora.records import QuestionAnswer
+from xling_tf.corpora.store import transient_store
+from xling_tf.encoders.averaging import average_words
+from xling_tf.model import Model, fit_text
+from xling_tf.overrides import apply_overrides
+from xling_tf.tasks.registry import build_tasks
+
+# Keras warns of one key alone, which is what a sentence of one word has.
+pytestmark = pytest.mark.filterwarnings("ignore:You are using a softmax over axis:UserWarning")
+
+QUESTIONS = ["a b", "hello", "c d e", "f g", "hello world"]
+ANSWERS = ["hola", "mundo a", "b b b", "i j", "hola mundo"]
+CONTEXTS = ["hola . a a", "mundo a", "b b b c d e f g h i j world", "unknown i j", "d hola mundo"]
+NAME = "question_answering_en"
+ON = ("tasks.question_answering.weight=1", "tasks.question_answering.examples_per_batch=8")
+PAPER = ()
+BEST = (
+    *("tasks.similarity.normalize=true", "tasks.similarity.scale=20"),
+    "tasks.similarity.margin=0.1",
+)
+
+
+def make_model(*overrides):
+    keras.utils.set_random_seed(1)
+    return tiny_model(apply_overrides(TINY, [*ON, *overrides]))
+
+
+def examples(contexts=CONTEXTS, questions=QUESTIONS, answers=ANSWERS):
+    return make_examples(questions, answers, contexts, num_contexts=1)
+
+
+def losses(model, given):
+    task = find_task(model, NAME)
+    found, hits = task.losses(model.encoder, make_batch(model, given))
+    assert found.shape == hits.shape == (len(given),)
+    return found.numpy()
+
+
+def unit(model, vectors):
+    if not model.config.tasks.similarity.normalize:
+        return vectors
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+def encoded(model, texts):
+    return unit(model, model.encoder(model.preprocessor(tf.constant(texts))).numpy())
+
+
+def averaged(model, texts):
+    """The mean of what the encoder embeds each word of a text as, word by word."""
+    tokens = [text.split() for text in texts]
+    means = [
+        np.mean(
+            [
+                model.encoder.embed_words(*model.preprocessor.word_features(tf.constant([word])))[0]
+                for word in words
+            ],
+            axis=0,
+        )
+        for words in tokens
+    ]
+    return unit(model, np.array(means))
+
+
+def dense(inputs, tower):
+    """tanh layers in NumPy."""
+    weights = tower.get_weights()
+    for kernel, bias in zip(weights[::2], weights[1::2], strict=True):
+        inputs = np.tanh(inputs @ kernel + bias)
+    return inputs
+
+
+def expected_losses(model, contexts=CONTEXTS, **options):
+    task, similarity = find_task(model, NAME), model.config.tasks.similarity
+    parts = [encoded(model, ANSWERS)]
+    if task.context_encoder is not None:
+        parts.append(dense(averaged(model, contexts), task.context_encoder))
+    return numpy_ranking(
+        dense(encoded(model, QUESTIONS), task.question_tower),
+        dense(np.concatenate(parts, axis=1), task.answer_tower),
+        scale=similarity.scale,
+        margin=similarity.margin,
+        normalize=similarity.normalize,
+        **options,
+    )
+
+
+@pytest.mark.parametrize("similarity", [PAPER, BEST], ids=["paper", "best"])
+def test_answers_and_the_averages_of_their_contexts_are_ranked_for_questions(similarity):
+    model = make_model(*similarity)
+    task = find_task(model, NAME)
+    # 320 and 512 in the paper, here 5 and 8; the answer's tower sees both parts joined.
+    shapes = [[w.shape for w in head.get_weights()[::2]] for head in task.heads]
+    assert shapes == [[(DIM, 5), (5, DIM)], [(2 * DIM, 5), (5, DIM)], [(DIM, 5), (5, DIM)]]
+    assert losses(model, examples()) == pytest.approx(expected_losses(model), rel=1e-4, abs=1e-5)
+
+
+def test_without_contexts_the_tower_is_over_the_answer_alone():
+    model = make_model("tasks.question_answering.with_context=false")
+    task = find_task(model, NAME)
+    assert task.columns == ("question", "answer")
+    assert len(task.heads) == 2
+    found = losses(model, make_examples(QUESTIONS, ANSWERS))
+    assert found == pytest.approx(expected_losses(model), rel=1e-4, abs=1e-5)
+    assert task.texts(QuestionAnswer("q", "a", "c")) == ("q", "a")
+
+
+def test_averages_count_each_word_as_often_as_it_is_there():
+    # (3 * 1 + 5) / 4 = 2 and (3 * 2 - 2) / 4 = 1.
+    words = tf.constant([[1.0, 2.0], [5.0, -2.0]], tf.bfloat16)
+    averages = average_words(words, tf.ragged.constant([[0, 0, 1, 0], [1]], dtype=tf.int32))
+    assert averages.dtype == tf.float32
+    assert averages.numpy().tolist() == [[2.0, 1.0], [5.0, -2.0]]
+
+
+def test_other_answers_to_the_question_and_the_same_answer_elsewhere_are_not_wrong():
+    # Questions 0 and 2 are one with two answers; 1 and 3 have one answer from two contexts.
+    questions, answers = ["a b", "c", "a b", "d e"], ["f", "g h", "i", "g h"]
+    model = make_model()
+    task = find_task(model, NAME)
+    excluded = np.zeros((4, 4), bool)
+    excluded[0, 2] = excluded[2, 0] = excluded[1, 3] = excluded[3, 1] = True
+    joined = [encoded(model, answers), dense(averaged(model, CONTEXTS[:4]), task.context_encoder)]
+    expected = numpy_ranking(
+        dense(encoded(model, questions), task.question_tower),
+        dense(np.concatenate(joined, axis=1), task.answer_tower),
+        excluded=excluded,
+    )
+    found = losses(model, examples(CONTEXTS[:4], questions, answers))
+    assert found == pytest.approx(expected, rel=1e-4)
+
+
+def test_contexts_are_cut_and_not_encoded_as_sentences_are(monkeypatch):
+    model = make_model("text.max_tokens=3", "text.max_context_tokens=5")
+    contexts = ["a b c d e f g h i j"] * 5
+    shapes = []
+    encode_tokens = model.encoder.encode_tokens
+    monkeypatch.setattr(
+        model.encoder,
+        "encode_tokens",
+        lambda inputs, lengths: shapes.append(inputs.shape[:2]) or encode_tokens(inputs, lengths),
+    )
+    found = losses(model, examples(contexts))
+    # Five questions and five answers, of three tokens at most.
+    assert shapes == [(10, 3)]
+    expected = expected_losses(model, ["a b c d e"] * 5)
+    assert found == pytest.approx(expected, rel=1e-4, abs=1e-5)
+
+
+def step(model, batch):
+    """Losses, and the gradient of their weighted sum for every variable."""
+    task = find_task(model, NAME)
+    variables = [*model.encoder.trainable_variables, *task.variables()]
+    with tf.GradientTape() as tape:
+        per_example = task.losses(model.encoder, batch)[0]
+        # Not the mean, which would forgive gradients of one example given to another.
+        loss = tf.reduce_sum(per_example * tf.range(1.0, 6.0))
+    gradients = tape.gradient(loss, [variable.value for variable in variables])
+    return per_example, [tf.convert_to_tensor(gradient) for gradient in gradients]
+
+
+def test_batches_encoded_in_chunks_have_the_same_losses_and_gradients():
+    whole = make_model()
+    parts = make_model(
+        "tasks.question_answering.examples_per_batch=2", "tasks.question_answering.candidates=5"
+    )
+    batch = make_batch(whole, examples())
+    expected, gradients = step(whole, batch)
+    found, gradients_of_parts = tf.function(lambda batch: step(parts, batch))(batch)
+    assert found.numpy() == pytest.approx(expected.numpy(), rel=1e-5)
+    for gradient, of_parts in zip(gradients, gradients_of_parts, strict=True):
+        scale = np.abs(gradient).max()
+        assert scale > 0
+        np.testing.assert_allclose(of_parts, gradient, atol=1e-4 * scale + 1e-6)
+
+
+def test_two_replicas_rank_the_answers_of_both():
+    strategy = two_replicas()
+    with strategy.scope():
+        model = make_model(*BEST)
+    task = find_task(model, NAME)
+    whole, *halves = make_batches(model, examples(), [range(5), [0, 1, 2], [3, 4]])
+
+    def losses_and_gradients(batch):
+        variables = [v.value for v in (*model.encoder.trainable_variables, *task.variables())]
+        with tf.GradientTape() as tape:
+            per_example = task.losses(model.encoder, batch)[0]
+            loss = tf.reduce_sum(per_example)
+        return per_example, [tf.convert_to_tensor(g) for g in tape.gradient(loss, variables)]
+
+    @tf.function
+    def on_both():
+        batch = strategy.experimental_distribute_values_from_function(
+            lambda context: halves[context.replica_id_in_sync_group]
+        )
+        return strategy.run(losses_and_gradients, args=(batch,))
+
+    of_two, gradients_of_two = on_both()
+    expected, gradients = losses_and_gradients(whole)
+    found = np.concatenate(strategy.experimental_local_results(of_two))
+    assert found == pytest.approx(expected.numpy(), rel=1e-4)
+    for gradient, parts in zip(gradients, gradients_of_two, strict=True):
+        summed = sum(strategy.experimental_local_results(parts)).numpy()
+        assert summed == pytest.approx(gradient.numpy(), rel=1e-3, abs=1e-4)
+
+
+def test_in_mixed_precision_it_differs_by_rounding():
+    expected = losses(make_model(*BEST), examples())
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    # bfloat16 has 8 bits, and the scale is 20.
+    assert losses(make_model(*BEST), examples()) == pytest.approx(expected, rel=0.1, abs=0.3)
+
+
+def test_the_convolutions_of_pieces_are_not_in_the_way():
+    config = apply_overrides(
+        TINY,
+        [*ON, "encoder.kind=cnn", "text.tokenizer=sentencepiece", "text.sentencepiece_size=40"],
+    )
+    text, vocabulary = fit_text(config.text, {"en": [*QUESTIONS, *ANSWERS, *CONTEXTS]})
+    model = Model.build(dataclasses.replace(config, text=text), vocabulary)
+    task = find_task(model, NAME)
+    # The averages have the token's own vector and what enters each of three branches.
+    width = 6 + 3 * config.encoder.num_filters
+    assert task.context_encoder.get_weights()[0].shape == (width, 5)
+    batch = make_batch(model, examples())
+    found, gradients = step(model, batch)
+    assert np.isfinite(found).all()
+    assert all(np.isfinite(gradient).all() for gradient in gradients)
+
+
+def test_batches_are_of_questions_and_answers_of_similar_length():
+    records = [QuestionAnswer("a b c", "d e", "f g h i j k l"), QuestionAnswer("a", "b", "c d")]
+    corpus = ListCorpus(name="x", kind="questions", languages="en", split="train", records=records)
+    (stored,) = transient_store([corpus]).corpora
+    lengths = dict(
+        zip([record.question for record in stored.train], stored.train.lengths, strict=True)
+    )
+    assert lengths == {"a b c": 3, "a": 1}
+
+
+def build(*overrides):
+    return {task.name: task for task in build_tasks(apply_overrides(TINY, overrides))}
+
+
+def test_languages_share_the_towers():
+    tasks = build(*ON, "data.targets=es,fr")
+    answering = [tasks[f"question_answering_{language}"] for language in ("en", "es", "fr")]
+    assert [(task.kind, task.languages) for task in answering] == [
+        ("questions", language) for language in ("en", "es", "fr")
+    ]
+    assert len({id(head) for task in answering for head in task.heads}) == 3
+
+
+def test_all_pairs_and_inference_in_the_target_languages():
+    tasks = build("data.targets=es,fr", "data.all_pairs=true", "tasks.target_inference=true")
+    pairs = [name for name, task in tasks.items() if task.kind == "parallel"]
+    assert pairs == [f"translation_ranking_{pair}" for pair in ("en-es", "en-fr", "es-fr")]
+    inference = {name: task.languages for name, task in tasks.items() if task.kind == "nli"}
+    assert inference == {"inference": "en", "inference_es": "es", "inference_fr": "fr"}
+    assert tasks["inference"].head is tasks["inference_fr"].head
+    alone = build("data.targets=es,fr")
+    assert not {"translation_ranking_es-fr", "inference_es"} & set(alone)

@@ -1,0 +1,147 @@
+"""Corpora of questions with answers: tables, where they lie, and how they are divided."""
+
+import json
+
+import pytest
+from absl import logging
+from testing import ListCorpus
+
+from xling_tf.corpora.folder import load_folder
+from xling_tf.corpora.questions import read_questions
+from xling_tf.corpora.records import QuestionAnswer
+from xling_tf.corpora.split import held_out
+from xling_tf.corpora.store import transient_store
+from xling_tf.errors import UserError
+
+SQUAD = {
+    "data": [
+        {
+            "paragraphs": [
+                {
+                    "context": "It rains. We stay.",
+                    "qas": [{"id": "1", "question": "Why?", "answers": [{"answer_start": 3}]}],
+                }
+            ]
+        }
+    ]
+}
+RAIN = QuestionAnswer("Why?", "It rains.", "It rains. We stay.")
+
+
+@pytest.fixture
+def warnings(monkeypatch):
+    caught = []
+    monkeypatch.setattr(logging, "warning", lambda text, *args: caught.append(text % args))
+    return caught
+
+
+def folder_of(tmp_path, files):
+    for name, content in {"parallel/x.en-es.tsv": "Hello\tHola\n", **files}.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(content, encoding="utf-8")
+    return tmp_path
+
+
+def questions_of(folder):
+    corpora = load_folder(folder, source="en", targets=["es"])
+    return [corpus for corpus in corpora if corpus.kind == "questions"]
+
+
+def test_tables_have_a_context_or_not(tmp_path):
+    path = tmp_path / "x.en.tsv"
+    path.write_text("Who? \tAda did.\nWhere?\tHere.\t We sit. Here. \nHow?\tSo.\t\n")
+    reading = read_questions(path)
+    assert [record for record, _ in reading] == [
+        QuestionAnswer("Who?", "Ada did.", "Ada did."),
+        QuestionAnswer("Where?", "Here.", "We sit. Here."),
+        QuestionAnswer("How?", "So.", "So."),
+    ]
+    assert reading.malformed == {}
+
+
+def test_rows_without_an_answer_are_counted(tmp_path):
+    path = tmp_path / "x.en.tsv"
+    path.write_text("Who?\tAda.\nWho?\t\nWho?\t \tAda came.\n\tAda.\nWho?\na\tb\tc\td\n")
+    reading = read_questions(path)
+    assert len(list(reading)) == 1
+    assert reading.first_lines == {
+        "question without an answer": (2, 3),
+        "answer without a question": (4,),
+        "not 2 or 3 columns": (5, 6),
+    }
+
+
+def test_the_folder_has_tables_shards_and_json(tmp_path, warnings):
+    files = {
+        "questions/a.en.tsv": "Who?\tAda.\n",
+        "questions/b.es-00000-of-00002.tsv": "Quien?\tAda.\n",
+        "questions/b.es-00001-of-00002.tsv": "Donde?\tEn casa.\n",
+        "questions/c.fr.tsv": "Qui?\tAda.\n",
+        "questions/d.es.json": json.dumps(SQUAD),
+        "questions/dev-v1.1.json": json.dumps(SQUAD),
+    }
+    corpora = questions_of(folder_of(tmp_path, files))
+    assert [corpus.title for corpus in corpora] == [
+        *("questions/a.en", "questions/b.es", "questions/d.es"),
+    ]
+    assert [record for record, _ in corpora[1]] == [
+        QuestionAnswer("Quien?", "Ada.", "Ada."),
+        QuestionAnswer("Donde?", "En casa.", "En casa."),
+    ]
+    assert [record for record, _ in corpora[2]] == [RAIN]
+    # Data for evaluation is never trained on.
+    (warning,) = warnings
+    assert "dev-v1.1.json is not read" in warning
+
+
+@pytest.mark.parametrize("place", [".", "questions"])
+def test_squad_as_published_is_found_in_its_places(tmp_path, place, warnings):
+    folder = folder_of(tmp_path, {f"{place}/train-v1.1.json": json.dumps(SQUAD)})
+    (corpus,) = questions_of(folder)
+    assert (corpus.title, [record for record, _ in corpus]) == ("questions/squad_train.en", [RAIN])
+    assert warnings == []
+
+
+def test_two_copies_of_squad_are_told(tmp_path):
+    names = ("train-v1.1.json", "questions/train-v1.1.json")
+    folder = folder_of(tmp_path, dict.fromkeys(names, json.dumps(SQUAD)))
+    with pytest.raises(UserError, match="every corpus must have a name of its own"):
+        questions_of(folder)
+
+
+def test_a_corpus_without_answers_is_an_error_when_it_is_read(tmp_path):
+    (corpus,) = questions_of(folder_of(tmp_path, {"questions/x.en.tsv": "Who?\t\nWhy?\t\n"}))
+    with pytest.raises(UserError, match="2 question without an answer"):
+        list(corpus)
+
+
+def divided(*records):
+    corpus = ListCorpus(name="x", kind="questions", languages="en", records=records)
+    (stored,) = transient_store([corpus]).corpora
+    return list(stored.train), list(stored.held_out)
+
+
+PARAGRAPHS = [f"paragraph {number}" for number in range(100)]
+
+
+def test_questions_of_a_paragraph_are_not_separated():
+    records = [
+        QuestionAnswer(f"question {number}", f"{paragraph}, sentence {number}", paragraph)
+        for paragraph in PARAGRAPHS
+        for number in range(4)
+    ]
+    train, held = divided(*records)
+    assert train == [record for record in records if not held_out(record.context)]
+    assert held == [record for record in records if held_out(record.context)]
+    assert 0 < len(held) < 100
+
+
+def test_an_answer_that_is_held_out_is_none_in_training():
+    trained = next(text for text in PARAGRAPHS if not held_out(text))
+    hidden = next(text for text in PARAGRAPHS if held_out(text))
+    records = [
+        QuestionAnswer("Who?", "Ada.", hidden),
+        QuestionAnswer("Who came?", "ADA.", trained),
+        QuestionAnswer("Who left?", "Bo.", trained),
+    ]
+    assert divided(*records) == ([records[2]], [records[0]])

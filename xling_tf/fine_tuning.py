@@ -1,0 +1,173 @@
+"""Fine-tuning of a model on pairs of texts that belong together, in one call."""
+
+import dataclasses
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import keras
+
+from xling_tf.config import DataConfig, ExperimentConfig, OptimizerConfig
+from xling_tf.corpora.corpus import Corpus, Row
+from xling_tf.corpora.records import TranslationPair
+from xling_tf.errors import UserError
+from xling_tf.experiment import run_experiment
+from xling_tf.starting_config import apply_start, find_start
+from xling_tf.task_config import (
+    DistillationConfig,
+    QuestionAnsweringConfig,
+    SimilarityConfig,
+    TaskConfig,
+    TasksConfig,
+)
+
+# A tenth is held out, and a pair is learnt by telling it from others.
+_FEWEST_PAIRS = 8
+_PAIRS_PER_BATCH = 128
+_OFF = TaskConfig(weight=0)
+_TUNING = ExperimentConfig(
+    description="fine-tuned on pairs of texts that belong together",
+    tasks=TasksConfig(
+        response_prediction=_OFF,
+        quick_thought=_OFF,
+        inference=_OFF,
+        question_answering=QuestionAnsweringConfig(weight=0),
+        distillation=DistillationConfig(weight=0),
+        similarity=SimilarityConfig(normalize=True, scale=20.0, margin=0.1, bidirectional=True),
+    ),
+    optimizer=OptimizerConfig(
+        name="adam", learning_rate=2e-4, embedding_learning_rate=2e-4, warmup=0.1, decay="linear"
+    ),
+)
+
+
+def fine_tune(
+    model: str | Path,
+    pairs: Iterable[tuple[str, str]],
+    *,
+    output: str | Path,
+    steps: int = 300,
+    keep_weight: float = 1.0,
+    languages: tuple[str, str] = ("source", "target"),
+    settings: Sequence[str] = (),
+    run_dir: str | Path | None = None,
+) -> dict[str, Any] | None:
+    """Trains a model further, so that the two texts of a pair get vectors near each other, and exports it.
+
+    Pairs are translations, questions and their answers, or queries and documents, in one language or in
+    two: each text is to be told from those of the other pairs (Chidambaram et al. 2019, sec. 2.2). A tenth
+    of them is held out for the scores. The export has all signatures of the model. The same call
+    continues a training that was stopped.
+
+    Args:
+        model: Folder of an exported model or of a run.
+        pairs: At least 8 different ones; hundreds teach a domain, and thousands a task.
+        output: Folder of the exported model.
+        steps: Of training, with 128 pairs each.
+        keep_weight: How much the vectors are to stay near those of `model` (1 - cosine in the loss), with
+            which an index may have been built; 0: not at all.
+        languages: Codes, as ("en", "es"), if the texts of each side are in one: others are warned of.
+        settings: Further ones, as training/main.py has them after --set:
+            "optimizer.layer_decay=0.8", "optimizer.embedding_learning_rate=0".
+        run_dir: Checkpoints and logs; None: runs/ and the name of `output`.
+
+    Returns:
+        The content of the run's results.json, with the scores; None if a signal has stopped it.
+
+    Raises:
+        UserError: The model or the pairs cannot be used, or `run_dir` is of another training.
+
+    Example:
+        >>> fine_tune(
+        ...     "exported/use-multilingual",
+        ...     [("How do I reset it?", "¿Cómo lo reinicio?"), ...],
+        ...     output="exported/mine",
+        ... )  # doctest: +SKIP
+    """
+    output = Path(output)
+    run_dir = Path("runs") / output.name if run_dir is None else Path(run_dir)
+    corpus = PairCorpus.of(pairs, languages)
+    asked = (f"initial.keep_weight={keep_weight}", f"training.steps={steps}", *settings)
+    config = _config(model, corpus, languages, asked, run_dir)
+    policy = keras.config.dtype_policy()
+    try:
+        return run_experiment(
+            name=output.name,
+            config=config,
+            data=None,
+            corpora=[corpus],
+            run_dir=run_dir,
+            output=output,
+        )
+    finally:
+        keras.config.set_dtype_policy(policy)  # the caller's other models are not ours
+
+
+def _config(
+    model: str | Path,
+    corpus: "PairCorpus",
+    languages: tuple[str, str],
+    settings: Sequence[str],
+    run_dir: Path,
+) -> ExperimentConfig:
+    """What a training/main.py with --init would run."""
+    source, target = languages
+    start = find_start(str(model), run_dir).config
+    ranking = TaskConfig(examples_per_batch=min(_PAIRS_PER_BATCH, len(corpus.pairs)))
+    preset = dataclasses.replace(
+        _TUNING,
+        data=DataConfig(source=source, targets=(target,)),
+        text=start.text,
+        encoder=start.encoder,
+        tasks=dataclasses.replace(
+            _TUNING.tasks, translation_ranking=ranking, tower_dims=start.tasks.tower_dims
+        ),
+    )
+    return apply_start(preset, [f"initial.model={model}", *settings], run_dir)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairCorpus(Corpus):
+    """Pairs in memory, each of which is a translation or stands for one."""
+
+    pairs: tuple[TranslationPair, ...]
+
+    @classmethod
+    def of(cls, pairs: Iterable[tuple[str, str]], languages: tuple[str, str]) -> "PairCorpus":
+        """Takes different pairs of texts.
+
+        Raises:
+            UserError: They are too few, or one is no pair or has an empty side.
+        """
+        distinct = dict.fromkeys(_pair(number, pair) for number, pair in enumerate(pairs, start=1))
+        if len(distinct) < _FEWEST_PAIRS:
+            raise UserError(
+                f"at least {_FEWEST_PAIRS} different pairs are expected, got {len(distinct)}: each is "
+                "learnt by telling it from others; give more"
+            )
+        return cls(
+            name="pairs", kind="parallel", languages="-".join(languages), pairs=tuple(distinct)
+        )
+
+    def version(self) -> str:
+        """Tells the pairs from others."""
+        return hashlib.blake2b(repr(self.pairs).encode(), digest_size=8).hexdigest()
+
+    def __iter__(self) -> Iterator[Row]:
+        """Yields the pairs, each on its own."""
+        return ((pair, None) for pair in self.pairs)
+
+
+def _pair(number: int, pair: Any) -> TranslationPair:
+    is_pair = isinstance(pair, list | tuple) and len(pair) == 2
+    if not is_pair or not all(isinstance(text, str) for text in pair):
+        raise UserError(
+            f'pair {number} is expected to be two texts, ("one", "other"), got {str(pair)[:80]!r}'
+        )
+    if not all(text.strip() for text in pair):
+        raise UserError(
+            f"pair {number} must have a text on both sides, but is {pair!r}; leave it out"
+        )
+    return TranslationPair(*pair)

@@ -1,0 +1,1 @@
+"""The weights of the published universal-sentence-encoder-multilingual, in our own encoder."""

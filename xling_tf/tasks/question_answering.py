@@ -1,0 +1,94 @@
+"""Finding the answer to a question by its text and the paragraph that it is from."""
+
+from typing import Any, ClassVar
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from xling_tf.encoders.averaging import average_words
+from xling_tf.encoders.base import TokenEncoder
+from xling_tf.layers.pooling import unit_length
+from xling_tf.layers.tower import Tower
+from xling_tf.tasks.base import Batch
+from xling_tf.tasks.ranking import RankingTask
+from xling_tf.text.preprocessor import TokenFeatures
+
+
+class QuestionAnswering(RankingTask):
+    """Finds the answer to a question among those of the batch (Yang et al. 2019, sec. 3.1).
+
+    Question and answer pass through the shared encoder. A deep averaging network of its own (Cer et al.
+    2018, sec. 3.2) encodes the answer's context: it sees the average of the context's word vectors, which
+    the shared encoder embeds (footnote 4: "a bag-of-words context feature ... encoded using a separate
+    DAN encoder"). The question's tower and the one over answer and context, joined, give what is
+    compared.
+
+    Args:
+        question_tower: Over the encoding of the question.
+        context_encoder: The layers of the averaging network; None: without contexts.
+        answer_tower: Over the answer's encoding, followed by the context's.
+        **kwargs: Of `RankingTask`.
+    """
+
+    kind: ClassVar[str] = "questions"
+
+    def __init__(
+        self,
+        *,
+        question_tower: Tower,
+        context_encoder: Tower | None,
+        answer_tower: Tower,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.question_tower = question_tower
+        self.context_encoder = context_encoder
+        self.answer_tower = answer_tower
+        self.num_contexts = 0 if context_encoder is None else 1
+        self.columns = ("question", "answer", *["context"] * self.num_contexts)
+
+    @property
+    def heads(self) -> tuple[keras.layers.Layer, ...]:
+        """The two towers, and the layers for the context where it is encoded."""
+        of_context = () if self.context_encoder is None else (self.context_encoder,)
+        return (self.question_tower, self.answer_tower, *of_context)
+
+    def build_heads(self, encoder: TokenEncoder) -> None:
+        """Creates the towers' variables."""
+        zero = np.zeros(1, np.int32)
+        average = tf.zeros_like(encoder.embed_words(zero, zero, zero), tf.float32)
+        encoding = np.zeros((1, encoder.hidden_dim), np.float32)
+        self.question_tower(encoding)
+        self._respond(encoding, [average] * self.num_contexts)
+
+    def encode(self, encoder: TokenEncoder, features: TokenFeatures) -> list[tf.Tensor]:
+        """Encodes questions and answers, and averages the words of their contexts."""
+        words = encoder.embed_words(features.word_ids, features.ngram_ids, features.ngram_words)
+        count = tf.size(features.lengths) // len(self.columns)
+        lengths = features.lengths[: 2 * count]
+        # Contexts are longer: what is encoded is padded to the longest question or answer.
+        tokens = features.tokens[: 2 * count, : tf.reduce_max(lengths)]
+        sentences = features._replace(tokens=tokens, lengths=lengths)
+        encodings = tf.split(self.encode_sentences(encoder, words, sentences), 2)
+        if not self.num_contexts:
+            return encodings
+        contexts = tf.RaggedTensor.from_tensor(
+            features.tokens[2 * count :], features.lengths[2 * count :]
+        )
+        averages = average_words(words, contexts)
+        return [*encodings, unit_length(averages) if self.normalize else averages]
+
+    def score(self, columns: list[tf.Tensor], batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
+        """Ranks answers for questions."""
+        question, answer, *contexts = columns
+        question_text, answer_text = tf.unstack(batch.fingerprints[:2], num=2)
+        responses = self._respond(answer, contexts)
+        return self.rank(self.question_tower(question), responses, question_text, answer_text)
+
+    def _respond(self, answer: tf.Tensor, contexts: list[tf.Tensor]) -> tf.Tensor:
+        """Encodes answers with their contexts, where there are any: `[batch, tower dim]`."""
+        if self.context_encoder is None:
+            return self.answer_tower(answer)
+        (averages,) = contexts
+        return self.answer_tower(tf.concat([answer, self.context_encoder(averages)], axis=1))
