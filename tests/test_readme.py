@@ -39,7 +39,12 @@ def test_settings_shown_are_settings(page: str) -> None:
 @pytest.mark.parametrize("page", TEXT)
 def test_links_lead_somewhere(page: str) -> None:
     for target in re.findall(r"\]\((?!https?:)([^)]+)\)", TEXT[page]):
-        assert ((ROOT / page).parent / target).exists(), f"{page} links {target}"
+        path, _, heading = target.partition("#")
+        linked = (ROOT / page).parent / path if path else ROOT / page
+        assert linked.exists(), f"{page} links {target}"
+        if heading:
+            titles = re.findall(r"^#+ (.+)$", linked.read_text(encoding="utf-8"), re.MULTILINE)
+            assert heading in [title.lower().replace(" ", "-") for title in titles], target
 
 
 def test_the_table_of_presets_is_complete() -> None:
