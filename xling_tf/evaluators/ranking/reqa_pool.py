@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from xling_tf.corpora.question_contexts import surroundings
 from xling_tf.evaluators.ranking.metrics import Scores
 from xling_tf.evaluators.ranking.reqa_files import Sentence
 
@@ -28,8 +29,8 @@ class Pool:
     def __init__(self, sentences: Sequence[Sentence]) -> None:
         distinct = sorted(set(sentences), key=lambda sentence: sentence[::-1])
         self.texts = [sentence.text for sentence in distinct]
-        around = _surroundings(sentences)
-        self.contexts = [sentence.context or around[sentence] for sentence in distinct]
+        around = surroundings([sentence.text for sentence in sentences], NEIGHBOURS)
+        self.contexts = [sentence.context or around[sentence.text] for sentence in distinct]
         self.paragraphs = list(dict.fromkeys(sentence.context for sentence in distinct))
         place_of = {context: place for place, context in enumerate(self.paragraphs)}
         self._places = np.array([place_of[sentence.context] for sentence in distinct])
@@ -49,12 +50,3 @@ class Pool:
     def best_of_paragraphs(self, chunk: Scores) -> Scores:
         """Scores of sentences `[rows, sentences]` to those of paragraphs `[rows, paragraphs]`."""
         return np.asarray(np.maximum.reduceat(chunk, self._starts, axis=1))
-
-
-def _surroundings(sentences: Sequence[Sentence]) -> dict[Sentence, str]:
-    """Each sentence with its neighbours where it is first, in the order given."""
-    around: dict[Sentence, str] = {}
-    for place, sentence in enumerate(sentences):
-        near = sentences[max(0, place - NEIGHBOURS) : place + NEIGHBOURS + 1]
-        around.setdefault(sentence, " ".join(neighbour.text for neighbour in near))
-    return around
