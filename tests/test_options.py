@@ -16,6 +16,7 @@ def dev_lines(folder):
     return [json.loads(line) for line in lines]
 
 
+@pytest.mark.slow
 def test_a_preset_with_every_option(tmp_path):
     settings = [
         *("training.steps=8", "training.dev_steps=2", "training.patience=3"),

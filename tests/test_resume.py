@@ -17,6 +17,9 @@ from xling_tf.experiment import run_experiment
 from xling_tf.overrides import apply_overrides
 from xling_tf.presets import get_preset
 
+# Six trainings in processes of their own; test_trainer.py has restarts within one.
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[1]
 STEPS = 240
 # Two tasks, so that the restart must find its place in the cycle and in each one's batches.
