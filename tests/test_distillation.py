@@ -188,6 +188,7 @@ def test_the_student_learns_its_teachers_vectors_for_both_languages(loss, tmp_pa
         assert np.mean(cosines) > 0.8
 
 
+@pytest.mark.slow
 def test_beside_other_tasks_a_restart_changes_nothing(tmp_path):
     whole = train(tmp_path / "whole", BESIDE, 7)
     parts = train(tmp_path / "parts", BESIDE, 2, 5, 7)

@@ -65,6 +65,7 @@ def test_all_signatures_are_exported_again(start, tuned):
             np.testing.assert_array_equal(new, old)
 
 
+@pytest.mark.slow
 def test_it_starts_again_from_what_came_out(tuned, tmp_path):
     folder, _ = tuned
     assert set(StartingPoint.open(folder / "mine").heads) == {"response_tower", "inference_head"}
@@ -77,6 +78,7 @@ def test_it_starts_again_from_what_came_out(tuned, tmp_path):
     assert all(moved)
 
 
+@pytest.mark.slow
 def test_stopped_halfway_it_ends_the_same_without_the_model(start, tuned, tmp_path):
     model = shutil.copytree(start, tmp_path / "model")
     tune(model, tmp_path, steps=2)
@@ -106,6 +108,7 @@ def test_a_run_goes_on_from_its_copy_of_a_model_that_has_changed(start, tmp_path
         np.testing.assert_array_equal(new, expected)
 
 
+@pytest.mark.slow
 def test_a_run_killed_before_it_had_copied_a_model_that_then_changed_is_refused(start, tmp_path):
     model = shutil.copytree(start, tmp_path / "model")
     tune(model, tmp_path, steps=1)

@@ -98,6 +98,7 @@ def test_all_signatures_are_there(folder):
     np.testing.assert_allclose(vectors, model(["Hola"]), atol=1e-6)
 
 
+@pytest.mark.slow
 def test_training_can_start_from_it(folder):
     start = StartingPoint.open(folder)
     assert start.config == published_config()

@@ -38,12 +38,14 @@ def test_names_like_the_published_ones(tmp_path):
     require_equal(tmp_path / "model")
 
 
+@pytest.mark.slow
 def test_convolutions_that_are_products(tmp_path):
     # Kernels of width 2 then have the shape of what projects to them.
     save_published(tmp_path / "model", random_layers(widths=[2]), flat_kernels=True)
     require_equal(tmp_path / "model", small_config(widths=[2]))
 
 
+@pytest.mark.slow
 def test_names_that_tell_nothing_in_another_order(tmp_path):
     layers = random_layers()
     # Of each set of equal shapes two change places; the vectors tell.
@@ -55,6 +57,7 @@ def test_names_that_tell_nothing_in_another_order(tmp_path):
     require_equal(tmp_path / "model")
 
 
+@pytest.mark.slow
 def test_pieces_in_an_asset(tmp_path):
     save_published(tmp_path / "model", random_layers(), as_asset=True)
     assert (tmp_path / "model" / "assets" / "published.model").read_bytes() == pieces()
@@ -92,6 +95,7 @@ def test_another_table_is_told(tmp_path):
         model_of_saved_model(tmp_path / "model", wider)
 
 
+@pytest.mark.slow
 def test_another_computation_is_told(tmp_path):
     # What would be a residual connection is none here.
     save_published(tmp_path / "model", random_layers(widths=[2]), residual=False)

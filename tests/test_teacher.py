@@ -235,6 +235,7 @@ def test_other_runs_take_vectors_from_the_cache(
     assert teacher.sentences is system
 
 
+@pytest.mark.slow
 def test_the_flag_trains_exports_and_keeps_the_vectors(tmp_path: Path) -> None:
     # A teacher as wide as the student of the smoke preset.
     (tmp_path / "school.py").write_text(

@@ -147,7 +147,9 @@ def test_two_workers_train_as_two_replicas_of_one_process_do(
     keras.utils.set_random_seed(7)  # of no consequence: the config's seed counts
     (tmp_path / "run").mkdir()
     workers = Workers(two_replicas())
-    experiment._run(workers, "smoke", config, None, tmp_path / "run", tmp_path / "model")
+    experiment._run(
+        workers, "smoke", config, None, None, tmp_path / "run", tmp_path / "model", None
+    )
     expected = (tmp_path / "run" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     for line, other in zip(read_metrics(folder), map(json.loads, expected), strict=True):
         assert line["sentences"] == other["sentences"]
