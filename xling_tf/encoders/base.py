@@ -1,10 +1,12 @@
 """What every encoder is to the rest: words to vectors, and sentences of such words to one."""
 
+from abc import ABC, abstractmethod
+
 import keras
 import numpy as np
 
 
-class TokenEncoder(keras.Model):
+class TokenEncoder(keras.Model, ABC):
     """Maps token features to sentence vectors in two steps, the first of which is done once a word.
 
     A subclass makes `embedding` (a layer with `tables`), and says what the two steps are.
@@ -19,6 +21,7 @@ class TokenEncoder(keras.Model):
         super().__init__(name="encoder")
         self.hidden_dim = hidden_dim
 
+    @abstractmethod
     def embed_words(
         self,
         word_ids: keras.KerasTensor,
@@ -26,13 +29,12 @@ class TokenEncoder(keras.Model):
         ngram_words: keras.KerasTensor,
     ) -> keras.KerasTensor:
         """Represents each distinct word of a batch: `[words, any]`, whatever sentences it is in."""
-        raise NotImplementedError
 
+    @abstractmethod
     def encode_tokens(
         self, inputs: keras.KerasTensor, lengths: keras.KerasTensor
     ) -> keras.KerasTensor:
         """Encodes `[batch, length, any]` word vectors of `[batch]` lengths: `[batch, hidden_dim]`."""
-        raise NotImplementedError
 
     def call(self, features: tuple[keras.KerasTensor, ...]) -> keras.KerasTensor:
         """Maps `TokenFeatures` to `[batch, hidden_dim]` float32, not normalised."""
@@ -52,9 +54,9 @@ class TokenEncoder(keras.Model):
         return [v for v in self.trainable_variables if id(v) not in tables]
 
     @property
+    @abstractmethod
     def layer_groups(self) -> list[list[keras.Variable]]:
         """Everything that is trained, layer by layer, the tables' first and what gives the vector last."""
-        raise NotImplementedError
 
     def build_variables(self) -> None:
         """Creates every variable by encoding a sentence of two words."""
