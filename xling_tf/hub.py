@@ -102,8 +102,11 @@ class HubAnswerEncoder(_HubPart):
             lambda: tf.reshape(context, [-1]),
         )
         message = "as many contexts as answers are expected, or a single string"
-        tf.debugging.assert_equal(tf.size(contexts), tf.size(answers), message)
-        contexts = tf.where(tf.equal(tf.strings.strip(contexts), ""), answers, contexts)
+        as_many = tf.debugging.assert_equal(tf.size(contexts), tf.size(answers), message)
+        # Otherwise an operation that fails on the sizes may come first, with a message of its own.
+        with tf.control_dependencies([as_many]):
+            is_empty = tf.equal(tf.strings.strip(contexts), "")
+        contexts = tf.where(is_empty, answers, contexts)
         return unit_length(self.head(self.encoder(answers), self.encoder.average(contexts)))
 
 
@@ -123,8 +126,10 @@ class HubInference(_HubPart):
         """Classifies pairs of any shape, flattened: `[pairs, 3]` float32 in `NLI_LABELS`' order."""
         premise, hypothesis = tf.reshape(premise, [-1]), tf.reshape(hypothesis, [-1])
         message = "as many hypotheses as premises are expected"
-        tf.debugging.assert_equal(tf.size(premise), tf.size(hypothesis), message)
-        encodings = self.encoder(tf.concat([premise, hypothesis], axis=0))
+        as_many = tf.debugging.assert_equal(tf.size(premise), tf.size(hypothesis), message)
+        with tf.control_dependencies([as_many]):
+            texts = tf.concat([premise, hypothesis], axis=0)
+        encodings = self.encoder(texts)
         return tf.nn.softmax(self.head(*tf.split(encodings, 2)))
 
 
