@@ -69,7 +69,7 @@ def _mine() -> dict[str, dict[str, int]]:
         seed=_SEED.value,
     )
     with quiet_start():
-        from xling_tf.encoders.sentence_encoder import SentenceEncoder
+        from xling_tf.sentence_encoder import SentenceEncoder
 
     model = Path(_MODEL.value)
     miner = CorpusMiner(

@@ -32,7 +32,6 @@ from xling_tf.corpora.folder import load_folder
 from xling_tf.corpora.sample import SAMPLE_FOLDER
 from xling_tf.corpora.store import CorpusStore, transient_store
 from xling_tf.distribution import make_strategy
-from xling_tf.encoders.sentence_encoder import SentenceEncoder
 from xling_tf.examples import task_examples
 from xling_tf.files import replacing
 from xling_tf.input_pipeline import Examples, make_dataset, make_sampler
@@ -40,6 +39,7 @@ from xling_tf.model import Model, fit_text
 from xling_tf.precision import matmul_gflops, resolve_precision
 from xling_tf.presets import get_preset
 from xling_tf.provenance import provenance
+from xling_tf.sentence_encoder import SentenceEncoder
 from xling_tf.task_config import TaskConfig
 from xling_tf.trainer import Trainer
 from xling_tf.workers import Workers

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 from testing import TINY, tiny_model
 
-from xling_tf.encoders.sentence_encoder import SentenceEncoder
+from xling_tf.sentence_encoder import SentenceEncoder
 
 # Keras warns of one key alone, which is what a sentence of one word has.
 pytestmark = pytest.mark.filterwarnings("ignore:You are using a softmax over axis:UserWarning")

@@ -19,9 +19,9 @@ from xling_tf.corpora.records import TranslationPair
 from xling_tf.corpora.split import held_out
 from xling_tf.corpora.store import transient_store
 from xling_tf.corpus_mining import CorpusMiner, embed, model_fingerprint
-from xling_tf.encoders.sentence_encoder import SentenceEncoder
 from xling_tf.errors import UserError
 from xling_tf.mining import MiningConfig
+from xling_tf.sentence_encoder import SentenceEncoder
 
 PAIRS = [
     TranslationPair("one", "uno", ("dos", "tres")),

@@ -141,7 +141,7 @@ def test_models_of_something_else_are_told(model: Any, message: str, tmp_path: P
 
 def test_what_is_no_model_is_told(tmp_path: Path) -> None:
     for name in (str(tmp_path), f"hub:{tmp_path}/none"):
-        with pytest.raises(UserError, match=r"but has no saved_model\.pb"):
+        with pytest.raises(UserError, match=r"has no saved_model\.pb"):
             open_system(name)
     (tmp_path / "saved_model.pb").write_bytes(b"no model")
     with pytest.raises(UserError, match="cannot be loaded"):

@@ -17,7 +17,6 @@ from xling_tf.corpora.corpus import Corpus
 from xling_tf.corpora.default import load_corpora, resolve_languages
 from xling_tf.corpora.store import CorpusStore, open_store, transient_store
 from xling_tf.development import Development
-from xling_tf.encoders.sentence_encoder import SentenceEncoder
 from xling_tf.errors import UserError
 from xling_tf.evaluation import evaluate
 from xling_tf.examples import TaskExamples, task_examples
@@ -30,6 +29,7 @@ from xling_tf.overrides import to_json
 from xling_tf.precision import PRECISIONS, resolve_precision
 from xling_tf.provenance import provenance
 from xling_tf.run_folder import RunFolder
+from xling_tf.sentence_encoder import SentenceEncoder
 from xling_tf.taking_over import take_over_text, take_over_weights
 from xling_tf.tasks.base import Task
 from xling_tf.teacher import open_teacher, with_vectors

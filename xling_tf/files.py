@@ -12,6 +12,9 @@ from absl import logging
 
 from xling_tf.errors import UserError
 
+# What makes a folder an exported model.
+SAVED_MODEL = "saved_model.pb"
+
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from xling_tf.encoders.folded import FoldedEncoder
 from xling_tf.errors import UserError
-from xling_tf.files import replacing_folder
+from xling_tf.files import SAVED_MODEL, replacing_folder
 from xling_tf.hub_heads import FrozenAnswerHead, FrozenInferenceHead, FrozenTower
 from xling_tf.layers.pooling import unit_length
 
@@ -234,7 +234,7 @@ def reexport(model: Any, source: Path, path: Path) -> None:
         UserError: Something else than a model is at `path`, or `source` is none.
     """
     require_replaceable(path)
-    if not (source / "saved_model.pb").is_file():
+    if not (source / SAVED_MODEL).is_file():
         raise UserError(
             f"source must be the exported model that was loaded, but {source} has no saved_model.pb; "
             "give its folder"
@@ -257,7 +257,7 @@ def require_replaceable(path: Path) -> None:
         UserError: Something else is there.
     """
     is_empty = path.is_dir() and not any(path.iterdir())
-    if path.exists() and not is_empty and not (path / "saved_model.pb").is_file():
+    if path.exists() and not is_empty and not (path / SAVED_MODEL).is_file():
         raise UserError(
             f"--output must be a new folder or an exported model, which it replaces, but {path} is "
             "something else; give another with --output"

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple, Self
 
 from xling_tf.config import EncoderConfig, ExperimentConfig, InitialConfig, TextConfig
 from xling_tf.errors import UserError
+from xling_tf.files import SAVED_MODEL
 from xling_tf.overrides import apply_overrides, from_json
 
 CONFIG = "config.json"
-SAVED_MODEL = "saved_model.pb"
 _RECORD = "start.json"
 # What no weight depends on, and may be set anew.
 _FREE = ("text.max_tokens", "text.max_context_tokens", "text.extra_pieces")

@@ -1,14 +1,11 @@
 """The weights of a run or of an exported model, for a training that starts from them."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
-from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import keras
 import numpy as np
-import tensorflow as tf
 from numpy.typing import NDArray
 
 from xling_tf.checkpoints import Checkpoints
@@ -16,11 +13,13 @@ from xling_tf.config import ExperimentConfig
 from xling_tf.encoders.base import TokenEncoder
 from xling_tf.encoders.folded import WORDS, rows_digest
 from xling_tf.errors import UserError
+from xling_tf.files import SAVED_MODEL
 from xling_tf.hub import TRAINING
 from xling_tf.model import Model
 from xling_tf.optimizers import Optimizers
 from xling_tf.run_folder import RunFolder, read_vocabulary
-from xling_tf.starting_config import SAVED_MODEL, StartRecord
+from xling_tf.saved_models import load_saved_model
+from xling_tf.starting_config import StartRecord
 from xling_tf.text.extension import extend_rows
 from xling_tf.text.preprocessor import Vocabulary
 
@@ -104,10 +103,8 @@ def read_start_vocabulary(folder: Path, config: ExperimentConfig) -> Vocabulary:
 def _read_export(
     folder: Path, config: ExperimentConfig
 ) -> tuple[ExperimentConfig, Vocabulary, Weights, Mapping[str, Weights]]:
-    with suppress(ImportError):
-        import_module("tensorflow_text")  # has the operations of models with SentencePiece
     vocabulary = read_start_vocabulary(folder, config)
-    loaded = tf.saved_model.load(str(folder))
+    loaded = load_saved_model(folder)
     weights = _arrays(loaded.trainable_variables)
     words = folder / TRAINING / WORDS
     if words.is_file():

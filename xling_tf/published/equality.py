@@ -7,11 +7,11 @@ import numpy as np
 import tensorflow as tf
 
 from xling_tf.encoders.cnn import CnnEncoder
-from xling_tf.encoders.sentence_encoder import SentenceEncoder
 from xling_tf.evaluators.encoding import Encode
 from xling_tf.layers.pooling import unit_length
 from xling_tf.published.package import read_package
 from xling_tf.published.weights import make_model, published_config
+from xling_tf.sentence_encoder import SentenceEncoder
 
 # What the published module gives for a sentence, as a public demonstration of it shows: the first 20 of
 # 512 numbers.

@@ -8,8 +8,6 @@ import itertools
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from importlib import import_module
 from pathlib import Path
 from typing import TypeVar
 
@@ -25,6 +23,7 @@ from xling_tf.model import Model
 from xling_tf.published.pieces import find_pieces
 from xling_tf.published.variables import FoundLayer, FoundVariables, Shapes, read_variables
 from xling_tf.published.weights import NAME, put_layers, put_table, weighted_layers
+from xling_tf.saved_models import load_saved_model, one_line
 
 # Of our vectors to the SavedModel's. What is right differs by rounding, and by the epsilon of the kernel
 # that TensorFlow may put in the place of a layer norm in a graph.
@@ -71,16 +70,14 @@ def model_of_saved_model(folder: Path, config: ExperimentConfig) -> Model:
 
 def _encode(folder: Path) -> np.ndarray:
     """What the SavedModel makes of the probes."""
-    with suppress(ImportError):
-        import_module("tensorflow_text")  # has the operations of models with SentencePiece
+    loaded = load_saved_model(folder)
     try:
-        loaded = tf.saved_model.load(str(folder))
         encode = loaded if callable(loaded) else loaded.signatures["serving_default"]
         outputs = encode(tf.constant(_PROBES))
-    except (KeyError, OSError, TypeError, ValueError, tf.errors.OpError) as error:
+    except (KeyError, TypeError, ValueError, tf.errors.OpError) as error:
         raise UserError(
             f"a SavedModel that maps strings to vectors is expected in {folder}, but it cannot be used "
-            f"({type(error).__name__}: {' '.join(str(error).split())[:200]}); give the folder with "
+            f"({type(error).__name__}: {one_line(error)}); give the folder with "
             "saved_model.pb and variables/"
         ) from error
     if isinstance(outputs, Mapping):

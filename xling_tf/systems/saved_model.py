@@ -6,18 +6,17 @@ TensorFlow is imported when one is opened, so that other systems do without it.
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from contextlib import suppress
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from xling_tf.console import quiet_start
 from xling_tf.errors import UserError
 from xling_tf.evaluators.batching import in_batches
 from xling_tf.evaluators.encoding import Encode
 from xling_tf.evaluators.system import System
+from xling_tf.files import SAVED_MODEL
+from xling_tf.saved_models import load_saved_model, one_line
 from xling_tf.systems.signatures import Signatures
 
 # Per call; published modules pad a batch to its longest text, and do not divide it.
@@ -46,7 +45,7 @@ def open_saved_model(folder: Path) -> System:
     Raises:
         UserError: The folder holds no model, or none that maps strings to vectors.
     """
-    model = _LoadedModel(_load(folder))
+    model = _LoadedModel(load_saved_model(folder))
     signatures = Signatures(inputs=model.inputs, call=model.call)
     sentences = signatures.sentences()
     if sentences is None:
@@ -97,20 +96,6 @@ def _by_name(part: Callable[..., Any], inputs: tuple[str, ...]) -> Callable[...,
     return lambda **texts: part(*(texts[name] for name in inputs))
 
 
-def _load(folder: Path) -> Any:
-    if not (folder / "saved_model.pb").is_file():
-        raise _no_encoder(folder, "has no saved_model.pb")
-    with quiet_start():
-        import tensorflow as tf
-
-        with suppress(ImportError):
-            import_module("tensorflow_text")  # has the operations of models with SentencePiece
-    try:
-        return tf.saved_model.load(str(folder))
-    except (OSError, RuntimeError, tf.errors.OpError) as error:
-        raise _no_encoder(folder, f"cannot be loaded: {_one_line(error)}") from error
-
-
 def _require_vectors(folder: Path, sentences: Encode) -> None:
     """Tries a model on two texts."""
     import tensorflow as tf
@@ -118,7 +103,7 @@ def _require_vectors(folder: Path, sentences: Encode) -> None:
     try:
         shape = np.shape(sentences(["one", "two"]))
     except (TypeError, ValueError, tf.errors.OpError) as error:
-        raise _no_encoder(folder, f"fails given two: {_one_line(error)}") from error
+        raise _no_encoder(folder, f"fails given two: {one_line(error)}") from error
     if len(shape) != 2 or shape[0] != 2:
         raise _no_encoder(folder, f"gave, given two, an array of shape {list(shape)}")
 
@@ -130,15 +115,11 @@ def _no_encoder(folder: Path, came: str) -> UserError:
     )
 
 
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())[:200]
-
-
 def _checksum(folder: Path) -> str:
     """Digests what a model's vectors depend on: its graph, variables and assets."""
     digest = hashlib.blake2b(digest_size=16)
     parts = [path for name in ("variables", "assets") for path in (folder / name).rglob("*")]
-    for path in sorted([folder / "saved_model.pb", *filter(Path.is_file, parts)]):
+    for path in sorted([folder / SAVED_MODEL, *filter(Path.is_file, parts)]):
         with path.open("rb") as file:
             content = hashlib.file_digest(file, "blake2b").hexdigest()
         digest.update(f"{path.relative_to(folder).as_posix()} {content}\n".encode())

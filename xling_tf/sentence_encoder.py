@@ -1,8 +1,6 @@
 """The interface people use from Python: any number of sentences to an array."""
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from importlib import import_module
 from pathlib import Path
 from typing import Self
 
@@ -10,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 from tqdm import tqdm
 
-from xling_tf.errors import UserError
+from xling_tf.saved_models import load_saved_model
 
 
 class SentenceEncoder:
@@ -35,14 +33,7 @@ class SentenceEncoder:
         Raises:
             UserError: The folder is none.
         """
-        if not (folder / "saved_model.pb").is_file():
-            raise UserError(
-                f"the folder of an exported model is expected, but {folder} has no saved_model.pb; "
-                "give the --output of a training"
-            )
-        with suppress(ImportError):
-            import_module("tensorflow_text")  # has the operations of models with SentencePiece
-        return cls(tf.saved_model.load(str(folder)))
+        return cls(load_saved_model(folder))
 
     def encode(
         self, sentences: Sequence[str], *, batch_size: int = 2048, show_progress: bool = False

@@ -1,0 +1,46 @@
+"""SavedModels from their folders, ours and others; TensorFlow is imported when one is loaded."""
+
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from xling_tf.console import quiet_start
+from xling_tf.errors import UserError
+from xling_tf.files import SAVED_MODEL
+
+
+def load_saved_model(folder: Path) -> Any:
+    """Loads a SavedModel, with the operations of tensorflow-text where that is installed.
+
+    Its graph runs with the rights of this process: load models only from those you trust.
+
+    Args:
+        folder: With `saved_model.pb`.
+
+    Raises:
+        UserError: The folder has none, or it cannot be loaded.
+    """
+    if not (folder / SAVED_MODEL).is_file():
+        raise _not_loaded(folder, f"has no {SAVED_MODEL}")
+    with quiet_start():
+        import tensorflow as tf
+
+        with suppress(ImportError):
+            import_module("tensorflow_text")  # has the operations of models with SentencePiece
+    try:
+        return tf.saved_model.load(str(folder))
+    except (OSError, RuntimeError, tf.errors.OpError) as error:
+        raise _not_loaded(folder, f"cannot be loaded: {one_line(error)}") from error
+
+
+def one_line(error: Exception) -> str:
+    """What an exception says, cut, on one line."""
+    return " ".join(str(error).split())[:200]
+
+
+def _not_loaded(folder: Path, came: str) -> UserError:
+    return UserError(
+        f"the folder of an exported model is expected, but {folder} {came}; give the --output of a "
+        "training (models with SentencePiece need tensorflow-text)"
+    )
