@@ -147,8 +147,9 @@ IN_CHUNKS = tuple(
     for kind in ("translation_ranking", "quick_thought")
     for setting in ("examples_per_batch=3", "candidates=8")
 )
+CUT = ("tasks.similarity.matryoshka_dims=5,2",)
 # The second step is pulled back to before the first one.
-KEPT = ("initial.model=any", "initial.keep_weight=3", "optimizer.layer_decay=0.5", *IN_CHUNKS)
+KEPT = ("initial.model=any", "initial.keep_weight=3", "optimizer.layer_decay=0.5", *IN_CHUNKS, *CUT)
 DISTILLED = ("tasks.distillation.weight=1", "tasks.distillation.teacher=python:a:teacher")
 # Of "hello" the same, wherever it stands.
 VECTORS = np.random.default_rng(2).standard_normal((8, DIM)).astype(np.float16)

@@ -180,6 +180,12 @@ class ExperimentConfig:
                 f"encoder.hidden_dim must be a multiple of encoder.num_heads, but {hidden_dim} is "
                 f"none of {num_heads}"
             )
+        dims = self.tasks.similarity.matryoshka_dims
+        if not all(0 < dim < hidden_dim for dim in dims) or len(set(dims)) < len(dims):
+            raise UserError(
+                f"tasks.similarity.matryoshka_dims expects different numbers below encoder.hidden_dim, "
+                f"{hidden_dim}, as 64,128,256, got {','.join(map(str, dims))}"
+            )
         if self.tasks.tower_dims[-1:] != (hidden_dim,):
             raise UserError(
                 "the last of tasks.tower_dims must equal encoder.hidden_dim, with which responses "

@@ -19,7 +19,7 @@ a sentence and its translation are near each other. Trained by xling_tf {version
 {responses[call]}{inference[call]}
 Signatures `serving_default` and `default` take `inputs`; `question_encoder` and `response_encoder` take
 `input`{responses[signature]}; {inference[signature]}all give `outputs`. Needs {needs}.
-Sentences are cut at {max_tokens} tokens.
+Sentences are cut at {max_tokens} tokens.{prefixes}
 
 ## Training
 
@@ -61,6 +61,10 @@ _ANSWERS_IN_CONTEXTS = {
     "signature": ", the latter also `context`, where an empty one means the answer",
 }
 
+_PREFIXES = """
+It was trained so that its vectors can be cut to their first {dims} numbers, and be made of unit
+length again."""
+
 # What a model with a head for inference has more.
 _INFERENCE = {
     "call": '    encoder.inference(["A cat sleeps."], ["Un gato duerme."])   '
@@ -82,6 +86,7 @@ def model_card(preset: str, config: ExperimentConfig, results: Mapping[str, Any]
     is_answering = any(name.startswith("task/question_answering") for name in results["scores"])
     with_context = config.tasks.question_answering.with_context
     answers = _ANSWERS_IN_CONTEXTS if with_context else _ANSWERS
+    dims = config.tasks.similarity.matryoshka_dims
     retrieval = results["scores"].get(f"retrieval/{source}-{targets[0]}/all", {})
     return _CARD.format(
         title=preset,
@@ -91,6 +96,7 @@ def model_card(preset: str, config: ExperimentConfig, results: Mapping[str, Any]
         preset=preset,
         description=config.description,
         max_tokens=config.text.max_tokens,
+        prefixes=_PREFIXES.format(dims=", ".join(map(str, dims))) if dims else "",
         responses=answers if is_answering else _REPLIES,
         inference=_INFERENCE if is_inferring else dict.fromkeys(_INFERENCE, ""),
         **_NEEDS[config.text.tokenizer],

@@ -14,6 +14,9 @@ class SimilarityConfig:
     margin: float = 0.0
     bidirectional: bool = False
     gather_candidates: bool = True  # of all replicas; else each replica ranks among its own
+    # Prefixes of the vectors that rank as well, so that vectors can be cut to them (Kusupati et al.
+    # 2022, "Matryoshka Representation Learning", eq. 1).
+    matryoshka_dims: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -68,11 +68,12 @@ class RankingTask(Task):
         own query has the same text: both are right answers too. Every query ranks the negatives of
         all examples as well; none that is a right answer to it counts.
 
+        With `similarity.matryoshka_dims` prefixes of the vectors rank as well, and the losses are the
+        mean; the hits are those of the whole vectors.
+
         Returns:
             `[batch]` losses and `[batch]` hits.
         """
-        if self.normalize:
-            queries, candidates = unit_length(queries), unit_length(candidates)
         all_candidates, offset = self._of_all(candidates)
         all_candidate_fingerprints, _ = self._of_all(candidate_fingerprints)
         all_query_fingerprints, _ = self._of_all(query_fingerprints)
@@ -83,14 +84,26 @@ class RankingTask(Task):
             encodings, not_wrong = self._gathered(negatives, same_query, all_candidate_fingerprints)
             all_candidates = tf.concat([all_candidates, encodings], axis=0)
             excluded = tf.concat([excluded, not_wrong], axis=1)
-        return in_batch_softmax(
-            queries,
-            all_candidates,
-            offset + tf.range(tf.shape(queries)[0]),
-            excluded,
-            scale=self.similarity.scale,
-            margin=self.similarity.margin,
+        positives = offset + tf.range(tf.shape(queries)[0])
+        losses, hits = zip(
+            *(
+                in_batch_softmax(
+                    self._prefixes(queries, dim),
+                    self._prefixes(all_candidates, dim),
+                    positives,
+                    excluded,
+                    scale=self.similarity.scale,
+                    margin=self.similarity.margin,
+                )
+                for dim in (queries.shape[1], *self.similarity.matryoshka_dims)
+            ),
+            strict=True,
         )
+        return tf.add_n(losses) / len(losses), hits[0]
+
+    def _prefixes(self, vectors: tf.Tensor, dim: int) -> tf.Tensor:
+        """The first numbers of each vector, as they are compared."""
+        return unit_length(vectors[:, :dim]) if self.normalize else vectors[:, :dim]
 
     def _of_all(self, values: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """The rows that rank together: of all replicas, or of this one where that is switched off."""
@@ -102,10 +115,7 @@ class RankingTask(Task):
         self, negatives: Negatives, same_query: tf.Tensor, right_fingerprints: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """The negatives of all replicas, and `[batch, negatives]` where one is not wrong."""
-        encodings = negatives.encodings
-        if self.normalize:
-            encodings = unit_length(encodings)
-        all_encodings, _ = self._of_all(encodings)
+        all_encodings, _ = self._of_all(negatives.encodings)
         fingerprints, _ = self._of_all(negatives.fingerprints)
         is_answer = tf.equal(right_fingerprints[:, None], fingerprints[None, :])
         # How many examples with this query have the negative for their answer.
