@@ -14,12 +14,14 @@ endif
 PAIR ?= en-es
 MODEL ?= exported/$(PAIR)
 DATA ?= data/eval
+PORT ?= 8501
 ARGS ?=
 
 BIN := $(VENV)/bin
 RUNTIME := $(VENV)/.runtime-installed
 DEV := $(VENV)/.dev-installed
 EVALUATION := $(VENV)/.evaluation-installed
+SERVING := $(VENV)/.serving-installed
 
 .PHONY: help
 help: ## Lists the targets
@@ -39,6 +41,14 @@ smoke: $(RUNTIME) ## Trains, evaluates and exports a tiny model, without network
 .PHONY: evaluate
 evaluate: $(EVALUATION) ## Evaluates MODEL on DATA by the protocols of the papers; again: continues
 	$(BIN)/python evaluation/main.py --model $(MODEL) --data $(DATA) $(ARGS)
+
+.PHONY: publish
+publish: $(SERVING) ## Makes the next version of MODEL in serving/, with warm-up requests
+	$(BIN)/python export/main.py --model $(MODEL) --serving serving $(ARGS)
+
+.PHONY: serve
+serve: $(SERVING) ## Serves serving/PAIR on PORT of this machine
+	$(BIN)/python export/serve.py --model $(PAIR)=serving/$(PAIR) --port $(PORT) $(ARGS)
 
 .PHONY: install
 install: $(RUNTIME) ## Makes .venv with what training needs
@@ -85,6 +95,11 @@ $(RUNTIME): requirements.txt | $(BIN)/pip
 $(EVALUATION): pyproject.toml | $(RUNTIME)
 	@echo 'Installing the extras evaluation and published into $(VENV).'
 	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[evaluation,published]'
+	@touch $@
+
+$(SERVING): pyproject.toml | $(RUNTIME)
+	@echo 'Installing the extra serving into $(VENV).'
+	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[serving]'
 	@touch $@
 
 $(DEV): requirements-dev.txt requirements.txt | $(BIN)/pip

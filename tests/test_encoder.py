@@ -150,4 +150,4 @@ def test_encode_nothing():
 def test_encode_many_with_a_bar(capsys):
     vectors = SentenceEncoder(Lengths()).encode(["x"] * 5000, show_progress=True)
     assert vectors.shape == (5000, 2)
-    assert "batch" in capsys.readouterr().err
+    assert "sentence" in capsys.readouterr().err

@@ -8,6 +8,7 @@ import pytest
 from xling_tf.errors import UserError
 from xling_tf.files import (
     locked,
+    new_folder,
     recover_folder,
     replacing,
     replacing_folder,
@@ -169,6 +170,18 @@ def test_names_of_dead_processes_are_cleaned_up_and_those_of_others_are_not(tmp_
         (temporary / "file").write_text("new")
     left = [f".folder.{living}.tmp", f".x.txt.{living}.tmp"]
     assert names(tmp_path) == [*left, "folder", "x.txt"]
+
+
+def test_a_new_folder_never_takes_another_s_place(tmp_path):
+    path = tmp_path / "deep" / "folder"
+    with new_folder(path) as temporary:
+        (temporary / "file").write_text("first")
+        assert names(path.parent) == [temporary.name]
+    for _ in range(2):
+        with pytest.raises(FileExistsError), new_folder(path) as temporary:
+            (temporary / "file").write_text("second")
+    assert names(path.parent) == ["folder"]
+    assert (path / "file").read_text() == "first"
 
 
 def test_a_locked_folder_is_refused_until_it_is_free(tmp_path):

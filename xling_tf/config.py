@@ -174,23 +174,28 @@ class ExperimentConfig:
                 f"data.targets expects languages, or {ALL_LANGUAGES} alone for those that the data have, "
                 f"got {list(self.data.targets)}"
             )
-        hidden_dim, num_heads = self.encoder.hidden_dim, self.encoder.num_heads
-        if hidden_dim % num_heads:
-            raise UserError(
-                f"encoder.hidden_dim must be a multiple of encoder.num_heads, but {hidden_dim} is "
-                f"none of {num_heads}"
-            )
-        dims = self.tasks.similarity.matryoshka_dims
-        if not all(0 < dim < hidden_dim for dim in dims) or len(set(dims)) < len(dims):
-            raise UserError(
-                f"tasks.similarity.matryoshka_dims expects different numbers below encoder.hidden_dim, "
-                f"{hidden_dim}, as 64,128,256, got {','.join(map(str, dims))}"
-            )
-        if self.tasks.tower_dims[-1:] != (hidden_dim,):
-            raise UserError(
-                "the last of tasks.tower_dims must equal encoder.hidden_dim, with which responses "
-                f"are compared, but {self.tasks.tower_dims} does not end in {hidden_dim}"
-            )
+        _require_dims(self)
+
+
+def _require_dims(config: ExperimentConfig) -> None:
+    """Refuses dimensions that do not fit together."""
+    hidden_dim, num_heads = config.encoder.hidden_dim, config.encoder.num_heads
+    if hidden_dim % num_heads:
+        raise UserError(
+            f"encoder.hidden_dim must be a multiple of encoder.num_heads, but {hidden_dim} is "
+            f"none of {num_heads}"
+        )
+    dims = config.tasks.similarity.matryoshka_dims
+    if not all(0 < dim < hidden_dim for dim in dims) or len(set(dims)) < len(dims):
+        raise UserError(
+            f"tasks.similarity.matryoshka_dims expects different numbers below encoder.hidden_dim, "
+            f"{hidden_dim}, as 64,128,256, got {','.join(map(str, dims))}"
+        )
+    if config.tasks.tower_dims[-1:] != (hidden_dim,):
+        raise UserError(
+            "the last of tasks.tower_dims must equal encoder.hidden_dim, with which responses "
+            f"are compared, but {config.tasks.tower_dims} does not end in {hidden_dim}"
+        )
 
 
 def _require_options(config: ExperimentConfig) -> None:

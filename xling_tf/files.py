@@ -1,12 +1,15 @@
 """Writing files and folders so that a killed program leaves the old one or the new one, never half."""
 
+import errno
 import fcntl
 import glob
+import json
 import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from absl import logging
 
@@ -14,6 +17,7 @@ from xling_tf.errors import UserError
 
 # What makes a folder an exported model.
 SAVED_MODEL = "saved_model.pb"
+_MAX_JSON = 1 << 28  # bytes; SQuAD has 30 million
 
 
 @contextmanager
@@ -49,6 +53,25 @@ def replacing_folder(path: Path) -> Iterator[Path]:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
+@contextmanager
+def new_folder(path: Path) -> Iterator[Path]:
+    """Yields a temporary folder beside `path` that gets its name if the block succeeds.
+
+    Raises:
+        FileExistsError: Something has the name already, which stays as it is.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = _temporary(path)
+    temporary.mkdir()
+    try:
+        yield temporary
+        if path.exists():
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
+        os.rename(temporary, path)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
 def recover_folder(path: Path) -> None:
     """Puts the previous folder back if a kill came between the two renames of a replacement."""
     if _aside(path).exists():
@@ -80,6 +103,26 @@ def locked(folder: Path) -> Iterator[None]:
                 "%s cannot be locked (%s): start no other there", folder, error.strerror
             )
         yield
+
+
+def read_json(path: Path) -> Any:
+    """Reads a file of JSON that may hold anything.
+
+    Args:
+        path: UTF-8, of 256 MiB at most.
+
+    Raises:
+        OSError: It cannot be read.
+        ValueError: It is not JSON, or larger or deeper than can be read.
+    """
+    if path.stat().st_size > _MAX_JSON:
+        raise ValueError(f"larger than {_MAX_JSON >> 20} MiB")
+    try:
+        return json.loads(path.read_text(encoding="utf-8-sig"))
+    except RecursionError:
+        raise ValueError("too many brackets in one another") from None
+    except UnicodeDecodeError as error:  # whose `repr` holds the whole file
+        raise ValueError(str(error)) from None
 
 
 def require_writable_folder(path: Path, remedy: str) -> None:

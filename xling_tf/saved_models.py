@@ -30,7 +30,8 @@ def load_saved_model(folder: Path) -> Any:
             import_module("tensorflow_text")  # has the operations of models with SentencePiece
     try:
         return tf.saved_model.load(str(folder))
-    except (OSError, RuntimeError, tf.errors.OpError) as error:
+    # A truncated or changed file may be any of these.
+    except (OSError, RuntimeError, ValueError, LookupError, tf.errors.OpError) as error:
         raise _not_loaded(folder, f"cannot be loaded: {one_line(error)}") from error
 
 

@@ -19,29 +19,12 @@ from xling_tf.evaluators.bitext.parallel_files import ParallelTexts, find_bitext
 from xling_tf.evaluators.bitext.parallel_search import encode_units
 from xling_tf.evaluators.datasets import Dataset, Missing, Suite
 from xling_tf.evaluators.encoding import Encode
-from xling_tf.neighbours import Neighbours, nearest
-
-# Artetxe and Schwenk 2019, sec. 4: "k = 4".
-_NEIGHBOURS = 4
-# Sentences whose neighbours are all at right angles or beyond have no margin worth a quotient.
-_LEAST_SIMILARITY = 1e-6
+from xling_tf.vectors.margins import NUM_NEIGHBOURS, mine_by_margin
 
 _BUCC_LAYOUT = (
     "as published, bucc/<xx>-en/<xx>-en.training.<xx> and .en (id TAB sentence) and .gold (id TAB id), "
     "and .test likewise"
 )
-
-
-class Mined(NamedTuple):
-    """Pairs of sentences, each of which occurs once, the best ones first.
-
-    Attributes:
-        rows: The source's and the target's place, `[pairs, 2]`.
-        margins: How much more similar they are than their neighbours, `[pairs]`.
-    """
-
-    rows: NDArray[np.int64]
-    margins: NDArray[np.float64]
 
 
 class _Ranked(NamedTuple):
@@ -75,7 +58,7 @@ class BitextMining:
         is_same = tuning is scored
         self.protocol: Mapping[str, Any] = {
             "margin": "ratio",
-            "num_neighbours": _NEIGHBOURS,
+            "num_neighbours": NUM_NEIGHBOURS,
             "threshold_from": "the scored part itself" if is_same else "the other part",
             "num_sources": len(scored.sources),
             "num_targets": len(scored.targets),
@@ -110,38 +93,6 @@ class BitextMining:
         }
 
 
-def mine_by_margin(sources: NDArray[np.float32], targets: NDArray[np.float32]) -> Mined:
-    """Finds the sentences that are much more similar to each other than to their other neighbours.
-
-    Args:
-        sources: Unit vectors, `[sources, dim]`.
-        targets: Unit vectors, `[targets, dim]`.
-
-    Returns:
-        The pairs; of as many as there are, some are no translations.
-
-    Example:
-        >>> mined = mine_by_margin(np.eye(3, dtype=np.float32), np.eye(3, dtype=np.float32)[[2, 0, 1]])
-        >>> mined.rows.tolist()
-        [[0, 1], [1, 2], [2, 0]]
-    """
-    forward = nearest(sources, targets, min(_NEIGHBOURS, len(targets)))
-    backward = nearest(targets, sources, min(_NEIGHBOURS, len(sources)))
-    means = [found.scores.astype(np.float64).mean(axis=1) for found in (forward, backward)]
-    best_target, target_margins = _best(forward, means[0], means[1])
-    best_source, source_margins = _best(backward, means[1], means[0])
-    rows = np.concatenate(
-        [
-            np.stack([np.arange(len(sources)), best_target], axis=1),
-            np.stack([best_source, np.arange(len(targets))], axis=1),
-        ]
-    )
-    margins = np.concatenate([target_margins, source_margins])
-    order = np.argsort(-margins, kind="stable")
-    kept = _each_once(rows[order])
-    return Mined(rows[order][kept], margins[order][kept])
-
-
 def best_threshold(
     margins: NDArray[np.float64], is_right: NDArray[np.bool_], num_gold: int
 ) -> float:
@@ -173,29 +124,6 @@ def _rank(encode: Encode, part: Comparable) -> _Ranked:
     pairs = ((part.sources[source], part.targets[target]) for source, target in mined.rows)
     is_right = np.array([pair in part.gold for pair in pairs])
     return _Ranked(mined.margins, is_right, len(part.gold))
-
-
-def _best(
-    found: Neighbours, own_means: NDArray[np.float64], other_means: NDArray[np.float64]
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Picks each sentence's neighbour with the best margin, and tells that margin."""
-    means = (own_means[:, np.newaxis] + other_means[found.indices]) / 2
-    margins = found.scores / np.maximum(means, _LEAST_SIMILARITY)
-    best = np.argmax(margins, axis=1)[:, np.newaxis]
-    pick = partial(np.take_along_axis, indices=best, axis=1)
-    return pick(found.indices)[:, 0], pick(margins)[:, 0]
-
-
-def _each_once(rows: NDArray[np.int64]) -> list[int]:
-    """The places of the pairs whose sentences occur in no earlier pair that is kept."""
-    seen: tuple[set[int], set[int]] = (set(), set())
-    kept = []
-    for place, (source, target) in enumerate(rows.tolist()):
-        if source not in seen[0] and target not in seen[1]:
-            seen[0].add(source)
-            seen[1].add(target)
-            kept.append(place)
-    return kept
 
 
 def _find(folder: Path, seed: int) -> Iterator[Dataset | Missing]:

@@ -110,7 +110,7 @@ def nearest_in_chunks(
 
 
 def _build(candidates: NDArray[np.floating], kind: IndexKind, k: int) -> Any:
-    faiss = _faiss()
+    faiss = require_faiss()
     count, dim = candidates.shape
     metric = faiss.METRIC_INNER_PRODUCT
     if kind == "flat":
@@ -134,7 +134,12 @@ def _float32(vectors: NDArray[np.floating]) -> NDArray[np.float32]:
     return np.ascontiguousarray(vectors, np.float32)
 
 
-def _faiss() -> ModuleType:
+def require_faiss() -> ModuleType:
+    """Imports FAISS.
+
+    Raises:
+        UserError: It is not installed.
+    """
     try:
         import faiss
     except ImportError as error:

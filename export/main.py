@@ -1,0 +1,109 @@
+"""Makes of an exported model what production runs.
+
+    pip install -e '.[serving]'
+    python export/main.py --model exported/en-es --serving serving
+
+makes serving/en-es/1 for TensorFlow Serving, a copy with warm-up requests, and what starts a server on
+serving/. The next time it is version 2; a rollback is one rename: mv serving/en-es/2 serving/en-es/2.bad
+
+    pip install -e '.[runtimes]'
+    python export/main.py --model exported/en-es --litert exported/en-es-litert --onnx exported/en-es-onnx
+
+makes models for LiteRT and for ONNX Runtime.
+"""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+# A bare checkout is enough: the package need not be installed.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from absl import app, flags
+
+from xling_tf.console import errors_told, parse_flags, quiet_start, set_up_logging
+from xling_tf.errors import UserError
+
+_MODEL = flags.DEFINE_string("model", None, "Folder of the exported model.", required=True)
+_SERVING = flags.DEFINE_string(
+    "serving", None, "Folder of all served models, in which the copy is <name>/<version>."
+)
+_NAME = flags.DEFINE_string("name", None, "The served model's name; without it, the folder's.")
+_VERSION = flags.DEFINE_integer(
+    "version", None, "Number of the version; without it, the next free one.", lower_bound=1
+)
+_LITERT = flags.DEFINE_string("litert", None, "Folder of the model for LiteRT, which is replaced.")
+_ONNX = flags.DEFINE_string(
+    "onnx", None, "Folder of the model for ONNX Runtime, which is replaced."
+)
+
+_SERVED = """{folder}, {size:.0f} MB, {requests} warm-up requests. Serve it by one of
+
+    python export/serve.py --model {name}={base} --port 8501
+    {docker}
+    docker compose --file {serving}/compose.yaml up
+
+and ask it
+
+    curl -d '{{"instances": ["Where is the station?"]}}' http://127.0.0.1:8501/v1/models/{name}:predict
+
+A rollback is one rename: mv {folder} {folder}.bad
+"""
+_CONVERTED = """{folder}, {size:.0f} MB. Try it:
+
+    from xling_tf.runtimes import load
+    load("{folder}").encode(["Where is the station?", "Good night."])
+"""
+
+
+def main(argv: list[str]) -> None:
+    """Makes what the flags name, and says how to use it."""
+    del argv
+    set_up_logging()
+    model = Path(_MODEL.value)
+    with errors_told("the same command starts anew"):
+        if not (_SERVING.value or _LITERT.value or _ONNX.value):
+            raise UserError("one of --serving, --litert and --onnx is expected, but there is none")
+        if not _SERVING.value and (_NAME.value or _VERSION.value):
+            raise UserError("--name and --version are of a served model, but there is no --serving")
+        for told in _make(model):
+            print(told)
+
+
+def _make(model: Path) -> Iterator[str]:
+    if _SERVING.value:
+        yield _serve(model, Path(_SERVING.value))
+    if _LITERT.value or _ONNX.value:
+        with quiet_start():
+            from xling_tf.runtimes.exporting import export_litert, export_onnx
+
+        for value, export in ((_LITERT.value, export_litert), (_ONNX.value, export_onnx)):
+            if value:
+                export(model, Path(value))
+                yield _CONVERTED.format(folder=value, size=_megabytes(Path(value)))
+
+
+def _serve(model: Path, serving: Path) -> str:
+    with quiet_start():
+        from xling_tf.serving_layout.configuration import docker_command
+        from xling_tf.serving_layout.publishing import publish
+
+    name = model.resolve().name if _NAME.value is None else _NAME.value
+    published = publish(model, serving, name, _VERSION.value)
+    return _SERVED.format(
+        folder=published.folder,
+        size=_megabytes(published.folder),
+        requests=sum(published.warmup.values()),
+        name=name,
+        base=published.folder.parent,
+        docker=docker_command(serving),
+        serving=serving,
+    )
+
+
+def _megabytes(folder: Path) -> float:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 1e6
+
+
+if __name__ == "__main__":
+    app.run(main, flags_parser=parse_flags)

@@ -1,0 +1,137 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from xling_tf.errors import UserError
+from xling_tf.vectors.quantization import Int8Ranges, dequantize, quantize
+
+UNITS = np.random.default_rng(0).normal(size=(500, 32)).astype(np.float32)
+UNITS /= np.linalg.norm(UNITS, axis=1, keepdims=True)
+
+
+def test_int8_derived_by_hand():
+    # 255 steps of 0.01 from -1 to 1.55: -1 -> -128, 0 -> 100 steps -> -28, 1.55 -> 127; 0.004 is nearer to 0
+    # than to 0.01; what lies outside is cut.
+    ranges = Int8Ranges(np.float32([-1.0]), np.float32([1.55]))
+    vectors = np.float32([[-1.0], [0.0], [0.004], [1.55], [-7.0], [7.0]])
+    codes = quantize(vectors, "int8", ranges=ranges)
+    assert codes.dtype == np.int8
+    assert codes[:, 0].tolist() == [-128, -28, -28, 127, -128, 127]
+    back = dequantize(codes, "int8", ranges=ranges)
+    assert back[:, 0] == pytest.approx([-1.0, 0.0, 0.0, 1.55, -1.0, 1.55], abs=1e-6)
+
+
+@given(st.integers(1, 6), st.integers(1, 4), st.integers(0, 9))
+@settings(max_examples=25, deadline=None)
+def test_calibrated_int8_is_right_to_half_a_step(rows, dim, seed):
+    vectors = np.random.default_rng(seed).normal(0, 9, (rows, dim)).astype(np.float32)
+    ranges = Int8Ranges.calibrated(vectors)
+    back = dequantize(quantize(vectors, "int8", ranges=ranges), "int8", ranges=ranges)
+    assert np.all(np.abs(back - vectors) <= ranges.steps / 2 + 1e-5)
+
+
+def test_a_dimension_with_one_value_comes_back():
+    ranges = Int8Ranges.calibrated([[0.25, 0.0], [0.25, 1.0]])
+    back = dequantize(quantize([[0.25, 1.0]], "int8", ranges=ranges), "int8", ranges=ranges)
+    assert back.tolist() == [[0.25, 1.0]]
+
+
+def test_parts_of_an_index_have_the_codes_of_the_whole():
+    whole = quantize(UNITS, "int8")
+    parts = [quantize(UNITS[:7], "int8"), quantize(UNITS[7:], "int8")]
+    assert np.array_equal(np.concatenate(parts), whole)
+
+
+def test_ranges_of_unit_vectors_keep_the_cosines():
+    back = dequantize(quantize(UNITS, "int8"), "int8")
+    # Steps of 10 / sqrt(32) / 255 = 0.007, rounded errors of 0.002 in the mean square.
+    assert np.sum(back * UNITS, axis=1) == pytest.approx(np.ones(500), abs=0.01)
+
+
+def test_bits_derived_by_hand():
+    # Positive numbers are 1, zero is not: 10100001 = 161, and 161 - 128 = 33; 01000000 = 64, less 128: -64.
+    vectors = np.array([[1, -1, 2, 0, -3, -1, -1, 5], [-1, 1, -1, 0, -3, -1, -1, -5]], np.float32)
+    assert quantize(vectors, "ubinary").tolist() == [[161], [64]]
+    assert quantize(vectors, "ubinary").dtype == np.uint8
+    assert quantize(vectors, "binary").tolist() == [[33], [-64]]
+    assert quantize(vectors, "binary").dtype == np.int8
+
+
+@pytest.mark.parametrize("precision", ["binary", "ubinary"])
+def test_bits_come_back_as_unit_vectors_with_their_signs(precision):
+    back = dequantize(quantize(UNITS, precision), precision)
+    assert np.array_equal(np.sign(back), np.sign(UNITS))
+    assert np.linalg.norm(back, axis=1) == pytest.approx(np.ones(500), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("precision", "shape"), [("float32", (0, 16)), ("int8", (0, 16)), ("ubinary", (0, 2))]
+)
+def test_no_vectors_have_no_codes(precision, shape):
+    codes = quantize(np.zeros((0, 16)), precision)
+    assert codes.shape == shape
+    assert dequantize(codes, precision).shape == (0, 16)
+
+
+def test_bits_need_whole_bytes():
+    with pytest.raises(UserError, match=r"multiple of 8 dimensions, got 20; shorten them to 16"):
+        quantize(np.ones((2, 20)), "ubinary")
+
+
+def test_unknown_precisions_and_codes_of_another_are_named():
+    with pytest.raises(UserError, match="one of float32, int8, binary, ubinary, got 'int4'"):
+        quantize(UNITS, "int4")
+    with pytest.raises(
+        UserError, match=r"int8 vectors must be int8 .* but are uint8 of shape \[2, 4\]"
+    ):
+        dequantize(np.zeros((2, 4), np.uint8), "int8")
+
+
+def test_vectors_that_are_not_finite_are_not_quantized():
+    with pytest.raises(UserError, match="row 1 has infinity or NaN"):
+        quantize([[0.0], [np.nan]], "int8")
+
+
+def test_ranges_of_other_dimensions_are_named():
+    ranges = Int8Ranges.of_unit_vectors(16)
+    with pytest.raises(
+        UserError, match=r"the 32 dimensions of the vectors, but have 16.*truncate_dim"
+    ):
+        quantize(UNITS, "int8", ranges=ranges)
+
+
+def test_ranges_come_back_from_their_file_to_the_bit(tmp_path):
+    ranges = Int8Ranges.calibrated(UNITS)
+    ranges.save(tmp_path / "ranges.json")
+    loaded = Int8Ranges.load(str(tmp_path / "ranges.json"))
+    assert np.array_equal(loaded.minimum, ranges.minimum)
+    assert np.array_equal(loaded.maximum, ranges.maximum)
+    assert loaded.minimum.dtype == np.float32
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"minimum": ["a"], "maximum": [1]}'])
+def test_a_file_that_holds_no_ranges_is_named(tmp_path, text):
+    path = tmp_path / "ranges.json"
+    path.write_text(text)
+    with pytest.raises(UserError, match=r"ranges\.json must be a file that Int8Ranges\.save wrote"):
+        Int8Ranges.load(path)
+
+
+@pytest.mark.parametrize(
+    ("minimum", "maximum", "message"),
+    [
+        ([0.0], [0.0, 1.0], r"have shapes \[\[1\], \[2\]\]"),
+        ([[0.0]], [[1.0]], r"have shapes \[\[1, 1\], \[1, 1\]\]"),
+        ([0.0], [np.nan], "infinity or NaN"),
+        ([0.0, 1.0], [1.0, 0.5], r"have 1\.0 and 0\.5 in dimension 1"),
+    ],
+)
+def test_what_is_no_range_is_refused(minimum, maximum, message):
+    with pytest.raises(UserError, match=message):
+        Int8Ranges(np.float32(minimum), np.float32(maximum))
+
+
+def test_nothing_calibrates_nothing():
+    with pytest.raises(UserError, match="at least one vector is expected to calibrate with"):
+        Int8Ranges.calibrated(np.zeros((0, 4)))

@@ -1,0 +1,238 @@
+import ast
+import asyncio
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from testing import SENTENCES
+
+import xling_tf
+from xling_tf.errors import UserError
+from xling_tf.sentence_encoder import ResponseEncoder, SentenceEncoder
+from xling_tf.vectors.arrays import truncated
+from xling_tf.vectors.quantization import Int8Ranges, quantize
+
+
+def numbers(texts):
+    """Stands for a model: sentence "3 4" has the vector (3, 4)."""
+    rows = [[float(number) for number in text.split()] for text in texts.numpy()]
+    return np.array(rows, np.float32).reshape(len(rows), -1)
+
+
+@pytest.fixture(scope="module")
+def loaded(hub_folder):
+    return xling_tf.load(str(hub_folder))
+
+
+def test_a_string_has_a_vector_and_a_list_rows():
+    encoder = SentenceEncoder(numbers)
+    assert encoder.encode("3 4").tolist() == [3, 4]
+    assert encoder.encode(["3 4"]).tolist() == [[3, 4]]
+    assert encoder.encode(np.array("3 4").item()).shape == (2,)
+
+
+@pytest.mark.parametrize(
+    "sentences",
+    [
+        ("1 20", "3 4"),
+        np.array(["1 20", "3 4"]),
+        np.array(["1 20", "3 4"], object),
+        pd.Series(["1 20", "3 4"], index=[7, 5]),
+        pd.Series(["1 20", "3 4"], dtype="string"),
+    ],
+    ids=["tuple", "array", "objects", "series", "string series"],
+)
+def test_strings_come_in_many_forms(sentences):
+    assert SentenceEncoder(numbers).encode(sentences).tolist() == [[1, 20], [3, 4]]
+
+
+def test_strings_come_from_generators_too():
+    sentences = (f"{number} 0" for number in range(3))
+    assert SentenceEncoder(numbers).encode(sentences, batch_size=2)[:, 0].tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("sentences", "message"),
+    [
+        (["1", None], r"sentences\[1\] is NoneType None; fill in or drop missing values"),
+        (["1", float("nan")], r"sentences\[1\] is float nan; fill in or drop"),
+        (pd.Series(["1", None, "2"]), r"sentences\[1\] is .*; fill in or drop"),
+        (pd.Series(["1", None], dtype="string"), r"sentences\[1\] is NAType <NA>; fill in or drop"),
+        ([b"1"], r"sentences\[0\] is bytes b'1'; decode it"),
+        ([["1"]], r"sentences\[0\] is list \['1'\]; flatten nested lists"),
+        ([1], r"sentences\[0\] is int 1; .* convert others with str"),
+        (["1", "2" * 99, 3], r"sentences\[2\] is int 3"),
+        (None, "a string or a list of strings, but got NoneType None"),
+        (b"1", "a string or a list of strings, but got bytes b'1'"),
+        ({"1": 2}, "but got dict"),
+        ({"1", "2"}, "but got set"),
+        (np.array([["1"]]), "but got 2 dimensions"),
+        (pd.DataFrame({"1": ["2"]}), "but got 2 dimensions"),
+    ],
+)
+def test_what_is_no_string_is_named_with_its_place(sentences, message):
+    with pytest.raises(UserError, match=message):
+        SentenceEncoder(numbers).encode(sentences)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"batch_size": 0}, "batch_size must be an integer of at least 1, got 0"),
+        ({"batch_size": 2.0}, r"batch_size must be an integer of at least 1, got 2\.0"),
+        ({"truncate_dim": 0}, "truncate_dim must be an integer of at least 1, got 0"),
+        ({"truncate_dim": 3}, "truncate_dim must be at most the 2 dimensions .* got 3"),
+        ({"precision": "int4"}, "precision must be one of float32, int8, .* got 'int4'"),
+        ({"precision": "ubinary"}, "multiple of 8 dimensions, got 2"),
+        (
+            {"precision": "int8", "ranges": Int8Ranges.of_unit_vectors(3)},
+            "ranges must have the 2 dimensions",
+        ),
+    ],
+)
+def test_arguments_out_of_their_range_are_named(options, message):
+    with pytest.raises(UserError, match=message):
+        SentenceEncoder(numbers).encode(["3 4"], **options)
+
+
+def test_what_gives_no_vectors_is_named():
+    with pytest.raises(UserError, match=r"shape \[2, dim\] for 2 texts .* gave shape \[2\]"):
+        SentenceEncoder(lambda texts: np.zeros(len(texts))).encode(["a", "b"])
+
+
+def test_a_model_of_signatures_alone_is_refused():
+    with pytest.raises(UserError, match="can be called with sentences is expected"):
+        SentenceEncoder(object())
+
+
+def test_vectors_are_shortened_and_quantized_batch_by_batch():
+    sentences = [" ".join(map(str, row)) for row in np.random.default_rng(0).normal(size=(9, 24))]
+    encoder = SentenceEncoder(numbers)
+    shortened = truncated(encoder.encode(sentences), 16)
+    ranges = Int8Ranges.calibrated(shortened)
+    for precision, given in (("float32", None), ("int8", None), ("int8", ranges), ("binary", None)):
+        found = encoder.encode(
+            sentences, batch_size=2, precision=precision, truncate_dim=16, ranges=given
+        )
+        expected = quantize(shortened, precision, ranges=given)
+        assert found.dtype == expected.dtype
+        assert np.array_equal(found, expected)
+
+
+def test_half_a_surrogate_pair_has_a_finite_vector(loaded):
+    # What json.loads makes of "\ud83d", half an emoji.
+    assert np.isfinite(loaded.encode(["\ud83d", "hola \udc00"])).all()
+
+
+def test_loaded_it_encodes_as_the_model_does(loaded, hub_vectors):
+    assert loaded.encode(SENTENCES, batch_size=4) == pytest.approx(hub_vectors, abs=1e-6)
+    assert loaded.dim == hub_vectors.shape[1]
+    assert loaded.encode([], precision="ubinary").shape == (0, 1)
+    assert loaded.similarity(hub_vectors[0], hub_vectors) == pytest.approx(
+        hub_vectors[:1] @ hub_vectors.T, abs=1e-6
+    )
+
+
+def test_a_folder_without_a_model_is_named(tmp_path):
+    with pytest.raises(
+        UserError, match=r"the folder of an exported model is expected, but .*nothing"
+    ):
+        xling_tf.load(tmp_path / "nothing")
+
+
+def test_questions_responses_and_inference_are_those_of_the_signatures(loaded, hub_loaded):
+    signatures = hub_loaded.signatures
+    for name in ("question_encoder", "response_encoder"):
+        expected = signatures[name](input=SENTENCES)["outputs"].numpy()
+        found = getattr(loaded, name).encode(SENTENCES, batch_size=4)
+        assert found == pytest.approx(expected, abs=1e-6)
+        assert getattr(loaded, name).encode(SENTENCES[1]) == pytest.approx(expected[1], abs=1e-6)
+    expected = signatures["inference"](premise=SENTENCES, hypothesis=SENTENCES[::-1])["outputs"]
+    found = loaded.inference(SENTENCES, SENTENCES[::-1], batch_size=4)
+    assert found == pytest.approx(expected.numpy(), abs=1e-6)
+    assert loaded.inference("hola", "hello").shape == (3,)
+
+
+def test_what_a_model_lacks_is_named(loaded):
+    with pytest.raises(UserError, match=r"the signature inference .* not loaded from an export"):
+        SentenceEncoder(numbers).inference("a", "b")
+    with pytest.raises(UserError, match="was trained without, but got some; leave them out"):
+        loaded.response_encoder.encode("a", "b")
+    with pytest.raises(
+        UserError, match="as many hypotheses as premises are expected, but got 1 for 2"
+    ):
+        loaded.inference(["a", "b"], ["c"])
+
+
+def test_contexts_go_with_their_responses():
+    rows = []
+
+    def call(*, input, context):
+        rows.extend(zip(input.numpy().tolist(), context.numpy().tolist(), strict=True))
+        return np.zeros((len(input), 2))
+
+    encoder = ResponseEncoder(call, takes_contexts=True)
+    encoder.encode(["a", "bbb", "cc"], ["x", "y", "z"], batch_size=2)
+    assert sorted(rows) == [(b"a", b"x"), (b"bbb", b"y"), (b"cc", b"z")]
+    rows.clear()
+    encoder.encode(["a", "b"], "x")
+    encoder.encode("c")
+    assert rows == [(b"a", b"x"), (b"b", b"x"), (b"c", b"")]
+    with pytest.raises(
+        UserError, match="as many contexts as responses are expected, but got 1 for 2"
+    ):
+        encoder.encode(["a", "b"], ["x"])
+
+
+def test_eight_threads_share_one(loaded):
+    lists = [[f"{word} {number}" for word in SENTENCES] for number in range(8)]
+    expected = [loaded.encode(some, batch_size=4) for some in lists]
+    fresh = SentenceEncoder(loaded._embed)  # nothing computed beforehand
+    with ThreadPoolExecutor(8) as threads:
+        found = list(threads.map(lambda some: fresh.encode(some, batch_size=4), lists))
+        questions = threads.map(lambda some: fresh.question_encoder.encode(some[0]), lists)
+        dims = set(threads.map(lambda _: fresh.dim, lists))
+    for some, others in zip(found, expected, strict=True):
+        assert some == pytest.approx(others, abs=1e-6)
+    assert {vector.shape[0] for vector in questions} == dims == {expected[0].shape[1]}
+
+
+def test_asyncio_awaits_a_thread():
+    async def gather():
+        encode = SentenceEncoder(numbers).encode
+        return await asyncio.gather(*(asyncio.to_thread(encode, f"{i} 1") for i in range(9)))
+
+    assert np.stack(asyncio.run(gather()))[:, 0].tolist() == [*range(9)]
+
+
+def test_the_package_gives_its_short_names_without_tensorflow():
+    code = (
+        "import sys, xling_tf\n"
+        "heavy = {'tensorflow', 'keras', 'numpy', 'faiss'}\n"
+        "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
+        "[getattr(xling_tf, name) for name in xling_tf.__all__]\n"
+        "assert not {'tensorflow', 'keras'} & set(sys.modules)\n"
+        "assert set(xling_tf.__all__) <= set(dir(xling_tf))\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="'xling_tf' has no attribute 'laod'"):
+        xling_tf.laod  # noqa: B018
+
+
+def test_type_checkers_are_told_of_every_short_name():
+    stub = Path(xling_tf.__file__).with_suffix(".pyi").read_text(encoding="utf-8")
+    told = {
+        alias.name: node.module
+        for node in ast.parse(stub).body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+        if alias.asname == alias.name
+    }
+    assert told == {name: f"xling_tf.{home}" for name, home in xling_tf._HOMES.items()}

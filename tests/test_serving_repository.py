@@ -1,0 +1,229 @@
+import shutil
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Event
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from served_models import put_export, put_wreck
+from tensorflow_serving.apis import prediction_log_pb2
+
+from xling_tf.errors import UserError
+from xling_tf.serving.config import ModelConfig, parse_models
+from xling_tf.serving.errors import ServingError
+from xling_tf.serving.metrics import Metrics
+from xling_tf.serving.repository import ModelRepository
+from xling_tf.serving.served_model import ServedModel
+from xling_tf.serving.versions import find_versions
+from xling_tf.serving.warm_up import WARMUP_REQUESTS
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Callable[..., ServedModel]:
+    """Serves the folder "m" of the test, polled once."""
+
+    def make(**labels: int) -> ServedModel:
+        (tmp_path / "m").mkdir(exist_ok=True)
+        model = ServedModel(ModelConfig("m", tmp_path / "m", labels), Metrics(), batched=True)
+        model.poll()
+        return model
+
+    return make
+
+
+def states(model: ServedModel) -> dict[int, str]:
+    return {status.version: status.state for status in model.statuses()}
+
+
+def answering(model: ServedModel, version: int | None = None) -> float:
+    """The version that answers, by its answer to a text without a letter."""
+    servable = model.lease(version)
+    outputs = servable.lanes["serving_default"].run({"inputs": np.array([b""], object)})
+    servable.release()
+    return float(outputs["outputs"][0])
+
+
+def test_the_largest_number_is_served_and_its_successor_replaces_it(serve, tmp_path: Path) -> None:
+    for version in (2, 10):
+        put_export(tmp_path / "m" / str(version), version)
+    (tmp_path / "m" / "11.partial").mkdir()
+    model = serve()
+    assert (answering(model), states(model)) == (10, {10: "AVAILABLE"})
+    put_export(tmp_path / "m" / "11", 11)
+    model.poll()
+    assert (answering(model), states(model)) == (11, {10: "END", 11: "AVAILABLE"})
+    with pytest.raises(ServingError, match=r"Servable not found for request: Specific\(m, 10\)"):
+        model.lease(10)
+
+
+def test_a_rollback_is_one_rename(serve, tmp_path: Path) -> None:
+    for version in (1, 2):
+        put_export(tmp_path / "m" / str(version), version)
+    model = serve()
+    (tmp_path / "m" / "2").rename(tmp_path / "m" / "2.bad")
+    model.poll()
+    assert (answering(model), states(model)) == (1, {1: "AVAILABLE", 2: "END"})
+
+
+def test_a_version_with_a_label_stays_beside_the_largest(serve, tmp_path: Path) -> None:
+    for version in (1, 2, 3):
+        put_export(tmp_path / "m" / str(version), version)
+    model = serve(stable=1)
+    assert [answering(model), answering(model, 1)] == [3, 1]
+    assert states(model) == {1: "AVAILABLE", 3: "AVAILABLE"}
+    assert model.labelled("stable") == 1
+    assert model.labelled("canary") is None
+
+
+def test_a_version_is_unloaded_after_its_last_request(serve, tmp_path: Path) -> None:
+    put_export(tmp_path / "m" / "1", 1)
+    model = serve()
+    leased = model.lease(None)
+    put_export(tmp_path / "m" / "2", 2)
+    model.poll()
+    assert states(model) == {1: "UNLOADING", 2: "AVAILABLE"}
+    assert leased.lanes["serving_default"].run({"inputs": np.array([b""], object)})
+    leased.release()
+    assert states(model) == {1: "END", 2: "AVAILABLE"}
+
+
+def test_a_wreck_is_told_and_tried_again_when_it_changes(serve, tmp_path: Path) -> None:
+    put_export(tmp_path / "m" / "1", 1)
+    model = serve()
+    wreck = put_wreck(tmp_path / "m" / "2", 2)
+    failures = []
+    for _ in range(2):
+        model.poll()
+        failures.append(model._metrics.load_failures.labels("m")._value.get())
+    assert failures == [1, 1]
+    assert (answering(model), states(model)) == (1, {1: "AVAILABLE", 2: "END"})
+    told = model.statuses()[1]
+    assert told.error_code != "OK"
+    assert "cannot be loaded" in told.error_message
+    assert str(tmp_path) not in told.error_message
+    put_export(wreck, 2)
+    model.poll()
+    assert (answering(model), states(model)) == (2, {1: "END", 2: "AVAILABLE"})
+
+
+def test_a_wreck_that_is_the_largest_at_the_start_is_passed_over(serve, tmp_path: Path) -> None:
+    put_export(tmp_path / "m" / "1", 1)
+    put_wreck(tmp_path / "m" / "2", 2)
+    model = serve()
+    assert (answering(model), states(model)) == (1, {1: "AVAILABLE", 2: "END"})
+
+
+def test_an_export_that_is_replaced_is_loaded_anew(serve, tmp_path: Path) -> None:
+    put_export(tmp_path / "m", 5)
+    model = serve()
+    assert (answering(model), states(model)) == (5, {1: "AVAILABLE"})
+    shutil.rmtree(tmp_path / "m")
+    model.poll()
+    assert answering(model) == 5  # Nothing there is what a replacement looks like on its way.
+    put_export(tmp_path / "m", 6)
+    model.poll()
+    assert (answering(model), states(model)) == (6, {1: "AVAILABLE"})
+    (tmp_path / "m" / "saved_model.pb").write_bytes(b"\xff")
+    model.poll()
+    assert answering(model) == 6
+    assert (model.statuses()[0].state, model.statuses()[0].error_code) == ("AVAILABLE", "UNKNOWN")
+
+
+def test_no_request_fails_while_versions_change(tmp_path: Path) -> None:
+    put_export(tmp_path / "m" / "1", 1)
+    model = ServedModel(ModelConfig("m", tmp_path / "m"), Metrics(), batched=True)
+    model.poll()
+    ended = Event()
+
+    def ask() -> list[float]:
+        answers = []
+        while not ended.is_set():
+            answers.append(answering(model))
+        return answers
+
+    with ThreadPoolExecutor(3) as pool:
+        asked = [pool.submit(ask) for _ in range(3)]
+        for version in (2, 3):
+            put_export(tmp_path / "m" / str(version), version)
+            model.poll()
+        ended.set()
+        answers = [future.result() for future in asked]
+    for each in answers:
+        assert each == sorted(each)  # Never back to an older one.
+    assert states(model) == {1: "END", 2: "END", 3: "AVAILABLE"}
+
+
+def put_warm_up(folder: Path, text: bytes) -> None:
+    log = prediction_log_pb2.PredictionLog()
+    request = log.predict_log.request
+    request.model_spec.signature_name = "serving_default"
+    request.inputs["inputs"].CopyFrom(tf.make_tensor_proto([text]))
+    (folder / WARMUP_REQUESTS).parent.mkdir()
+    with tf.io.TFRecordWriter(str(folder / WARMUP_REQUESTS)) as writer:
+        writer.write(log.SerializeToString())
+
+
+def test_warm_up_requests_are_made_and_one_that_fails_fails_the_version(
+    serve, tmp_path: Path
+) -> None:
+    put_warm_up(put_export(tmp_path / "m" / "1", 1), b"good")
+    model = serve()
+    put_warm_up(put_export(tmp_path / "m" / "2", 2), b"bad")
+    model.poll()
+    assert states(model) == {1: "AVAILABLE", 2: "END"}
+    assert "the text is bad" in model.statuses()[1].error_message
+
+
+def test_only_whole_numbers_are_versions(tmp_path: Path) -> None:
+    for name in ("1", "002", "3.tmp", "-4", "٥", "99999999999999999999"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "6").touch()
+    assert find_versions(tmp_path) == {1: tmp_path / "1", 2: tmp_path / "002"}
+    assert find_versions(tmp_path / "nowhere") == {}
+
+
+@pytest.mark.parametrize(
+    ("folder", "labels", "told"),
+    [
+        (
+            "empty",
+            {},
+            "--model m=.*empty is expected to be an exported model, .* named 1, .*, but there is none",
+        ),
+        ("wreck", {}, "but version 1: .*cannot be loaded: Read less bytes"),
+        ("good", {"stable": 7}, "named 1, 2, ..., 7 too, but there is none"),
+    ],
+)
+def test_a_start_without_a_model_is_told(
+    tmp_path: Path, folder: str, labels: dict[str, int], told: str
+) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "wreck").mkdir()
+    put_wreck(tmp_path / "wreck" / "1", 1)
+    put_export(tmp_path / "good", 1)
+    repository = ModelRepository(
+        [ModelConfig("m", tmp_path / folder, labels)], Metrics(), batched=True
+    )
+    with pytest.raises(UserError, match=told):
+        repository.start(poll_seconds=0)
+
+
+@pytest.mark.parametrize(
+    ("models", "labels", "told"),
+    [
+        ([], [], "--model name=path is expected at least once"),
+        (["en-es"], [], "expected as name=path.*got 'en-es'"),
+        (["a/b=x"], [], "no '/', ':' or space"),
+        (["a=.", "a=.."], [], "'a' twice"),
+        (["a=nowhere"], [], "--model a=nowhere is expected to name .* no such path"),
+        (["a=."], ["b/stable=1"], "--model names the model .a., got 'b/stable=1'"),
+        (["a=."], ["a/stable"], "model/label=version"),
+    ],
+)
+def test_what_a_command_line_gets_wrong_is_told(
+    models: list[str], labels: list[str], told: str
+) -> None:
+    with pytest.raises(UserError, match=told):
+        parse_models(models, labels)

@@ -1,0 +1,1 @@
+"""A model server that speaks the REST protocol of TensorFlow Serving."""

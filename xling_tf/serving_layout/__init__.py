@@ -1,0 +1,1 @@
+"""The folder that TensorFlow Serving, and any server of its protocol, reads: `<name>/<version>`."""

@@ -1,0 +1,1 @@
+"""Arrays of vectors: checked, compared, searched, mined, and held in fewer bytes."""

@@ -1,0 +1,255 @@
+"""Vectors in fewer bytes: int8 numbers, or bits.
+
+An embedding quantized to int8 takes a quarter of the memory of float32, one of bits a 32nd; what is
+lost is mostly won back by scoring some more of the nearest with a float query (Yamada et al. 2021,
+"Efficient Passage Retrieval with Hashing for Open-domain Question Answering", sec. 3; the names of the
+precisions are sentence-transformers'). `xling_tf.vectors.search.quantized_search` does that.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Self, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from xling_tf.errors import UserError
+from xling_tf.files import replacing
+from xling_tf.vectors.arrays import as_vectors, chunks, require_finite
+
+Precision = Literal["float32", "int8", "binary", "ubinary"]
+
+_STEPS = 255  # between the 256 numbers of a byte
+_LEAST = -128  # int8
+# A unit vector's numbers have a root mean square of 1 / sqrt(dim); hardly any is 5 times as large.
+_UNIT_RANGE = 5.0
+
+
+@dataclass(frozen=True, eq=False)
+class Int8Ranges:
+    """What -128 and 127 stand for in each dimension: what all parts of an index must share.
+
+    Args:
+        minimum: `[dim]` float32, the value of -128.
+        maximum: `[dim]` float32, the value of 127, not below the minimum.
+
+    Raises:
+        UserError: They are no two such arrays.
+
+    Example:
+        >>> ranges = Int8Ranges.calibrated([[0.0, -1.0], [2.55, 1.0]])
+        >>> quantize([[0.01, 1.0], [9.0, -1.0]], "int8", ranges=ranges).tolist()
+        [[-127, 127], [127, -128]]
+    """
+
+    minimum: NDArray[np.float32]
+    maximum: NDArray[np.float32]
+
+    def __post_init__(self) -> None:
+        """Refuses what is no range."""
+        shapes = [np.shape(side) for side in (self.minimum, self.maximum)]
+        is_range = len(shapes[0]) == 1 and shapes[0] == shapes[1]
+        if not is_range or not np.isfinite([self.minimum, self.maximum]).all():
+            raise UserError(
+                "ranges must be finite minima and maxima of shape [dim], but have shapes "
+                f"{[list(shape) for shape in shapes]} or infinity or NaN in them; make them with "
+                "Int8Ranges.calibrated"
+            )
+        if np.any(self.minimum > self.maximum):
+            dim = int(np.argmax(self.minimum > self.maximum))
+            raise UserError(
+                f"ranges must have minima not above the maxima, but have {self.minimum[dim]} and "
+                f"{self.maximum[dim]} in dimension {dim}; make them with Int8Ranges.calibrated"
+            )
+
+    @classmethod
+    def calibrated(cls, vectors: ArrayLike) -> Self:
+        """Takes each dimension's least and greatest value.
+
+        Args:
+            vectors: `[rows, dim]`, thousands that are like those to be quantized.
+
+        Raises:
+            UserError: There are none, or one is not finite.
+        """
+        array = as_vectors(vectors, "vectors to calibrate with")
+        if not len(array):
+            raise UserError("at least one vector is expected to calibrate with, got none")
+        lowest, highest = array.min(axis=0), array.max(axis=0)
+        return cls(lowest.astype(np.float32), highest.astype(np.float32))
+
+    @classmethod
+    def of_unit_vectors(cls, dim: int) -> Self:
+        """Takes one range for all unit vectors and dimensions, which needs no calibration.
+
+        Args:
+            dim: Of the vectors.
+
+        Example:
+            >>> float(Int8Ranges.of_unit_vectors(100).maximum[0])
+            0.5
+        """
+        bound = np.full(dim, _UNIT_RANGE / np.sqrt(dim), np.float32)
+        return cls(-bound, bound)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Reads what `save` wrote.
+
+        Raises:
+            UserError: The file is missing or something else.
+        """
+        try:
+            found = json.loads(Path(path).read_text(encoding="utf-8"))
+            sides = [np.asarray(found[name], np.float32) for name in ("minimum", "maximum")]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise UserError(
+                f"{path} must be a file that Int8Ranges.save wrote, but cannot be read: {error!r}; "
+                "calibrate anew"
+            ) from error
+        return cls(*sides)
+
+    def save(self, path: str | Path) -> None:
+        """Writes them as JSON, to lie beside the index."""
+        text = json.dumps({"minimum": self.minimum.tolist(), "maximum": self.maximum.tolist()})
+        with replacing(Path(path)) as temporary:
+            temporary.write_text(text, encoding="utf-8")
+
+    @property
+    def steps(self) -> NDArray[np.float32]:
+        """What a difference of 1 stands for, `[dim]`; 1 where a dimension has but one value."""
+        steps = (self.maximum - self.minimum) / np.float32(_STEPS)
+        return np.where(steps > 0, steps, np.float32(1))
+
+
+def quantize(
+    vectors: ArrayLike, precision: Precision, *, ranges: Int8Ranges | None = None
+) -> NDArray[Any]:
+    """Quantizes vectors.
+
+    Args:
+        vectors: `[rows, dim]`; bits need a `dim` that is a multiple of 8.
+        precision: "float32"; "int8": rounded to 256 values; "ubinary": the signs, 8 to a byte, the
+            first the highest bit; "binary": the same bytes less 128.
+        ranges: Of int8; None: `Int8Ranges.of_unit_vectors`. What lies outside is cut.
+
+    Returns:
+        `[rows, dim]` float32 or int8, or `[rows, dim / 8]` uint8 ("ubinary") or int8 ("binary").
+
+    Raises:
+        UserError: The precision is unknown, or the vectors do not suit it or the ranges.
+
+    Example:
+        >>> quantize([[0.1, -0.1, 0.1, -0.1, 0.1, 0.1, 0.1, 0.1]], "ubinary").tolist()
+        [[175]]
+    """
+    require_precision(precision)
+    array = as_vectors(vectors, "vectors")
+    if precision == "float32":
+        return array.astype(np.float32, copy=False)
+    require_finite(array, "vectors")
+    if precision == "int8":
+        ranges = _ranges(ranges, array.shape[1])
+        parts = [_to_int8(part, ranges) for part in chunks(array)]
+        return np.concatenate([np.zeros((0, array.shape[1]), np.int8), *parts])
+    if array.shape[1] % 8:
+        whole = array.shape[1] // 8 * 8
+        raise UserError(
+            f"bits need vectors with a multiple of 8 dimensions, got {array.shape[1]}; shorten them to "
+            f"{whole} (truncate_dim) or use int8"
+        )
+    packed = np.packbits(array > 0, axis=1)
+    return packed if precision == "ubinary" else _flipped(packed).view(np.int8)
+
+
+def dequantize(
+    codes: ArrayLike, precision: Precision, *, ranges: Int8Ranges | None = None
+) -> NDArray[np.float32]:
+    """Makes float vectors of what `quantize` gave.
+
+    Args:
+        codes: What `quantize` gave.
+        precision: That it was given.
+        ranges: That it was given.
+
+    Returns:
+        `[rows, dim]`: of int8, the vectors to within half a step of the ranges; of bits, unit vectors of
+        1 / sqrt(dim) with their signs.
+
+    Raises:
+        UserError: The precision is unknown, or the codes do not suit it or the ranges.
+
+    Example:
+        >>> dequantize(np.array([[175]], np.uint8), "ubinary").round(2).tolist()[0][:2]
+        [0.3499999940395355, -0.3499999940395355]
+    """
+    array = require_codes(codes, precision)
+    if precision == "float32":
+        return array.astype(np.float32, copy=False)
+    if precision == "int8":
+        ranges = _ranges(ranges, array.shape[1])
+        result = array.astype(np.float32)
+        result -= _LEAST
+        result *= ranges.steps
+        result += ranges.minimum
+        return result
+    signs = np.unpackbits(as_bits(array), axis=1).astype(np.float32)
+    signs *= 2
+    signs -= 1
+    signs /= np.sqrt(np.float32(signs.shape[1]))
+    return signs
+
+
+def require_codes(codes: ArrayLike, precision: Precision) -> NDArray[Any]:
+    """Makes sure that an array is codes `[rows, dim or bytes]` of a precision, and gives it.
+
+    Raises:
+        UserError: It is not, or the precision is unknown.
+    """
+    require_precision(precision)
+    array = np.asarray(codes)
+    expected = {"float32": "float", "ubinary": "uint8"}.get(precision, "int8")
+    is_right = array.dtype.kind == "f" if expected == "float" else array.dtype == expected
+    if not is_right or array.ndim != 2:
+        raise UserError(
+            f"{precision} vectors must be {expected} of shape [rows, numbers], but are {array.dtype} of "
+            f"shape {list(array.shape)}; give what quantize or encode gave for {precision}"
+        )
+    return array
+
+
+def require_precision(precision: str) -> None:
+    """Makes sure that a precision is known.
+
+    Raises:
+        UserError: It is not.
+    """
+    if precision not in get_args(Precision):
+        expected = ", ".join(get_args(Precision))
+        raise UserError(f"precision must be one of {expected}, got {precision!r}")
+
+
+def as_bits(codes: NDArray[Any]) -> NDArray[np.uint8]:
+    """The bytes of "ubinary" from those of either precision of bits, told by their type."""
+    return codes if codes.dtype == np.uint8 else _flipped(codes.view(np.uint8))
+
+
+def _flipped(packed: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    # Less 128 is, in two's complement, the highest bit turned.
+    return packed ^ np.uint8(128)
+
+
+def _to_int8(vectors: NDArray[np.floating], ranges: Int8Ranges) -> NDArray[np.int8]:
+    levels = np.rint((vectors.astype(np.float32) - ranges.minimum) / ranges.steps)
+    return (np.clip(levels, 0, _STEPS) + _LEAST).astype(np.int8)
+
+
+def _ranges(ranges: Int8Ranges | None, dim: int) -> Int8Ranges:
+    ranges = ranges or Int8Ranges.of_unit_vectors(dim)
+    if len(ranges.minimum) != dim:
+        raise UserError(
+            f"ranges must have the {dim} dimensions of the vectors, but have {len(ranges.minimum)}; "
+            "calibrate with vectors of this truncate_dim"
+        )
+    return ranges
