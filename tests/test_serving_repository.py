@@ -1,4 +1,5 @@
 import shutil
+import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,6 +16,7 @@ from xling_tf.serving.config import ModelConfig, parse_models
 from xling_tf.serving.errors import ServingError
 from xling_tf.serving.metrics import Metrics
 from xling_tf.serving.repository import ModelRepository
+from xling_tf.serving.servable import Servable
 from xling_tf.serving.served_model import ServedModel
 from xling_tf.serving.versions import find_versions
 from xling_tf.serving.warm_up import WARMUP_REQUESTS
@@ -87,6 +89,20 @@ def test_a_version_is_unloaded_after_its_last_request(serve, tmp_path: Path) -> 
     assert leased.lanes["serving_default"].run({"inputs": np.array([b""], object)})
     leased.release()
     assert states(model) == {1: "END", 2: "AVAILABLE"}
+
+
+def test_a_retired_version_is_gone_though_its_lane_is_held(tmp_path: Path) -> None:
+    """As it is by the thread whose answer ends the last lease."""
+    servable = Servable("m", 1, put_export(tmp_path / "1", 1), batched=True)
+    lane = servable.lanes["serving_default"]
+    function = weakref.ref(servable._model.signatures["serving_default"])
+    assert servable.lease()
+    assert lane.run({"inputs": np.array([b"ab"], object)})["outputs"].tolist() == [3]
+    seen: list[object] = []
+    servable.retire(lambda: seen.append(function()))
+    assert seen == []
+    servable.release()
+    assert seen == [None]
 
 
 def test_a_wreck_is_told_and_tried_again_when_it_changes(serve, tmp_path: Path) -> None:

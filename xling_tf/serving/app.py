@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import time
-from http import HTTPStatus
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -11,6 +10,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from xling_tf.serving.bodies import Bodies, ClientGoneError
 from xling_tf.serving.config import Limits
 from xling_tf.serving.demo.routes import demo_routes
 from xling_tf.serving.errors import ServingError
@@ -61,21 +61,22 @@ def make_app(server: ModelServer, limits: Limits | None = None) -> Starlette:
         log(logging.ERROR, "failed", error=f"{type(error).__name__}: {error}")
         return _error(ServingError.internal("The server failed"))
 
-    async def refused(request: Request, error: Exception) -> Response:
-        status = getattr(error, "status_code", 500)
-        return _error(ServingError(status, HTTPStatus(status).phrase))
-
-    return Starlette(
+    protocol = _Protocol(server, limits or Limits())
+    app = Starlette(
         routes=[
             Route("/monitoring/prometheus/metrics", metrics),
             Route("/healthz", health),
             Route("/readyz", readiness),
             *demo_routes(server),
             # An endpoint that is no function gets every method.
-            Route("/{path:path}", _Protocol(server, limits or Limits())),
+            Route("/{path:path}", protocol),
         ],
-        exception_handlers={Exception: failed, 404: refused, 405: refused},
+        exception_handlers={Exception: failed},
     )
+    # What is no path, or has a line's end in it, which patterns of routes do not match.
+    app.router.default = protocol
+    app.router.redirect_slashes = False
+    return app
 
 
 class _Protocol:
@@ -84,6 +85,7 @@ class _Protocol:
     def __init__(self, server: ModelServer, limits: Limits) -> None:
         self._server = server
         self._limits = limits
+        self._bodies = Bodies(limits.body_bytes)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers a request, unless its client has gone."""
@@ -96,13 +98,13 @@ class _Protocol:
             elif target.action == "metadata":
                 answer = self._server.metadata(target)
             else:
-                body = await _read(scope, receive, self._limits.body_bytes)
-                started = time.perf_counter()
-                answer = await self._predict(target, body, receive)
+                async with self._bodies.read(scope, receive) as body:
+                    started = time.perf_counter()
+                    answer = await self._predict(target, body, receive)
             response = Response(answer, media_type=_JSON)
         except ServingError as error:
             response = _error(error)
-        except _ClientGoneError:
+        except ClientGoneError:
             response = Response(status_code=499)
         except asyncio.CancelledError:  # The time to drain is over.
             response = _error(ServingError.unavailable("The server is shutting down"))
@@ -125,7 +127,7 @@ class _Protocol:
             if work in done:
                 return work.result()
             if gone in done:
-                raise _ClientGoneError
+                raise ClientGoneError
             limit = self._limits.request_seconds
             raise ServingError.deadline_exceeded(f"No answer within {limit:g} seconds")
         finally:
@@ -151,33 +153,6 @@ class _Protocol:
             status=status,
             ms=round(seconds * 1e3, 3),
         )
-
-
-class _ClientGoneError(Exception):
-    """The client has closed the connection."""
-
-
-async def _read(scope: Scope, receive: Receive, limit: int) -> bytes:
-    """Reads a request's body, of `limit` bytes at most.
-
-    Raises:
-        ServingError: It is larger; the protocol has no code for that, HTTP has 413.
-        _ClientGoneError: The client has.
-    """
-    too_large = ServingError(413, f"A request's body is expected to have at most {limit} bytes")
-    # Answered before a byte of it is read: who asked whether to send it (Expect) need not.
-    if any(name == b"content-length" and int(value) > limit for name, value in scope["headers"]):
-        raise too_large
-    chunks: list[bytes] = []
-    size = 0
-    while (message := await receive())["type"] == "http.request":
-        chunks.append(message.get("body", b""))
-        size += len(chunks[-1])
-        if size > limit:
-            raise too_large
-        if not message.get("more_body", False):
-            return b"".join(chunks)
-    raise _ClientGoneError
 
 
 async def _disconnected(receive: Receive) -> None:

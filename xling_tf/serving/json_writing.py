@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from xling_tf.serving.decimals import decimal
-from xling_tf.serving.json_reading import Repeated, double, is_double
+from xling_tf.serving.json_values import Repeated, double, is_double
 
 # TensorFlow Serving prints a refused value whole, indentation and all; a hostile one would be
 # gigabytes, so that it is cut here.

@@ -7,12 +7,17 @@ import numpy as np
 
 from xling_tf.serving.answers import columns, rows
 from xling_tf.serving.errors import ServingError
-from xling_tf.serving.json_reading import Repeated, read
+from xling_tf.serving.json_reading import read
+from xling_tf.serving.json_values import Repeated
 from xling_tf.serving.json_writing import printed
 from xling_tf.serving.signatures import Signature, TensorInfo
 from xling_tf.serving.tensors import MAX_RANK, flatten, is_base64, shape_of, to_array
 
 DEFAULT_SIGNATURE = "serving_default"
+# A value of two bytes takes a hundred as an object of Python: 32 MiB of brackets would take gigabytes.
+# Counted are all commas and brackets, in texts too: a thousand texts of 10,000 letters have a fifth.
+MAX_VALUES = 10**6
+_SEPARATORS = (b",", b"[", b"{")
 
 
 class PredictRequest(NamedTuple):
@@ -65,8 +70,11 @@ def read_request(body: bytes) -> tuple[dict[str, Any], str]:
     Source: ParseJson and FillSignature of util/json_tensor.cc.
 
     Raises:
-        ServingError: It is no JSON, no object, or its signature's name no string.
+        ServingError: It is no JSON, has too many values, is no object, or its signature's name no
+            string.
     """
+    if sum(map(body.count, _SEPARATORS)) > MAX_VALUES:
+        raise ServingError(413, f"A request is expected to have at most {MAX_VALUES} values")
     document = read(body)
     if not isinstance(document, dict):
         raise ServingError.invalid_argument(f"JSON Value: {printed(document)} Is not object")

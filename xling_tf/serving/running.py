@@ -79,7 +79,7 @@ def run(
 class _Server(uvicorn.Server):
     """Ends with status 0 after a signal: uvicorn's own would raise it once more after the drain."""
 
-    _signal = signal.SIGTERM
+    _signal: int = signal.SIGTERM
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -89,9 +89,10 @@ class Servable:
         unloaded()
 
     def _caller(self, name: str) -> Callable[[Tensors], Tensors]:
-        function = self._model.signatures[name]
-
+        # Looked up at each call: a lane may outlive the version, in the thread that served its last
+        # request, and must not keep it in memory.
         def call(inputs: Tensors) -> Tensors:
+            function = self._model.signatures[name]
             with told_by_tensorflow():
                 outputs = function(**{key: tf.constant(value) for key, value in inputs.items()})
                 return {key: value.numpy() for key, value in outputs.items()}

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from xling_tf.serving.errors import ServingError
-from xling_tf.serving.json_reading import double, is_double
+from xling_tf.serving.json_values import double, is_double
 from xling_tf.serving.json_writing import printed
 
 # NumPy has no arrays of more dimensions.
@@ -35,6 +35,7 @@ _RANGES = {
 }
 _LARGEST_WHOLE = {"DT_FLOAT": 2**24 - 1, "DT_DOUBLE": 2**53 - 1}
 _LARGEST = {"DT_FLOAT": float(np.finfo(np.float32).max), "DT_DOUBLE": float("inf")}
+_BLANKS = b" \t\n\r\v\f"
 _BASE64 = re.compile(rb"([A-Za-z0-9+/]*)([=.]*)")
 
 
@@ -188,7 +189,7 @@ def _base64(value: Any, dtype: str) -> bytes:
         raise ServingError.invalid_argument(
             f"JSON Value: {printed(value)} not formatted correctly for base64 data"
         )
-    text = b"".join(value["b64"].encode("utf-8", "surrogateescape").split())
+    text = value["b64"].encode("utf-8", "surrogateescape").translate(None, _BLANKS)
     match = _BASE64.fullmatch(text)
     missing = -len(match[1]) % 4 if match else 3
     if match is None or missing == 3 or len(match[2]) not in (0, missing):
