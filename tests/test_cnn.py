@@ -4,6 +4,7 @@ import pytest
 import tensorflow as tf
 from published_model import SENTENCES, WIDTHS, pieces, random_layers, small_config
 
+from xling_tf import hub
 from xling_tf.encoders.folded import FoldedEncoder
 from xling_tf.layers.convolution import ConvolutionBranch
 from xling_tf.layers.pooling import unit_length
@@ -69,6 +70,17 @@ def test_what_is_exported_computes_the_same_in_any_number():
     texts = TEXTS * 40  # more tokens than are encoded together
     np.testing.assert_allclose(folded(tf.constant(texts)), encode(model, texts), atol=1e-5)
     assert folded(tf.constant([], tf.string)).shape == (0, model.config.encoder.hidden_dim)
+
+
+def test_loaded_from_an_export_it_has_gradients(tmp_path):
+    # They were lost where parts are joined along axis -1 and the loaded graph knows no rank.
+    hub.export(model_of_random_weights().hub_module(), tmp_path / "model", {})
+    loaded = tf.saved_model.load(str(tmp_path / "model"))
+    with tf.GradientTape() as tape:
+        similarity = tf.reduce_sum(loaded(TEXTS[:1]) * loaded(TEXTS[1:2]))
+    gradients = tape.gradient(similarity, loaded.trainable_variables)
+    assert len(gradients) > 10
+    assert all(gradient is not None for gradient in gradients)
 
 
 def test_against_numpy():

@@ -53,6 +53,11 @@ def fit_text(
     return _TOKENIZERS[config.tokenizer].fit(config, texts_by_language)
 
 
+def build_preprocessor(config: TextConfig, vocabulary: Vocabulary) -> TextPreprocessor:
+    """Makes what turns text into features, of what `fit_text` has learnt."""
+    return _TOKENIZERS[config.tokenizer].preprocessor(vocabulary, config)
+
+
 class Model(NamedTuple):
     """An encoder and its tasks, with all variables made."""
 
@@ -65,7 +70,7 @@ class Model(NamedTuple):
     @classmethod
     def build(cls, config: ExperimentConfig, vocabulary: Vocabulary) -> Self:
         """Makes a model with random weights, of the resolved `config`."""
-        preprocessor = _TOKENIZERS[config.text.tokenizer].preprocessor(vocabulary, config.text)
+        preprocessor = build_preprocessor(config.text, vocabulary)
         encoder = build_encoder(config.encoder, preprocessor)
         tasks = build_tasks(config)
         for task in tasks:

@@ -60,7 +60,9 @@ class CnnEncoder(TokenEncoder):
         """
         words = self.embedding(word_ids, ngram_ids, ngram_words)
         inputs = [projection(words) for projection in self.projections]
-        return ops.concatenate([ops.cast(words, self.compute_dtype), *inputs], axis=-1)
+        # Not axis -1, whose gradient TensorFlow cannot compute in an exported model: what is looked up
+        # next makes it sparse, and the rank is no longer known there.
+        return ops.concatenate([ops.cast(words, self.compute_dtype), *inputs], axis=1)
 
     @property
     def layer_groups(self) -> list[list[keras.Variable]]:
@@ -82,10 +84,8 @@ class CnnEncoder(TokenEncoder):
         # Not sliced: the gradient of a slice is as wide as the whole, once for each part.
         starts = [self.embedding_dim + i * self.num_filters for i in range(len(self.branches))]
         words, *parts = ops.split(inputs, starts, axis=-1)
-        outputs = [
-            branch(part, padding_mask[..., None])
-            for branch, part in zip(self.branches, parts, strict=True)
-        ]
+        mask = ops.expand_dims(padding_mask, axis=-1)
+        outputs = [branch(part, mask) for branch, part in zip(self.branches, parts, strict=True)]
         tokens = self.norm(ops.concatenate([words, *outputs], axis=-1))
         pooled = self.pooled_projection(masked_mean(tokens, padding_mask))
         roots = ops.sqrt(ops.cast(lengths, "float32"))[:, None]

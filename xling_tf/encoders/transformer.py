@@ -77,7 +77,7 @@ class TransformerEncoder(TokenEncoder):
         """Encodes `[batch, length, hidden_dim]` word vectors of `[batch]` lengths."""
         max_length = ops.shape(inputs)[1]
         padding_mask = ops.arange(max_length)[None, :] < lengths[:, None]
-        attention_bias = ops.where(padding_mask, 0.0, _MASKED)[:, None, None, :]
+        attention_bias = ops.expand_dims(ops.where(padding_mask, 0.0, _MASKED), axis=(1, 2))
         positions = ops.convert_to_tensor(self.positions, inputs.dtype)[:max_length]
         # Vaswani et al. 2017, sec. 3.4: without the factor the positions would drown the words.
         hidden = inputs * self.hidden_dim**0.5 + positions

@@ -117,8 +117,13 @@ class WordNgramEmbedding(keras.layers.Layer):
         ngram_words: keras.KerasTensor,
     ) -> keras.KerasTensor:
         """Combines `[words, dim]` word and `[ngrams, dim]` n-gram embeddings."""
-        sums = ops.segment_sum(ngrams, ngram_words, num_segments=ops.shape(words)[0])
-        return (words + ops.cast(self.combine_ngrams(sums), "float32")) / 2
+        return self.join(
+            words, ops.segment_sum(ngrams, ngram_words, num_segments=ops.shape(words)[0])
+        )
+
+    def join(self, words: keras.KerasTensor, ngram_sums: keras.KerasTensor) -> keras.KerasTensor:
+        """Combines `[words, dim]` word embeddings and as many sums of n-gram embeddings."""
+        return (words + ops.cast(self.combine_ngrams(ngram_sums), "float32")) / 2
 
 
 def sinusoidal_positions(max_length: int, dim: int) -> np.ndarray:

@@ -14,7 +14,7 @@ def masked_mean(inputs: keras.KerasTensor, padding_mask: keras.KerasTensor) -> k
     Returns:
         `[batch, dim]` float32; zeros where a row has no token.
     """
-    weights = ops.cast(padding_mask, "float32")[..., None]
+    weights = ops.expand_dims(ops.cast(padding_mask, "float32"), axis=-1)
     total = ops.sum(ops.cast(inputs, "float32") * weights, axis=1)
     return total / ops.maximum(ops.sum(weights, axis=1), 1.0)
 

@@ -24,6 +24,10 @@ class SentencePiecePreprocessor(TextPreprocessor):
         config: Sizes and rules. With `sentence_marks`, the model's pieces for the begin and the end of
             a sentence stand round those of the text, within `max_tokens`.
 
+    Attributes:
+        marks: The rows of the pieces before and after each sentence, or none.
+        empty: The row of the piece that stands for a sentence without any.
+
     Raises:
         UserError: tensorflow-text is not installed, `model` is none of SentencePiece's, or has no such
             marks.
@@ -44,20 +48,20 @@ class SentencePiecePreprocessor(TextPreprocessor):
                 "bytes are none, or were changed; give the file sentencepiece.model or *.model as it was"
             ) from error
         self.num_words = int(size)
-        self._marks = self._marks_of_model() if config.sentence_marks else ()
+        self.marks = self._marks_of_model() if config.sentence_marks else ()
+        self.empty = _EMPTY_MARKED if self.marks else _EMPTY_PIECE
 
     def tokenize(self, sentences: tf.Tensor, max_tokens: int | None = None) -> tf.RaggedTensor:
         """Splits `[batch]` strings into `[batch, (pieces)]` int32 rows of the table."""
         max_tokens = max_tokens or self.config.max_tokens
         pieces = self._pieces(readable(sentences, max_tokens))
         is_empty = tf.equal(pieces.row_lengths(), 0)
-        empty = _EMPTY_MARKED if self._marks else _EMPTY_PIECE
-        fill = tf.fill([tf.math.count_nonzero(is_empty)], empty)
+        fill = tf.fill([tf.math.count_nonzero(is_empty)], self.empty)
         filled = tf.RaggedTensor.from_row_lengths(fill, tf.cast(is_empty, tf.int64))
-        kept = tf.concat([pieces, filled], axis=1)[:, : max_tokens - len(self._marks)]
-        if not self._marks:
+        kept = tf.concat([pieces, filled], axis=1)[:, : max_tokens - len(self.marks)]
+        if not self.marks:
             return kept
-        begin, end = (tf.fill([pieces.nrows(), 1], mark) for mark in self._marks)
+        begin, end = (tf.fill([pieces.nrows(), 1], mark) for mark in self.marks)
         return tf.concat([begin, kept, end], axis=1)
 
     def word_ids(self, words: tf.Tensor) -> tf.Tensor:

@@ -10,11 +10,14 @@ from xling_tf.config import TextConfig
 # Stands for a sentence without any token, so that every sentence has a position to pool over. The
 # rules below split typed brackets from words, so no sentence of a user contains it.
 EMPTY_TOKEN = "<empty>"
+# Of a text, what is looked at; no language has words that long on average.
+BYTES_PER_TOKEN = 40
 
 # Each rule is (pattern, replacement) in RE2 syntax, applied in order; they follow the Penn Treebank
 # tokenizer (Chidambaram et al. 2019, sec. 3.2: "treebank style tokenized") for punctuation and English
 # contractions, extended to the punctuation of the other languages. {UNSPACED} stands for what is a
-# token in scripts without spaces between words.
+# token in scripts without spaces between words. Classes of characters stand in brackets, where other
+# runtimes can put their ranges.
 _RULES = (
     (r"[\pZ\pC]+", " "),
     (r"[‘’ʼ`´]", "'"),
@@ -23,28 +26,36 @@ _RULES = (
     # Every comma and colon is a token, but inside numbers ("1,234", "10:30") they are put back.
     # Twice, because matches do not overlap and "1,2,3" has two that share a digit.
     (r"([,:])", r" \1 "),
-    (r"(\pN) ([,:]) (\pN)", r"\1\2\3"),
-    (r"(\pN) ([,:]) (\pN)", r"\1\2\3"),
+    (r"([\pN]) ([,:]) ([\pN])", r"\1\2\3"),
+    (r"([\pN]) ([,:]) ([\pN])", r"\1\2\3"),
     # A full stop is a token where its word ends ("x.y z ."), before and after quotes too.
     (r"([\pL\pN\pM]'?)(\.)('?)(\s|$)", r"\1 \2 \3 "),
     # Quotes at the ends of words; apostrophes inside stay.
     (r"(^|\s)'([\pL\pN])", r"\1' \2"),
     (r"([^\s])'(\s|$)", r"\1 ' "),
-    (r"(?i)(\pL)('(?:s|m|d|ll|re|ve))(\s|$)", r"\1 \2 "),
-    (r"(?i)(\pL)(n't)(\s|$)", r"\1 \2 "),
+    (r"(?i)([\pL])('(?:s|m|d|ll|re|ve))(\s|$)", r"\1 \2 "),
+    (r"(?i)([\pL])(n't)(\s|$)", r"\1 \2 "),
 )
 # By `TextConfig.split_han`: a run of one script, or each of its characters. The mark of long vowels
 # belongs to both kinds of kana and to neither script.
 _UNSPACED = {
-    False: r"\p{Han}+|[\p{Hiragana}ー]+|[\p{Katakana}ー]+",
+    False: r"[\p{Han}]+|[\p{Hiragana}ー]+|[\p{Katakana}ー]+",
     True: r"[\p{Han}\p{Hiragana}\p{Katakana}]",
 }
+
+
+def rules(config: TextConfig) -> list[tuple[str, str]]:
+    """The rules of `tokenize`: patterns in RE2 syntax and their replacements, applied in order."""
+    unspaced = _UNSPACED[config.split_han]
+    return [
+        (pattern.replace("{UNSPACED}", unspaced), replacement) for pattern, replacement in _RULES
+    ]
 
 
 def readable(sentences: tf.Tensor, max_tokens: int) -> tf.Tensor:
     """Cuts `[batch]` strings to a page, and makes UTF-8 of any bytes: what is none becomes spaces."""
     # No text beyond what can hold `max_tokens` is looked at, so a megabyte costs what a page costs.
-    text = tf.strings.substr(sentences, 0, 40 * max_tokens, unit="BYTE")
+    text = tf.strings.substr(sentences, 0, BYTES_PER_TOKEN * max_tokens, unit="BYTE")
     return tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", replacement_char=0x20)
 
 
@@ -65,9 +76,9 @@ def tokenize(sentences: tf.Tensor, config: TextConfig) -> tf.RaggedTensor:
     """
     text = readable(sentences, config.max_tokens)
     if config.lowercase:
-        text = tf.strings.lower(text, encoding="utf-8")
-    for pattern, replacement in _RULES:
-        pattern = pattern.replace("{UNSPACED}", _UNSPACED[config.split_han])
+        # It would drop what follows a zero character, which is as good as a space below.
+        text = tf.strings.lower(tf.strings.regex_replace(text, r"\x00", " "), encoding="utf-8")
+    for pattern, replacement in rules(config):
         text = tf.strings.regex_replace(text, pattern, replacement)
     text = tf.strings.strip(text)
     text = tf.where(tf.equal(text, ""), EMPTY_TOKEN, text)

@@ -10,7 +10,7 @@ from xling_tf.text.preprocessor import TextPreprocessor
 from xling_tf.text.tokenization import tokenize
 
 # Words longer than this are clipped before n-grams are cut: "aaaa..." must not cost a page of memory.
-_MAX_WORD_CHARACTERS = 50
+MAX_WORD_CHARACTERS = 50
 
 
 class WordPreprocessor(TextPreprocessor):
@@ -80,7 +80,7 @@ def ngram_ids(words: tf.Tensor, config: TextConfig) -> tf.RaggedTensor:
     Words are marked at both ends, so that "<an" and "an" inside a word differ and a word of one
     letter still has an n-gram.
     """
-    clipped = tf.strings.substr(words, 0, _MAX_WORD_CHARACTERS, unit="UTF8_CHAR")
+    clipped = tf.strings.substr(words, 0, MAX_WORD_CHARACTERS, unit="UTF8_CHAR")
     characters = tf.strings.unicode_split(tf.strings.join(["<", clipped, ">"]), "UTF-8")
     ngrams = tf.strings.ngrams(characters, ngram_width=list(config.ngram_sizes), separator="")
     ids = tf.strings.to_hash_bucket_fast(ngrams.values, config.num_ngram_buckets)
