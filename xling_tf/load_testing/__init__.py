@@ -1,0 +1,1 @@
+"""Load on a model server and faults around it, measured from outside its process."""
