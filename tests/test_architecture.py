@@ -17,7 +17,16 @@ ROOT = Path(xling_tf.__file__).parent
 ROWS = (
     {"errors", "task_config"},
     {"config", "cluster", "console", "drawing", "files", "provenance", "schedule", "signals"},
-    {"vectors", "saved_models", "overrides", "presets", "corpora", "figure_tasks", "permutation"},
+    {
+        "vectors",
+        "load_testing",
+        "saved_models",
+        "overrides",
+        "presets",
+        "corpora",
+        "figure_tasks",
+        "permutation",
+    },
     {"run_folder", "evaluators", "mining", "pipelines", "averages", "tfds_source", "figure"},
     {"text", "layers", "losses", "distribution", "optimizers", "precision", "checkpoints"},
     {"text_batches", "serving"},
@@ -35,7 +44,7 @@ WITHOUT_TENSORFLOW = (
     *("cluster",),
     *("config", "console", "corpora", "errors", "evaluators", "files", "model_card", "overrides"),
     *("drawing", "figure", "figure_tasks", "starting_config", "task_config"),
-    *("corpus_mining", "mining", "text_batches", "vectors"),
+    *("corpus_mining", "load_testing", "mining", "text_batches", "vectors"),
     *("presets", "provenance", "reporting", "run_folder", "schedule", "signals"),
 )
 PROGRAM_FOLDERS = {"training", "evaluation", "export", "data"}

@@ -172,7 +172,9 @@ def test_files_that_do_not_belong_together(tmp_path):
     ):
         read_aligned(paths)
     (tmp_path / "a.es").write_bytes(b"Uno\nse\xf1or\n")
-    with pytest.raises(UserError, match=r"a\.es must be UTF-8, but line 2 is not"):
+    with pytest.raises(
+        UserError, match=r"a\.es must be lines of UTF-8 text .* but line 2 is not UTF-8"
+    ):
         read_aligned(paths)
 
 

@@ -138,7 +138,7 @@ def test_a_dump_of_wikipedia_becomes_documents(tmp_path: Path):
     [
         (DUMP[: DUMP.index(b"Two.")], ["Ada"], "truncated, without </mediawiki> after 2 pages"),
         (b"Once upon a time", [], "no MediaWiki dump: its siteinfo cannot be read after 0 pages"),
-        (b"", [], "no MediaWiki dump: its siteinfo cannot be read after 0 pages"),
+        (b"", [], "truncated, without </mediawiki> after 0 pages"),
     ],
 )
 def test_a_damaged_dump_of_wikipedia(

@@ -4,11 +4,11 @@ from typing import NamedTuple
 
 import pytest
 
+from xling_tf.corpora.line_files import Unreadable, read_lines
 from xling_tf.corpora.readers import (
     Reading,
     read_conversations,
     read_documents,
-    read_lines,
     read_moses,
     read_nli,
     read_parallel,
@@ -82,17 +82,18 @@ def test_malformed_lines_are_counted_with_their_first_numbers(tmp_path):
 
 
 def test_line_numbers_go_on_across_blocks(tmp_path):
-    # Blocks hold 4096 lines.
-    path = write(tmp_path / "x.txt", "a\n" * 4096 + "b\n" * 4096 + "c")
+    # Blocks are of 2**16 bytes: half as many lines of two.
+    count = 2**15
+    path = write(tmp_path / "x.txt", "a\n" * count + "b\n" * count + "c")
     numbered = list(read_lines(path))
-    assert [number for number, _ in numbered] == list(range(1, 8194))
-    assert [text for _, text in numbered[4095:4097]] == ["a", "b"]
-    assert numbered[-1] == (8193, "c")
+    assert [number for number, _ in numbered] == list(range(1, 2 * count + 2))
+    assert [text for _, text in numbered[count - 1 : count + 1]] == ["a", "b"]
+    assert numbered[-1] == (2 * count + 1, "c")
 
 
 def test_a_bad_line_costs_only_itself(tmp_path):
     path = write(tmp_path / "x.txt", b"one\n\xff\n\xc3\xa9 \n")
-    assert list(read_lines(path)) == [(1, "one"), (2, None), (3, "é")]
+    assert list(read_lines(path)) == [(1, "one"), (2, Unreadable.NOT_UTF8), (3, "é")]
 
 
 def test_no_usable_record_says_what_came_and_what_to_do(tmp_path):

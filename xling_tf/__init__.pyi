@@ -1,4 +1,6 @@
 from xling_tf.errors import UserError as UserError
+from xling_tf.sentence_encoder import SentenceEncoder as SentenceEncoder
+from xling_tf.sentence_encoder import load as load
 from xling_tf.vectors.quantization import Int8Ranges as Int8Ranges
 from xling_tf.vectors.quantization import dequantize as dequantize
 from xling_tf.vectors.quantization import quantize as quantize
@@ -7,7 +9,5 @@ from xling_tf.vectors.search import paraphrase_mining as paraphrase_mining
 from xling_tf.vectors.search import paraphrase_mining_embeddings as paraphrase_mining_embeddings
 from xling_tf.vectors.search import quantized_search as quantized_search
 from xling_tf.vectors.search import semantic_search as semantic_search
-from xling_tf.sentence_encoder import SentenceEncoder as SentenceEncoder
-from xling_tf.sentence_encoder import load as load
 
 __version__: str

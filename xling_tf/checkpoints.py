@@ -11,7 +11,7 @@ import tensorflow as tf
 from absl import logging
 
 from xling_tf.errors import UserError
-from xling_tf.files import replacing_folder
+from xling_tf.files import read_json, replacing_folder
 
 _KEPT = 2
 _VALUES = "values"
@@ -92,7 +92,10 @@ class Checkpoints:
         return None
 
     def _read(self, path: Path) -> dict[str, Any]:
-        state: dict[str, Any] = json.loads((path / _STATE).read_text(encoding="utf-8"))
+        state = read_json(path / _STATE)
+        step = int(path.name.removeprefix("step-"))
+        if not isinstance(state, dict) or state.get("step", step) != step:
+            raise ValueError(f"{_STATE} is not that of step {step}")
         status = self._checkpoint.read(str(path / _VALUES))
         status.assert_existing_objects_matched()
         status.expect_partial()  # of what else is there, as an optimizer's state, nothing is told

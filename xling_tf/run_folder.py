@@ -1,6 +1,7 @@
 """The folder of a run: what it was asked to do and what it has decided, kept for the restart."""
 
 import dataclasses
+import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any
 
 from xling_tf.config import ExperimentConfig
 from xling_tf.errors import UserError
-from xling_tf.files import replacing
+from xling_tf.files import read_json, replacing
 from xling_tf.overrides import from_json, to_json
 
 # What a restart may change: the budget and the housekeeping, not what the checkpoints depend on.
@@ -22,6 +23,7 @@ _FREE = (
 
 _WORDS = "vocabulary.txt"
 _PIECES = "sentencepiece.model"
+_CONFIG = "config.json"
 _REQUEST = "request.json"
 _TASKS = "tasks.json"
 
@@ -51,12 +53,13 @@ class RunFolder:
             data: What tells the corpora from others.
 
         Raises:
-            UserError: The folder holds a run of another config or other data.
+            UserError: The folder holds a run of another config or other data, or a damaged file.
         """
         if not self.is_started:
             return
-        saved = json.loads((self.path / _REQUEST).read_text(encoding="utf-8"))
+        saved = self._request()
         asked = {"config": dataclasses.asdict(config), "data": data}
+        saved = {part: saved[part] for part in asked}
         changed = [change for change in differences(saved, asked) if change[0] not in _FREE]
         if changed:
             name, old, new = changed[0]
@@ -71,12 +74,21 @@ class RunFolder:
         """Returns the resolved config, with the budget of `request`, and the vocabulary.
 
         None where no run was started.
+
+        Raises:
+            UserError: A file is not as the run has written it.
         """
         if not self.is_started:
             return None
-        config = from_json(
-            ExperimentConfig, (self.path / "config.json").read_text(encoding="utf-8")
-        )
+        # Runs of earlier versions have told no digests.
+        for name, digest in self._request().get("files", {}).items():
+            try:
+                is_same = _digest((self.path / name).read_bytes()) == digest
+            except OSError as error:
+                raise self._damaged(name, str(error.strerror)) from error
+            if not is_same:
+                raise self._damaged(name, "its digest is another one")
+        config = from_json(ExperimentConfig, (self.path / _CONFIG).read_text(encoding="utf-8"))
         training = dataclasses.replace(request.training, precision=config.training.precision)
         vocabulary = read_vocabulary(self.path, config.text.tokenizer)
         return dataclasses.replace(config, training=training), vocabulary
@@ -89,11 +101,16 @@ class RunFolder:
         data: Mapping[str, Any],
     ) -> None:
         """Writes everything down; the request comes last and marks the run as started."""
-        asked = {"config": dataclasses.asdict(request), "data": data}
-        self.write("config.json", to_json(resolved))
         name, content = vocabulary_file(vocabulary)
-        with replacing(self.path / name) as temporary:
-            temporary.write_bytes(content)
+        files = {_CONFIG: to_json(resolved).encode(), name: content}
+        for name, content in files.items():
+            with replacing(self.path / name) as temporary:
+                temporary.write_bytes(content)
+        asked = {
+            "config": dataclasses.asdict(request),
+            "data": data,
+            "files": {name: _digest(content) for name, content in files.items()},
+        }
         self.write(_REQUEST, json.dumps(asked, indent=2) + "\n")
 
     def write_tasks(self, names: Sequence[str]) -> None:
@@ -102,13 +119,38 @@ class RunFolder:
 
     def tasks(self) -> list[str]:
         """Reads what `write_tasks` has written; no names where an older version has started the run."""
-        path = self.path / _TASKS
-        return list(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else []
+        if not (self.path / _TASKS).is_file():
+            return []
+        names = self._read(_TASKS)
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise self._damaged(_TASKS, "it is no list of names")
+        return names
 
     def write(self, name: str, text: str) -> None:
         """Writes a file of the run whole or not at all."""
         with replacing(self.path / name) as temporary:
             temporary.write_text(text, encoding="utf-8")
+
+    def _request(self) -> dict[str, Any]:
+        request = self._read(_REQUEST)
+        parts = request if isinstance(request, dict) else {}
+        if not all(isinstance(parts.get(part, {}), dict) for part in ("config", "data", "files")):
+            parts = {}
+        if not {"config", "data"} <= parts.keys():
+            raise self._damaged(_REQUEST, "it has no config and data")
+        return parts
+
+    def _read(self, name: str) -> Any:
+        try:
+            return read_json(self.path / name)
+        except (OSError, ValueError) as error:
+            raise self._damaged(name, str(error)) from error
+
+    def _damaged(self, name: str, came: str) -> UserError:
+        return UserError(
+            f"{self.path / name} must be as the run has written it, but is damaged ({came}); bring it back "
+            "from a copy, or start another run with --run_dir"
+        )
 
 
 def vocabulary_file(vocabulary: Sequence[str] | bytes) -> tuple[str, bytes]:
@@ -121,6 +163,10 @@ def vocabulary_file(vocabulary: Sequence[str] | bytes) -> tuple[str, bytes]:
     if isinstance(vocabulary, bytes):
         return _PIECES, vocabulary
     return _WORDS, "".join(f"{word}\n" for word in vocabulary).encode()
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.blake2b(content, digest_size=16).hexdigest()
 
 
 def read_vocabulary(folder: Path, tokenizer: str) -> Sequence[str] | bytes:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Self
 
 from xling_tf.config import EncoderConfig, ExperimentConfig, InitialConfig, TextConfig
 from xling_tf.errors import UserError
-from xling_tf.files import SAVED_MODEL
+from xling_tf.files import SAVED_MODEL, read_json
 from xling_tf.overrides import apply_overrides, from_json
 
 CONFIG = "config.json"
@@ -49,18 +49,34 @@ class StartRecord(NamedTuple):
                 f"xling_tf, but {folder} has {_found(folder)}; other SavedModels are made ones by "
                 "export/import_published.py"
             )
-        config = from_json(ExperimentConfig, (folder / CONFIG).read_text(encoding="utf-8"))
+        try:
+            config = from_json(ExperimentConfig, (folder / CONFIG).read_text(encoding="utf-8"))
+        except (AttributeError, RecursionError, TypeError, ValueError) as error:
+            raise UserError(
+                f"{folder / CONFIG} must be the settings of a model of xling_tf, but is not ({error}); bring "
+                "it back from a copy, or export the model anew"
+            ) from error
         return cls(model, _digest(folder), config)
 
     @classmethod
     def read(cls, run_dir: Path) -> "StartRecord | None":
-        """Reads what a run has kept; None where it has nothing."""
+        """Reads what a run has kept; None where it has nothing.
+
+        Raises:
+            UserError: The file is damaged.
+        """
         path = run_dir / _RECORD
         if not path.is_file():
             return None
-        fields = json.loads(path.read_text(encoding="utf-8"))
-        config = from_json(ExperimentConfig, json.dumps(fields.pop("config")))
-        return cls(config=config, **fields)
+        try:
+            fields = read_json(path)
+            config = from_json(ExperimentConfig, json.dumps(fields.pop("config")))
+            return cls(config=config, **fields)
+        except (AttributeError, LookupError, OSError, TypeError, ValueError) as error:
+            raise UserError(
+                f"{path} must be as the run has written it, but is damaged ({error}); bring it back from a "
+                "copy, or start another run with --run_dir"
+            ) from error
 
     def file(self) -> tuple[str, str]:
         """The name and content of the file that a run keeps it in."""

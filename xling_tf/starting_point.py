@@ -1,5 +1,6 @@
 """The weights of a run or of an exported model, for a training that starts from them."""
 
+import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -116,7 +117,14 @@ def _read_export(
 def _unfolded(weights: Weights, path: Path) -> Weights:
     """Puts the rows of known words back, in place of what they and their n-grams were folded to."""
     rows, buckets, *rest = weights
-    kept = np.load(path)
+    try:
+        with np.load(path) as arrays:
+            kept = {name: arrays[name] for name in ("digest", "words")}
+    except (EOFError, LookupError, OSError, TypeError, ValueError, zipfile.BadZipFile) as error:
+        raise UserError(
+            f"{path} must hold the rows of known words, as the export wrote it, but is damaged ({error}); "
+            "bring it back from a copy, or export the model anew"
+        ) from error
     if kept["digest"].item() != rows_digest(rows):
         raise UserError(
             f"{path.parents[1]} was changed after its export, which holds known words as what they and "

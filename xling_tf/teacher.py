@@ -6,6 +6,7 @@ import json
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -21,7 +22,7 @@ from xling_tf.evaluators.batching import length_sorted_batches
 from xling_tf.evaluators.cache import cached
 from xling_tf.evaluators.encoding import Encode, encode_checked, require
 from xling_tf.examples import TaskExamples
-from xling_tf.files import replacing
+from xling_tf.files import read_json, replacing
 from xling_tf.input_pipeline import Examples
 from xling_tf.systems.registry import open_system
 from xling_tf.tasks.base import Task
@@ -200,7 +201,11 @@ def _shards(folder: Path, teacher: Teacher, texts: _Texts) -> list[NDArray[np.fl
     _begin(folder, {**content, "dim": teacher.dim, "shard_size": SHARD_SIZE})
     starts = range(0, len(texts), SHARD_SIZE)
     paths = [folder / f"shard-{number:05d}.npy" for number in range(len(starts))]
-    missing = {path: begin for path, begin in zip(paths, starts, strict=True) if not path.exists()}
+    missing = {
+        path: begin
+        for path, begin in zip(paths, starts, strict=True)
+        if not _is_whole(path, (min(SHARD_SIZE, len(texts) - begin), teacher.dim))
+    }
     if missing:
         _write(missing, teacher, texts)
     return [np.load(path, mmap_mode="r") for path in paths]
@@ -209,14 +214,35 @@ def _shards(folder: Path, teacher: Teacher, texts: _Texts) -> list[NDArray[np.fl
 def _begin(folder: Path, content: Mapping[str, str | int]) -> None:
     """Empties the folder where it is of another teacher or of other texts."""
     path = folder / _CONTENT
-    if path.exists():
-        if json.loads(path.read_text(encoding="utf-8")) == content:
-            return
+    if folder.exists() and any(folder.iterdir()):
+        with suppress(OSError, ValueError):
+            if read_json(path) == content:
+                return
         logging.info("%s is of another teacher or of other texts: it begins anew", folder)
         shutil.rmtree(folder)
     folder.mkdir(exist_ok=True)
     with replacing(path) as temporary:
         temporary.write_text(json.dumps(content, indent=1), encoding="utf-8")
+
+
+def _is_whole(path: Path, shape: tuple[int, int]) -> bool:
+    """Whether a shard holds vectors as `_checked` lets them pass; others are told and encoded again."""
+    if not path.exists():
+        return False
+    try:
+        vectors = np.lib.format.open_memmap(
+            path, mode="r"
+        )  # which opens no archives, as `load` does
+        # What is lost on a disk reads as zeros, and what is no number of ours as one that is not finite
+        # before long: of all float16 a thirty-second.
+        bits = vectors.view(np.uint16) & 0x7FFF
+        is_ours = vectors.shape == shape and vectors.dtype == np.float16
+        if is_ours and (bits < 0x7C00).all() and bits.any(axis=1).all():
+            return True
+    except (EOFError, OSError, ValueError):
+        pass
+    logging.warning("%s is damaged: its texts are encoded again", path)
+    return False
 
 
 def _write(missing: Mapping[Path, int], teacher: Teacher, texts: _Texts) -> None:

@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from absl import logging
+
 from xling_tf.config import DataConfig
 from xling_tf.corpora.cleaning import normalise
 from xling_tf.corpora.corpus import Corpus, Kind, Row
-from xling_tf.corpora.records import InferencePair, Record, TranslationPair
+from xling_tf.corpora.records import NLI_LABELS, InferencePair, Record, TranslationPair
 from xling_tf.corpora.wiki40b import article_triplets
 from xling_tf.errors import UserError
 
@@ -46,7 +48,7 @@ def _inferences(row: Example, *, languages: Sequence[str]) -> Iterator[Inference
     del languages
     premise, hypothesis, label = _text(row["premise"]), _text(row["hypothesis"]), int(row["label"])
     # Where the annotators did not agree it is -1.
-    if premise and hypothesis and label >= 0:
+    if premise and hypothesis and 0 <= label < len(NLI_LABELS):
         yield InferencePair(premise, hypothesis, label)
 
 
@@ -120,15 +122,20 @@ class TfdsCorpus(Corpus):
         Raises:
             UserError: There are none.
         """
-        is_empty = True
+        num_records = num_rows = num_empty = 0
         for row in self.rows():
+            num_rows += 1
+            before = num_records
             group = None
             if self.kind == "documents":
                 group = hashlib.blake2b(row["text"], digest_size=16).hexdigest()
             for record in self.records(row):
-                is_empty = False
+                num_records += 1
                 yield record, group
-        if is_empty:
+            num_empty += num_records == before
+        if num_records and num_empty:
+            logging.warning("%s: %d of %d rows give no record", self.title, num_empty, num_rows)
+        if not num_records:
             raise UserError(
                 f"{self.dataset} of TensorFlow Datasets must have records for {self.title}, but "
                 "has none; take it out of the sources"
@@ -236,6 +243,13 @@ def _prepare(builder: Any, spec: str) -> None:
 
 
 def _rows(builder: Any, split: str) -> Iterator[Example]:
+    import tensorflow as tf
     import tensorflow_datasets as tfds
 
-    yield from tfds.as_numpy(builder.as_dataset(split=split))
+    try:
+        yield from tfds.as_numpy(builder.as_dataset(split=split))
+    except tf.errors.OpError as error:
+        raise UserError(
+            f"{builder.info.full_name} must be as it was prepared in {builder.data_dir}, but cannot be read "
+            f"to its end ({error.message}); delete that folder to prepare it again"
+        ) from error

@@ -145,9 +145,16 @@ def _drop_lines(path: Path, first_step: int) -> None:
 
 def _lines_before(path: Path, step: int) -> list[str]:
     kept = []
-    for line in path.read_text(encoding="utf-8").splitlines(keepends=True):
+    text = path.read_text(encoding="utf-8", errors="replace")
+    for number, line in enumerate(text.splitlines(keepends=True), start=1):
         # A kill may have cut the last line; it is of a step that is repeated.
-        if not line.endswith("\n") or json.loads(line)["step"] >= step:
+        if not line.endswith("\n"):
             break
+        try:
+            if json.loads(line)["step"] >= step:
+                break
+        except (LookupError, RecursionError, TypeError, ValueError):
+            logging.warning("%s: line %d is no step of a training and is left out", path, number)
+            continue
         kept.append(line)
     return kept

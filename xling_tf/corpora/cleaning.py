@@ -1,11 +1,11 @@
 """Which sentences and pairs are fit for training: filters that name their reasons."""
 
 import re
-import unicodedata
 from collections import Counter
 from collections.abc import Callable
 
 from xling_tf.corpora.records import TranslationPair
+from xling_tf.corpora.unicode_forms import normal_form
 
 MAX_CHARACTERS = 350  # Chidambaram et al. 2018, appendix A.1
 MIN_LETTERS = 0.5
@@ -23,7 +23,7 @@ _ENGLISH_WORD = re.compile("the|of|to|and|is|you|that|it|for|with|are|be|this|by
 _MAX_ENGLISH_WORDS = 0.15
 
 _WHITE_SPACE = re.compile(r"\s+")
-_INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060\ufeff]")
+_INVISIBLE = re.compile("[\0\u00ad\u200b-\u200f\u202a-\u202e\u2060\ufeff]")
 _WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
 _HAN = re.compile("[\u3400-\u9fff]")
 _THOUSANDS = re.compile(r"(?<=\d)[., \u00a0\u202f’'](?=\d{3}(?!\d))")
@@ -37,7 +37,7 @@ _LEFTOVER = re.compile(
 
 
 def normalise(text: str) -> str:
-    """The text in NFC, on one line, single spaces, without invisible characters.
+    """The text in NFC, on one line, single spaces, without invisible characters and half characters.
 
     Args:
         text: Any text.
@@ -49,7 +49,11 @@ def normalise(text: str) -> str:
         >>> normalise(" one   two ")
         'one two'
     """
-    return _WHITE_SPACE.sub(" ", _INVISIBLE.sub("", unicodedata.normalize("NFC", text))).strip()
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # half a surrogate pair, as JSON and entities can spell it
+        text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return _WHITE_SPACE.sub(" ", _INVISIBLE.sub("", normal_form(text))).strip()
 
 
 def word_count(text: str, language: str) -> int:

@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from pathlib import Path
 
 from absl import logging
@@ -96,10 +97,11 @@ _FORMATS = (
 def discover(folder: Path) -> Iterator[CorpusFile]:
     """Finds the corpus files of a data folder, in all languages, by kind and then by name.
 
-    A warning is logged for data files whose names are not of the layout.
+    A warning is logged for data files whose names are not of the layout, and for what has such a name but
+    is no file, as a folder or a link to nothing.
 
     Raises:
-        UserError: One side of a Moses pair is missing.
+        UserError: One side of a Moses pair is missing, or a folder cannot be read.
     """
     for form in _FORMATS:
         for path in _files_of(folder / form.kind):
@@ -170,7 +172,23 @@ def _is_published(name: str) -> bool:
 def _files_of(folder: Path) -> list[Path]:
     if not folder.is_dir():
         return []
-    return sorted(path for path in folder.iterdir() if path.is_file() and path.name[0] != ".")
+    try:
+        paths = sorted(path for path in folder.iterdir() if path.name[0] != ".")
+    except OSError as error:
+        raise UserError(
+            f"{folder} must be a readable folder, but is not ({error.strerror}); correct its permissions"
+        ) from error
+    for path in paths:
+        if path.name.endswith(_DATA_ENDINGS) and not path.is_file():
+            logging.warning("%s is not read: it is no file", path)
+        elif not _is_text(path.name):
+            logging.warning("%s is not read: its name is not UTF-8", ascii(str(path)))
+    return [path for path in paths if path.is_file() and _is_text(path.name)]
+
+
+def _is_text(name: str) -> bool:
+    # Other bytes of a name become halves of surrogate pairs, which no results file takes.
+    return not any("\ud800" <= character <= "\udfff" for character in name)
 
 
 def _moses_file(path: Path, match: re.Match[str]) -> Iterator[CorpusFile]:
@@ -207,12 +225,15 @@ def group_shards(files: Sequence[CorpusFile]) -> list[list[CorpusFile]]:
         found[file.pattern].append(file)
     for pattern, shards in found.items():
         num_shards = shards[0].num_shards
-        missing = sorted(set(range(num_shards)) - {file.shard for file in shards})
-        if missing:
-            named = ", ".join(f"{number:05}" for number in missing[:_NAMED])
-            more = ", ..." if len(missing) > _NAMED else ""
+        present = {file.shard for file in shards}
+        num_missing = num_shards - sum(shard < num_shards for shard in present)
+        if num_missing:
+            # A name may claim any number of shards.
+            missing = (number for number in range(num_shards) if number not in present)
+            named = ", ".join(f"{number:05}" for number in islice(missing, _NAMED))
+            more = ", ..." if num_missing > _NAMED else ""
             raise UserError(
-                f"{pattern} must be {num_shards} shards, but {len(missing)} of them are missing "
+                f"{pattern} must be {num_shards} shards, but {num_missing} of them are missing "
                 f"({named}{more}); fetch or make them again, or take the others out of the folder"
             )
     return list(found.values())

@@ -12,6 +12,7 @@ from xling_tf.corpora.corpus import Corpus, Row
 from xling_tf.corpora.hard_negatives import with_negatives
 from xling_tf.corpora.readers import Reading
 from xling_tf.corpora.records import TranslationPair
+from xling_tf.errors import UserError
 
 Reader = Callable[..., Reading[Any]]
 
@@ -34,11 +35,21 @@ class FileCorpus(Corpus):
     mined: Path | None = None
 
     def version(self) -> str:
-        """Tells the files as they are now from others, by their names, sizes and times."""
+        """Tells the files as they are now from others, by their names, sizes and times.
+
+        Raises:
+            UserError: One of them is not there any more.
+        """
         paths = [path for shard in self.shards for path in shard]
         digest = hashlib.blake2b(digest_size=8)
         for path in [*paths, *([self.mined] if self.mined else [])]:
-            status = path.stat()
+            try:
+                status = path.stat()
+            except OSError as error:
+                raise UserError(
+                    f"{path} must stay where it is while it is used, but is not there now "
+                    f"({error.strerror}); bring it back, or start again without it"
+                ) from error
             digest.update(f"{path.name} {status.st_size} {status.st_mtime_ns}\n".encode())
         return digest.hexdigest()
 

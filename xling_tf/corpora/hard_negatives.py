@@ -8,8 +8,7 @@ that neither has to be in memory for the join; pairs without negatives have no l
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from xling_tf.corpora.line_files import write_lines
-from xling_tf.corpora.readers import read_lines
+from xling_tf.corpora.line_files import read_every_line, write_lines
 from xling_tf.corpora.records import TranslationPair
 from xling_tf.errors import UserError
 
@@ -52,12 +51,12 @@ def read_mined(path: Path) -> Iterator[TranslationPair]:
     Raises:
         UserError: A line has no negative, or the file cannot be read to its end.
     """
-    for number, line in read_lines(path):
-        cells = [] if line is None else line.split("\t")
+    for number, line in read_every_line(path):
+        cells = line.split("\t")
         if len(cells) < 3 or not all(cells):
             raise UserError(
                 f"{path} must hold lines of source TAB target TAB negative ..., but line {number} is "
-                f"{(line or 'not UTF-8')[:80]!r}; delete the file and mine it again with data/mine.py"
+                f"{line[:80]!r}; delete the file and mine it again with data/mine.py"
             )
         yield TranslationPair(cells[0], cells[1], tuple(cells[2:]))
 

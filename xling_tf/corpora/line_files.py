@@ -1,12 +1,116 @@
-"""Writing corpus files: lines of text, the same bytes every time."""
+"""Corpus files as lines of text: read in bounded memory, and written, the same bytes every time."""
 
 import gzip
-from collections.abc import Iterable
+import zlib
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
+from enum import Enum
+from io import BufferedReader
 from pathlib import Path
 from typing import IO
 
+from xling_tf.corpora.unicode_forms import normal_form
+from xling_tf.errors import UserError
 from xling_tf.files import replacing
+
+# Bytes of the longest line, two novels' worth of chapters: of a text some hundred tokens count, so a
+# longer line is no sentence but a file without line feeds, or a packed bomb.
+MAX_LINE = 1 << 20
+_PIECE = 1 << 16  # bytes read, or unpacked, at once
+
+
+class Unreadable(Enum):
+    """Why there is no text of a line."""
+
+    NOT_UTF8 = "not UTF-8"
+    TOO_LONG = "longer than 1 MiB"
+
+    def __str__(self) -> str:
+        """Returns the words for it."""
+        return self.value
+
+
+def read_lines(path: Path) -> Iterator[tuple[int, str | Unreadable]]:
+    r"""Yields each line's number from 1 and its stripped NFC text, or why there is none.
+
+    Only "\n" ends a line; other separators, such as U+2028, are text. Tabs are not stripped,
+    because they may stand beside an empty column. In memory are some MiB, whatever the file holds.
+
+    Args:
+        path: Text or, by its name, gzip.
+
+    Raises:
+        UserError: The file cannot be opened, or its gzip stream is damaged.
+    """
+    number = 0
+    try:
+        with _open(path) as file:
+            for block in split_blocks(iter(lambda: file.read1(_PIECE), b""), b"\n", MAX_LINE):
+                yield from enumerate(_decoded(block), number + 1)
+                number += len(block)
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise UserError(
+            f"{path} must be a whole gzip file, but is truncated or corrupt gzip at line "
+            f"{number + 1} ({error}); fetch it again"
+        ) from error
+    except OSError as error:
+        raise UserError(
+            f"{path} must be a readable file, but is not ({error.strerror or error}); correct the path"
+        ) from error
+
+
+def read_every_line(path: Path) -> Iterator[tuple[int, str]]:
+    """As `read_lines`, where nothing may be left out.
+
+    Raises:
+        UserError: As there, or a line has no text.
+    """
+    for number, line in read_lines(path):
+        if isinstance(line, Unreadable):
+            raise UserError(
+                f"{path} must be lines of UTF-8 text of 1 MiB at most, but line {number} is "
+                f"{line}; correct that line, or convert the file with "
+                "`iconv -f ENCODING -t UTF-8`"
+            )
+        yield number, line
+
+
+def split_blocks(
+    pieces: Iterable[bytes], separator: bytes, limit: int
+) -> Iterator[list[bytes | None]]:
+    r"""Splits a stream at separators, in memory that a record without end does not fill.
+
+    Args:
+        pieces: The stream.
+        separator: What ends a record; the last one may lack it.
+        limit: Bytes of the longest record that is kept.
+
+    Yields:
+        The records that end in a piece, without their separators; None for one that is too long.
+
+    Example:
+        >>> list(split_blocks([b"one\ntw", b"o\nthree and more\nend"], b"\n", 5))
+        [[b'one'], [b'two', None], [b'end']]
+    """
+    pending = bytearray()
+    is_too_long = False
+    for piece in pieces:
+        # The separator may have begun before the piece.
+        begin = max(0, len(pending) - len(separator) + 1)
+        pending += piece
+        end = pending.rfind(separator, begin)
+        if end >= 0:
+            records = _kept(bytes(pending[:end]).split(separator), limit)
+            if is_too_long:
+                records[0] = None
+            yield records
+            is_too_long = False
+            del pending[: end + len(separator)]
+        if len(pending) > limit:
+            is_too_long = True
+            del pending[: -len(separator)]
+    if pending or is_too_long:
+        yield [None if is_too_long else bytes(pending)]
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> None:
@@ -25,3 +129,31 @@ def write_lines(path: Path, lines: Iterable[str]) -> None:
             file = gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0)
             stack.enter_context(file)
         file.writelines(f"{line}\n".encode() for line in lines)
+
+
+def _open(path: Path) -> gzip.GzipFile | BufferedReader:
+    return gzip.open(path) if path.suffix == ".gz" else path.open("rb")
+
+
+def _kept(records: list[bytes], limit: int) -> list[bytes | None]:
+    return [None if len(record) > limit else record for record in records]
+
+
+def _decoded(block: list[bytes | None]) -> list[str | Unreadable]:
+    # A block at a time is several times faster than a line at a time. No character composes
+    # with a line feed or a tab, so normalising the block normalises each of its columns.
+    lines = [line for line in block if line is not None]
+    text = _text(b"\n".join(lines)) if len(lines) == len(block) else Unreadable.TOO_LONG
+    texts = list(map(_text, block)) if isinstance(text, Unreadable) else text.split("\n")
+    # Files that were put together have marks of byte order inside.
+    return [line if isinstance(line, Unreadable) else line.strip(" \r\ufeff") for line in texts]
+
+
+def _text(raw: bytes | None) -> str | Unreadable:
+    if raw is None:
+        return Unreadable.TOO_LONG
+    # UTF-16 of ASCII letters is valid UTF-8 with a NUL beside each letter; no text holds NUL.
+    try:
+        return Unreadable.NOT_UTF8 if b"\0" in raw else normal_form(raw.decode())
+    except UnicodeDecodeError:
+        return Unreadable.NOT_UTF8

@@ -1,16 +1,14 @@
 """One reader per corpus format: text in, records and an account of what was left out."""
 
-import gzip
 import hashlib
-import unicodedata
-import zlib
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from io import BufferedReader
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from xling_tf.corpora.line_files import Unreadable, read_lines
 from xling_tf.corpora.records import (
     NLI_LABELS,
     InferencePair,
@@ -21,9 +19,8 @@ from xling_tf.corpora.records import (
 )
 from xling_tf.errors import UserError
 
-NOT_UTF8 = "not UTF-8"
 _NUM_FIRST_LINES = 5
-_BLOCK_LINES = 4096
+_MAX_DOCUMENT = 1 << 25  # bytes of its sentences in memory
 
 R = TypeVar("R", bound=Record)
 
@@ -90,7 +87,7 @@ class Reading(Generic[R]):
     def nothing_usable(self) -> UserError:
         """Makes the error of a file without a record."""
         advice = "correct the file or take it out of the folder"
-        if self.malformed[NOT_UTF8] * 2 > self.malformed.total():
+        if self.malformed[str(Unreadable.NOT_UTF8)] * 2 > self.malformed.total():
             advice = "convert it with `iconv -f ENCODING -t UTF-8`, or name it .gz if it is gzip"
         return UserError(
             f"{self._path} must hold {self._expected}, but has no usable record: "
@@ -134,12 +131,12 @@ def read_nli(path: Path) -> Reading[InferencePair]:
 def read_documents(path: Path) -> Reading[SentenceTriplet]:
     """Reads a sentence a line, a blank line between documents, into its contiguous triplets.
 
-    Their keys are digests of the documents. A line that is not UTF-8 is a gap that none spans.
+    Their keys are digests of the documents, of those beyond 32 MiB of that much of them. A line that
+    cannot be read is a gap that none spans.
     """
 
     def rows(reading: Reading[SentenceTriplet]) -> Iterator[tuple[SentenceTriplet, str]]:
-        for document in _documents(path, reading):
-            key = hashlib.blake2b("\n".join(document).encode(), digest_size=16).hexdigest()
+        for key, document in _documents(path, reading):
             for three in zip(document, document[1:], document[2:], strict=False):
                 if all(three):
                     yield SentenceTriplet._make(three), key
@@ -158,8 +155,9 @@ def read_moses(source_path: Path, target_path: Path) -> Reading[TranslationPair]
         sides = zip_longest(read_lines(source_path), read_lines(target_path), fillvalue=(0, ""))
         for (source_number, source), (target_number, target) in sides:
             counts = [source_number or counts[0], target_number or counts[1]]
-            if source is None or target is None:
-                reading.leave_out(NOT_UTF8, counts[0], None)
+            if isinstance(source, Unreadable) or isinstance(target, Unreadable):
+                fault = source if isinstance(source, Unreadable) else target
+                reading.leave_out(str(fault), counts[0], None)
             elif source and target:
                 yield TranslationPair(source, target), None
             else:
@@ -185,8 +183,8 @@ def read_records(path: Path, expected: str, parse: Callable[[str], R]) -> Readin
 
     def rows(reading: Reading[R]) -> Iterator[tuple[R, None]]:
         for number, line in read_lines(path):
-            if line is None:
-                reading.leave_out(NOT_UTF8, number, None)
+            if isinstance(line, Unreadable):
+                reading.leave_out(str(line), number, None)
                 continue
             try:
                 yield parse(line), None
@@ -209,38 +207,6 @@ def label_index(label: str) -> int:
     return NLI_LABELS.index(label)
 
 
-def read_lines(path: Path) -> Iterator[tuple[int, str | None]]:
-    r"""Yields each line's number from 1 and its stripped NFC text, or None if it is not UTF-8.
-
-    Only "\n" ends a line; other separators, such as U+2028, are text. Tabs are not stripped,
-    because they may stand beside an empty column.
-
-    Raises:
-        UserError: The file cannot be opened, or its gzip stream is damaged.
-    """
-    number = 0
-    block: list[bytes] = []
-    try:
-        with _open(path) as file:
-            for raw in file:
-                block.append(raw)
-                if len(block) == _BLOCK_LINES:
-                    yield from enumerate(_decoded(block), number + 1)
-                    number += len(block)
-                    block = []
-        if block:
-            yield from enumerate(_decoded(block), number + 1)
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise UserError(
-            f"{path} must be a whole gzip file, but is truncated or corrupt gzip at line "
-            f"{number + len(block) + 1} ({error}); fetch it again"
-        ) from error
-    except OSError as error:
-        raise UserError(
-            f"{path} must be a readable file, but is not ({error.strerror}); correct the path"
-        ) from error
-
-
 def _columns(line: str, num_columns: int) -> list[str]:
     columns = [column.strip() for column in line.split("\t")]
     if len(columns) != num_columns:
@@ -250,36 +216,28 @@ def _columns(line: str, num_columns: int) -> list[str]:
     return columns
 
 
-def _documents(path: Path, reading: Reading[Any]) -> Iterator[list[str]]:
-    # Yields each document's sentences, with "" in place of a line that cannot be read.
+def _documents(path: Path, reading: Reading[Any]) -> Iterator[tuple[str, list[str]]]:
+    # Yields each document's key and sentences, with "" in place of a line that cannot be read. What is
+    # too large to be held comes in parts of one key, which share the two sentences where they meet.
     document: list[str] = []
+    key, size = "", 0
     for number, line in read_lines(path):
-        if line is None:
-            reading.leave_out(NOT_UTF8, number, None)
+        if isinstance(line, Unreadable):
+            reading.leave_out(str(line), number, None)
             document.append("")
         elif sentence := line.strip():
             document.append(sentence)
         else:
-            yield document
-            document = []
-    yield document
+            yield key or _digest(document), document
+            document, key, size = [], "", 0
+            continue
+        size += sys.getsizeof(document[-1])
+        if size > _MAX_DOCUMENT:
+            key = key or _digest(document)
+            yield key, document
+            document, size = document[-2:], 0
+    yield key or _digest(document), document
 
 
-def _open(path: Path) -> gzip.GzipFile | BufferedReader:
-    return gzip.open(path) if path.suffix == ".gz" else path.open("rb")
-
-
-def _decoded(block: list[bytes]) -> list[str | None]:
-    # A block at a time is several times faster than a line at a time. No character composes
-    # with a line feed or a tab, so normalising the block normalises each of its columns.
-    text = _decoded_or_none(b"".join(block))
-    lines = map(_decoded_or_none, block) if text is None else text.removesuffix("\n").split("\n")
-    return [None if line is None else line.strip(" \r\n") for line in lines]
-
-
-def _decoded_or_none(raw: bytes) -> str | None:
-    # UTF-16 of ASCII letters is valid UTF-8 with a NUL beside each letter; no text holds NUL.
-    try:
-        return None if b"\0" in raw else unicodedata.normalize("NFC", raw.decode("utf-8-sig"))
-    except UnicodeDecodeError:
-        return None
+def _digest(document: list[str]) -> str:
+    return hashlib.blake2b("\n".join(document).encode(), digest_size=16).hexdigest()

@@ -64,9 +64,11 @@ def parse_comment(line: bytes) -> Comment:
     name, parent, author, body = fields
     # Half a surrogate pair, where a dump cut an emoji, has no UTF-8; and no corpus holds NUL.
     text = body.encode("utf-8", "replace").decode("utf-8").replace("\0", " ")
-    return Comment(
-        _COMMENT + name.removeprefix(_COMMENT), parent, author, normalise(html.unescape(text))
-    )
+    try:
+        plain = normalise(html.unescape(text))
+    except ValueError:  # from `int`
+        raise MalformedLineError("an entity's number has thousands of digits") from None
+    return Comment(_COMMENT + name.removeprefix(_COMMENT), parent, author, plain)
 
 
 def comment_fault(comment: Comment) -> str | None:

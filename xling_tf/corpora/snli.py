@@ -10,7 +10,6 @@ import json
 import re
 import shutil
 import tempfile
-import unicodedata
 import urllib.request
 import zipfile
 import zlib
@@ -19,6 +18,7 @@ from typing import IO
 
 from absl import logging
 
+from xling_tf.corpora.line_files import Unreadable
 from xling_tf.corpora.readers import (
     MalformedLineError,
     Reading,
@@ -26,6 +26,7 @@ from xling_tf.corpora.readers import (
     read_records,
 )
 from xling_tf.corpora.records import NLI_LABELS, InferencePair
+from xling_tf.corpora.unicode_forms import normal_form
 from xling_tf.files import replacing
 
 SNLI_URL = "https://nlp.stanford.edu/projects/snli/snli_1.0.zip"
@@ -59,12 +60,14 @@ def parse_snli(line: str) -> InferencePair:
     """
     try:
         row = json.loads(line)
-        # A JSON escape can spell what is not NFC in a file that is.
+        # A JSON escape can spell what is not NFC, and half a surrogate pair, in a file that is UTF-8.
         label, premise, hypothesis = (
-            unicodedata.normalize("NFC", row[key]).strip()
+            normal_form(row[key]).encode().decode().strip()
             for key in ("gold_label", "sentence1", "sentence2")
         )
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except UnicodeEncodeError:
+        raise MalformedLineError(str(Unreadable.NOT_UTF8)) from None
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise MalformedLineError("not JSON with gold_label, sentence1, sentence2") from None
     if label == "-":
         raise MalformedLineError("no gold label")

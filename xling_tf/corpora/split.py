@@ -6,7 +6,6 @@ extended or newly prepared files, and the same sentence is held out of every cor
 """
 
 import hashlib
-import unicodedata
 from collections.abc import Callable, Sequence
 from enum import IntEnum
 from functools import lru_cache
@@ -14,6 +13,7 @@ from operator import attrgetter
 
 from xling_tf.corpora.corpus import Corpus, Kind
 from xling_tf.corpora.records import Record
+from xling_tf.corpora.unicode_forms import normal_form
 
 HELD_OUT_FRACTION = 0.1
 _HASH_BYTES = 8
@@ -52,7 +52,7 @@ def normalised(text: str) -> str:
         >>> normalised("Ｈello\u00a0 World ")
         'hello world'
     """
-    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+    return " ".join(normal_form(text, "NFKC").casefold().split())
 
 
 def held_out(text: str, fraction: float = HELD_OUT_FRACTION) -> bool:

@@ -4,7 +4,6 @@ Rajpurkar et al. 2016, "SQuAD: 100,000+ questions for machine comprehension of t
 4.0); XQuAD, MLQA, PIAF, DRCD and CMRC 2018 are published in the same layout.
 """
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any, NamedTuple
 import sentencex
 
 from xling_tf.errors import UserError
+from xling_tf.files import read_json
 
 # The names under which SQuAD is published, and what we call the files.
 SQUAD_FILES: Mapping[str, str] = {
@@ -65,22 +65,21 @@ def read_paragraphs(path: Path, language: str) -> list[Paragraph]:
         UserError: The file cannot be read, has another layout, or an answer begins outside its
             paragraph.
     """
+    found: list[Paragraph] = []
     try:
-        squad = json.loads(path.read_text("utf-8"))
-        return [
-            _paragraph(paragraph, language)
-            for article in squad["data"]
-            for paragraph in article["paragraphs"]
-        ]
+        for article in read_json(path)["data"]:
+            found += (_paragraph(paragraph, language) for paragraph in article["paragraphs"])
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise UserError(
             f"{path} must be JSON in the layout of SQuAD v1.1 (data, paragraphs, context, qas, id, "
-            f"question, answers, answer_start), but is not ({error!r}); give the file as published"
+            f"question, answers, answer_start), but is not: {repr(error)[:200]} at paragraph "
+            f"{len(found) + 1}; give the file as published"
         ) from error
     except OSError as error:
         raise UserError(
             f"{path} must be a readable file, but is not ({error.strerror}); correct the path"
         ) from error
+    return found
 
 
 def sentence_spans(paragraph: str, language: str) -> list[tuple[int, int]]:
@@ -95,7 +94,7 @@ def sentence_spans(paragraph: str, language: str) -> list[tuple[int, int]]:
 
 
 def _paragraph(paragraph: Mapping[str, Any], language: str) -> Paragraph:
-    context = paragraph["context"]
+    context = _text(paragraph["context"])
     spans = paragraph.get("sentence_breaks") or sentence_spans(context, language)
     parts = [(end, text) for start, end in spans if (text := context[start:end].strip())]
     questions = list(_questions(paragraph["qas"], parts))
@@ -108,7 +107,12 @@ def _questions(
     for entry in entries:
         starts = (answer["answer_start"] for answer in entry["answers"])
         answers = dict.fromkeys(_sentence_at(parts, start) for start in starts)
-        yield SquadQuestion(entry["id"], entry["question"].strip(), tuple(answers))
+        yield SquadQuestion(str(entry["id"]), _text(entry["question"]).strip(), tuple(answers))
+
+
+def _text(value: str) -> str:
+    value.encode()  # which half a surrogate pair, as JSON can spell it, refuses
+    return value
 
 
 def _sentence_at(parts: list[tuple[int, str]], offset: int) -> str:

@@ -4,6 +4,7 @@ The folder of a store holds the texts of all records, one after another, and fil
 each text begins, which texts are a record's, and which records are for training or held out.
 """
 
+import hashlib
 import json
 import os
 import tempfile
@@ -29,10 +30,10 @@ from xling_tf.corpora.records import (
 )
 from xling_tf.corpora.store_writing import HELD_OUT, NUMBERS, TEXTS, TRAIN, write_store
 from xling_tf.errors import UserError
-from xling_tf.files import recover_folder, replacing_folder
+from xling_tf.files import read_json, recover_folder, replacing_folder
 
 # Raise it when what is written changes, or how corpora are divided.
-STORE_VERSION = 3
+STORE_VERSION = 4
 _CONTENT = "content.json"
 _WINDOW_BITS = 16  # of the bytes read at once where all texts are gone through
 
@@ -196,12 +197,12 @@ def open_store(
         accept: Raises an error where the store must not take the place of an earlier one.
 
     Raises:
-        UserError: A corpus cannot be read, or the folder not be written; or that of `accept`.
+        UserError: A corpus cannot be read, or changes meanwhile, or the folder cannot be written; or that
+            of `accept`.
     """
     recover_folder(folder)
-    versions = [[corpus.title, corpus.version()] for corpus in corpora]
-    content = {"store": STORE_VERSION, "versions": versions}
-    if (folder / _CONTENT).exists() and content.items() <= _content(folder).items():
+    content: dict[str, Any] = {"store": STORE_VERSION, "versions": _versions(corpora)}
+    if _holds(folder, content):
         logging.info("corpora are in %s", folder)
         store = CorpusStore(folder)
         accept(store)
@@ -210,6 +211,12 @@ def open_store(
     try:
         with replacing_folder(folder) as temporary:
             content["corpora"] = write_store(temporary, corpora)
+            if _versions(corpora) != content["versions"]:
+                raise UserError(
+                    "corpora must stay as they are while they are read, but a file has changed meanwhile; "
+                    "start again when it is complete"
+                )
+            content["files"] = _digests(temporary)
             (temporary / _CONTENT).write_text(json.dumps(content, indent=1), encoding="utf-8")
             store = CorpusStore(temporary)
             accept(store)
@@ -241,8 +248,40 @@ def _is_first(numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
     return is_first
 
 
+def _versions(corpora: Sequence[Corpus]) -> list[list[str]]:
+    return [[corpus.title, corpus.version()] for corpus in corpora]
+
+
+def _holds(folder: Path, wanted: Mapping[str, Any]) -> bool:
+    """Whether the store of a folder is one of these corpora, with every file as it was written."""
+    if not (folder / _CONTENT).exists():
+        return False
+    try:
+        content = _content(folder)
+        if not wanted.items() <= content.items():
+            return False
+        damaged = [
+            name for name, digest in _digests(folder).items() if digest != content["files"][name]
+        ]
+    except (AttributeError, LookupError, OSError, TypeError, ValueError) as error:
+        damaged = [repr(error)]
+    if damaged:
+        logging.warning(
+            "the store %s is damaged (%s): the corpora are read again", folder, damaged[0]
+        )
+    return not damaged
+
+
 def _content(folder: Path) -> dict[str, Any]:
-    return json.loads((folder / _CONTENT).read_text(encoding="utf-8"))
+    return read_json(folder / _CONTENT)
+
+
+def _digests(folder: Path) -> dict[str, str]:
+    digests = {}
+    for name in (TEXTS, *NUMBERS, TRAIN, HELD_OUT):
+        with (folder / name).open("rb") as file:
+            digests[name] = hashlib.file_digest(file, "sha256").hexdigest()
+    return digests
 
 
 def _numbers(path: Path, code: str) -> NDArray[Any]:

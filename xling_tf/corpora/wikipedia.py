@@ -96,6 +96,9 @@ def article_sentences(page: Page, language: str, file_prefixes: Collection[str] 
     Returns:
         The sentences in order, unfiltered.
 
+    Raises:
+        MalformedLineError: As `prose` does.
+
     Example:
         >>> article_sentences(Page("Ada", "She wrote. \n== Life ==\nBorn. Died.", None), "en")
         ['Ada', 'She wrote.', 'Life', 'Born.', 'Died.']

@@ -1,6 +1,7 @@
 """The prose of a MediaWiki page's source: paragraphs and section names, without what is no text."""
 
 import re
+from collections import Counter
 from collections.abc import Collection, Iterator
 from functools import singledispatch
 from typing import NamedTuple
@@ -15,10 +16,12 @@ from mwparserfromhell.nodes import (
     Text,
     Wikilink,
 )
+from mwparserfromhell.parser import ParserError
 from mwparserfromhell.wikicode import Wikicode
 
 from xling_tf.corpora.cleaning import normalise
 from xling_tf.corpora.debian.sentences import paragraphs
+from xling_tf.corpora.readers import MalformedLineError
 
 # Tags whose content is no prose of the article.
 _DROPPED_TAGS = frozenset(
@@ -44,6 +47,18 @@ _MAX_DEPTH = 20
 _COMMENT_OR_REFERENCE = re.compile(
     r"<!--.*?(?:-->|\Z)|<ref\b[^<>]*/>|<ref\b[^<>]*>(?:(?!<ref\b).)*?</ref\s*>", re.DOTALL
 )
+# A "<" with no ">" before the next one is text, which the parser needs very long to find out.
+_BARE_LESS = re.compile(r"<(?=[^<>]*(?:<|\Z))")
+_APOSTROPHES = re.compile("'{6,}")  # five are bold and italic, and many take long
+_PAIRED = re.compile(
+    r"<(?P<closes>/?)(?P<name>[a-z]+)\b[^<>]*(?<!/)>|\[+|\]+|\{\{+|\{|\}\}+|\}", re.IGNORECASE
+)
+_SINGLE_TAGS = frozenset({"br", "hr", "li", "dd", "dt", "p", "wbr", "tr", "td", "th"})
+_CLOSING = {"]": "[", "}": "{", "}}": "{{"}
+# For each of what is not closed the parser reads on to the end, 100 ns a character, and for templates ten
+# times as slowly.
+_SLOWER = {"{{": 10}
+_MAX_STEPS = 3 * 10**7
 _MAGIC_WORD = re.compile(r"__[A-Z]+__")
 # What a dropped template leaves of "(German: {{lang|de|...}}; 1912-1954)".
 _HOLLOW = re.compile(r"\(\s*[;,:]*\s*\)|(?<=\()\s*[;,:]\s*|\s+(?=[,.;:]\s)")
@@ -72,6 +87,9 @@ def prose(wikitext: str, file_prefixes: Collection[str] = ()) -> list[Block]:
         file_prefixes: What links to files and categories begin with in the page's language, in
             lower case, besides the English and some other names.
 
+    Raises:
+        MalformedLineError: Its markup cannot be parsed, or not in seconds.
+
     Example:
         >>> for block in prose("'''Ada''' wrote [[x|programs]].{{cn}}\n== Life ==\n* Born."):
         ...     print(block)
@@ -79,7 +97,14 @@ def prose(wikitext: str, file_prefixes: Collection[str] = ()) -> list[Block]:
         Block(level=2, text='Life')
         Block(level=0, text='Born.')
     """
-    code = mwparserfromhell.parse(_without_templates(wikitext))
+    text = _APOSTROPHES.sub("'''''", _without_templates(wikitext))
+    text = _BARE_LESS.sub("&lt;", text)
+    if len(text) * _num_unclosed(text) > _MAX_STEPS:
+        raise MalformedLineError("markup that is never closed")
+    try:
+        code = mwparserfromhell.parse(text)
+    except ParserError:
+        raise MalformedLineError("markup that cannot be parsed") from None
     blocks = list(_blocks(code, _NO_TEXT_LINKS.union(file_prefixes)))
     return [block for i, block in enumerate(blocks) if not block.level or _has_text(blocks, i)]
 
@@ -92,6 +117,18 @@ def _without_templates(wikitext: str) -> str:
         if not num_found:
             break
     return text
+
+
+def _num_unclosed(text: str) -> int:
+    depths: Counter[str] = Counter()
+    for match in _PAIRED.finditer(text):
+        # However many brackets there are in a row, they are one place to read on from.
+        name = (match["name"] or match[0][:2].replace("[[", "[").replace("]]", "]")).lower()
+        opened = _CLOSING.get(name, name)
+        if opened not in _SINGLE_TAGS:
+            closes = match["closes"] or name in _CLOSING
+            depths[opened] = max(0, depths[opened] + (-1 if closes else 1))
+    return sum(depth * _SLOWER.get(name, 1) for name, depth in depths.items())
 
 
 def _blocks(code: Wikicode, prefixes: Collection[str]) -> Iterator[Block]:

@@ -4,18 +4,20 @@ import hashlib
 import json
 import math
 import os
+import re
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from absl import logging
 
-from xling_tf.corpora.readers import read_lines
+from xling_tf.corpora.line_files import read_lines
 from xling_tf.errors import UserError
 from xling_tf.evaluators.selection import Selected, Selection
 from xling_tf.evaluators.system import NotApplicableError, System
-from xling_tf.files import replacing
+from xling_tf.files import read_json, replacing
 from xling_tf.provenance import provenance
 
 Results = dict[str, Any]
@@ -121,14 +123,27 @@ def _read(output: Path) -> Results | None:
     if not output.exists():
         return None
     try:
-        before: Results = json.loads(output.read_text(encoding="utf-8"))
-        _ = before["system"]["checksum"], before["seed"], before["complete"], before["datasets"]
+        before: Results = read_json(output)
+        _require_kinds(before)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(
             f"--output must be a new file or one of evaluation results, but {output} is not "
             f"({error!r}); give another or remove it"
         ) from error
     return before
+
+
+def _require_kinds(before: Results) -> None:
+    kinds: dict[str, type | tuple[type, ...]] = {
+        **{"seed": int, "complete": bool, "seconds": (int, float), "system": dict},
+        **dict.fromkeys(("scores", "illustrations", "datasets"), dict),
+    }
+    wrong = [part for part, kind in kinds.items() if not isinstance(before[part], kind)]
+    for part in ("scores", "illustrations", "datasets"):
+        if not wrong and not all(isinstance(suite, dict) for suite in before[part].values()):
+            wrong.append(part)
+    if wrong or not re.fullmatch(r"\w*", before["system"]["checksum"] or ""):
+        raise ValueError(f"{wrong[0] if wrong else 'the checksum of its system'} is something else")
 
 
 def _evaluate(results: Results, item: Selected, system: System, folder: Path) -> None:
@@ -187,11 +202,16 @@ def _accounts(item: Selected, folder: Path) -> dict[str, dict[str, Any]]:
     """Says of each file, by its name in the folder, what and how much it held."""
     return {
         str(path.relative_to(folder)): {
-            "checksum": hashlib.blake2b(path.read_bytes(), digest_size=16).hexdigest(),
+            "checksum": _checksum(path),
             "lines": sum(1 for _ in read_lines(path)),
         }
         for path in item.dataset.files
     }
+
+
+def _checksum(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, partial(hashlib.blake2b, digest_size=16)).hexdigest()
 
 
 def _write(results: Results, output: Path) -> None:

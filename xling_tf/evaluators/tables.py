@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from xling_tf.corpora.readers import read_lines
+from xling_tf.corpora.line_files import read_every_line
 from xling_tf.errors import UserError
 
 
@@ -18,25 +18,31 @@ def read_table(path: Path, columns: Sequence[str]) -> list[tuple[str, ...]]:
         Of each line its fields in the order of `columns`, stripped.
 
     Raises:
-        UserError: A column is missing, or a line has more or fewer fields than the first one.
+        UserError: A column is missing or named twice, or a line cannot be read, or has more or fewer fields
+            than the first one.
     """
-    lines = read_lines(path)
-    header = (next(lines, (1, ""))[1] or "").split("\t")
+    lines = read_every_line(path)
+    header = next(lines, (1, ""))[1].split("\t")
     missing = [column for column in columns if column not in header]
     if missing:
         raise UserError(
             f"{path} must name the columns {', '.join(columns)} in its first line, separated by tabs, "
             f"but {', '.join(missing)} is not in {'|'.join(header)[:80]!r}; add that line or correct it"
         )
+    twice = [column for column in columns if header.count(column) > 1]
+    if twice:
+        raise UserError(
+            f"{path} must name each column once in its first line, but {twice[0]} is there twice; rename one "
+            "of them"
+        )
     places = [header.index(column) for column in columns]
     rows = []
     for number, line in lines:
-        fields = [] if line is None else line.split("\t")
+        fields = line.split("\t")
         if len(fields) != len(header):
-            came = "not UTF-8" if line is None else f"{len(fields)} fields: {line[:80]!r}"
             raise UserError(
-                f"{path} must have {len(header)} fields in every line ({' TAB '.join(header)}), but "
-                f"line {number} is {came}; correct that line"
+                f"{path} must have {len(header)} fields in every line ({' TAB '.join(header)[:80]}), but "
+                f"line {number} is {len(fields)} fields: {line[:80]!r}; correct that line"
             )
         rows.append(tuple(fields[place].strip() for place in places))
     return rows
@@ -44,7 +50,7 @@ def read_table(path: Path, columns: Sequence[str]) -> list[tuple[str, ...]]:
 
 def header_of(path: Path) -> list[str]:
     """Reads the names of a table's columns."""
-    return (next(read_lines(path), (1, ""))[1] or "").split("\t")
+    return next(read_every_line(path), (1, ""))[1].split("\t")
 
 
 def find_file(folder: Path, name: str) -> Path | None:

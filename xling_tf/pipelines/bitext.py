@@ -10,6 +10,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 
 from xling_tf.corpora.bitext import bitext_fault, repeat_key, without_repeats
 from xling_tf.corpora.cleaning import normalise
+from xling_tf.corpora.line_files import MAX_LINE
 from xling_tf.corpora.records import TranslationPair
 from xling_tf.errors import UserError
 from xling_tf.pipelines import storage
@@ -20,7 +21,6 @@ from xling_tf.pipelines.scoring import model_identity, well_scored
 from xling_tf.pipelines.storage import Input
 from xling_tf.pipelines.streams import DamagedFileError, decompressed, split
 
-_MAX_LINE = 1 << 20  # bytes
 _DEFAULT_MIN_COSINE = 0.5
 
 
@@ -76,14 +76,7 @@ def clean_lines(
 def _lines(path: str) -> Iterator[bytes | None]:
     """The lines of a file; None for one that is too long."""
     with storage.open_raw(path) as file:
-        lines = split(decompressed(file, path), b"\n", _MAX_LINE)
-        waiting = next(lines)
-        for line in lines:
-            yield waiting
-            waiting = line
-        # What follows the last line feed is a line only if there is something.
-        if waiting != b"":
-            yield waiting
+        yield from split(decompressed(file, path), b"\n", MAX_LINE)
 
 
 def _tsv_columns(path: str) -> Iterator[list[str]]:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 
 from apache_beam.options.pipeline_options import PipelineOptions
 
+from xling_tf.corpora.line_files import MAX_LINE
 from xling_tf.corpora.readers import MalformedLineError
 from xling_tf.corpora.reddit import Comment, comment_fault, parse_comment
 from xling_tf.pipelines.command import Command, language_code
@@ -13,7 +14,6 @@ from xling_tf.pipelines.jobs import prepare
 from xling_tf.pipelines.storage import find_inputs, open_raw
 from xling_tf.pipelines.streams import DamagedFileError, decompressed, split
 
-_MAX_LINE = 1 << 20  # bytes; the longest comment has 40,000 characters
 _MESSAGE, _REPLY = 0, 1
 
 
@@ -27,7 +27,7 @@ def comments(path: str, account: Account) -> Iterator[Comment]:
     counts = account.counts
     with open_raw(path) as file:
         try:
-            for line in split(decompressed(file, path), b"\n", _MAX_LINE):
+            for line in split(decompressed(file, path), b"\n", MAX_LINE):
                 if line is not None and not line.strip():
                     continue
                 counts["comments"] += 1

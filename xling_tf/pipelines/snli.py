@@ -12,7 +12,8 @@ from typing import IO
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from xling_tf.corpora.cleaning import normalise
-from xling_tf.corpora.readers import NOT_UTF8, MalformedLineError
+from xling_tf.corpora.line_files import MAX_LINE, Unreadable
+from xling_tf.corpora.readers import MalformedLineError
 from xling_tf.corpora.records import NLI_LABELS
 from xling_tf.corpora.snli import SNLI_FILE, parse_snli
 from xling_tf.errors import UserError
@@ -22,8 +23,8 @@ from xling_tf.pipelines.jobs import prepare
 from xling_tf.pipelines.storage import Input, find_inputs, open_raw
 from xling_tf.pipelines.streams import DamagedFileError, decompressed, split
 
-_MAX_LINE = 1 << 20  # bytes
-_DAMAGE = (DamagedFileError, zipfile.BadZipFile, zlib.error, EOFError)
+# zipfile raises RuntimeError for passwords and for ways of packing that it does not know.
+_DAMAGE = (DamagedFileError, zipfile.BadZipFile, zlib.error, EOFError, RuntimeError)
 
 
 def extract(path: str, account: Account, *, corpus: str) -> Iterator[Keyed]:
@@ -64,16 +65,18 @@ def _lines(path: str, corpus: str) -> Iterator[bytes | None]:
             archive = stack.enter_context(zipfile.ZipFile(file))
             name = _members(archive)[corpus]
             file = stack.enter_context(archive.open(name))
-        for line in split(decompressed(file, name), b"\n", _MAX_LINE):
+        for line in split(decompressed(file, name), b"\n", MAX_LINE):
             if line is None or line.strip():
                 yield line
 
 
 def _decoded(line: bytes | None) -> str:
+    if line is None:
+        raise MalformedLineError(str(Unreadable.TOO_LONG))
     try:
-        return (line or b"").decode("utf-8-sig")
+        return line.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise MalformedLineError(NOT_UTF8) from None
+        raise MalformedLineError(str(Unreadable.NOT_UTF8)) from None
 
 
 def _members(archive: zipfile.ZipFile) -> dict[str, str]:

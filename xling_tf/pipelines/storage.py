@@ -121,11 +121,29 @@ def move(source: str, target: str) -> None:
 
 
 def read_json(path: str) -> Any:
-    """Reads a JSON file; None where there is none."""
+    """Reads a JSON file of ours, an object; None where there is none.
+
+    Raises:
+        UserError: It is damaged.
+    """
     if not exists(path):
         return None
-    with open_raw(path) as file:
-        return json.loads(file.read())
+    try:
+        with open_raw(path) as file:
+            content = json.loads(file.read())
+    except (RecursionError, ValueError) as error:
+        raise damaged(path, error) from error
+    if not isinstance(content, dict):
+        raise damaged(path, "no object")
+    return content
+
+
+def damaged(path: str, error: object) -> UserError:
+    """Makes the error of a file that a pipeline has written and cannot read."""
+    return UserError(
+        f"{path} must be as an earlier start of this command wrote it, but is damaged ({str(error)[:200]}); "
+        "delete it and start the same command again"
+    )
 
 
 def write_json(path: str, content: Any) -> None:

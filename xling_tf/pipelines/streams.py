@@ -4,14 +4,18 @@ import bz2
 import lzma
 import zlib
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from typing import IO, Any
 
 import zstandard
+
+from xling_tf.corpora.line_files import split_blocks
 
 _PLAIN_PIECE = 1 << 16
 # zstd cannot be told how much to unpack at once, but it makes at most 32,768 bytes of one: 64 MiB.
 _COMPRESSED_PIECE = 1 << 11
 _UNPACKED_PIECE = 1 << 24  # of bz2 and lzma, which make a million bytes of one
+_XZ_MEMORY = 1 << 30  # bytes of its dictionary; `xz -9` makes one of 65 million
 _ZSTD_WINDOW = 1 << 31  # Reddit's dumps are packed with `zstd --long=31`
 # Decompressors raise OSError (bz2) as the disk does, so they are told apart by where they are called.
 _DAMAGE = (zlib.error, lzma.LZMAError, zstandard.ZstdError, OSError, EOFError)
@@ -28,7 +32,7 @@ def _zstd_decompressor() -> Any:
 _DECOMPRESSORS: dict[str, Callable[[], Any]] = {
     ".gz": lambda: zlib.decompressobj(wbits=31),
     ".bz2": bz2.BZ2Decompressor,
-    ".xz": lzma.LZMADecompressor,
+    ".xz": lambda: lzma.LZMADecompressor(memlimit=_XZ_MEMORY),
     ".zst": _zstd_decompressor,
 }
 
@@ -77,30 +81,10 @@ def _unpacked(decompressor: Any, piece: bytes) -> Iterator[bytes]:
 
 
 def split(pieces: Iterable[bytes], separator: bytes, limit: int) -> Iterator[bytes | None]:
-    r"""Yields the records between separators, in memory that a record without end does not fill.
-
-    Args:
-        pieces: The stream.
-        separator: What ends a record; the last record is what follows the last separator.
-        limit: Bytes of the longest record that is kept.
-
-    Yields:
-        The records without their separators; None for one that is too long.
+    r"""Yields the records between separators one by one, as `split_blocks` has them.
 
     Example:
         >>> list(split([b"one\ntw", b"o\nthree and more\n"], b"\n", 5))
-        [b'one', b'two', None, b'']
+        [b'one', b'two', None]
     """
-    pending = b""
-    is_too_long = False
-    for piece in pieces:
-        *records, pending = (pending + piece).split(separator)
-        for record in records:
-            yield None if is_too_long or len(record) > limit else record
-            is_too_long = False
-        if len(pending) > limit:
-            is_too_long = True
-        if is_too_long:
-            # The separator may have begun.
-            pending = pending[-len(separator) :]
-    yield None if is_too_long else pending
+    return chain.from_iterable(split_blocks(pieces, separator, limit))

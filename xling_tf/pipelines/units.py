@@ -1,5 +1,6 @@
 """The units of work of a preparation, and where their results lie."""
 
+import gzip
 import hashlib
 import json
 import zlib
@@ -14,7 +15,7 @@ from xling_tf.pipelines.common import Account, Keyed, Preparation
 from xling_tf.pipelines.storage import Input
 
 # Raised whenever what is extracted or combined changes, so that corpora made before are made anew.
-PIPELINES_VERSION = 1
+PIPELINES_VERSION = 2
 _RECORDS_PER_LINE = 5_000_000  # of the log; minutes of work
 _FAST = 1  # gzip level of what is read once and deleted
 
@@ -149,9 +150,16 @@ class Job:
 
     def _records(self, shard: int) -> Iterator[Keyed]:
         for index in range(len(self.inputs)):
-            with storage.reading(self._extracted(index, f"{shard:05}.gz")) as file:
-                for line in file:
-                    yield Keyed._make(json.loads(line))
+            path = self._extracted(index, f"{shard:05}.gz")
+            try:
+                with storage.reading(path) as file:
+                    for line in file:
+                        yield Keyed._make(json.loads(line))
+            except (EOFError, TypeError, ValueError, gzip.BadGzipFile, zlib.error) as error:
+                # Without its account, the input that it is of is extracted again.
+                raise storage.damaged(
+                    self._extraction_accounts()[index], f"{path}: {error}"
+                ) from error
 
 
 def _finish(name: str, account: Account, path: str) -> Account:

@@ -36,7 +36,11 @@ def extract(path: str, account: Account, *, language: str) -> Iterator[Keyed]:
                 counts[f"pages dropped: {page.fault}"] += 1
                 continue
             counts["articles"] += 1
-            sentences = article_sentences(page, language, prefixes)
+            try:
+                sentences = article_sentences(page, language, prefixes)
+            except MalformedLineError as error:
+                counts[f"articles dropped: {error}"] += 1
+                continue
             if runs := list(_runs(sentences, language, account)):
                 yield Keyed(page.title, runs)
             else:

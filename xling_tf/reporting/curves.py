@@ -11,6 +11,7 @@ from xling_tf.errors import UserError
 from xling_tf.reporting.results import Results
 
 # Points of a line: each is a mean over neighbouring steps, since single batches jump.
+_MEASURES = ("loss", "accuracy")
 _POINTS = 60
 
 _FEW_SHOT = re.compile(r"(zero_shot|few_shot|monolingual)/([^/]+)(?:/(\d+))?/accuracy")
@@ -70,7 +71,7 @@ def learning_curves(run_dir: Path) -> list[Chart]:
             y_label=measure,
             lines=(*_of_training(steps, measure), *_of_held_out(scores, measure)),
         )
-        for measure in ("loss", "accuracy")
+        for measure in _MEASURES
     ]
 
 
@@ -174,12 +175,23 @@ def _read_lines(path: Path, fields: set[str]) -> list[dict[str, Any]]:
             break
         try:
             content = json.loads(line)
-        except ValueError:
+        except (RecursionError, ValueError):
             content = None
-        if not isinstance(content, dict) or not fields <= content.keys():
+        if not isinstance(content, dict) or not fields <= content.keys() or not _is_ours(content):
             raise UserError(
                 f"{path} must have {', '.join(sorted(fields))} in every line, but line {number} is "
                 f"{line[:80]!r}; give another folder with --training"
             )
         read.append(content)
     return read
+
+
+def _is_ours(line: Mapping[str, Any]) -> bool:
+    """Whether the fields of a line are of the kinds that a training writes."""
+    measured = line["scores"] if "scores" in line else {line["task"]: line}
+    return (
+        isinstance(line["step"], int)
+        and isinstance(measured, dict)
+        and all(isinstance(task, str) and isinstance(of, dict) for task, of in measured.items())
+        and all(isinstance(of.get(m), (int, float)) for of in measured.values() for m in _MEASURES)
+    )

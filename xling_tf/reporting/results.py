@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from xling_tf.errors import UserError
+from xling_tf.files import read_json
 
 Scores = Mapping[str, float]
 # The parts that are mappings by suite and data set.
@@ -115,7 +116,7 @@ def _account(dataset: Mapping[str, Any]) -> dict[str, str]:
 
 def _read(path: Path) -> Results:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = read_json(path)
     except OSError as error:
         raise UserError(
             f"a results file is expected, but {path} cannot be read: {error.strerror}; correct the path"
@@ -164,6 +165,10 @@ def _complaints(content: Any) -> Iterator[str]:
         for name, dataset in datasets.items():
             if not all(isinstance(dataset.get(part), dict) for part in ("protocol", "files")):
                 yield f"no protocol and files of {suite}/{name}"
+            elif not all(
+                isinstance(f, dict) and "checksum" in f for f in dataset["files"].values()
+            ):
+                yield f"no checksum of a file of {suite}/{name}"
 
 
 def _score_complaints(scores: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Iterator[str]:

@@ -25,6 +25,8 @@ _RETRIES = 6
 _BACKOFF_SECONDS = 0.5
 # Full queue, gateway without server, not yet loaded, too slow; other errors would come again.
 _PASSING = (429, 502, 503, 504)
+# What JSON of another form raises, brackets without end and numbers beyond all floats among it.
+_OTHER_FORMS = (AttributeError, OverflowError, RecursionError, TypeError, ValueError)
 _PROBES = ["Hola", "The cat is sleeping.", "你好，世界", "¿Qué tal? 12 345"]
 _URL = re.compile(
     r"https?://(?:\[[^]]+\]|[^/:?#\s]+)(?::\d+)?(?:/[^?#]*)?"
@@ -165,7 +167,7 @@ class _RestModel:
 def _error_text(content: bytes) -> str:
     """What the server says, in the protocol's form or any other."""
     text = content.decode("utf-8", "replace").strip()
-    with suppress(ValueError, KeyError, TypeError):
+    with suppress(LookupError, *_OTHER_FORMS):
         text = str(json.loads(text)["error"])
     return " ".join(text.split())[:300]
 
@@ -175,7 +177,7 @@ def _form_checked(url: str, answer: Any) -> Iterator[None]:
     """Raises a `UserError` where an answer is not of the protocol's form."""
     try:
         yield
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+    except (LookupError, *_OTHER_FORMS) as error:
         raise UserError(
             f"{url} must answer as TensorFlow Serving does, but gave {str(answer)[:120]!r} "
             f"({type(error).__name__}: {error}); give the URL of a sentence encoder on such a server"

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from xling_tf.corpora.debian.extraction import Extraction
+from xling_tf.corpora.debian.extraction import Extraction, read_each
 from xling_tf.corpora.debian.gettext import extract_gettext, read_catalogues
 from xling_tf.corpora.debian.markup import plain_text
 from xling_tf.corpora.debian.sentences import paragraphs
@@ -32,6 +32,9 @@ def read_topics(json_texts: Sequence[str]) -> dict[str, list[Mapping[str, Any]]]
         content = json.loads(text)
         for item in content if isinstance(content, list) else [content]:
             if isinstance(item, dict) and item.get("type") == "talk_topic":
+                for response in item.get("responses", ()):
+                    if not isinstance(response.get("topic", ""), str):
+                        raise TypeError("a topic is no name")
                 ids = item["id"] if isinstance(item["id"], list) else [item["id"]]
                 for name in ids:
                     if not name.startswith(_TEST_TOPICS):
@@ -99,7 +102,11 @@ def extract_cataclysm(
     messages = extract_gettext(folders, source_language, target_language)
     catalogue = read_catalogues(folders, target_language)
     files = [path for folder in folders for path in sorted(folder.rglob("npcs/**/*.json"))]
-    talk = list(exchanges(read_topics([path.read_text(encoding="utf-8") for path in files])))
+    topics: dict[str, list[Mapping[str, Any]]] = {}
+    for _, found in read_each(files, lambda path: read_topics([path.read_text(encoding="utf-8")])):
+        for name, items in found.items():
+            topics.setdefault(name, []).extend(items)
+    talk = list(exchanges(topics))
     into: dict[str, Callable[[str], str | None]] = {
         source_language: plain_text,
         target_language: lambda text: plain_text(catalogue.get(text, "")),

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import polib
 
-from xling_tf.corpora.debian.extraction import LOCALES, Extraction
+from xling_tf.corpora.debian.extraction import LOCALES, Extraction, read_each
 from xling_tf.corpora.debian.markup import plain_text
 from xling_tf.corpora.debian.sentences import paragraphs
 from xling_tf.corpora.records import TranslationPair
@@ -40,8 +40,9 @@ def read_catalogues(folders: Sequence[Path], language: str) -> dict[str, str]:
         Translation by message; of two translations the first one.
     """
     messages: dict[str, str] = {}
-    for path in catalogue_files(folders, language):
-        for entry in polib.mofile(str(path)):
+    paths = catalogue_files(folders, language)
+    for _, entries in read_each(paths, lambda path: list(polib.mofile(str(path)))):
+        for entry in entries:
             if entry.msgid and entry.msgstr and not entry.msgid_plural:
                 messages.setdefault(entry.msgid, entry.msgstr)
     return messages

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from lxml import html
 
 from xling_tf.corpora.cleaning import lengths_agree, normalise
-from xling_tf.corpora.debian.extraction import LOCALES, Document, Extraction
+from xling_tf.corpora.debian.extraction import LOCALES, Document, Extraction, read_each
 from xling_tf.corpora.records import TranslationPair
 
 _BLOCK = re.compile("h[1-6]|p|li|dt|dd|td|th|caption")
@@ -143,8 +143,8 @@ def _pages(folders: Sequence[Path], pattern: str, language: str) -> dict[str, li
     for locale in LOCALES[language]:
         for folder in folders:
             for top in sorted(folder.glob(pattern.format(locale=locale))):
-                for path in sorted(top.rglob("*.html")):
-                    name = path.relative_to(top).as_posix()
-                    if name not in pages:
-                        pages[name] = read_blocks(path.read_bytes())
+                names = {path: path.relative_to(top).as_posix() for path in top.rglob("*.html")}
+                paths = sorted(path for path, name in names.items() if name not in pages)
+                for path, blocks in read_each(paths, lambda path: read_blocks(path.read_bytes())):
+                    pages[names[path]] = blocks
     return pages

@@ -47,7 +47,10 @@ def plain_text(message: str) -> str | None:
         if any(not _INLINE.fullmatch(tag[1]) for tag in _TAG.finditer(text)):
             return None
         text = _TAG.sub("", text)
-    text = html.unescape(text) if "&" in text else text
+    try:
+        text = html.unescape(text) if "&" in text else text
+    except ValueError:  # from `int`, of a number of thousands of digits
+        return None
     if _GAP.search(text):
         return None
     text = _CJK_ACCELERATOR.sub("", text)

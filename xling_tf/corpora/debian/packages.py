@@ -15,7 +15,7 @@ from absl import logging
 
 from xling_tf.corpora.debian.unpacking import unpack, unpacked_version
 from xling_tf.errors import UserError
-from xling_tf.files import replacing
+from xling_tf.files import read_json, replacing
 
 _TOOLS = ("apt-get", "apt-cache", "dpkg-deb")
 _OWN_DATA_HINT = "; train on your own corpora with --data DIR instead"
@@ -225,8 +225,11 @@ def _complaint(process: subprocess.CompletedProcess[str]) -> str:
 
 def _remembered(raw_dir: Path) -> dict[str, list[str]]:
     # Which packages a pattern stands for is kept, so that all of it can be used again offline.
-    path = raw_dir / "packages.json"
-    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    try:
+        content = read_json(raw_dir / "packages.json")
+        return {str(pattern): [str(name) for name in names] for pattern, names in content.items()}
+    except (AttributeError, OSError, TypeError, ValueError):
+        return {}
 
 
 def _remember(raw_dir: Path, resolved: Mapping[str, list[str]]) -> None:

@@ -1,6 +1,5 @@
 """Makes the default corpora of a language pair: packages in, a `--data` folder out."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from xling_tf.corpora.debian.report import SourceReport, licences, log_report, w
 from xling_tf.corpora.debian.writing import write_cleaned
 from xling_tf.corpora.languages import require_known
 from xling_tf.errors import UserError
-from xling_tf.files import recover_folder, replacing_folder
+from xling_tf.files import read_json, recover_folder, replacing_folder
 
 # Raised whenever extraction or cleaning changes, so that folders made before are made anew.
 PREPARATION_VERSION = 1
@@ -91,10 +90,11 @@ def _no_sources(source: str, asked: str) -> UserError:
 
 def _preparation(folder: Path) -> dict[str, Any] | None:
     try:
-        content = json.loads((folder / "preparation.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        content = read_json(folder / "preparation.json")
+        _ = content["packages"], content["failed"]
+        return content if content["preparation_version"] == PREPARATION_VERSION else None
+    except (LookupError, OSError, TypeError, ValueError):
         return None
-    return content if content.get("preparation_version") == PREPARATION_VERSION else None
 
 
 def _first_problem(fetched: Fetched) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from pysword.books import BibleStructure
 
 from xling_tf.corpora.cleaning import normalise
-from xling_tf.corpora.debian.extraction import Extraction
+from xling_tf.corpora.debian.extraction import Extraction, read_each
 from xling_tf.corpora.records import TranslationPair
 
 _NOTE = re.compile(r"<(note|title|rdg)\b.*?</\1>", re.DOTALL)
@@ -21,6 +21,7 @@ _PILCROW = re.compile(r"[¶\[\]]")
 _VERSE_ENTRY = struct.Struct("<IIH")  # block, offset in it, length
 _BLOCK_ENTRY = struct.Struct("<III")  # offset in the file, packed length, length
 
+_MAX_BLOCK = 1 << 26  # bytes of a book, at most
 _MAX_VERSE = 700  # characters; the glossary of a module hangs at its last verse
 _MIN_VERSES = 5  # fewer say nothing about their numbering
 _SHIFTS = (-3, -2, -1, 0, 1, 2, 3)
@@ -40,14 +41,26 @@ def read_bible(folder: Path, language: str) -> Bible:
         Plain verses by number, by chapter in the order of the book; empty for other languages.
     """
     chapters: Bible = {}
-    for path in sorted(folder.rglob("mods.d/*.conf")):
-        settings = dict(re.findall(r"^(\w+)=(.*?)\s*$", path.read_text("utf-8"), re.MULTILINE))
-        if settings.get("Lang") == language and settings.get("ModDrv") == "zText":
-            modules = path.parent.parent / settings["DataPath"]
-            versification = settings.get("Versification", "KJV").lower()
-            for testament in ("ot", "nt"):
-                chapters |= _read_testament(modules, testament, versification)
+    paths = sorted(folder.rglob("mods.d/*.conf"))
+    for _, found in read_each(paths, lambda path: _read_module(path, language)):
+        chapters |= found
     return chapters
+
+
+def _read_module(path: Path, language: str) -> Bible:
+    settings = dict(re.findall(r"^(\w+)=(.*?)\s*$", path.read_text("utf-8"), re.MULTILINE))
+    if settings.get("Lang") != language or settings.get("ModDrv") != "zText":
+        return {}
+    package = path.parent.parent
+    modules = package / settings["DataPath"]
+    if not modules.resolve().is_relative_to(package.resolve()):
+        raise ValueError(f"its DataPath is outside: {settings['DataPath'][:80]!r}")
+    versification = settings.get("Versification", "KJV").lower()
+    return {
+        key: verses
+        for testament in ("ot", "nt")
+        for key, verses in _read_testament(modules, testament, versification).items()
+    }
 
 
 def _read_testament(modules: Path, testament: str, versification: str) -> Bible:
@@ -73,7 +86,7 @@ def _verse_texts(entries: Path) -> Iterator[str]:
     letter = entries.suffix[1]  # b, c or v: whether a block is a book, a chapter or a verse
     packed = entries.with_suffix(f".{letter}zz").read_bytes()
     blocks = [
-        zlib.decompress(packed[start : start + size])
+        _unpacked(packed[start : start + size])
         for start, size, _ in _BLOCK_ENTRY.iter_unpack(
             entries.with_suffix(f".{letter}zs").read_bytes()
         )
@@ -83,6 +96,14 @@ def _verse_texts(entries: Path) -> Iterator[str]:
         osis = blocks[block][start : start + size].decode("utf-8") if size else ""
         osis = _GLUED.sub(r"\1 ", _NOTE.sub(" ", osis))
         yield normalise(_PILCROW.sub("", _TAG.sub("", osis)))
+
+
+def _unpacked(block: bytes) -> bytes:
+    unpacker = zlib.decompressobj()
+    text = unpacker.decompress(block, _MAX_BLOCK)
+    if not unpacker.eof:
+        raise ValueError(f"a block is cut, or unpacks to more than {_MAX_BLOCK >> 20} MiB")
+    return text
 
 
 def numbered_alike(ours: dict[int, str], theirs: dict[int, str]) -> bool:

@@ -6,6 +6,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from xling_tf.files import read_json
+
 # Raised when more of a package is kept than before, so that older folders are fetched anew.
 UNPACKING_VERSION = 1
 _MARKER = ".package.json"
@@ -18,10 +20,11 @@ _KEPT_SUFFIXES = frozenset(
 def unpacked_version(folder: Path) -> str | None:
     """The version of the package that `folder` holds in full, or None."""
     try:
-        marker = json.loads((folder / _MARKER).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        marker = read_json(folder / _MARKER)
+        is_current = marker["unpacking_version"] == UNPACKING_VERSION
+        return str(marker["version"]) if is_current else None
+    except (LookupError, OSError, TypeError, ValueError):
         return None
-    return marker["version"] if marker["unpacking_version"] == UNPACKING_VERSION else None
 
 
 def unpack(archive: Path, temporary: Path, folder: Path) -> str | None:

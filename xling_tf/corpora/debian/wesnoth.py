@@ -6,7 +6,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from xling_tf.corpora.debian.extraction import Document, Extraction
+from xling_tf.corpora.debian.extraction import Document, Extraction, read_each
 from xling_tf.corpora.debian.gettext import plain_pairs, read_catalogues
 from xling_tf.corpora.debian.markup import plain_text
 from xling_tf.corpora.debian.sentences import paragraphs
@@ -114,6 +114,10 @@ def narrative(scene: Sequence[Line], translate: Translate) -> Iterator[Document]
         yield document
 
 
+def _read_file(path: Path) -> list[list[Line]]:
+    return list(read_scenes(path.read_text(encoding="utf-8", errors="replace")))
+
+
 def extract_wesnoth(
     folders: Sequence[Path], source_language: str, target_language: str
 ) -> Extraction:
@@ -128,12 +132,8 @@ def extract_wesnoth(
         Parallel text, and conversations and documents of both languages.
     """
     catalogue = read_catalogues(folders, target_language)
-    scenes = [
-        scene
-        for folder in folders
-        for path in sorted(folder.rglob("*.cfg"))
-        for scene in read_scenes(path.read_text(encoding="utf-8", errors="replace"))
-    ]
+    paths = [path for folder in folders for path in sorted(folder.rglob("*.cfg"))]
+    scenes = [scene for _, found in read_each(paths, _read_file) for scene in found]
     pairs = list(plain_pairs(catalogue))
     into: dict[str, Translate] = {
         source_language: plain_text,

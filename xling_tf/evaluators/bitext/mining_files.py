@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from xling_tf.corpora.readers import read_lines
+from xling_tf.corpora.line_files import read_every_line
 from xling_tf.errors import UserError
 from xling_tf.evaluators.bitext.parallel_files import LANGUAGE
 from xling_tf.evaluators.tables import find_file
@@ -145,11 +145,11 @@ def _comparable(
 
 
 def _two_fields(path: Path) -> Iterator[tuple[str, str]]:
-    for number, line in read_lines(path):
-        fields = (line or "").split("\t", 1)
+    for number, line in read_every_line(path):
+        fields = line.split("\t", 1)
         if len(fields) != 2:
             raise UserError(
                 f"{path} must have two fields in every line, separated by a tab, but line {number} is "
-                f"{'not UTF-8' if line is None else repr(line[:80])}; correct that line"
+                f"{line[:80]!r}; correct that line"
             )
         yield fields[0].strip(), fields[1].strip()

@@ -7,7 +7,7 @@ from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 
-from xling_tf.corpora.readers import read_lines
+from xling_tf.corpora.line_files import read_every_line
 from xling_tf.errors import UserError
 from xling_tf.evaluators.tables import find_file, header_of, read_table
 
@@ -129,10 +129,11 @@ def read_aligned(paths: Sequence[Path]) -> list[tuple[str, ...]]:
         The rows, a stripped line of each file; nothing is left out.
 
     Raises:
-        UserError: They differ in length, or a line is not UTF-8.
+        UserError: They differ in length, or a line cannot be read.
     """
     rows: list[tuple[str, ...]] = []
-    for lines in zip_longest(*map(_texts, paths)):
+    texts = ((text.strip() for _, text in read_every_line(path)) for path in paths)
+    for lines in zip_longest(*texts):
         if None in lines:
             short = lines.index(None)
             long = next(place for place, line in enumerate(lines) if line is not None)
@@ -143,16 +144,6 @@ def read_aligned(paths: Sequence[Path]) -> list[tuple[str, ...]]:
             )
         rows.append(lines)
     return rows
-
-
-def _texts(path: Path) -> Iterator[str]:
-    for number, text in read_lines(path):
-        if text is None:
-            raise UserError(
-                f"{path} must be UTF-8, but line {number} is not; convert it with "
-                "`iconv -f ENCODING -t UTF-8`"
-            )
-        yield text.strip()
 
 
 def _candidates(folder: Path) -> Iterator[Path]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from xling_tf.corpora.readers import read_lines
+from xling_tf.corpora.line_files import read_every_line
 from xling_tf.errors import UserError
 from xling_tf.evaluators.bitext.parallel_files import LANGUAGE
 from xling_tf.evaluators.classification.documents import DocumentClassification, Labelled, Splits
@@ -38,7 +38,7 @@ _MLDOC_LAYOUT = (
     "Reuters corpora"
 )
 # As those scripts write a text under Python 3.
-_BYTES_LITERAL = re.compile(r"""b(['"]).*\1""")
+_BYTES_LITERAL = re.compile(r"""b(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")""")
 
 
 def read_mldoc(path: Path) -> list[tuple[str, str]]:
@@ -58,13 +58,12 @@ def read_mldoc(path: Path) -> list[tuple[str, str]]:
 
 
 def _mldoc_lines(path: Path) -> Iterator[tuple[str, str]]:
-    for number, line in read_lines(path):
-        label, tab, text = (line or "").partition("\t")
+    for number, line in read_every_line(path):
+        label, tab, text = line.partition("\t")
         if label not in _MLDOC_LABELS or not tab:
-            came = "not UTF-8" if line is None else repr(line[:80])
             raise UserError(
                 f"{path} must hold {', '.join(_MLDOC_LABELS)}, a tab and a text in every line, but line "
-                f"{number} is {came}; correct that line"
+                f"{number} is {line[:80]!r}; correct that line"
             )
         yield label, text.strip()
 

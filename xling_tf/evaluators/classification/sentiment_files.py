@@ -1,5 +1,6 @@
 """Labelled sentences in several languages: tables, and the Amazon reviews of Webis-CLS-10."""
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -108,21 +109,35 @@ def read_reviews(path: Path) -> list[Example]:
     Raises:
         UserError: It is not such a file.
     """
-    try:
-        items = list(ElementTree.parse(path).iter("item"))
-        rated = [(float(item.findtext("rating", "")), item) for item in items]
-    except (ElementTree.ParseError, ValueError) as error:
-        raise UserError(
-            f"{path} must be XML whose items have a rating, a summary and a text, but: {error}; "
-            "fetch Webis-CLS-10 (unprocessed) again"
-        ) from None
     examples = []
-    for stars, item in rated:
-        words = f"{item.findtext('summary') or ''} {item.findtext('text') or ''}".split()
-        if stars != _NEUTRAL_STARS:
-            label = "positive" if stars > _NEUTRAL_STARS else "negative"
-            examples.append(Example((" ".join(words[:_MAX_TOKENS]),), label))
+    number = 0
+    try:
+        for stars, text in _rated_texts(path):
+            number += 1
+            if not math.isfinite(stars):
+                raise ValueError(f"a rating is {stars}")
+            if stars != _NEUTRAL_STARS:
+                label = "positive" if stars > _NEUTRAL_STARS else "negative"
+                examples.append(Example((" ".join(text.split()[:_MAX_TOKENS]),), label))
+    # Of an encoding that it does not know, the parser raises a LookupError.
+    except (ElementTree.ParseError, LookupError, OSError, ValueError) as error:
+        raise UserError(
+            f"{path} must be XML whose items have a rating, a summary and a text, but after {number} of "
+            f"them: {error}; fetch Webis-CLS-10 (unprocessed) again"
+        ) from None
     return examples
+
+
+def _rated_texts(path: Path) -> Iterator[tuple[float, str]]:
+    """The stars, summary and text of each review, of which one is in memory at a time.
+
+    The parser opens no other file that a document names, and refuses entities that grow.
+    """
+    for _, element in ElementTree.iterparse(path):
+        if element.tag == "item":
+            text = f"{element.findtext('summary') or ''} {element.findtext('text') or ''}"
+            yield float(element.findtext("rating", "")), text
+            element.clear()
 
 
 SUITE = Suite(

@@ -1,5 +1,6 @@
 """The files of SentEval's transfer tasks, as SentEval has them and as tables."""
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -18,6 +19,7 @@ Row = tuple[str, ...]  # a label and one or two sentences
 # SentEval's scripts make a folder data/downstream.
 _FOLDERS = ("senteval", "downstream")
 _PAIR = ("sentence1", "sentence2")
+_MAX_FILE = 1 << 26  # bytes; SentEval's largest has 10 million
 
 
 def _labelled_by_ending(path: Path) -> list[Row]:
@@ -53,7 +55,18 @@ def _questions(path: Path) -> list[Row]:
 
 def _lines(path: Path) -> list[str]:
     """The lines that are not blank; SentEval has some files in UTF-8 and some in Latin-1."""
-    content = path.read_bytes()
+    try:
+        with path.open("rb") as file:
+            content = file.read(_MAX_FILE + 1)
+    except OSError as error:
+        raise UserError(
+            f"{path} must be a readable file, but is not ({error.strerror}); correct the path"
+        ) from error
+    if len(content) > _MAX_FILE or b"\0" in content:
+        came = "holds NUL" if b"\0" in content else f"is larger than {_MAX_FILE >> 20} MiB"
+        raise UserError(
+            f"{path} must be text in UTF-8 or Latin-1, as SentEval has it, but {came}; fetch it again"
+        )
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -253,7 +266,10 @@ def _load(task: _Task, files: _Files, seed: int) -> Evaluator:
 
 def _scored(row: Row, task: _Task) -> ScoredPair:
     try:
-        return ScoredPair((row[1], row[2]), float(row[0]))
+        score = float(row[0])
+        if not math.isfinite(score):
+            raise ValueError(row[0])
+        return ScoredPair((row[1], row[2]), score)
     except ValueError:
         raise UserError(
             f"{task.name} must give each pair a number, but gives {row[0][:40]!r} to "

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from xling_tf.corpora.readers import read_lines
+from xling_tf.corpora.line_files import read_every_line
 from xling_tf.errors import UserError
 from xling_tf.evaluators.tables import header_of, read_table
 
@@ -46,8 +46,8 @@ def read_quora(path: Path) -> list[Pair]:
     Raises:
         UserError: The first line does not name the columns, or a line has other fields or labels.
     """
-    rows = csv.reader(_lines(path), delimiter="\t")
-    header = next(rows, [])
+    rows = _quoted_rows(path)
+    _, header = next(rows, (1, []))
     if not set(_QUORA_COLUMNS) <= set(header):
         raise UserError(
             f"{path} must name the columns id, qid1, qid2, question1, question2 and is_duplicate in "
@@ -55,15 +55,15 @@ def read_quora(path: Path) -> list[Pair]:
         )
     places = [header.index(column) for column in _QUORA_COLUMNS]
     pairs = []
-    for row in rows:
+    for number, row in rows:
         if len(row) != len(header):
             raise UserError(
-                f"{path} must have {len(header)} fields in every line, but line {rows.line_num} has "
+                f"{path} must have {len(header)} fields in every line, but line {number} has "
                 f"{len(row)}; give the file as published"
             )
         first, second, label = (row[place].strip() for place in places)
         # A question that lacks its partner is paired with itself: a candidate, no duplicate.
-        pairs.append(_pair(path, rows.line_num, first or second, second or first, label))
+        pairs.append(_pair(path, number, first or second, second or first, label))
     return pairs
 
 
@@ -100,21 +100,26 @@ def read_askubuntu(corpus: Path, annotations: Path) -> tuple[list[Pair], list[st
 
 def _fields(path: Path, expected: str) -> Iterator[tuple[str, str]]:
     """The first two fields of each line."""
-    for number, line in read_lines(path):
-        fields = (line or "").split("\t")
+    for number, line in read_every_line(path):
+        fields = line.split("\t")
         if len(fields) < 2:
             raise UserError(
-                f"{path} must hold {expected}, but line {number} is "
-                f"{'not UTF-8' if line is None else repr(line[:80])}; correct that line"
+                f"{path} must hold {expected}, but line {number} is {line[:80]!r}; correct that line"
             )
         yield fields[0].strip(), fields[1].strip()
 
 
-def _lines(path: Path) -> Iterator[str]:
-    for number, line in read_lines(path):
-        if line is None:
-            raise UserError(f"{path} must be UTF-8, but line {number} is not; correct that line")
-        yield line + "\n"
+def _quoted_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """The fields of each row, and the line it ends in."""
+    rows = csv.reader((f"{line}\n" for _, line in read_every_line(path)), delimiter="\t")
+    try:
+        for row in rows:
+            yield rows.line_num, row
+    except csv.Error as error:
+        raise UserError(
+            f"{path} must have quotes that close, but line {rows.line_num + 1} is in none that does "
+            f"({error}); give the file as published"
+        ) from error
 
 
 def _pair(path: Path, number: int, first: str, second: str, label: str) -> Pair:

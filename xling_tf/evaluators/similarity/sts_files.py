@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from xling_tf.corpora.readers import read_lines
+from xling_tf.corpora.line_files import read_every_line
 from xling_tf.errors import UserError
 from xling_tf.evaluators.bitext.parallel_files import read_aligned
 from xling_tf.evaluators.tables import find_file, read_table
@@ -67,7 +67,7 @@ def read_benchmark(path: Path) -> ScoredPairs:
     Raises:
         UserError: A line has fewer fields, or a score is no number.
     """
-    lines = ((number, (line or "").split("\t")) for number, line in read_lines(path))
+    lines = ((number, line.split("\t")) for number, line in read_every_line(path))
     return _scored(path, ((number, [*line[5:7], *line[4:5]]) for number, line in lines))
 
 

@@ -1,0 +1,288 @@
+"""Readers of corpora on damaged files: what is bad is counted with its place, what is good is kept."""
+
+import gzip
+import json
+import logging as std_logging
+import os
+import subprocess
+import sys
+import unicodedata
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+import pytest
+from hostile_bytes import FEW, damaged, odd_json, packed, require_told
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from xling_tf.corpora.corpus_files import discover
+from xling_tf.corpora.folder import load_folder
+from xling_tf.corpora.hard_negatives import read_mined
+from xling_tf.corpora.line_files import MAX_LINE, read_lines
+from xling_tf.corpora.questions import read_questions, read_squad
+from xling_tf.corpora.readers import (
+    MalformedLineError,
+    read_conversations,
+    read_documents,
+    read_moses,
+    read_nli,
+    read_parallel,
+)
+from xling_tf.corpora.records import SentenceTriplet
+from xling_tf.corpora.snli import parse_snli, read_snli
+from xling_tf.corpora.unicode_forms import normal_form
+from xling_tf.errors import UserError
+
+SNLI_LINE = json.dumps({"gold_label": "neutral", "sentence1": "A man.", "sentence2": "He ñ."})
+SQUAD = {
+    "data": [
+        {
+            "title": "Rain",
+            "paragraphs": [
+                {
+                    "context": "Rain falls. It is wet.",
+                    "sentence_breaks": [[0, 12], [12, 22]],
+                    "qas": [
+                        {
+                            "id": "1",
+                            "question": "What falls?",
+                            "answers": [{"answer_start": 0, "text": "Rain"}],
+                        }
+                    ],
+                }
+            ],
+        }
+    ]
+}
+SQUAD_FILE = json.dumps(SQUAD).encode()
+# One line of each format that gives one record.
+LINES = {
+    read_parallel: "Good mörning.\tBuenos días.",
+    read_conversations: "How are yöu?\tFine.",
+    read_nli: "neutral\tA man sleeps.\tHe dreams.",
+    read_questions: "Who?\tAda.\tAda did.",
+    read_snli: SNLI_LINE,
+}
+# What is one line in none of them.
+BAD_LINES = [
+    *(
+        b"",
+        b"one",
+        b"\t",
+        b"\t\t\t\t\t",
+        b"\xff\tb\tc",
+        b"a\x00\tb",
+        b"\xef\xbb\xbf",
+        b"{}",
+        b"[1",
+        b"null",
+    ),
+    *(b"[" * 100_000, b'{"gold_label": "neutral", "sentence1": "\\ud800", "sentence2": "b"}'),
+    *(b'{"gold_label": 1, "sentence1": [], "sentence2": {}}', b'{"gold_label": "maybe"}', b"\r"),
+    *(b"x" * (MAX_LINE + 1), "é\tb\tc\td".encode("utf-16-le"), b"9" * 5000, b"NaN"),
+]
+
+
+def read_or_told(read, path: Path) -> list:
+    """The rows of a file; nothing but a `UserError` with the file's name may come in their place."""
+    try:
+        reading = read(path)
+        rows = list(reading)
+        if not rows and hasattr(reading, "nothing_usable"):
+            raise reading.nothing_usable()
+    except UserError as error:
+        require_told(error, path)
+        return []
+    for row in rows:
+        str(row).encode()  # no half characters
+    return rows
+
+
+@pytest.mark.parametrize("read", LINES)
+@pytest.mark.parametrize("name", ["x.tsv", "x.tsv.gz"])
+@FEW
+@given(bad=st.lists(st.one_of(st.none(), st.sampled_from(BAD_LINES)), min_size=1, max_size=12))
+@example(bad=[None, *BAD_LINES, None])
+def test_bad_lines_are_counted_and_those_around_them_kept(read, name, bad, tmp_path):
+    good = LINES[read].encode()
+    content = b"\n".join(good if line is None else line for line in bad) + b"\n"
+    (tmp_path / name).write_bytes(packed(content, name))
+    reading = read(tmp_path / name)
+    records = [record for record, _ in reading]
+    assert len(records) == bad.count(None)
+    assert len(set(records)) <= 1
+    assert reading.malformed.total() == len(bad) - bad.count(None)
+    # Of each reason the first five places are told, and of a file they are in order.
+    for reason, numbers in reading.first_lines.items():
+        assert len(numbers) == min(5, reading.malformed[reason])
+        assert all(bad[number - 1] is not None for number in numbers)
+
+
+@pytest.mark.parametrize("read", [*LINES, read_documents])
+@FEW
+@given(data=st.data())
+def test_whatever_is_in_a_file_is_rows_or_one_error(read, data, tmp_path):
+    line = LINES.get(read, "One.\nTwo.\nThree.\n")
+    path = tmp_path / "x.tsv"
+    path.write_bytes(data.draw(damaged(f"{line}\n".encode() * 3)))
+    read_or_told(read, path)
+
+
+@FEW
+@given(data=st.data())
+def test_a_damaged_gzip_file_is_whole_or_an_error(data, tmp_path):
+    path = tmp_path / "x.tsv.gz"
+    whole = gzip.compress(b"a\tb\n" * 50, mtime=0) + gzip.compress(b"c\td\n" * 50, mtime=0)
+    path.write_bytes(data.draw(damaged(whole)))
+    rows = read_or_told(read_parallel, path)
+    # Up to where a second member begins it may be whole; else the checksum tells.
+    assert len(rows) % 50 == 0
+
+
+@FEW
+@given(data=st.data())
+def test_any_json_in_squads_place_is_questions_or_one_error(data, tmp_path):
+    path = tmp_path / "x.en.json"
+    path.write_bytes(data.draw(st.one_of(odd_json(SQUAD_FILE), damaged(SQUAD_FILE))))
+    read_or_told(partial(read_squad, language="en"), path)
+
+
+@FEW
+@given(data=st.data())
+def test_any_json_in_snlis_place_is_a_pair_or_a_fault(data):
+    content = data.draw(odd_json(SNLI_LINE.encode())).decode()
+    with suppress(MalformedLineError):
+        pair = parse_snli(content)
+        assert {*map(type, pair)} == {str, int}
+        str(pair).encode()
+
+
+@FEW
+@given(data=st.data())
+def test_moses_pairs_and_mined_files(data, tmp_path):
+    source, target = tmp_path / "x.en", tmp_path / "x.es"
+    source.write_bytes(data.draw(damaged(b"one\ntwo\nthree\n")))
+    target.write_bytes(b"uno\ndos\ntres\n")
+    read_or_told(partial(read_moses, target_path=target), source)
+    mined = tmp_path / "x.en-es.tsv"
+    mined.write_bytes(data.draw(damaged(b"one\tuno\tdos\ntwo\tdos\tuno\ttres\n")))
+    read_or_told(read_mined, mined)
+
+
+def test_a_byte_order_mark_goes_wherever_files_were_put_together(tmp_path):
+    path = tmp_path / "x.tsv"
+    path.write_bytes(b"\xef\xbb\xbfone\tuno\r\n\xef\xbb\xbftwo\tdos\r\n")
+    assert [record[:2] for record, _ in read_parallel(path)] == [("one", "uno"), ("two", "dos")]
+
+
+def test_the_longest_line_is_kept_and_a_longer_one_counted(tmp_path):
+    path = tmp_path / "x.txt"
+    path.write_bytes(b"a\n" + b"x" * MAX_LINE + b"\n" + b"x" * (MAX_LINE + 1) + b"\nb")
+    lines = list(read_lines(path))
+    assert [len(str(line)) for _, line in lines] == [1, MAX_LINE, len("longer than 1 MiB"), 1]
+    assert lines[-1] == (4, "b")
+
+
+def test_a_document_larger_than_the_memory_gives_all_its_triplets_under_one_key(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr("xling_tf.corpora.readers._MAX_DOCUMENT", 300)  # of some 60 bytes each
+    path = tmp_path / "x.txt"
+    path.write_text("".join(f"{number}\n" for number in range(40)) + "\nx\ny\nz\n")
+    rows = list(read_documents(path))
+    assert [triplet for triplet, _ in rows[:-1]] == [
+        SentenceTriplet(*map(str, (n, n + 1, n + 2))) for n in range(38)
+    ]
+    assert len({key for _, key in rows[:-1]}) == 1
+    assert rows[-1][1] != rows[0][1]
+
+
+@pytest.mark.parametrize("mark", ["\u0301\u0316", "\u0f73", "\u0301\uff9e"])
+@pytest.mark.parametrize("form", ["NFC", "NFKC"])
+def test_a_flood_of_marks_takes_no_time_and_loses_none(mark, form):
+    # `unicodedata` alone takes 15 minutes for this megabyte, n * n steps.
+    normal = normal_form("e" + mark * 250_000, form)
+    # The first acute accent becomes one character with its letter.
+    assert len(normal.replace("\u034f", "")) == 500_001 - ("\u0301" in mark)
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFKC"])
+@given(st.text(alphabet="ae\u0301\u0316\u212b\ufb01\u1100\u1161 ", max_size=25))
+@FEW
+def test_texts_of_any_language_are_as_the_standard_has_them(form, text):
+    assert normal_form(text, form) == unicodedata.normalize(form, text)
+
+
+def folder_of(tmp_path: Path) -> Path:
+    (tmp_path / "parallel").mkdir()
+    (tmp_path / "parallel" / "x.en-es.tsv").write_text("one\tuno\n")
+    return tmp_path
+
+
+def test_what_is_no_file_is_named(tmp_path, caplog):
+    parallel = folder_of(tmp_path) / "parallel"
+    (parallel / "folder.en-es.tsv").mkdir()
+    (parallel / "gone.en-es.tsv").symlink_to(tmp_path / "nowhere")
+    (parallel / "loop.en-es.tsv").symlink_to(parallel / "loop.en-es.tsv")
+    os.mkfifo(parallel / "pipe.en-es.tsv")
+    Path(os.fsdecode(os.fsencode(parallel) + b"/\xff.en-es.tsv")).write_text("a\tb\n")
+    with caplog.at_level(std_logging.WARNING, logger="absl"):
+        (corpus,) = load_folder(tmp_path, source="en", targets=["es"])
+    assert corpus.name == "x"
+    for name in ("folder", "gone", "loop", "pipe"):
+        assert f"{name}.en-es.tsv is not read: it is no file" in caplog.text
+    assert r"\udcff.en-es.tsv' is not read: its name is not UTF-8" in caplog.text
+
+
+def test_a_name_may_claim_any_number_of_shards(tmp_path):
+    parallel = folder_of(tmp_path) / "parallel"
+    (parallel / "y.en-es-00001-of-99999999999999.tsv").write_text("a\tb\n")
+    with pytest.raises(UserError, match=r"99999999999998 of them are missing \(00000, 00002, "):
+        load_folder(tmp_path, source="en", targets=["es"])
+
+
+def test_files_that_go_or_cannot_be_opened(tmp_path):
+    path = folder_of(tmp_path) / "parallel" / "x.en-es.tsv"
+    (corpus,) = load_folder(tmp_path, source="en", targets=["es"])
+    path.unlink()
+    with pytest.raises(UserError, match="No such file") as error:
+        list(corpus)
+    require_told(error.value, path)
+    with pytest.raises(UserError, match="not there now") as error:
+        corpus.version()
+    require_told(error.value, path)
+    path.mkdir()
+    with pytest.raises(UserError, match="Is a directory") as error:
+        list(corpus)
+    require_told(error.value, path)
+    assert list(discover(tmp_path)) == []
+
+
+MEASURED = """
+import sys
+from pathlib import Path
+from xling_tf.corpora.readers import read_parallel
+reading = read_parallel(Path(sys.argv[1]))
+list(reading)
+print(reading.num_records, dict(reading.malformed))
+# Not getrusage: what that says begins with the memory of the process that started this one.
+print(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["bomb.tsv.gz", "line.tsv"])
+def test_a_line_without_end_takes_no_memory(tmp_path, name):
+    path = tmp_path / name
+    megabytes = 1000 if name.endswith(".gz") else 300
+    with gzip.open(path, "wb", 1) if name.endswith(".gz") else path.open("wb") as file:
+        file.write(b"one\tuno\n")
+        for _ in range(megabytes):
+            file.write(b"a" * 2**20)
+        file.write(b"\ntwo\tdos\n")
+    command = [sys.executable, "-c", MEASURED, str(path)]
+    account, kilobytes = subprocess.check_output(command, text=True).splitlines()
+    assert account == "2 {'longer than 1 MiB': 1}"
+    # Python and what is imported take 30 MB before the first byte is read.
+    assert int(kilobytes) < 60_000

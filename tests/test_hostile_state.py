@@ -1,0 +1,194 @@
+"""What a training reads back after a kill: whole, made anew, or one error; never another thing in silence."""
+
+import dataclasses
+import json
+import logging as std_logging
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from testing import TINY, WORDS, ListCorpus
+
+from xling_tf.checkpoints import Checkpoints
+from xling_tf.corpora.folder import load_folder
+from xling_tf.corpora.records import TranslationPair
+from xling_tf.corpora.store import open_store
+from xling_tf.errors import UserError
+from xling_tf.overrides import to_json
+from xling_tf.run_folder import RunFolder
+from xling_tf.starting_config import StartRecord
+from xling_tf.teacher import _is_whole
+from xling_tf.training_log import _lines_before
+
+GARBAGE = [b"", b"{", b"[]", b"{}", b"null", b'"x"', b"7", b"\xff\xfe", b"[" * 100_000, bytes(50)]
+DATA = {"parallel/x.en-es": "3 records"}
+PAIRS = [TranslationPair(f"sentence {n}", f"frase {n}") for n in range(100)]
+CORPUS = ListCorpus(name="x", kind="parallel", languages="en-es", records=PAIRS)
+
+
+def accept(store):
+    """Any store will do."""
+
+
+def damage(path: Path, how: str) -> None:
+    content = path.read_bytes()
+    middle = len(content) // 2
+    path.write_bytes(
+        {
+            "cut": content[:middle],
+            "zeros": content[:middle] + bytes(len(content) - middle),
+            "one bit": content[:middle] + bytes([content[middle] ^ 4]) + content[middle + 1 :],
+            "longer": content + b"\0",
+        }[how]
+    )
+
+
+@pytest.mark.parametrize("how", ["cut", "zeros", "one bit", "longer", "gone"])
+@pytest.mark.parametrize(
+    "name", ["texts", "text_starts", "first_text", "length", "train", "held_out"]
+)
+def test_a_damaged_store_is_told_and_written_anew(name, how, tmp_path, caplog):
+    folder = tmp_path / "store"
+    whole = open_store(folder, [CORPUS], accept).contents()
+    (folder / name).unlink() if how == "gone" else damage(folder / name, how)
+    with caplog.at_level(std_logging.WARNING, logger="absl"):
+        store = open_store(folder, [CORPUS], accept)
+    assert store.contents() == whole
+    assert {*store.corpora[0].train, *store.corpora[0].held_out} <= {*PAIRS}
+    assert f"the store {folder} is damaged" in caplog.text
+
+
+@pytest.mark.parametrize("content", GARBAGE)
+def test_a_store_whose_content_is_garbage_is_written_anew(content, tmp_path):
+    folder = tmp_path / "store"
+    whole = open_store(folder, [CORPUS], accept).contents()
+    (folder / "content.json").write_bytes(content)
+    assert open_store(folder, [CORPUS], accept).contents() == whole
+    assert json.loads((folder / "content.json").read_bytes())["files"]
+
+
+def test_a_file_that_grows_while_it_is_read_is_told(tmp_path):
+    path = tmp_path / "data/parallel/x.en-es.tsv"
+    path.parent.mkdir(parents=True)
+    path.write_text("one\tuno\n" * 10)
+    corpora = load_folder(tmp_path / "data", source="en", targets=["es"])
+
+    reading = corpora[0].read(path)
+    growing = dataclasses.replace(corpora[0], read=lambda path: Growing(path, reading))
+    with pytest.raises(UserError, match="a file has changed meanwhile"):
+        open_store(tmp_path / "store", [growing], accept)
+    assert not (tmp_path / "store").exists()
+
+
+class Growing:
+    """A reading of a file that another program is still writing."""
+
+    def __init__(self, path, reading):
+        self._path, self._reading = path, reading
+        self.malformed = reading.malformed
+
+    @property
+    def num_records(self):
+        """Of the file."""
+        return self._reading.num_records
+
+    def __iter__(self):
+        """Reads it, and lets it grow."""
+        yield from self._reading
+        with self._path.open("a") as file:
+            file.write("two\tdos\n")
+
+
+@pytest.fixture
+def run(tmp_path):
+    folder = RunFolder(tmp_path)
+    folder.start(TINY, TINY, WORDS, DATA)
+    folder.write_tasks(["a"])
+    return folder
+
+
+@pytest.mark.parametrize("name", ["config.json", "vocabulary.txt"])
+@pytest.mark.parametrize("how", ["cut", "zeros", "one bit", "longer"])
+def test_a_damaged_vocabulary_or_config_stops_the_restart(run, name, how):
+    # With fewer words no checkpoint would fit, and the training would begin anew.
+    damage(run.path / name, how)
+    with pytest.raises(
+        UserError, match=rf"{name} must be as the run has written it, but is damaged"
+    ):
+        run.resolved(TINY)
+
+
+@pytest.mark.parametrize("content", GARBAGE)
+def test_a_garbled_request_or_list_of_tasks_stops_the_restart(run, content):
+    (run.path / "request.json").write_bytes(content)
+    for read in (lambda: run.require_same(TINY, DATA), lambda: run.resolved(TINY)):
+        with pytest.raises(UserError, match=r"request\.json must be as the run has written it"):
+            read()
+    (run.path / "tasks.json").write_bytes(content)
+    if content != b"[]":
+        with pytest.raises(UserError, match=r"tasks\.json must be as the run has written it"):
+            run.tasks()
+
+
+def test_a_run_of_an_earlier_version_has_no_digests(run):
+    request = json.loads((run.path / "request.json").read_text())
+    del request["files"]
+    run.write("request.json", json.dumps(request))
+    run.require_same(TINY, DATA)
+    assert run.resolved(TINY) == (TINY, WORDS)
+
+
+@pytest.mark.parametrize("content", GARBAGE)
+def test_a_garbled_record_of_the_start_is_told(content, tmp_path):
+    (tmp_path / "start.json").write_bytes(content)
+    with pytest.raises(UserError, match=r"start\.json must be as the run has written it"):
+        StartRecord.read(tmp_path)
+    (tmp_path / "saved_model.pb").touch()
+    (tmp_path / "config.json").write_text(to_json(TINY))
+    assert StartRecord.of(str(tmp_path)).config == TINY
+    (tmp_path / "config.json").write_bytes(content)
+    if content != b"{}":
+        with pytest.raises(UserError, match=r"config\.json must be the settings of a model"):
+            StartRecord.of(str(tmp_path))
+
+
+@pytest.mark.parametrize("content", [*GARBAGE[:3], *GARBAGE[4:], b'{"step": 9}'])
+def test_a_checkpoint_with_a_garbled_state_is_set_aside(content, tmp_path):
+    variable = tf.Variable([1.0])
+    checkpoints = Checkpoints(tmp_path, [variable])
+    for step in (1, 2):
+        variable.assign([float(step)])
+        checkpoints.save(step, {"step": step})
+    (tmp_path / "step-000000002/state.json").write_bytes(content)
+    assert checkpoints.restore() == {"step": 1}
+    assert variable.numpy() == 1
+    assert (tmp_path / "step-000000002.damaged").is_dir()
+
+
+@pytest.mark.parametrize("how", ["cut", "zeros"])
+def test_a_damaged_shard_of_a_teacher_is_encoded_again(how, tmp_path, caplog):
+    path = tmp_path / "shard-00000.npy"
+    np.save(path, np.random.default_rng(0).standard_normal([500, 64]).astype(np.float16))
+    assert _is_whole(path, (500, 64))
+    for shape in ((499, 64), (500, 32)):
+        assert not _is_whole(path, shape)
+    damage(path, how)
+    with caplog.at_level(std_logging.WARNING, logger="absl"):
+        assert not _is_whole(path, (500, 64))
+    assert "shard-00000.npy is damaged: its texts are encoded again" in caplog.text
+    for content in (*GARBAGE, b"PK\x03\x04" + bytes(90), np.random.default_rng(0).bytes(64_128)):
+        path.write_bytes(content)
+        assert not _is_whole(path, (500, 64))
+    np.save(path, np.ones([500, 64], np.float32))
+    assert not _is_whole(path, (500, 64))
+
+
+@pytest.mark.parametrize("content", GARBAGE)
+def test_a_garbled_line_of_a_log_is_told_and_the_others_stay(content, tmp_path, caplog):
+    path = tmp_path / "metrics.jsonl"
+    line = b'{"step": %d}\n'
+    path.write_bytes(line % 0 + content + b"\n" + line % 1 + line % 2)
+    with caplog.at_level(std_logging.WARNING, logger="absl"):
+        assert _lines_before(path, 2) == [(line % 0).decode(), (line % 1).decode()]
+    assert "metrics.jsonl: line 2 is no step of a training" in caplog.text
