@@ -72,6 +72,7 @@ def test_what_is_exported_computes_the_same_in_any_number():
     assert folded(tf.constant([], tf.string)).shape == (0, model.config.encoder.hidden_dim)
 
 
+@pytest.mark.slow
 def test_loaded_from_an_export_it_has_gradients(tmp_path):
     # They were lost where parts are joined along axis -1 and the loaded graph knows no rank.
     hub.export(model_of_random_weights().hub_module(), tmp_path / "model", {})

@@ -13,6 +13,7 @@ PROGRAM = str(ROOT / "evaluation" / "load.py")
 with_wrk = pytest.mark.skipif(shutil.which("wrk") is None, reason="wrk is not installed")
 
 
+@pytest.mark.slow
 @with_wrk
 def test_the_load_table_is_measured_and_written(hub_folder: Path, tmp_path: Path) -> None:
     flags = ["--clients=2", "--sentences=2", "--rounds=1", "--seconds=0.3"]

@@ -106,7 +106,9 @@ def test_another_computation_is_told(tmp_path):
 
 
 def test_folders_that_hold_no_such_model(tmp_path):
-    with pytest.raises(UserError, match=r"maps strings to vectors is expected in .*missing"):
+    with pytest.raises(
+        UserError, match=r"exported model is expected, but .*missing has no saved_model"
+    ):
         model_of_saved_model(tmp_path / "missing", small_config())
     root = tf.train.Checkpoint()
     root.variables = [tf.Variable([1.0, 2.0], name="vector")]

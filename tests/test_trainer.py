@@ -92,6 +92,7 @@ def metrics(folder):
     return [json.loads(line) for line in lines]
 
 
+@pytest.mark.slow
 def test_a_restart_within_the_lead_and_one_after_it_change_nothing(tmp_path):
     whole = train(tmp_path / "whole", 9)
     parts = train(tmp_path / "parts", 2, 5, 9)

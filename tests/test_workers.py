@@ -119,6 +119,7 @@ def stages(folder: Path) -> dict[str, list[Ended]]:
     }
 
 
+@pytest.mark.slow
 def test_a_lost_worker_ends_the_others_with_one_line(stages: dict[str, list[Ended]]) -> None:
     first, second = stages["killed"]
     assert second.status == -signal.SIGKILL
@@ -127,6 +128,7 @@ def test_a_lost_worker_ends_the_others_with_one_line(stages: dict[str, list[Ende
     assert "continues at the last checkpoint" in first.error
 
 
+@pytest.mark.slow
 def test_the_same_commands_go_on_to_the_end(stages: dict[str, list[Ended]], folder: Path) -> None:
     continued = {re.search(r"continuing at step \d+", end.errors)[0] for end in stages["finished"]}
     assert len(continued) == 1
@@ -134,12 +136,14 @@ def test_the_same_commands_go_on_to_the_end(stages: dict[str, list[Ended]], fold
     assert [line["step"] for line in read_metrics(folder)] == list(range(STEPS))
 
 
+@pytest.mark.slow
 def test_only_the_first_worker_writes(stages: dict[str, list[Ended]], folder: Path) -> None:
     assert (folder / "0" / "exported" / "smoke" / "saved_model.pb").exists()
     assert (folder / "0" / "runs" / "smoke" / "results.json").exists()
     assert [path.name for path in (folder / "1").iterdir()] == ["errors.txt"]
 
 
+@pytest.mark.slow
 def test_two_workers_train_as_two_replicas_of_one_process_do(
     stages: dict[str, list[Ended]], folder: Path, tmp_path: Path
 ) -> None:

@@ -139,7 +139,24 @@ class ModelServer:
     def _submit(self, servable: Servable, signature: str, inputs: Tensors) -> "Future[Tensors]":
         if signature not in servable.lanes:
             raise ServingError.invalid_argument(f"Signature {signature!r} cannot be called")
+        _require_shapes(inputs, servable.signatures[signature])
         return self._scheduler.submit(servable.lanes[signature], inputs)
+
+
+def _require_shapes(inputs: Tensors, signature: Signature) -> None:
+    """Refuses what the model would, before it takes a place in the queue from others."""
+    for name, values in inputs.items():
+        expected = signature.inputs[name].shape
+        if expected is None:
+            continue
+        fits = len(expected) == values.ndim and all(
+            size in (-1, given) for size, given in zip(expected, values.shape, strict=True)
+        )
+        if not fits:
+            raise ServingError.invalid_argument(
+                f"Input {name} is expected to have shape {list(expected)}, but has "
+                f"{list(values.shape)}"
+            )
 
 
 class _LeasedSignatures(Mapping[str, Signature]):
