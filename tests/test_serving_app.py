@@ -55,6 +55,14 @@ def metric(server: ModelServer, line: str) -> float:
     return values[0] if values else 0.0
 
 
+def test_inputs_of_another_shape_take_no_place_from_others(server: ModelServer) -> None:
+    # Each change of shape would begin another batch, of which ten may wait.
+    wrong = ("POST", PREDICT, json.dumps({"instances": [["x"]]}))
+    answers = ask(server, *[wrong, predict(["x"])] * 30)
+    assert [answer.status_code for answer in answers] == [400, 200] * 30
+    assert "is expected to have shape [-1], but has [1, 1]" in answers[0].json()["error"]
+
+
 def test_requests_at_the_same_time_get_their_own_answers(server: ModelServer) -> None:
     # The length of each text, and 1 for the version.
     requests = [predict(["x" * number, ""]) for number in range(8)]
