@@ -1,12 +1,13 @@
 """Sentences to vectors by LiteRT or ONNX Runtime, without TensorFlow."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from xling_tf.evaluators.batching import length_sorted_batches
 from xling_tf.runtimes.engines import Run, open_engine
 from xling_tf.runtimes.format import read_settings
 from xling_tf.runtimes.pieces import Pieces
@@ -54,7 +55,8 @@ class RuntimeEncoder:
         """
         tokens = [self.text.tokenize(sentence) for sentence in sentences]
         vectors = np.empty((len(tokens), self.dim), np.float32)
-        for batch in _batches([len(words) for words in tokens], batch_size):
+        lengths = [len(words) for words in tokens]
+        for batch in length_sorted_batches(lengths, max_rows=batch_size, max_length=_MOST_TOKENS):
             vectors[batch] = self._run(self.text.inputs([tokens[i] for i in batch]))
         return vectors
 
@@ -73,16 +75,3 @@ def load(folder: str | Path) -> RuntimeEncoder:
     settings = read_settings(folder)
     text = _TEXTS[settings["text"]["kind"]](folder, settings["text"])
     return RuntimeEncoder(text, open_engine(settings["runtime"], folder), settings["dim"])
-
-
-def _batches(lengths: Sequence[int], batch_size: int) -> Iterator[list[int]]:
-    """Indices of sentences, those of similar length together."""
-    batch: list[int] = []
-    for index in sorted(range(len(lengths)), key=lengths.__getitem__):
-        # The one that comes is the longest: all are padded to it.
-        if batch and (len(batch) == batch_size or (len(batch) + 1) * lengths[index] > _MOST_TOKENS):
-            yield batch
-            batch = []
-        batch.append(index)
-    if batch:
-        yield batch
