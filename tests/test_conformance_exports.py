@@ -10,6 +10,7 @@ from test_presets_train import NARROW
 from testing import CARD_FILES, SENTENCES, TINY, tiny_model
 
 from xling_tf import hub
+from xling_tf.conformance import texts
 from xling_tf.conformance.outcome import PASSED
 from xling_tf.conformance.running import run_suite
 from xling_tf.conformance.subject import Subject
@@ -81,8 +82,9 @@ def test_a_family_passes_loaded_elsewhere(name: str, family: Subject) -> None:
 @pytest.mark.parametrize("name", GRAPHS.values())
 def test_every_exported_preset_passes_the_whole_suite(name: str, tmp_path: Path) -> None:
     config = apply_overrides(get_preset(name), NARROW)
-    text = dataclasses.replace(config.text, sentencepiece_size=200)
-    languages = {config.data.source: [*SENTENCES, "the quick brown fox jumps over lazy dogs"] * 20}
+    text = dataclasses.replace(config.text, sentencepiece_size=400)
+    # The suite's own sentences too: two of unknown pieces alone would have one vector.
+    languages = {config.data.source: [*SENTENCES, *texts.SENTENCES, *texts.mixed_texts(50)] * 20}
     text, vocabulary = fit_text(text, languages)
     keras.utils.set_random_seed(1)
     model = Model.build(dataclasses.replace(config, text=text), vocabulary)

@@ -95,8 +95,10 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def said(checkout: Path) -> Iterator[list[str]]:
     """What the five commands print, with another preset and port; the third is left running."""
     port = free_port()
+    # Of a make that runs the tests, neither flags nor variables go on to those here.
+    outer = ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "ARGS", "MODEL")
     environment = {
-        **os.environ,
+        **{name: value for name, value in os.environ.items() if name not in outer},
         "PATH": f"{checkout / '.venv' / 'bin'}:{os.environ['PATH']}",
         "PAIR": SMALL,
         "PORT": port,
