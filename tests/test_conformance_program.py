@@ -8,13 +8,12 @@ import sys
 from pathlib import Path
 
 import conformance_models as models
-import numpy as np
 import pytest
 import tensorflow as tf
 
 import xling_tf
 from xling_tf.conformance import running
-from xling_tf.conformance.memory import peak_bytes, settled_bytes
+from xling_tf.conformance.memory import MIB
 from xling_tf.conformance.outcome import FAILED, PASSED, SKIPPED, Outcome
 from xling_tf.conformance.report import format_outcome, format_summary, has_failed, write_json
 from xling_tf.conformance.running import run_suite
@@ -23,7 +22,6 @@ from xling_tf.conformance.suite import CHECKS, run_check
 from xling_tf.errors import UserError
 
 PROGRAM = Path(__file__).resolve().parents[1] / "export" / "check.py"
-MIB = 2**20
 
 # In place of a worker: tells the names that it was given, until one is that of a check it dies of.
 _DYING = """
@@ -76,30 +74,12 @@ def test_an_error_of_the_model_is_a_failure(folder: Path) -> None:
 
 
 def test_the_peak_of_memory_is_seen() -> None:
-    def take() -> None:
-        assert np.ones(100 * MIB, np.uint8)[-1] == 1
-
-    settled_bytes()
-    # 100 MiB are taken and given back; other threads of the process may move by some.
-    assert 90 * MIB < peak_bytes(take, 1000 * MIB) < 160 * MIB
+    done = _measured("100 * 2**20", seconds=0.5, bound="1000 * 2**20")
+    assert float(done.stdout) / MIB == pytest.approx(100, abs=5)
 
 
 def test_what_is_hopeless_is_stopped_before_the_machine_is_full() -> None:
-    code = (
-        "import numpy, time\n"
-        "from xling_tf.conformance.memory import peak_bytes\n"
-        "def take():\n"
-        "    kept = numpy.ones(40 * 2**20, numpy.uint8)\n"
-        "    time.sleep(60)\n"
-        "peak_bytes(take, 10 * 2**20)\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=PROGRAM.parents[1],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = _measured("40 * 2**20", seconds=60, bound="10 * 2**20")
     assert done.returncode == 1
     assert "MiB in use, 10 are the bound" in done.stderr
 
@@ -201,3 +181,22 @@ def test_a_model_that_needs_python_fails_in_a_bare_process(tmp_path: Path) -> No
     outcome = run_check("it_loads_in_a_bare_process", Subject(folder))
     assert outcome.status == FAILED
     assert "alone to load and call it, but it ended with status 1" in outcome.text
+
+
+def _measured(size: str, seconds: float, bound: str) -> subprocess.CompletedProcess[str]:
+    """Takes so many bytes for so long, in a process where nothing else gives back memory meanwhile."""
+    code = (
+        "import numpy, time\n"
+        "from xling_tf.conformance.memory import peak_bytes\n"
+        "def take():\n"
+        f"    kept = numpy.ones({size}, numpy.uint8)\n"
+        f"    time.sleep({seconds})\n"
+        f"print(peak_bytes(take, {bound}))\n"
+    )
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=PROGRAM.parents[1],
+        capture_output=True,
+        text=True,
+        check=False,
+    )

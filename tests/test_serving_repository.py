@@ -22,6 +22,19 @@ from xling_tf.serving.versions import find_versions
 from xling_tf.serving.warm_up import WARMUP_REQUESTS
 
 
+class _Words(tf.Module):
+    """Numbers of words, by a table."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        words = tf.lookup.KeyValueTensorInitializer(["none", "one", "two"], [0, 1, 2])
+        self.table = tf.lookup.StaticHashTable(words, default_value=-1)
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
+    def ids(self, words: tf.Tensor) -> dict[str, tf.Tensor]:
+        return {"ids": self.table.lookup(words)}
+
+
 @pytest.fixture
 def serve(tmp_path: Path) -> Callable[..., ServedModel]:
     """Serves the folder "m" of the test, polled once."""
@@ -105,6 +118,24 @@ def test_a_retired_version_is_gone_though_its_lane_is_held(tmp_path: Path) -> No
     assert seen == [None]
 
 
+def test_the_tables_of_a_retired_version_are_freed(tmp_path: Path) -> None:
+    """TensorFlow keeps them by name otherwise, some MiB a version."""
+    model = _Words()
+    tf.saved_model.save(model, str(tmp_path), signatures={"serving_default": model.ids})
+    servable = Servable("m", 1, tmp_path, batched=True)
+    (table,) = [
+        part.resource_handle
+        for part in tf.train.TrackableView(servable._model).descendants()
+        if isinstance(part, tf.saved_model.experimental.TrackableResource)
+    ]
+    run = servable.lanes["serving_default"].run
+    assert run({"words": np.array([b"two"], object)})["ids"].tolist() == [2]
+    assert tf.raw_ops.LookupTableSizeV2(table_handle=table).numpy() == 3
+    servable.retire(lambda: None)
+    with pytest.raises(tf.errors.NotFoundError):
+        tf.raw_ops.LookupTableSizeV2(table_handle=table)
+
+
 def test_a_wreck_is_told_and_tried_again_when_it_changes(serve, tmp_path: Path) -> None:
     put_export(tmp_path / "m" / "1", 1)
     model = serve()
@@ -182,13 +213,16 @@ def put_warm_up(folder: Path, text: bytes) -> None:
 
 
 def test_warm_up_requests_are_made_and_one_that_fails_fails_the_version(
-    serve, tmp_path: Path
+    serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    retired = []
+    monkeypatch.setattr(Servable, "retire", lambda self, unloaded: retired.append(self.version))
     put_warm_up(put_export(tmp_path / "m" / "1", 1), b"good")
     model = serve()
     put_warm_up(put_export(tmp_path / "m" / "2", 2), b"bad")
     model.poll()
     assert states(model) == {1: "AVAILABLE", 2: "END"}
+    assert retired == [2]
     assert "the text is bad" in model.statuses()[1].error_message
 
 

@@ -35,6 +35,22 @@ def load_saved_model(folder: Path) -> Any:
         raise _not_loaded(folder, f"cannot be loaded: {one_line(error)}") from error
 
 
+def release_resources(model: Any) -> None:
+    """Frees the tables of words and the SentencePiece models of a SavedModel, which cannot be called then.
+
+    TensorFlow frees variables with the model, but keeps these by name until the process ends: about
+    12 MiB a load of `en-es`, 19 of `use-multilingual`.
+
+    Args:
+        model: As `load_saved_model` returns it.
+    """
+    import tensorflow as tf
+
+    for part in tf.train.TrackableView(model).descendants():
+        if isinstance(part, tf.saved_model.experimental.TrackableResource):
+            tf.raw_ops.DestroyResourceOp(resource=part.resource_handle, ignore_lookup_error=True)
+
+
 def one_line(error: Exception) -> str:
     """What an exception says, cut, on one line."""
     return " ".join(str(error).split())[:200]

@@ -11,7 +11,7 @@ from tensorflow.core.framework import types_pb2
 from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
 
 from xling_tf.files import SAVED_MODEL
-from xling_tf.saved_models import load_saved_model
+from xling_tf.saved_models import load_saved_model, release_resources
 from xling_tf.serving.batches import Tensors
 from xling_tf.serving.batching import Lane
 from xling_tf.serving.model_errors import told_by_tensorflow
@@ -82,8 +82,10 @@ class Servable:
             unloaded = self._retired
             if unloaded is None or self._leases or self._model is None:
                 return
-            self._model = None
+            model, self._model = self._model, None
             self.lanes = {}
+        release_resources(model)
+        del model
         # A SavedModel's objects refer to each other.
         gc.collect()
         unloaded()

@@ -94,8 +94,7 @@ class ServedModel:
         self._log(logging.INFO, "loading", version)
         started = time.perf_counter()
         try:
-            servable = Servable(self._config.name, version, folder, batched=self._batched)
-            calls = warm_up(servable, folder)
+            servable, calls = self._warm(version, folder)
         except Exception as error:  # Whatever is wrong with a model, the server goes on.
             self._fail(version, folder, error)
             return version in self._serving
@@ -104,6 +103,15 @@ class ServedModel:
         self._switch(version, servable)
         self._log(logging.INFO, "available", version, ms=round(seconds * 1e3), warm_up_calls=calls)
         return True
+
+    def _warm(self, version: int, folder: Path) -> tuple[Servable, int]:
+        """A version that is ready, and how many calls made it so."""
+        servable = Servable(self._config.name, version, folder, batched=self._batched)
+        try:
+            return servable, warm_up(servable, folder)
+        except BaseException:
+            servable.retire(lambda: None)
+            raise
 
     def _switch(self, version: int, servable: Servable) -> None:
         """Serves a version, in place of an older export of the same number if there is one."""
