@@ -202,9 +202,9 @@ class Replica:
         ("translation_ranking_en-es", "adam", True, ()),
         ("inference", "sgd", False, CLIPPED),
         ("translation_ranking_en-es", "sgd", False, IN_CHUNKS),
-        ("quick_thought_es", "sgd", False, IN_CHUNKS),
+        pytest.param("quick_thought_es", "sgd", False, IN_CHUNKS, marks=pytest.mark.slow),
         ("distillation_en-es", "sgd", True, DISTILLED),
-        ("translation_ranking_en-es", "sgd", False, KEPT),
+        pytest.param("translation_ranking_en-es", "sgd", False, KEPT, marks=pytest.mark.slow),
     ],
 )
 def test_two_replicas_are_one(name, optimizer, normalize, overrides, tmp_path):

@@ -325,6 +325,7 @@ def model(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_the_program_mines_prints_counts_and_keeps_what_is_there(tmp_path, model):
     data = write_corpus(tmp_path / "data")
     flags = (str(ROOT / "data/mine.py"), f"--model={model}", "--data=data", "--top=1")

@@ -234,6 +234,7 @@ def peak(folder: Path, count: int) -> int:
         tracemalloc.stop()
 
 
+@pytest.mark.slow
 def test_memory_grows_by_some_numbers_a_record(tmp_path):
     peak(tmp_path / "first", 1000)  # what is loaded once
     few, many = 10_000, 40_000

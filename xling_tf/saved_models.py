@@ -38,8 +38,8 @@ def load_saved_model(folder: Path) -> Any:
 def release_resources(model: Any) -> None:
     """Frees the tables of words and the SentencePiece models of a SavedModel, which cannot be called then.
 
-    TensorFlow frees variables with the model, but keeps these by name until the process ends: about
-    12 MiB a load of `en-es`, 19 of `use-multilingual`.
+    TensorFlow frees variables with the model, but keeps these by name until the process ends: megabytes
+    for each load of a model with a large vocabulary.
 
     Args:
         model: As `load_saved_model` returns it.
