@@ -144,7 +144,12 @@ def asked_to_stop():
 
 
 @pytest.mark.parametrize(
-    ("disturb", "at"), [(interrupted, 4), (interrupted, 6), (asked_to_stop, 10)]
+    ("disturb", "at"),
+    [
+        pytest.param(interrupted, 4, marks=pytest.mark.slow),
+        (interrupted, 6),
+        pytest.param(asked_to_stop, 10, marks=pytest.mark.slow),
+    ],
 )
 def test_a_restart_in_the_middle_changes_nothing(disturb, at, undisturbed, tmp_path):
     disturbed, _ = make_trainer(tmp_path, disturb=disturb, at=at)

@@ -201,8 +201,10 @@ class Replica:
         *((name, "sgd", False, ()) for name in TASKS),
         ("translation_ranking_en-es", "adam", True, ()),
         ("inference", "sgd", False, CLIPPED),
-        ("translation_ranking_en-es", "sgd", False, IN_CHUNKS),
-        pytest.param("quick_thought_es", "sgd", False, IN_CHUNKS, marks=pytest.mark.slow),
+        *(
+            pytest.param(name, "sgd", False, IN_CHUNKS, marks=pytest.mark.slow)
+            for name in ("translation_ranking_en-es", "quick_thought_es")
+        ),
         ("distillation_en-es", "sgd", True, DISTILLED),
         pytest.param("translation_ranking_en-es", "sgd", False, KEPT, marks=pytest.mark.slow),
     ],

@@ -132,6 +132,7 @@ def test_no_budget_is_refused(tmp_path: Path) -> None:
     assert "--steps" in message
 
 
+@pytest.mark.slow
 def test_a_diverging_training_is_one_line_and_keeps_the_batch(tmp_path: Path) -> None:
     rates = ["--set=optimizer.learning_rate=1e38", "--set=optimizer.warmup=0"]
     run = train(tmp_path, *SHORT, *(f"--set={setting}" for setting in ONE_TASK), *rates)
