@@ -122,6 +122,7 @@ def test_a_server_that_is_gone_is_told(server: Server) -> None:
             lambda handler: handler.answer(500, b"<p>Oops</p>"),
             r"500 .*\(<p>Oops</p>\) at try 1 of 7",
         ),
+        (lambda handler: handler.answer(500, b"[" * 100_000), r"500 .*\(\[{300}\) at try 1 of 7"),
     ],
 )
 def test_an_error_of_the_request_is_told_at_once(
@@ -147,6 +148,8 @@ def test_an_error_of_the_request_is_told_at_once(
         b'{"predictions": [[1.0]]}',
         b'{"predictions": []}',
         b'{"predictions": [{"logits": [1.0]}, {"logits": [1.0]}]}',
+        pytest.param(b"[" * 100_000, id="brackets without end"),
+        pytest.param(b'{"predictions": [[1' + b"0" * 400 + b"]]}", id="beyond all floats"),
     ],
 )
 def test_answers_that_are_no_vectors_are_told(answer: bytes, server: Server) -> None:

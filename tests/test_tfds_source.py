@@ -39,6 +39,13 @@ def test_inference_without_the_pairs_that_have_no_label():
     assert [records for _, records in corpora] == [expected] * 2
 
 
+def test_labels_beyond_ours_are_left_out_and_told(caplog):
+    columns = {"premise": ["p", "q"], "hypothesis": ["h", "i"], "label": [1, 3]}
+    train, *_ = read(columns, "tfds:snli")
+    assert train[1] == [(InferencePair("p", "h", 1), None)]
+    assert "nli/snli.en.train: 1 of 2 rows give no record" in caplog.messages
+
+
 def test_multi_nli_has_two_splits_for_development():
     corpora = read(NLI, "tfds:multi_nli")
     assert [c.split for c, _ in corpora] == ["train", "dev_matched", "dev_mismatched"]
@@ -127,6 +134,23 @@ def test_a_dataset_without_a_record():
 def test_the_version_is_that_of_the_dataset():
     ((corpus, _),) = read({"en": ["a"], "es": ["b"]}, "tfds:para_crawl/enes")
     assert corpus.version() == "para_crawl/enes/1.2.0"
+
+
+def test_a_damaged_dataset_is_told_where_it_lies():
+    def rows():
+        yield {"en": "word", "es": "palabra"}
+        raise OSError("a shard ends too early")
+
+    signature = {"en": tf.TensorSpec([], tf.string), "es": tf.TensorSpec([], tf.string)}
+
+    def as_dataset(self, **kwargs):
+        return tf.data.Dataset.from_generator(rows, output_signature=signature)
+
+    with tfds.testing.mock_data(as_dataset_fn=as_dataset):
+        (corpus,) = read_tfds("tfds:para_crawl/enes", source="en", targets=["es"])
+        message = r"(?s)para_crawl/enes/.* cannot be read to its end .*ends too early.*; delete that folder"
+        with pytest.raises(UserError, match=message):
+            list(corpus)
 
 
 def test_every_known_dataset_is_one_of_tfds():
