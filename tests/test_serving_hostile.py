@@ -29,13 +29,16 @@ from hostile_client import (
     send_all,
 )
 from hostile_requests import CHUNKS, HEADERS, METHODS, bodies, nested, paths
-from hostile_server import LIMITS, NAMES, hostile_server
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from programs import ROOT
 from serving_models import lay_out
+from small_server import NAMES, small_server
+
+from xling_tf.serving.config import Limits
 
 Address = tuple[str, int]
+LIMITS = Limits(body_bytes=2**20, client_seconds=1)
 PREDICT = "/v1/models/texts:predict"
 GOOD = b'{"instances": ["a"]}'
 HEAD = b"POST /v1/models/texts:predict HTTP/1.1\r\nhost: server\r\n"
@@ -53,7 +56,7 @@ TEMPLATES = [
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Address]:
     """Where the server listens."""
-    with hostile_server(tmp_path_factory.mktemp("models")) as address:
+    with small_server(tmp_path_factory.mktemp("models"), LIMITS) as address:
         yield address
 
 

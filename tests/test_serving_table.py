@@ -2,48 +2,23 @@
 
 import http.client
 import json
-import threading
-import time
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-import uvicorn
 from serving_case import Case
 from serving_cases import CASES
-from serving_models import LABELS, lay_out
+from small_server import small_server
 
-from xling_tf.serving.app import make_app
-from xling_tf.serving.batching import BatchingParameters
-from xling_tf.serving.config import Limits, ModelConfig
-from xling_tf.serving.http_protocol import limited
-from xling_tf.serving.model_server import ModelServer
+from xling_tf.serving.config import Limits
 
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Where our server answers for the models of serving_models.py."""
-    folder = tmp_path_factory.mktemp("models")
-    lay_out(folder)
-    names = ("half_plus", "several", "texts")
-    models = [ModelConfig(name, folder / name, LABELS.get(name, {})) for name in names]
-    server = ModelServer(models, BatchingParameters(batch_timeout_micros=0))
-    server.start(poll_seconds=0)
-    config = uvicorn.Config(
-        make_app(server), port=0, http=limited(Limits()), lifespan="off", log_config=None
-    )
-    web = uvicorn.Server(config)
-    thread = threading.Thread(target=web.run)
-    thread.start()
-    while not web.started:
-        assert thread.is_alive()
-        time.sleep(0.01)
-    port = web.servers[0].sockets[0].getsockname()[1]
-    yield f"http://127.0.0.1:{port}"
-    web.should_exit = True
-    thread.join()
-    server.stop()
+    with small_server(tmp_path_factory.mktemp("models"), Limits()) as (host, port):
+        yield f"http://{host}:{port}"
 
 
 def answer_to(address: str, case: Case) -> tuple[int, str | None, bytes]:

@@ -1,4 +1,4 @@
-"""The server that hostile requests are sent to: tiny models, small limits and impatience."""
+"""Our server with the tiny models of serving_models.py, in a thread of the tests."""
 
 import socket
 import time
@@ -16,16 +16,16 @@ from xling_tf.serving.config import Limits, ModelConfig
 from xling_tf.serving.http_protocol import limited
 from xling_tf.serving.model_server import ModelServer
 
-LIMITS = Limits(body_bytes=2**20, client_seconds=1)
 NAMES = ("half_plus", "several", "texts")
 
 
 @contextmanager
-def hostile_server(folder: Path) -> Iterator[tuple[str, int]]:
-    """Serves the models of serving_models.py in a thread.
+def small_server(folder: Path, limits: Limits) -> Iterator[tuple[str, int]]:
+    """Serves the models.
 
     Args:
         folder: Empty.
+        limits: Of the server.
 
     Yields:
         Its address.
@@ -35,12 +35,12 @@ def hostile_server(folder: Path) -> Iterator[tuple[str, int]]:
     server = ModelServer(models, BatchingParameters())
     server.start(poll_seconds=0)
     config = uvicorn.Config(
-        make_app(server, LIMITS),
-        http=limited(LIMITS),
+        make_app(server, limits),
+        http=limited(limits),
         ws="none",
         lifespan="off",
         log_config=None,
-        timeout_keep_alive=LIMITS.client_seconds,
+        timeout_keep_alive=limits.client_seconds,
     )
     web = uvicorn.Server(config)
     with socket.create_server(("127.0.0.1", 0)) as listener:
