@@ -46,7 +46,10 @@ def convolution() -> Model:
 FAMILIES = {"transformer": transformer, "convolution": convolution}
 
 
-@pytest.fixture(scope="module", params=FAMILIES)
+@pytest.fixture(
+    scope="module",
+    params=["transformer", pytest.param("convolution", marks=pytest.mark.slow)],
+)
 def family(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Subject:
     keras.utils.set_random_seed(1)
     folder = tmp_path_factory.mktemp("exported") / request.param

@@ -147,7 +147,13 @@ numpy.save("vectors.npy", model(texts))
 """
 
 
-@pytest.mark.parametrize("name", _INPUTS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "pieces",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("words alone", "runs of Han")),
+    ],
+)
 def test_every_kind_of_input_is_exported(name: str, tmp_path: Path) -> None:
     request = dataclasses.replace(TINY.text, **_INPUTS[name])
     text, vocabulary = fit_text(request, {"en": [*SENTENCES, "我爱北京", "ABC abc"]})

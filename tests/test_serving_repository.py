@@ -122,18 +122,18 @@ def test_the_tables_of_a_retired_version_are_freed(tmp_path: Path) -> None:
     """TensorFlow keeps them by name otherwise, some MiB a version."""
     model = _Words()
     tf.saved_model.save(model, str(tmp_path), signatures={"serving_default": model.ids})
-    servable = Servable("m", 1, tmp_path, batched=True)
+    servable, successor = (Servable("m", version, tmp_path, batched=True) for version in (1, 2))
     (table,) = [
         part.resource_handle
         for part in tf.train.TrackableView(servable._model).descendants()
         if isinstance(part, tf.saved_model.experimental.TrackableResource)
     ]
-    run = servable.lanes["serving_default"].run
-    assert run({"words": np.array([b"two"], object)})["ids"].tolist() == [2]
     assert tf.raw_ops.LookupTableSizeV2(table_handle=table).numpy() == 3
     servable.retire(lambda: None)
     with pytest.raises(tf.errors.NotFoundError):
         tf.raw_ops.LookupTableSizeV2(table_handle=table)
+    run = successor.lanes["serving_default"].run
+    assert run({"words": np.array([b"two"], object)})["ids"].tolist() == [2]
 
 
 def test_a_wreck_is_told_and_tried_again_when_it_changes(serve, tmp_path: Path) -> None:
