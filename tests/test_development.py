@@ -192,6 +192,7 @@ def test_without_scores_the_averages_of_the_last_weights_are_left(tmp_path):
     assert_differ(last, averages)
 
 
+@pytest.mark.slow
 def test_every_replica_gets_the_best_weights(tmp_path):
     strategy = two_replicas()
     trainer, development = make_trainer(

@@ -199,7 +199,7 @@ class Replica:
     ("name", "optimizer", "normalize", "overrides"),
     [
         *((name, "sgd", False, ()) for name in TASKS),
-        ("translation_ranking_en-es", "adam", True, ()),
+        pytest.param("translation_ranking_en-es", "adam", True, (), marks=pytest.mark.slow),
         ("inference", "sgd", False, CLIPPED),
         *(
             pytest.param(name, "sgd", False, IN_CHUNKS, marks=pytest.mark.slow)

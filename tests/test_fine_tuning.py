@@ -53,6 +53,7 @@ def variables(folder):
     return [v.numpy() for v in tf.saved_model.load(str(folder)).trainable_variables]
 
 
+@pytest.mark.slow
 def test_all_signatures_are_exported_again(start, tuned):
     folder, results = tuned
     loaded, before = tf.saved_model.load(str(folder / "mine")), tf.saved_model.load(str(start))
@@ -90,6 +91,7 @@ def test_stopped_halfway_it_ends_the_same_without_the_model(start, tuned, tmp_pa
         np.testing.assert_allclose(new, expected, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_run_from_another_model_is_refused(start, tuned):
     other = shutil.copytree(start, tuned[0] / "other")
     with pytest.raises(UserError, match=r"holds a run with initial\.model=\S+cnn, not \S+other"):
@@ -118,6 +120,7 @@ def test_a_run_killed_before_it_had_copied_a_model_that_then_changed_is_refused(
         tune(model, tmp_path, steps=1)
 
 
+@pytest.mark.slow
 def test_the_run_tells_what_it_was_started_from(start, tuned):
     folder, results = tuned
     assert results["config"]["initial"] == {"model": str(start), "keep_weight": 1.0}

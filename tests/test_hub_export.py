@@ -61,6 +61,7 @@ def test_it_has_what_the_reusable_saved_model_interface_asks_for(hub_loaded: Any
     assert extra == 2 * len(TINY.tasks.tower_dims)
 
 
+@pytest.mark.slow
 def test_tf_keras_can_fine_tune_it(hub_folder: Path) -> None:
     import tensorflow_hub
     import tf_keras

@@ -100,6 +100,7 @@ def train(tmp_path, *settings):
     return np.sum(before * after, axis=1) / products, moved
 
 
+@pytest.mark.slow
 def test_a_large_weight_keeps_the_space_and_none_lets_it_go(tmp_path):
     free, _ = train(tmp_path / "free")
     kept, _ = train(tmp_path / "kept", "initial.keep_weight=300")

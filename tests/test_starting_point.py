@@ -36,7 +36,9 @@ def exports(tmp_path_factory):
     return export
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(
+    params=[pytest.param(kind, marks=[pytest.mark.slow] * (kind == "pieces")) for kind in KINDS]
+)
 def exported(request, exports):
     """A model of each kind and the folder that it was exported to."""
     return exports(request.param)

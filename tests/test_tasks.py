@@ -272,6 +272,7 @@ def test_a_negative_that_is_another_right_answer_does_not_count():
     assert found == pytest.approx(expected, rel=1e-4)
 
 
+@pytest.mark.slow
 def test_two_replicas_rank_the_negatives_of_both():
     strategy = two_replicas()
     with strategy.scope():
