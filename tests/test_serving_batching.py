@@ -112,6 +112,28 @@ def test_a_full_queue_refuses_and_takes_again_when_there_is_room(make_scheduler,
     assert answer(submit(scheduler, model, 9)) == [18]
 
 
+def test_those_who_have_gone_keep_no_place_from_others(make_scheduler, model) -> None:
+    scheduler = make_scheduler(max_batch_size=2, max_enqueued_batches=2)
+    first = busy(scheduler, model)
+    gone, stays = submit(scheduler, model, 1, 2, 3), submit(scheduler, model, 4)
+    assert gone.cancel()
+    # A batch of [4], which has room for one row more, and one for two.
+    came = submit(scheduler, model, 5, 6, 7)
+    with pytest.raises(ServingError, match="scheduling capacity is only 0"):
+        submit(scheduler, model, 8)
+    assert came.cancel()
+    assert stays.cancel()
+    with pytest.raises(ServingError, match="task size is 5 but scheduling capacity is only 4"):
+        submit(scheduler, model, 1, 2, 3, 4, 5)
+    queued = scheduler._metrics.queued_rows.labels("m")._value
+    assert queued.get() == 0
+    last = submit(scheduler, model, 9)
+    model.let.set()
+    assert [answer(each) for each in (first, last)] == [[0], [18]]
+    assert model.calls == [[0], [9]]
+    assert queued.get() == 0
+
+
 def test_a_request_beyond_the_whole_queue_is_refused_and_leaves_nothing(
     make_scheduler, model
 ) -> None:

@@ -85,10 +85,20 @@ class Batch:
     def __post_init__(self) -> None:
         self.rows = sum(part.rows for part in self.parts)
 
+    @property
+    def waiting(self) -> int:
+        """Its rows, where what has none counts as one."""
+        return self.rows or len(self.parts)
+
     def add(self, part: Part) -> None:
         """Puts a part to its end."""
         self.parts.append(part)
         self.rows += part.rows
+
+    def drop_abandoned(self) -> None:
+        """Takes out the parts that nobody waits for any more."""
+        self.parts = [part for part in self.parts if not part.request.future.done()]
+        self.rows = sum(part.rows for part in self.parts)
 
 
 def make_request(inputs: Tensors, cuts: Sequence[int]) -> "tuple[Future[Tensors], list[Part]]":

@@ -92,7 +92,7 @@ class BatchScheduler:
         rows = _common_rows(inputs) if lane.batched else None
         with self._changed:
             queue = self._queues.get(lane, deque())
-            future = self._enqueue(queue, inputs, rows)
+            future = self._enqueue(lane, queue, inputs, rows)
             self._queues[lane] = queue
             self._changed.notify_all()
         self._metrics.queued_rows.labels(lane.model_name).inc(rows or 1)
@@ -108,7 +108,9 @@ class BatchScheduler:
             thread.join(max(0, deadline - time.monotonic()))
         return not any(thread.is_alive() for thread in self._threads)
 
-    def _enqueue(self, queue: deque[Batch], inputs: Tensors, rows: int | None) -> "Future[Tensors]":
+    def _enqueue(
+        self, lane: Lane, queue: deque[Batch], inputs: Tensors, rows: int | None
+    ) -> "Future[Tensors]":
         """Puts a request into the open batch and as many new ones as it needs."""
         if not rows:  # Nothing to share a call by.
             future, parts = make_request(inputs, [])
@@ -116,8 +118,10 @@ class BatchScheduler:
             return future
         shape = _row_shapes(inputs)
         limit = self._parameters.max_batch_size
-        room = limit - queue[-1].rows if queue and queue[-1].shape == shape else 0
-        free = (self._parameters.max_enqueued_batches - len(queue)) * limit + room
+        room, free = self._space(queue, shape)
+        if rows > free:
+            self._drop_abandoned(lane, queue)
+            room, free = self._space(queue, shape)
         if rows > free:
             raise _full(rows, free, self._parameters, len(queue))
         cuts = list(range(room or limit, rows, limit))
@@ -127,12 +131,31 @@ class BatchScheduler:
         queue.extend(Batch(shape, [part], time.monotonic()) for part in parts)
         return future
 
+    def _space(self, queue: deque[Batch], shape: RowShapes) -> tuple[int, int]:
+        """Rows that the open batch still takes, and the whole queue."""
+        limit = self._parameters.max_batch_size
+        room = limit - queue[-1].rows if queue and queue[-1].shape == shape else 0
+        return room, (self._parameters.max_enqueued_batches - len(queue)) * limit + room
+
+    def _drop_abandoned(self, lane: Lane, queue: deque[Batch]) -> None:
+        """Frees the places of those who have gone, which others need."""
+        before = sum(batch.waiting for batch in queue)
+        for batch in queue:
+            batch.drop_abandoned()
+        left = [batch for batch in queue if batch.parts]
+        queue.clear()
+        queue.extend(left)
+        if not left:
+            self._queues.pop(lane, None)
+        dropped = before - sum(batch.waiting for batch in left)
+        self._metrics.queued_rows.labels(lane.model_name).dec(dropped)
+
     def _work(self) -> None:
         while (taken := self._take()) is not None:
             lane, batch = taken
             name = lane.model_name
             waited = time.monotonic() - batch.opened
-            self._metrics.queued_rows.labels(name).dec(max(1, batch.rows))
+            self._metrics.queued_rows.labels(name).dec(batch.waiting)
             self._metrics.queuing_latency.labels(name).observe(waited * 1e6)
             run_batch(batch.parts, partial(self._run, lane))
 

@@ -25,14 +25,17 @@ _SLACK_SECONDS = 5
 _GREEDY = 64
 # More than half of the queue: no two of them fit into it.
 _GREEDY_SENTENCES = MAX_BATCH_SIZE * MAX_ENQUEUED_BATCHES * 3 // 4
+_HEADERS_END = b"\r\n\r\n"
 _QUEUED = "xling_tf_serving_queued_rows"
 
 
 def disconnects(stage: Stage, server: ServerProcess, seconds: float) -> Finding:
     """Clients go away within their headers, within their body, and before their answer."""
     files = server.open_files()
-    message = _message(stage.model, bodies(32)[0])
-    ends = (len(message) // 20, len(message) // 2, len(message))
+    # So few sentences that all of them fit into the queue, however late it is seen that they have gone.
+    message = _message(stage.model, bodies(1)[0])
+    headers = message.index(_HEADERS_END)
+    ends = (headers // 2, (headers + len(message)) // 2, len(message))
     with Crowd(server.port, predictions(stage.model), _CLIENTS) as crowd:
         for number in range(_DISCONNECTS):
             _leave(server.port, message[: ends[number % 3]], reset=number % 2 == 0)
@@ -59,7 +62,7 @@ def disconnects(stage: Stage, server: ServerProcess, seconds: float) -> Finding:
 def slow_loris(stage: Stage, server: ServerProcess, seconds: float) -> Finding:
     """Connections that send a byte now and then, of headers or a body, or nothing at all."""
     message = _message(stage.model, bodies(32)[0])
-    headers = message.index(b"\r\n\r\n") + 4
+    headers = message.index(_HEADERS_END) + len(_HEADERS_END)
     with Crowd(server.port, predictions(stage.model), _CLIENTS) as crowd:
         time.sleep(seconds)
         calm = crowd.percentile_ms(99)
