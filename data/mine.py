@@ -15,8 +15,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from absl import app, flags
 
 from xling_tf.console import errors_told, parse_flags, quiet_start, set_up_logging
-from xling_tf.corpus_mining import QUERIES, CorpusMiner, model_fingerprint
-from xling_tf.mining import STRATEGIES, MiningConfig
+from xling_tf.search.corpus_mining import QUERIES, CorpusMiner, model_fingerprint
+from xling_tf.search.mining import STRATEGIES, MiningConfig
 
 _MODEL = flags.DEFINE_string(
     "model", None, "Exported model that says what is similar.", required=True

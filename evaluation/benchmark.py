@@ -31,18 +31,18 @@ from xling_tf.config import EncoderConfig, ExperimentConfig
 from xling_tf.corpora.folder import load_folder
 from xling_tf.corpora.sample import SAMPLE_FOLDER
 from xling_tf.corpora.store import CorpusStore, transient_store
-from xling_tf.distribution import make_strategy
-from xling_tf.examples import task_examples
 from xling_tf.files import replacing
-from xling_tf.input_pipeline import Examples, make_dataset, make_sampler
 from xling_tf.model import Model, fit_text
-from xling_tf.precision import matmul_gflops, resolve_precision
 from xling_tf.presets import get_preset
 from xling_tf.provenance import provenance
 from xling_tf.sentence_encoder import SentenceEncoder
 from xling_tf.task_config import TaskConfig
-from xling_tf.trainer import Trainer
-from xling_tf.workers import Workers
+from xling_tf.trainer.distribution import make_strategy
+from xling_tf.trainer.examples import task_examples
+from xling_tf.trainer.input_pipeline import Examples, make_dataset, make_sampler
+from xling_tf.trainer.loop import Trainer
+from xling_tf.trainer.precision import matmul_gflops, resolve_precision
+from xling_tf.trainer.workers import Workers
 
 _DATA = flags.DEFINE_string("data", None, "Folder of corpora; without it, the built-in sample.")
 _CORPUS = flags.DEFINE_string("corpus", None, "Translations of this name only, as tatoeba.")

@@ -27,10 +27,10 @@ from xling_tf.corpora.records import TranslationPair
 from xling_tf.errors import UserError
 from xling_tf.files import replacing
 from xling_tf.provenance import provenance
+from xling_tf.search.arrays import truncated
+from xling_tf.search.quantization import Int8Ranges, Precision, quantize
+from xling_tf.search.search import Hit, quantized_search, semantic_search
 from xling_tf.sentence_encoder import SentenceEncoder
-from xling_tf.vectors.arrays import truncated
-from xling_tf.vectors.quantization import Int8Ranges, Precision, quantize
-from xling_tf.vectors.search import Hit, quantized_search, semantic_search
 
 _MODEL = flags.DEFINE_multi_string("model", None, "Exported model. Repeatable.", required=True)
 _DATA = flags.DEFINE_string("data", None, "Folder of corpora.", required=True)

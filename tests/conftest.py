@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 from testing import CARD_FILES, SENTENCES, TINY
 
-from xling_tf import hub
+from xling_tf.hub import module as hub
 from xling_tf.model import Model
 from xling_tf.text.tokenization import EMPTY_TOKEN
 

@@ -7,8 +7,8 @@ import keras
 import numpy as np
 from testing import TINY
 
-from xling_tf import hub
 from xling_tf.config import ExperimentConfig
+from xling_tf.hub import module as hub
 from xling_tf.model import Model, fit_text
 from xling_tf.overrides import apply_overrides, to_json
 

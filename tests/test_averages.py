@@ -6,9 +6,9 @@ import pytest
 import tensorflow as tf
 from testing import two_replicas
 
-from xling_tf.checkpoints import Checkpoints
 from xling_tf.config import OptimizerConfig
-from xling_tf.optimizers import Optimizers
+from xling_tf.trainer.checkpoints import Checkpoints
+from xling_tf.trainer.optimizers import Optimizers
 
 DECAY = 0.75
 # Rows of the table that each step changes: one twice, one at every step, one late, one never.

@@ -8,9 +8,9 @@ import tensorflow as tf
 from starting_models import export_model, make_model
 
 from xling_tf.errors import UserError
-from xling_tf.experiment import run_experiment
 from xling_tf.presets import PRESETS, PUBLISHED, get_preset
-from xling_tf.starting_config import apply_start
+from xling_tf.trainer.experiment import run_experiment
+from xling_tf.trainer.starting_config import apply_start
 
 # Keras warns of one key alone, which is what a sentence of one word has.
 pytestmark = pytest.mark.filterwarnings("ignore:You are using a softmax over axis:UserWarning")

@@ -6,7 +6,7 @@ import keras
 import pytest
 import tensorflow as tf
 
-from xling_tf.checkpoints import CheckpointError, Checkpoints
+from xling_tf.trainer.checkpoints import CheckpointError, Checkpoints
 
 
 def make(folder, *values):

@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
-from xling_tf.cluster import Cluster, read_cluster
 from xling_tf.errors import UserError
+from xling_tf.trainer.cluster import Cluster, read_cluster
 
 WORKERS = {"worker": ["a:1", "b:2", "c:3"]}
 

@@ -4,8 +4,8 @@ import pytest
 import tensorflow as tf
 from published_model import SENTENCES, WIDTHS, pieces, random_layers, small_config
 
-from xling_tf import hub
 from xling_tf.encoders.folded import FoldedEncoder
+from xling_tf.hub import module as hub
 from xling_tf.layers.convolution import ConvolutionBranch
 from xling_tf.layers.pooling import unit_length
 from xling_tf.model import Model

@@ -9,12 +9,12 @@ from published_model import pieces, small_config
 from test_presets_train import NARROW
 from testing import CARD_FILES, SENTENCES, TINY, tiny_model
 
-from xling_tf import hub
 from xling_tf.conformance import texts
 from xling_tf.conformance.outcome import PASSED
 from xling_tf.conformance.running import run_suite
 from xling_tf.conformance.subject import Subject
 from xling_tf.conformance.suite import CHECKS, run_check
+from xling_tf.hub import module as hub
 from xling_tf.model import Model, fit_text
 from xling_tf.overrides import apply_overrides
 from xling_tf.presets import PRESETS, get_preset

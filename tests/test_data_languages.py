@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from xling_tf import experiment
 from xling_tf.config import DataConfig, ExperimentConfig
 from xling_tf.corpora import default
 from xling_tf.corpora.default import load_corpora, resolve_languages
@@ -13,6 +12,7 @@ from xling_tf.corpora.records import TranslationPair
 from xling_tf.errors import UserError
 from xling_tf.overrides import apply_overrides
 from xling_tf.presets import get_preset
+from xling_tf.trainer import experiment
 
 ALL = DataConfig(targets=("all",))
 

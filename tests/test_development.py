@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from testing import TINY, make_examples, tiny_model, two_replicas
 
-from xling_tf.checkpoints import CheckpointError, Checkpoints
-from xling_tf.development import Best, Development, HeldOutScores
-from xling_tf.distribution import make_strategy
 from xling_tf.errors import UserError
 from xling_tf.overrides import apply_overrides
-from xling_tf.trainer import Trainer
-from xling_tf.workers import Workers
+from xling_tf.trainer.checkpoints import CheckpointError, Checkpoints
+from xling_tf.trainer.development import Best, Development, HeldOutScores
+from xling_tf.trainer.distribution import make_strategy
+from xling_tf.trainer.loop import Trainer
+from xling_tf.trainer.workers import Workers
 
 # Keras warns of one key alone, which is what a sentence of one word has.
 pytestmark = pytest.mark.filterwarnings("ignore:You are using a softmax over axis:UserWarning")

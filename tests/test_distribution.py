@@ -18,11 +18,11 @@ from testing import (
     two_replicas,
 )
 
-from xling_tf.distribution import gather_candidates, make_strategy
 from xling_tf.overrides import apply_overrides
 from xling_tf.tasks.distillation import Distillation
-from xling_tf.trainer import Trainer
-from xling_tf.workers import Workers
+from xling_tf.trainer.distribution import gather_candidates, make_strategy
+from xling_tf.trainer.loop import Trainer
+from xling_tf.trainer.workers import Workers
 
 # Keras warns of one key alone, which is what a sentence of one word has.
 pytestmark = pytest.mark.filterwarnings("ignore:You are using a softmax over axis:UserWarning")

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from testing import TINY, ListCorpus, make_batch, make_examples, tiny_model
 
-from xling_tf import evaluation
 from xling_tf.corpora.records import TranslationPair
 from xling_tf.corpora.store import transient_store
-from xling_tf.evaluation import evaluate
 from xling_tf.overrides import apply_overrides
 from xling_tf.sentence_encoder import SentenceEncoder
+from xling_tf.trainer import evaluation
+from xling_tf.trainer.evaluation import evaluate
 
 # Keras warns of one key alone, which is what a sentence of one word has.
 pytestmark = pytest.mark.filterwarnings("ignore:You are using a softmax over axis:UserWarning")

@@ -11,7 +11,7 @@ from xling_tf.evaluators.bitext.mining import (
     best_threshold,
 )
 from xling_tf.evaluators.bitext.mining_files import Comparable, from_bitext
-from xling_tf.vectors.margins import mine_by_margin
+from xling_tf.search.margins import mine_by_margin
 
 ROWS = [(f"en {number}", f"es {number}") for number in range(200)]
 

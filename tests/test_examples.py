@@ -11,9 +11,9 @@ from xling_tf.corpora.records import (
     TranslationPair,
 )
 from xling_tf.corpora.store import transient_store
-from xling_tf.examples import task_examples
 from xling_tf.tasks.registry import build_tasks
 from xling_tf.text.tokenization import tokenize
+from xling_tf.trainer.examples import task_examples
 
 
 def make(kind, languages, records, name="x", split=""):

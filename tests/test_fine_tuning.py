@@ -9,8 +9,8 @@ import tensorflow as tf
 from starting_models import TEXTS, export_model, make_model
 
 from xling_tf.errors import UserError
-from xling_tf.fine_tuning import fine_tune
-from xling_tf.starting_point import StartingPoint
+from xling_tf.trainer.fine_tuning import fine_tune
+from xling_tf.trainer.starting_point import StartingPoint
 
 # Keras warns of one key alone, which is what a sentence of one word has.
 pytestmark = pytest.mark.filterwarnings("ignore:You are using a softmax over axis:UserWarning")

@@ -11,12 +11,12 @@ import pytest
 import tensorflow as tf
 from testing import TASKS, TINY, WORDS, find_task, make_batch, make_examples, tiny_model
 
-from xling_tf.distribution import make_strategy
 from xling_tf.encoders import gradient_caching
 from xling_tf.overrides import apply_overrides
 from xling_tf.text.preprocessor import TokenFeatures
-from xling_tf.training_input import TrainingInput
-from xling_tf.workers import Workers
+from xling_tf.trainer.distribution import make_strategy
+from xling_tf.trainer.training_input import TrainingInput
+from xling_tf.trainer.workers import Workers
 
 # Keras warns of one key alone, which is what a sentence of one word has.
 pytestmark = pytest.mark.filterwarnings("ignore:You are using a softmax over axis:UserWarning")

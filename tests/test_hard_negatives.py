@@ -6,7 +6,6 @@ import pytest
 import tensorflow as tf
 from programs import ROOT, run_python, the_error
 
-from xling_tf import corpus_mining
 from xling_tf.corpora.folder import load_folder
 from xling_tf.corpora.hard_negatives import (
     mined_path,
@@ -18,9 +17,10 @@ from xling_tf.corpora.hard_negatives import (
 from xling_tf.corpora.records import TranslationPair
 from xling_tf.corpora.split import held_out
 from xling_tf.corpora.store import transient_store
-from xling_tf.corpus_mining import CorpusMiner, embed, model_fingerprint
 from xling_tf.errors import UserError
-from xling_tf.mining import MiningConfig
+from xling_tf.search import corpus_mining
+from xling_tf.search.corpus_mining import CorpusMiner, embed, model_fingerprint
+from xling_tf.search.mining import MiningConfig
 from xling_tf.sentence_encoder import SentenceEncoder
 
 PAIRS = [

@@ -10,16 +10,16 @@ import pytest
 import tensorflow as tf
 from testing import TINY, WORDS, ListCorpus
 
-from xling_tf.checkpoints import Checkpoints
 from xling_tf.corpora.folder import load_folder
 from xling_tf.corpora.records import TranslationPair
 from xling_tf.corpora.store import open_store
 from xling_tf.errors import UserError
 from xling_tf.overrides import to_json
-from xling_tf.run_folder import RunFolder
-from xling_tf.starting_config import StartRecord
-from xling_tf.teacher import _is_whole
-from xling_tf.training_log import _lines_before
+from xling_tf.trainer.checkpoints import Checkpoints
+from xling_tf.trainer.log import _lines_before
+from xling_tf.trainer.run_folder import RunFolder
+from xling_tf.trainer.starting_config import StartRecord
+from xling_tf.trainer.teacher import _is_whole
 
 GARBAGE = [b"", b"{", b"[]", b"{}", b"null", b'"x"', b"7", b"\xff\xfe", b"[" * 100_000, bytes(50)]
 DATA = {"parallel/x.en-es": "3 records"}

@@ -9,8 +9,8 @@ import pytest
 import tensorflow as tf
 from testing import CARD_FILES, SENTENCES, TINY, find_task, tiny_model
 
-from xling_tf import hub
 from xling_tf.errors import UserError
+from xling_tf.hub import module as hub
 from xling_tf.layers.pooling import unit_length
 from xling_tf.model import Model
 from xling_tf.overrides import apply_overrides

@@ -15,7 +15,7 @@ import pytest
 import tensorflow as tf
 from testing import CARD_FILES, SENTENCES, TINY, tiny_model
 
-from xling_tf import hub
+from xling_tf.hub import module as hub
 from xling_tf.layers.pooling import unit_length
 from xling_tf.model import Model, fit_text
 

@@ -8,11 +8,11 @@ import pytest
 import tensorflow as tf
 from testing import SENTENCES, TINY, find_task, tiny_config, tiny_model
 
-from xling_tf import hub
 from xling_tf.corpora.records import NLI_LABELS
+from xling_tf.hub import module as hub
+from xling_tf.hub.card import model_card
 from xling_tf.layers.pooling import unit_length
 from xling_tf.model import Model
-from xling_tf.model_card import model_card
 from xling_tf.tasks.inference import Inference
 
 PREMISES, HYPOTHESES = SENTENCES, SENTENCES[::-1]

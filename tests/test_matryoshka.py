@@ -16,7 +16,7 @@ from tests.testing import (
     tiny_model,
 )
 from xling_tf.errors import UserError
-from xling_tf.model_card import model_card
+from xling_tf.hub.card import model_card
 from xling_tf.overrides import apply_overrides
 
 # Keras warns of one key alone, which is what a sentence of one word has.

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from xling_tf.errors import UserError
-from xling_tf.mining import MiningConfig, mine_hard_negatives
-from xling_tf.vectors import neighbours
-from xling_tf.vectors.neighbours import index_kind, nearest
+from xling_tf.search import neighbours
+from xling_tf.search.mining import MiningConfig, mine_hard_negatives
+from xling_tf.search.neighbours import index_kind, nearest
 
 # Five unit vectors. The inner products of the first with all: 1, 0.8, 0.6, 0 and -1.
 A, B, C, D, E = range(5)

@@ -5,7 +5,7 @@ import tensorflow as tf
 
 from xling_tf.config import OptimizerConfig
 from xling_tf.errors import UserError
-from xling_tf.optimizers import Optimizers, RowSparseAdam
+from xling_tf.trainer.optimizers import Optimizers, RowSparseAdam
 
 
 def make_table(rows=5, dim=2):

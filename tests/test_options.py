@@ -5,10 +5,10 @@ import json
 import numpy as np
 import pytest
 
-from xling_tf.experiment import run_experiment
 from xling_tf.overrides import apply_overrides
 from xling_tf.presets import get_preset
 from xling_tf.sentence_encoder import SentenceEncoder
+from xling_tf.trainer.experiment import run_experiment
 
 
 def dev_lines(folder):

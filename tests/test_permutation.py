@@ -6,7 +6,7 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from xling_tf.permutation import shuffled
+from xling_tf.trainer.permutation import shuffled
 
 
 def order(size, *, epoch=0, seed=(1, 2)):

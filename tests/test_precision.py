@@ -1,8 +1,8 @@
 import keras
 import pytest
 
-from xling_tf import precision
-from xling_tf.precision import PRECISIONS, matmul_gflops, resolve_precision
+from xling_tf.trainer import precision
+from xling_tf.trainer.precision import PRECISIONS, matmul_gflops, resolve_precision
 
 
 @pytest.mark.parametrize("name", PRECISIONS)

@@ -8,9 +8,9 @@ import pytest
 from programs import ONE_TASK, PROGRAM, SHORT, run_python, the_error, train
 
 from xling_tf.errors import UserError
-from xling_tf.experiment import run_experiment
 from xling_tf.overrides import apply_overrides
 from xling_tf.presets import get_preset
+from xling_tf.trainer.experiment import run_experiment
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ import runpy, sys, types
 def run_experiment(**kwargs):
     raise {error}
 
-sys.modules["xling_tf.experiment"] = types.SimpleNamespace(run_experiment=run_experiment)
+sys.modules["xling_tf.trainer.experiment"] = types.SimpleNamespace(run_experiment=run_experiment)
 sys.argv = sys.argv[1:]
 runpy.run_path(sys.argv[0], run_name="__main__")
 """

@@ -130,7 +130,7 @@ import runpy, sys, types
 def run_experiment(**kwargs):
     raise KeyboardInterrupt
 
-sys.modules["xling_tf.experiment"] = types.SimpleNamespace(run_experiment=run_experiment)
+sys.modules["xling_tf.trainer.experiment"] = types.SimpleNamespace(run_experiment=run_experiment)
 sys.argv = sys.argv[1:]
 runpy.run_path(sys.argv[0], run_name="__main__")
 """

@@ -13,8 +13,8 @@ from xling_tf.published.importing import import_published
 from xling_tf.published.package import read_package
 from xling_tf.published.weights import PublishedWeights, make_model, published_config
 from xling_tf.sentence_encoder import SentenceEncoder
-from xling_tf.starting_point import StartingPoint
 from xling_tf.systems.registry import open_system
+from xling_tf.trainer.starting_point import StartingPoint
 
 TEXTS = {
     "ar": ["تهب الرياح من البحر هذا المساء.", "أين تقع أقرب صيدلية من هنا؟"],

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from xling_tf.errors import UserError
-from xling_tf.vectors.quantization import Int8Ranges, dequantize, quantize
+from xling_tf.search.quantization import Int8Ranges, dequantize, quantize
 
 UNITS = np.random.default_rng(0).normal(size=(500, 32)).astype(np.float32)
 UNITS /= np.linalg.norm(UNITS, axis=1, keepdims=True)

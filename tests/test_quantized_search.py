@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from xling_tf.errors import UserError
-from xling_tf.vectors.quantization import Int8Ranges, quantize
-from xling_tf.vectors.search import quantized_search, semantic_search
+from xling_tf.search.quantization import Int8Ranges, quantize
+from xling_tf.search.search import quantized_search, semantic_search
 
 RANDOM = np.random.default_rng(0)
 # Clusters, so that neighbours are told apart by more than chance.
@@ -31,7 +31,7 @@ def test_int8_finds_nearly_all_by_either_range():
 def test_int8_in_blocks_is_int8_at_once(monkeypatch):
     codes = quantize(CORPUS, "int8")
     whole = quantized_search(QUERIES, codes, "int8")
-    monkeypatch.setattr("xling_tf.vectors.arrays._CHUNK", 37)
+    monkeypatch.setattr("xling_tf.search.arrays._CHUNK", 37)
     assert places(quantized_search(QUERIES, codes, "int8")) == places(whole)
 
 

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from xling_tf.errors import UserError
-from xling_tf.experiment import run_experiment
 from xling_tf.overrides import apply_overrides
 from xling_tf.presets import get_preset
+from xling_tf.trainer.experiment import run_experiment
 
 # Six trainings in processes of their own; test_trainer.py has restarts within one.
 pytestmark = pytest.mark.slow

@@ -6,7 +6,7 @@ import pytest
 from xling_tf.config import ExperimentConfig
 from xling_tf.errors import UserError
 from xling_tf.overrides import apply_overrides, from_json
-from xling_tf.run_folder import RunFolder
+from xling_tf.trainer.run_folder import RunFolder
 
 REQUEST = apply_overrides(ExperimentConfig(), ["training.steps=5", "training.seed=3"])
 RESOLVED = apply_overrides(

@@ -15,9 +15,9 @@ import tensorflow as tf
 from programs import run_python
 from testing import SENTENCES, TINY
 
-from xling_tf import hub
 from xling_tf.config import ExperimentConfig
 from xling_tf.errors import UserError
+from xling_tf.hub import module as hub
 from xling_tf.model import Model, fit_text
 from xling_tf.overrides import to_json
 from xling_tf.runtimes import RuntimeEncoder, load

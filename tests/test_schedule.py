@@ -3,7 +3,7 @@ from itertools import pairwise
 
 import pytest
 
-from xling_tf.schedule import Schedule, learning_rate_factor
+from xling_tf.trainer.schedule import Schedule, learning_rate_factor
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from xling_tf.errors import UserError
-from xling_tf.vectors import arrays as vectors_module
-from xling_tf.vectors.search import (
+from xling_tf.search import arrays as vectors_module
+from xling_tf.search.search import (
     bitext_mining,
     paraphrase_mining,
     paraphrase_mining_embeddings,

@@ -12,9 +12,9 @@ from testing import SENTENCES
 
 import xling_tf
 from xling_tf.errors import UserError
+from xling_tf.search.arrays import truncated
+from xling_tf.search.quantization import Int8Ranges, quantize
 from xling_tf.sentence_encoder import ResponseEncoder, SentenceEncoder
-from xling_tf.vectors.arrays import truncated
-from xling_tf.vectors.quantization import Int8Ranges, quantize
 
 
 def numbers(texts):

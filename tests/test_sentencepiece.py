@@ -13,12 +13,12 @@ from testing import TINY, make_batches, make_examples
 from xling_tf.config import ExperimentConfig, TextConfig
 from xling_tf.corpora.sample import SAMPLE_FOLDER
 from xling_tf.errors import UserError
+from xling_tf.hub.card import model_card
 from xling_tf.model import Model, fit_text
-from xling_tf.model_card import model_card
 from xling_tf.overrides import apply_overrides
-from xling_tf.run_folder import RunFolder
 from xling_tf.text.sentencepiece import SentencePiecePreprocessor
 from xling_tf.text.sentencepiece_fitting import fit_pieces, train_pieces
+from xling_tf.trainer.run_folder import RunFolder
 
 CONFIG = TextConfig(
     tokenizer="sentencepiece", sentencepiece_size=200, max_tokens=12, lowercase=True

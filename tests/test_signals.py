@@ -2,7 +2,7 @@ import signal
 
 import pytest
 
-from xling_tf.signals import StopRequest
+from xling_tf.trainer.signals import StopRequest
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -6,7 +6,7 @@ from starting_models import tiny_config
 from xling_tf.errors import UserError
 from xling_tf.overrides import apply_overrides, to_json
 from xling_tf.presets import get_preset
-from xling_tf.starting_config import StartRecord, apply_start, require_fit
+from xling_tf.trainer.starting_config import StartRecord, apply_start, require_fit
 
 
 @pytest.fixture

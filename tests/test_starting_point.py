@@ -12,14 +12,14 @@ import tensorflow as tf
 from starting_models import KINDS, encode, export_model, make_model
 from testing import SENTENCES
 
-from xling_tf.checkpoints import Checkpoints
 from xling_tf.errors import UserError
-from xling_tf.hub import reexport
+from xling_tf.hub.module import reexport
 from xling_tf.model import Model
-from xling_tf.optimizers import Optimizers
 from xling_tf.overrides import apply_overrides
-from xling_tf.run_folder import RunFolder
-from xling_tf.starting_point import StartingPoint
+from xling_tf.trainer.checkpoints import Checkpoints
+from xling_tf.trainer.optimizers import Optimizers
+from xling_tf.trainer.run_folder import RunFolder
+from xling_tf.trainer.starting_point import StartingPoint
 
 HEADS = ["response_tower", "inference_head"]
 

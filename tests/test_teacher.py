@@ -12,12 +12,12 @@ from encode_functions import random_vectors
 from programs import ONE_TASK, SHORT, the_error, train
 from testing import DIM, TINY, find_task, make_examples, tiny_model
 
-from xling_tf import teacher as module
 from xling_tf.errors import UserError
 from xling_tf.evaluators.system import System
-from xling_tf.examples import TaskExamples
 from xling_tf.overrides import apply_overrides
-from xling_tf.teacher import Teacher, open_teacher, with_vectors
+from xling_tf.trainer import teacher as module
+from xling_tf.trainer.examples import TaskExamples
+from xling_tf.trainer.teacher import Teacher, open_teacher, with_vectors
 
 SPANISH, FRENCH = "distillation_en-es", "distillation_en-fr"
 CONFIG = apply_overrides(

@@ -6,8 +6,8 @@ import tensorflow_datasets as tfds
 
 from xling_tf.config import DataConfig
 from xling_tf.corpora.records import NLI_LABELS, InferencePair, SentenceTriplet, TranslationPair
+from xling_tf.corpora.tfds import BUILDERS, read_sources, read_tfds
 from xling_tf.errors import UserError
-from xling_tf.tfds_source import BUILDERS, read_sources, read_tfds
 
 NLI = {
     "premise": ["p", "q", " r\n", ""],

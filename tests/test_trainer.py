@@ -9,12 +9,12 @@ import keras
 import pytest
 from testing import TINY, make_examples, tiny_model, two_replicas
 
-from xling_tf.checkpoints import CheckpointError, Checkpoints
-from xling_tf.cluster import ALONE
-from xling_tf.distribution import make_strategy
 from xling_tf.overrides import apply_overrides
-from xling_tf.trainer import Trainer, make_schedule
-from xling_tf.workers import Workers
+from xling_tf.trainer.checkpoints import CheckpointError, Checkpoints
+from xling_tf.trainer.cluster import ALONE
+from xling_tf.trainer.distribution import make_strategy
+from xling_tf.trainer.loop import Trainer, make_schedule
+from xling_tf.trainer.workers import Workers
 
 # Keras warns of one key alone, which is what a sentence of one word has.
 pytestmark = pytest.mark.filterwarnings("ignore:You are using a softmax over axis:UserWarning")

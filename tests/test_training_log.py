@@ -4,8 +4,8 @@ import os
 import pytest
 import tensorflow as tf
 
-from xling_tf import training_log
-from xling_tf.training_log import StepResult, TrainingLog
+from xling_tf.trainer import log as training_log
+from xling_tf.trainer.log import StepResult, TrainingLog
 
 
 def result(step, **changes):

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from xling_tf.errors import UserError
-from xling_tf.vectors.arrays import (
+from xling_tf.search.arrays import (
     as_vectors,
     cosine_similarity,
     require_positive,

@@ -17,13 +17,13 @@ import pytest
 from programs import ONE_TASK, PROGRAM, the_error, train
 from testing import two_replicas
 
-from xling_tf import experiment
 from xling_tf.corpora.sample import SAMPLE_FOLDER
 from xling_tf.errors import UserError
 from xling_tf.files import locked
 from xling_tf.overrides import apply_overrides
 from xling_tf.presets import get_preset
-from xling_tf.workers import Workers
+from xling_tf.trainer import experiment
+from xling_tf.trainer.workers import Workers
 
 STEPS = 12
 SETTINGS = (
@@ -190,10 +190,10 @@ def talk(tmp_path_factory: pytest.TempPathFactory) -> list[dict]:
 _TALK = """
 import json, os
 import tensorflow as tf
-from xling_tf.cluster import read_cluster
-from xling_tf.distribution import gather_candidates
+from xling_tf.trainer.cluster import read_cluster
+from xling_tf.trainer.distribution import gather_candidates
 from xling_tf.errors import UserError
-from xling_tf.workers import connect
+from xling_tf.trainer.workers import connect
 
 cluster = read_cluster(os.environ)
 rank, workers = cluster.rank, connect(cluster)

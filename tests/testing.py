@@ -16,10 +16,10 @@ from xling_tf.config import (
 )
 from xling_tf.corpora.corpus import Corpus, Row
 from xling_tf.corpora.records import Record
-from xling_tf.input_pipeline import Examples, make_dataset
 from xling_tf.model import Model
 from xling_tf.task_config import TaskConfig, TasksConfig
 from xling_tf.tasks.base import Batch, Task
+from xling_tf.trainer.input_pipeline import Examples, make_dataset
 
 DIM = 8
 WORDS = [*"abcdefghij", "hello", "hola", "world", "mundo"]

@@ -16,13 +16,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from absl import app, flags
 
-from xling_tf.cluster import read_cluster
 from xling_tf.config import ExperimentConfig
 from xling_tf.console import errors_told, parse_flags, quiet_start, set_up_logging
 from xling_tf.figure import model_figure
 from xling_tf.files import replacing, require_writable_folder
 from xling_tf.presets import PRESETS, get_preset
-from xling_tf.starting_config import apply_start
+from xling_tf.trainer.cluster import read_cluster
+from xling_tf.trainer.starting_config import apply_start
 
 _PAIR = flags.DEFINE_string("pair", "en-es", "Preset to train; --list names them.")
 _DATA = flags.DEFINE_string("data", None, "Folder of corpora; without it, the preset's own.")
@@ -64,7 +64,7 @@ def main(argv: list[str]) -> None:
 
 def _run(config: ExperimentConfig) -> dict[str, Any] | None:
     with quiet_start():
-        from xling_tf.experiment import run_experiment
+        from xling_tf.trainer.experiment import run_experiment
     from xling_tf.evaluators.table import format_table
 
     name = _PAIR.value

@@ -10,17 +10,17 @@ from typing import Any
 __version__ = "0.1.0.dev0"
 
 _HOMES = {
-    "Int8Ranges": "vectors.quantization",
+    "Int8Ranges": "search.quantization",
     "SentenceEncoder": "sentence_encoder",
     "UserError": "errors",
-    "bitext_mining": "vectors.search",
-    "dequantize": "vectors.quantization",
+    "bitext_mining": "search.search",
+    "dequantize": "search.quantization",
     "load": "sentence_encoder",
-    "paraphrase_mining": "vectors.search",
-    "paraphrase_mining_embeddings": "vectors.search",
-    "quantize": "vectors.quantization",
-    "quantized_search": "vectors.search",
-    "semantic_search": "vectors.search",
+    "paraphrase_mining": "search.search",
+    "paraphrase_mining_embeddings": "search.search",
+    "quantize": "search.quantization",
+    "quantized_search": "search.search",
+    "semantic_search": "search.search",
 }
 __all__ = [*_HOMES]
 

@@ -9,8 +9,8 @@ from xling_tf.config import ExperimentConfig, TextConfig
 from xling_tf.encoders.base import TokenEncoder
 from xling_tf.encoders.folded import FoldedEncoder
 from xling_tf.encoders.registry import build_encoder
-from xling_tf.hub import HubModule
-from xling_tf.hub_heads import FrozenAnswerHead, FrozenInferenceHead, FrozenTower
+from xling_tf.hub.heads import FrozenAnswerHead, FrozenInferenceHead, FrozenTower
+from xling_tf.hub.module import HubModule
 from xling_tf.tasks.base import Task
 from xling_tf.tasks.inference import Inference
 from xling_tf.tasks.question_answering import QuestionAnswering

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from xling_tf.errors import UserError
-from xling_tf.saved_models import load_saved_model
+from xling_tf.hub.saved_models import load_saved_model
+from xling_tf.search.arrays import cosine_similarity, truncated
+from xling_tf.search.quantization import Int8Ranges, Precision, quantize, require_precision
 from xling_tf.text_batches import Texts, as_texts, encode_in_batches
-from xling_tf.vectors.arrays import cosine_similarity, truncated
-from xling_tf.vectors.quantization import Int8Ranges, Precision, quantize, require_precision
 
 # What is done to vectors `[rows, dim]`.
 _Finish = Callable[[NDArray[Any]], NDArray[Any]]

@@ -10,7 +10,7 @@ from tqdm import tqdm
 
 from xling_tf.errors import UserError
 from xling_tf.evaluators.batching import length_sorted_batches
-from xling_tf.vectors.arrays import require_positive
+from xling_tf.search.arrays import require_positive
 
 Texts = str | Iterable[str]
 

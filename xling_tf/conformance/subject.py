@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from xling_tf.conformance.outcome import NotApplicable
-from xling_tf.saved_models import load_saved_model
+from xling_tf.hub.saved_models import load_saved_model
 
 # Signatures of sentences, by what they are preferred for a model that is not called itself.
 _SENTENCES = ("serving_default", "default", "question_encoder")

@@ -14,8 +14,8 @@ from xling_tf.conformance.outcome import Measured, NotApplicable, require
 from xling_tf.conformance.subject import Subject
 from xling_tf.conformance.texts import SENTENCES
 from xling_tf.conformance.vector_checks import TOLERANCE, largest_difference
-from xling_tf.hub import reexport
-from xling_tf.saved_models import load_saved_model
+from xling_tf.hub.module import reexport
+from xling_tf.hub.saved_models import load_saved_model
 
 # Of the step that would bring the loss to nothing if it were a straight line; small enough for that.
 _STEP = 0.05

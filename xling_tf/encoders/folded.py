@@ -13,9 +13,9 @@ from xling_tf.config import EncoderConfig
 from xling_tf.encoders.averaging import average_words
 from xling_tf.encoders.base import TokenEncoder
 from xling_tf.encoders.registry import build_encoder
-from xling_tf.run_folder import vocabulary_file
 from xling_tf.text.preprocessor import TextPreprocessor
 from xling_tf.text.word_ngram import WordNgramPreprocessor, ngram_ids
+from xling_tf.trainer.run_folder import vocabulary_file
 
 # Tokens encoded together, padding included: what a processor's caches hold, and a bound for memory.
 _MICRO_BATCH = 2048

@@ -5,7 +5,7 @@ from pathlib import Path
 from xling_tf import __version__
 from xling_tf.config import ExperimentConfig
 from xling_tf.files import require_writable_folder
-from xling_tf.hub import export, require_replaceable
+from xling_tf.hub.module import export, require_replaceable
 from xling_tf.overrides import to_json
 from xling_tf.published.package import PACKAGE, read_package
 from xling_tf.published.saved_model import model_of_saved_model

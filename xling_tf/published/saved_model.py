@@ -18,12 +18,12 @@ from absl import logging
 from xling_tf.config import ExperimentConfig
 from xling_tf.encoders.base import TokenEncoder
 from xling_tf.errors import UserError
+from xling_tf.hub.saved_models import load_saved_model, one_line
 from xling_tf.layers.pooling import unit_length
 from xling_tf.model import Model
 from xling_tf.published.pieces import find_pieces
 from xling_tf.published.variables import FoundLayer, FoundVariables, Shapes, read_variables
 from xling_tf.published.weights import NAME, put_layers, put_table, weighted_layers
-from xling_tf.saved_models import load_saved_model, one_line
 
 # Of our vectors to the SavedModel's. What is right differs by rounding, and by the epsilon of the kernel
 # that TensorFlow may put in the place of a layer norm in a graph.

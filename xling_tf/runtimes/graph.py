@@ -13,15 +13,15 @@ from xling_tf.config import EncoderConfig, ExperimentConfig
 from xling_tf.encoders.base import TokenEncoder
 from xling_tf.encoders.registry import build_encoder
 from xling_tf.errors import UserError
-from xling_tf.hub import TRAINING
+from xling_tf.hub.module import TRAINING
+from xling_tf.hub.saved_models import load_saved_model
 from xling_tf.layers.pooling import unit_length
 from xling_tf.model import build_preprocessor
 from xling_tf.overrides import from_json
-from xling_tf.run_folder import read_vocabulary
-from xling_tf.saved_models import load_saved_model
-from xling_tf.starting_config import CONFIG
 from xling_tf.text.preprocessor import TextPreprocessor, Vocabulary
 from xling_tf.text.word_ngram import WordNgramPreprocessor
+from xling_tf.trainer.run_folder import read_vocabulary
+from xling_tf.trainer.starting_config import CONFIG
 
 Arrays = Sequence[NDArray[np.float32]]
 Shape = tuple[int, ...]

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from xling_tf.run_folder import vocabulary_file
 from xling_tf.runtimes.format import FORMAT, MODEL_FILES, SETTINGS
 from xling_tf.runtimes.graph import ExportedModel
 from xling_tf.text.preprocessor import TextPreprocessor
 from xling_tf.text.sentencepiece import SentencePiecePreprocessor
 from xling_tf.text.tokenization import BYTES_PER_TOKEN, EMPTY_TOKEN, rules
 from xling_tf.text.word_ngram import MAX_WORD_CHARACTERS
+from xling_tf.trainer.run_folder import vocabulary_file
 
 # In the rules: names of classes of characters, as RE2 knows them.
 _CLASSES = (r"\pL", r"\pM", r"\pN", r"\pZ", r"\pC", r"\p{Han}", r"\p{Hiragana}", r"\p{Katakana}")

@@ -11,7 +11,7 @@ from tensorflow.core.framework import types_pb2
 from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
 
 from xling_tf.files import SAVED_MODEL
-from xling_tf.saved_models import load_saved_model, release_resources
+from xling_tf.hub.saved_models import load_saved_model, release_resources
 from xling_tf.serving.batches import Tensors
 from xling_tf.serving.batching import Lane
 from xling_tf.serving.model_errors import told_by_tensorflow

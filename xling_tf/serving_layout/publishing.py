@@ -14,7 +14,7 @@ from absl import logging
 from xling_tf.console import quiet_start
 from xling_tf.errors import UserError
 from xling_tf.files import SAVED_MODEL, new_folder, require_writable_folder
-from xling_tf.saved_models import load_saved_model
+from xling_tf.hub.saved_models import load_saved_model
 from xling_tf.serving_layout.configuration import (
     configure,
     find_pinned_versions,
@@ -61,7 +61,7 @@ def publish(model: Path, serving: Path, name: str, version: int | None = None) -
         raise UserError(
             f"a model with signatures is expected, which are what a server calls, but {model} has "
             "none; save it with them (tf.saved_model.save(..., signatures=...); a loaded model of "
-            "this package with xling_tf.hub.reexport)"
+            "this package with xling_tf.hub.module.reexport)"
         )
     with quiet_start():  # TensorFlow's libraries print notes about a model's first calls
         requests = make_warmup_requests(loaded, name)

@@ -16,7 +16,7 @@ from xling_tf.evaluators.batching import in_batches
 from xling_tf.evaluators.encoding import Encode
 from xling_tf.evaluators.system import System
 from xling_tf.files import SAVED_MODEL
-from xling_tf.saved_models import load_saved_model, one_line
+from xling_tf.hub.saved_models import load_saved_model, one_line
 from xling_tf.systems.signatures import Signatures
 
 # Per call; published modules pad a batch to its longest text, and do not divide it.

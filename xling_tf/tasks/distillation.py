@@ -6,10 +6,10 @@ import keras
 import tensorflow as tf
 
 from xling_tf.corpora.store import StoredRecords
-from xling_tf.distribution import gather_candidates
 from xling_tf.layers.pooling import unit_length
 from xling_tf.losses import cosine_distance, in_batch_softmax, squared_distance
 from xling_tf.tasks.base import Batch, Task
+from xling_tf.trainer.distribution import gather_candidates
 
 
 class Distillation(Task):

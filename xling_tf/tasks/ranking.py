@@ -6,11 +6,11 @@ import keras
 import tensorflow as tf
 
 from xling_tf.corpora.records import Record, TranslationPair
-from xling_tf.distribution import gather_candidates
 from xling_tf.layers.pooling import unit_length
 from xling_tf.losses import in_batch_softmax
 from xling_tf.task_config import SimilarityConfig
 from xling_tf.tasks.base import Batch, Task
+from xling_tf.trainer.distribution import gather_candidates
 
 NO_TEXT = -1  # fingerprints of texts are at least 0
 

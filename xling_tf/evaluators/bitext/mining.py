@@ -19,7 +19,7 @@ from xling_tf.evaluators.bitext.parallel_files import ParallelTexts, find_bitext
 from xling_tf.evaluators.bitext.parallel_search import encode_units
 from xling_tf.evaluators.datasets import Dataset, Missing, Suite
 from xling_tf.evaluators.encoding import Encode
-from xling_tf.vectors.margins import NUM_NEIGHBOURS, mine_by_margin
+from xling_tf.search.margins import NUM_NEIGHBOURS, mine_by_margin
 
 _BUCC_LAYOUT = (
     "as published, bucc/<xx>-en/<xx>-en.training.<xx> and .en (id TAB sentence) and .gold (id TAB id), "

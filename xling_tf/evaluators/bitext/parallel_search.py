@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from xling_tf.errors import UserError
 from xling_tf.evaluators.encoding import Encode, encode_checked, require
-from xling_tf.vectors.neighbours import index_kind, nearest
+from xling_tf.search.neighbours import index_kind, nearest
 
 # Texts encoded at a time: of a corpus of millions no double-precision copy is made as a whole.
 _CHUNK = 65_536

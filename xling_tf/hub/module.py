@@ -10,7 +10,7 @@ import tensorflow as tf
 from xling_tf.encoders.folded import FoldedEncoder
 from xling_tf.errors import UserError
 from xling_tf.files import SAVED_MODEL, replacing_folder
-from xling_tf.hub_heads import FrozenAnswerHead, FrozenInferenceHead, FrozenTower
+from xling_tf.hub.heads import FrozenAnswerHead, FrozenInferenceHead, FrozenTower
 from xling_tf.layers.pooling import unit_length
 
 # Beside the SavedModel: what a training that starts from it needs.

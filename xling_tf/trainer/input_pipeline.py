@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from xling_tf.config import ExperimentConfig
 from xling_tf.corpora.records import Record
 from xling_tf.errors import UserError
-from xling_tf.permutation import shuffled
 from xling_tf.tasks.base import Batch
 from xling_tf.text.preprocessor import TextPreprocessor
+from xling_tf.trainer.permutation import shuffled
 
 
 class Vectors(Protocol):

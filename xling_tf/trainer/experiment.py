@@ -11,32 +11,32 @@ from typing import Any
 import keras
 from absl import logging
 
-from xling_tf.cluster import read_cluster
 from xling_tf.config import ExperimentConfig
 from xling_tf.corpora.corpus import Corpus
 from xling_tf.corpora.default import load_corpora, resolve_languages
 from xling_tf.corpora.store import CorpusStore, open_store, transient_store
-from xling_tf.development import Development
+from xling_tf.corpora.tfds import read_sources
 from xling_tf.errors import UserError
-from xling_tf.evaluation import evaluate
-from xling_tf.examples import TaskExamples, task_examples
 from xling_tf.files import locked, require_writable_folder
-from xling_tf.hub import export, require_replaceable
-from xling_tf.input_pipeline import Examples
+from xling_tf.hub.card import model_card
+from xling_tf.hub.module import export, require_replaceable
 from xling_tf.model import Model, fit_text
-from xling_tf.model_card import model_card
 from xling_tf.overrides import to_json
-from xling_tf.precision import PRECISIONS, resolve_precision
 from xling_tf.provenance import provenance
-from xling_tf.run_folder import RunFolder
 from xling_tf.sentence_encoder import SentenceEncoder
-from xling_tf.taking_over import take_over_text, take_over_weights
 from xling_tf.tasks.base import Task
-from xling_tf.teacher import open_teacher, with_vectors
 from xling_tf.text.preprocessor import Vocabulary
-from xling_tf.tfds_source import read_sources
-from xling_tf.trainer import Trainer
-from xling_tf.workers import Workers, connect, losses_told
+from xling_tf.trainer.cluster import read_cluster
+from xling_tf.trainer.development import Development
+from xling_tf.trainer.evaluation import evaluate
+from xling_tf.trainer.examples import TaskExamples, task_examples
+from xling_tf.trainer.input_pipeline import Examples
+from xling_tf.trainer.loop import Trainer
+from xling_tf.trainer.precision import PRECISIONS, resolve_precision
+from xling_tf.trainer.run_folder import RunFolder
+from xling_tf.trainer.taking_over import take_over_text, take_over_weights
+from xling_tf.trainer.teacher import open_teacher, with_vectors
+from xling_tf.trainer.workers import Workers, connect, losses_told
 
 _MISSING = {
     "nli": (

@@ -3,7 +3,7 @@
 An embedding quantized to int8 takes a quarter of the memory of float32, one of bits a 32nd; what is
 lost is mostly won back by scoring some more of the nearest with a float query (Yamada et al. 2021,
 "Efficient Passage Retrieval with Hashing for Open-domain Question Answering", sec. 3; the names of the
-precisions are sentence-transformers'). `xling_tf.vectors.search.quantized_search` does that.
+precisions are sentence-transformers'). `xling_tf.search.search.quantized_search` does that.
 """
 
 import json
@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from xling_tf.errors import UserError
 from xling_tf.files import replacing
-from xling_tf.vectors.arrays import as_vectors, chunks, require_finite
+from xling_tf.search.arrays import as_vectors, chunks, require_finite
 
 Precision = Literal["float32", "int8", "binary", "ubinary"]
 

@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from xling_tf.errors import UserError
-from xling_tf.vectors.arrays import as_vectors, chunks, unit_vectors
-from xling_tf.vectors.neighbours import Neighbours, nearest, require_faiss
-from xling_tf.vectors.quantization import (
+from xling_tf.search.arrays import as_vectors, chunks, unit_vectors
+from xling_tf.search.neighbours import Neighbours, nearest, require_faiss
+from xling_tf.search.quantization import (
     Int8Ranges,
     Precision,
     as_bits,

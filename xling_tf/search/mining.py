@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xling_tf.errors import UserError
-from xling_tf.vectors.neighbours import IndexKind, Neighbours, nearest_in_chunks
+from xling_tf.search.neighbours import IndexKind, Neighbours, nearest_in_chunks
 
 STRATEGIES = ("top", "random")
 

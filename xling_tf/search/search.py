@@ -11,11 +11,11 @@ from typing import Any, NamedTuple, Protocol, TypedDict
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from xling_tf.vectors.arrays import require_positive, require_same_dim, unit_vectors
-from xling_tf.vectors.margins import NUM_NEIGHBOURS, mine_by_margin
-from xling_tf.vectors.neighbours import IndexKind, Neighbours, nearest, nearest_in_chunks
-from xling_tf.vectors.quantization import Int8Ranges, Precision
-from xling_tf.vectors.quantized_neighbours import nearest_quantized
+from xling_tf.search.arrays import require_positive, require_same_dim, unit_vectors
+from xling_tf.search.margins import NUM_NEIGHBOURS, mine_by_margin
+from xling_tf.search.neighbours import IndexKind, Neighbours, nearest, nearest_in_chunks
+from xling_tf.search.quantization import Int8Ranges, Precision
+from xling_tf.search.quantized_neighbours import nearest_quantized
 
 
 class Hit(TypedDict):

@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from xling_tf.cluster import ALONE, Cluster
+from xling_tf.trainer.cluster import ALONE, Cluster
 
 
 def make_strategy(cluster: Cluster = ALONE) -> tf.distribute.Strategy:

@@ -13,22 +13,22 @@ from typing import Any
 import tensorflow as tf
 from absl import logging
 
-from xling_tf.checkpoints import CheckpointError, Checkpoints
-from xling_tf.development import Best, Development
 from xling_tf.encoders.starting import StartingEncoder
 from xling_tf.errors import UserError
 from xling_tf.files import replacing
-from xling_tf.input_pipeline import Examples
 from xling_tf.model import Model
-from xling_tf.optimizers import Optimizers
-from xling_tf.schedule import Schedule, sampling_weights
-from xling_tf.signals import StopRequest
 from xling_tf.tasks.base import Batch, Task
 from xling_tf.tasks.distillation import Distillation
 from xling_tf.tasks.ranking import TranslationRanking
-from xling_tf.training_input import TrainingInput
-from xling_tf.training_log import StepResult, TrainingLog
-from xling_tf.workers import Workers
+from xling_tf.trainer.checkpoints import CheckpointError, Checkpoints
+from xling_tf.trainer.development import Best, Development
+from xling_tf.trainer.input_pipeline import Examples
+from xling_tf.trainer.log import StepResult, TrainingLog
+from xling_tf.trainer.optimizers import Optimizers
+from xling_tf.trainer.schedule import Schedule, sampling_weights
+from xling_tf.trainer.signals import StopRequest
+from xling_tf.trainer.training_input import TrainingInput
+from xling_tf.trainer.workers import Workers
 
 TrainStep = Callable[[Batch], tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]]
 

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from xling_tf.corpora.store import StoredCorpus, StoredRecords, join
-from xling_tf.input_pipeline import Examples
 from xling_tf.tasks.base import Task
+from xling_tf.trainer.input_pipeline import Examples
 
 
 class TaskExamples(NamedTuple):

@@ -10,12 +10,12 @@ from absl import logging
 from xling_tf.config import ExperimentConfig
 from xling_tf.corpora.records import Record, TranslationPair
 from xling_tf.corpora.store import StoredCorpus
-from xling_tf.development import HeldOutScores
 from xling_tf.evaluators.bitext.retrieval import TranslationRetrieval
 from xling_tf.evaluators.similarity.sts import SemanticTextualSimilarity, find_sts
-from xling_tf.input_pipeline import Examples
 from xling_tf.model import Model
 from xling_tf.sentence_encoder import SentenceEncoder
+from xling_tf.trainer.development import HeldOutScores
+from xling_tf.trainer.input_pipeline import Examples
 
 # Corpora with fewer held-out pairs than the paper has candidates are scored only among all.
 _CANDIDATES = 1000

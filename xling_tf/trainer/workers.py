@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 import numpy as np
 import tensorflow as tf
 
-from xling_tf.cluster import ALONE, Cluster
-from xling_tf.distribution import make_strategy
 from xling_tf.errors import UserError
-from xling_tf.run_folder import differences
+from xling_tf.trainer.cluster import ALONE, Cluster
+from xling_tf.trainer.distribution import make_strategy
+from xling_tf.trainer.run_folder import differences
 
 Value = TypeVar("Value")
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from xling_tf.vectors.neighbours import IndexKind, Neighbours, nearest
+from xling_tf.search.neighbours import IndexKind, Neighbours, nearest
 
 NUM_NEIGHBOURS = 4  # Artetxe and Schwenk 2019, sec. 4: "k = 4"
 

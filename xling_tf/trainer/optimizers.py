@@ -8,10 +8,10 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from xling_tf.averages import WeightAverages
 from xling_tf.config import OptimizerConfig
 from xling_tf.errors import UserError
-from xling_tf.schedule import learning_rate_factor
+from xling_tf.trainer.averages import WeightAverages
+from xling_tf.trainer.schedule import learning_rate_factor
 
 
 class RowSparseAdam(keras.optimizers.Optimizer):

@@ -9,13 +9,13 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from xling_tf.checkpoints import CheckpointError, Checkpoints
 from xling_tf.errors import UserError
-from xling_tf.input_pipeline import BatchSampler, Examples, make_dataset
 from xling_tf.model import Model
 from xling_tf.tasks.base import Task
 from xling_tf.tasks.distillation import Distillation
 from xling_tf.tasks.ranking import TranslationRanking
+from xling_tf.trainer.checkpoints import CheckpointError, Checkpoints
+from xling_tf.trainer.input_pipeline import BatchSampler, Examples, make_dataset
 
 TaskScores = Mapping[str, dict[str, float]]
 

@@ -21,7 +21,7 @@ from xling_tf.corpora.store import transient_store
 from xling_tf.errors import UserError
 from xling_tf.evaluators.encoding import Encode, encode_checked
 from xling_tf.files import replacing, require_writable_folder
-from xling_tf.mining import MiningConfig, mine_hard_negatives
+from xling_tf.search.mining import MiningConfig, mine_hard_negatives
 
 QUERIES = ("target", "source")
 

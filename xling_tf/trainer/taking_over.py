@@ -6,18 +6,18 @@ from pathlib import Path
 
 from absl import logging
 
-from xling_tf.checkpoints import Checkpoints
 from xling_tf.config import ExperimentConfig, TextConfig
 from xling_tf.errors import UserError
 from xling_tf.model import Model
-from xling_tf.run_folder import RunFolder
-from xling_tf.starting_config import StartRecord, require_fit
-from xling_tf.starting_point import StartingPoint, read_start_vocabulary
 from xling_tf.tasks.base import Task
 from xling_tf.tasks.registry import build_tasks
 from xling_tf.text.extension import extend_pieces
 from xling_tf.text.preprocessor import Vocabulary
-from xling_tf.workers import Workers
+from xling_tf.trainer.checkpoints import Checkpoints
+from xling_tf.trainer.run_folder import RunFolder
+from xling_tf.trainer.starting_config import StartRecord, require_fit
+from xling_tf.trainer.starting_point import StartingPoint, read_start_vocabulary
+from xling_tf.trainer.workers import Workers
 
 
 def take_over_text(

@@ -9,20 +9,20 @@ import keras
 import numpy as np
 from numpy.typing import NDArray
 
-from xling_tf.checkpoints import Checkpoints
 from xling_tf.config import ExperimentConfig
 from xling_tf.encoders.base import TokenEncoder
 from xling_tf.encoders.folded import WORDS, rows_digest
 from xling_tf.errors import UserError
 from xling_tf.files import SAVED_MODEL
-from xling_tf.hub import TRAINING
+from xling_tf.hub.module import TRAINING
+from xling_tf.hub.saved_models import load_saved_model
 from xling_tf.model import Model
-from xling_tf.optimizers import Optimizers
-from xling_tf.run_folder import RunFolder, read_vocabulary
-from xling_tf.saved_models import load_saved_model
-from xling_tf.starting_config import StartRecord
 from xling_tf.text.extension import extend_rows
 from xling_tf.text.preprocessor import Vocabulary
+from xling_tf.trainer.checkpoints import Checkpoints
+from xling_tf.trainer.optimizers import Optimizers
+from xling_tf.trainer.run_folder import RunFolder, read_vocabulary
+from xling_tf.trainer.starting_config import StartRecord
 
 Weights = Sequence[NDArray[np.float32]]
 

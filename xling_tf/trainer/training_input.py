@@ -7,10 +7,10 @@ import numpy as np
 import tensorflow as tf
 
 from xling_tf.config import ExperimentConfig
-from xling_tf.input_pipeline import Examples, make_dataset, make_sampler
 from xling_tf.tasks.base import Task
 from xling_tf.text.preprocessor import TextPreprocessor
-from xling_tf.workers import Workers
+from xling_tf.trainer.input_pipeline import Examples, make_dataset, make_sampler
+from xling_tf.trainer.workers import Workers
 
 
 class TrainingInput:

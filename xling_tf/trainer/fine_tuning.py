@@ -13,8 +13,6 @@ from xling_tf.config import DataConfig, ExperimentConfig, OptimizerConfig
 from xling_tf.corpora.corpus import Corpus, Row
 from xling_tf.corpora.records import TranslationPair
 from xling_tf.errors import UserError
-from xling_tf.experiment import run_experiment
-from xling_tf.starting_config import apply_start, find_start
 from xling_tf.task_config import (
     DistillationConfig,
     QuestionAnsweringConfig,
@@ -22,6 +20,8 @@ from xling_tf.task_config import (
     TaskConfig,
     TasksConfig,
 )
+from xling_tf.trainer.experiment import run_experiment
+from xling_tf.trainer.starting_config import apply_start, find_start
 
 # A tenth is held out, and a pair is learnt by telling it from others.
 _FEWEST_PAIRS = 8

@@ -1,0 +1,1 @@
+"""SavedModels that mirror the modules on TF Hub: built, exported, loaded."""

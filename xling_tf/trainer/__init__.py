@@ -1,0 +1,1 @@
+"""Training: from an experiment's config and corpora to an exported model."""
