@@ -5,7 +5,7 @@ from encode_functions import by_meaning, random_vectors
 from xling_tf.errors import UserError
 from xling_tf.evaluators.classification.argument_files import SUITE
 from xling_tf.evaluators.classification.argument_mining import SubsampleValidation
-from xling_tf.evaluators.datasets import Dataset, Missing
+from xling_tf.evaluators.data import Dataset, Missing
 
 LABELS = ["Claim", "Premise"] * 60
 ROWS = {

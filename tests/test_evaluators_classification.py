@@ -7,7 +7,7 @@ from xling_tf.evaluators.classification import classifiers
 from xling_tf.evaluators.classification.cross_lingual import CrossLingualClassification, _part
 from xling_tf.evaluators.classification.sentiment_files import SUITE, find, read_reviews
 from xling_tf.evaluators.classification.transfer import Example
-from xling_tf.evaluators.datasets import Dataset, Missing
+from xling_tf.evaluators.data import Dataset, Missing
 
 LABELS = ("good", "bad")
 REVIEWS = """<?xml version="1.0" encoding="UTF-8"?>

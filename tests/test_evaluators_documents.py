@@ -11,7 +11,7 @@ from xling_tf.evaluators.classification.documents import (
     divide,
     pool,
 )
-from xling_tf.evaluators.datasets import Dataset, Missing
+from xling_tf.evaluators.data import Dataset, Missing
 
 TOPICS = ("CCAT", "GCAT")
 LANGUAGES = ("en", "de", "fr")

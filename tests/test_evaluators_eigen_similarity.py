@@ -9,7 +9,7 @@ from scipy.sparse.csgraph import laplacian
 
 from xling_tf.errors import UserError
 from xling_tf.evaluators.bitext.eigen_similarity import SUITE, EigenSimilarity, laplacian_spectrum
-from xling_tf.evaluators.datasets import Dataset, Missing
+from xling_tf.evaluators.data import Dataset, Missing
 
 PAIRS = [(f"en {number}", f"es {number}") for number in range(200)]
 

@@ -6,7 +6,7 @@ import pytest
 from encode_functions import by_meaning, constant, random_vectors
 
 from xling_tf.errors import UserError
-from xling_tf.evaluators.datasets import Dataset, Missing
+from xling_tf.evaluators.data import Dataset, Missing
 from xling_tf.evaluators.pictures.illustrations import SUITES, HeatMap, RetrievalErrors
 from xling_tf.evaluators.pictures.sentence_map import SentenceMap
 from xling_tf.evaluators.system import NotApplicableError

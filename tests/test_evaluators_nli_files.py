@@ -13,7 +13,7 @@ from xling_tf.corpora.records import NLI_LABELS
 from xling_tf.errors import UserError
 from xling_tf.evaluators.classification.inference import SUITE
 from xling_tf.evaluators.classification.nli_files import TWO_WAY_LABELS, read_labelled
-from xling_tf.evaluators.datasets import Dataset, Missing
+from xling_tf.evaluators.data import Dataset, Missing
 
 
 def find(folder: Path) -> tuple[dict[str, Dataset], dict[str, str]]:

@@ -4,7 +4,7 @@ import pytest
 from encode_functions import by_meaning, random_vectors
 
 from xling_tf.errors import UserError
-from xling_tf.evaluators.datasets import Dataset, Missing
+from xling_tf.evaluators.data import Dataset, Missing
 from xling_tf.evaluators.ranking.reqa import SUITE, RetrievalQuestionAnswering
 from xling_tf.evaluators.ranking.reqa_files import (
     Question,

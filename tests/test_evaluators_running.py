@@ -12,7 +12,7 @@ import pytest
 from encode_functions import constant
 
 from xling_tf.errors import UserError
-from xling_tf.evaluators.datasets import Dataset, Missing, Suite
+from xling_tf.evaluators.data import Dataset, Missing, Suite
 from xling_tf.evaluators.encoding import Encode
 from xling_tf.evaluators.running import evaluate_system, headlines
 from xling_tf.evaluators.selection import select

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from encode_functions import random_vectors
 
-from xling_tf.evaluators.datasets import Missing
+from xling_tf.evaluators.data import Missing
 from xling_tf.evaluators.similarity.sts_files import ScoredPairs
 from xling_tf.evaluators.similarity.sts_suite import SUITE, SimilarityOfSubsets
 

@@ -4,7 +4,7 @@ from xling_tf.errors import UserError
 from xling_tf.evaluators.classification.relatedness import TransferRelatedness
 from xling_tf.evaluators.classification.transfer import TransferClassification
 from xling_tf.evaluators.classification.transfer_files import SUITE, find
-from xling_tf.evaluators.datasets import Dataset, Missing
+from xling_tf.evaluators.data import Dataset, Missing
 
 NAMES = [
     *("MR", "CR", "SUBJ", "MPQA", "TREC", "SST2", "SST5", "MRPC", "SICK-E", "SICK-R"),

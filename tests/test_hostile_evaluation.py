@@ -22,11 +22,11 @@ from xling_tf.evaluators.classification.nli_files import (
 )
 from xling_tf.evaluators.classification.sentiment_files import read_reviews
 from xling_tf.evaluators.classification.transfer_files import _TASKS
+from xling_tf.evaluators.data import read_table
 from xling_tf.evaluators.ranking.paraphrase_files import read_askubuntu, read_pairs, read_quora
 from xling_tf.evaluators.ranking.reqa_files import read_squad, read_tables
 from xling_tf.evaluators.running import _read
 from xling_tf.evaluators.similarity.sts_files import read_benchmark, read_scored_pairs, read_semeval
-from xling_tf.evaluators.tables import read_table
 from xling_tf.reporting.curves import learning_curves
 from xling_tf.reporting.results import differences, names_of, read_results
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from xling_tf.errors import UserError
-from xling_tf.evaluators.datasets import Dataset, Suite
+from xling_tf.evaluators.data import Dataset, Suite
 from xling_tf.evaluators.encoding import Encode, encode_checked
 from xling_tf.evaluators.system import as_system
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from xling_tf.errors import UserError
-from xling_tf.evaluators.datasets import Dataset, Missing, Suite
+from xling_tf.evaluators.data import Dataset, Missing, Suite
 
 
 class Selected(NamedTuple):

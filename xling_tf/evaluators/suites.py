@@ -17,7 +17,7 @@ from xling_tf.evaluators.classification import (
     sentiment_files,
     transfer_files,
 )
-from xling_tf.evaluators.datasets import Suite
+from xling_tf.evaluators.data import Suite
 from xling_tf.evaluators.pictures import illustrations
 from xling_tf.evaluators.ranking import reqa, semantic_retrieval
 from xling_tf.evaluators.similarity import sts_suite

@@ -12,7 +12,7 @@ from scipy.spatial.distance import pdist, squareform
 
 from xling_tf.errors import UserError
 from xling_tf.evaluators.bitext.parallel_files import BITEXT_LAYOUTS, ParallelTexts, find_bitexts
-from xling_tf.evaluators.datasets import Dataset, Missing, Suite
+from xling_tf.evaluators.data import Dataset, Missing, Suite
 from xling_tf.evaluators.encoding import Encode, encode_checked, require
 
 # Chidambaram et al. 2019, sec. 5.

@@ -17,7 +17,7 @@ from xling_tf.evaluators.bitext.mining_files import (
 )
 from xling_tf.evaluators.bitext.parallel_files import ParallelTexts, find_bitexts
 from xling_tf.evaluators.bitext.parallel_search import encode_units
-from xling_tf.evaluators.datasets import Dataset, Missing, Suite
+from xling_tf.evaluators.data import Dataset, Missing, Suite
 from xling_tf.evaluators.encoding import Encode
 from xling_tf.search.margins import NUM_NEIGHBOURS, mine_by_margin
 

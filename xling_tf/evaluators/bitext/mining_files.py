@@ -10,7 +10,7 @@ import numpy as np
 from xling_tf.corpora.line_files import read_every_line
 from xling_tf.errors import UserError
 from xling_tf.evaluators.bitext.parallel_files import LANGUAGE
-from xling_tf.evaluators.tables import find_file
+from xling_tf.evaluators.data import find_file
 
 _FOLDERS = ("bucc", "bucc2018")
 _BUCC = re.compile(rf"(({LANGUAGE})-({LANGUAGE})\.(training|test))\.gold(?:\.gz)?")

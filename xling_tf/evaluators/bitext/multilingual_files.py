@@ -16,7 +16,7 @@ from xling_tf.evaluators.bitext.parallel_files import (
     joined_hypotheses,
     keyed,
 )
-from xling_tf.evaluators.tables import find_file, header_of, read_table, stem_of
+from xling_tf.evaluators.data import find_file, header_of, read_table, stem_of
 
 _FOLDER = "similarity_search"
 _TEXTS = re.compile(rf"(.+)\.({LANGUAGE})(?:\.gz)?")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from xling_tf.corpora.line_files import read_every_line
 from xling_tf.errors import UserError
-from xling_tf.evaluators.tables import find_file, header_of, read_table
+from xling_tf.evaluators.data import find_file, header_of, read_table
 
 LANGUAGE = "[a-z]{2,3}(?:_[A-Za-z]+)?"  # a code in a file's name, as a regular expression
 BITEXT_LAYOUTS = (

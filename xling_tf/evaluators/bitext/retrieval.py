@@ -13,7 +13,7 @@ from xling_tf.corpora.records import TranslationPair
 from xling_tf.corpora.split import normalised
 from xling_tf.errors import UserError
 from xling_tf.evaluators.bitext.parallel_files import BITEXT_LAYOUTS, ParallelTexts, find_bitexts
-from xling_tf.evaluators.datasets import Dataset, Missing, Suite
+from xling_tf.evaluators.data import Dataset, Missing, Suite
 from xling_tf.evaluators.encoding import Encode, encode_checked
 
 PRECISION_AT = (1, 3, 10)

@@ -10,7 +10,7 @@ import numpy as np
 from xling_tf.evaluators.bitext.multilingual_files import find_multilingual
 from xling_tf.evaluators.bitext.parallel_files import ParallelTexts
 from xling_tf.evaluators.bitext.parallel_search import ParallelSearch
-from xling_tf.evaluators.datasets import Dataset, Missing, Suite
+from xling_tf.evaluators.data import Dataset, Missing, Suite
 from xling_tf.evaluators.encoding import Encode
 
 _WELL_KNOWN = {

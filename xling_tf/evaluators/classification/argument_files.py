@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 from xling_tf.evaluators.bitext.parallel_files import read_aligned
 from xling_tf.evaluators.classification.argument_mining import Labelled, SubsampleValidation
-from xling_tf.evaluators.datasets import Dataset, Missing, Suite
-from xling_tf.evaluators.tables import find_file, read_table, stem_of
+from xling_tf.evaluators.data import Dataset, Missing, Suite, find_file, read_table, stem_of
 
 _FOLDER = "argument"
 _LAYOUT = "argument/{name}.<language>.tsv (label TAB text under a line with these names)"

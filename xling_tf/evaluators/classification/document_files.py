@@ -11,8 +11,7 @@ from xling_tf.corpora.line_files import read_every_line
 from xling_tf.errors import UserError
 from xling_tf.evaluators.bitext.parallel_files import LANGUAGE
 from xling_tf.evaluators.classification.documents import DocumentClassification, Labelled, Splits
-from xling_tf.evaluators.datasets import Dataset, Missing, Suite
-from xling_tf.evaluators.tables import find_file, read_table
+from xling_tf.evaluators.data import Dataset, Missing, Suite, find_file, read_table
 
 _FOLDER = "documents"
 _TABLE = re.compile(rf"(.+)\.({LANGUAGE})\.(?:train|dev|test)\.tsv(?:\.gz)?")

@@ -19,7 +19,7 @@ from xling_tf.evaluators.classification.nli_files import (
     LabelledPair,
     find_inference_files,
 )
-from xling_tf.evaluators.datasets import Dataset, Missing, Suite
+from xling_tf.evaluators.data import Dataset, Missing, Suite
 from xling_tf.evaluators.encoding import Encode, encode_checked
 from xling_tf.evaluators.system import NotApplicableError, as_system
 

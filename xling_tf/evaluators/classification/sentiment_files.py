@@ -10,8 +10,7 @@ from xml.etree import ElementTree
 from xling_tf.errors import UserError
 from xling_tf.evaluators.classification.cross_lingual import CrossLingualClassification
 from xling_tf.evaluators.classification.transfer import Example
-from xling_tf.evaluators.datasets import Dataset, Missing, Suite
-from xling_tf.evaluators.tables import read_table
+from xling_tf.evaluators.data import Dataset, Missing, Suite, read_table
 
 _TABLE = re.compile(r"(?P<name>.+)\.(?P<language>[a-z]{2,3})\.(?P<split>train|test)\.tsv(\.gz)?")
 _COLUMNS = ("label", "text")

@@ -10,9 +10,8 @@ from typing import NamedTuple
 from xling_tf.errors import UserError
 from xling_tf.evaluators.classification.relatedness import ScoredPair, TransferRelatedness
 from xling_tf.evaluators.classification.transfer import Example, TransferClassification
-from xling_tf.evaluators.datasets import Dataset, Missing, Suite
+from xling_tf.evaluators.data import Dataset, Missing, Suite, find_file, read_table
 from xling_tf.evaluators.encoding import Evaluator
-from xling_tf.evaluators.tables import find_file, read_table
 
 Row = tuple[str, ...]  # a label and one or two sentences
 

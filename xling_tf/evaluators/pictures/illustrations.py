@@ -13,7 +13,7 @@ import numpy as np
 
 from xling_tf.evaluators.bitext.multilingual_files import find_multilingual
 from xling_tf.evaluators.bitext.parallel_files import BITEXT_LAYOUTS, ParallelTexts, find_bitexts
-from xling_tf.evaluators.datasets import Dataset, Missing, Suite
+from xling_tf.evaluators.data import Dataset, Missing, Suite
 from xling_tf.evaluators.encoding import Encode, Evaluator
 from xling_tf.evaluators.pictures.sentence_map import Rows, SentenceMap, cut, drawn, unit_vectors
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from xling_tf.corpora.line_files import read_every_line
 from xling_tf.errors import UserError
-from xling_tf.evaluators.tables import header_of, read_table
+from xling_tf.evaluators.data import header_of, read_table
 
 _TEXT_COLUMNS = (("question1", "question2"), ("sentence1", "sentence2"))
 _QUORA_COLUMNS = ("question1", "question2", "is_duplicate")

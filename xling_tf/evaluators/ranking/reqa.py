@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from xling_tf.corpora.squad import SQUAD_FILES
 from xling_tf.errors import UserError
-from xling_tf.evaluators.datasets import Dataset, Missing, Suite
+from xling_tf.evaluators.data import Dataset, Missing, Suite
 from xling_tf.evaluators.encoding import Encode, encode_checked
 from xling_tf.evaluators.ranking.lexical import bm25, bm25_protocol
 from xling_tf.evaluators.ranking.metrics import (

@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeVar
 
 from xling_tf.corpora.squad import SQUAD_FILES, read_paragraphs
 from xling_tf.errors import UserError
-from xling_tf.evaluators.tables import find_file, header_of, read_table, stem_of
+from xling_tf.evaluators.data import find_file, header_of, read_table, stem_of
 
 _JSON_NAME = re.compile(r"(?P<name>[^.]+)\.(?P<language>[a-z-]+)\.json")
 _TABLE_NAME = re.compile(r"(?P<name>[^.]+)\.(?P<language>[a-z-]+)\.questions")

@@ -13,7 +13,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from xling_tf.errors import UserError
-from xling_tf.evaluators.datasets import Dataset, Missing, Suite
+from xling_tf.evaluators.data import Dataset, Missing, Suite, find_file, stem_of
 from xling_tf.evaluators.encoding import Encode, encode_checked
 from xling_tf.evaluators.ranking.metrics import (
     inner_products,
@@ -27,7 +27,6 @@ from xling_tf.evaluators.ranking.paraphrase_files import (
     read_pairs,
     read_quora,
 )
-from xling_tf.evaluators.tables import find_file, stem_of
 
 CUTOFF = 100  # Yang et al. 2019, Table 4: MAP@100
 

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from xling_tf.errors import UserError
+from xling_tf.evaluators.data import stem_of
 from xling_tf.evaluators.encoding import Encode, encode_checked, require
 from xling_tf.evaluators.similarity.sts_files import find_benchmark, read_scored_pairs
-from xling_tf.evaluators.tables import stem_of
 
 # Angles (in radians) of equal vectors differ by about 1e-8 for rounding.
 _CONSTANT = 1e-6

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from xling_tf.corpora.line_files import read_every_line
 from xling_tf.errors import UserError
 from xling_tf.evaluators.bitext.parallel_files import read_aligned
-from xling_tf.evaluators.tables import find_file, read_table
+from xling_tf.evaluators.data import find_file, read_table
 
 COLUMNS = ("sentence1", "sentence2", "score")
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from xling_tf.evaluators.datasets import Dataset, Missing, Suite
+from xling_tf.evaluators.data import Dataset, Missing, Suite, stem_of
 from xling_tf.evaluators.encoding import Encode
 from xling_tf.evaluators.similarity.sts import SemanticTextualSimilarity, correlations
 from xling_tf.evaluators.similarity.sts_files import (
@@ -19,7 +19,6 @@ from xling_tf.evaluators.similarity.sts_files import (
     find_tracks,
     find_year,
 )
-from xling_tf.evaluators.tables import stem_of
 
 # The test sets that SentEval has of each year.
 _SUBSETS = {
