@@ -1,4 +1,4 @@
-"""What can be imported without TensorFlow; which layer may import which is import-linter's (pyproject.toml)."""
+"""What can be imported without TensorFlow; import-linter says what may import what."""
 
 import subprocess
 import sys
