@@ -14,8 +14,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from absl import app, flags
 
-from xling_tf.console import errors_told, parse_flags, set_up_logging
 from xling_tf.corpora.held_out import write_held_out
+from xling_tf.errors import one_line_errors, parse_flags, set_up_logging
 
 _DATA = flags.DEFINE_string("data", None, "Folder of corpora.", required=True)
 _OUTPUT = flags.DEFINE_string("output", None, "Folder for bitext/.", required=True)
@@ -28,7 +28,7 @@ def main(argv: list[str]) -> None:
     """Writes what the flags describe, and prints the counts."""
     del argv
     set_up_logging()
-    with errors_told("files that are written are whole"):
+    with one_line_errors("files that are written are whole"):
         written = write_held_out(
             Path(_DATA.value),
             Path(_OUTPUT.value),

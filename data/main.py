@@ -18,7 +18,7 @@ os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (_ROOT, os.environ.get("
 
 from absl import app, flags
 
-from xling_tf.console import errors_told, set_up_logging
+from xling_tf.errors import one_line_errors, set_up_logging
 
 
 def main(argv: list[str]) -> None:
@@ -26,7 +26,7 @@ def main(argv: list[str]) -> None:
     set_up_logging()
     # What goes wrong in a worker comes as an exception as well.
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL)
-    with errors_told("the same command continues"):
+    with one_line_errors("the same command continues"):
         # Beam is an extra: the first of these imports tells where it is missing.
         from xling_tf.pipelines.command import format_account, run_command
         from xling_tf.pipelines.registry import COMMANDS

@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from absl import app, flags
 
-from xling_tf.console import errors_told, parse_flags, quiet_start, set_up_logging
+from xling_tf.errors import one_line_errors, parse_flags, quiet_start, set_up_logging
 from xling_tf.search.corpus_mining import QUERIES, CorpusMiner, model_fingerprint
 from xling_tf.search.mining import STRATEGIES, MiningConfig
 
@@ -50,7 +50,7 @@ def main(argv: list[str]) -> None:
     """Mines what the flags describe, and prints the counts."""
     del argv
     set_up_logging()
-    with errors_told("the same command keeps the corpora that are done"):
+    with one_line_errors("the same command keeps the corpora that are done"):
         counts = _mine()
     for corpus, counters in counts.items():
         print(f"{corpus}: {', '.join(f'{what} {count}' for what, count in counters.items())}")

@@ -15,8 +15,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from absl import app, flags
 
-from xling_tf.console import errors_told, parse_flags, set_up_logging
 from xling_tf.corpora.question_contexts import add_contexts
+from xling_tf.errors import one_line_errors, parse_flags, set_up_logging
 
 _PAIRS = flags.DEFINE_string("pairs", None, "Lines of question TAB answer.", required=True)
 _OUTPUT = flags.DEFINE_string("output", None, "NAME.LANGUAGE.tsv or .tsv.gz.", required=True)
@@ -29,7 +29,7 @@ def main(argv: list[str]) -> None:
     """Writes what the flags describe, and prints the counts."""
     del argv
     set_up_logging()
-    with errors_told("the same command begins anew"):
+    with one_line_errors("the same command begins anew"):
         counts = add_contexts(Path(_PAIRS.value), Path(_OUTPUT.value), _NEIGHBOURS.value)
     print(f"{_OUTPUT.value}: {', '.join(f'{what} {count}' for what, count in counts.items())}")
 

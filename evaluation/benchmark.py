@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from absl import app, flags
 
-from xling_tf.console import quiet_start, set_up_logging
+from xling_tf.errors import quiet_start, set_up_logging
 
 with quiet_start():
     import keras
@@ -31,10 +31,9 @@ from xling_tf.config import EncoderConfig, ExperimentConfig
 from xling_tf.corpora.folder import load_folder
 from xling_tf.corpora.sample import SAMPLE_FOLDER
 from xling_tf.corpora.store import CorpusStore, transient_store
-from xling_tf.files import replacing
+from xling_tf.files import provenance, replacing
 from xling_tf.model import Model, fit_text
 from xling_tf.presets import get_preset
-from xling_tf.provenance import provenance
 from xling_tf.sentence_encoder import SentenceEncoder
 from xling_tf.task_config import TaskConfig
 from xling_tf.trainer.distribution import make_strategy

@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from absl import app
 
-from xling_tf.console import parse_flags_and_files
+from xling_tf.errors import parse_flags_and_files
 from xling_tf.evaluators.comparison import comparison, summary
 
 

@@ -25,9 +25,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from absl import app, flags, logging
 
-from xling_tf.console import errors_told, parse_flags, quiet_start, set_up_logging
-from xling_tf.errors import UserError
-from xling_tf.files import SAVED_MODEL, replacing, require_writable_folder
+from xling_tf.errors import UserError, one_line_errors, parse_flags, quiet_start, set_up_logging
+from xling_tf.files import SAVED_MODEL, provenance, replacing, require_writable_folder
 from xling_tf.load_testing import in_process
 from xling_tf.load_testing.arriving_versions import put_version
 from xling_tf.load_testing.faults.running import run_faults
@@ -37,7 +36,6 @@ from xling_tf.load_testing.server_process import ServerProcess
 from xling_tf.load_testing.soak import soak
 from xling_tf.load_testing.table import Way, markdown, measure
 from xling_tf.load_testing.wrk import drive, find_wrk
-from xling_tf.provenance import provenance
 
 _MODEL = flags.DEFINE_string("model", None, "Folder of the exported model.", required=True)
 _SOAK = flags.DEFINE_float("soak_minutes", 0, "If above 0: soaks for so long instead.", 0)
@@ -58,7 +56,7 @@ def main(argv: list[str]) -> None:
     """Measures what the flags name, prints it and writes it."""
     del argv
     set_up_logging()
-    with errors_told("the same command starts anew"):
+    with one_line_errors("the same command starts anew"):
         if _FAULTS.value and _SOAK.value:
             raise UserError(
                 "--faults and --soak_minutes are expected one at a time, got both; drop one"

@@ -15,8 +15,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from absl import app, flags
 from tabulate import tabulate
 
-from xling_tf.console import errors_told, parse_flags, set_up_logging
-from xling_tf.errors import UserError
+from xling_tf.errors import UserError, one_line_errors, parse_flags, set_up_logging
 from xling_tf.evaluators.cache import cached
 from xling_tf.evaluators.running import evaluate_system, headlines
 from xling_tf.evaluators.selection import select
@@ -47,7 +46,7 @@ def main(argv: list[str]) -> None:
         print(tabulate(rows, tablefmt="plain"))
         return
     set_up_logging()
-    with errors_told("the same command continues"):
+    with one_line_errors("the same command continues"):
         _run()
 
 

@@ -19,10 +19,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import psutil
 from absl import app, flags
 
-from xling_tf.console import errors_told, parse_flags, quiet_start, set_up_logging
+from xling_tf.errors import one_line_errors, parse_flags, quiet_start, set_up_logging
 from xling_tf.evaluators.system import System
-from xling_tf.files import replacing
-from xling_tf.provenance import provenance
+from xling_tf.files import provenance, replacing
 
 _MODEL = flags.DEFINE_string("model", "exported/use-multilingual", "The imported model.")
 _LOCALES = flags.DEFINE_string("locales", "/usr/share/locale", "Folder of gettext's catalogues.")
@@ -37,7 +36,7 @@ def main(argv: list[str]) -> None:
     """Runs the comparison and writes its figures."""
     del argv
     set_up_logging()
-    with errors_told("the same command starts anew"):
+    with one_line_errors("the same command starts anew"):
         _run()
 
 

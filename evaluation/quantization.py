@@ -21,12 +21,10 @@ import numpy as np
 from absl import app, flags
 from numpy.typing import NDArray
 
-from xling_tf.console import errors_told, parse_flags, set_up_logging
 from xling_tf.corpora.folder import load_folder
 from xling_tf.corpora.records import TranslationPair
-from xling_tf.errors import UserError
-from xling_tf.files import replacing
-from xling_tf.provenance import provenance
+from xling_tf.errors import UserError, one_line_errors, parse_flags, set_up_logging
+from xling_tf.files import provenance, replacing
 from xling_tf.search.arrays import truncated
 from xling_tf.search.quantization import Int8Ranges, Precision, quantize
 from xling_tf.search.search import Hit, quantized_search, semantic_search
@@ -130,7 +128,7 @@ def main(argv: list[str]) -> None:
     """Measures the models that the flags name and writes the figures."""
     del argv
     set_up_logging()
-    with errors_told("the same command starts anew"):
+    with one_line_errors("the same command starts anew"):
         texts = _read()
         models = {Path(model).name: _measure(Path(model), texts) for model in _MODEL.value}
         figures = {

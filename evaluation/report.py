@@ -14,8 +14,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from absl import app, flags
 
-from xling_tf.console import errors_told, parse_flags_and_files
-from xling_tf.errors import UserError
+from xling_tf.errors import UserError, one_line_errors, parse_flags_and_files
 from xling_tf.evaluators.suites import SUITES
 from xling_tf.files import replacing, require_writable_folder
 from xling_tf.reporting.curves import learning_curves
@@ -36,7 +35,7 @@ _PUBLISHED = flags.DEFINE_multi_string(
 
 def main(argv: list[str]) -> None:
     """Reads the results that the arguments name, and writes the report."""
-    with errors_told("the same command makes the report anew"):
+    with one_line_errors("the same command makes the report anew"):
         _run([Path(argument) for argument in argv[1:]])
 
 

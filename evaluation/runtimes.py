@@ -26,10 +26,8 @@ import numpy as np
 import psutil
 from absl import app, flags
 
-from xling_tf.console import errors_told, parse_flags, quiet_start, set_up_logging
-from xling_tf.errors import UserError
-from xling_tf.files import replacing
-from xling_tf.provenance import provenance
+from xling_tf.errors import UserError, one_line_errors, parse_flags, quiet_start, set_up_logging
+from xling_tf.files import provenance, replacing
 
 _MODEL = flags.DEFINE_string("model", None, "Folder of the exported model.", required=True)
 _LITERT = flags.DEFINE_string("litert", None, "Folder of it for LiteRT.", required=True)
@@ -46,7 +44,7 @@ def main(argv: list[str]) -> None:
     """Runs the comparison, prints its figures and writes them."""
     del argv
     set_up_logging()
-    with errors_told("the same command starts anew"):
+    with one_line_errors("the same command starts anew"):
         text = json.dumps(_compare(_read_texts()), indent=2)
         print(text)
         if _OUTPUT.value:

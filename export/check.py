@@ -16,8 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from absl import app, flags
 
 from xling_tf.conformance.outcome import Outcome
-from xling_tf.console import errors_told, parse_flags_and_files, quiet_start
-from xling_tf.errors import UserError
+from xling_tf.errors import UserError, one_line_errors, parse_flags_and_files, quiet_start
 
 _JSON = flags.DEFINE_string("json", None, "File for the outcomes, with versions and the machine.")
 _SENTENCES = flags.DEFINE_integer(
@@ -28,7 +27,7 @@ _CALLS = 2_000
 
 def main(argv: list[str]) -> None:
     """Checks what the command line names."""
-    with errors_told("the same command starts anew"):
+    with one_line_errors("the same command starts anew"):
         folders = [Path(argument) for argument in argv[1:]]
         if not folders:
             raise UserError("folders of exported models are expected, but none came; name them")

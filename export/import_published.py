@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from absl import app, flags
 
-from xling_tf.console import errors_told, parse_flags, quiet_start, set_up_logging
+from xling_tf.errors import one_line_errors, parse_flags, quiet_start, set_up_logging
 
 _OUTPUT = flags.DEFINE_string(
     "output", "exported/use-multilingual", "Folder of the exported model, which is replaced."
@@ -39,7 +39,7 @@ def main(argv: list[str]) -> None:
     del argv
     set_up_logging()
     output = Path(_OUTPUT.value)
-    with errors_told("the same command starts anew"):
+    with one_line_errors("the same command starts anew"):
         with quiet_start():
             from xling_tf.published.importing import import_published
 

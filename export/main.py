@@ -21,8 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from absl import app, flags
 
-from xling_tf.console import errors_told, parse_flags, quiet_start, set_up_logging
-from xling_tf.errors import UserError
+from xling_tf.errors import UserError, one_line_errors, parse_flags, quiet_start, set_up_logging
 
 _MODEL = flags.DEFINE_string("model", None, "Folder of the exported model.", required=True)
 _SERVING = flags.DEFINE_string(
@@ -61,7 +60,7 @@ def main(argv: list[str]) -> None:
     del argv
     set_up_logging()
     model = Path(_MODEL.value)
-    with errors_told("the same command starts anew"):
+    with one_line_errors("the same command starts anew"):
         if not (_SERVING.value or _LITERT.value or _ONNX.value):
             raise UserError("one of --serving, --litert and --onnx is expected, but there is none")
         if not _SERVING.value and (_NAME.value or _VERSION.value):

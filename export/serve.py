@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from absl import app, flags
 
-from xling_tf.console import errors_told, parse_flags, quiet_start
+from xling_tf.errors import one_line_errors, parse_flags, quiet_start
 from xling_tf.serving.config import Limits, parse_models
 from xling_tf.serving.listening import bind
 
@@ -67,7 +67,7 @@ _LOG = flags.DEFINE_enum(
 def main(argv: list[str]) -> None:
     """Serves what the flags name, until it is told to end."""
     del argv
-    with errors_told("the same command starts the server again"):
+    with one_line_errors("the same command starts the server again"):
         models = parse_models(_MODEL.value, _LABEL.value)
         listener = bind(_HOST.value, _PORT.value)
         with quiet_start():

@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from absl import app, flags
 
 from xling_tf.config import ExperimentConfig
-from xling_tf.console import errors_told, parse_flags, quiet_start, set_up_logging
+from xling_tf.errors import one_line_errors, parse_flags, quiet_start, set_up_logging
 from xling_tf.figure import model_figure
 from xling_tf.files import replacing, require_writable_folder
 from xling_tf.presets import PRESETS, get_preset
@@ -48,7 +48,7 @@ def main(argv: list[str]) -> None:
             print(f"{name:{width}}  {preset.description}")
         return
     set_up_logging()
-    with errors_told("the same command continues"):
+    with one_line_errors("the same command continues"):
         # Misspelt names are told at once, before TensorFlow takes its seconds to start.
         read_cluster(os.environ)
         preset = get_preset(_PAIR.value)

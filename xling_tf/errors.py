@@ -1,4 +1,17 @@
-"""The one exception for mistakes that the person at the keyboard can mend."""
+"""Mistakes the user can mend, and how programs report them: one line each, and this package's log."""
+
+import errno
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from logging import ERROR, Formatter, LogRecord
+from pathlib import Path
+from typing import NoReturn
+
+from absl import flags, logging
+
+_PACKAGE = str(Path(__file__).parent)
 
 
 class UserError(ValueError):
@@ -6,3 +19,75 @@ class UserError(ValueError):
 
     Programs print the message without a traceback and exit with status 2.
     """
+
+
+@contextmanager
+def one_line_errors(again: str) -> Iterator[None]:
+    """Ends the program with one line and its exit status where the user or the machine is at fault.
+
+    Args:
+        again: What the same command does, started again.
+    """
+    try:
+        yield
+    except UserError as error:
+        _exit(f"error: {error}")
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        _exit(f"error: the disk is full; make room, and {again}")
+    except KeyboardInterrupt:
+        _exit(f"interrupted; {again}", status=130)
+
+
+def parse_flags(argv: list[str]) -> list[str]:
+    """Parses a command line of flags alone; a mistake in it is told in one line, like every other."""
+    arguments = parse_flags_and_files(argv)
+    if len(arguments) > 1:
+        _exit(f"error: flags are expected, got {arguments[1]!r}")
+    return arguments
+
+
+def parse_flags_and_files(argv: list[str]) -> list[str]:
+    """Parses a command line of flags and file names; returns the program's name and the files."""
+    try:
+        arguments: list[str] = flags.FLAGS(argv)
+    except flags.Error as error:
+        _exit(f"error: {error}")
+    return arguments
+
+
+def set_up_logging() -> None:
+    """Shows this package's log lines, and of the others only errors."""
+    logging.set_verbosity(logging.INFO)
+    handler = logging.get_absl_handler()
+    handler.setFormatter(Formatter("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S"))
+    handler.addFilter(_is_wanted)
+
+
+@contextmanager
+def quiet_start() -> Iterator[None]:
+    """Drops what is written to standard error inside the block; import TensorFlow there.
+
+    Its C++ libraries print notes about missing GPUs before any log level takes effect.
+    """
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    sys.stderr.flush()
+    saved = os.dup(2)
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 2)
+    try:
+        yield
+    finally:
+        os.dup2(saved, 2)
+        os.close(saved)
+        os.close(null)
+
+
+def _exit(line: str, status: int = 2) -> NoReturn:
+    print(line, file=sys.stderr)
+    sys.exit(status)
+
+
+def _is_wanted(record: LogRecord) -> bool:
+    return record.levelno >= ERROR or record.pathname.startswith(_PACKAGE)

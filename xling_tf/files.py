@@ -1,11 +1,15 @@
-"""Writing files and folders so that a killed program leaves the old one or the new one, never half."""
+"""Files that a killed program leaves whole, folders of one process, and where a result comes from."""
 
 import errno
 import fcntl
 import glob
+import importlib.metadata
 import json
 import os
+import platform
+import shlex
 import shutil
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,10 +17,12 @@ from typing import Any
 
 from absl import logging
 
+from xling_tf import __version__
 from xling_tf.errors import UserError
 
 # What makes a folder an exported model.
 SAVED_MODEL = "saved_model.pb"
+_PACKAGES = ("tensorflow", "keras", "numpy", "scipy", "scikit-learn")
 _MAX_JSON = 1 << 28  # bytes; SQuAD has 30 million
 
 
@@ -144,6 +150,30 @@ def require_writable_folder(path: Path, remedy: str) -> None:
         raise UserError(
             f"{path} must be a folder that can be written, but it cannot: {error.strerror}; {remedy}"
         ) from error
+
+
+def provenance() -> dict[str, Any]:
+    """Describes the command, the software and the machine, for result files."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")  # bytes
+    return {
+        "command": shlex.join(["python", *sys.argv]),
+        "versions": {"python": platform.python_version(), **_versions()},
+        "machine": {
+            "system": f"{platform.system()} {platform.machine()}",
+            "cpus": os.process_cpu_count() if hasattr(os, "process_cpu_count") else os.cpu_count(),
+            "memory_gib": round(memory / 2**30, 1),
+        },
+    }
+
+
+def _versions() -> dict[str, str]:
+    found = {"xling_tf": __version__}
+    for package in _PACKAGES:
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            found[package] = "not installed"
+    return found
 
 
 def _aside(path: Path) -> Path:

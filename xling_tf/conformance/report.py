@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from xling_tf.conformance.outcome import FAILED, Outcome
-from xling_tf.files import replacing
-from xling_tf.provenance import provenance
+from xling_tf.files import provenance, replacing
 
 
 def format_outcome(outcome: Outcome) -> str:

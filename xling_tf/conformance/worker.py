@@ -9,7 +9,7 @@ import os
 import sys
 from pathlib import Path
 
-from xling_tf.console import quiet_start
+from xling_tf.errors import quiet_start
 
 with quiet_start():
     from xling_tf.conformance.subject import Subject

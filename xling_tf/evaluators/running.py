@@ -17,8 +17,7 @@ from xling_tf.corpora.line_files import read_lines
 from xling_tf.errors import UserError
 from xling_tf.evaluators.selection import Selected, Selection
 from xling_tf.evaluators.system import NotApplicableError, System
-from xling_tf.files import read_json, replacing
-from xling_tf.provenance import provenance
+from xling_tf.files import provenance, read_json, replacing
 
 Results = dict[str, Any]
 

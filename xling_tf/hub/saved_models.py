@@ -5,8 +5,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from xling_tf.console import quiet_start
-from xling_tf.errors import UserError
+from xling_tf.errors import UserError, quiet_start
 from xling_tf.files import SAVED_MODEL
 
 

@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 from absl import logging
 
-from xling_tf.console import quiet_start
-from xling_tf.errors import UserError
+from xling_tf.errors import UserError, quiet_start
 from xling_tf.files import SAVED_MODEL, new_folder, require_writable_folder
 from xling_tf.hub.saved_models import load_saved_model
 from xling_tf.serving_layout.configuration import (

@@ -17,12 +17,11 @@ from xling_tf.corpora.default import load_corpora, resolve_languages
 from xling_tf.corpora.store import CorpusStore, open_store, transient_store
 from xling_tf.corpora.tfds import read_sources
 from xling_tf.errors import UserError
-from xling_tf.files import locked, require_writable_folder
+from xling_tf.files import locked, provenance, require_writable_folder
 from xling_tf.hub.card import model_card
 from xling_tf.hub.module import export, require_replaceable
 from xling_tf.model import Model, fit_text
 from xling_tf.overrides import to_json
-from xling_tf.provenance import provenance
 from xling_tf.sentence_encoder import SentenceEncoder
 from xling_tf.tasks.base import Task
 from xling_tf.text.preprocessor import Vocabulary
