@@ -1,0 +1,216 @@
+"""Published formats become the tables that evaluators read, from tiny files written by hand."""
+
+import gzip
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+from programs import ROOT, run_python, the_error
+
+from xling_tf.errors import UserError
+
+_SPEC = importlib.util.spec_from_file_location("convert", ROOT / "data" / "convert.py")
+program = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(program)
+
+FOX = "The fox\nsleeps. It is red."
+SQUAD = {
+    "data": [
+        {
+            "title": "t",
+            "paragraphs": [
+                {
+                    "context": FOX,
+                    "qas": [
+                        {"id": 1, "question": "Who?", "answers": [{"answer_start": 4}]},
+                        # Two annotations begin in different sentences.
+                        {
+                            "id": "2",
+                            "question": "What colour?",
+                            "answers": [{"answer_start": 16}, {"answer_start": 0}],
+                        },
+                        {"id": "3", "question": "No answer?", "answers": []},
+                    ],
+                }
+            ],
+        }
+    ]
+}
+
+# Of each format the published files, and the tables that are made of them.
+CASES = {
+    "moses": (
+        {"tatoeba.deu-eng.deu": "Eins\nZwei\n", "tatoeba.deu-eng.eng": "One\nTwo\n", "README": "x"},
+        {"bitext/tatoeba.deu-eng": "deu\teng\nEins\tOne\nZwei\tTwo\n"},
+    ),
+    "moses packed": (
+        {"UNv1.0.en-zh_CN.en.gz": "One\n", "UNv1.0.en-zh_CN.zh_CN.gz": "一\n"},
+        {"bitext/UNv1.0.en-zh_CN": "en\tzh_CN\nOne\t一\n"},
+    ),
+    "parallel_lines": (
+        {
+            "news.en": "One\nTwo\n",
+            "news.es": "Uno\nDos\n",
+            "news.de": "Eins\nZwei\n",
+            "alone.en": "",
+        },
+        {"similarity_search/news": "de\ten\tes\nEins\tOne\tUno\nZwei\tTwo\tDos\n"},
+    ),
+    # Some lines have two fields more, and quotes are text.
+    "stsbenchmark": (
+        {
+            "sts-dev.csv": 'main-captions\tMSRvid\t2012test\t0000\t1.5\t"A dog.\tA cat.\n'
+            "main-news\theadlines\t2013\t0001\t5.000\tSun\tThe sun\tsource\tlicence\n"
+        },
+        {
+            "sts/stsb.en.dev": 'sentence1\tsentence2\tscore\n"A dog.\tA cat.\t1.5\nSun\tThe sun\t5.000\n'
+        },
+    ),
+    # Pairs without a score were not judged.
+    "semeval_sts": (
+        {
+            "STS12-en-test/STS.input.surprise.OnWN.txt": "a\tb\nleft\tout\nc\td\tsource\n",
+            "STS12-en-test/STS.gs.surprise.OnWN.txt": "1.5\n\n5\n",
+            "STS2017.eval.v1.1/STS.input.track4a.es-en.txt": "uno\tone\n",
+            "STS2017.gs/STS.gs.track4a.es-en.txt": "4\n",
+        },
+        {
+            "sts/sts2012.en.OnWN.test": "sentence1\tsentence2\tscore\na\tb\t1.5\nc\td\t5\n",
+            "sts/sts2017.track4a.es-en": "sentence1\tsentence2\tscore\nuno\tone\t4\n",
+        },
+    ),
+    "bucc": (
+        {
+            "de-en/de-en.training.de": "d1\teins\nd2\tzwei\n",
+            "de-en/de-en.training.en": "e1\tthree\ne2\ttwo\n",
+            "de-en/de-en.training.gold": "d2\te2\n",
+            "de-en/de-en.test.de": "d1\teins\n",
+        },
+        {"mining/bucc.de-en.training": "de\ten\nzwei\ttwo\neins\t\n\tthree\n"},
+    ),
+    "quora": (
+        {
+            "quora_duplicate_questions.tsv": "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n"
+            '1\t3\t4\tWhat does "xyz" mean?\t"What does ""xyz""\nstand for?"\t1\n'
+            "2\t5\t6\tIs there more?\t\t0\n"
+        },
+        {
+            "paraphrase/quora.en": "label\tquestion1\tquestion2\n"
+            '1\tWhat does "xyz" mean?\tWhat does "xyz" stand for?\n'
+            "0\tIs there more?\tIs there more?\n"
+        },
+    ),
+    "askubuntu": (
+        {
+            "text_tokenized.txt.gz": "9\thow to update ?\tlong\n11\tupdating ?\t\n7\tno sound\tx\n",
+            "dev.txt": "9\t11\t11 7\t3.5 1.5\n7\t\t9 11\t2 1\n",
+        },
+        {
+            "paraphrase/askubuntu.en.dev": "label\tquestion1\tquestion2\n"
+            "1\thow to update ?\tupdating ?\n0\thow to update ?\thow to update ?\n"
+            "0\tupdating ?\tupdating ?\n0\tno sound\tno sound\n"
+        },
+    ),
+    "pawsx": (
+        {"x-final/de/test_2k.tsv": "id\tsentence1\tsentence2\tlabel\n1\tA b.\tB a.\t0\n"},
+        {"paraphrase/pawsx.de.test": "label\tsentence1\tsentence2\n0\tA b.\tB a.\n"},
+    ),
+    # A line feed inside a field becomes a space; a question has a row for each right sentence.
+    "squad": (
+        {"dev-v1.1.json": json.dumps(SQUAD), "xquad.zh.json": json.dumps({"data": []})},
+        {
+            "reqa/squad_dev.en.paragraphs": f"paragraph_id\tcontext\np0\t{FOX}\n".replace(
+                "fox\n", "fox "
+            ),
+            "reqa/squad_dev.en.sentences": "sentence_id\tparagraph_id\tsentence\n"
+            "p0.s0\tp0\tThe fox sleeps.\np0.s1\tp0\tIt is red.\n",
+            "reqa/squad_dev.en.questions": "question_id\tquestion\tanswer_sentence_id\n"
+            "1\tWho?\tp0.s0\n2\tWhat colour?\tp0.s1\n2\tWhat colour?\tp0.s0\n",
+            "reqa/xquad.zh.paragraphs": "paragraph_id\tcontext\n",
+            "reqa/xquad.zh.sentences": "sentence_id\tparagraph_id\tsentence\n",
+            "reqa/xquad.zh.questions": "question_id\tquestion\tanswer_sentence_id\n",
+        },
+    ),
+}
+
+
+def write(folder: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
+    return folder
+
+
+def tables(folder: Path) -> dict[str, str]:
+    return {
+        str(path.relative_to(folder)).removesuffix(".tsv.gz"): gzip.decompress(
+            path.read_bytes()
+        ).decode()
+        for path in folder.rglob("*.*")
+        if path.is_file()
+    }
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_published_files_become_tables(case, tmp_path):
+    files, expected = CASES[case]
+    source, output = write(tmp_path / "in", files), tmp_path / "out"
+    counts = program.convert(case.split()[0], source, output)
+    assert tables(output) == expected
+    assert counts == {name: text.count("\n") - 1 for name, text in expected.items()}
+
+
+def test_every_format_has_a_case():
+    assert {case.split()[0] for case in CASES} == set(program.FORMATS)
+
+
+@pytest.mark.parametrize(
+    ("name", "files", "message"),
+    [
+        (
+            "moses",
+            {"a.en-es.en": "One\nTwo\n", "a.en-es.es": "Uno\n"},
+            r"a\.en-es\.es .*before line 2",
+        ),
+        ("moses", {"a.en-es.en": "One\n"}, r"a\.en-es\.es must be a readable file"),
+        ("moses", {"a.en-es.en": "One\n", "b.en-es.es": ""}, r"a\.en-es\.es must be"),
+        ("stsbenchmark", {"sts-dev.csv": "main-news\tSun\tMoon\n"}, "7 fields in every line"),
+        (
+            "semeval_sts",
+            {"STS16-en-test/STS.input.a.txt": "a\tb\n", "STS16-en-test/STS.gs.a.txt": "1\n2\n"},
+            "as many lines",
+        ),
+        (
+            "bucc",
+            {"de-en.test.de": "1\tx\n", "de-en.test.en": "1\ty\n", "de-en.test.gold": "1\t2\n"},
+            "'2' is not there",
+        ),
+        ("quora", {"quora_duplicate_questions.tsv": "0\t1\t2\tWhy?\tHow?\t1\n" * 2}, "question1"),
+        (
+            "askubuntu",
+            {"text_tokenized.txt": "1\ta\n", "dev.txt": "1\t2\t2\t1\n"},
+            "'2' is not there",
+        ),
+        ("pawsx", {"de/dev_2k.tsv": "id\tsentence1\n"}, "must name the columns label"),
+        ("squad", {"dev-v1.1.json": "[]"}, r"layout of SQuAD"),
+        ("squad", {"README.md": ""}, r"--input must hold dev-v1\.1\.json"),
+        ("klingon", {}, "--format must be one of moses, "),
+    ],
+)
+def test_what_is_missing_or_damaged_is_told(name, files, message, tmp_path):
+    output = tmp_path / "out"
+    with pytest.raises(UserError, match=message):
+        program.convert(name, write(tmp_path, files), output)
+    assert tables(output) == {}  # nothing half done
+
+
+def test_the_program(tmp_path):
+    write(tmp_path, {"news.en": "One\n", "news.es": "Uno\n"})
+    program_path = str(ROOT / "data" / "convert.py")
+    listed = run_python(tmp_path, program_path, "--list")
+    assert all(f"{name}: " in listed.output for name in program.FORMATS)
+    done = run_python(tmp_path, program_path, "--format=parallel_lines", "--input=.")
+    assert done.output == "data/eval/similarity_search/news.tsv.gz: 1 rows\n"
+    assert "--format and --input must be given" in the_error(run_python(tmp_path, program_path))
