@@ -1,59 +1,365 @@
-"""Checks that SavedModels keep the contracts of sentence encoders: ours, and published modules.
+"""Checks that exported models keep what users of sentence encoders rely on.
 
     python export/check.py exported/en-es
     python export/check.py exported/en-es exported/qa --json checked.json
 
-Two checks take minutes on large models: that of one call with 100,000 sentences, and that of 2,000 calls.
---sentences 1000 shortens the first. The exit status is 1 where a check has failed.
+A model is loaded in a process with nothing but TensorFlow, called in every form, by its signatures, with
+hostile strings, in batches, by threads, thousands of times and with thousands of texts, and
+fine-tuned through hub.KerasLayer. The exit status is 1 where a check has failed.
 """
 
+import json
+import os
+import resource
+import subprocess
 import sys
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 # A bare checkout is enough: the package need not be installed.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+import numpy as np
 from absl import app, flags
 
-from xling_tf.conformance.outcome import Outcome
-from xling_tf.errors import UserError, one_line_errors, parse_flags_and_files, quiet_start
-
-_JSON = flags.DEFINE_string("json", None, "File for the outcomes, with versions and the machine.")
-_SENTENCES = flags.DEFINE_integer(
-    "sentences", 100_000, "Sentences of the one large call.", lower_bound=1
+from xling_tf.errors import (
+    UserError,
+    one_line_errors,
+    parse_flags_and_files,
+    quiet_start,
+    set_up_logging,
 )
-_CALLS = 2_000
+from xling_tf.files import SAVED_MODEL, provenance, replacing
+
+with quiet_start():
+    import tensorflow as tf
+
+    tf.config.list_physical_devices()  # prints what it does not find
+
+    from xling_tf.hub.saved_models import load_saved_model
+
+Measured = Mapping[str, float | int | str]
+
+SENTENCES = [
+    "Where is the station?",
+    "¿Dónde está la estación?",
+    "Der Fluss ist hier breit und langsam.",
+    "Il pleut depuis ce matin.",
+    "我们明天去公园。",
+    "I lost my keys, again, and my patience with them.",
+]
+# What servers get sooner or later.
+HOSTILE: Mapping[str, bytes] = {
+    "empty": b"",
+    "blanks": " \t\r\n\u00a0\u3000".encode(),
+    "emoji": "👩‍👩‍👧‍👦🏽🇪🇸".encode(),
+    "right to left": "مرحبا بالعالم שלום \u202eabc".encode(),
+    "combining marks": b"e" + "\u0301".encode() * 500,
+    "control characters": "a\0\x07b\x1b[0m\ufeff\uffff".encode(),
+    "invalid UTF-8": b"\xff\xfe hola \xc3",
+    "one long word": b"x" * 100_000,
+    "a megabyte": b"the cat is sleeping. " * 49_933,
+}
+# Of a component of a unit vector. Sums of float32 in another order, as of other paddings and batch
+# sizes, differ by some 1e-7; 1e-5 turns a vector by less than a hundredth of a degree.
+_TOLERANCE = 1e-5
+_MIB = 2**20
+# A model that traces at every call grows by 700 KiB a call, 1.4 GiB in 2,000 (measured).
+_GROWTH_BOUND = 64 * _MIB
+# Of one large call; padded together, 512 numbers a word of 300 would be 600 KiB a text.
+_LARGE_BOUND, _LARGE_BOUND_PER_TEXT = 1024 * _MIB, 16 * 2**10
+_LONGEST = 300  # words of a text of the large call
+# By signature; contexts are taken by models that were trained with them.
+_INPUTS = {
+    "serving_default": ["inputs"],
+    "default": ["inputs"],
+    "question_encoder": ["input"],
+    "response_encoder": ["input", "context"],
+    "inference": ["premise", "hypothesis"],
+}
+
+# What TensorFlow has not imported by itself cannot be imported, except for tensorflow-text at need.
+_BARE = """
+import sys
+import tensorflow as tf
+refused = {"keras", "tf_keras", "tensorflow_hub", "xling_tf", "sentencepiece"}
+for name in [name for name in sys.modules if name.partition(".")[0] in refused]:
+    sys.modules[name] = None
+sys.modules.update(dict.fromkeys(refused))
+try:
+    needs, model = "tensorflow", tf.saved_model.load(sys.argv[1])
+except (tf.errors.OpError, FileNotFoundError, LookupError):
+    import tensorflow_text
+    needs, model = "tensorflow_text", tf.saved_model.load(sys.argv[1])
+print(needs, len(model(["Hola", "", "What?"])))
+"""
+
+
+class BrokenContractError(Exception):
+    """What was expected of a model, and what came."""
+
+
+@dataclass
+class Subject:
+    """An exported model, loaded when a check first asks for it."""
+
+    folder: Path
+    num_texts: int  # of the one large call
+    num_calls: int = 2_000
+
+    @cached_property
+    def model(self) -> Any:
+        """What `tf.saved_model.load` makes of the folder."""
+        return load_saved_model(self.folder)
+
+    def encode(self, texts: Sequence[str | bytes]) -> np.ndarray:
+        """Encodes texts: `[texts, dim]`."""
+        return self.model(tf.constant([tf.compat.as_bytes(text) for text in texts])).numpy()
+
+
+def loads_in_a_bare_process(subject: Subject) -> Measured:
+    """TensorFlow alone loads and calls it, or tensorflow-text with it where the card says so."""
+    environment = {**os.environ, "PYTHONPATH": "", "TF_CPP_MIN_LOG_LEVEL": "3"}
+    command = [sys.executable, "-c", _BARE, str(subject.folder.resolve())]
+    done = subprocess.run(command, cwd="/", env=environment, capture_output=True, text=True)
+    last = (done.stderr.strip().splitlines() or ["no message"])[-1][:300]
+    _require(done.returncode == 0, "a bare process to load and call it", last)
+    needs, count = done.stdout.split()[-2:]
+    _require(count == "3", "3 vectors of 3 texts", count)
+    card = subject.folder / "README.md"
+    if needs != "tensorflow" and card.is_file():
+        is_told = needs in card.read_text(encoding="utf-8").replace("-", "_")
+        _require(is_told, "a card that names tensorflow-text", "README.md does not")
+    return {"needs": needs}
+
+
+def takes_every_form_of_call(subject: Subject) -> Measured:
+    """Strings, lists, arrays and tensors of any rank give the same vectors."""
+    expected = subject.encode(SENTENCES)
+    forms: dict[str, Any] = {
+        "a string": SENTENCES[0],
+        "a tuple": tuple(SENTENCES),
+        "an array of objects": np.array(SENTENCES, object),
+        "an array of strings": np.array(SENTENCES),
+        "a tensor of rank 0": tf.constant(SENTENCES[0]),
+        "a tensor of rank 2": tf.reshape(tf.constant(SENTENCES), [-1, 2]),
+        "an empty list": [],
+        "an empty tensor": tf.constant([], tf.string),
+    }
+    for name, texts in forms.items():
+        vectors = subject.model(texts)
+        _require(vectors.dtype == tf.float32, f"float32 of {name}", vectors.dtype.name)
+        _require_near(vectors, expected[: np.size(texts)], f"the vectors of a list for {name}")
+    return {"forms": len(forms)}
+
+
+def has_the_published_signatures(subject: Subject) -> Measured:
+    """Signatures take strings `[-1]`, give float32 `[-1, dim]` as `outputs`, and are what calls are."""
+    signatures = subject.model.signatures
+    _require("serving_default" in signatures, "a signature serving_default", set(signatures))
+    encoders = {"question_encoder", "response_encoder"} & set(signatures)
+    _require(len(encoders) != 1, "encoders of questions and responses, or neither", encoders)
+    dim = subject.encode(SENTENCES[:1]).shape[1]
+    for name in [name for name in _INPUTS if name in signatures]:
+        specs = signatures[name].structured_input_signature[1]
+        inputs = [key for key in _INPUTS[name] if key in specs or key != "context"]
+        expected = {key: tf.TensorSpec([None], tf.string, name=key) for key in inputs}
+        _require(specs == expected, f"the inputs {expected} of {name}", specs)
+        outputs = signatures[name].structured_outputs
+        width = 3 if name == "inference" else dim
+        expected = {"outputs": tf.TensorSpec([None, width], tf.float32, name="outputs")}
+        _require(outputs == expected, f"the outputs {expected} of {name}", outputs)
+        part = subject.model if inputs == ["inputs"] else getattr(subject.model, name, None)
+        rows = {key: tf.constant(np.roll(SENTENCES, place)) for place, key in enumerate(inputs)}
+        served = signatures[name](**rows)["outputs"]
+        if callable(part):
+            _require_near(served, part(*rows.values()), f"what calls give by {name}")
+    return {"signatures": ", ".join(signatures), "dim": dim}
+
+
+def encodes_any_string_to_a_unit_vector(subject: Subject) -> Measured:
+    """Hostile strings and sentences have finite vectors of length 1; sentences are told apart."""
+    texts = dict(zip(SENTENCES, SENTENCES, strict=True)) | HOSTILE
+    vectors = subject.encode(list(texts.values()))
+    errors = np.abs(np.linalg.norm(vectors, axis=1) - 1)
+    off = [name for name, error in zip(texts, errors, strict=True) if not error <= _TOLERANCE]
+    _require(not off, f"vectors of length 1 within {_TOLERANCE}", f"other ones of {off}")
+    cosines = vectors[: len(SENTENCES)] @ vectors[: len(SENTENCES)].T
+    nearest = float(np.max(cosines - 2 * np.eye(len(SENTENCES))))
+    _require(nearest < 1 - _TOLERANCE, "different vectors of sentences", f"a cosine of {nearest}")
+    return {"texts": len(texts), "largest_cosine": nearest}
+
+
+def gives_a_text_one_vector(subject: Subject) -> Measured:
+    """A text has the same vector alone, beside hostile ones, in any order and in any thread."""
+    texts = [*SENTENCES, *HOSTILE.values(), *mixed_texts(8)]
+    together = subject.encode(texts)
+    alone = np.concatenate([subject.encode([text]) for text in texts])
+    _require_near(together, alone, "the vectors of a batch of single texts")
+
+    def encode_turned(shift: int) -> np.ndarray:
+        return np.roll(subject.encode(texts[shift:] + texts[:shift]), shift, axis=0)
+
+    with ThreadPoolExecutor(8) as threads:
+        for vectors in threads.map(encode_turned, range(len(texts))):
+            _require_near(vectors, together, "the same vectors in another order and thread")
+    return {"texts": len(texts)}
+
+
+def neither_retraces_nor_grows(subject: Subject) -> Measured:
+    """Thousands of calls with lists trace nothing anew and keep no memory."""
+    call: Any = subject.model
+
+    def call_often(count: int) -> None:
+        for number in range(count):
+            call([f"{text} {number}" for text in SENTENCES[: 1 + number % len(SENTENCES)]])
+
+    call_often(subject.num_calls // 10)
+    traces, memory = call.__call__.experimental_get_tracing_count(), _peak_memory()
+    call_often(subject.num_calls)
+    traces = call.__call__.experimental_get_tracing_count() - traces
+    _require(traces == 0, f"no new trace in {subject.num_calls} calls", traces)
+    growth = _peak_memory() - memory
+    _require(growth <= _GROWTH_BOUND, f"{_GROWTH_BOUND / _MIB} MiB", f"{growth / _MIB} more")
+    return {"calls": subject.num_calls, "growth_mib": growth // _MIB}
+
+
+def encodes_many_texts_in_bounded_memory(subject: Subject) -> Measured:
+    """Thousands of texts of 1 to 300 words are encoded in one call, rightly and in bounded memory."""
+    texts = mixed_texts(subject.num_texts)
+    places = range(0, len(texts), max(1, len(texts) // 64))
+    alone = np.concatenate([subject.encode([texts[place]]) for place in places])
+    memory = _peak_memory()
+    vectors = subject.encode(texts)
+    growth, bound = _peak_memory() - memory, _LARGE_BOUND + len(texts) * _LARGE_BOUND_PER_TEXT
+    _require_near(vectors[places], alone, "the vectors of single calls")
+    _require(growth <= bound, f"{bound / _MIB} MiB at most", f"{growth / _MIB}")
+    return {"texts": len(texts), "growth_mib": growth // _MIB, "bound_mib": bound // _MIB}
+
+
+def is_fine_tuned_by_a_keras_layer(subject: Subject) -> Measured:
+    """A step through hub.KerasLayer(folder, trainable=True) reaches every weight and lowers the loss."""
+    with warnings.catch_warnings(action="ignore"):  # it imports pkg_resources
+        import tensorflow_hub
+
+    layer = tensorflow_hub.KerasLayer(str(subject.folder), trainable=True)
+    return _one_step(layer, layer.trainable_weights)
+
+
+def _one_step(encode: Callable[..., tf.Tensor], variables: Sequence[tf.Variable]) -> Measured:
+    """Moves each sentence nearer to the next one; every variable must take part."""
+    texts = tf.constant([*SENTENCES, "Zyxwvut qponmlk"])  # words that no vocabulary has
+
+    def loss(*, training: bool) -> tf.Tensor:
+        vectors = encode(texts, training=training)
+        return tf.reduce_mean(1 - tf.reduce_sum(vectors * tf.roll(vectors, 1, 0), axis=1))
+
+    with tf.GradientTape() as tape:
+        tape.watch(variables)
+        before = loss(training=True)
+    gradients = tape.gradient(before, variables)
+    reached = [gradient is not None for gradient in gradients]
+    _require(all(reached) and reached != [], "gradients of all weights", f"{sum(reached)}")
+    dense = [tf.convert_to_tensor(gradient) for gradient in gradients]
+    square = tf.add_n([tf.reduce_sum(gradient**2) for gradient in dense])
+    before = loss(training=False)
+    for variable, gradient in zip(variables, dense, strict=True):
+        # A twentieth of what would bring the loss to nothing if it were a straight line.
+        variable.assign_sub(0.05 * before / square * gradient)
+    after = loss(training=False)
+    _require(bool(after < before), "a lower loss after one step", f"{before} and then {after}")
+    return {"weights": len(dense), "loss_before": float(before), "loss_after": float(after)}
+
+
+def mixed_texts(count: int) -> list[str]:
+    """Composes texts of 1 to `_LONGEST` words, always the same ones, as many short as long ones."""
+    random = np.random.default_rng(0)
+    words = np.array([*" ".join(SENTENCES).split(), *map(str, range(99))])
+    lengths = np.exp(random.uniform(0, np.log(_LONGEST + 1), count)).astype(int)
+    return [" ".join(random.choice(words, length)) for length in lengths]
+
+
+CHECKS: tuple[Callable[[Subject], Measured], ...] = (
+    loads_in_a_bare_process,
+    takes_every_form_of_call,
+    has_the_published_signatures,
+    encodes_any_string_to_a_unit_vector,
+    gives_a_text_one_vector,
+    neither_retraces_nor_grows,
+    encodes_many_texts_in_bounded_memory,
+    is_fine_tuned_by_a_keras_layer,
+)
+
+
+def run_check(check: Callable[[Subject], Measured], subject: Subject) -> dict[str, Any]:
+    """Runs a check; whatever a model raises is a contract that it has broken."""
+    start, text = time.perf_counter(), ""
+    measured: Measured = {}
+    try:
+        status, measured = "passed", check(subject)
+    except Exception as error:  # a model may raise anything
+        came = "" if isinstance(error, BrokenContractError) else f"{type(error).__name__}: "
+        status, text = "failed", came + " ".join(str(error).split())[:300]
+    outcome = {"check": check.__name__, "status": status, "text": text, "measured": measured}
+    return {**outcome, "seconds": round(time.perf_counter() - start, 1)}
 
 
 def main(argv: list[str]) -> None:
     """Checks what the command line names."""
+    set_up_logging()
     with one_line_errors("the same command starts anew"):
         folders = [Path(argument) for argument in argv[1:]]
         if not folders:
             raise UserError("folders of exported models are expected, but none came; name them")
-        with quiet_start():
-            from xling_tf.conformance.report import (
-                format_outcome,
-                format_summary,
-                has_failed,
-                write_json,
-            )
-            from xling_tf.conformance.running import require_model, run_suite
         for folder in folders:
-            require_model(folder)
-        outcomes: dict[Path, list[Outcome]] = {}
-        for folder in folders:
-            print(folder, flush=True)
-            outcomes[folder] = []
-            for outcome in run_suite(folder, sentences=_SENTENCES.value, calls=_CALLS):
-                outcomes[folder].append(outcome)
-                print(format_outcome(outcome), flush=True)
-            print(format_summary(folder.resolve().name, outcomes[folder]), flush=True)
-        if _JSON.value is not None:
-            write_json(Path(_JSON.value), outcomes)
-    if any(map(has_failed, outcomes.values())):
+            if not (folder / SAVED_MODEL).is_file():
+                raise UserError(f"{folder} has no {SAVED_MODEL}; give the --output of a training")
+        models = [_check_model(folder) for folder in folders]
+        if flags.FLAGS.json:
+            with replacing(Path(flags.FLAGS.json)) as temporary:
+                temporary.write_text(json.dumps({**provenance(), "models": models}, indent=1))
+    if any(outcome["status"] == "failed" for model in models for outcome in model["checks"]):
         sys.exit(1)
 
 
+def _check_model(folder: Path) -> dict[str, Any]:
+    subject = Subject(folder, flags.FLAGS.sentences)
+    print(folder, flush=True)
+    outcomes = []
+    for check in CHECKS:
+        outcome = run_check(check, subject)
+        outcomes.append(outcome)
+        said = outcome["text"] or ", ".join(f"{k} {v}" for k, v in outcome["measured"].items())
+        name = outcome["check"].replace("_", " ")
+        print(f"{outcome['status']:7} {outcome['seconds']:7.1f} s  {name}: {said}", flush=True)
+    return {"model": folder.resolve().name, "checks": outcomes}
+
+
+def _peak_memory() -> int:
+    """The most memory that this process has had so far, in bytes."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def _require(holds: bool, expected: str, came: object) -> None:
+    if not holds:
+        raise BrokenContractError(f"expected {expected}, but got {came}")
+
+
+def _require_near(vectors: Any, expected: Any, name: str) -> None:
+    vectors, expected = np.asarray(vectors), np.asarray(expected)
+    _require(vectors.shape == expected.shape, f"{name}, {expected.shape}", vectors.shape)
+    error = np.max(np.abs(vectors - expected), initial=0)
+    _require(error <= _TOLERANCE, f"{name} within {_TOLERANCE}", f"{error:.2g} off")
+
+
 if __name__ == "__main__":
+    # Not at the top: tests import this file beside other programs, which have flags of these names.
+    flags.DEFINE_string("json", None, "File for the outcomes, with versions and the machine.")
+    flags.DEFINE_integer("sentences", 10_000, "Texts of the one large call.", lower_bound=1)
     app.run(main, flags_parser=parse_flags_and_files)
