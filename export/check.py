@@ -185,7 +185,7 @@ def has_the_published_signatures(subject: Subject) -> Measured:
 
 def encodes_any_string_to_a_unit_vector(subject: Subject) -> Measured:
     """Hostile strings and sentences have finite vectors of length 1; sentences are told apart."""
-    texts = dict(zip(SENTENCES, SENTENCES, strict=True)) | HOSTILE
+    texts: Mapping[str, str | bytes] = {**{text: text for text in SENTENCES}, **HOSTILE}
     vectors = subject.encode(list(texts.values()))
     errors = np.abs(np.linalg.norm(vectors, axis=1) - 1)
     off = [name for name, error in zip(texts, errors, strict=True) if not error <= _TOLERANCE]
@@ -198,7 +198,7 @@ def encodes_any_string_to_a_unit_vector(subject: Subject) -> Measured:
 
 def gives_a_text_one_vector(subject: Subject) -> Measured:
     """A text has the same vector alone, beside hostile ones, in any order and in any thread."""
-    texts = [*SENTENCES, *HOSTILE.values(), *mixed_texts(8)]
+    texts: list[str | bytes] = [*SENTENCES, *HOSTILE.values(), *mixed_texts(8)]
     together = subject.encode(texts)
     alone = np.concatenate([subject.encode([text]) for text in texts])
     _require_near(together, alone, "the vectors of a batch of single texts")

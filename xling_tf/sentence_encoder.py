@@ -1,24 +1,28 @@
 """The client for Python: any number of sentences to an array, by an exported model or one in training."""
 
 import os
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from tqdm import tqdm
 
 from xling_tf.errors import UserError
+from xling_tf.evaluators.batching import length_sorted_batches
 from xling_tf.hub.saved_models import load_saved_model
-from xling_tf.search.arrays import cosine_similarity, truncated
+from xling_tf.search.arrays import cosine_similarity, require_positive, truncated
 from xling_tf.search.quantization import Int8Ranges, Precision, quantize, require_precision
-from xling_tf.text_batches import Texts, as_texts, encode_in_batches
 
+Texts = str | Iterable[str]
 # What is done to vectors `[rows, dim]`.
 _Finish = Callable[[NDArray[Any]], NDArray[Any]]
 
 _BATCH_SIZE = 2048
+_SHOWN = 40  # characters of a wrong value in a message
 
 
 class SentenceEncoder:
@@ -42,9 +46,8 @@ class SentenceEncoder:
     def __init__(self, embed: Callable[[Any], Any]) -> None:
         if not callable(embed):
             raise UserError(
-                "a model that can be called with sentences is expected, but this one has nothing but "
-                f"signatures ({', '.join(getattr(embed, 'signatures', ())) or 'none'}); export it with "
-                "xling_tf"
+                "a model that can be called with sentences is expected, but this one has signatures alone"
+                f" ({', '.join(getattr(embed, 'signatures', ())) or 'none'}); export it with xling_tf"
             )
         self._embed = embed
 
@@ -80,7 +83,7 @@ class SentenceEncoder:
             show_progress: Whether to show a bar.
             precision: "float32", or what `quantize` makes of it: "int8", "binary" or "ubinary".
             truncate_dim: How many dimensions are kept, brought to unit length again; None: all.
-            ranges: Of int8; None: those of all unit vectors. All of an index need the same.
+            ranges: Of int8, the same for all of an index; None: those of all unit vectors.
 
         Returns:
             `[sentences, dim]` in the order of the sentences; of a single string, `[dim]`. Of the type
@@ -90,8 +93,8 @@ class SentenceEncoder:
             UserError: A sentence is no string, an argument is out of its range, or the model gives
                 something else than vectors.
         """
-        vectors = encode_in_batches(
-            lambda texts: self._embed(_tensor(texts)),
+        vectors = _encode_in_batches(
+            self._embed,
             [as_texts(sentences, "sentences")],
             batch_size=batch_size,
             show_progress=show_progress,
@@ -126,21 +129,13 @@ class SentenceEncoder:
 
     @cached_property
     def question_encoder(self) -> "SentenceEncoder":
-        """Encodes questions, for answers by `response_encoder`.
-
-        Raises:
-            UserError: The model has no such signature.
-        """
+        """Encodes questions, for answers by `response_encoder`; a `UserError` without the signature."""
         call, _ = self._signature("question_encoder")
         return SentenceEncoder(lambda questions: call(input=questions))
 
     @cached_property
     def response_encoder(self) -> "ResponseEncoder":
-        """Encodes answers, for questions by `question_encoder`.
-
-        Raises:
-            UserError: The model has no such signature.
-        """
+        """Encodes answers, for questions by `question_encoder`; a `UserError` without the signature."""
         call, inputs = self._signature("response_encoder")
         return ResponseEncoder(call, takes_contexts="context" in inputs)
 
@@ -170,8 +165,8 @@ class SentenceEncoder:
         call, _ = self._signature("inference")
         first, second = as_texts(premises, "premises"), as_texts(hypotheses, "hypotheses")
         _require_as_many(second, first, "hypotheses", "premises")
-        probabilities = encode_in_batches(
-            lambda some, others: call(premise=_tensor(some), hypothesis=_tensor(others)),
+        probabilities = _encode_in_batches(
+            lambda some, others: call(premise=some, hypothesis=others),
             [first, second],
             batch_size=batch_size,
             show_progress=show_progress,
@@ -193,12 +188,7 @@ class SentenceEncoder:
 
 
 class ResponseEncoder:
-    """Encodes answers and the contexts that they are from.
-
-    Args:
-        call: The signature: `input` and, where it takes them, `context`.
-        takes_contexts: Whether it does.
-    """
+    """Encodes answers and the contexts that they are from, by the signature `call`."""
 
     def __init__(self, call: Callable[..., Any], *, takes_contexts: bool) -> None:
         self._call = call
@@ -220,18 +210,17 @@ class ResponseEncoder:
         Args:
             responses: As `sentences` of `SentenceEncoder.encode`.
             contexts: As many, or a single string in which all are; None or "": an answer is its own.
-            batch_size: As in `SentenceEncoder.encode`.
-            show_progress: Alike.
-            precision: Alike.
-            truncate_dim: Alike.
-            ranges: Alike.
+            batch_size: See `SentenceEncoder.encode`.
+            show_progress: See there.
+            precision: See there.
+            truncate_dim: See there.
+            ranges: See there.
 
         Returns:
             `[responses, dim]`; of a single string, `[dim]`.
 
         Raises:
-            UserError: As there, or there are contexts that the model cannot take, or fewer or more of
-                them than responses.
+            UserError: As there, or contexts are not as many, or the model was trained without.
         """
         columns = {"input": as_texts(responses, "responses")}
         if self._takes_contexts:
@@ -242,12 +231,9 @@ class ResponseEncoder:
             )
             _require_as_many(columns["context"], columns["input"], "contexts", "responses")
         elif contexts is not None:
-            raise UserError(
-                "responses without contexts are expected, as this model was trained without, but got "
-                "some; leave them out, or train with questions, answers and contexts"
-            )
-        vectors = encode_in_batches(
-            lambda *rows: self._call(**dict(zip(columns, map(_tensor, rows), strict=True))),
+            raise UserError("this model was trained without contexts, but got some; leave them out")
+        vectors = _encode_in_batches(
+            lambda *rows: self._call(**dict(zip(columns, rows, strict=True))),
             list(columns.values()),
             batch_size=batch_size,
             show_progress=show_progress,
@@ -259,16 +245,82 @@ class ResponseEncoder:
 load = SentenceEncoder.load
 
 
+def as_texts(texts: Texts, name: str) -> list[str]:
+    """Checks that something is strings, in a list, tuple, array, Series or generator, or a single one.
+
+    Raises:
+        UserError: One is something else, or they have no order of their own.
+
+    Example:
+        >>> as_texts("Hola", "sentences"), as_texts(("Hola", "¿Qué tal?"), "sentences")
+        (['Hola'], ['Hola', '¿Qué tal?'])
+    """
+    if isinstance(texts, str):
+        return [texts]
+    # A table gives its columns' names and a mapping its keys; a set forgets what came first.
+    rank = getattr(texts, "ndim", 1)
+    if not isinstance(texts, Iterable) or isinstance(texts, bytes | Mapping | Set) or rank != 1:
+        came = f"{rank} dimensions" if rank != 1 else _shown(texts)
+        raise UserError(f"{name} must be a string or a list of strings, but got {came}")
+    found = list(texts)
+    for place, text in enumerate(found):
+        if not isinstance(text, str):
+            raise UserError(
+                f"{name} must be strings, but {name}[{place}] is {_shown(text)}; decode bytes, flatten "
+                "nested lists, fill in or drop missing values, and convert others with str(value)"
+            )
+    return found
+
+
+def _encode_in_batches(
+    call: Callable[..., ArrayLike],
+    columns: Sequence[list[str]],
+    *,
+    batch_size: int,
+    show_progress: bool,
+    finish: _Finish = lambda rows: rows,
+) -> NDArray[Any]:
+    """Calls a model with a string tensor for each column; rows of similar length go together.
+
+    The results, `[rows, any]` once `finish` has seen each batch, are in the order of the rows.
+    """
+    require_positive(batch_size, "batch_size")
+
+    def encode(rows: NDArray[np.intp]) -> NDArray[Any]:
+        encoded = np.asarray(call(*(_tensor(column, rows) for column in columns)), np.float32)
+        if encoded.ndim != 2 or len(encoded) != len(rows):
+            raise UserError(
+                f"a model that gives an array of shape [{len(rows)}, dim] for {len(rows)} texts is "
+                f"expected, but this one gave shape {list(encoded.shape)}; load an exported encoder"
+            )
+        return finish(encoded)
+
+    lengths = [sum(map(len, row)) for row in zip(*columns, strict=True)]
+    result: NDArray[Any] | None = None
+    with tqdm(total=len(lengths), disable=not show_progress, unit="sentence") as bar:
+        for rows in length_sorted_batches(lengths, max_rows=batch_size, max_length=sys.maxsize):
+            encoded = encode(rows)
+            if result is None:
+                result = np.empty((len(lengths), encoded.shape[1]), encoded.dtype)
+            result[rows] = encoded
+            bar.update(len(rows))
+    return encode(np.zeros(0, np.intp)) if result is None else result
+
+
+def _tensor(texts: list[str], rows: NDArray[np.intp]) -> Any:
+    import tensorflow as tf
+
+    # JSON may hold half of a surrogate pair, which UTF-8 cannot; models bear bytes that are no UTF-8.
+    return tf.constant([texts[i].encode("utf-8", "surrogatepass") for i in rows], tf.string)
+
+
 def _finish(precision: Precision, truncate_dim: int | None, ranges: Int8Ranges | None) -> _Finish:
-    """What is done to each batch of vectors, so that those of all in float32 need never be held."""
     require_precision(precision)
-
-    def finish(vectors: NDArray[np.float32]) -> NDArray[Any]:
-        if truncate_dim is not None:
-            vectors = truncated(vectors, truncate_dim)
-        return quantize(vectors, precision, ranges=ranges)
-
-    return finish
+    return lambda vectors: quantize(
+        vectors if truncate_dim is None else truncated(vectors, truncate_dim),
+        precision,
+        ranges=ranges,
+    )
 
 
 def _require_as_many(some: list[str], others: list[str], name: str, others_name: str) -> None:
@@ -278,7 +330,6 @@ def _require_as_many(some: list[str], others: list[str], name: str, others_name:
         )
 
 
-def _tensor(texts: list[bytes]) -> Any:
-    import tensorflow as tf
-
-    return tf.constant(texts, tf.string)
+def _shown(value: object) -> str:
+    text = " ".join(repr(value).split())
+    return f"{type(value).__name__} {text if len(text) <= _SHOWN else text[:_SHOWN] + '...'}"
