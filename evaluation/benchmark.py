@@ -1,204 +1,353 @@
-"""Measures training and encoding speed against the machine's own matrix-product ceiling.
+"""Measures speed, memory and the size of vectors on this machine.
 
-    python evaluation/benchmark.py                       # built-in sample sentences
-    python evaluation/benchmark.py --data my_corpora     # the translations found there
+    python evaluation/benchmark.py training --pair en-es --data DIR      # beside the machine's own ceiling
+    python evaluation/benchmark.py system --model exported/en-es         # by sentence length and batch size
+    python evaluation/benchmark.py vectors --model exported/en-es --data DIR   # in fewer bytes
 
-Everything is measured in one run, so that figures can be compared as ratios.
+The first and the last write figures to `--output`; the second adds the suite `resources` to the model's
+results in `runs/evaluation`, where evaluation/report.py finds it.
 """
 
-import dataclasses
+import itertools
 import json
+import re
+import statistics
+import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Callable
-from itertools import islice
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+ROOT = Path(__file__).resolve().parents[1]
+# A bare checkout is enough: the package need not be installed.
+sys.path.insert(0, str(ROOT))
 
+import numpy as np
 from absl import app, flags
+from numpy.typing import NDArray
 
-from xling_tf.errors import quiet_start, set_up_logging
-
-with quiet_start():
-    import keras
-    import numpy as np
-    import tensorflow as tf
-
-from xling_tf.config import EncoderConfig, ExperimentConfig
 from xling_tf.corpora.folder import load_folder
+from xling_tf.corpora.records import TranslationPair
 from xling_tf.corpora.sample import SAMPLE_FOLDER
-from xling_tf.corpora.store import CorpusStore, transient_store
+from xling_tf.errors import UserError, one_line_errors, parse_flags_and_files, set_up_logging
+from xling_tf.evaluators.data import Dataset, Suite, select
+from xling_tf.evaluators.encoding import Encode, as_system, encode_checked
+from xling_tf.evaluators.running import evaluate_system
+from xling_tf.evaluators.systems import open_system
 from xling_tf.files import provenance, replacing
-from xling_tf.model import Model, fit_text
-from xling_tf.presets import get_preset
-from xling_tf.sentence_encoder import SentenceEncoder
-from xling_tf.task_config import TaskConfig
-from xling_tf.trainer.distribution import make_strategy
-from xling_tf.trainer.examples import task_examples
-from xling_tf.trainer.input_pipeline import Examples, make_dataset, make_sampler
-from xling_tf.trainer.loop import Trainer
-from xling_tf.trainer.precision import matmul_gflops, resolve_precision
-from xling_tf.trainer.workers import Workers
+from xling_tf.search.arrays import truncated
+from xling_tf.search.quantization import Int8Ranges, Precision, quantize
+from xling_tf.search.search import Hit, quantized_search, semantic_search
 
+_MODEL = flags.DEFINE_string("model", None, "System to measure, as evaluation/main.py takes it.")
+_PAIR = flags.DEFINE_string("pair", "en-es", "training: preset whose model is measured.")
+_STEPS = flags.DEFINE_integer("steps", 30, "training: steps that are timed.", lower_bound=2)
 _DATA = flags.DEFINE_string("data", None, "Folder of corpora; without it, the built-in sample.")
-_CORPUS = flags.DEFINE_string("corpus", None, "Translations of this name only, as tatoeba.")
-_PAIR = flags.DEFINE_string("pair", "en-es", "Preset whose model is measured.")
-_STEPS = flags.DEFINE_integer("steps", 30, "Training steps that are timed.", lower_bound=2)
-_SENTENCES = flags.DEFINE_integer("sentences", 20_000, "Sentences encoded.", lower_bound=1)
-_OUTPUT = flags.DEFINE_string(
-    "output", "evaluation/results/benchmark.json", "Where the figures are written."
-)
+_CORPUS = flags.DEFINE_string("corpus", "tatoeba", "vectors: translations of this name.")
+_SOURCE = flags.DEFINE_string("source", "en", "vectors: language of the queries.")
+_TARGET = flags.DEFINE_string("target", "es", "vectors: language that is searched.")
+_SENTENCES = flags.DEFINE_integer("sentences", 100_000, "vectors: searched, at most.")
+_QUERIES = flags.DEFINE_integer("queries", 1000, "vectors: queries, at most.", lower_bound=1)
+_OUTPUT = flags.DEFINE_string("output", None, "Where the figures are written.")
+
 _WARM_UP_STEPS = 5
+_MIB = 2**20
 
 
 def main(argv: list[str]) -> None:
-    """Runs the benchmark and writes its figures."""
-    del argv
+    """Measures what the first argument names."""
     set_up_logging()
-    config = _config()
-    store = _store(config)
-    text, vocabulary = fit_text(config.text, store.training_texts_by_language())
-    config = dataclasses.replace(config, text=text)
-    keras.config.set_dtype_policy(config.training.precision)
-    strategy = make_strategy()
-    with strategy.scope():
-        model = Model.build(config, vocabulary)
-    examples = task_examples(model.tasks, store.corpora)["translation_ranking_en-es"].train
-    tokens_per_sentence = _tokens_per_sentence(model, examples)
-    ceilings = {kind: matmul_gflops(kind) for kind in ("float32", "bfloat16")}
-    figures = {
-        "input": _input_rate(model, examples),
-        "training": _training_rate(model, examples, strategy),
-        "encoding": _encoding_rate(model, examples),
-    }
-    dtypes = {"training": _dtype(config), "encoding": "float32"}
-    flops = _flops_per_token(config.encoder) * tokens_per_sentence
-    for name, passes in (("training", 3), ("encoding", 1)):
-        gflops = figures[name]["sentences_per_second"] * flops * passes / 1e9
-        figures[name] |= {
-            "dtype": dtypes[name],
-            "gflops": gflops,
-            "fraction_of_ceiling": gflops / ceilings[dtypes[name]],
-        }
-    # Measured again at the end: on a shared machine the two tell how far figures can be trusted.
-    again = {kind: matmul_gflops(kind) for kind in ceilings}
-    _write(
-        {
-            "command": " ".join(["python evaluation/benchmark.py", *sys.argv[1:]]),
-            "ceiling_gflops": ceilings,
-            "ceiling_gflops_at_end": again,
-            "tokens_per_sentence": tokens_per_sentence,
-            "examples": len(examples),
-            **figures,
-            **provenance(),
-        }
-    )
+    with one_line_errors("the same command starts anew"):
+        kinds = {"training": _training, "system": _system, "vectors": _vectors}
+        if argv[1:2] not in [[kind] for kind in kinds]:
+            raise UserError(f"one of {', '.join(kinds)} is expected, got {argv[1:]}")
+        kinds[argv[1]]()
 
 
-def _config() -> ExperimentConfig:
-    config = get_preset(_PAIR.value)
-    off = TaskConfig(weight=0)
-    ranking = dataclasses.replace(config.tasks.translation_ranking, examples_per_batch=256)
-    tasks = dataclasses.replace(
-        config.tasks,
-        translation_ranking=ranking,
-        response_prediction=off,
-        quick_thought=off,
-        inference=off,
-    )
-    precision = resolve_precision(config.training.precision)
-    steps = _WARM_UP_STEPS + _STEPS.value
-    training = dataclasses.replace(config.training, precision=precision, steps=steps, minutes=0.0)
-    return dataclasses.replace(config, tasks=tasks, training=training)
-
-
-def _store(config: ExperimentConfig) -> CorpusStore:
-    folder = Path(_DATA.value) if _DATA.value else SAMPLE_FOLDER
-    corpora = load_folder(folder, source=config.data.source, targets=config.data.targets)
-    return transient_store(
-        [c for c in corpora if c.kind == "parallel" and _CORPUS.value in (None, c.name)]
-    )
-
-
-def _input_rate(model: Model, examples: Examples) -> dict[str, Any]:
-    """Batching and text preprocessing alone."""
-    sampler = make_sampler(examples, model.config, 256)
-    batches = iter(make_dataset(examples, sampler, model.preprocessor))
-    next(batches)
-    sentences, seconds = _timed(
-        lambda: [int(tf.size(batch.fingerprints)) for batch in islice(batches, _STEPS.value)]
-    )
-    return {"sentences_per_second": sum(sentences) / seconds}
-
-
-def _training_rate(
-    model: Model, examples: Examples, strategy: tf.distribute.Strategy
-) -> dict[str, Any]:
-    """The training loop as it is, input, logs and all; the first steps are left out."""
-    with tempfile.TemporaryDirectory() as folder:
-        trainer = Trainer(
-            model=model,
-            examples={"translation_ranking_en-es": examples},
-            workers=Workers(strategy),
-            run_dir=Path(folder),
-        )
-        trainer.train()
-        lines = (Path(folder) / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-    steps = [json.loads(line) for line in lines][_WARM_UP_STEPS:]
-    seconds = steps[-1]["seconds"] - steps[0]["seconds"]
-    return {
-        "sentences_per_second": sum(step["sentences"] for step in steps[1:]) / seconds,
-        "sentences_per_step": sum(step["sentences"] for step in steps) / len(steps),
-    }
-
-
-def _encoding_rate(model: Model, examples: Examples) -> dict[str, Any]:
-    """The exported module, strings in and vectors out."""
-    texts = examples.texts(np.arange(len(examples)))
-    drawn = np.random.default_rng(0).choice(texts, _SENTENCES.value)
-    sentences = [text.decode("utf-8") for text in drawn]
-    encoder = SentenceEncoder(model.hub_module())
-    encoder.encode(sentences[:100])
-    _, seconds = _timed(lambda: encoder.encode(sentences))
-    return {"sentences_per_second": len(sentences) / seconds}
-
-
-def _timed(function: Callable[[], Any]) -> tuple[Any, float]:
-    begin = time.perf_counter()
-    result = function()
-    return result, time.perf_counter() - begin
-
-
-def _tokens_per_sentence(model: Model, examples: Examples) -> float:
-    """Mean number of real tokens; padding is work that earns nothing."""
-    texts = examples.texts(np.arange(len(examples)))
-    sample = np.random.default_rng(0).choice(texts, min(len(texts), 50_000), replace=False)
-    lengths = model.preprocessor.tokenize(tf.constant(sample.tolist())).row_lengths()
-    return float(np.mean(lengths))
-
-
-def _flops_per_token(config: EncoderConfig) -> int:
-    """Multiplications and additions of the transformer's dense layers, forward."""
-    attention = 4 * config.hidden_dim**2
-    feedforward = 2 * config.hidden_dim * config.intermediate_dim
-    return 2 * config.num_layers * (attention + feedforward)
-
-
-def _dtype(config: ExperimentConfig) -> str:
-    return config.training.precision.removeprefix("mixed_")
-
-
-def _write(figures: dict[str, Any]) -> None:
-    text = json.dumps(figures, indent=2) + "\n"
-    path = Path(_OUTPUT.value)
+def _write(default: str, figures: Mapping[str, Any]) -> None:
+    path = Path(_OUTPUT.value or default)
     path.parent.mkdir(parents=True, exist_ok=True)
+    text = json.dumps({**provenance(), **figures}, indent=2) + "\n"
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
     print(text)
 
 
+# Training and encoding against the machine's own matrix products.
+
+
+def _training() -> None:
+    """Runs the training program on translation ranking alone, and encodes with what it exports."""
+    data = Path(_DATA.value or SAMPLE_FOLDER).resolve()
+    with tempfile.TemporaryDirectory() as folder:
+        command = [
+            *(sys.executable, f"{ROOT}/training/main.py", f"--pair={_PAIR.value}"),
+            *(f"--data={data}", f"--steps={_WARM_UP_STEPS + _STEPS.value}"),
+            *("--run_dir=run", "--output=model", "--set=tasks.alignment_steps=0"),
+            "--set=tasks.translation_ranking.examples_per_batch=256",
+            *(f"--set=tasks.{task}.weight=0" for task in ("response_prediction", "quick_thought")),
+            "--set=tasks.inference.weight=0",
+        ]
+        if subprocess.run(command, cwd=folder, check=False).returncode:
+            raise UserError("the training must succeed, but ended with the error above; correct it")
+        lines = (Path(folder) / "run" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+        steps = [json.loads(line) for line in lines][_WARM_UP_STEPS:]
+        config = json.loads((Path(folder) / "model" / "config.json").read_text(encoding="utf-8"))
+        corpora = load_folder(data, source=_SOURCE.value, targets=[_TARGET.value])
+        texts = [
+            text
+            for corpus in corpora
+            if corpus.kind == "parallel"
+            for record, _ in itertools.islice(corpus, 10_000)
+            if isinstance(record, TranslationPair)
+            for text in (record.source, record.target)
+        ]
+        encode = open_system(str(Path(folder) / "model"))
+        encode(texts[:100])
+        encoding_seconds = _seconds(lambda: encode(texts))
+    seconds = steps[-1]["seconds"] - steps[0]["seconds"]
+    rates = {
+        "training": sum(step["sentences"] for step in steps[1:]) / seconds,
+        "encoding": len(texts) / encoding_seconds,
+    }
+    # Words and punctuation marks: what a tokenizer of words gives.
+    tokens = statistics.fmean(len(re.findall(r"\w+|[^\w\s]", text)) for text in texts)
+    encoder = config["encoder"]
+    attention, feedforward = 4 * encoder["hidden_dim"], 2 * encoder["intermediate_dim"]
+    # Multiplications and additions of the transformer's dense layers, forward.
+    flops = 2 * encoder["num_layers"] * encoder["hidden_dim"] * (attention + feedforward) * tokens
+    ceilings = {dtype: _matmul_gflops(dtype) for dtype in ("float32", "bfloat16")}
+    figures: dict[str, Any] = {"ceiling_gflops": ceilings, "tokens_per_sentence": tokens}
+    for name, rate in rates.items():
+        gflops = rate * flops * (3 if name == "training" else 1) / 1e9
+        figures[name] = {
+            "sentences_per_second": rate,
+            "gflops": gflops,
+            "fraction_of_float32_ceiling": gflops / ceilings["float32"],
+        }
+    _write("evaluation/results/benchmark.json", figures)
+
+
+def _matmul_gflops(dtype: str) -> float:
+    """The rate of products of [4096, 512] by [512, 2048], as in the transformer."""
+    import tensorflow as tf
+
+    left = tf.cast(tf.random.normal([4096, 512]), dtype)
+    right = tf.cast(tf.random.normal([512, 2048]), dtype)
+    product = tf.function(lambda: tf.reduce_max(tf.matmul(left, right)))
+    product()
+    return 2 * 4096 * 512 * 2048 / min(_seconds(lambda: product().numpy()) for _ in range(5)) / 1e9
+
+
+def _seconds(function: Callable[[], object]) -> float:
+    begin = time.perf_counter()
+    function()
+    return time.perf_counter() - begin
+
+
+# Time and memory by sentence length and batch size (Yang et al. 2019, sec. 7 and figure 2).
+
+# Common words: most systems have an own token for each.
+_WORDS = "a all and as at be but by can do for from go have he in it make not of on one out say see"
+
+
+class ResourceUsage:
+    """Time and memory of encoding batches of sentences of one length; it differs between machines.
+
+    Every sentence ends in a number that was not used before: no cache of whole texts has it. A batch is
+    encoded once to warm up, then until it took three calls and 0.3 seconds, or 20 calls or 4 seconds.
+    """
+
+    name = "figure2"
+    protocol: Mapping[str, Any]
+
+    def __init__(self, lengths: Sequence[int], batches: Sequence[int], seed: int = 0) -> None:
+        self.protocol = {
+            "reproducible": False,
+            "lengths_in_words": list(lengths),
+            "batches": list(batches),
+            "seed": seed,
+        }
+        # From few words to many: what a system keeps after a large batch would hide a small one's.
+        self._cells = sorted(itertools.product(lengths, batches), key=np.prod)
+        self._rng = np.random.default_rng(seed)
+        self._numbers = itertools.count(1000)
+
+    def __call__(self, encode: Encode) -> dict[str, float]:
+        """Returns "length_<n>/batch_<m>/sentences_per_second", ".../milliseconds" of the median call, and
+        ".../memory_growth_mib" of this process during the first, where the model is in it.
+        """
+        description = as_system(encode).description
+        self.protocol = {**self.protocol, "device": description.get("device", "not told")}
+        encode_checked(encode, self._compose(1, 1))  # what is loaded or compiled once is no growth
+        before = _resident_bytes()
+        scores: dict[str, float] = {}
+        for length, batch in self._cells:
+            cell, texts = f"length_{length}/batch_{batch}", self._compose(length, batch)
+            peak = _peak_bytes(partial(encode_checked, encode, texts))
+            times: list[float] = []
+            while len(times) < 20 and sum(times) < 4 and (len(times) < 3 or sum(times) < 0.3):
+                times.append(_seconds(partial(encode, self._compose(length, batch))))
+            median = statistics.median(times)
+            scores[f"{cell}/sentences_per_second"] = batch / median
+            scores[f"{cell}/milliseconds"] = 1000 * median
+            if "url" not in description:
+                scores[f"{cell}/memory_growth_mib"] = max(0, peak - before) / _MIB
+        return scores
+
+    def _compose(self, length: int, batch: int) -> list[str]:
+        words = self._rng.choice(_WORDS.split(), [batch, length - 1]).tolist()
+        return [" ".join([*row, str(next(self._numbers))]) for row in words]
+
+
+def _resident_bytes() -> int:
+    import psutil
+
+    return int(psutil.Process().memory_info().rss)
+
+
+def _peak_bytes(call: Callable[[], object]) -> int:
+    """The most memory in use during a call."""
+    peak, is_over = _resident_bytes(), threading.Event()
+
+    def watch() -> None:
+        nonlocal peak
+        while not is_over.wait(0.002):
+            peak = max(peak, _resident_bytes())
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        call()
+    finally:
+        is_over.set()
+        watcher.join()
+    return max(peak, _resident_bytes())
+
+
+def _find(folder: Path, seed: int) -> Iterator[Dataset]:
+    del folder  # it needs no data
+    sizes = (1, 4, 16, 64, 256)
+    yield Dataset(name="figure2", files=(), load=partial(ResourceUsage, sizes, sizes, seed))
+
+
+RESOURCES = Suite(
+    name="resources",
+    title="Time and memory by sentence length and batch size",
+    source="Yang et al. 2019, sec. 7, figure 2",
+    find=_find,
+)
+
+
+def _system() -> None:
+    system = open_system(_MODEL.value or "")
+    output = Path(_OUTPUT.value or f"runs/evaluation/{system.name}.json")
+    selection = select({"resources": RESOURCES}, ROOT, [], 0)
+    results = evaluate_system(system, selection, output, folder=ROOT, seed=0)
+    for cell, value in results["scores"]["resources"]["figure2"].items():
+        print(f"{cell:45} {value:12.2f}")
+
+
+# What vectors in fewer bytes find of what the whole ones find.
+
+# (precision, dimensions, candidates scored again for each hit, what they are scored by)
+_WAYS: tuple[tuple[Precision, int | None, int, Precision | None], ...] = (
+    *(("float32", dim, 1, None) for dim in (None, 256, 128, 64)),
+    *(("int8", dim, 1, None) for dim in (None, 256, 128)),
+    *(("ubinary", None, times, None) for times in (1, 4, 10)),
+    *(("ubinary", None, times, kind) for kind in ("int8", "float32") for times in (4, 10)),
+    ("ubinary", 256, 10, None),
+)
+
+
+def _vectors() -> None:
+    """How many of the float vectors' ten nearest are found, and how often a translation comes first."""
+    found = load_folder(
+        Path(_DATA.value or SAMPLE_FOLDER), source=_SOURCE.value, targets=[_TARGET.value]
+    )
+    corpora = {c.name: c for c in found if c.kind == "parallel"}
+    if _CORPUS.value not in corpora:
+        raise UserError(f"--corpus must be one of {', '.join(corpora)}, got {_CORPUS.value!r}")
+    pairs = [record for record, _ in corpora[_CORPUS.value] if isinstance(record, TranslationPair)]
+    np.random.default_rng(0).shuffle(pairs)
+    places: dict[str, int] = {}
+    right: defaultdict[str, set[int]] = defaultdict(set)
+    for pair in pairs:
+        if pair.target in places or len(places) < _SENTENCES.value:
+            right[pair.source].add(places.setdefault(pair.target, len(places)))
+    texts = list(right)[: _QUERIES.value]
+    encode = open_system(_MODEL.value or "")
+    queries, corpus = encode(texts), encode(list(places))
+    exact = _ids(semantic_search(queries, corpus, 10))
+    rows = []
+    for precision, dim, oversampling, rescore_with in _WAYS:
+        if (dim or 0) >= queries.shape[1]:
+            continue
+        begin = time.perf_counter()
+        num_bytes, hits = _search(queries, corpus, precision, dim, oversampling, rescore_with)
+        seconds = time.perf_counter() - begin
+        recalls = [
+            len({*some} & {*others}) / len(others) for some, others in zip(hits, exact, strict=True)
+        ]
+        firsts = [row[0] in right[text] for row, text in zip(hits, texts, strict=True)]
+        rows.append(
+            {
+                "precision": precision,
+                "dim": dim or queries.shape[1],
+                "oversampling": oversampling,
+                "rescore_with": rescore_with,
+                "bytes_per_vector": num_bytes,
+                "milliseconds_per_query": round(1000 * seconds / len(texts), 2),
+                "recall_at_10": round(statistics.fmean(recalls), 4),
+                "translation_at_1": round(statistics.fmean(firsts), 4),
+            }
+        )
+        print(" ".join(f"{name}={value}" for name, value in rows[-1].items()))
+    figures = {
+        "corpus": f"{_CORPUS.value}.{_SOURCE.value}-{_TARGET.value}",
+        "sentences": len(places),
+        "queries": len(texts),
+        "models": {encode.name: rows},
+    }
+    _write("evaluation/results/quantization.json", figures)
+
+
+def _search(
+    queries: NDArray[Any],
+    corpus: NDArray[Any],
+    precision: Precision,
+    dim: int | None,
+    oversampling: int,
+    rescore_with: Precision | None,
+) -> tuple[int, list[list[int]]]:
+    """Bytes of a vector and the places of the hits."""
+    if dim:
+        queries, corpus = truncated(queries, dim), truncated(corpus, dim)
+    if precision == "float32":
+        return corpus[0].nbytes, _ids(semantic_search(queries, corpus, 10))
+    ranges = Int8Ranges.calibrated(corpus[:10_000]) if precision == "int8" else None
+    codes = quantize(corpus, precision, ranges=ranges)
+    again = quantize(corpus, rescore_with) if rescore_with else None
+    hits = quantized_search(
+        queries,
+        codes,
+        precision,
+        10,
+        ranges=ranges,
+        oversampling=oversampling,
+        rescore_with=again,
+    )
+    return codes[0].nbytes, _ids(hits)
+
+
+def _ids(hits: list[list[Hit]]) -> list[list[int]]:
+    return [[hit["corpus_id"] for hit in row] for row in hits]
+
+
 if __name__ == "__main__":
-    app.run(main)
+    app.run(main, flags_parser=parse_flags_and_files)

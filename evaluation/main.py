@@ -17,11 +17,10 @@ from tabulate import tabulate
 
 from xling_tf.errors import UserError, one_line_errors, parse_flags, set_up_logging
 from xling_tf.evaluators.cache import cached
+from xling_tf.evaluators.data import format_table, select
 from xling_tf.evaluators.running import evaluate_system, headlines
-from xling_tf.evaluators.selection import select
 from xling_tf.evaluators.suites import SUITES
-from xling_tf.evaluators.table import format_table
-from xling_tf.systems.registry import open_system
+from xling_tf.evaluators.systems import open_system
 
 _MODEL = flags.DEFINE_string(
     "model",
@@ -58,7 +57,7 @@ def _run() -> None:
     bare = open_system(_MODEL.value)
     output = Path(_OUTPUT.value or f"runs/evaluation/{bare.name}.json")
     system = cached(bare, Path(_CACHE.value), show_progress=True)
-    results = evaluate_system(system, bare, selection, output, folder=folder, seed=_SEED.value)
+    results = evaluate_system(system, selection, output, folder=folder, seed=_SEED.value)
     print(format_table(headlines(results, [item.name for item in selection.selected])))
     print(f"\n{output} has all scores; put them beside the papers' and others' with\n")
     print(f"    python evaluation/report.py {output} --output report.html")

@@ -20,7 +20,7 @@ import psutil
 from absl import app, flags
 
 from xling_tf.errors import one_line_errors, parse_flags, quiet_start, set_up_logging
-from xling_tf.evaluators.system import System
+from xling_tf.evaluators.encoding import System
 from xling_tf.files import provenance, replacing
 
 _MODEL = flags.DEFINE_string("model", "exported/use-multilingual", "The imported model.")
@@ -42,9 +42,9 @@ def main(argv: list[str]) -> None:
 
 def _run() -> None:
     with quiet_start():
+        from xling_tf.evaluators.systems import open_system
         from xling_tf.published.equality import compare, joint_encode, reference_cosine
         from xling_tf.published.texts import SPECIAL, read_texts
-        from xling_tf.systems.registry import open_system
 
     texts = read_texts(Path(_LOCALES.value), _COUNT.value, seed=0)
     memory = _resident_mib()

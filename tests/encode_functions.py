@@ -40,3 +40,19 @@ def _draw(text: str, dim: int, seed: int) -> np.ndarray:
     digest = hashlib.blake2b(f"{seed}:{text}".encode(), digest_size=8).digest()
     vector = np.random.default_rng(int.from_bytes(digest)).standard_normal(dim)
     return vector / np.linalg.norm(vector)
+
+
+class Counting:
+    """An encode function that keeps what it was asked for."""
+
+    def __init__(self, encode: Encode) -> None:
+        self.encode = encode
+        self.batches: list[list[str]] = []
+
+    def __call__(self, texts: list[str]) -> np.ndarray:
+        self.batches.append(texts)
+        return self.encode(texts)
+
+    @property
+    def texts(self) -> list[str]:
+        return [text for batch in self.batches for text in batch]

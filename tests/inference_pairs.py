@@ -7,7 +7,7 @@ from encode_functions import random_vectors
 
 from xling_tf.corpora.records import NLI_LABELS
 from xling_tf.evaluators.classification.nli_files import LabelledPair
-from xling_tf.evaluators.system import System
+from xling_tf.evaluators.encoding import System
 
 Infer = Callable[[list[str], list[str]], np.ndarray]
 

@@ -1,24 +1,30 @@
 """Embeddings kept on the disk: each text encoded once, and the same vector ever after."""
 
-import dataclasses
-import io
-import tracemalloc
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from cached_systems import Counting, make
-from encode_functions import random_vectors
+from encode_functions import Counting, random_vectors
 
-from xling_tf.corpora.records import NLI_LABELS
 from xling_tf.errors import UserError
 from xling_tf.evaluators import cache
 from xling_tf.evaluators.cache import cached
-from xling_tf.evaluators.encoding import Encode
-from xling_tf.evaluators.system import System
+from xling_tf.evaluators.encoding import Encode, System
 
+# A lone surrogate can stand in JSON, and a text may end in the null character.
 TEXTS = ["b", "a longer one", "", "b", "猫在睡觉。", "a\0", "a", "\ud800"]
+
+
+def make(
+    sentences: Encode, folder: Path | None, *, checksum: str | None = "x", **more: Any
+) -> System:
+    """A cached system."""
+    system = System(name="system", sentences=sentences, checksum=checksum, **more)
+    return cached(system, folder, show_progress=False)
 
 
 @pytest.fixture
@@ -35,22 +41,26 @@ def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_each_text_is_encoded_once_and_keeps_its_vector_to_the_bit(
     encode: Counting, tmp_path: Path
 ) -> None:
-    encode.encode = random_vectors(dim=5)
-    plain = [text for text in TEXTS if text != "\ud800"]  # which the function cannot digest
-    expected = encode.encode(plain)
-    first = make(encode, tmp_path)(plain)
+    texts = TEXTS[:-1]
+    expected = encode.encode(texts)
+    first = make(encode, tmp_path)(texts)
     np.testing.assert_array_equal(first, expected)
     assert first.dtype == np.float32
-    assert sorted(encode.texts) == sorted(set(plain))
-    # Two at a time, the longest first.
+    # Two at a time, the longest first, "b" once.
     assert [len(batch) for batch in encode.batches] == [2, 2, 2]
     assert encode.batches[0] == ["a longer one", "猫在睡觉。"]
-
     again = Counting(encode.encode)
-    np.testing.assert_array_equal(make(again, tmp_path)(plain[::-1]), expected[::-1])
+    np.testing.assert_array_equal(make(again, tmp_path)(texts[::-1]), expected[::-1])
     assert again.batches == []
-    np.testing.assert_array_equal(make(again, tmp_path)([*plain, "new"])[:-1], expected)
+    np.testing.assert_array_equal(make(again, tmp_path)([*texts, "new"])[:-1], expected)
     assert again.batches == [["new"]]
+
+
+def test_any_string_is_a_key_and_so_are_more_than_a_query_takes(tmp_path: Path) -> None:
+    texts = TEXTS + [f"text {number}" for number in range(2000)]
+    for _ in range(2):
+        system = make(lambda texts: np.array([[1.0 + len(text)] for text in texts]), tmp_path)
+        assert system(texts).tolist() == [[1.0 + len(text)] for text in texts]
 
 
 @pytest.mark.parametrize("with_folder", [False, True])
@@ -61,9 +71,9 @@ def test_without_checksum_or_folder_vectors_last_as_long_as_the_system(
     system = make(encode, folder, checksum=checksum)
     np.testing.assert_array_equal(system(["a", "b"]), system(["a", "b"]))
     assert len(encode.batches) == 1
-    assert list(tmp_path.iterdir()) == []
     make(encode, folder, checksum=checksum)(["a", "b"])
     assert len(encode.batches) == 2
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_systems_and_roles_do_not_mix(tmp_path: Path) -> None:
@@ -93,22 +103,6 @@ def test_an_answer_has_a_vector_in_each_of_its_contexts(tmp_path: Path) -> None:
     assert sorted(calls) == [("a", "bc"), ("ab", "c")]
 
 
-def test_inference_is_passed_on_in_batches(small_batches: None, tmp_path: Path) -> None:
-    sizes = []
-
-    def inference(premises: list[str], hypotheses: list[str]) -> np.ndarray:
-        sizes.append(len(premises))
-        return np.eye(len(NLI_LABELS))[
-            [len(p) - len(h) for p, h in zip(premises, hypotheses, strict=True)]
-        ]
-
-    system = make(random_vectors(), tmp_path, inference=inference)
-    result = system.inference(["aa", "abc", "a", "abcd", "bb"], ["a", "a", "b", "abc", "cc"])
-    # Differences in length: 1, 2, 0, 1, 0.
-    assert result.argmax(axis=1).tolist() == [1, 2, 0, 1, 0]
-    assert sizes == [2, 2, 1]
-
-
 def test_no_texts(encode: Counting, tmp_path: Path) -> None:
     system = make(encode, tmp_path)
     assert system([]).shape == (0, 0)
@@ -117,107 +111,110 @@ def test_no_texts(encode: Counting, tmp_path: Path) -> None:
     assert encode.batches == [["a"]]
 
 
-def test_any_string_is_a_key(tmp_path: Path) -> None:
-    system = make(lambda texts: np.array([[1.0 + len(text)] for text in texts]), tmp_path)
-    assert system(TEXTS).tolist() == [[1.0 + len(text)] for text in TEXTS]
-
-
-def spoilt(value: float | list[float], text: str = "bad") -> Encode:
-    """A vector of two ones for each text but one."""
-    return lambda texts: [value if each == text else [1.0, 1.0] for each in texts]
-
-
 @pytest.mark.parametrize(
     ("vector", "came"),
     [
-        ([1.0, np.nan], "infinity or NaN"),
-        ([1.0, np.inf], "infinity or NaN"),
-        ([1.0, 1e300], "infinity or NaN"),  # infinite in single precision
-        ([0.0, 0.0], "zero only"),
-        ([0.0, 1e-300], "zero only"),  # zero in single precision
-        ([1.0, 2.0, 3.0], "another number of them"),
+        ([1.0, np.nan], "1 of 2 have infinity or NaN.* first 'bad'"),
+        ([1.0, 1e300], "1 of 2 have infinity or NaN"),  # infinite in single precision
+        ([0.0, 0.0], "1 of 2 have zero only.* first 'bad'"),
+        ([0.0, 1e-300], "1 of 2 have zero only"),  # zero in single precision
+        ([1.0, 2.0, 3.0], "array of numbers of shape"),
+        (["one", "two"], "array of numbers of shape"),
     ],
 )
-def test_bad_vectors_are_told_with_their_text_and_not_kept(
-    vector: list[float], came: str, tmp_path: Path
-) -> None:
-    system = make(spoilt(vector), tmp_path)
-    with pytest.raises(UserError, match=rf"1 of 2 have {came}.* first 'bad'"):
+def test_bad_vectors_are_refused_and_not_kept(vector: list, came: str, tmp_path: Path) -> None:
+    system = make(lambda texts: [vector if t == "bad" else [1.0, 1.0] for t in texts], tmp_path)
+    with pytest.raises(UserError, match=came):
         system(["fine", "bad"])
-    good = Counting(spoilt([2.0, 1.0]))
-    assert make(good, tmp_path)(["fine", "bad"]).tolist() == [[1, 1], [2, 1]]
+    good = Counting(lambda texts: np.ones((len(texts), 2)))
+    assert make(good, tmp_path)(["fine", "bad"]).tolist() == [[1, 1], [1, 1]]
     assert good.batches == [["fine", "bad"]]
 
 
 @pytest.mark.usefixtures("small_batches")
 def test_the_width_is_one_over_batches_and_runs(tmp_path: Path) -> None:
-    by_length = make(lambda texts: np.ones((len(texts), max(map(len, texts)))), tmp_path)
+    def by_length(texts: list[str]) -> np.ndarray:
+        return np.ones((len(texts), max(map(len, texts))))
+
     with pytest.raises(UserError, match=r"vectors of 4 numbers.* have 2 numbers.* first 'cc'"):
-        by_length(["aaaa", "bbbb", "cc", "dd"])
+        make(by_length, tmp_path)(["aaaa", "bbbb", "cc", "dd"])
+    again = make(by_length, tmp_path)
     with pytest.raises(UserError, match=r"vectors of 4 numbers.* have 3 numbers.* first 'eee'"):
-        by_length(["eee"])
-    assert by_length(["aaaa"]).tolist() == [[1, 1, 1, 1]]
+        again(["aaaa", "eee"])
+    assert again(["aaaa"]).tolist() == [[1, 1, 1, 1]]
+
+
+_KILLED = """
+import os, signal, sys
+from pathlib import Path
+import numpy as np
+from xling_tf.evaluators import cache
+from xling_tf.evaluators.encoding import System
+cache._MAX_ROWS = 2
+def encode(texts):
+    if "killer" in texts:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return np.ones((len(texts), 3))
+system = System(name="system", sentences=encode, checksum="x")
+cache.cached(system, Path(sys.argv[1]), show_progress=False)(["longest text", "long text", "killer", "a"])
+"""
+
+
+def test_a_killed_process_leaves_all_batches_but_the_last(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", _KILLED, str(tmp_path)], check=False)
+    assert done.returncode == -9
+    encode = Counting(lambda texts: np.full((len(texts), 3), 2.0))
+    vectors = make(encode, tmp_path)(["a", "killer", "long text", "longest text"])
+    assert vectors[:, 0].tolist() == [2, 2, 1, 1]
+    assert encode.batches == [["killer", "a"]]
+
+
+def test_processes_at_the_same_time_agree(tmp_path: Path) -> None:
+    encode = random_vectors(dim=5)
+    ones = make(lambda texts: np.ones((len(texts), 5)), tmp_path)
+
+    def encode_after_the_other(texts: list[str]) -> np.ndarray:
+        ones(["a"])
+        return encode(texts)
+
+    vectors = make(encode_after_the_other, tmp_path)(["a", "b"])
+    np.testing.assert_array_equal(vectors, ones(["a", "b"]))
+    assert vectors[0].tolist() == [1] * 5
+
+
+def spoil_pages(content: bytes) -> bytes:
+    return content[:32768] + b"\xff" * (len(content) - 32768)
 
 
 @pytest.mark.parametrize(
-    ("encode", "message"),
-    [
-        (lambda texts: np.ones((len(texts) + 1, 2)), "of shape"),
-        (lambda texts: np.ones(len(texts)), "of shape"),
-        (lambda texts: [["one"] for _ in texts], "could not convert string"),
-        (lambda texts: None, "of shape"),
-    ],
+    "damage", [lambda _: b"No SQLite. " * 9999, lambda c: c[: len(c) // 2], spoil_pages]
 )
-def test_what_is_no_array_of_vectors_is_told(encode: Encode, message: str, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=message):
-        make(encode, tmp_path)(["a", "b"])
+def test_a_damaged_file_is_begun_anew(
+    damage: Callable[[bytes], bytes], encode: Counting, tmp_path: Path
+) -> None:
+    texts = [f"text {i}" for i in range(8000)]
+    expected = make(encode, tmp_path)(texts)
+    (path,) = tmp_path.iterdir()
+    path.write_bytes(damage(path.read_bytes()))
+    batches = len(encode.batches)
+    np.testing.assert_array_equal(make(encode, tmp_path)(texts), expected)
+    assert len(encode.batches) > batches
 
 
-def test_a_folder_that_cannot_be_is_told(encode: Counting, tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_and_loses_nothing(encode: Counting, tmp_path: Path) -> None:
+    system = make(encode, tmp_path)
+    kept = system(["a"])
+    # SQLite has the same error for a limit of its own as for a full disk.
+    limited = cache._Cache(
+        System(name="system", sentences=encode, checksum="x"), tmp_path, show_progress=False
+    )
+    limited._connection.execute("PRAGMA max_page_count = 6")
+    with pytest.raises(UserError, match=r"database or disk is full.*make room"):
+        limited.encode("sentences", encode, ([f"text {i}" for i in range(5000)],))
+    np.testing.assert_array_equal(system(["a"]), kept)
+
+
+def test_a_folder_that_cannot_be_is_refused(encode: Counting, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="choose another folder"):
         make(encode, tmp_path / "file" / "folder")
-
-
-def test_memory_is_that_of_the_result(tmp_path: Path) -> None:
-    texts = [str(i) for i in range(20_000)]
-    system = make(lambda texts: np.ones((len(texts), 512), np.float32), tmp_path)
-    tracemalloc.start()
-    try:
-        size = system(texts).nbytes
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    # A batch of 1024 rows: its vectors as given, in double and single precision, and as bytes: 10 MB
-    # beside 40; keys and rows of the texts: some 100 bytes each.
-    assert size < peak < 1.5 * size
-
-
-class Screen(io.StringIO):
-    """What is written to a screen."""
-
-    def isatty(self) -> bool:
-        return True
-
-
-def test_a_bar_is_shown_on_a_screen_for_what_is_encoded(
-    encode: Counting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    system = cached(
-        System(name="bow", sentences=encode, checksum="x"), tmp_path, show_progress=True
-    )
-    for texts, output, expected in (
-        (["a", "b"], Screen(), "bow: sentences"),
-        (["a", "b"], Screen(), ""),
-        (["c"], io.StringIO(), ""),
-    ):
-        monkeypatch.setattr("sys.stderr", output)
-        system(texts)
-        assert bool(output.getvalue()) == bool(expected)
-        assert expected in output.getvalue()
-
-
-def test_name_checksum_and_description_stay(encode: Counting) -> None:
-    system = System(name="n", sentences=encode, checksum="c", description={"kind": "k"})
-    kept = cached(system, None, show_progress=False)
-    assert dataclasses.replace(kept, sentences=encode) == system

@@ -108,7 +108,10 @@ def test_suites_are_listed_without_a_model(folder: Path) -> None:
         (["--data=data"], "--model and --data are expected"),
         (["--model=usem4", "--data=data"], "'usem4' is none of these"),
         (["--model=python:letters:encode", "--data=nowhere"], "nowhere is none; correct the path"),
-        (["--model=python:letters:encode", "--data=data", "--suite=stss"], "did you mean 'sts'"),
+        (
+            ["--model=python:letters:encode", "--data=data", "--suite=stss"],
+            "--suite must name suites, as sts",
+        ),
         (
             ["--model=python:letters:encode", "--data=data", "--suite=senteval/TREC"],
             "senteval/TREC.train.tsv",

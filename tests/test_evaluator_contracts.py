@@ -12,10 +12,9 @@ from encode_functions import by_meaning, random_vectors
 from evaluation_data import meaning, write_evaluation_data
 
 from xling_tf.errors import UserError
-from xling_tf.evaluators.encoding import Encode
-from xling_tf.evaluators.selection import Selected, select
+from xling_tf.evaluators.data import Selected, select
+from xling_tf.evaluators.encoding import Encode, NotApplicableError
 from xling_tf.evaluators.suites import SUITES
-from xling_tf.evaluators.system import NotApplicableError
 
 # What the first score of a suite's data sets is with a perfect encoder, and the range with one of chance.
 KNOWN: Mapping[str, tuple[float, tuple[float, float]]] = {
@@ -33,7 +32,6 @@ KNOWN: Mapping[str, tuple[float, tuple[float, float]]] = {
     "argument": (1.0, (0.15, 0.6)),
     "eigen_similarity": (0.0, (0.2, 2.0)),
 }
-MEASURED = [name for name, suite in SUITES.items() if suite.uncached]
 DRAWN = [name for name, suite in SUITES.items() if suite.illustrates]
 
 
@@ -71,7 +69,7 @@ def in_another_order(encode: Encode) -> Encode:
 
 def test_every_suite_has_a_data_set_here(selected):
     assert {item.suite.name for item in selected.values()} == set(SUITES)
-    assert {*KNOWN, *MEASURED, *DRAWN} == set(SUITES)
+    assert {*KNOWN, *DRAWN} == set(SUITES)
 
 
 @pytest.mark.parametrize("suite", KNOWN)
@@ -113,7 +111,7 @@ def test_a_vector_that_is_not_finite_is_told_with_its_text(suite, selected):
 @pytest.mark.parametrize("suite", SUITES)
 def test_protocols_and_outcomes_are_json(suite, selected):
     for item in selected.values():
-        if item.suite.name == suite and suite not in MEASURED:
+        if item.suite.name == suite:
             evaluator = item.dataset.load()
             assert evaluator.protocol
             for each in (evaluator.protocol, outcome(item, by_meaning(meaning))):

@@ -7,9 +7,9 @@ from encode_functions import by_meaning, constant, random_vectors
 
 from xling_tf.errors import UserError
 from xling_tf.evaluators.data import Dataset, Missing
+from xling_tf.evaluators.encoding import NotApplicableError
 from xling_tf.evaluators.pictures.illustrations import SUITES, HeatMap, RetrievalErrors
 from xling_tf.evaluators.pictures.sentence_map import SentenceMap
-from xling_tf.evaluators.system import NotApplicableError
 
 ROWS = [(f"word {n}", f"Wort {n}", f"mot {n}") for n in range(20)]
 LANGUAGES = ("en", "de", "fr")

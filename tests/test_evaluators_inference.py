@@ -16,7 +16,7 @@ from xling_tf.evaluators.classification.nli_files import (
     InferenceSet,
     LabelledPair,
 )
-from xling_tf.evaluators.system import NotApplicableError
+from xling_tf.evaluators.encoding import NotApplicableError
 
 
 def as_set(pairs: Sequence[LabelledPair], labels: tuple[str, ...] = NLI_LABELS) -> InferenceSet:

@@ -7,6 +7,7 @@ import pytest
 from encode_functions import by_meaning, constant, random_vectors
 
 from xling_tf.errors import UserError
+from xling_tf.evaluators.encoding import System
 from xling_tf.evaluators.ranking.lexical import bm25, tokens_of
 from xling_tf.evaluators.ranking.reqa import RetrievalQuestionAnswering
 from xling_tf.evaluators.ranking.reqa_files import (
@@ -14,7 +15,6 @@ from xling_tf.evaluators.ranking.reqa_files import (
     ReqaData,
     Sentence,
 )
-from xling_tf.evaluators.system import System
 
 
 def numbered(count=60, size=3, language="en"):

@@ -10,11 +10,11 @@ import tensorflow as tf
 from testing import CARD_FILES, SENTENCES, TINY, find_task, tiny_model
 
 from xling_tf.errors import UserError
+from xling_tf.evaluators.systems import open_saved_model
 from xling_tf.hub import module as hub
 from xling_tf.layers.pooling import unit_length
 from xling_tf.model import Model
 from xling_tf.overrides import apply_overrides
-from xling_tf.systems.saved_model import open_saved_model
 
 QUESTIONS = ["a b", "c d e", "hello world"]
 ANSWERS = ["hola", "b b b", "hello mundo"]

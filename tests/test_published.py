@@ -7,13 +7,13 @@ import tensorflow as tf
 from published_model import pieces, random_layers, small_config
 
 from xling_tf.errors import UserError
+from xling_tf.evaluators.systems import open_system
 from xling_tf.published import package
 from xling_tf.published.equality import compare, reference_cosine
 from xling_tf.published.importing import import_published
 from xling_tf.published.package import read_package
 from xling_tf.published.weights import PublishedWeights, make_model, published_config
 from xling_tf.sentence_encoder import SentenceEncoder
-from xling_tf.systems.registry import open_system
 from xling_tf.trainer.starting_point import StartingPoint
 
 TEXTS = {

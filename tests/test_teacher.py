@@ -7,13 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cached_systems import Counting
-from encode_functions import random_vectors
+from encode_functions import Counting, random_vectors
 from programs import ONE_TASK, SHORT, the_error, train
 from testing import DIM, TINY, find_task, make_examples, tiny_model
 
 from xling_tf.errors import UserError
-from xling_tf.evaluators.system import System
+from xling_tf.evaluators.encoding import System
 from xling_tf.overrides import apply_overrides
 from xling_tf.trainer import teacher as module
 from xling_tf.trainer.examples import TaskExamples

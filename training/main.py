@@ -65,7 +65,7 @@ def main(argv: list[str]) -> None:
 def _run(config: ExperimentConfig) -> dict[str, Any] | None:
     with quiet_start():
         from xling_tf.trainer.experiment import run_experiment
-    from xling_tf.evaluators.table import format_table
+    from xling_tf.evaluators.data import format_table
 
     name = _PAIR.value
     output = Path(_OUTPUT.value or f"exported/{name}")

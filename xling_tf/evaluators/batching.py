@@ -1,7 +1,6 @@
 """Any number of texts, a bounded number at a time, those of similar length together."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,23 +36,18 @@ def length_sorted_batches(
 
 
 def in_batches(
-    encode: Callable[..., np.ndarray],
-    *columns: list[str],
-    max_rows: int,
-    max_length: int,
-    run: Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]] = map,
+    encode: Callable[..., np.ndarray], *columns: list[str], max_rows: int, max_length: int
 ) -> np.ndarray:
     """Calls a function of lists of texts on length-sorted batches of their rows.
 
     Args:
         encode: Takes n texts of each column, gives n rows.
         columns: Texts, as many in each.
-        max_rows: Of a batch.
-        max_length: Characters of a batch, padded.
-        run: Applies a function to batches in their order: `map`, or that of a pool of threads.
+        max_rows: Rows of a batch at most.
+        max_length: Characters of a batch at most, padded.
 
     Returns:
-        The rows in the order of the texts; of no texts, an array of shape [0, 0].
+        The rows in the order of the texts; for no texts, an array of shape [0, 0].
 
     Example:
         >>> lengths = lambda texts: np.array([[len(text)] for text in texts])
@@ -61,11 +55,10 @@ def in_batches(
         [[1], [3], [2]]
     """
     lengths = [sum(map(len, row)) for row in zip(*columns, strict=True)]
-    batches = list(length_sorted_batches(lengths, max_rows=max_rows, max_length=max_length))
-    if not batches:
-        return np.zeros((0, 0), np.float32)
-    parts = run(lambda rows: encode(*([column[i] for i in rows] for column in columns)), batches)
-    encodings = np.concatenate(list(parts))
-    result = np.empty_like(encodings)
-    result[np.concatenate(batches)] = encodings
+    result = np.zeros((0, 0), np.float32)
+    for rows in length_sorted_batches(lengths, max_rows=max_rows, max_length=max_length):
+        encodings = encode(*([column[i] for i in rows] for column in columns))
+        if not result.size:
+            result = np.empty((len(lengths), *encodings.shape[1:]), encodings.dtype)
+        result[rows] = encodings
     return result

@@ -1,11 +1,15 @@
-"""Evaluation data: data sets and suites of them, and the tables they are read from.
+"""Evaluation data: data sets, suites of them, which of them a run takes, and the tables they are read from.
 
 A table is tab-separated lines below a line that names the columns.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import NamedTuple
+
+from tabulate import tabulate
 
 from xling_tf.corpora.line_files import read_every_line
 from xling_tf.errors import UserError
@@ -51,8 +55,6 @@ class Suite:
         source: The papers' sections and tables.
         find: (data folder, seed) to the data sets there, and those that are not.
         illustrates: Whether it gives things to be drawn instead of scores.
-        uncached: Whether the system is to encode every text that is asked for, for suites that measure it
-            at work.
     """
 
     name: str
@@ -60,7 +62,80 @@ class Suite:
     source: str
     find: Callable[[Path, int], Iterable[Dataset | Missing]]
     illustrates: bool = False
-    uncached: bool = False
+
+
+class Selected(NamedTuple):
+    """A data set to be evaluated, and its suite."""
+
+    suite: Suite
+    dataset: Dataset
+
+    @property
+    def name(self) -> str:
+        """The full name, as `senteval/MR`."""
+        return f"{self.suite.name}/{self.dataset.name}"
+
+
+class Selection(NamedTuple):
+    """What a run evaluates, and by full name the files that it would have evaluated as well."""
+
+    selected: list[Selected]
+    missing: dict[str, str]
+
+
+def select(
+    suites: Mapping[str, Suite], folder: Path, wanted: Sequence[str], seed: int
+) -> Selection:
+    """Finds the data sets of a run.
+
+    Args:
+        suites: All there are, by name.
+        folder: The evaluation data.
+        wanted: Suites ("sts") and data sets ("sts/stsb.en.dev", "bitext/*"); none: all that is there.
+        seed: Of what is drawn.
+
+    Raises:
+        UserError: The folder is none, a name is unknown, or nothing that it names is there.
+    """
+    if not folder.is_dir():
+        raise UserError(
+            f"--data must be a folder with evaluation data, but {folder} is none; correct the path"
+        )
+    for name in wanted:
+        if name.partition("/")[0] not in suites:
+            raise UserError(f"--suite must name suites, as {', '.join(suites)}, but has {name!r}")
+    selection = Selection([], {})
+    for suite in suites.values():
+        of_suite = [name for name in wanted if name.partition("/")[0] == suite.name]
+        if of_suite or not wanted:
+            _add(selection, suite, folder, of_suite, seed)
+    if not selection.selected:
+        raise UserError(
+            f"{folder} must hold evaluation data, but none of its layouts was found there, as "
+            f"{next(iter(selection.missing.values()), 'sts/stsb.en.dev.tsv')}; correct --data"
+        )
+    return selection
+
+
+def _add(
+    selection: Selection, suite: Suite, folder: Path, wanted: Sequence[str], seed: int
+) -> None:
+    found = {f"{suite.name}/{item.name}": item for item in suite.find(folder, seed)}
+    patterns = [name if "/" in name else f"{name}/*" for name in wanted]
+    for pattern in patterns:
+        items = [item for name, item in found.items() if fnmatchcase(name, pattern)]
+        if not any(isinstance(item, Dataset) for item in items):
+            expected = [item.expected for item in items if isinstance(item, Missing)] or list(found)
+            raise UserError(
+                f"{pattern} must be evaluated, but {folder} does not have it; expected: "
+                f"{'; or '.join(expected) or suite.title}"
+            )
+    for name, item in found.items():
+        if not wanted or any(fnmatchcase(name, pattern) for pattern in patterns):
+            if isinstance(item, Dataset):
+                selection.selected.append(Selected(suite, item))
+            else:
+                selection.missing[name] = item.expected
 
 
 def read_table(path: Path, columns: Sequence[str]) -> list[tuple[str, ...]]:
@@ -102,6 +177,26 @@ def read_table(path: Path, columns: Sequence[str]) -> list[tuple[str, ...]]:
             )
         rows.append(tuple(fields[place].strip() for place in places))
     return rows
+
+
+def format_table(results: Mapping[str, Mapping[str, float]]) -> str:
+    """Formats scores by data set and name as a plain text table, counts ("num_...") without decimals.
+
+    Example:
+        >>> print(format_table({"stsb.en.dev": {"pearson_angular": 0.75, "num_pairs": 1500.0}}))
+        suite        metric             value
+        -----------  ---------------  -------
+        stsb.en.dev  pearson_angular   0.7500
+        stsb.en.dev  num_pairs           1500
+    """
+    rows = [
+        (suite, metric, f"{value:.0f}" if metric.startswith("num_") else f"{value:.4f}")
+        for suite, scores in results.items()
+        for metric, value in scores.items()
+    ]
+    alignment = ("left", "left", "right")
+    headers = ("suite", "metric", "value")
+    return tabulate(rows, headers=headers, colalign=alignment, disable_numparse=True)
 
 
 def header_of(path: Path) -> list[str]:

@@ -4,9 +4,8 @@ import hashlib
 import json
 import math
 import os
-import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,17 +14,18 @@ from absl import logging
 
 from xling_tf.corpora.line_files import read_lines
 from xling_tf.errors import UserError
-from xling_tf.evaluators.selection import Selected, Selection
-from xling_tf.evaluators.system import NotApplicableError, System
+from xling_tf.evaluators.data import Selected, Selection
+from xling_tf.evaluators.encoding import NotApplicableError, System
 from xling_tf.files import provenance, read_json, replacing
 
 Results = dict[str, Any]
 
-_UNREADABLE = "cannot be used: "
+_BY_SUITE = ("scores", "illustrations", "datasets")
+_UNUSABLE = "cannot be used: "
 
 
 def evaluate_system(
-    system: System, bare: System, selection: Selection, output: Path, *, folder: Path, seed: int
+    system: System, selection: Selection, output: Path, *, folder: Path, seed: int
 ) -> Results:
     """Evaluates a system, writing the results file anew after every data set.
 
@@ -33,11 +33,10 @@ def evaluate_system(
     sets stay in the file; results of another model are put aside.
 
     Args:
-        system: What is evaluated, its vectors cached.
-        bare: The same, encoding whatever it is asked for.
+        system: What is evaluated.
         selection: The data sets.
         output: The results file.
-        folder: The evaluation data, from which file names are told.
+        folder: The evaluation data, relative to which files are named.
         seed: Of what is drawn.
 
     Returns:
@@ -53,32 +52,32 @@ def evaluate_system(
         logging.info("%s skipped: it is expected as %s", name, files)
         results["skipped"][name] = f"expected: {files}"
     for place, item in enumerate(selection.selected, start=1):
-        if is_continued and _is_finished(results, item, folder):
+        before = results["datasets"].get(item.suite.name, {}).get(item.dataset.name)
+        # Files that changed are evaluated again.
+        if is_continued and before and before["files"] == _files(item, folder):
             logging.info("%s has its result already", item.name)
             continue
         logging.info("%d of %d: %s", place, len(selection.selected), item.name)
-        _evaluate(results, item, bare if item.suite.uncached else system, folder)
+        _evaluate(results, item, system, folder)
         _write(results, output)
-    _require_readable(results, output)
+    faults = [f"{n}: {why}" for n, why in results["skipped"].items() if why.startswith(_UNUSABLE)]
+    if faults:
+        raise UserError(
+            f"{len(faults)} of {len(selection.selected)} data sets are faulty, first {faults[0]} (the "
+            f"results of all others are in {output})"
+        )
     results["complete"] = True
     _write(results, output)
     return results
 
 
 def headlines(results: Results, names: Sequence[str]) -> dict[str, dict[str, float]]:
-    """Picks the first score of each data set, which is the one that sums it up.
-
-    Args:
-        results: As `evaluate_system` returns them.
-        names: The data sets' full names.
-    """
+    """Picks the first score of each of these data sets, which is the one that sums it up."""
     picked = {}
     for name in names:
         suite, _, dataset = name.partition("/")
-        scores = results["scores"].get(suite, {}).get(dataset)
-        if scores:
-            metric = next(iter(scores))
-            picked[name] = {metric: scores[metric]}
+        for metric, value in list(results["scores"].get(suite, {}).get(dataset, {}).items())[:1]:
+            picked[name] = {metric: value}
     return picked
 
 
@@ -94,37 +93,38 @@ def _begin(system: System, output: Path, seed: int) -> tuple[Results, bool]:
         "seed": seed,
         "complete": False,
         "seconds": 0.0,
-        **{part: {} for part in ("scores", "illustrations", "datasets", "skipped")},
+        **{part: {} for part in (*_BY_SUITE, "skipped")},
     }
     before = _read(output)
     if before is None:
         return results, False
-    is_same = before["system"]["checksum"] == system.checksum is not None and before["seed"] == seed
-    if not is_same:
+    checksum = before["system"]["checksum"]
+    if checksum != system.checksum or checksum is None or before["seed"] != seed:
         aside = output.with_name(
-            f"{output.stem}.{(before['system']['checksum'] or 'unknown')[:8]}.{before['seed']}.json"
+            f"{output.stem}.{(checksum or 'unknown')[:8]}.{before['seed']}.json"
         )
         os.replace(output, aside)
         logging.info("%s had results of another model or seed, now in %s", output, aside)
         return results, False
-    for part in ("seconds", "scores", "illustrations", "datasets"):
-        results[part] = before[part]
-    return results, not before["complete"]
-
-
-def _is_finished(results: Results, item: Selected, folder: Path) -> bool:
-    """Whether the data set's files are those that a result was computed from."""
-    dataset = results["datasets"].get(item.suite.name, {}).get(item.dataset.name)
-    return dataset is not None and dataset["files"] == _accounts(item, folder)
+    return results | {part: before[part] for part in ("seconds", *_BY_SUITE)}, not before[
+        "complete"
+    ]
 
 
 def _read(output: Path) -> Results | None:
+    """Reads the results of an earlier run, which may hold anything."""
     if not output.exists():
         return None
     try:
         before: Results = read_json(output)
-        _require_kinds(before)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        checksum = before["system"]["checksum"]
+        if not (checksum is None or checksum.isalnum()):
+            raise ValueError("the checksum of its system is something else")
+        before["seed"], before["complete"] = int(before["seed"]), bool(before["complete"])
+        before["seconds"] = float(before["seconds"])
+        for part in _BY_SUITE:
+            before[part] = {suite: dict(datasets) for suite, datasets in before[part].items()}
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise UserError(
             f"--output must be a new file or one of evaluation results, but {output} is not "
             f"({error!r}); give another or remove it"
@@ -132,29 +132,16 @@ def _read(output: Path) -> Results | None:
     return before
 
 
-def _require_kinds(before: Results) -> None:
-    kinds: dict[str, type | tuple[type, ...]] = {
-        **{"seed": int, "complete": bool, "seconds": (int, float), "system": dict},
-        **dict.fromkeys(("scores", "illustrations", "datasets"), dict),
-    }
-    wrong = [part for part, kind in kinds.items() if not isinstance(before[part], kind)]
-    for part in ("scores", "illustrations", "datasets"):
-        if not wrong and not all(isinstance(suite, dict) for suite in before[part].values()):
-            wrong.append(part)
-    if wrong or not re.fullmatch(r"\w*", before["system"]["checksum"] or ""):
-        raise ValueError(f"{wrong[0] if wrong else 'the checksum of its system'} is something else")
-
-
 def _evaluate(results: Results, item: Selected, system: System, folder: Path) -> None:
-    """Puts the outcome of one data set into the results."""
+    """Adds the outcome of one data set to the results."""
     suite, name = item.suite.name, item.dataset.name
     start = time.monotonic()
     try:
         evaluator = item.dataset.load()
     except UserError as error:
-        # A fault of this data set alone: the others are evaluated before it is told.
+        # A fault of this data set alone: the others are evaluated before it is reported.
         logging.error("%s: %s", item.name, error)
-        results["skipped"][item.name] = f"{_UNREADABLE}{error}"
+        results["skipped"][item.name] = f"{_UNUSABLE}{error}"
         return
     try:
         outcome = dict(evaluator(system))
@@ -163,7 +150,9 @@ def _evaluate(results: Results, item: Selected, system: System, folder: Path) ->
         results["skipped"][item.name] = str(error)
         return
     if not item.suite.illustrates:
-        _require_finite(item.name, outcome)
+        wrong = {key: value for key, value in outcome.items() if not math.isfinite(value)}
+        if wrong:
+            raise ValueError(f"{item.name} must give finite scores, but gave {wrong}")
         shown = [f"{key} {value:.4f}" for key, value in outcome.items() if "num_" not in key]
         logging.info("%s: %s", item.name, ", ".join(shown[:3]))
     seconds = time.monotonic() - start
@@ -171,46 +160,21 @@ def _evaluate(results: Results, item: Selected, system: System, folder: Path) ->
     results[part].setdefault(suite, {})[name] = outcome
     results["datasets"].setdefault(suite, {})[name] = {
         "protocol": dict(evaluator.protocol),
-        "files": _accounts(item, folder),
+        "files": _files(item, folder),
         "seconds": round(seconds, 2),
     }
-    results["skipped"].pop(item.name, None)
     results["seconds"] = round(results["seconds"] + seconds, 2)
 
 
-def _require_readable(results: Results, output: Path) -> None:
-    faults = [
-        f"{name}: {reason.removeprefix(_UNREADABLE)}"
-        for name, reason in results["skipped"].items()
-        if reason.startswith(_UNREADABLE)
-    ]
-    if faults:
-        raise UserError(
-            f"data sets must be readable, but {len(faults)} cannot be used, first {faults[0]} (the results "
-            f"of all others are in {output})"
-        )
-
-
-def _require_finite(name: str, scores: Mapping[str, float]) -> None:
-    wrong = {key: value for key, value in scores.items() if not math.isfinite(value)}
-    if wrong:
-        raise ValueError(f"{name} must give finite scores, but gave {wrong}")
-
-
-def _accounts(item: Selected, folder: Path) -> dict[str, dict[str, Any]]:
-    """Says of each file, by its name in the folder, what and how much it held."""
-    return {
-        str(path.relative_to(folder)): {
-            "checksum": _checksum(path),
-            "lines": sum(1 for _ in read_lines(path)),
-        }
-        for path in item.dataset.files
-    }
-
-
-def _checksum(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, partial(hashlib.blake2b, digest_size=16)).hexdigest()
+def _files(item: Selected, folder: Path) -> dict[str, dict[str, Any]]:
+    """The checksum and the number of lines of each file, by its name in the folder."""
+    files = {}
+    for path in item.dataset.files:
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, partial(hashlib.blake2b, digest_size=16))
+        lines = sum(1 for _ in read_lines(path))
+        files[str(path.relative_to(folder))] = {"checksum": digest.hexdigest(), "lines": lines}
+    return files
 
 
 def _write(results: Results, output: Path) -> None:

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 
-from xling_tf.evaluators import resources
 from xling_tf.evaluators.bitext import (
     corpus_retrieval,
     eigen_similarity,
@@ -38,7 +37,6 @@ SUITES: Mapping[str, Suite] = {
         document_files.SUITE,
         argument_files.SUITE,
         eigen_similarity.SUITE,
-        resources.SUITE,
         *illustrations.SUITES,
     )
 }

@@ -5,7 +5,7 @@ from typing import Any
 
 from xling_tf.config import ExperimentConfig
 from xling_tf.corpora.records import NLI_LABELS
-from xling_tf.evaluators.table import format_table
+from xling_tf.evaluators.data import format_table
 
 _CARD = """# {title}
 

@@ -21,8 +21,8 @@ from xling_tf.errors import UserError
 from xling_tf.evaluators.batching import length_sorted_batches
 from xling_tf.evaluators.cache import cached
 from xling_tf.evaluators.encoding import Encode, encode_checked, require
+from xling_tf.evaluators.systems import open_system
 from xling_tf.files import read_json, replacing
-from xling_tf.systems.registry import open_system
 from xling_tf.tasks.base import Task
 from xling_tf.tasks.distillation import Distillation
 from xling_tf.trainer.examples import TaskExamples

@@ -20,8 +20,7 @@ from xling_tf.evaluators.classification.nli_files import (
     find_inference_files,
 )
 from xling_tf.evaluators.data import Dataset, Missing, Suite
-from xling_tf.evaluators.encoding import Encode, encode_checked
-from xling_tf.evaluators.system import NotApplicableError, as_system
+from xling_tf.evaluators.encoding import Encode, NotApplicableError, as_system, encode_checked
 
 _MAX_TRAIN = 10_000
 _DEV_PARTS = 10  # one part in so many of what is learnt from chooses the regularisation
@@ -49,7 +48,7 @@ class ZeroShotInference:
         name: What results call this evaluator.
 
     Example:
-        >>> from xling_tf.evaluators.system import System
+        >>> from xling_tf.evaluators.encoding import System
         >>> def infer(premises, hypotheses):
         ...     return np.array([[p == h, 0, p != h] for p, h in zip(premises, hypotheses)])
         >>> pairs = [LabelledPair("a", "a", "entailment"), LabelledPair("a", "b", "contradiction")]

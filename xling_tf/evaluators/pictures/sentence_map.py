@@ -7,8 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xling_tf.errors import UserError
-from xling_tf.evaluators.encoding import Encode, encode_checked, require
-from xling_tf.evaluators.system import NotApplicableError
+from xling_tf.evaluators.encoding import Encode, NotApplicableError, encode_checked, require
 
 Rows = Sequence[tuple[str, ...]]
 

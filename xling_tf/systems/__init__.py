@@ -1,1 +1,0 @@
-"""Whatever maps strings to vectors, opened for evaluation: files, servers, functions, peers."""
