@@ -6,6 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
+from hostile_bytes import FEW, damaged, require_told
+from hypothesis import given
+from hypothesis import strategies as st
 from programs import ROOT, run_python, the_error
 
 from xling_tf.errors import UserError
@@ -204,6 +207,24 @@ def test_what_is_missing_or_damaged_is_told(name, files, message, tmp_path):
     with pytest.raises(UserError, match=message):
         program.convert(name, write(tmp_path, files), output)
     assert tables(output) == {}  # nothing half done
+
+
+@pytest.mark.parametrize("case", CASES)
+@FEW
+@given(data=st.data())
+def test_damaged_files_become_tables_or_are_told(case, data, tmp_path):
+    files, _ = CASES[case]
+    source = write(tmp_path / "in", files)
+    damage = data.draw(st.sampled_from(sorted(files)))
+    valid = (source / damage).read_bytes()
+    (source / damage).write_bytes(data.draw(damaged(valid)))
+    try:
+        program.convert(case.split()[0], source, tmp_path / "out")
+    except UserError as error:
+        require_told(error, source)
+    for name, text in tables(tmp_path / "out").items():
+        header, *rows = text.removesuffix("\n").split("\n")
+        assert all(row.count("\t") == header.count("\t") for row in rows), name
 
 
 def test_the_program(tmp_path):

@@ -5,12 +5,13 @@ import pytest
 from encode_functions import by_meaning, constant, random_vectors
 
 from xling_tf.errors import UserError
-from xling_tf.evaluators.bitext.mining import (
+from xling_tf.evaluators.bitext_mining import (
     SUITE,
     BitextMining,
+    Comparable,
     best_threshold,
+    from_bitext,
 )
-from xling_tf.evaluators.bitext.mining_files import Comparable, from_bitext
 from xling_tf.search.margins import mine_by_margin
 
 ROWS = [(f"en {number}", f"es {number}") for number in range(200)]
@@ -24,18 +25,15 @@ def evaluator(rows=ROWS, seed=0):
     return BitextMining(*from_bitext(rows, seed), name="numbers", protocol={"seed": seed})
 
 
-def test_a_perfect_encoder_finds_all_and_nothing_else():
+def test_perfect_random_and_constant_encoders():
     scores = evaluator()(by_meaning(meaning))
     assert (scores["f1"], scores["precision"], scores["recall"]) == (1.0, 1.0, 1.0)
-
-
-def test_a_random_and_a_constant_encoder_find_next_to_nothing():
     # A sentence's best of 75 is right by chance once in 75; a few of 50 gold pairs at most.
     assert evaluator()(random_vectors())["f1"] < 0.15
     assert evaluator()(constant)["f1"] < 0.05
 
 
-def test_the_order_of_rows_makes_no_difference():
+def test_the_order_of_rows_makes_no_difference_and_the_seed_does():
     shuffled = random.Random(0).sample(ROWS, len(ROWS))
     encode = random_vectors(dim=4)
     assert evaluator()(encode) == evaluator(shuffled)(encode) == evaluator()(encode)
@@ -55,6 +53,17 @@ def test_the_protocol_says_how_the_data_was_made():
     }
 
 
+def test_scores_derived_by_hand():
+    # Two directions a right angle apart: "a" and "x" share the one, "b" and "y" the other. Of the two
+    # mined pairs (a, x) is gold, and so is (b, z), which is not found: P = R = 1/2.
+    part = Comparable(["a", "b"], ["x", "y", "z"], frozenset({("a", "x"), ("b", "z")}))
+    vectors = {"a": [1, 0], "b": [0, 1], "x": [1, 0], "y": [0, 1], "z": [-1, -1]}
+    scores = BitextMining(part, part, name="x", protocol={})(
+        lambda texts: np.array([vectors[text] for text in texts])
+    )
+    assert (scores["precision"], scores["recall"], scores["f1"]) == (0.5, 0.5, 0.5)
+
+
 def units(*degrees):
     angles = np.radians(degrees)
     return np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
@@ -68,45 +77,35 @@ def test_margins_derived_by_hand():
     assert mined.rows.tolist() == [[0, 0], [1, 1]]
     second = np.sqrt(3) / 2 / ((0.25 + np.sqrt(3) / 4 + np.sqrt(3) / 4) / 2)
     assert mined.margins == pytest.approx([1.6, second], abs=1e-6)
-
-
-def test_no_sentence_is_taken_twice():
     # Both sources are nearest to the first target; only the nearer one has it.
-    mined = mine_by_margin(units(0, 10), units(1, 80))
-    assert mined.rows.tolist()[0] == [0, 0]
-    assert sorted(source for source, _ in mined.rows) == [0, 1]
-    assert sorted(target for _, target in mined.rows) == [0, 1]
+    assert mine_by_margin(units(0, 10), units(1, 80)).rows.tolist() == [[0, 0], [1, 1]]
 
 
-def naive(sources, targets, k=4):
-    """Margins by every cosine there is, and the greedy choice, sentence by sentence."""
-    cosines = sources @ targets.T
-    means = [np.sort(c, axis=1)[:, -k:].mean(axis=1) for c in (cosines, cosines.T)]
-    margins = cosines / ((means[0][:, None] + means[1][None, :]) / 2)
-    candidates = set()
-    for source, row in enumerate(cosines):
-        near = np.argsort(row)[-k:]
-        candidates.add((source, int(near[np.argmax(margins[source, near])])))
-    for target, column in enumerate(cosines.T):
-        near = np.argsort(column)[-k:]
-        candidates.add((int(near[np.argmax(margins[near, target])]), target))
-    pairs = []
-    for source, target in sorted(candidates, key=lambda pair: -margins[pair]):
-        if source not in {s for s, _ in pairs} and target not in {t for _, t in pairs}:
-            pairs.append((source, target))
-    return pairs, [margins[pair] for pair in pairs]
-
-
-def test_equals_every_cosine_computed():
+def test_margins_are_those_of_every_cosine_computed():
     rng = np.random.default_rng(0)
     shared = rng.normal(size=(60, 8))
     sides = [np.concatenate([shared, rng.normal(size=(20, 8))]) + 3 for _ in range(2)]
-    noisy = [side + rng.normal(size=side.shape) / 2 for side in sides]
-    vectors = [(side / np.linalg.norm(side, axis=1, keepdims=True)) for side in noisy]
-    mined = mine_by_margin(*(side.astype(np.float32) for side in vectors))
-    pairs, margins = naive(*vectors)
+    sides = [side + rng.normal(size=side.shape) / 2 for side in sides]
+    sides = [side / np.linalg.norm(side, axis=1, keepdims=True) for side in sides]
+    cosines = sides[0] @ sides[1].T
+    nearest = [np.argsort(-c, axis=1)[:, :4] for c in (cosines, cosines.T)]
+    means = [
+        np.take_along_axis(c, near, axis=1).mean(axis=1)
+        for c, near in zip((cosines, cosines.T), nearest, strict=True)
+    ]
+    margins = cosines / ((means[0][:, None] + means[1][None, :]) / 2)
+    # Every sentence's best neighbour by margin, then the best pairs one after the other.
+    candidates = {
+        (row, max(near, key=lambda c: margins[row, c])) for row, near in enumerate(nearest[0])
+    }
+    candidates |= {(max(near, key=lambda r: margins[r, c]), c) for c, near in enumerate(nearest[1])}
+    pairs = []
+    for source, target in sorted(candidates, key=lambda pair: -margins[pair]):
+        if all(source != first and target != second for first, second in pairs):
+            pairs.append((source, target))
+    mined = mine_by_margin(*(side.astype(np.float32) for side in sides))
     assert [tuple(row) for row in mined.rows.tolist()] == pairs
-    assert mined.margins == pytest.approx(margins, abs=1e-5)
+    assert mined.margins == pytest.approx([margins[pair] for pair in pairs], abs=1e-5)
 
 
 def test_the_best_threshold_derived_by_hand():
@@ -130,74 +129,38 @@ def test_a_bitext_is_divided_without_a_second_translation():
         with_translation = {meaning(source) for source, _ in part.gold}
         sides = [{meaning(text) for text in texts} for texts in (part.sources, part.targets)]
         assert sides[0] & sides[1] == with_translation
-
-
-def test_a_large_bitext_is_sampled():
-    pairs = [(f"en {number}", f"es {number}") for number in range(30_000)]
-    assert [len(part.gold) for part in from_bitext(pairs, 0)] == [5000, 5000]
-
-
-def test_too_few_pairs():
+    many = [(f"en {number}", f"es {number}") for number in range(30_000)]
+    assert [len(part.gold) for part in from_bitext(many, 0)] == [5000, 5000]
     with pytest.raises(UserError, match="8 pairs at least that share no sentence, but has 1;"):
         from_bitext([("a", "x"), ("a", "y")] * 10, 0)
 
 
-def test_vectors_that_are_not_finite_name_their_text():
-    first = from_bitext(ROWS, 0)[1].sources[0]
-
-    def encode(texts):
-        return np.where([[text == first] for text in texts], np.nan, by_meaning(meaning)(texts))
-
-    with pytest.raises(UserError, match=f"infinity or NaN in it, first {first!r}"):
-        evaluator()(encode)
+def write(folder, part, *lines):
+    folder.mkdir(exist_ok=True)
+    text = "".join(f"{line}\n" for line in ("de\ten", *lines))
+    (folder / f"bucc.de-en.{part}.tsv").write_text(text)
 
 
-def bucc(folder, part, gold=True):
-    folder.mkdir(parents=True, exist_ok=True)
-    stem = folder / f"de-en.{part}"
-    for language, numbers in (("de", range(40)), ("en", range(30, 70))):
-        lines = [f"{language}-{n:06}\t{language} {n}\n" for n in numbers]
-        stem.with_name(f"{stem.name}.{language}").write_text("".join(lines))
-    if gold:
-        lines = [f"de-{n:06}\ten-{n:06}\n" for n in range(30, 40)]
-        stem.with_name(f"{stem.name}.gold").write_text("".join(lines))
-
-
-def test_bucc_as_published(tmp_path):
-    folder = tmp_path / "bucc" / "de-en"
-    bucc(folder, "sample")
-    bucc(folder, "training")
-    bucc(folder, "test", gold=False)
+def test_the_suite_finds_bucc_and_chooses_the_threshold_on_its_training_part(tmp_path):
+    folder = tmp_path / "mining"
+    gold = [f"de {n}\ten {n}" for n in range(10)]
+    single = [line for n in range(20, 50) for line in (f"de {n}\t", f"\ten {n + 100}")]
+    write(folder, "training", *gold, *single, gold[0])
     (dataset,) = SUITE.find(tmp_path, 0)
     assert dataset.name == "bucc.de-en"
-    assert [path.name for path in dataset.files] == [
-        f"de-en.training.{x}" for x in ("de", "en", "gold")
-    ]
     published = dataset.load()
     assert published(by_meaning(meaning))["f1"] == 1.0
     assert published.protocol["threshold_from"] == "the scored part itself"
-    bucc(folder, "test")
+    assert (published.protocol["num_sources"], published.protocol["num_gold"]) == (40, 10)
+    write(folder, "test", *gold[:5], *single)
     (dataset,) = SUITE.find(tmp_path, 0)
+    assert len(dataset.files) == 2
     both = dataset.load()
     assert both(by_meaning(meaning))["f1"] == 1.0
     assert both.protocol["threshold_from"] == "the other part"
-    assert (both.protocol["num_sources"], both.protocol["num_gold"]) == (40, 10)
-
-
-@pytest.mark.parametrize(
-    ("file", "line", "message"),
-    [
-        ("de", "de-000001 without a tab", r"training\.de must have two fields .* line 1"),
-        ("gold", "de-000001\ten-999999", "'en-999999' is not there"),
-        ("gold", "", "two fields in every line"),
-    ],
-)
-def test_bucc_files_that_are_something_else(tmp_path, file, line, message):
-    folder = tmp_path / "bucc2018" / "de-en"
-    bucc(folder, "training")
-    (folder / f"de-en.training.{file}").write_text(f"{line}\n")
-    (dataset,) = SUITE.find(tmp_path, 0)
-    with pytest.raises(UserError, match=message):
+    assert both.protocol["num_gold"] == 5
+    write(folder, "test", *single)
+    with pytest.raises(UserError, match=r"bucc\.de-en must have a pair of translations"):
         dataset.load()
 
 
@@ -210,9 +173,3 @@ def test_the_suite_mines_bitexts_and_says_that_bucc_is_missing(tmp_path):
     loaded = dataset.load()
     assert loaded.protocol["seed"] == 5
     assert loaded(by_meaning(meaning))["f1"] == 1.0
-
-
-def test_one_part_is_tuned_and_scored():
-    part = Comparable(["en 1", "en 2"], ["es 1", "es 3"], frozenset({("en 1", "es 1")}))
-    scores = BitextMining(part, part, name="x", protocol={})(by_meaning(meaning))
-    assert scores["f1"] == 1.0

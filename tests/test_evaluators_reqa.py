@@ -7,27 +7,28 @@ import pytest
 from encode_functions import by_meaning, constant, random_vectors
 
 from xling_tf.errors import UserError
+from xling_tf.evaluators.data import Dataset, Missing
 from xling_tf.evaluators.encoding import System
-from xling_tf.evaluators.ranking.lexical import bm25, tokens_of
-from xling_tf.evaluators.ranking.reqa import RetrievalQuestionAnswering
-from xling_tf.evaluators.ranking.reqa_files import (
+from xling_tf.evaluators.reqa import (
+    SUITE,
     Question,
     ReqaData,
+    RetrievalQuestionAnswering,
     Sentence,
+    bm25,
+    read_tables,
+    tokens_of,
 )
 
 
 def numbered(count=60, size=3, language="en"):
     """Paragraphs of `size` sentences with one question each, which has the number of its answer."""
     numbers = range(count * size)
-    contexts = [f"{language} paragraph {n // size}" for n in numbers]
     sentences = [
-        Sentence(f"{language} fact {n}", context)
-        for n, context in zip(numbers, contexts, strict=True)
+        Sentence(f"{language} fact {n}", f"{language} paragraph {n // size}") for n in numbers
     ]
     questions = [
-        Question(f"q{n}", f"{language} ask {n}", frozenset([f"{language} fact {n}"]))
-        for n in range(0, count * size, size)
+        Question(f"q{n}", f"{language} ask {n}", f"{language} fact {n}") for n in numbers[::size]
     ]
     return ReqaData(questions, sentences)
 
@@ -36,82 +37,94 @@ def number(text):
     return text.split()[-1]
 
 
+def scores_of(data, system):
+    return RetrievalQuestionAnswering({"en": data}, name="x")(system)
+
+
 def measure(scores, name):
     return scores[f"{name}/precision_at_1"], scores[f"{name}/mean_reciprocal_rank"]
 
 
-def test_a_perfect_encoder_finds_all():
-    scores = RetrievalQuestionAnswering({"en": numbered()}, name="x")(by_meaning(number))
+def test_perfect_random_and_constant_encoders():
+    scores = scores_of(numbered(), by_meaning(number))
     assert measure(scores, "sentence_encoder/sentence") == (1.0, 1.0)
     assert measure(scores, "sentence_encoder/paragraph") == (1.0, 1.0)
     assert scores["num_queries"] == scores["num_paragraphs"] == 60
     assert scores["num_candidates"] == 180
     assert not any(name.startswith("qa_encoders") for name in scores)
-
-
-def test_a_random_encoder_has_chance():
     # One of 180 sentences, one of 60 paragraphs: P@1 0.006 and 0.017, MRR H(180) / 180 = 0.032 and
     # H(60) / 60 = 0.078; the standard errors over 60 questions are 0.010, 0.017, 0.011 and 0.018.
-    scores = RetrievalQuestionAnswering({"en": numbered()}, name="x")(random_vectors())
+    scores = scores_of(numbered(), random_vectors())
     bands = {"sentence": (0.05, 0.01, 0.07), "paragraph": (0.09, 0.03, 0.14)}
     for unit, (highest_precision, lowest, highest) in bands.items():
         precision, reciprocal_rank = measure(scores, f"sentence_encoder/{unit}")
         assert precision < highest_precision
         assert lowest < reciprocal_rank < highest
-
-
-def test_a_constant_encoder_comes_last():
-    scores = RetrievalQuestionAnswering({"en": numbered()}, name="x")(constant)
+    scores = scores_of(numbered(), constant)
     assert measure(scores, "sentence_encoder/sentence") == (0.0, pytest.approx(1 / 180))
     assert measure(scores, "sentence_encoder/paragraph") == (0.0, pytest.approx(1 / 60))
 
 
 def test_neither_the_order_of_lines_nor_a_second_call_makes_a_difference():
     data = numbered()
-    shuffled = ReqaData(
-        *(random.Random(0).sample(part, len(part)) for part in (data.questions, data.sentences))
-    )
+    shuffled = ReqaData(*(random.Random(0).sample(part, len(part)) for part in data))
     first = RetrievalQuestionAnswering({"en": data}, name="x")
-    second = RetrievalQuestionAnswering({"en": shuffled}, name="x")
     scores = first(random_vectors())
-    assert scores == first(random_vectors()) == second(random_vectors())
+    assert scores == first(random_vectors()) == scores_of(shuffled, random_vectors())
 
 
-def test_hand_derived_ranks():
+def test_ranks_derived_by_hand():
     # The question's similarities (2 / sqrt(5) = 0.89 etc. by cosine): P a 0.6, b 1.0; Q c 0.8, d 0.
     # Right is a: third of four sentences; its paragraph P is first by its other sentence b.
     sentences = [Sentence(text, "P" if text in "ab" else "Q") for text in "abcd"]
-    data = ReqaData([Question("1", "q", frozenset("a"))], sentences)
+    data = ReqaData([Question("1", "q", "a")], sentences)
     vectors = {"q": [2, 0], "a": [3, 4], "b": [0.1, 0], "c": [4, 3], "d": [0, 9]}
 
     def encode(texts):
         return np.array([vectors[text] for text in texts])
 
-    scores = RetrievalQuestionAnswering({"en": data}, name="x")(encode)
+    scores = scores_of(data, encode)
     assert measure(scores, "sentence_encoder/sentence") == (0.0, pytest.approx(1 / 3))
     assert measure(scores, "sentence_encoder/paragraph") == (1.0, 1.0)
     # By dot product: a 6, b 0.2, c 8, d 0: a is second, and so is P.
-    system = System(name="qa", sentences=encode, questions=encode)
-    scores = RetrievalQuestionAnswering({"en": data}, name="x")(system)
+    scores = scores_of(data, System(name="qa", sentences=encode, questions=encode))
     assert next(iter(scores)) == "qa_encoders/sentence/precision_at_1"
     assert measure(scores, "qa_encoders/sentence") == (0.0, 0.5)
     assert measure(scores, "qa_encoders/paragraph") == (0.0, 0.5)
     assert measure(scores, "sentence_encoder/sentence") == (0.0, pytest.approx(1 / 3))
 
 
-def test_responses_are_encoded_in_their_contexts():
-    seen = {}
+def test_every_sentence_with_the_text_of_an_answer_is_right():
+    # "What colour?" is one query with three right sentences, of which two are in both paragraphs.
+    sentences = [Sentence("The fox sleeps.", "FOX"), Sentence("It is red.", "FOX")]
+    sentences += [Sentence("The owl hunts.", "OWL"), Sentence("It is red.", "OWL")]
+    questions = [
+        Question("1", "What colour?", "It is red."),
+        Question("1", "What colour?", "The fox sleeps."),
+        Question("2", "What colour?", "It is red."),
+        Question("3", "Who hunts?", "The owl hunts."),
+    ]
+    scores = scores_of(ReqaData(questions, sentences), by_meaning(lambda text: "owl" in text))
+    assert (scores["num_queries"], scores["num_candidates"]) == (2, 4)
+    # None of "What colour?"'s three has another candidate that is as near; the owl is farthest.
+    assert scores["sentence_encoder/sentence/precision_at_1"] == 0.5
+
+
+def system_with_contexts(seen):
+    """One whose response encoder notes the contexts that it is given."""
 
     def responses(answers, contexts):
         if answers != contexts:
             seen.update(zip(answers, contexts, strict=True))
         return by_meaning(number)(answers)
 
-    system = System(
-        name="qa", sentences=constant, questions=by_meaning(number), responses=responses
-    )
-    data = numbered(count=2)
-    scores = RetrievalQuestionAnswering({"en": data}, name="x")(system)
+    questions = by_meaning(number)
+    return System(name="qa", sentences=constant, questions=questions, responses=responses)
+
+
+def test_responses_are_encoded_in_their_contexts():
+    seen, data = {}, numbered(count=2)
+    scores = scores_of(data, system_with_contexts(seen))
     assert measure(scores, "qa_encoders/sentence") == (1.0, 1.0)
     assert measure(scores, "sentence_encoder/sentence") == (0.0, pytest.approx(1 / 6))
     assert seen == dict(data.sentences)
@@ -120,20 +133,10 @@ def test_responses_are_encoded_in_their_contexts():
 
 def test_without_paragraphs_the_context_is_the_sentence_between_its_neighbours():
     seen = {}
-
-    def responses(answers, contexts):
-        if answers != contexts:
-            seen.update(zip(answers, contexts, strict=True))
-        return by_meaning(number)(answers)
-
-    questions = [Question("1", "ask 2", frozenset(["b 2"]))]
     # "b 2" is there twice: where it is first counts.
     texts = ["a 1", "b 2", "c 3", "d 4", "e 5", "f 6", "b 2"]
-    data = ReqaData(questions, [Sentence(text, "") for text in texts])
-    system = System(name="qa", sentences=by_meaning(number), responses=responses)
-    evaluator = RetrievalQuestionAnswering({"en": data}, name="x")
-    assert "2 neighbours on either side" in evaluator.protocol["qa_encoders"]
-    scores = evaluator(system)
+    data = ReqaData([Question("1", "ask 2", "b 2")], [Sentence(text, "") for text in texts])
+    scores = scores_of(data, system_with_contexts(seen))
     assert seen == {
         "a 1": "a 1 b 2 c 3",
         "b 2": "a 1 b 2 c 3 d 4",
@@ -147,23 +150,25 @@ def test_without_paragraphs_the_context_is_the_sentence_between_its_neighbours()
 
 def test_what_the_context_gives():
     # Answers are told by their contexts alone, which are what the questions ask for.
-    def responses(answers, contexts):
-        return by_meaning(str)(contexts)
-
     contexts = [f"context {n}" for n in range(4)]
     sentences = [Sentence(f"fact {n}", context) for n, context in enumerate(contexts)]
-    questions = [Question(context, context, frozenset([text])) for text, context in sentences]
-    system = System(name="qa", sentences=constant, questions=by_meaning(str), responses=responses)
-    evaluator = RetrievalQuestionAnswering({"en": ReqaData(questions, sentences)}, name="x")
-    scores = evaluator(system)
+    questions = [Question(context, context, text) for text, context in sentences]
+    same = by_meaning(str)
+    system = System(
+        name="qa", sentences=constant, questions=same, responses=lambda _, contexts: same(contexts)
+    )
+    scores = scores_of(ReqaData(questions, sentences), system)
     assert measure(scores, "qa_encoders/sentence") == (1.0, 1.0)
     precision, _ = measure(scores, "qa_encoders_without_context/sentence")
     assert precision < 0.5
 
 
 def test_questions_in_one_language_find_answers_in_another():
-    data = {"de": numbered(language="de"), "en": numbered(language="en", size=2)}
-    data["en"] = ReqaData(numbered(language="en").questions[:50], numbered(language="en").sentences)
+    english = numbered(language="en")
+    data = {
+        "de": numbered(language="de"),
+        "en": ReqaData(english.questions[:50], english.sentences),
+    }
     scores = RetrievalQuestionAnswering(data, name="x")(by_meaning(number))
     for way in ("de-en", "en-de"):
         assert measure(scores, f"{way}/sentence_encoder/sentence") == (1.0, 1.0)
@@ -175,19 +180,21 @@ def test_questions_in_one_language_find_answers_in_another():
         RetrievalQuestionAnswering(data, name="x")
 
 
-def test_data_and_vectors_that_cannot_be_evaluated():
+def test_data_and_vectors_that_cannot_be_evaluated(monkeypatch):
     with pytest.raises(UserError, match="questions with an answer"):
-        RetrievalQuestionAnswering({"en": ReqaData([], [Sentence("a", "")])}, name="x")
-    evaluator = RetrievalQuestionAnswering({"en": numbered()}, name="x")
+        scores_of(ReqaData([], [Sentence("a", "")]), constant)
     with pytest.raises(UserError, match="finite"):
-        evaluator(lambda texts: np.full((len(texts), 2), np.nan))
+        scores_of(numbered(), lambda texts: np.full((len(texts), 2), np.nan))
+    monkeypatch.setitem(sys.modules, "bm25s", None)
+    with pytest.raises(UserError, match=r"xling_tf\[evaluation\]"):
+        scores_of(numbered(), constant)
 
 
 def test_bm25_is_its_formula():
     # Three documents of 1, 2 and 3 tokens, on average 2; "fox" is in two: idf log(1 + 1.5 / 2.5).
     # Once in two tokens: 1 / (1 + 1.2 (0.25 + 0.75)) = 1 / 2.2; twice in three:
     # 2 / (2 + 1.2 (0.25 + 0.75 * 1.5)) = 2 / 3.65.
-    scores = next(bm25(["Fox!", "whale"], ["owl", "a fox", "fox fox den"]))
+    scores = np.concatenate(list(bm25(["Fox!", "whale"], ["owl", "a fox", "fox fox den"])))
     idf = math.log(1 + 1.5 / 2.5)
     np.testing.assert_allclose(scores, [[0, idf / 2.2, 2 * idf / 3.65], [0, 0, 0]], rtol=1e-6)
 
@@ -198,7 +205,48 @@ def test_tokens():
     assert tokens_of("नमस्ते दुनिया।") == ["नमस्ते", "दुनिया"]
 
 
-def test_bm25_is_asked_for(monkeypatch):
-    monkeypatch.setitem(sys.modules, "bm25s", None)
-    with pytest.raises(UserError, match=r"xling_tf\[evaluation\]"):
-        RetrievalQuestionAnswering({"en": numbered()}, name="x")
+def tables(folder, sentences, questions, paragraphs=None, stem="a.en"):
+    folder.mkdir(parents=True, exist_ok=True)
+    kinds = {"sentences": sentences, "questions": questions, "paragraphs": paragraphs}
+    for kind, lines in kinds.items():
+        if lines is not None:
+            (folder / f"{stem}.{kind}.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return folder
+
+
+def test_tables(tmp_path):
+    questions = ["question_id\tquestion\tanswer_sentence_id", "7\tWho?\ts1"]
+    sentences = ["sentence_id\tparagraph_id\tsentence", "s0\tp0\tHi.", "s1\tp0\tIt is me."]
+    paragraphs = ["paragraph_id\ttitle\tcontext", "p0\tt\tHi. It is me."]
+    data = read_tables(tables(tmp_path / "whole", sentences, questions, paragraphs), "a.en")
+    context = "Hi. It is me."
+    assert data.sentences == [Sentence("Hi.", context), Sentence("It is me.", context)]
+    assert data.questions == [Question("7", "Who?", "It is me.")]
+    bare = [line.replace("p0\t", "").replace("paragraph_id\t", "") for line in sentences]
+    questions = ["question\tanswer_sentence_id", "Who?\ts1"]
+    data = read_tables(tables(tmp_path / "bare", bare, questions), "a.en")
+    assert data.sentences == [Sentence("Hi.", ""), Sentence("It is me.", "")]
+    assert data.questions == [Question("Who?", "Who?", "It is me.")]
+    with pytest.raises(UserError, match=r"a\.en\.paragraphs\.tsv must be a readable file"):
+        read_tables(tables(tmp_path / "less", sentences, questions), "a.en")
+    with pytest.raises(UserError, match="'s9' is not there"):
+        read_tables(tables(tmp_path / "bad", bare, [questions[0], "Who?\ts9"]), "a.en")
+    with pytest.raises(UserError, match="answer_sentence_id is not in"):
+        read_tables(tables(tmp_path / "bad", bare, ["question", "Who?"]), "a.en")
+
+
+def test_the_suite_finds_what_is_there(tmp_path):
+    missing = {item.name for item in SUITE.find(tmp_path, 0) if isinstance(item, Missing)}
+    assert missing == {"squad_dev.en", "squad_train.en", "cross-lingual.xquad"}
+    questions = ["question_id\tquestion\tanswer_sentence_id", "7\tWho?\ts1"]
+    sentences = ["sentence_id\tparagraph_id\tsentence", "s0\tp0\tHi.", "s1\tp0\tIt is me."]
+    paragraphs = ["paragraph_id\tcontext", "p0\tHi. It is me."]
+    for stem in ("squad_dev.en", "xquad.en", "xquad.zh"):
+        tables(tmp_path / "reqa", sentences, questions, paragraphs, stem=stem)
+    found = {i.name: i for i in SUITE.find(tmp_path, 0) if isinstance(i, Dataset)}
+    assert list(found) == ["squad_dev.en", "xquad.en", "xquad.zh", "cross-lingual.xquad"]
+    assert len(found["cross-lingual.xquad"].files) == 6
+    scores = {name: item.load()(random_vectors()) for name, item in found.items()}
+    assert scores["cross-lingual.xquad"]["zh-en/num_queries"] == 1
+    assert scores["squad_dev.en"]["num_candidates"] == 2
+    assert "bm25/paragraph/precision_at_1" in scores["squad_dev.en"]

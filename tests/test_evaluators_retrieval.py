@@ -1,56 +1,54 @@
+"""Translations among random others, and among all sentences of a corpus."""
+
 import random
 
 import numpy as np
 import pytest
+from encode_functions import by_meaning, constant, random_vectors
 
-from xling_tf.corpora.records import TranslationPair
 from xling_tf.errors import UserError
-from xling_tf.evaluators.bitext.retrieval import SUITE, TranslationRetrieval
+from xling_tf.evaluators.data import Dataset
+from xling_tf.evaluators.parallel_texts import find_bitexts, find_multilingual
+from xling_tf.evaluators.retrieval import (
+    SUITES,
+    BitextRetrieval,
+    SimilaritySearch,
+    TranslationRetrieval,
+    share_found,
+)
 
-PAIRS = [TranslationPair(f"en {number}", f"es {number}") for number in range(300)]
+ROWS = [(f"en {number}", f"es {number}", f"zh {number}") for number in range(300)]
+PAIRS = [row[:2] for row in ROWS]
 KEYS = [f"{d}/precision_at_{k}" for d in ("en-es", "es-en") for k in (1, 3, 10)]
 
 
-def evaluator(pairs=PAIRS, **options):
+def sampled(pairs=PAIRS, **options):
     return TranslationRetrieval(pairs, source="en", target="es", name="held out", **options)
 
 
-def number_encoder(texts):
-    """The same unit vector for the two sides of a pair: (cos, sin) of its own angle."""
-    angles = np.array([int(text.split()[1]) for text in texts]) / 100
-    return np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
+def number(text):
+    return text.split()[1]
 
 
 def by_text(vectors):
     return lambda texts: np.array([vectors[text] for text in texts], np.float32)
 
 
-def test_a_perfect_encoder_scores_one():
-    scores = evaluator(num_candidates=100)(number_encoder)
+def test_perfect_constant_and_random_encoders_among_sampled_candidates():
+    scores = sampled(num_candidates=100)(by_meaning(number))
     assert [scores[key] for key in KEYS] == [1.0] * 6
     assert scores["num_queries"] == 300
     assert scores["num_candidates"] == 100
-
-
-@pytest.mark.parametrize("value", [0.0, 1.0, 0.1])
-def test_a_constant_encoder_scores_zero(value):
-    scores = evaluator()(lambda texts: np.full((len(texts), 7), value, np.float32))
-    assert [scores[key] for key in KEYS] == [0.0] * 6
-
-
-def test_a_random_encoder_scores_chance():
+    assert [sampled()(constant)[key] for key in KEYS] == [0.0] * 6
     # With 20 candidates the rank is uniform on 1..20: 0.05, 0.15 and 0.5. Of 300 queries the
     # standard deviation is at most sqrt(0.25 / 300) = 0.029; five of them.
-    rng = np.random.default_rng(0)
-    scores = evaluator(num_candidates=20)(lambda texts: rng.normal(size=(len(texts), 8)))
-    chance = [0.05, 0.15, 0.5] * 2
-    assert [scores[key] for key in KEYS] == pytest.approx(chance, abs=0.145)
+    scores = sampled(num_candidates=20)(random_vectors(8))
+    assert [scores[key] for key in KEYS] == pytest.approx([0.05, 0.15, 0.5] * 2, abs=0.145)
 
 
 def test_ranks_by_dot_product_derived_by_hand():
-    pairs = [TranslationPair("a", "x"), TranslationPair("b", "y"), TranslationPair("c", "z")]
     vectors = {"a": [1, 0], "b": [1, 0], "c": [0, 1], "x": [1, 0], "y": [3, 0], "z": [0, 2]}
-    scores = evaluator(pairs)(by_text(vectors))
+    scores = sampled([("a", "x"), ("b", "y"), ("c", "z")])(by_text(vectors))
     # a: x 1, y 3 -> second; b: y 3, x 1 -> first; c: z 2 -> first.
     assert scores["en-es/precision_at_1"] == pytest.approx(2 / 3)
     # x: a and b tie at 1 -> second; y: a and b tie at 3 -> second; z: c 2 -> first.
@@ -59,15 +57,18 @@ def test_ranks_by_dot_product_derived_by_hand():
     assert scores["num_candidates"] == 3
 
 
-def test_order_of_pairs_makes_no_difference():
-    shuffled = random.Random(0).sample(PAIRS, len(PAIRS))
-
-    def encode(texts):  # a vector that depends on the text alone
-        seeds = [sum(map(ord, text)) + int(text.split()[1]) for text in texts]
-        return np.array([np.random.default_rng(seed).normal(size=4) for seed in seeds])
-
-    options = {"num_candidates": 20, "max_queries": 100}
-    assert evaluator(**options)(encode) == evaluator(shuffled, **options)(encode)
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda rows: sampled([row[:2] for row in rows], num_candidates=20, max_queries=100),
+        lambda rows: BitextRetrieval([row[:2] for row in rows], ("en", "es"), name="x"),
+        lambda rows: SimilaritySearch(rows, ("en", "es", "zh"), name="x"),
+    ],
+)
+def test_neither_the_order_of_rows_nor_a_second_call_makes_a_difference(make):
+    encode = random_vectors(dim=2)
+    evaluator, shuffled = make(ROWS), make(random.Random(0).sample(ROWS, len(ROWS)))
+    assert evaluator(encode) == shuffled(encode) == evaluator(encode)
 
 
 def test_the_seed_decides_what_is_drawn():
@@ -76,9 +77,9 @@ def test_the_seed_decides_what_is_drawn():
 
         def encode(batch):
             texts.extend(batch)
-            return number_encoder(batch)
+            return by_meaning(number)(batch)
 
-        evaluator(seed=seed, num_candidates=10, max_queries=20)(encode)
+        sampled(seed=seed, num_candidates=10, max_queries=20)(encode)
         return texts
 
     assert asked(1) == asked(1)
@@ -88,90 +89,197 @@ def test_the_seed_decides_what_is_drawn():
 
 
 def test_queries_are_limited_but_candidates_are_not():
-    scores = evaluator(num_candidates=200, max_queries=50)(number_encoder)
+    scores = sampled(num_candidates=200, max_queries=50)(by_meaning(number))
     assert scores["num_queries"] == 50
     assert scores["num_candidates"] == 200
+    assert sampled(PAIRS[:5] * 10)(by_meaning(number))["num_queries"] == 5
 
 
 def test_other_translations_of_a_query_are_no_candidates():
-    pairs = [
-        TranslationPair("yes", "sí"),
-        TranslationPair("Yes ", "claro"),
-        TranslationPair("no", "no"),
-        TranslationPair("cat", "gato"),
-    ]
-    # "sí" and "claro" score alike for "yes": a tie, were they candidates of the same query.
+    pairs = [("yes", "sí"), ("Yes ", "claro"), ("no", "no"), ("cat", "gato")]
+    # "sí" and "claro" score the same for "yes": a tie, were they candidates of the same query.
     yes, no, cat = np.eye(3)
     vectors = {"yes": yes, "Yes ": yes, "sí": yes, "claro": yes, "no": no, "cat": cat, "gato": cat}
-    scores = evaluator(pairs)(by_text(vectors))
+    scores = sampled(pairs)(by_text(vectors))
     assert scores["en-es/precision_at_1"] == 1.0
     assert scores["es-en/precision_at_1"] == 1.0
     # Of four targets two translate "yes", which leaves two others and the right one.
     assert scores["num_candidates"] == 3
 
 
-def test_translations_outside_the_sample_count_too():
+@pytest.mark.parametrize("seed", range(3))
+def test_translations_outside_the_sample_count_too(seed):
     # Every "es n" below 40 translates "en n" and "hub 0"; half of these pairs are not sampled.
-    hub = [TranslationPair("hub 0", f"es {number}") for number in range(40)]
-
-    def encode(texts):
-        numbers = [int(text.split()[1]) for text in texts]
-        vectors = np.eye(81)[numbers]
-        for vector, text, number in zip(vectors, texts, numbers, strict=True):
-            if text == "hub 0":
-                vector[:] = np.eye(81)[80]
-            elif text.startswith("es") and number < 40:
-                vector[80] = 10
-        return vectors
-
+    hub = [("hub 0", f"es {n}") for n in range(40)]
+    vectors = {f"{language} {n}": np.eye(81)[n] for language in ("en", "es") for n in range(80)}
+    vectors |= {f"es {n}": np.eye(81)[n] + 10 * np.eye(81)[80] for n in range(40)}
+    vectors["hub 0"] = np.eye(81)[80]
     # For "hub 0" its translations tie at 10, so that one more of them among the candidates is an
     # error; for "en n" only "es n" has 1, all others 0.
-    for seed in range(3):
-        scores = evaluator(hub + PAIRS[:80], seed=seed, num_candidates=10, max_queries=60)(encode)
-        assert scores["en-es/precision_at_1"] == 1.0
-        assert scores["es-en/precision_at_1"] == 1.0
+    evaluator = sampled(hub + PAIRS[:80], seed=seed, num_candidates=10, max_queries=60)
+    scores = evaluator(by_text(vectors))
+    assert scores["en-es/precision_at_1"] == 1.0
+    assert scores["es-en/precision_at_1"] == 1.0
 
 
-def test_repetitions_of_a_pair_are_one():
-    assert evaluator(PAIRS[:5] * 10)(number_encoder)["num_queries"] == 5
-
-
-@pytest.mark.parametrize(
-    "pairs", [[], PAIRS[:1], [TranslationPair("a", "x"), TranslationPair("a", "y")]]
-)
+@pytest.mark.parametrize("pairs", [[], PAIRS[:1], [("a", "x"), ("a", "y")]])
 def test_too_few_pairs(pairs):
     with pytest.raises(UserError, match="different sentences on both sides"):
-        evaluator(pairs)
+        sampled(pairs)
+    with pytest.raises(UserError, match="two different sentences each"):
+        BitextRetrieval(pairs, ("en", "es"), name="x")
 
 
-def test_wrong_shape_and_infinite_vectors():
+def test_wrong_shapes_and_broken_vectors_name_their_text():
     with pytest.raises(UserError, match=r"shape \[300, dim\] .* gave shape \[300\]"):
-        evaluator()(lambda texts: np.zeros(len(texts)))
+        sampled()(lambda texts: np.zeros(len(texts)))
 
-    def encode(texts):
-        return np.where([[text == "es 7"] for text in texts], np.nan, number_encoder(texts))
+    def encode(texts, value):
+        return np.where([[text == "es 7"] for text in texts], value, by_meaning(number)(texts))
 
     with pytest.raises(UserError, match="1 of 300 have infinity or NaN in it, first 'es 7'"):
-        evaluator()(encode)
+        sampled()(lambda texts: encode(texts, np.nan))
+    with pytest.raises(UserError, match="1 of 300 have zero only, first 'es 7'"):
+        BitextRetrieval(PAIRS, ("en", "es"), name="x")(lambda texts: encode(texts, 0.0))
 
 
-def test_the_suite_has_a_data_set_for_each_file(tmp_path):
-    folder = tmp_path / "bitext"
-    folder.mkdir()
-    lines = [f"es {number}\ten {number}" for number in range(20)]
-    (folder / "numbers.es-en.tsv").write_text("\n".join(["es\ten", *lines]))
-    (dataset,) = SUITE.find(tmp_path, 3)
-    assert (dataset.name, dataset.files) == ("numbers.es-en", (folder / "numbers.es-en.tsv",))
-    loaded = dataset.load()
-    assert loaded(number_encoder)["es-en/precision_at_1"] == 1.0
-    assert loaded.protocol == {
-        "num_candidates": 1000,
-        "max_queries": 5000,
-        "seed": 3,
-        "num_pairs": 20,
+def test_perfect_constant_and_random_encoders_among_a_whole_corpus():
+    evaluator = BitextRetrieval(PAIRS, ("en", "es"), name="x")
+    assert evaluator(by_meaning(number)) == {
+        "en-es/precision_at_1": 1.0,
+        "es-en/precision_at_1": 1.0,
+        "error_rate": 0.0,
     }
+    assert evaluator(constant)["error_rate"] == 1.0
+    # One of 300: the number found is Poisson with mean 1, and above 7 once in 100,000.
+    assert evaluator(random_vectors())["en-es/precision_at_1"] <= 7 / 300
+    of_three = SimilaritySearch(ROWS, ("en", "es", "zh"), name="x")
+    assert set(of_three(by_meaning(number)).values()) == {0.0}
+    assert set(of_three(constant).values()) == {1.0}
 
 
-def test_the_suite_of_an_empty_folder_says_what_is_expected(tmp_path):
-    (missing,) = SUITE.find(tmp_path, 0)
+def test_nearest_by_cosine_derived_by_hand():
+    rows = [("a", "x"), ("b", "y"), ("c", "z")]
+    vectors = {"a": [2, 0], "b": [1, 1], "c": [0, 1], "x": [1, 0], "y": [9, 1], "z": [0, 3]}
+    scores = BitextRetrieval(rows, ("en", "es"), name="x")(by_text(vectors))
+    # a: x 1.0 before y 0.99. b: y (9 + 1) / sqrt(2 * 82) = 0.78 before x and z, 0.71. c: z 1.0.
+    assert scores["en-es/precision_at_1"] == 1.0
+    # x: a. y: a 9 / sqrt(82) = 0.99 before b 0.78, an error. z: c.
+    assert scores["es-en/precision_at_1"] == pytest.approx(2 / 3)
+    assert scores["error_rate"] == pytest.approx(1 / 6)
+
+
+def test_errors_of_three_languages_derived_by_hand():
+    # German's two sentences lie swapped; Chinese's agree with English's.
+    rows = [("a", "A", "1"), ("b", "B", "2")]
+    vectors = {"a": [1, 0], "A": [0, 1], "1": [3, 1], "b": [0, 1], "B": [1, 0], "2": [1, 3]}
+    scores = SimilaritySearch(rows, ("en", "de", "zh"), name="x")(by_text(vectors))
+    pairs = ["en-de", "en-zh", "de-en", "de-zh", "zh-en", "zh-de"]
+    with_german = {f"{pair}/error_rate": float("de" in pair) for pair in pairs}
+    assert scores == {"mean/error_rate": pytest.approx(4 / 6), **with_german}
+
+
+def test_copies_and_other_translations_are_right():
+    rows = [("yes", "sí"), ("yes", "claro"), ("yes", "sí"), ("cat", "gato")]
+    vectors = {"yes": [1, 0], "sí": [1, 0.1], "claro": [1, 0], "cat": [0, 1], "gato": [0, 1]}
+    found = BitextRetrieval(rows, ("en", "es"), name="x")
+    assert found(by_text(vectors))["error_rate"] == 0.0
+    # The nearest of all three rows of "yes" is now that of "cat": one row of four is found.
+    wrong = found(by_text({**vectors, "gato": [1, 0.001], "sí": [1, 1], "claro": [1, 1]}))
+    assert wrong["en-es/precision_at_1"] == 0.0
+    assert found.protocol["num_rows"] == 4
+    assert found.protocol["num_candidates"] == {"en": 2, "es": 3}
+    assert found.protocol["index"] == "flat"
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_share_found_is_that_of_every_cosine_computed(seed):
+    rng = np.random.default_rng(seed)
+    candidates = rng.normal(size=(300, 8))
+    candidates[100:110] = candidates[:10]  # copies, which are ties
+    # Each of 80 queries has an answer near it, some have others, and the first one fifteen.
+    more = rng.integers(0, 80, size=60)
+    query_rows = np.concatenate([np.arange(80), more, np.zeros(14, int)])
+    answer_rows = rng.permutation(300)[: len(query_rows)]
+    queries = candidates[answer_rows[:80]] + rng.normal(size=(80, 8)) / 2
+    queries, candidates = (
+        (v / np.linalg.norm(v, axis=1, keepdims=True)).astype(np.float32)
+        for v in (queries, candidates)
+    )
+    cosines = queries.astype(np.float64) @ candidates.T.astype(np.float64)
+    right = np.zeros(cosines.shape, bool)
+    right[query_rows, answer_rows] = True
+    best_right = np.where(right, cosines, -np.inf).max(axis=1)
+    best_wrong = np.where(right, -np.inf, cosines).max(axis=1)
+    expected = np.mean((best_wrong < best_right - 1e-6)[query_rows])
+    assert 0.1 < expected < 0.9
+    found = share_found(queries, candidates, query_rows, answer_rows)
+    assert found == pytest.approx(expected)
+
+
+def write(path, *lines):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def test_bitexts_are_tables_named_by_their_languages(tmp_path):
+    table = write(tmp_path / "bitext" / "test.2016.de-en.tsv", "en\tde\tnote", "One\tEins\t-")
+    write(tmp_path / "bitext" / "UNv1.0.en-zh_CN.tsv", "en\tzh_CN", "One\t一")
+    write(tmp_path / "bitext" / "README.md", "text")
+    un, test = find_bitexts(tmp_path)
+    assert (un.name, un.languages) == ("UNv1.0.en-zh_CN", ("en", "zh_CN"))
+    assert (test.name, test.files, test.read()) == ("test.2016.de-en", (table,), [("Eins", "One")])
+
+
+def test_bitexts_are_joined_by_their_first_language(tmp_path):
+    folder = tmp_path / "bitext"
+    write(folder / "set.en-de.tsv", "en\tde", "Two\tZwei", "One\tEins", "One\tEin", "Three\tDrei")
+    write(folder / "set.en-fr.tsv", "en\tfr", "One\tUn", "Two\tDeux", "Four\tQuatre")
+    write(folder / "set.fr-de.tsv", "fr\tde", "Un\tEins")
+    write(folder / "other.en-fr.tsv", "en\tfr", "One\tUn")
+    (texts,) = find_multilingual(tmp_path)
+    assert (texts.name, texts.languages) == ("set.en-de-fr", ("en", "de", "fr"))
+    # What both have, by order; of two translations the first by order.
+    assert texts.read() == [("One", "Ein", "Un"), ("Two", "Zwei", "Deux")]
+    assert [path.name for path in texts.files] == ["set.en-de.tsv", "set.en-fr.tsv"]
+
+
+def test_hypotheses_of_xnli_are_joined_by_their_numbers(tmp_path):
+    folder, columns = tmp_path / "nli", "pair_id\tlabel\tpremise\thypothesis"
+    write(folder / "xnli.en.dev.tsv", columns, "1\tneutral\tp\tOne", "2\tneutral\tp\tTwo")
+    write(folder / "xnli.es.dev.tsv", columns, "2\tneutral\tp\tDos", "1\tneutral\tp\tUno")
+    write(folder / "xnli.zh.dev.tsv", columns, "2\tneutral\tp\t二")
+    # Without pair_id nothing tells which rows belong together.
+    write(folder / "xnli.de.dev.tsv", "label\tpremise\thypothesis", "neutral\tp\tEins")
+    assert {texts.name: texts.read() for texts in find_bitexts(tmp_path)} == {
+        "xnli.dev.hypotheses.en-es": [("One", "Uno"), ("Two", "Dos")],
+        "xnli.dev.hypotheses.en-zh": [("Two", "二")],
+    }
+    (texts,) = find_multilingual(tmp_path)
+    assert (texts.name, texts.languages) == ("xnli.dev.hypotheses", ("en", "es", "zh"))
+    assert texts.read() == [("Two", "Dos", "二")]
+
+
+def test_the_suites(tmp_path):
+    write(tmp_path / "bitext" / "tatoeba.spa-eng.tsv", "spa\teng", *(f"{b}\t{a}" for a, b in PAIRS))
+    folder = tmp_path / "similarity_search"
+    write(folder / "europarl.tsv", "en\tes\tzh", *("\t".join(row) for row in ROWS))
+    dialogues = tmp_path / "response" / "xdailydialog_test300.tsv"
+    write(dialogues, "turn\ten\tde\tzh", "0\tOne 1\tEins 1\t一 1", "1\tTwo 2\tZwei 2\t二 2")
+    found = {suite.name: list(suite.find(tmp_path, 3)) for suite in SUITES}
+    assert {name: [item.name for item in items] for name, items in found.items()} == {
+        "retrieval": ["tatoeba.spa-eng"],
+        "bitext": ["tatoeba.spa-eng", "UNv1.0"],
+        "similarity_search": ["europarl", "xdailydialog_test300", "newstest2012", "xnli.15way"],
+    }
+    for items in found.values():
+        for item in items:
+            if isinstance(item, Dataset):
+                evaluator = item.load()
+                best = {"mean/error_rate": 0.0, "spa-eng/precision_at_1": 1.0}
+                metric, value = next(iter(evaluator(by_meaning(number)).items()))
+                assert value == best[metric]
+    assert found["retrieval"][0].load().protocol["seed"] == 3
+    (missing,) = SUITES[0].find(tmp_path / "elsewhere", 0)
     assert "bitext/<name>.<aa>-<bb>.tsv" in missing.expected

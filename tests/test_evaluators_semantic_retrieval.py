@@ -1,19 +1,24 @@
-import gzip
+"""Paraphrases among all questions, and the ranks and measures of retrieval."""
+
 import random
 
 import numpy as np
 import pytest
 from encode_functions import by_meaning, constant, random_vectors
+from sklearn.metrics import label_ranking_average_precision_score
 
 from xling_tf.errors import UserError
+from xling_tf.evaluators import semantic_retrieval
 from xling_tf.evaluators.data import Dataset, Missing
-from xling_tf.evaluators.ranking.paraphrase_files import (
+from xling_tf.evaluators.semantic_retrieval import (
+    SUITE,
     Pair,
-    read_askubuntu,
+    SemanticRetrieval,
+    average_precision,
+    inner_products,
     read_pairs,
-    read_quora,
+    relevant_ranks,
 )
-from xling_tf.evaluators.ranking.semantic_retrieval import SUITE, SemanticRetrieval
 
 MAP = "mean_average_precision_at_100"
 # 200 meanings in two wordings, and 100 questions that are near none of them.
@@ -29,28 +34,86 @@ def german(pairs):
     return [Pair(f"de {pair.first}", f"de {pair.second}", pair.duplicate) for pair in pairs]
 
 
-def write(path, *lines):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
-    return path
+def by_text(vectors):
+    return lambda texts: np.array([vectors[text] for text in texts])
 
 
-def test_a_perfect_encoder_finds_all():
-    scores = SemanticRetrieval({"en": PAIRS}, name="x")(by_meaning(number))
-    assert scores == {MAP: 1.0, "num_queries": 400.0, "num_candidates": 499.0}
+def test_ranks_and_precisions_derived_by_hand():
+    # Query 1: right ones at ranks 1 and 3 of 4: AP (1/1 + 2/3) / 2. Query 2: at rank 4: AP 1/4.
+    scores = np.array([[0.9, 0.1, 0.5, 0.7], [0.2, 0.8, 0.4, 0.3]])
+    ranks = relevant_ranks([scores], [[0, 2], [0]])
+    assert [list(query) for query in ranks] == [[1, 3], [4]]
+    assert [average_precision(query, 100) for query in ranks] == pytest.approx([5 / 6, 1 / 4])
+    # Of ranks 1, 3 and 4 the first two are found at 3: (1/1 + 2/3 + 0) / 3.
+    assert average_precision(np.array([1, 3, 4]), 3) == pytest.approx(5 / 9)
+    # Four are relevant, two can be found, and are.
+    assert average_precision(np.array([1, 2, 3, 4]), 2) == 1.0
+    assert average_precision(np.array([101]), 100) == 0.0
 
 
-def test_a_random_encoder_has_chance():
-    # One of 499 ranks, all alike: (1/1 + ... + 1/100) / 499 = 5.19 / 499 = 0.0104; its standard
+def test_a_tie_counts_against_the_system():
+    assert relevant_ranks([np.zeros((1, 5))], [[1, 3]])[0].tolist() == [4, 5]
+    assert relevant_ranks([np.ones((1, 5))], [[1, 3]], itself=np.array([0]))[0].tolist() == [3, 4]
+    # Scores that differ by rounding are a tie.
+    near = np.array([[0.5, 0.5 - 1e-8, 0.1]])
+    assert relevant_ranks([near], [[0]])[0].tolist() == [2]
+    assert relevant_ranks([near * 1000], [[0]])[0].tolist() == [2]
+    assert relevant_ranks([-near], [[2]])[0].tolist() == [1]
+
+
+def ranks_by_sorting(scores, relevant, itself=None):
+    """The definition: best first, of equals those that are not relevant first."""
+    columns = [column for column in range(len(scores)) if column != itself]
+    columns.sort(key=lambda column: (-scores[column], column in relevant))
+    return [place for place, column in enumerate(columns, start=1) if column in relevant]
+
+
+@pytest.mark.parametrize("levels", [5, 10**6])
+def test_ranks_are_those_of_sorting(levels):
+    rng = np.random.default_rng(0)
+    scores = rng.integers(levels, size=(40, 30)) / levels
+    relevant = [rng.choice(30, rng.integers(1, 6), replace=False) for _ in scores]
+    itself = np.array([next(c for c in range(30) if c not in right) for right in relevant])
+    chunks = [scores[:7], scores[7:]]
+    found = relevant_ranks(chunks, relevant)
+    without = relevant_ranks(chunks, relevant, itself=itself)
+    for row, right, left_out, ranks, others in zip(
+        scores, relevant, itself, found, without, strict=True
+    ):
+        assert ranks.tolist() == ranks_by_sorting(row, set(right))
+        assert others.tolist() == ranks_by_sorting(row, set(right), left_out)
+
+
+def test_average_precision_is_scikit_learns():
+    rng = np.random.default_rng(1)
+    scores = rng.random((50, 20))
+    relevant = [rng.choice(20, rng.integers(1, 8), replace=False) for _ in scores]
+    labels = np.zeros((50, 20), int)
+    for row, right in zip(labels, relevant, strict=True):
+        row[right] = 1
+    precisions = [average_precision(query, 20) for query in relevant_ranks([scores], relevant)]
+    expected = label_ranking_average_precision_score(labels, scores)
+    assert np.mean(precisions) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("most", "sizes"), [(20, [3, 3, 3, 2]), (2, [1] * 11)])
+def test_chunks_are_the_whole_product(most, sizes, monkeypatch):
+    rng = np.random.default_rng(2)
+    queries, candidates = rng.random((11, 4)), rng.random((6, 4))
+    monkeypatch.setattr(semantic_retrieval, "_SCORES_PER_CHUNK", most)
+    chunks = list(inner_products(queries, candidates))
+    assert [len(chunk) for chunk in chunks] == sizes
+    np.testing.assert_allclose(np.concatenate(chunks), queries @ candidates.T)
+
+
+def test_perfect_random_and_constant_encoders():
+    evaluator = SemanticRetrieval({"en": PAIRS}, name="x")
+    expected = {MAP: 1.0, "num_queries": 400.0, "num_candidates": 499.0}
+    assert evaluator(by_meaning(number)) == expected
+    # One of 499 ranks, all as likely: (1/1 + ... + 1/100) / 499 = 5.19 / 499 = 0.0104; its standard
     # error over 400 queries is about sqrt(1.63 / 499 / 400) = 0.003.
-    scores = SemanticRetrieval({"en": PAIRS}, name="x")(random_vectors())
-    assert 0.002 < scores[MAP] < 0.02
-
-
-def test_a_constant_encoder_finds_nothing():
-    assert SemanticRetrieval({"en": PAIRS}, name="x")(constant)[MAP] == 0.0
-    zeros = SemanticRetrieval({"en": PAIRS}, name="x")(lambda texts: np.zeros((len(texts), 3)))
-    assert zeros[MAP] == 0.0
+    assert 0.002 < evaluator(random_vectors())[MAP] < 0.02
+    assert evaluator(constant)[MAP] == 0.0
 
 
 def test_neither_the_order_of_lines_nor_a_second_call_makes_a_difference():
@@ -81,19 +144,16 @@ def test_the_closure_is_transitive():
 
 
 def test_each_language_is_searched_with_the_other():
-    pairs = {"en": PAIRS, "de": german(PAIRS)}
-    scores = SemanticRetrieval(pairs, name="x")(by_meaning(number))
+    scores = SemanticRetrieval({"en": PAIRS, "de": german(PAIRS)}, name="x")(by_meaning(number))
     assert scores[f"de-en/{MAP}"] == scores[f"en-de/{MAP}"] == 1.0
     assert scores["de-en/num_candidates"] == 499
-
-
-def test_the_directions_differ():
     # English queries fall together, so that every one has the right one at the same place.
-    pairs = {"en": [Pair("a", "b", True)], "de": [Pair("A", "B", True)]}
-    pairs["en"].append(Pair("c", "c", False))
-    pairs["de"].append(Pair("C", "C", False))
+    pairs = {
+        "en": [Pair("a", "b", True), Pair("c", "c", False)],
+        "de": [Pair("A", "B", True), Pair("C", "C", False)],
+    }
     vectors = {"a": [1, 0], "b": [1, 0], "c": [0, 1], "A": [1, 0], "B": [1, 2], "C": [2, 1]}
-    scores = SemanticRetrieval(pairs, name="x")(lambda texts: np.array([vectors[t] for t in texts]))
+    scores = SemanticRetrieval(pairs, name="x")(by_text(vectors))
     # en-de: a asks for B (C nearer: 1/2), b asks for A (first: 1).
     assert scores[f"en-de/{MAP}"] == pytest.approx(3 / 4)
     # de-en: A asks for b (first: 1), B for a (c nearer: 1/2).
@@ -101,8 +161,7 @@ def test_the_directions_differ():
     # A question with two translations is asked in the first of them, in whatever line it stands.
     pairs["en"].append(Pair("a", "c", False))
     pairs["de"].append(Pair("Z", "C", False))
-    vectors["Z"] = [-1, 0]
-    again = SemanticRetrieval(pairs, name="x")(lambda texts: np.array([vectors[t] for t in texts]))
+    again = SemanticRetrieval(pairs, name="x")(by_text({**vectors, "Z": [-1, 0]}))
     assert again[f"de-en/{MAP}"] == scores[f"de-en/{MAP}"]
 
 
@@ -117,13 +176,14 @@ def test_the_directions_differ():
     ],
 )
 def test_data_that_cannot_be_evaluated(pairs):
-    with pytest.raises(UserError, match=r"pairs that mean the same|two different texts"):
+    with pytest.raises(UserError, match="different texts that mean the same"):
         SemanticRetrieval(pairs, name="x")
 
 
-def test_a_vector_that_is_not_finite_is_told():
-    with pytest.raises(UserError, match="finite"):
-        SemanticRetrieval({"en": PAIRS}, name="x")(lambda texts: np.full((len(texts), 2), np.nan))
+def write(path, *lines):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+    return path
 
 
 def test_tables(tmp_path):
@@ -135,51 +195,8 @@ def test_tables(tmp_path):
     assert read_pairs(write(tmp_path / "pawsx.tsv", *rows)) == [Pair("A b.", "B a.", False)]
     with pytest.raises(UserError, match="question1, question2, label"):
         read_pairs(write(tmp_path / "bad.tsv", "label\ttext1\ttext2"))
-    with pytest.raises(UserError, match=r"label 1 .* line 2 has 'yes'"):
+    with pytest.raises(UserError, match=r"label 1 .* has 'yes'"):
         read_pairs(write(tmp_path / "bad.tsv", "label\tquestion1\tquestion2", "yes\ta\tb"))
-
-
-def test_quora_as_published(tmp_path):
-    path = write(
-        tmp_path / "quora_duplicate_questions.tsv",
-        "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate",
-        "0\t1\t2\tWhy is the sky blue?\tWhat makes the sky blue?\t1",
-        '1\t3\t4\tWhat does "xyz" mean?\t"What does ""xyz""',
-        'stand for?"\t0',
-        "2\t5\t6\tIs there more?\t\t0",
-    )
-    assert read_quora(path) == [
-        Pair("Why is the sky blue?", "What makes the sky blue?", True),
-        Pair('What does "xyz" mean?', 'What does "xyz"\nstand for?', False),
-        Pair("Is there more?", "Is there more?", False),
-    ]
-    with pytest.raises(UserError, match="first line"):
-        read_quora(write(tmp_path / "quora.tsv", "0\t1\t2\tWhy?\tHow?\t1"))
-    with pytest.raises(UserError, match="6 fields in every line, but line 2 has 5"):
-        read_quora(write(tmp_path / "q.tsv", path.read_text().split("\n")[0], "0\t1\t2\tWhy?\t1"))
-
-
-def test_askubuntu_as_published(tmp_path):
-    corpus = tmp_path / "text_tokenized.txt.gz"
-    lines = (
-        "9\thow do i update ?\tlong story",
-        "11\tupdating ?\t",
-        "7\tno sound\tnone",
-        "8\tgrub\tx",
-    )
-    with gzip.open(corpus, "wt", encoding="utf-8") as file:
-        file.write("\n".join(lines) + "\n")
-    annotations = write(tmp_path / "dev.txt", "9\t11\t11 7\t3.5 1.5", "7\t\t9 11\t2 1")
-    pairs, titles = read_askubuntu(corpus, annotations)
-    assert pairs == [Pair("how do i update ?", "updating ?", True)]
-    assert titles == ["how do i update ?", "updating ?", "no sound", "grub"]
-    evaluator = SemanticRetrieval({"en": pairs}, name="askubuntu", further=titles)
-    scores = evaluator(by_meaning(lambda text: "upd" in text))
-    assert scores == {MAP: 1.0, "num_queries": 2.0, "num_candidates": 3.0}
-    with pytest.raises(UserError, match="'12' is not there"):
-        read_askubuntu(corpus, write(tmp_path / "bad.txt", "9\t12\t12\t1"))
-    with pytest.raises(UserError, match="similar ids"):
-        read_askubuntu(corpus, write(tmp_path / "bad.txt", "9 11"))
 
 
 def test_the_suite_finds_what_is_there(tmp_path):
@@ -189,19 +206,12 @@ def test_the_suite_finds_what_is_there(tmp_path):
     header = "label\tquestion1\tquestion2"
     write(folder / "quora.en.dev.tsv", header, "1\ta 1\tb 1", "0\ta 1\tc 2")
     write(folder / "quora.de.dev.tsv", header, "1\tA 1\tB 1", "0\tA 1\tC 2")
+    write(folder / "quora.en.tsv", header, "1\tx 1\ty 1", "0\tz 2\tz 2")
     write(folder / "pawsx.de.test.tsv", header.replace("question", "sentence"), "1\ta 1\tb 1")
-    published = "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate"
-    write(folder / "quora_duplicate_questions.tsv", published, "0\t1\t2\tx 1\ty 1\t1")
-    write(folder / "askubuntu" / "text_tokenized.txt", "1\ta 1\t", "2\tb 1\t", "3\tc 2\t")
-    write(folder / "askubuntu" / "dev.txt", "1\t2\t2 3\t2 1")
-    found = {item.name: item for item in SUITE.find(tmp_path, 0)}
-    assert {name for name, item in found.items() if isinstance(item, Dataset)} == {
-        *("quora.en", "quora.en.dev", "quora.de.dev", "pawsx.de.test"),
-        *("cross-lingual.quora.dev", "askubuntu.en.dev"),
-    }
-    for item in found.values():
-        if isinstance(item, Dataset):
-            scores = item.load()(by_meaning(number))
-            assert [value for key, value in scores.items() if MAP in key] == [1.0] * (
-                2 if "cross" in item.name else 1
-            )
+    found = [item for item in SUITE.find(tmp_path, 0) if isinstance(item, Dataset)]
+    assert [item.name for item in found] == [
+        *("pawsx.de.test", "quora.de.dev", "quora.en", "quora.en.dev", "cross-lingual.quora.dev"),
+    ]
+    for item in found:
+        scores = item.load()(by_meaning(number))
+        assert {value for key, value in scores.items() if MAP in key} == {1.0}

@@ -2,120 +2,177 @@ import gzip
 
 import numpy as np
 import pytest
-from encode_functions import random_vectors
+from encode_functions import constant, random_vectors
 
 from xling_tf.errors import UserError
-from xling_tf.evaluators.similarity.sts import (
+from xling_tf.evaluators.data import Missing
+from xling_tf.evaluators.sts import (
+    SUITE,
+    ScoredPairs,
     SemanticTextualSimilarity,
-    angular_similarity,
+    SimilarityOfSubsets,
     find_sts,
-    read_sts,
+    read_scored,
 )
 
-# Directions of 0, 30, 90 and 180 degrees, of any length.
+# Directions of 0, 10, 20, ... degrees, of any length: the similarity of "0" and "n" is -10 n degrees.
 VECTORS = {
-    "a": [2.0, 0.0],
-    "b": [np.sqrt(3) / 2, 0.5],
-    "c": [0.0, 5.0],
-    "d": [-1.0, 0.0],
+    str(n): [(n + 1) * np.cos(n * np.pi / 18), (n + 1) * np.sin(n * np.pi / 18)] for n in range(19)
 }
-PAIRS = [("a", "b"), ("a", "c"), ("a", "d")]
 
 
 def encode(texts):
     return np.array([VECTORS[text] for text in texts], np.float32)
 
 
-def test_angular_similarity():
-    first = np.array([[1.0, 0.0]] * 3)
-    second = np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0]])
-    assert angular_similarity(first, second) == pytest.approx([0.0, -np.pi / 2, -np.pi])
+def scored(*gold):
+    """Pairs of 0, 10, 20, ... degrees with these scores."""
+    return ScoredPairs([("0", str(n)) for n in range(len(gold))], list(gold))
 
 
-def test_scores_that_fall_with_the_angle_correlate_perfectly():
-    scores = SemanticTextualSimilarity(PAIRS, [-30, -90, -180], name="x")(encode)
-    assert scores["pearson_angular"] == pytest.approx(1.0)
-    assert scores["spearman_angular"] == pytest.approx(1.0)
-    assert scores["num_pairs"] == 3
+def test_the_similarity_is_minus_the_angle():
+    evaluator = SemanticTextualSimilarity(
+        [("0", "18"), ("0", "9"), ("0", "0")], [1, 2, 3], name="x"
+    )
+    # In the order of the sorted pairs; opposite vectors are -pi.
+    assert evaluator.similarities(encode) == pytest.approx([0, -np.pi, -np.pi / 2], abs=1e-3)
 
 
-def test_pearson_derived_by_hand():
+def test_correlations_derived_by_hand():
     # Similarities -30, -90, -180 (mean -100): deviations 70, 10, -80. Gold 5, 0, 1 (mean 2):
     # 3, -2, -1. Covariance 210 - 20 + 80 = 270; squares 4900 + 100 + 6400 = 11400 and 14.
     # Ranks 3, 2, 1 against 3, 1, 2: 1 - 6 * (0 + 1 + 1) / (3 * 8) = 0.5.
-    scores = SemanticTextualSimilarity(PAIRS, [5, 0, 1], name="x")(encode)
+    pairs = [("0", "3"), ("0", "9"), ("0", "18")]
+    scores = SemanticTextualSimilarity(pairs, [5, 0, 1], name="x")(encode)
     assert scores["pearson_angular"] == pytest.approx(270 / np.sqrt(11400 * 14), abs=1e-6)
     assert scores["spearman_angular"] == pytest.approx(0.5)
+    assert scores["num_pairs"] == 3
+    perfect = SemanticTextualSimilarity(pairs, [-30, -90, -180], name="x")(encode)
+    assert perfect["pearson_angular"] == pytest.approx(1.0)
 
 
-def test_the_order_of_pairs_makes_no_difference():
-    rng = np.random.default_rng(0)
-    rows = [((f"a {n}", f"b {n % 7}"), float(rng.uniform())) for n in range(50)]
-    shuffled = [rows[place] for place in rng.permutation(50)]
-    scores = [
-        SemanticTextualSimilarity(*zip(*order, strict=True), name="x")(random_vectors())
-        for order in (rows, shuffled, rows)
-    ]
-    assert scores[0] == scores[1] == scores[2]
+def test_neither_the_order_of_pairs_nor_that_of_subsets_makes_a_difference():
+    def scores(order):
+        pairs = ScoredPairs([(f"a {n}", f"b {n % 7}") for n in order], [n / 3 for n in order])
+        names = ("one", "two") if order[0] == 0 else ("two", "one")
+        subsets = SimilarityOfSubsets(dict.fromkeys(names, pairs), name="x")
+        return SemanticTextualSimilarity(*pairs, name="x")(random_vectors()), subsets(
+            random_vectors()
+        )
+
+    assert scores(range(30)) == scores(range(29, -1, -1)) == scores(range(30))
 
 
-def test_a_random_encoder_scores_chance():
+def test_a_random_encoder_scores_chance_and_a_constant_one_zero():
     # Without relation, Pearson's r of 400 pairs has the standard deviation 1 / sqrt(399) = 0.05.
     pairs = [(f"a {n}", f"b {n}") for n in range(400)]
-    scores = SemanticTextualSimilarity(pairs, [float(n % 6) for n in range(400)], name="x")
-    assert abs(scores(random_vectors())["pearson_angular"]) < 0.25
-
-
-def test_a_constant_encoder_scores_zero():
-    evaluator = SemanticTextualSimilarity(PAIRS, [0, 1, 2], name="x")
-    scores = evaluator(lambda texts: np.full((len(texts), 5), 0.3, np.float32))
+    evaluator = SemanticTextualSimilarity(pairs, [float(n % 6) for n in range(400)], name="x")
+    assert abs(evaluator(random_vectors())["pearson_angular"]) < 0.25
+    scores = evaluator(constant)
     assert scores["pearson_angular"] == scores["spearman_angular"] == 0.0
 
 
 @pytest.mark.parametrize(("value", "what"), [(0.0, "zero only"), (np.nan, "infinity or NaN")])
 def test_a_vector_without_direction_names_its_text(value, what):
-    evaluator = SemanticTextualSimilarity(PAIRS, [0, 1, 2], name="x")
+    evaluator = SemanticTextualSimilarity(*scored(0, 1, 2), name="x")
 
     def broken(texts):
-        return np.where([[text == "c"] for text in texts], value, encode(texts))
+        return np.where([[text == "2"] for text in texts], value, encode(texts))
 
-    with pytest.raises(UserError, match=f"1 of 4 have {what}.* first 'c'"):
+    with pytest.raises(UserError, match=f"1 of 3 have {what}.* first '2'"):
         evaluator(broken)
 
 
 @pytest.mark.parametrize("gold", [[1, 2], [1, 1, 1], []])
 def test_gold_scores_must_match_and_differ(gold):
     with pytest.raises(UserError, match="a score for each pair"):
-        SemanticTextualSimilarity(PAIRS, gold, name="x")
+        SemanticTextualSimilarity([("0", "1")] * 3, gold, name="x")
 
 
-CONTENT = "sentence1\tsentence2\tscore\na\tb\t5.0\na\tc\t0\na\td\t1.0\n"
+def test_means_of_subsets_derived_by_hand():
+    # "falls" has three pairs and r = 1, "rises" five pairs and r = -1. Mean 0, weighted mean
+    # (3 - 5) / 8 = -0.25. Together: angles 0 1 2 0 1 2 3 4 (mean 13/8, sum of squares 35 - 169/8 =
+    # 111/8), similarities their negatives; gold 2 1 0 0 1 2 3 4 (the same mean and sum of squares).
+    # Products of angle and gold: 0 + 1 + 0 + 0 + 1 + 4 + 9 + 16 = 31, less 169/8: 79/8; r = -79/111.
+    subsets = {"falls": scored(2, 1, 0), "rises": scored(0, 1, 2, 3, 4)}
+    evaluator = SimilarityOfSubsets(subsets, name="sts2012", missing=["MSRvid"])
+    scores = evaluator(encode)
+    expected = {
+        "mean/pearson_angular": 0.0,
+        "weighted_mean/pearson_angular": -0.25,
+        "all/pearson_angular": -79 / 111,
+        "falls/pearson_angular": 1.0,
+        "rises/spearman_angular": -1.0,
+    }
+    assert {key: scores[key] for key in expected} == pytest.approx(expected, abs=1e-6)
+    assert len(scores) == 10
+    assert next(iter(scores)) == "mean/pearson_angular"
+    assert evaluator.protocol["subsets_missing"] == ["MSRvid"]
+    assert evaluator.protocol["num_pairs"] == {"falls": 3, "rises": 5}
 
 
-def test_find_reads_the_languages_there_are(tmp_path):
-    folder = tmp_path / "eval" / "sts"
-    folder.mkdir(parents=True)
-    (folder / "stsb.en.dev.tsv").write_text(CONTENT)
-    (folder / "stsb.es.dev.tsv.gz").write_bytes(gzip.compress(CONTENT.encode()))
-    (folder / "stsb.en.train.tsv").write_text(CONTENT)
+def write(path, *rows, header="sentence1\tsentence2\tscore"):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = "".join(f"{line}\n" for line in (header, *map("\t".join, rows)))
+    path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
+    return path
+
+
+@pytest.mark.parametrize("score", ["high", "nan", "inf", ""])
+def test_scores_must_be_numbers(score, tmp_path):
+    path = write(tmp_path / "x.tsv", ("a", "b", "1"), ("a", "c", score))
+    with pytest.raises(UserError, match=r"x\.tsv must have numbers in the column score"):
+        read_scored(path)
+
+
+def test_training_finds_the_development_sets_of_its_languages(tmp_path):
+    rows = [("0", "3", "5.0"), ("0", "9", "0"), ("0", "18", "1.0")]
+    write(tmp_path / "eval" / "sts" / "stsb.en.dev.tsv", *rows)
+    write(tmp_path / "eval" / "sts" / "stsb.es.dev.tsv.gz", *rows)
+    write(tmp_path / "eval" / "sts" / "stsb.en.train.tsv", *rows)
     evaluators = find_sts(tmp_path, ["es", "fr", "en"])
     assert [evaluator.name for evaluator in evaluators] == ["stsb.es.dev", "stsb.en.dev"]
     assert evaluators[0](encode)["spearman_angular"] == pytest.approx(0.5)
     assert find_sts(tmp_path / "elsewhere", ["en"]) == []
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("", "must name the columns sentence1, sentence2, score"),
-        ("a\tb\t5.0\n", r"sentence1, sentence2, score is not in 'a\|b\|5.0'; add that line"),
-        (CONTENT + "a\tb\n", "line 5 is 2 fields"),
-        (CONTENT + "a\tb\thigh\n", r"line 5 are 'a\|b\|high'; correct that line"),
-        (CONTENT + "a\tb\tnan\n", "line 5 are"),
-    ],
-)
-def test_files_that_are_something_else(tmp_path, content, message):
-    path = tmp_path / "stsb.en.dev.tsv"
-    path.write_text(content)
-    with pytest.raises(UserError, match=message):
-        read_sts(path)
+def test_the_suite_compares_languages_row_by_row(tmp_path):
+    folder = tmp_path / "sts"
+    write(folder / "stsb.en.dev.tsv", ("0", "1", "4"), ("0", "2", "1"))
+    write(folder / "stsb.es.dev.tsv.gz", ("3", "4", "4"), ("3", "5", "1"))
+    write(folder / "stsb.de.dev.tsv", ("3", "4", "4"), ("3", "5", "2"))
+    found = {item.name: item for item in SUITE.find(tmp_path, 0)}
+    # The first sentences of the first language with the second ones of the other: 40 and 50 degrees
+    # for 4 and 1, so r = 1; the other way round 20 and 10 degrees, so r = -1.
+    there = found["stsb.en-es.dev"].load()
+    assert there(encode)["pearson_angular"] == pytest.approx(1.0)
+    back = found["stsb.es-en.dev"].load()
+    assert back(encode)["pearson_angular"] == pytest.approx(-1.0)
+    assert back.protocol["built_from"] == (
+        "sentence1 of stsb.es.dev, sentence2 of the same row of stsb.en.dev"
+    )
+    # German has other scores: its rows are not those of the English file.
+    assert isinstance(found["stsb.de-en.dev"], Missing)
+    assert found["stsb.de.dev"].load()(encode)["num_pairs"] == 2
+
+
+def test_the_suite_finds_years_tracks_and_sick_and_says_what_is_missing(tmp_path):
+    rows = [("0", "1", "5"), ("0", "2", "1")]
+    write(tmp_path / "sts" / "sts2013.en.OnWN.test.tsv", *rows)
+    write(tmp_path / "sts" / "sts2013.en.OnWN.train.tsv", *rows)
+    write(tmp_path / "sts" / "sts2017.track4a.es-en.tsv", *rows)
+    header = "sentence1\tsentence2\trelatedness"
+    write(tmp_path / "senteval" / "SICK.test.tsv", *rows, header=header)
+    found = {item.name: item for item in SUITE.find(tmp_path, 0)}
+    missing = [name for name, item in found.items() if isinstance(item, Missing)]
+    assert missing == [
+        "stsb.en.dev",
+        "stsb.en.test",
+        *(f"sts{y}" for y in (2012, 2014, 2015, 2016)),
+    ]
+    assert "sts/sts2014.en.<name>.test.tsv" in found["sts2014"].expected
+    year = found["sts2013"].load()
+    assert year.protocol["subsets_missing"] == ["FNWN", "headlines"]
+    assert year(encode)["OnWN/spearman_angular"] == pytest.approx(1.0)
+    for name in ("sts2017.track4a.es-en", "sick.test"):
+        assert found[name].load()(encode)["num_pairs"] == 2

@@ -9,11 +9,9 @@ from hostile_bytes import FEW, damaged, odd_json, require_told
 from hypothesis import given
 from hypothesis import strategies as st
 from result_files import results as make_results
-from test_hostile_corpora import SNLI_LINE, SQUAD_FILE
+from test_hostile_corpora import SNLI_LINE
 
 from xling_tf.errors import UserError
-from xling_tf.evaluators.bitext.mining_files import BuccFiles, read_bucc
-from xling_tf.evaluators.bitext.parallel_files import read_aligned
 from xling_tf.evaluators.classification.document_files import read_mldoc
 from xling_tf.evaluators.classification.nli_files import (
     read_labelled,
@@ -23,10 +21,10 @@ from xling_tf.evaluators.classification.nli_files import (
 from xling_tf.evaluators.classification.sentiment_files import read_reviews
 from xling_tf.evaluators.classification.transfer_files import _TASKS
 from xling_tf.evaluators.data import read_table
-from xling_tf.evaluators.ranking.paraphrase_files import read_askubuntu, read_pairs, read_quora
-from xling_tf.evaluators.ranking.reqa_files import read_squad, read_tables
+from xling_tf.evaluators.reqa import read_tables
 from xling_tf.evaluators.running import _read
-from xling_tf.evaluators.similarity.sts_files import read_benchmark, read_scored_pairs, read_semeval
+from xling_tf.evaluators.semantic_retrieval import read_pairs
+from xling_tf.evaluators.sts import read_scored
 from xling_tf.reporting.curves import learning_curves
 from xling_tf.reporting.results import differences, names_of, read_results
 
@@ -35,18 +33,8 @@ REVIEWS = (
     + b"<item><rating>5.0</rating><summary>Good</summary><text>Very.</text></item>" * 2
     + b"</items>"
 )
-QUORA = (
-    b"id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n"
-    b'0\t1\t2\t"What is\nthis?"\tWhat?\t1\n1\t3\t4\tWho?\tWhy?\t0\n'
-)
 TREC = next(task.read for task in _TASKS if task.name == "TREC")
 MRPC = next(task.read for task in _TASKS if task.name == "MRPC")
-
-
-def beside(path: Path, ending: str, content: bytes) -> Path:
-    other = path.with_name(path.name + ending)
-    other.write_bytes(content)
-    return other
 
 
 def read_reqa(path: Path) -> object:
@@ -58,16 +46,7 @@ def read_reqa(path: Path) -> object:
 # A reader, and a valid file of it.
 READERS = {
     "table": (partial(read_table, columns=("a", "b")), b"a\tb\tc\n1\t2\t3\n4\t5\t6\n"),
-    "scores": (read_scored_pairs, b"sentence1\tsentence2\tscore\na\tb\t2.5\nc\td\t5\n"),
-    "benchmark": (read_benchmark, b"main\tf\t2012\t1\t5.000\tOne.\tUno.\n" * 2),
-    "semeval": (lambda path: read_semeval(path, beside(path, ".gs", b"5\n\n")), b"a\tb\nc\td\n"),
-    "aligned": (lambda path: read_aligned([path, beside(path, ".es", b"x\ny\n")]), b"a\nb\n"),
-    "bucc": (
-        lambda path: read_bucc(
-            BuccFiles(path, beside(path, ".es", b"t1\tuno\n"), beside(path, ".gold", b"s1\tt1\n"))
-        ),
-        b"s1\tone\ns2\ttwo\n",
-    ),
+    "scores": (read_scored, b"sentence1\tsentence2\tscore\na\tb\t2.5\nc\td\t5\n"),
     "mldoc": (read_mldoc, b"CCAT\tb'A \\xc3\\xb1 text.'\nMCAT\tPlain.\n"),
     "nli": (read_labelled, b"label\tpremise\thypothesis\nneutral\ta\tb\nentailment\tc\td\n"),
     "xnli": (
@@ -78,13 +57,7 @@ READERS = {
     "reviews": (read_reviews, REVIEWS),
     "trec": (TREC, b"DESC:manner How did it?\nENTY:cremat What films?\n"),
     "mrpc": (MRPC, b"Quality\tID1\tID2\t1\t2\n1\t2\t3\tOne.\tUno.\n"),
-    "quora": (read_quora, QUORA),
     "pairs": (read_pairs, b"label\tquestion1\tquestion2\n1\ta\tb\n0\tc\td\n"),
-    "askubuntu": (
-        lambda path: read_askubuntu(path, beside(path, ".dev", b"1\t2\t2 3\t5 4\n")),
-        b"1\tone\tbody\n2\ttwo\tbody\n3\tthree\tbody\n",
-    ),
-    "squad": (partial(read_squad, language="en"), SQUAD_FILE),
     "reqa": (read_reqa, b"question_id\tquestion\tanswer_sentence_id\nq\tWho?\t1\n"),
 }
 
@@ -115,7 +88,7 @@ def test_damaged_files_are_read_or_told(name, data, tmp_path):
     read_or_told(read, path, tmp_path)
 
 
-@pytest.mark.parametrize("name", ["table", "reviews", "trec", "squad", "snli"])
+@pytest.mark.parametrize("name", ["table", "reviews", "trec", "snli"])
 def test_a_folder_or_nothing_in_its_place_is_told(name, tmp_path):
     read, _ = READERS[name]
     path = tmp_path / "x.file"

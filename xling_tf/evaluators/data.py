@@ -3,7 +3,7 @@
 A table is tab-separated lines below a line that names the columns.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -14,6 +14,8 @@ from tabulate import tabulate
 from xling_tf.corpora.line_files import read_every_line
 from xling_tf.errors import UserError
 from xling_tf.evaluators.encoding import Evaluator
+
+LANGUAGE = "[a-z]{2,3}(?:_[A-Za-z]+)?"  # a code in a file's name, as a regular expression
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -208,6 +210,22 @@ def find_file(folder: Path, name: str) -> Path | None:
     """Finds a file by its name, plain or with `.gz` behind it."""
     paths = (folder / name, folder / f"{name}.gz")
     return next((path for path in paths if path.is_file()), None)
+
+
+def tables_in(folder: Path) -> dict[str, Path]:
+    """Finds the tables of a folder by their `stem_of`; a plain one goes before a packed one."""
+    found: dict[str, Path] = {}
+    for path in sorted([*folder.glob("*.tsv"), *folder.glob("*.tsv.gz")]):
+        found.setdefault(stem_of(path), path)
+    return dict(sorted(found.items()))
+
+
+def missing(expected: Mapping[str, str], found: Iterable[Dataset]) -> Iterator[Missing]:
+    """Yields what no name of a data set begins with; `expected` says by name which files make it."""
+    names = [dataset.name for dataset in found]
+    for name, files in expected.items():
+        if not any(other.startswith(name) for other in names):
+            yield Missing(name=name, expected=files)
 
 
 def stem_of(path: Path) -> str:

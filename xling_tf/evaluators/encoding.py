@@ -113,6 +113,18 @@ def encode_checked(encode: Encode, texts: list[str]) -> NDArray[np.float64]:
     return vectors
 
 
+def encode_units(encode: Encode, texts: list[str]) -> NDArray[np.float64]:
+    """Encodes texts and scales their vectors to length 1: `[n, dim]`.
+
+    Raises:
+        UserError: As in `encode_checked`, or a vector is zero, so that it has no direction.
+    """
+    vectors = encode_checked(encode, texts)
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    require(lengths[:, 0] > 0, texts, "a vector with a direction", "zero only")
+    return vectors / lengths
+
+
 def require(valid: NDArray[np.bool_], texts: list[str], expected: str, came: str) -> None:
     """Raises a `UserError` that names the first text whose vector is not valid."""
     if not valid.all():

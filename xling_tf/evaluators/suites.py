@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping
 
-from xling_tf.evaluators.bitext import (
-    corpus_retrieval,
+from xling_tf.evaluators import (
+    bitext_mining,
     eigen_similarity,
-    mining,
+    reqa,
     retrieval,
-    similarity_search,
+    semantic_retrieval,
+    sts,
 )
 from xling_tf.evaluators.classification import (
     argument_files,
@@ -18,18 +19,14 @@ from xling_tf.evaluators.classification import (
 )
 from xling_tf.evaluators.data import Suite
 from xling_tf.evaluators.pictures import illustrations
-from xling_tf.evaluators.ranking import reqa, semantic_retrieval
-from xling_tf.evaluators.similarity import sts_suite
 
 SUITES: Mapping[str, Suite] = {
     suite.name: suite
     for suite in (
-        sts_suite.SUITE,
+        sts.SUITE,
         transfer_files.SUITE,
-        retrieval.SUITE,
-        corpus_retrieval.SUITE,
-        similarity_search.SUITE,
-        mining.SUITE,
+        *retrieval.SUITES,
+        bitext_mining.SUITE,
         inference.SUITE,
         sentiment_files.SUITE,
         semantic_retrieval.SUITE,

@@ -10,8 +10,8 @@ from absl import logging
 from xling_tf.config import ExperimentConfig
 from xling_tf.corpora.records import Record, TranslationPair
 from xling_tf.corpora.store import StoredCorpus
-from xling_tf.evaluators.bitext.retrieval import TranslationRetrieval
-from xling_tf.evaluators.similarity.sts import SemanticTextualSimilarity, find_sts
+from xling_tf.evaluators.retrieval import TranslationRetrieval
+from xling_tf.evaluators.sts import SemanticTextualSimilarity, find_sts
 from xling_tf.model import Model
 from xling_tf.sentence_encoder import SentenceEncoder
 from xling_tf.trainer.development import HeldOutScores

@@ -5,7 +5,8 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from xling_tf.evaluators.bitext.parallel_files import read_aligned
+from xling_tf.corpora.line_files import read_every_line
+from xling_tf.errors import UserError
 from xling_tf.evaluators.classification.argument_mining import Labelled, SubsampleValidation
 from xling_tf.evaluators.data import Dataset, Missing, Suite, find_file, read_table, stem_of
 
@@ -25,6 +26,14 @@ _TASKS = {
     "AC": _Task(True, ("AC/amClaims.labels", "AC/amClaims.{language}")),
     "CLS": _Task(False),
 }
+
+
+def read_aligned(paths: tuple[Path, ...]) -> list[tuple[str, ...]]:
+    """Reads files whose lines with the same number belong together."""
+    columns = [[line.strip() for _, line in read_every_line(path)] for path in paths]
+    if len({len(column) for column in columns}) > 1:
+        raise UserError(f"{paths[0]} must have as many lines as {paths[1]}, but has not")
+    return list(zip(*columns, strict=True))
 
 
 class _Files(NamedTuple):

@@ -9,9 +9,8 @@ from pathlib import Path
 
 from xling_tf.corpora.line_files import read_every_line
 from xling_tf.errors import UserError
-from xling_tf.evaluators.bitext.parallel_files import LANGUAGE
 from xling_tf.evaluators.classification.documents import DocumentClassification, Labelled, Splits
-from xling_tf.evaluators.data import Dataset, Missing, Suite, find_file, read_table
+from xling_tf.evaluators.data import LANGUAGE, Dataset, Missing, Suite, find_file, read_table
 
 _FOLDER = "documents"
 _TABLE = re.compile(rf"(.+)\.({LANGUAGE})\.(?:train|dev|test)\.tsv(?:\.gz)?")

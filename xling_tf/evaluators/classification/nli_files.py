@@ -10,8 +10,7 @@ from typing import NamedTuple
 from xling_tf.corpora.records import NLI_LABELS
 from xling_tf.corpora.snli import SNLI_FILE, SNLI_FOLDERS, read_snli
 from xling_tf.errors import UserError
-from xling_tf.evaluators.bitext.parallel_files import LANGUAGE
-from xling_tf.evaluators.data import find_file, read_table
+from xling_tf.evaluators.data import LANGUAGE, find_file, read_table
 
 TWO_WAY_LABELS = ("entailment", "not_entailment")
 # Bowman et al. 2015, sec. 2.2: the annotators of a pair did not agree, and it is not to be used.

@@ -11,10 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from xling_tf.evaluators.bitext.multilingual_files import find_multilingual
-from xling_tf.evaluators.bitext.parallel_files import BITEXT_LAYOUTS, ParallelTexts, find_bitexts
 from xling_tf.evaluators.data import Dataset, Missing, Suite
 from xling_tf.evaluators.encoding import Encode, Evaluator
+from xling_tf.evaluators.parallel_texts import (
+    NO_BITEXTS,
+    ParallelTexts,
+    find_bitexts,
+    find_multilingual,
+)
 from xling_tf.evaluators.pictures.sentence_map import Rows, SentenceMap, cut, drawn, unit_vectors
 
 _HEAT_ROWS = 12
@@ -175,7 +179,7 @@ def _find(
         load = partial(_load, kind, texts, seed)
         yield Dataset(name=texts.name, files=texts.files, load=load)
     if not corpora:
-        yield Missing(name="bitext", expected=BITEXT_LAYOUTS)
+        yield NO_BITEXTS
 
 
 def _load(kind: Callable[..., Evaluator], texts: ParallelTexts, seed: int) -> Evaluator:

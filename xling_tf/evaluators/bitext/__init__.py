@@ -1,1 +1,0 @@
-"""Translations: found, searched for and mined, and how alike two languages' vectors lie."""

@@ -1,0 +1,197 @@
+"""Bitext mining: are the translations found among sentences that mostly have none?"""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xling_tf.errors import UserError
+from xling_tf.evaluators.data import LANGUAGE, Dataset, Missing, Suite, read_table, tables_in
+from xling_tf.evaluators.encoding import Encode
+from xling_tf.evaluators.parallel_texts import Rows, datasets, find_bitexts
+from xling_tf.evaluators.retrieval import encode_in_chunks
+from xling_tf.search.margins import NUM_NEIGHBOURS, mine_by_margin
+
+_LEAST_PAIRS = 8
+_MOST_PAIRS = 20_000
+_BUILT = {
+    "built_from": "two random parts of the pairs; in each, half of the pairs have both sides and the others "
+    "one, in turns"
+}
+_BUCC_LAYOUT = (
+    "mining/bucc.<xx>-en.training.tsv and .test.tsv: a sentence TAB its translation under a line with the "
+    "languages' codes, one of them empty where there is none (data/convert.py --format bucc)"
+)
+
+
+class Comparable(NamedTuple):
+    """Distinct sentences of two languages, and the pairs among them that translate each other."""
+
+    sources: list[str]
+    targets: list[str]
+    gold: frozenset[tuple[str, str]]
+
+
+class BitextMining:
+    """F1 of the translations mined by margin, above a threshold chosen on other sentences.
+
+    Pairs are mined by `mine_by_margin`: the cosine divided by the mean cosine to the 4 nearest
+    neighbours, no sentence taken twice (Artetxe and Schwenk 2019, "Margin-based parallel corpus mining",
+    eq. 2, ratio, and its retrieval strategy "max"). A sentence that comes again counts once.
+
+    Args:
+        tuning: On which the threshold is chosen that gives the best F1.
+        scored: On which the scores are computed; the same as `tuning` where no other gold is known.
+        name: What results call this evaluator.
+        protocol: What else results should say of the data.
+
+    Raises:
+        UserError: There is no gold pair.
+    """
+
+    def __init__(
+        self, tuning: Comparable, scored: Comparable, *, name: str, protocol: Mapping[str, Any]
+    ) -> None:
+        if not tuning.gold or not scored.gold:
+            raise UserError(f"{name} must have a pair of translations, but has none; add some")
+        self.name = name
+        self._tuning, self._scored = tuning, scored
+        self.protocol: Mapping[str, Any] = {
+            "margin": "ratio",
+            "num_neighbours": NUM_NEIGHBOURS,
+            "threshold_from": "the scored part itself" if tuning is scored else "the other part",
+            "num_sources": len(scored.sources),
+            "num_targets": len(scored.targets),
+            "num_gold": len(scored.gold),
+            **protocol,
+        }
+
+    def __call__(self, encode: Encode) -> dict[str, float]:
+        """Returns "f1", "precision", "recall" and the "threshold" of the margin.
+
+        Raises:
+            UserError: A vector is zero or not finite, or FAISS is not installed.
+        """
+        tuning = _mine(encode, self._tuning)
+        margins, is_right = tuning if self._scored is self._tuning else _mine(encode, self._scored)
+        threshold = best_threshold(*tuning, len(self._tuning.gold))
+        num_taken = int(np.sum(margins >= threshold))
+        num_right = int(np.sum(is_right[margins >= threshold]))
+        num_gold = len(self._scored.gold)
+        return {
+            "f1": 2 * num_right / (num_taken + num_gold),
+            "precision": num_right / max(num_taken, 1),
+            "recall": num_right / num_gold,
+            "threshold": threshold,
+        }
+
+
+def best_threshold(
+    margins: NDArray[np.float64], is_right: NDArray[np.bool_], num_gold: int
+) -> float:
+    """Finds the margin above which pairs have the best F1: the middle between the last one and the next.
+
+    Args:
+        margins: Of the pairs, `[pairs]`, falling.
+        is_right: Which of them are right, `[pairs]`.
+        num_gold: How many are right of all that there are.
+
+    Example:
+        >>> best_threshold(np.array([3.0, 2.0, 1.0]), np.array([True, True, False]), 2)
+        1.5
+    """
+    f1 = 2 * np.cumsum(is_right) / (np.arange(1, len(margins) + 1) + num_gold)
+    # Pairs with equal margins are taken together.
+    is_end = np.append(margins[1:] < margins[:-1], True)
+    last = int(np.argmax(np.where(is_end, f1, -1.0)))
+    return float(np.mean(margins[last : last + 2]))
+
+
+def _mine(encode: Encode, part: Comparable) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """The margins of mined pairs, falling, and which of the pairs are gold."""
+    sides = (encode_in_chunks(encode, texts) for texts in (part.sources, part.targets))
+    mined = mine_by_margin(*sides)
+    pairs = ((part.sources[source], part.targets[target]) for source, target in mined.rows)
+    return mined.margins, np.array([pair in part.gold for pair in pairs])
+
+
+def from_bitext(rows: Rows, seed: int) -> tuple[Comparable, Comparable]:
+    """Makes two comparable corpora of a bitext, to choose a threshold on one and apply it to the other.
+
+    Each gets half of the pairs, drawn at random, up to 10,000. Half of its own keep both their sides, which
+    are its gold; of the others one side stays, in turns the source and the target. Of pairs that share a
+    sentence only the first by order is used.
+
+    Raises:
+        UserError: There are fewer than eight pairs, of which each corpus would have two gold ones.
+
+    Example:
+        >>> tuning, scored = from_bitext([(f"one {i}", f"uno {i}") for i in range(16)], seed=0)
+        >>> len(scored.sources), len(scored.targets), len(scored.gold)
+        (6, 6, 4)
+    """
+    seen: set[tuple[int, str]] = set()
+    pairs = []
+    for pair in sorted(rows):
+        if seen.isdisjoint(enumerate(pair)):
+            pairs.append(pair)
+        seen.update(enumerate(pair))
+    if len(pairs) < _LEAST_PAIRS:
+        raise UserError(
+            f"mining must have {_LEAST_PAIRS} pairs at least that share no sentence, but has "
+            f"{len(pairs)}; give more data"
+        )
+    drawn = [pairs[i] for i in np.random.default_rng(seed).permutation(len(pairs))[:_MOST_PAIRS]]
+    middle = len(drawn) // 2
+    return _with_distractors(drawn[:middle]), _with_distractors(drawn[middle:])
+
+
+def _with_distractors(pairs: Rows) -> Comparable:
+    whole, rest = pairs[: len(pairs) // 2], pairs[len(pairs) // 2 :]
+    singles = [(pair[0], "") for pair in rest[::2]] + [("", pair[1]) for pair in rest[1::2]]
+    return _comparable([*whole, *singles])
+
+
+def _comparable(rows: Iterable[tuple[str, ...]]) -> Comparable:
+    """Makes a comparable corpus of rows of two sentences, or of one and an empty field."""
+    rows = set(rows)
+    sources, targets = (sorted({row[side] for row in rows} - {""}) for side in (0, 1))
+    return Comparable(sources, targets, frozenset((a, b) for a, b in rows if a and b))
+
+
+def _find(folder: Path, seed: int) -> Iterator[Dataset | Missing]:
+    corpora: defaultdict[str, dict[str, Path]] = defaultdict(dict)
+    for name, path in tables_in(folder / "mining").items():
+        if match := re.fullmatch(rf"(bucc\.{LANGUAGE}-{LANGUAGE})\.(training|test)", name):
+            corpora[match[1]][match[2]] = path
+    for name, parts in corpora.items():
+        yield Dataset(name=name, files=(*parts.values(),), load=partial(_load_bucc, name, parts))
+    if not corpora:
+        yield Missing(name="bucc", expected=_BUCC_LAYOUT)
+
+    def make(rows: Rows, languages: Sequence[str], name: str) -> BitextMining:
+        del languages
+        return BitextMining(*from_bitext(rows, seed), name=name, protocol={**_BUILT, "seed": seed})
+
+    yield from datasets(find_bitexts(folder), make)
+
+
+def _load_bucc(name: str, parts: Mapping[str, Path]) -> BitextMining:
+    languages = name.removeprefix("bucc.").split("-")
+    read = {part: _comparable(read_table(path, languages)) for part, path in parts.items()}
+    tuning = read.get("training") or read["test"]
+    protocol = {"parts": list(parts)}
+    return BitextMining(tuning, read.get("test", tuning), name=name, protocol=protocol)
+
+
+SUITE = Suite(
+    name="mining",
+    title="Translations mined from comparable sentences",
+    source="Artetxe and Schwenk 2019, on the BUCC shared task",
+    find=_find,
+)

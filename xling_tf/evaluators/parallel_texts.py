@@ -1,0 +1,120 @@
+"""Evaluation data in two languages or more whose rows translate each other."""
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from xling_tf.evaluators.data import (
+    LANGUAGE,
+    Dataset,
+    Missing,
+    find_file,
+    header_of,
+    read_table,
+    stem_of,
+    tables_in,
+)
+from xling_tf.evaluators.encoding import Evaluator
+
+NO_BITEXTS = Missing(
+    name="translations",
+    expected="bitext/<name>.<aa>-<bb>.tsv, a sentence TAB its translation under a line with the "
+    "languages' codes (data/convert.py --format moses)",
+)
+Rows = Sequence[tuple[str, ...]]  # a text for each language
+
+_PIVOT = "en"
+
+
+class ParallelTexts(NamedTuple):
+    """Texts that were found, row by row translations of each other; `read` gives a text a language."""
+
+    name: str
+    languages: tuple[str, ...]
+    files: tuple[Path, ...]
+    read: Callable[[], list[tuple[str, ...]]]
+
+
+def datasets(found: Iterable[ParallelTexts], make: Callable[..., Evaluator]) -> list[Dataset]:
+    """Makes a data set of each of the texts: `make(rows, languages, name=name)` when its turn comes."""
+
+    def load(texts: ParallelTexts) -> Evaluator:
+        return make(texts.read(), texts.languages, name=texts.name)
+
+    return [
+        Dataset(name=texts.name, files=texts.files, load=partial(load, texts)) for texts in found
+    ]
+
+
+def find_bitexts(folder: Path) -> list[ParallelTexts]:
+    """Finds the texts in two languages of an evaluation folder, by name.
+
+    They are `bitext/<name>.<aa>-<bb>.tsv`, and XNLI's hypotheses in English and each other language.
+    """
+    found = []
+    for name, path in tables_in(folder / "bitext").items():
+        if match := re.fullmatch(rf".+\.({LANGUAGE})-({LANGUAGE})", name):
+            found.append(_table(name, path, match.groups()))
+    paths = _xnli(folder)
+    if pivot := paths.pop(_PIVOT, None):
+        for language, path in paths.items():
+            found.append(_hypotheses(f".{_PIVOT}-{language}", {_PIVOT: pivot, language: path}))
+    return sorted(found)
+
+
+def find_multilingual(folder: Path) -> list[ParallelTexts]:
+    """Finds texts in several languages, most of them in three or more, by name.
+
+    They are `similarity_search/<name>.tsv` (a column a language), the utterances of XDailyDialog,
+    XNLI's hypotheses, and tables of two languages with the same name and first language, joined by its
+    texts: `bitext/wmt22.en-de.tsv` and `bitext/wmt22.en-zh.tsv` make "wmt22.en-de-zh".
+    """
+    tables = tables_in(folder / "similarity_search").items()
+    found = [_table(name, path, tuple(header_of(path))) for name, path in tables]
+    if path := find_file(folder / "response", "xdailydialog_test300.tsv"):
+        found.append(_table(stem_of(path), path, ("en", "de", "zh")))
+    if len(paths := _xnli(folder)) > 1:
+        found.append(_hypotheses("", paths))
+    groups: defaultdict[tuple[str, str], dict[str, Path]] = defaultdict(dict)
+    for name, (pivot, other), files, _ in find_bitexts(folder):
+        if len(files) == 1:
+            groups[name.rpartition(".")[0], pivot][other] = files[0]
+    for (name, pivot), paths in groups.items():
+        if len(paths) > 1:
+            columns = [(next(iter(paths.values())), pivot, pivot)]
+            columns += [(path, pivot, language) for language, path in paths.items()]
+            languages = (pivot, *paths)
+            files = tuple(paths.values())
+            name = f"{name}.{'-'.join(languages)}"
+            found.append(ParallelTexts(name, languages, files, partial(_join, columns)))
+    return sorted(found)
+
+
+def _table(name: str, path: Path, languages: tuple[str, ...]) -> ParallelTexts:
+    return ParallelTexts(name, languages, (path,), partial(read_table, path, languages))
+
+
+def _xnli(folder: Path) -> dict[str, Path]:
+    """XNLI's development sets whose rows say which pair they are, by language."""
+    tables = tables_in(folder / "nli").items()
+    sets = {name: path for name, path in tables if re.fullmatch(rf"xnli\.{LANGUAGE}\.dev", name)}
+    return {name.split(".")[1]: path for name, path in sets.items() if "pair_id" in header_of(path)}
+
+
+def _hypotheses(suffix: str, paths: Mapping[str, Path]) -> ParallelTexts:
+    """XNLI's hypotheses, which come once each; premises come three times."""
+    read = partial(_join, [(path, "pair_id", "hypothesis") for path in paths.values()])
+    name = f"xnli.dev.hypotheses{suffix}"
+    return ParallelTexts(name, tuple(paths), tuple(paths.values()), read)
+
+
+def _join(sources: Iterable[tuple[Path, str, str]]) -> list[tuple[str, ...]]:
+    """Joins columns of tables, each a path, key and column, by the keys that all of them have."""
+    # Of rows with the same key the first by order stays.
+    rows = (sorted(read_table(path, pair), reverse=True) for path, *pair in sources)
+    columns = [{row[0]: row[1] for row in of_table} for of_table in rows]
+    keys = set.intersection(*map(set, columns))
+    return [tuple(column[key] for column in columns) for key in sorted(keys)]

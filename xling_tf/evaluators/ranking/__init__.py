@@ -1,1 +1,0 @@
-"""Questions that ask the same, and answers."""

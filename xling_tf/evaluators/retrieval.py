@@ -1,0 +1,353 @@
+"""Translation retrieval: is the translation found among random sentences, or all of a corpus?"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import permutations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xling_tf.corpora.split import normalised
+from xling_tf.errors import UserError
+from xling_tf.evaluators.data import Dataset, Missing, Suite, missing
+from xling_tf.evaluators.encoding import Encode, encode_checked, encode_units
+from xling_tf.evaluators.parallel_texts import (
+    NO_BITEXTS,
+    Rows,
+    datasets,
+    find_bitexts,
+    find_multilingual,
+)
+from xling_tf.search.neighbours import index_kind, nearest
+
+# Vectors are float32 by contract: scores that differ by less than its rounding are a tie.
+_TIE = 1e-6
+_QUERIES_PER_CHUNK = 256
+# Texts encoded at a time: of a corpus of millions no double-precision copy is made as a whole.
+_TEXTS_PER_CHUNK = 65_536
+# Right answers of one query for which room is made in its search.
+_MOST_ANSWERS = 10
+_KNOWN_BITEXTS = {
+    "tatoeba": "bitext/tatoeba.<xxx>-eng.tsv, of LASER's data/tatoeba/v1 (data/convert.py --format moses)",
+    "UNv1.0": "bitext/UNv1.0.<aa>-<bb>.tsv, of the UN Parallel Corpus (data/convert.py --format moses)",
+}
+_KNOWN_MULTILINGUAL = {
+    "europarl": "similarity_search/europarl.tsv, the same 5,000 sentences in each language, a column each "
+    "(Yu et al. 2018; data/convert.py --format parallel_lines)",
+    "newstest2012": "similarity_search/newstest2012.tsv (WMT; data/convert.py --format parallel_lines)",
+    "xnli.15way": "similarity_search/xnli.15way.orig.tsv, a column a language below their codes",
+}
+
+
+class TranslationRetrieval:
+    """Precision at 1, 3 and 10 of finding a sentence's translation, in both directions.
+
+    Each query's translation is ranked by dot product among candidates drawn at random from the
+    other pairs (Chidambaram et al. 2019, sec. 3.4: the right one and K = 999 others). Other
+    translations of the query, and repetitions of the right one, are never candidates. A tie counts
+    against the system, so one that maps all texts to one vector scores 0. Every system faces the same
+    candidates, whatever the order of `pairs`.
+
+    Args:
+        pairs: Translations held out of training: a source and a target each.
+        source: The language of their sources, as "en".
+        target: The language of their targets, as "es".
+        name: What results call this evaluator.
+        num_candidates: The right translation and the random others together; where there are
+            too few pairs, as many as there are.
+        max_queries: The queries of a direction; more pairs than this are sampled.
+        seed: The seed of sampling and drawing.
+
+    Raises:
+        UserError: There are no two pairs that differ on both sides.
+
+    Example:
+        >>> pairs = [("one", "uno"), ("two", "dos")]
+        >>> evaluator = TranslationRetrieval(pairs, source="en", target="es", name="numbers")
+        >>> vectors = {"one": [1, 0], "uno": [1, 0], "two": [0, 1], "dos": [0, 1]}
+        >>> scores = evaluator(lambda texts: np.array([vectors[text] for text in texts]))
+        >>> scores["en-es/precision_at_1"]
+        1.0
+    """
+
+    def __init__(
+        self,
+        pairs: Sequence[tuple[Any, ...]],
+        *,
+        source: str,
+        target: str,
+        name: str,
+        num_candidates: int = 1000,
+        max_queries: int = 5000,
+        seed: int = 0,
+    ) -> None:
+        self.name = name
+        self.protocol: Mapping[str, Any] = {
+            "num_candidates": num_candidates,
+            "max_queries": max_queries,
+            "seed": seed,
+            "num_pairs": len(pairs),
+        }
+        rng = np.random.default_rng(seed)
+        distinct = _distinct(pairs)
+        # The sampled pairs are the pool of candidates too: no more is encoded than is asked for.
+        order = rng.permutation(len(distinct))[: max(max_queries, num_candidates)]
+        pool = [distinct[index] for index in order]
+        self._texts = [list(dict.fromkeys(pair[side] for pair in pool)) for side in (0, 1)]
+        rows = [{text: row for row, text in enumerate(texts)} for texts in self._texts]
+        self._directions = {}
+        for side, direction in enumerate((f"{source}-{target}", f"{target}-{source}")):
+            valid: defaultdict[str, set[int]] = defaultdict(set)
+            for pair in distinct:
+                if pair[1 - side] in rows[1 - side]:
+                    valid[pair[side]].add(rows[1 - side][pair[1 - side]])
+            asked = pool[:max_queries]
+            queries = np.array([rows[side][pair[side]] for pair in asked], np.int32)
+            right = np.array([rows[1 - side][pair[1 - side]] for pair in asked], np.int32)
+            translations = [list(valid[pair[side]]) for pair in asked]
+            candidates = _draw(right, translations, len(rows[1 - side]), num_candidates, rng)
+            self._directions[direction] = (queries, candidates)
+
+    def __call__(self, encode: Encode) -> dict[str, float]:
+        """Returns "<query language>-<candidate language>/precision_at_<k>" both ways for k of 1, 3, 10.
+
+        And "num_queries" and "num_candidates" of a direction.
+        """
+        vectors = [encode_checked(encode, texts) for texts in self._texts]
+        scores: dict[str, float] = {}
+        for side, (direction, (queries, candidates)) in enumerate(self._directions.items()):
+            ranks = _ranks(vectors[side][queries], vectors[1 - side], candidates)
+            for k in (1, 3, 10):
+                scores[f"{direction}/precision_at_{k}"] = float(np.mean(ranks <= k))
+        drawn = [candidates for _, candidates in self._directions.values()]
+        scores["num_queries"] = float(len(drawn[0]))
+        scores["num_candidates"] = float(min(candidates.shape[1] for candidates in drawn))
+        return scores
+
+
+def _distinct(pairs: Iterable[tuple[Any, ...]]) -> list[tuple[str, str]]:
+    """Texts that differ in case or spaces only are one text, spelt as in the first pair by order."""
+    spellings: tuple[dict[str, str], dict[str, str]] = ({}, {})
+    return list(
+        dict.fromkeys(
+            (
+                spellings[0].setdefault(normalised(source), source),
+                spellings[1].setdefault(normalised(target), target),
+            )
+            for source, target, *_ in sorted(pairs)
+        )
+    )
+
+
+def _draw(
+    right: NDArray[np.int32],
+    translations: Sequence[Sequence[int]],
+    num_texts: int,
+    num_candidates: int,
+    rng: np.random.Generator,
+) -> NDArray[np.int32]:
+    """Draws each query's candidates as rows of the texts, the right one first."""
+    num_others = min(num_candidates - 1, num_texts - max(map(len, translations), default=0))
+    if num_others < 1:
+        raise UserError(
+            "translation retrieval must have held-out pairs with different sentences on both "
+            f"sides, but {num_texts} of one side came in {len(right)} pairs; give more data"
+        )
+    drawn = np.empty([len(right), 1 + num_others], np.int32)
+    drawn[:, 0] = right
+    for query, rows in enumerate(translations):
+        # As many more are drawn as may have to go, so that those that stay are still a fair draw.
+        others = rng.choice(num_texts, num_others + len(rows), replace=False)
+        drawn[query, 1:] = others[~np.isin(others, rows)][:num_others]
+    return drawn
+
+
+def _ranks(
+    queries: NDArray[np.float64], texts: NDArray[np.float64], candidates: NDArray[np.int32]
+) -> NDArray[np.int64]:
+    # A few queries times all texts is one matrix product, after which the drawn ones are picked;
+    # gathering the vectors of each query's candidates would move a thousand times the memory.
+    lengths = np.linalg.norm(texts, axis=1)
+    ranks = []
+    for start in range(0, len(queries), _QUERIES_PER_CHUNK):
+        chunk = queries[start : start + _QUERIES_PER_CHUNK]
+        rows = candidates[start : start + _QUERIES_PER_CHUNK]
+        scores = np.take_along_axis(chunk @ texts.T, rows, axis=1)
+        tie = _TIE * np.linalg.norm(chunk, axis=1) * lengths[rows[:, 0]]
+        ranks.append(np.sum(scores >= (scores[:, 0] - tie)[:, np.newaxis], axis=1))
+    return np.concatenate(ranks)
+
+
+class _CorpusSearch:
+    """The share of sentences whose nearest one of another language translates them.
+
+    The similarity is the cosine, and the search is exact up to 200,000 sentences (`index_kind`). A
+    sentence that comes again is one candidate: every copy of the translation is right, and so is every
+    other translation that the corpus has of the query. A tie counts against the system.
+
+    Args:
+        rows: Sentences that translate each other, one of each language.
+        languages: Their codes.
+        name: What results call this evaluator.
+
+    Raises:
+        UserError: There is only one language, or one has no two different sentences.
+    """
+
+    def __init__(self, rows: Rows, languages: Sequence[str], *, name: str) -> None:
+        columns = list(zip(*rows, strict=True)) or [()] * len(languages)
+        # The different texts of each language in order, and each row's place among them.
+        self._sides = {
+            language: np.unique(np.array(texts, object), return_inverse=True)
+            for language, texts in zip(languages, columns, strict=True)
+        }
+        counts = {language: len(texts) for language, (texts, _) in self._sides.items()}
+        if len(counts) < 2 or min(counts.values()) < 2:
+            raise UserError(
+                f"{name} must have at least two languages with two different sentences each, but has "
+                f"{counts}; give more data"
+            )
+        self.name = name
+        self.protocol: Mapping[str, Any] = {
+            "similarity": "cosine",
+            "right": "every translation of the query's text",
+            "index": index_kind(max(counts.values())),
+            "num_rows": len(rows),
+            "num_candidates": counts,
+        }
+
+    def _precisions(self, encode: Encode) -> dict[str, float]:
+        """The precision at 1 by "<query language>-<candidate language>", of every ordered pair."""
+        units = {
+            code: encode_in_chunks(encode, [*texts]) for code, (texts, _) in self._sides.items()
+        }
+        return {
+            f"{one}-{other}": share_found(
+                units[one], units[other], self._sides[one][1], self._sides[other][1]
+            )
+            for one, other in permutations(units, 2)
+        }
+
+
+class BitextRetrieval(_CorpusSearch):
+    """Precision at 1 of finding each sentence's translation among all of a corpus, both ways.
+
+    Yang et al. 2019, sec. 5.2 and Table 5 on the UN Parallel Corpus; Artetxe and Schwenk 2019 give
+    the error on Tatoeba. The base class says what its arguments are and what counts as found.
+
+    Example:
+        >>> evaluator = BitextRetrieval([("one", "uno"), ("two", "dos")], ("en", "es"), name="numbers")
+        >>> vectors = {"one": [1, 0], "uno": [1, 0], "two": [0, 1], "dos": [0, 1]}
+        >>> evaluator(lambda texts: np.array([vectors[text] for text in texts]))
+        {'en-es/precision_at_1': 1.0, 'es-en/precision_at_1': 1.0, 'error_rate': 0.0}
+    """
+
+    def __call__(self, encode: Encode) -> dict[str, float]:
+        """Returns "<query>-<candidate language>/precision_at_1" both ways, and their "error_rate"."""
+        precisions = self._precisions(encode)
+        scores = {f"{pair}/precision_at_1": value for pair, value in precisions.items()}
+        return {**scores, "error_rate": 1 - float(np.mean([*precisions.values()]))}
+
+
+class SimilaritySearch(_CorpusSearch):
+    """The error of finding each sentence's translation, for every ordered pair of languages.
+
+    A sentence of one language is an error where the nearest sentence of the other, by cosine, is not
+    its translation (Yu et al. 2018, sec. 4 and Table 2, which gives the accuracy, and where copies of
+    the translation are errors; Schwenk and Douze 2017). See the base class for the arguments.
+
+    Example:
+        >>> rows = [("one", "uno", "eins"), ("two", "dos", "zwei")]
+        >>> evaluator = SimilaritySearch(rows, ("en", "es", "de"), name="numbers")
+        >>> vectors = {**dict.fromkeys(rows[0], [1, 0]), "two": [0, 1], "dos": [0, 1], "zwei": [1, 0]}
+        >>> scores = evaluator(lambda texts: np.array([vectors[text] for text in texts]))
+        >>> scores["en-es/error_rate"], scores["en-de/error_rate"], scores["de-es/error_rate"]
+        (0.0, 1.0, 0.5)
+    """
+
+    def __call__(self, encode: Encode) -> dict[str, float]:
+        """Returns "mean/error_rate", and "<query>-<candidate language>/error_rate" of every pair."""
+        errors = {pair: 1 - found for pair, found in self._precisions(encode).items()}
+        scores = {f"{pair}/error_rate": error for pair, error in errors.items()}
+        return {"mean/error_rate": float(np.mean([*errors.values()])), **scores}
+
+
+def encode_in_chunks(encode: Encode, texts: list[str]) -> NDArray[np.float32]:
+    """Encodes texts, of which there may be millions, to unit vectors `[n, dim]`."""
+    starts = range(0, len(texts), _TEXTS_PER_CHUNK)
+    chunks = (encode_units(encode, texts[start : start + _TEXTS_PER_CHUNK]) for start in starts)
+    return np.concatenate([chunk.astype(np.float32) for chunk in chunks])
+
+
+def share_found(
+    queries: NDArray[np.float32],
+    candidates: NDArray[np.float32],
+    query_rows: NDArray[np.int64],
+    answer_rows: NDArray[np.int64],
+) -> float:
+    """The share of rows whose query has one of its answers nearest, and nothing else as near.
+
+    Args:
+        queries: Unit vectors of distinct texts, `[queries, dim]`.
+        candidates: Likewise, `[candidates, dim]`.
+        query_rows: The query of each row, `[rows]`.
+        answer_rows: The candidate that answers it, `[rows]`; a query of several rows has several
+            answers.
+
+    Example:
+        >>> units, places = np.eye(3, dtype=np.float32), np.arange(3)
+        >>> share_found(units, units[[0, 1, 1]], places, places)
+        0.3333333333333333
+    """
+    answers = np.unique(query_rows * len(candidates) + answer_rows)
+    most = np.unique(answers // len(candidates), return_counts=True)[1].max()
+    neighbours = nearest(queries, candidates, 1 + min(int(most), _MOST_ANSWERS))
+    pairs = np.arange(len(queries))[:, np.newaxis] * len(candidates) + neighbours.indices
+    is_wrong = (neighbours.indices >= 0) & ~np.isin(pairs, answers)
+    best_wrong = np.where(is_wrong, neighbours.scores, -np.inf).max(axis=1)
+    is_found = best_wrong < neighbours.scores[:, 0] - _TIE
+    return float(np.mean(is_found[query_rows]))
+
+
+def _find(folder: Path, seed: int) -> Iterable[Dataset | Missing]:
+    def make(rows: Rows, languages: Sequence[str], name: str) -> TranslationRetrieval:
+        source, target = languages
+        return TranslationRetrieval(rows, source=source, target=target, name=name, seed=seed)
+
+    return datasets(find_bitexts(folder), make) or [NO_BITEXTS]
+
+
+def _find_bitexts(folder: Path, seed: int) -> Iterable[Dataset | Missing]:
+    del seed  # nothing is drawn
+    found = datasets(find_bitexts(folder), BitextRetrieval)
+    return [*found, *missing(_KNOWN_BITEXTS, found)]
+
+
+def _find_multilingual(folder: Path, seed: int) -> Iterable[Dataset | Missing]:
+    del seed
+    found = datasets(find_multilingual(folder), SimilaritySearch)
+    return [*found, *missing(_KNOWN_MULTILINGUAL, found)]
+
+
+SUITES = (
+    Suite(
+        name="retrieval",
+        title="Translation retrieval among 999 random others",
+        source="Chidambaram et al. 2019, sec. 3.4",
+        find=_find,
+    ),
+    Suite(
+        name="bitext",
+        title="Translation retrieval from a whole corpus",
+        source="Yang et al. 2019, sec. 5.2, Table 5",
+        find=_find_bitexts,
+    ),
+    Suite(
+        name="similarity_search",
+        title="Every language's sentences searched by every other's",
+        source="Yu et al. 2018, sec. 4, Table 2",
+        find=_find_multilingual,
+    ),
+)

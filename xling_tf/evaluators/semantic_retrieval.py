@@ -1,0 +1,251 @@
+"""Semantic retrieval: are a question's paraphrases found among all other questions?"""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import permutations
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from xling_tf.errors import UserError
+from xling_tf.evaluators import data
+from xling_tf.evaluators.data import Dataset, Missing
+from xling_tf.evaluators.encoding import Encode, encode_units
+
+CUTOFF = 100  # Yang et al. 2019, Table 4: MAP@100
+
+_SCORES_PER_CHUNK = 2**23
+# Vectors are float32 by contract: scores that differ by less than its rounding are a tie.
+_TIE = 1e-6
+_TEXTS = (("question1", "question2"), ("sentence1", "sentence2"))
+_LAYOUT = "{} (columns label, question1, question2; data/convert.py --format {})"
+_EXPECTED = {
+    "quora.en": _LAYOUT.format("paraphrase/quora.en.tsv", "quora"),
+    "askubuntu.en.dev": _LAYOUT.format("paraphrase/askubuntu.en.dev.tsv", "askubuntu"),
+    "askubuntu.en.test": _LAYOUT.format("paraphrase/askubuntu.en.test.tsv", "askubuntu"),
+    "cross-lingual.quora": "paraphrase/quora.<language>.<split>.tsv in two languages or more: the same pairs "
+    "in the same order, translated (columns label, question1, question2)",
+}
+
+
+class Pair(NamedTuple):
+    """Two texts and whether they mean the same."""
+
+    first: str
+    second: str
+    duplicate: bool
+
+
+class SemanticRetrieval:
+    """MAP@100 of finding the paraphrases of a question among all questions.
+
+    The pairs that mean the same are the edges of a graph; each text that has an edge is a query that
+    should retrieve all others of its connected component, by cosine (Yang et al. 2019, sec. 5.1 and
+    Table 4, following Gillick et al. 2018; the transitive closure). All texts of the data are
+    candidates but the query itself. A tie counts against the system.
+
+    Given in several languages, each is searched with the queries of each other one (sec. 5.4 and
+    Table 7), and the query's own original is left out of the candidates as above.
+
+    Args:
+        pairs: The data by language; in each the same pairs in the same order.
+        name: What results call this evaluator.
+
+    Raises:
+        UserError: No two texts mean the same, or the languages do not have the same pairs.
+
+    Example:
+        >>> pairs = [Pair("hi", "hello", True), Pair("hi", "bye", False)]
+        >>> evaluator = SemanticRetrieval({"en": pairs}, name="greetings")
+        >>> vectors = {"hi": [1, 0], "hello": [4, 3], "bye": [3, 4]}
+        >>> scores = evaluator(lambda texts: np.array([vectors[text] for text in texts]))
+        >>> scores["mean_average_precision_at_100"]  # "hello" first finds "bye": (1 + 1/2) / 2
+        0.75
+    """
+
+    def __init__(self, pairs: Mapping[str, Sequence[Pair]], *, name: str) -> None:
+        flags = {tuple(pair.duplicate for pair in rows) for rows in pairs.values()}
+        duplicate = np.array(next(iter(flags)), bool)
+        if len(flags) > 1 or not any(
+            pair.duplicate and pair[0] != pair[1] for pair in next(iter(pairs.values()))
+        ):
+            counts = ", ".join(f"{len(rows)} of {language}" for language, rows in pairs.items())
+            raise UserError(
+                f"{name} must have pairs of different texts that mean the same, and in every language the "
+                f"same pairs in the same order, but among its pairs ({counts}) are none or others; "
+                "correct the data"
+            )
+        self.name = name
+        self._texts, self._rows = {}, {}
+        for language, rows in pairs.items():
+            self._texts[language] = sorted({text for pair in rows for text in pair[:2]})
+            row_of = {text: row for row, text in enumerate(self._texts[language])}
+            self._rows[language] = np.array([[row_of[text] for text in pair[:2]] for pair in rows])
+        self._duplicate = duplicate
+        self.protocol: Mapping[str, Any] = {
+            "similarity": "cosine",
+            "cutoff": CUTOFF,
+            "ties": "against the system",
+            "query_among_candidates": False,
+            "num_pairs": len(duplicate),
+            "num_duplicate_pairs": int(duplicate.sum()),
+        }
+
+    def __call__(self, encode: Encode) -> dict[str, float]:
+        """Returns "mean_average_precision_at_100", "num_queries" and "num_candidates".
+
+        Of several languages for each direction, as "<query language>-<candidate language>/num_queries".
+
+        Raises:
+            UserError: A vector is zero or not finite.
+        """
+        units = {code: encode_units(encode, texts) for code, texts in self._texts.items()}
+        scores: dict[str, float] = {}
+        for asked, searched in list(permutations(units, 2)) or [(only, only) for only in units]:
+            prefix = "" if asked == searched else f"{asked}-{searched}/"
+            originals, relevant = self._closure(searched)
+            # Of several translations the first one by order, in whatever line it stands.
+            translation = np.full(len(units[searched]), np.iinfo(np.int64).max)
+            np.minimum.at(translation, self._rows[searched].ravel(), self._rows[asked].ravel())
+            queries = units[asked][translation[originals]]
+            ranks = relevant_ranks(
+                inner_products(queries, units[searched]), relevant, itself=originals
+            )
+            precisions = [average_precision(query, CUTOFF) for query in ranks]
+            scores[f"{prefix}mean_average_precision_at_{CUTOFF}"] = float(np.mean(precisions))
+            scores[f"{prefix}num_queries"] = float(len(queries))
+            scores[f"{prefix}num_candidates"] = float(len(units[searched]) - 1)
+        return scores
+
+    def _closure(self, language: str) -> tuple[NDArray[np.int64], list[NDArray[np.int64]]]:
+        """The texts with paraphrases, and of each the others of its connected component."""
+        edges, size = self._rows[language][self._duplicate].T, len(self._texts[language])
+        graph = coo_array((np.ones(edges.shape[1]), tuple(edges)), [size, size])
+        labels = connected_components(graph, directed=False)[1]
+        order = np.argsort(labels, kind="stable")
+        members = np.split(order, np.cumsum(np.bincount(labels))[:-1])
+        originals = np.flatnonzero(np.bincount(labels)[labels] > 1)
+        return originals, [members[labels[i]][members[labels[i]] != i] for i in originals]
+
+
+def inner_products(
+    queries: NDArray[np.float64], candidates: NDArray[np.float64]
+) -> Iterator[NDArray[np.float64]]:
+    """Yields some rows of `queries @ candidates.T` at a time, in order, so that memory is bounded."""
+    rows = max(1, _SCORES_PER_CHUNK // len(candidates))
+    for start in range(0, len(queries), rows):
+        yield queries[start : start + rows] @ candidates.T
+
+
+def relevant_ranks(
+    chunks: Iterable[NDArray[np.floating]],
+    relevant: Sequence[Sequence[int] | NDArray[np.integer]],
+    *,
+    itself: NDArray[np.integer] | None = None,
+) -> list[NDArray[np.int64]]:
+    """Ranks each query's relevant candidates among all candidates.
+
+    Of candidates with the same score, those that are not relevant come first: a tie counts against
+    the system, and the order of the candidates makes no difference.
+
+    Args:
+        chunks: The scores `[rows, candidates]` of a few queries at a time, in order.
+        relevant: Of each query the columns of its relevant candidates, one at least.
+        itself: Of each query the column of the candidate that is the query and is left out.
+
+    Returns:
+        Of each query the ranks of its relevant candidates, the best first; 1 is the top.
+
+    Example:
+        >>> scores = np.array([[0.9, 0.8, 0.7, 0.7]])
+        >>> relevant_ranks([scores], [[0, 2]])[0].tolist()
+        [1, 4]
+        >>> relevant_ranks([scores], [[2]], itself=np.array([0]))[0].tolist()
+        [3]
+    """
+    ranks: list[NDArray[np.int64]] = []
+    for scores in (row for chunk in chunks for row in chunk):
+        right = np.asarray(relevant[len(ranks)])
+        floors = np.sort(scores[right])[::-1] - _TIE * np.abs(scores).max()
+        is_other = np.ones(len(scores), bool)
+        is_other[right] = False
+        if itself is not None:
+            is_other[itself[len(ranks)]] = False
+        ahead = np.sort(scores[is_other & (scores >= floors[-1])])
+        num_ahead = len(ahead) - np.searchsorted(ahead, floors)
+        ranks.append(np.arange(1, len(floors) + 1) + num_ahead)
+    return ranks
+
+
+def average_precision(ranks: NDArray[np.int64], k: int) -> float:
+    """The mean, over a query's relevant candidates, of the precision at the rank of each.
+
+    Args:
+        ranks: Of its relevant candidates, ascending.
+        k: Candidates of a higher rank count as not found. Where more than k are relevant, the
+            best k are what can be found, so that 1 can always be reached.
+
+    Example:
+        >>> average_precision(np.array([1, 4]), 100)  # (1/1 + 2/4) / 2
+        0.75
+    """
+    found = ranks[ranks <= k]
+    return float(np.sum(np.arange(1, len(found) + 1) / found) / min(len(ranks), k))
+
+
+def read_pairs(path: Path) -> list[Pair]:
+    """Reads a table of pairs.
+
+    Args:
+        path: Columns `label` (1: the same, 0: not) and `question1`, `question2` or `sentence1`,
+            `sentence2`, as in PAWS-X.
+
+    Raises:
+        UserError: A column is missing, or a label is something else.
+    """
+    header = set(data.header_of(path))
+    texts = next((columns for columns in _TEXTS if set(columns) <= header), _TEXTS[0])
+    rows = data.read_table(path, (*texts, "label"))
+    wrong = next((label for _, _, label in rows if label not in ("0", "1")), None)
+    if wrong is not None:
+        raise UserError(
+            f"{path} must have the label 1 for texts that mean the same and 0 for others, but has "
+            f"{wrong[:80]!r}; correct it"
+        )
+    return [Pair(first, second, label == "1") for first, second, label in rows]
+
+
+def _find(folder: Path, seed: int) -> Iterator[Dataset | Missing]:
+    del seed  # nothing is drawn
+    found = []
+    parts: defaultdict[str, dict[str, Path]] = defaultdict(dict)
+    for name, path in data.tables_in(folder / "paraphrase").items():
+        if match := re.fullmatch(r"([^.]+)\.([a-z-]+)((?:\.[^.]+)?)", name):
+            parts[f"cross-lingual.{match[1]}{match[3]}"][match[2]] = path
+            load = partial(_load, name, {match[2]: path})
+            found.append(Dataset(name=name, files=(path,), load=load))
+    for name, paths in parts.items():
+        if len(paths) > 1:
+            load = partial(_load, name, paths)
+            found.append(Dataset(name=name, files=tuple(paths.values()), load=load))
+    yield from found
+    yield from data.missing(_EXPECTED, found)
+
+
+def _load(name: str, paths: Mapping[str, Path]) -> SemanticRetrieval:
+    pairs = {language: read_pairs(path) for language, path in paths.items()}
+    return SemanticRetrieval(pairs, name=name)
+
+
+SUITE = data.Suite(
+    name="semantic_retrieval",
+    title="Paraphrases of a question among all questions",
+    source="Yang et al. 2019, sec. 5.1 and 5.4, Tables 4 and 7",
+    find=_find,
+)
