@@ -8,7 +8,6 @@ from xling_tf.errors import UserError
 from xling_tf.evaluators.data import Missing
 from xling_tf.evaluators.sts import (
     SUITE,
-    ScoredPairs,
     SemanticTextualSimilarity,
     SimilarityOfSubsets,
     find_sts,
@@ -27,13 +26,12 @@ def encode(texts):
 
 def scored(*gold):
     """Pairs of 0, 10, 20, ... degrees with these scores."""
-    return ScoredPairs([("0", str(n)) for n in range(len(gold))], list(gold))
+    return [("0", str(n), float(score)) for n, score in enumerate(gold)]
 
 
 def test_the_similarity_is_minus_the_angle():
-    evaluator = SemanticTextualSimilarity(
-        [("0", "18"), ("0", "9"), ("0", "0")], [1, 2, 3], name="x"
-    )
+    rows = [("0", "18", 1), ("0", "9", 2), ("0", "0", 3)]
+    evaluator = SemanticTextualSimilarity(rows, name="x")
     # In the order of the sorted pairs; opposite vectors are -pi.
     assert evaluator.similarities(encode) == pytest.approx([0, -np.pi, -np.pi / 2], abs=1e-3)
 
@@ -42,21 +40,22 @@ def test_correlations_derived_by_hand():
     # Similarities -30, -90, -180 (mean -100): deviations 70, 10, -80. Gold 5, 0, 1 (mean 2):
     # 3, -2, -1. Covariance 210 - 20 + 80 = 270; squares 4900 + 100 + 6400 = 11400 and 14.
     # Ranks 3, 2, 1 against 3, 1, 2: 1 - 6 * (0 + 1 + 1) / (3 * 8) = 0.5.
-    pairs = [("0", "3"), ("0", "9"), ("0", "18")]
-    scores = SemanticTextualSimilarity(pairs, [5, 0, 1], name="x")(encode)
+    rows = [("0", "3", 5), ("0", "9", 0), ("0", "18", 1)]
+    scores = SemanticTextualSimilarity(rows, name="x")(encode)
     assert scores["pearson_angular"] == pytest.approx(270 / np.sqrt(11400 * 14), abs=1e-6)
     assert scores["spearman_angular"] == pytest.approx(0.5)
     assert scores["num_pairs"] == 3
-    perfect = SemanticTextualSimilarity(pairs, [-30, -90, -180], name="x")(encode)
+    rows = [("0", "3", -30), ("0", "9", -90), ("0", "18", -180)]
+    perfect = SemanticTextualSimilarity(rows, name="x")(encode)
     assert perfect["pearson_angular"] == pytest.approx(1.0)
 
 
 def test_neither_the_order_of_pairs_nor_that_of_subsets_makes_a_difference():
     def scores(order):
-        pairs = ScoredPairs([(f"a {n}", f"b {n % 7}") for n in order], [n / 3 for n in order])
+        rows = [(f"a {n}", f"b {n % 7}", n / 3) for n in order]
         names = ("one", "two") if order[0] == 0 else ("two", "one")
-        subsets = SimilarityOfSubsets(dict.fromkeys(names, pairs), name="x")
-        return SemanticTextualSimilarity(*pairs, name="x")(random_vectors()), subsets(
+        subsets = SimilarityOfSubsets(dict.fromkeys(names, rows), name="x")
+        return SemanticTextualSimilarity(rows, name="x")(random_vectors()), subsets(
             random_vectors()
         )
 
@@ -65,8 +64,8 @@ def test_neither_the_order_of_pairs_nor_that_of_subsets_makes_a_difference():
 
 def test_a_random_encoder_scores_chance_and_a_constant_one_zero():
     # Without relation, Pearson's r of 400 pairs has the standard deviation 1 / sqrt(399) = 0.05.
-    pairs = [(f"a {n}", f"b {n}") for n in range(400)]
-    evaluator = SemanticTextualSimilarity(pairs, [float(n % 6) for n in range(400)], name="x")
+    rows = [(f"a {n}", f"b {n}", float(n % 6)) for n in range(400)]
+    evaluator = SemanticTextualSimilarity(rows, name="x")
     assert abs(evaluator(random_vectors())["pearson_angular"]) < 0.25
     scores = evaluator(constant)
     assert scores["pearson_angular"] == scores["spearman_angular"] == 0.0
@@ -74,7 +73,7 @@ def test_a_random_encoder_scores_chance_and_a_constant_one_zero():
 
 @pytest.mark.parametrize(("value", "what"), [(0.0, "zero only"), (np.nan, "infinity or NaN")])
 def test_a_vector_without_direction_names_its_text(value, what):
-    evaluator = SemanticTextualSimilarity(*scored(0, 1, 2), name="x")
+    evaluator = SemanticTextualSimilarity(scored(0, 1, 2), name="x")
 
     def broken(texts):
         return np.where([[text == "2"] for text in texts], value, encode(texts))
@@ -83,10 +82,10 @@ def test_a_vector_without_direction_names_its_text(value, what):
         evaluator(broken)
 
 
-@pytest.mark.parametrize("gold", [[1, 2], [1, 1, 1], []])
-def test_gold_scores_must_match_and_differ(gold):
-    with pytest.raises(UserError, match="a score for each pair"):
-        SemanticTextualSimilarity([("0", "1")] * 3, gold, name="x")
+@pytest.mark.parametrize("rows", [scored(1, 1, 1), []])
+def test_gold_scores_must_differ(rows):
+    with pytest.raises(UserError, match="two different scores"):
+        SemanticTextualSimilarity(rows, name="x")
 
 
 def test_means_of_subsets_derived_by_hand():
@@ -170,7 +169,7 @@ def test_the_suite_finds_years_tracks_and_sick_and_says_what_is_missing(tmp_path
         "stsb.en.test",
         *(f"sts{y}" for y in (2012, 2014, 2015, 2016)),
     ]
-    assert "sts/sts2014.en.<name>.test.tsv" in found["sts2014"].expected
+    assert "sts/<year>.en.<name>.test.tsv" in found["sts2014"].expected
     year = found["sts2013"].load()
     assert year.protocol["subsets_missing"] == ["FNWN", "headlines"]
     assert year(encode)["OnWN/spearman_angular"] == pytest.approx(1.0)

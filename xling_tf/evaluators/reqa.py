@@ -30,12 +30,11 @@ _TOKEN = re.compile(rf"[{_ALONE}]|(?:[^\W{_ALONE}]|[{_MARKS}])+")
 _NEIGHBOURS = 2  # sentences on either side that stand for the paragraph where none is known
 _TRIED = 8  # sentences, with and without their contexts
 _KINDS = ("paragraphs", "sentences", "questions")
-_LAYOUT = "reqa/{}.{{questions,sentences,paragraphs}}.tsv (data/convert.py --format squad)"
-_EXPECTED = {
-    "squad_dev.en": _LAYOUT.format("squad_dev.en"),
-    "squad_train.en": _LAYOUT.format("squad_train.en"),
-    "cross-lingual.xquad": _LAYOUT.format("xquad.<language>") + " in two languages or more",
-}
+_EXPECTED = dict.fromkeys(
+    ("squad_dev.en", "squad_train.en", "cross-lingual.xquad"),
+    "reqa/<name>.<language>.{questions,sentences,paragraphs}.tsv (data/convert.py --format squad), for "
+    "cross-lingual ones in two languages or more",
+)
 
 
 class Sentence(NamedTuple):

@@ -29,16 +29,12 @@ _QUERIES_PER_CHUNK = 256
 _TEXTS_PER_CHUNK = 65_536
 # Right answers of one query for which room is made in its search.
 _MOST_ANSWERS = 10
-_KNOWN_BITEXTS = {
-    "tatoeba": "bitext/tatoeba.<xxx>-eng.tsv, of LASER's data/tatoeba/v1 (data/convert.py --format moses)",
-    "UNv1.0": "bitext/UNv1.0.<aa>-<bb>.tsv, of the UN Parallel Corpus (data/convert.py --format moses)",
-}
-_KNOWN_MULTILINGUAL = {
-    "europarl": "similarity_search/europarl.tsv, the same 5,000 sentences in each language, a column each "
-    "(Yu et al. 2018; data/convert.py --format parallel_lines)",
-    "newstest2012": "similarity_search/newstest2012.tsv (WMT; data/convert.py --format parallel_lines)",
-    "xnli.15way": "similarity_search/xnli.15way.orig.tsv, a column a language below their codes",
-}
+# What the papers use: LASER's Tatoeba sets and the UN Parallel Corpus; the same sentences in each language.
+_KNOWN_BITEXTS = dict.fromkeys(("tatoeba", "UNv1.0"), NO_BITEXTS.expected)
+_KNOWN_MULTILINGUAL = dict.fromkeys(
+    ("europarl", "newstest2012", "xnli.15way"),
+    "similarity_search/<name>.tsv, a column a language (data/convert.py --format parallel_lines)",
+)
 
 
 class TranslationRetrieval:

@@ -24,14 +24,11 @@ _SCORES_PER_CHUNK = 2**23
 # Vectors are float32 by contract: scores that differ by less than its rounding are a tie.
 _TIE = 1e-6
 _TEXTS = (("question1", "question2"), ("sentence1", "sentence2"))
-_LAYOUT = "{} (columns label, question1, question2; data/convert.py --format {})"
-_EXPECTED = {
-    "quora.en": _LAYOUT.format("paraphrase/quora.en.tsv", "quora"),
-    "askubuntu.en.dev": _LAYOUT.format("paraphrase/askubuntu.en.dev.tsv", "askubuntu"),
-    "askubuntu.en.test": _LAYOUT.format("paraphrase/askubuntu.en.test.tsv", "askubuntu"),
-    "cross-lingual.quora": "paraphrase/quora.<language>.<split>.tsv in two languages or more: the same pairs "
-    "in the same order, translated (columns label, question1, question2)",
-}
+_EXPECTED = dict.fromkeys(
+    ("quora.en", "askubuntu.en.dev", "askubuntu.en.test", "cross-lingual.quora"),
+    "paraphrase/<name>.<language>.<split>.tsv (columns label, question1, question2; data/convert.py), for "
+    "cross-lingual ones in two languages or more: the same pairs in the same order, translated",
+)
 
 
 class Pair(NamedTuple):
@@ -70,23 +67,22 @@ class SemanticRetrieval:
     """
 
     def __init__(self, pairs: Mapping[str, Sequence[Pair]], *, name: str) -> None:
-        flags = {tuple(pair.duplicate for pair in rows) for rows in pairs.values()}
-        duplicate = np.array(next(iter(flags)), bool)
-        if len(flags) > 1 or not any(
-            pair.duplicate and pair[0] != pair[1] for pair in next(iter(pairs.values()))
-        ):
-            counts = ", ".join(f"{len(rows)} of {language}" for language, rows in pairs.items())
+        duplicates = {tuple(pair.duplicate for pair in of_one) for of_one in pairs.values()}
+        duplicate = np.array(next(iter(duplicates)), bool)
+        self._texts, self._rows = {}, {}
+        for language, of_one in pairs.items():
+            texts = sorted({text for pair in of_one for text in pair[:2]})
+            row_of = {text: row for row, text in enumerate(texts)}
+            rows = [[row_of[pair.first], row_of[pair.second]] for pair in of_one]
+            self._texts[language], self._rows[language] = texts, np.array(rows).reshape(-1, 2)
+        first = next(iter(self._rows.values()))
+        if len(duplicates) > 1 or not np.any(first[duplicate][:, 0] != first[duplicate][:, 1]):
+            counts = {language: len(of_one) for language, of_one in pairs.items()}
             raise UserError(
-                f"{name} must have pairs of different texts that mean the same, and in every language the "
-                f"same pairs in the same order, but among its pairs ({counts}) are none or others; "
-                "correct the data"
+                f"{name} must have different texts that mean the same, and in every language the same "
+                f"pairs in the same order, but its pairs are others or none: {counts}; correct the data"
             )
         self.name = name
-        self._texts, self._rows = {}, {}
-        for language, rows in pairs.items():
-            self._texts[language] = sorted({text for pair in rows for text in pair[:2]})
-            row_of = {text: row for row, text in enumerate(self._texts[language])}
-            self._rows[language] = np.array([[row_of[text] for text in pair[:2]] for pair in rows])
         self._duplicate = duplicate
         self.protocol: Mapping[str, Any] = {
             "similarity": "cosine",
@@ -101,9 +97,6 @@ class SemanticRetrieval:
         """Returns "mean_average_precision_at_100", "num_queries" and "num_candidates".
 
         Of several languages for each direction, as "<query language>-<candidate language>/num_queries".
-
-        Raises:
-            UserError: A vector is zero or not finite.
         """
         units = {code: encode_units(encode, texts) for code, texts in self._texts.items()}
         scores: dict[str, float] = {}
@@ -137,7 +130,7 @@ class SemanticRetrieval:
 def inner_products(
     queries: NDArray[np.float64], candidates: NDArray[np.float64]
 ) -> Iterator[NDArray[np.float64]]:
-    """Yields some rows of `queries @ candidates.T` at a time, in order, so that memory is bounded."""
+    """Yields some rows of `queries @ candidates.T` at a time, so that memory is bounded."""
     rows = max(1, _SCORES_PER_CHUNK // len(candidates))
     for start in range(0, len(queries), rows):
         yield queries[start : start + rows] @ candidates.T
@@ -186,10 +179,8 @@ def relevant_ranks(
 def average_precision(ranks: NDArray[np.int64], k: int) -> float:
     """The mean, over a query's relevant candidates, of the precision at the rank of each.
 
-    Args:
-        ranks: Of its relevant candidates, ascending.
-        k: Candidates of a higher rank count as not found. Where more than k are relevant, the
-            best k are what can be found, so that 1 can always be reached.
+    Candidates of a rank above k count as not found. Where more than k are relevant, the best k are what
+    can be found, so that 1 can always be reached. `ranks` ascend.
 
     Example:
         >>> average_precision(np.array([1, 4]), 100)  # (1/1 + 2/4) / 2
@@ -200,15 +191,7 @@ def average_precision(ranks: NDArray[np.int64], k: int) -> float:
 
 
 def read_pairs(path: Path) -> list[Pair]:
-    """Reads a table of pairs.
-
-    Args:
-        path: Columns `label` (1: the same, 0: not) and `question1`, `question2` or `sentence1`,
-            `sentence2`, as in PAWS-X.
-
-    Raises:
-        UserError: A column is missing, or a label is something else.
-    """
+    """Reads pairs: `label` (1: the same, 0: not) and `question1`, `question2` or `sentence1`, `sentence2`."""
     header = set(data.header_of(path))
     texts = next((columns for columns in _TEXTS if set(columns) <= header), _TEXTS[0])
     rows = data.read_table(path, (*texts, "label"))

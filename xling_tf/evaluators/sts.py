@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,32 +17,28 @@ from xling_tf.evaluators import data
 from xling_tf.evaluators.data import Dataset, Missing, stem_of, tables_in
 from xling_tf.evaluators.encoding import Encode, encode_units
 
+Scored = Sequence[tuple[str, str, float]]  # two sentences and how similar people judged them
+
 # The test sets that SentEval has of each year.
 _YEARS = {
-    "sts2012": ("MSRpar", "MSRvid", "OnWN", "SMTeuroparl", "SMTnews"),
-    "sts2013": ("FNWN", "OnWN", "headlines"),
-    "sts2014": ("OnWN", "deft-forum", "deft-news", "headlines", "images", "tweet-news"),
-    "sts2015": ("answers-forums", "answers-students", "belief", "headlines", "images"),
-    "sts2016": ("answer-answer", "headlines", "plagiarism", "postediting", "question-question"),
+    "sts2012": {"MSRpar", "MSRvid", "OnWN", "SMTeuroparl", "SMTnews"},
+    "sts2013": {"FNWN", "OnWN", "headlines"},
+    "sts2014": {"OnWN", "deft-forum", "deft-news", "headlines", "images", "tweet-news"},
+    "sts2015": {"answers-forums", "answers-students", "belief", "headlines", "images"},
+    "sts2016": {"answer-answer", "headlines", "plagiarism", "postediting", "question-question"},
 }
-_LAYOUT = "{}.tsv with the columns sentence1, sentence2 and score (data/convert.py --format {})"
-# Chidambaram et al. 2019 use the tracks 4a.es-en and 3.es-es.
+_LAYOUT = "{} with the columns sentence1, sentence2 and score (data/convert.py --format {})"
+_SEMEVAL = _LAYOUT.format("sts/<year>.en.<name>.test.tsv", "semeval_sts")
+_BENCHMARK = _LAYOUT.format("sts/stsb.<language>.<split>.tsv", "stsbenchmark")
 _EXPECTED = {
-    "stsb.en.dev": _LAYOUT.format("sts/stsb.en.dev", "stsbenchmark"),
-    "stsb.en.test": _LAYOUT.format("sts/stsb.en.test", "stsbenchmark"),
-    "sts2017": _LAYOUT.format("sts/sts2017.track<n>.<aa>-<bb>", "semeval_sts"),
-    **{year: _LAYOUT.format(f"sts/{year}.en.<name>.test", "semeval_sts") for year in _YEARS},
+    **dict.fromkeys(("stsb.en.dev", "stsb.en.test"), _BENCHMARK),
+    # Chidambaram et al. 2019 use the tracks 4a.es-en and 3.es-es.
+    "sts2017": _LAYOUT.format("sts/sts2017.track<n>.<aa>-<bb>.tsv", "semeval_sts"),
+    **dict.fromkeys(_YEARS, _SEMEVAL),
     "sick.test": "senteval/SICK.test.tsv with the columns sentence1, sentence2 and relatedness",
 }
 # Angles (in radians) of equal vectors differ by about 1e-8 for rounding.
 _CONSTANT = 1e-6
-
-
-class ScoredPairs(NamedTuple):
-    """Sentence pairs, and how similar people judged each, on any scale."""
-
-    pairs: Sequence[tuple[str, str]]
-    gold: Sequence[float]
 
 
 class SemanticTextualSimilarity:
@@ -52,53 +48,45 @@ class SemanticTextualSimilarity:
     2019, sec. 3.5, following Cer et al. 2018).
 
     Args:
-        pairs: The sentence pairs.
-        gold: Their similarity as people judged it, any scale.
+        rows: Pairs of sentences with their similarity as people judged it, on any scale.
         name: What results call this evaluator.
         protocol: What else results should say of the data.
 
     Raises:
-        UserError: There are not as many scores as pairs, or they do not differ.
+        UserError: The scores do not differ.
 
     Example:
-        >>> pairs = [("a", "a"), ("a", "b"), ("a", "c")]
-        >>> evaluator = SemanticTextualSimilarity(pairs, [2.0, 1.0, 0.0], name="letters")
+        >>> rows = [("a", "a", 2.0), ("a", "b", 1.0), ("a", "c", 0.0)]
         >>> vectors = {"a": [1, 0], "b": [1, 1], "c": [0, 1]}
+        >>> evaluator = SemanticTextualSimilarity(rows, name="letters")
         >>> scores = evaluator(lambda texts: np.array([vectors[text] for text in texts]))
         >>> round(scores["pearson_angular"], 6)
         1.0
     """
 
     def __init__(
-        self,
-        pairs: Sequence[tuple[str, str]],
-        gold: Sequence[float],
-        *,
-        name: str,
-        protocol: Mapping[str, Any] = MappingProxyType({}),
+        self, rows: Scored, *, name: str, protocol: Mapping[str, Any] = MappingProxyType({})
     ) -> None:
-        if len(pairs) != len(gold) or len(set(gold)) < 2:
-            raise UserError(
-                f"{name} must have a score for each pair, at least two different ones, but has "
-                f"{len(pairs)} pairs and {len(set(gold))} different scores; correct the data"
-            )
         self.name = name
         self.protocol: Mapping[str, Any] = {
             "similarity": "-arccos",
-            "num_pairs": len(pairs),
+            "num_pairs": len(rows),
             **protocol,
         }
         # Sorted, so that sums come out the same to the last bit whatever the order of the data.
-        rows = sorted(zip(pairs, gold, strict=True))
-        self.gold = np.array([score for _, score in rows], np.float64)
-        self._texts = sorted({text for pair in pairs for text in pair})
-        row_of = {text: row for row, text in enumerate(self._texts)}
-        self._rows = np.array([[row_of[text] for text in pair] for pair, _ in rows])
+        rows = sorted(rows)
+        self.gold = np.array([score for _, _, score in rows], np.float64)
+        self._texts = sorted({text for row in rows for text in row[:2]})
+        place_of = {text: place for place, text in enumerate(self._texts)}
+        self._places = np.array([[place_of[a], place_of[b]] for a, b, _ in rows])
+        if len(set(self.gold)) < 2:
+            raise UserError(
+                f"{name} must have two different scores at least, but has {len(set(self.gold))} of "
+                f"{len(rows)} pairs; correct the data"
+            )
 
     def __call__(self, encode: Encode) -> dict[str, float]:
-        """Returns "pearson_angular", "spearman_angular" and "num_pairs".
-
-        The correlations of a system to which all pairs are equally similar are 0.
+        """Returns "pearson_angular", "spearman_angular" (0 if all pairs are equal) and "num_pairs".
 
         Raises:
             UserError: A vector is zero or not finite, so that it has no angle.
@@ -108,7 +96,7 @@ class SemanticTextualSimilarity:
 
     def similarities(self, encode: Encode) -> NDArray[np.float64]:
         """Returns the system's similarities, in the order of the attribute `gold`."""
-        first, second = encode_units(encode, self._texts)[self._rows.T]
+        first, second = encode_units(encode, self._texts)[self._places.T]
         return -np.arccos(np.clip(np.sum(first * second, axis=1), -1.0, 1.0))
 
 
@@ -119,18 +107,18 @@ class SimilarityOfSubsets:
     the pairs of all sets together is what others call the score of the year.
 
     Args:
-        subsets: Each test set by its name.
+        subsets: The rows of each test set by its name.
         name: What results call this evaluator.
         missing: Sets of that year that are not among them.
     """
 
     def __init__(
-        self, subsets: Mapping[str, ScoredPairs], *, name: str, missing: Sequence[str] = ()
+        self, subsets: Mapping[str, Scored], *, name: str, missing: Sequence[str] = ()
     ) -> None:
         self.name = name
         self._subsets = {
-            subset: SemanticTextualSimilarity(*scored, name=f"{name}.{subset}")
-            for subset, scored in sorted(subsets.items())
+            subset: SemanticTextualSimilarity(rows, name=f"{name}.{subset}")
+            for subset, rows in sorted(subsets.items())
         }
         self.protocol: Mapping[str, Any] = {
             "similarity": "-arccos",
@@ -146,7 +134,7 @@ class SimilarityOfSubsets:
         """
         similarities = [subset.similarities(encode) for subset in self._subsets.values()]
         gold = [subset.gold for subset in self._subsets.values()]
-        each = [correlations(*both) for both in zip(similarities, gold, strict=True)]
+        each = list(map(correlations, similarities, gold))
         together = correlations(np.concatenate(similarities), np.concatenate(gold))
         weights = [len(scores) for scores in gold]
         scores: dict[str, float] = {}
@@ -169,18 +157,18 @@ def correlations(similarity: NDArray[np.float64], gold: NDArray[np.float64]) -> 
     }
 
 
-def read_scored(path: Path) -> ScoredPairs:
+def read_scored(path: Path) -> Scored:
     """Reads a table with the columns sentence1, sentence2, and score or (SICK) relatedness."""
     column = "relatedness" if "relatedness" in data.header_of(path) else "score"
     rows = data.read_table(path, ("sentence1", "sentence2", column))
     try:
-        gold = [float(score) for _, _, score in rows]
-        if not np.isfinite(gold).all():
+        scored = [(first, second, float(score)) for first, second, score in rows]
+        if not np.isfinite([score for _, _, score in scored]).all():
             raise ValueError("a score is not finite")
     except ValueError as error:
         message = f"{path} must have numbers in the column {column}, but: {error}; correct it"
         raise UserError(message) from None
-    return ScoredPairs([(first, second) for first, second, _ in rows], gold)
+    return scored
 
 
 def find_sts(folder: Path, languages: Iterable[str]) -> list[SemanticTextualSimilarity]:
@@ -192,39 +180,40 @@ def find_sts(folder: Path, languages: Iterable[str]) -> list[SemanticTextualSimi
 
 def _find(folder: Path, seed: int) -> Iterator[Dataset | Missing]:
     del seed  # nothing is drawn
-    found: list[Dataset] = []
-    benchmark: dict[tuple[str, str], Path] = {}
+    single: dict[str, Path] = {}
     years: defaultdict[str, dict[str, Path]] = defaultdict(dict)
     for name, path in tables_in(folder / "sts").items():
-        if match := re.fullmatch(r"stsb\.(\w+)\.(dev|test)", name):
-            benchmark[match[1], match[2]] = path
-        elif match := re.fullmatch(r"(sts\d+)\.en\.(.+)\.test", name):
+        if match := re.fullmatch(r"(sts\d+)\.en\.(.+)\.test", name):
             years[match[1]][match[2]] = path
-        if name.startswith("sts2017.") or path in benchmark.values():
-            found.append(Dataset(name=name, files=(path,), load=partial(_load, name, path)))
-    for name, subsets in years.items():
-        load_year = partial(_load_year, name, subsets)
-        found.append(Dataset(name=name, files=tuple(subsets.values()), load=load_year))
+        elif re.fullmatch(r"stsb\.\w+\.(dev|test)|sts2017\..+", name):
+            single[name] = path
     if sick := data.find_file(folder / "senteval", "SICK.test.tsv"):
-        load_sick = partial(_load, "sick.test", sick)
-        found.append(Dataset(name="sick.test", files=(sick,), load=load_sick))
+        single["sick.test"] = sick
+    found = [
+        Dataset(name=name, files=(path,), load=partial(_load, name, path))
+        for name, path in single.items()
+    ]
+    for name, sets in years.items():
+        load = partial(_load_year, name, sets)
+        found.append(Dataset(name=name, files=(*sets.values(),), load=load))
     yield from found
     yield from data.missing(_EXPECTED, found)
-    for (language, split), path in benchmark.items():
-        english = benchmark.get(("en", split))
-        if english and language != "en":
+    for name, path in single.items():
+        english = single.get(re.sub(r"\.\w+\.", ".en.", name))
+        if name.startswith("stsb.") and english not in (None, path):
+            _, language, split = name.split(".")
             yield _across(f"stsb.en-{language}.{split}", english, path)
             yield _across(f"stsb.{language}-en.{split}", path, english)
 
 
 def _load(name: str, path: Path) -> SemanticTextualSimilarity:
-    return SemanticTextualSimilarity(*read_scored(path), name=name)
+    return SemanticTextualSimilarity(read_scored(path), name=name)
 
 
-def _load_year(name: str, subsets: Mapping[str, Path]) -> SimilarityOfSubsets:
-    missing = sorted(set(_YEARS.get(name, ())) - set(subsets))
-    read = {subset: read_scored(path) for subset, path in subsets.items()}
-    return SimilarityOfSubsets(read, name=name, missing=missing)
+def _load_year(name: str, sets: Mapping[str, Path]) -> SimilarityOfSubsets:
+    missing = sorted(_YEARS.get(name, set()) - set(sets))
+    rows = {subset: read_scored(path) for subset, path in sets.items()}
+    return SimilarityOfSubsets(rows, name=name, missing=missing)
 
 
 def _across(name: str, first: Path, second: Path) -> Dataset | Missing:
@@ -232,15 +221,12 @@ def _across(name: str, first: Path, second: Path) -> Dataset | Missing:
 
     The STS Benchmark is translated row by row, so the scores of its pairs hold across languages.
     """
-    if read_scored(first).gold != read_scored(second).gold:
+    firsts, seconds = read_scored(first), read_scored(second)
+    if [row[2] for row in firsts] != [row[2] for row in seconds]:
         return Missing(name=name, expected=f"the same scores in the rows of {first} and {second}")
-
-    def load() -> SemanticTextualSimilarity:
-        (firsts, gold), (seconds, _) = read_scored(first), read_scored(second)
-        pairs = [(pair[0], other[1]) for pair, other in zip(firsts, seconds, strict=True)]
-        rows = f"sentence1 of {stem_of(first)}, sentence2 of the same row of {stem_of(second)}"
-        return SemanticTextualSimilarity(pairs, gold, name=name, protocol={"built_from": rows})
-
+    origin = f"sentence1 of {stem_of(first)}, sentence2 of the same row of {stem_of(second)}"
+    rows = [(a, b, gold) for (a, _, gold), (_, b, _) in zip(firsts, seconds, strict=True)]
+    load = partial(SemanticTextualSimilarity, rows, name=name, protocol={"built_from": origin})
     return Dataset(name=name, files=(first, second), load=load)
 
 
