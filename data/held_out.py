@@ -6,7 +6,9 @@
 The stable tenth of each corpus, chosen by a hash of its text, that no training on the folder sees.
 """
 
+import math
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 # A bare checkout is enough: the package need not be installed.
@@ -14,14 +16,19 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from absl import app, flags
 
-from xling_tf.corpora.held_out import write_held_out
-from xling_tf.errors import one_line_errors, parse_flags, set_up_logging
+from xling_tf.corpora.folder import load_folder
+from xling_tf.corpora.line_files import write_lines
+from xling_tf.corpora.store import transient_store
+from xling_tf.errors import UserError, one_line_errors, parse_flags, set_up_logging
+
+# Fewer are no evaluation of their own; among a thousand the papers look for the right one.
+FEWEST = 1000
 
 _DATA = flags.DEFINE_string("data", None, "Folder of corpora.", required=True)
 _OUTPUT = flags.DEFINE_string("output", None, "Folder for bitext/.", required=True)
 _SOURCE = flags.DEFINE_string("source", "en", "Source language.")
 _TARGET = flags.DEFINE_list("target", ["es"], "Target language, or several: es,fr.")
-_MAX = flags.DEFINE_integer("max_pairs", 5000, "Pairs in one file.", lower_bound=1000)
+_MAX = flags.DEFINE_integer("max_pairs", 5000, "Pairs in one file.", lower_bound=FEWEST)
 
 
 def main(argv: list[str]) -> None:
@@ -29,15 +36,47 @@ def main(argv: list[str]) -> None:
     del argv
     set_up_logging()
     with one_line_errors("files that are written are whole"):
-        written = write_held_out(
-            Path(_DATA.value),
-            Path(_OUTPUT.value),
-            source=_SOURCE.value,
-            targets=_TARGET.value,
-            max_pairs=_MAX.value,
-        )
+        data, output = Path(_DATA.value), Path(_OUTPUT.value)
+        written = write_held_out(data, output, _SOURCE.value, _TARGET.value, _MAX.value)
     for path, count in written.items():
         print(f"{path}: {count} pairs")
+
+
+def write_held_out(
+    data: Path, output: Path, source: str, targets: Sequence[str], max_pairs: int
+) -> dict[Path, int]:
+    """Writes a file for each corpus that holds out a thousand pairs, and one of all; counts their pairs.
+
+    Where there are more than `max_pairs`, every n-th is written.
+
+    Raises:
+        UserError: A corpus cannot be read, or no pair of languages has a thousand held-out pairs.
+    """
+    corpora = load_folder(data, source=source, targets=targets)
+    store = transient_store([corpus for corpus in corpora if corpus.kind == "parallel"])
+    written = {}
+    for target in targets:
+        pair = f"{source}-{target}"
+        parts = {
+            c.name: [texts[:2] for texts in c.held_out]
+            for c in store.corpora
+            if c.languages == pair
+        }
+        parts["all"] = [texts for part in parts.values() for texts in part]
+        for name, rows in parts.items():
+            if len(rows) >= FEWEST:
+                rows = [(source, target), *rows[:: math.ceil(len(rows) / max_pairs)]]
+                path = output / "bitext" / f"{name}_held_out.{pair}.tsv.gz"
+                # A Moses pair's line may hold a tab.
+                cells = ([text.replace("\t", " ") for text in row] for row in rows)
+                write_lines(path, map("\t".join, cells))
+                written[path] = len(rows) - 1
+    if not written:
+        raise UserError(
+            f"at least {FEWEST} held-out pairs of a pair of languages are expected, but {data} has fewer; "
+            "give more translations: a tenth of them is held out"
+        )
+    return written
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from xling_tf.corpora.checks import corpus_faults
 from xling_tf.corpora.folder import load_folder
 from xling_tf.corpora.records import InferencePair, ResponsePair, SentenceTriplet, TranslationPair
 from xling_tf.corpora.sample import SAMPLE_FOLDER
-from xling_tf.corpora.store_writing import write_store
+from xling_tf.corpora.store import transient_store
 
 # 48 sentences of 5 or more words in each language, no two of them equal.
 _ANIMALS = (("dog", "perro"), ("cat", "gato"), ("horse", "caballo"), ("wolf", "lobo"))
@@ -120,12 +120,11 @@ def test_a_swapped_corpus_is_warned_of_when_it_is_read(tmp_path, monkeypatch):
     warnings = []
     monkeypatch.setattr(logging, "warning", lambda text, *args: warnings.append(text % args))
     (tmp_path / "parallel").mkdir()
-    (tmp_path / "store").mkdir()
     # More records than are looked at.
     sides = zip(SPANISH * 50, ENGLISH * 50, strict=True)
     lines = [f"{i} {spanish}\t{i} {english}" for i, (spanish, english) in enumerate(sides)]
     (tmp_path / "parallel" / "x.en-es.tsv").write_text("\n".join(lines), encoding="utf-8")
-    write_store(tmp_path / "store", load_folder(tmp_path, source="en", targets=["es"]))
+    transient_store(load_folder(tmp_path, source="en", targets=["es"]))
     advice = "; correct the corpus or take it out, if that is not meant so"
     assert warnings == [
         f"parallel/x.en-es: 100% of the en side look like es{advice}",

@@ -1,21 +1,11 @@
 import gzip
 
-import pytest
+from programs import ROOT, run_python, the_error
 
 from xling_tf.corpora.folder import load_folder
-from xling_tf.corpora.held_out import write_held_out
 from xling_tf.corpora.store import transient_store
-from xling_tf.errors import UserError
 
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("data")
-    (folder / "parallel").mkdir()
-    for name, count in (("large", 12_000), ("small", 500)):
-        lines = [f"{name} sentence {n}\t{name} frase {n}\n" for n in range(count)]
-        (folder / "parallel" / f"{name}.en-es.tsv").write_text("".join(lines))
-    return folder
+PROGRAM = str(ROOT / "data" / "held_out.py")
 
 
 def rows(path):
@@ -23,28 +13,31 @@ def rows(path):
         return [tuple(line.rstrip("\n").split("\t")) for line in file]
 
 
-def test_what_is_written_is_what_training_never_sees(data, tmp_path):
-    written = write_held_out(data, tmp_path, source="en", targets=["es"], max_pairs=5000)
-    # A tenth of 500 is no evaluation of its own, but among all.
+def test_what_is_written_is_what_training_never_sees(tmp_path):
+    (tmp_path / "data" / "parallel").mkdir(parents=True)
+    for name, count in (("large", 12_000), ("small", 500)):
+        lines = [f"{name} sentence {n}\t{name} frase {n}\n" for n in range(count)]
+        (tmp_path / "data" / "parallel" / f"{name}.en-es.tsv").write_text("".join(lines))
+    flags = ("--data=data", "--output=out", "--max_pairs=1000")
+    run = run_python(tmp_path, PROGRAM, *flags)
+    assert run.status == 0, run.errors
+    # A tenth of 500 is no evaluation of its own, but among all. Of about 1,200 every second is taken.
     names = ["all_held_out.en-es.tsv.gz", "large_held_out.en-es.tsv.gz"]
-    assert sorted(path.name for path in written) == names
-    every = rows(tmp_path / "bitext" / names[0])
-    assert every[0] == ("en", "es")
-    store = transient_store(load_folder(data, source="en", targets=["es"]))
+    assert sorted(path.name for path in (tmp_path / "out" / "bitext").iterdir()) == names
+    header, *large = rows(tmp_path / "out" / "bitext" / names[1])
+    assert header == ("en", "es")
+    assert 600 <= len(large) <= 1000
+    every = rows(tmp_path / "out" / "bitext" / names[0])[1:]
+    assert run.output.count(f"{len(every)} pairs") >= 1
+    store = transient_store(load_folder(tmp_path / "data", source="en", targets=["es"]))
     held_out = {tuple(pair[:2]) for corpus in store.corpora for pair in corpus.held_out}
     trained = {tuple(pair[:2]) for corpus in store.corpora for pair in corpus.train}
-    assert set(every[1:]) == held_out
+    assert {*large, *every} <= held_out
     assert not held_out & trained
-    assert all(pair[0].startswith("large") for pair in rows(tmp_path / "bitext" / names[1])[1:])
-
-
-def test_pairs_are_taken_evenly(data, tmp_path):
-    written = write_held_out(data, tmp_path, source="en", targets=["es"], max_pairs=1000)
-    assert all(600 <= count <= 1000 for count in written.values())  # every second of about 1,200
 
 
 def test_too_few_pairs_are_told(tmp_path):
     (tmp_path / "parallel").mkdir()
     (tmp_path / "parallel" / "few.en-es.tsv").write_text("a\tb\nc\td\n")
-    with pytest.raises(UserError, match="at least 1000 held-out pairs"):
-        write_held_out(tmp_path, tmp_path, source="en", targets=["es"], max_pairs=5000)
+    run = run_python(tmp_path, PROGRAM, "--data=.", "--output=out")
+    assert "at least 1000 held-out pairs" in the_error(run)

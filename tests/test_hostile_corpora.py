@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from xling_tf.corpora.corpus_files import discover
 from xling_tf.corpora.folder import load_folder
 from xling_tf.corpora.hard_negatives import read_mined
-from xling_tf.corpora.line_files import MAX_LINE, read_lines
+from xling_tf.corpora.line_files import MAX_LINE, normal_form, read_lines
 from xling_tf.corpora.questions import read_questions, read_squad
 from xling_tf.corpora.readers import (
     MalformedLineError,
@@ -31,7 +31,6 @@ from xling_tf.corpora.readers import (
 )
 from xling_tf.corpora.records import SentenceTriplet
 from xling_tf.corpora.snli import parse_snli, read_snli
-from xling_tf.corpora.unicode_forms import normal_form
 from xling_tf.errors import UserError
 
 SNLI_LINE = json.dumps({"gold_label": "neutral", "sentence1": "A man.", "sentence2": "He ñ."})

@@ -3,14 +3,13 @@ import io
 import json
 import re
 import zipfile
-from collections import defaultdict
 
 import pytest
 
 from xling_tf.corpora import snli
 from xling_tf.corpora.folder import load_folder
 from xling_tf.corpora.records import InferencePair
-from xling_tf.corpora.split import Part, decisions
+from xling_tf.corpora.store import transient_store
 from xling_tf.errors import UserError
 
 NAMES = [f"snli_1.0_{split}.jsonl" for split in ("dev", "test", "train")]
@@ -146,13 +145,12 @@ def test_multi_nli_is_read_in_place_beside_snli(folder, place, ending):
         ("snli_1.0", "dev"): 1,
         ("snli_1.0", "test"): 1,
     }
-    parts = defaultdict(list)
-    for corpus, decide in zip(corpora, decisions(corpora), strict=True):
-        for record, group in corpus:
-            parts[decide(record, group)].append(record.premise)
+    stored = transient_store(corpora).corpora
     # `NAMES` are dev, test and train; the whole of a training file with a dev file is for training.
-    assert sorted(parts[Part.TRAIN]) == ["other premise 2", "premise 0"]
-    assert sorted(parts[Part.HELD_OUT]) == ["other premise 0", "premise 1", "premise 2"]
+    trained = [record.premise for corpus in stored for record in corpus.train]
+    held_out = [record.premise for corpus in stored for record in corpus.held_out]
+    assert sorted(trained) == ["other premise 2", "premise 0"]
+    assert sorted(held_out) == ["other premise 0", "premise 1", "premise 2"]
 
 
 def test_the_fields_of_multi_nli(tmp_path):

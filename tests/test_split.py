@@ -1,12 +1,21 @@
+"""Which records are held out, and that no held-out text is in training by another way."""
+
 import random
 from collections import defaultdict
 
+import numpy as np
 import pytest
 from testing import ListCorpus
 
 from xling_tf.corpora.readers import read_documents
-from xling_tf.corpora.records import InferencePair, ResponsePair, SentenceTriplet, TranslationPair
-from xling_tf.corpora.split import held_out, normalised
+from xling_tf.corpora.records import (
+    InferencePair,
+    QuestionAnswer,
+    ResponsePair,
+    SentenceTriplet,
+    TranslationPair,
+)
+from xling_tf.corpora.split import held_out, near_twins, normalised, text_hash, text_hashes
 from xling_tf.corpora.store import transient_store
 
 
@@ -52,67 +61,102 @@ def test_spelling_of_one_sentence_does_not_matter():
         assert held_out(f" {text.upper()}\u00a0") == held_out(text)
 
 
-def test_parallel_is_split_by_source():
-    pairs = [TranslationPair(text, f"oración {text}") for text in TEXTS]
-    train, held = split_corpus(corpus("parallel", pairs))
-    assert [pair.source for pair in train] == TRAINED
-    assert [pair.source for pair in held] == HELD
+@pytest.mark.parametrize(
+    ("kind", "make", "decides"),
+    [
+        ("parallel", lambda text: TranslationPair(text, f"oración {text}"), 0),
+        ("conversations", lambda text: ResponsePair(text, f"{text}?"), 0),
+        ("nli", lambda text: InferencePair(text, f"{text} or not", 1), 0),
+        ("questions", lambda text: QuestionAnswer(f"{text}?", f"{text} so", text), 2),
+    ],
+)
+def test_a_text_decides_in_any_order(kind, make, decides):
+    records = [make(text) for text in TEXTS]
+    train, held = split_corpus(corpus(kind, records))
+    assert [record[decides] for record in held] == HELD
+    # By chance no other text of these is a held-out one.
+    assert [record[decides] for record in train] == TRAINED
+    turned = split_corpus(corpus(kind, records[::-1]))
+    assert (turned[0][::-1], turned[1][::-1]) == (train, held)
 
 
-def test_order_makes_no_difference():
-    pairs = [TranslationPair(text, text) for text in TEXTS]
-    train, held = split_corpus(corpus("parallel", pairs))
-    train_turned, held_turned = split_corpus(corpus("parallel", pairs[::-1]))
-    assert (train_turned[::-1], held_turned[::-1]) == (train, held)
-
-
-def test_training_pairs_with_a_held_out_target_are_dropped():
-    held = TranslationPair(HELD[0], "Sí.")
-    same = TranslationPair(TRAINED[0], "SÍ. ")
-    other = TranslationPair(TRAINED[1], "No.")
-    assert split_corpus(corpus("parallel", [held, same, other])) == ([other], [held])
-
-
-def test_targets_are_guarded_across_corpora_of_the_same_languages():
-    held = TranslationPair(HELD[0], "Sí.")
-    same = TranslationPair(TRAINED[0], "Sí.")
-    splits = split_corpora(
-        [
-            corpus("parallel", [same], name="a"),
-            corpus("parallel", [held], name="b"),
-            corpus("parallel", [same], name="a", languages="en-it"),
-        ]
-    )
-    assert [len(train) for train, _ in splits] == [0, 0, 1]
-
-
-def test_conversations_are_split_by_message_and_guard_responses():
-    held = ResponsePair(HELD[0], "Fine.")
-    same = ResponsePair(TRAINED[0], "fine.")
-    other = ResponsePair(TRAINED[1], "Bad.")
-    split = split_corpus(corpus("conversations", [held, same, other], languages="en"))
-    assert split == ([other], [held])
+def test_spellings_of_a_document_fall_on_one_side(tmp_path):
+    plain, spelt = tmp_path / "a.txt", tmp_path / "b.txt"
+    plain.write_text("\n\n".join(f"{n} a b\n{n} c\n{n} d" for n in range(200)))
+    spelt.write_text("\n\n".join(f"{n}  A b\n{n} C\n{n}\u00a0d" for n in range(200)))
+    numbers = []
+    for path in (plain, spelt):
+        records, groups = zip(*read_documents(path), strict=True)
+        _, held = split_corpus(corpus("documents", records, languages="en", groups=groups))
+        numbers.append([record.previous.split()[0] for record in held])
+    assert numbers[0] == numbers[1]
+    # 200 draws at 0.1: mean 20, standard deviation 4.2; four of them.
+    assert 3 <= len(numbers[0]) <= 37
 
 
 def test_documents_stay_whole(tmp_path):
     path = tmp_path / "d.en.txt"
     path.write_text("\n\n".join(f"{n} a\n{n} b\n{n} c\n{n} d" for n in range(200)))
     records, groups = zip(*read_documents(path), strict=True)
-    whole = corpus("documents", records, languages="en", groups=groups)
-    train, held = split_corpus(whole)
+    train, held = split_corpus(corpus("documents", records, languages="en", groups=groups))
     assert len(train) + len(held) == 400
     documents = [{record.sentence.split()[0] for record in part} for part in (train, held)]
     assert documents[0].isdisjoint(documents[1])
-    # 200 draws at 0.1: mean 20, standard deviation 4.2; four of them.
-    assert 3 <= len(documents[1]) <= 37
 
 
-def test_inference_without_a_development_file_is_split_by_premise():
-    pairs = [InferencePair(text, "h", label) for text in TEXTS[:100] for label in (0, 1)]
-    train, held = split_corpus(corpus("nli", pairs, languages="en", split="train"))
-    assert held
-    assert {pair.premise for pair in held} == set(HELD) & set(TEXTS[:100])
-    assert len(train) + len(held) == 200
+HIDDEN = TranslationPair(HELD[0], "Sí.")
+OTHER = TranslationPair(TRAINED[1], "No.")
+
+
+@pytest.mark.parametrize(
+    ("kind", "leak"),
+    [
+        ("parallel", TranslationPair(TRAINED[0], "SÍ. ")),
+        ("parallel", TranslationPair("Sí.", "Ja.")),
+        ("conversations", ResponsePair("sí.", "What?")),
+        ("conversations", ResponsePair(TRAINED[0], HELD[0].upper())),
+        ("documents", SentenceTriplet(TRAINED[0], "a", HELD[0])),
+        ("documents", SentenceTriplet("a", "sí.", "b")),
+        ("nli", InferencePair(TRAINED[0], HELD[0], 0)),
+        ("questions", QuestionAnswer("Sí.", "b", TRAINED[0])),
+    ],
+)
+def test_a_held_out_translation_is_in_training_in_no_kind(kind, leak):
+    groups = [TRAINED[0]] if kind == "documents" else None
+    pairs = corpus("parallel", [HIDDEN, OTHER])
+    leaking = corpus(kind, [leak], name="y", languages="en-fr", groups=groups)
+    assert split_corpora([pairs, leaking]) == [([OTHER], [HIDDEN]), ([], [])]
+    # Alone it is for training.
+    assert split_corpora([leaking]) == [([leak], [])]
+
+
+@pytest.mark.parametrize(
+    ("kind", "held"),
+    [
+        ("conversations", ResponsePair(HELD[0], "No.")),
+        ("documents", SentenceTriplet("a", "no.", "b")),
+        ("nli", InferencePair(HELD[0], "No.", 0)),
+        ("questions", QuestionAnswer("No.", "b", HELD[0])),
+    ],
+)
+def test_what_other_kinds_hold_out_is_not_translated_in_training(kind, held):
+    groups = [HELD[0]] if kind == "documents" else None
+    holding = corpus(kind, [held], languages="en", groups=groups)
+    assert split_corpora([corpus("parallel", [OTHER]), holding]) == [([], []), ([], [held])]
+
+
+def test_within_its_kind_the_text_to_be_found_is_guarded():
+    held = ResponsePair(HELD[0], "Fine.")
+    same = ResponsePair(TRAINED[0], "fine.")
+    # The message of a held-out pair is a response: so are a tenth of those of any dialogue.
+    before = ResponsePair(TRAINED[1], HELD[0])
+    assert split_corpus(corpus("conversations", [held, same, before])) == ([before], [held])
+    asked = [
+        QuestionAnswer("Who?", "Ada.", HELD[0]),
+        QuestionAnswer("Who came?", "ADA.", TRAINED[0]),
+        QuestionAnswer("Who left?", "Bo.", TRAINED[0]),
+    ]
+    assert split_corpus(corpus("questions", asked)) == (asked[2:], asked[:1])
 
 
 def test_inference_obeys_the_splits_of_file_names():
@@ -136,47 +180,47 @@ def test_no_records(kind):
     assert split_corpus(corpus(kind, [], groups=[] if kind == "documents" else None)) == ([], [])
 
 
+def texts_of(record):
+    return [normalised(text) for text in record[:3] if isinstance(text, str)]
+
+
 def expected_split(corpora):
     """The rules in words, over all corpora in memory."""
     deciding = {"parallel": "source", "conversations": "message", "nli": "premise"}
-    guarded = {"parallel": "target", "conversations": "response"}
+    guarded = {"parallel": slice(0, 2), "conversations": slice(1, 2)}
     splits = []
+    shown, hidden = defaultdict(set), defaultdict(set)
     for c in corpora:
         parts = ([], [])
         has_dev = any(d.split.startswith("dev") and d.name == c.name for d in corpora)
         for record, group in c:
-            if c.split == "test":
-                continue
             if c.split.startswith("dev"):
                 is_held_out = True
             elif c.split == "train" and has_dev:
                 is_held_out = False
             else:
                 is_held_out = held_out(group or getattr(record, deciding[c.kind]))
-            parts[is_held_out].append(record)
+            if c.split != "test":
+                parts[is_held_out].append(record)
+            if is_held_out or c.split == "test":
+                shown[c.kind].update(texts_of(record))
+                hidden[c.kind].update(texts_of(record)[guarded.get(c.kind, slice(0))])
         splits.append(parts)
-    hidden = defaultdict(set)
-    for c, (_, held) in zip(corpora, splits, strict=True):
-        if c.kind in guarded:
-            texts = (getattr(record, guarded[c.kind]) for record in held)
-            hidden[c.kind, c.languages].update(map(normalised, texts))
+
+    def is_told(kind, record):
+        others = set().union(*(texts for other, texts in shown.items() if other != kind))
+        guards = texts_of(record)[guarded.get(kind, slice(0))]
+        return bool(others.intersection(texts_of(record)) or hidden[kind].intersection(guards))
+
     return [
-        (
-            [
-                record
-                for record in train
-                if c.kind not in guarded
-                or normalised(getattr(record, guarded[c.kind])) not in hidden[c.kind, c.languages]
-            ],
-            held,
-        )
+        ([record for record in train if not is_told(c.kind, record)], held)
         for c, (train, held) in zip(corpora, splits, strict=True)
     ]
 
 
 def any_corpora(draw):
     """Corpora of few texts, so that many of their records share some."""
-    texts = [text for number in range(60) for text in (f"text {number}", f"TEXT  {number}")]
+    texts = [text for number in range(200) for text in (f"text {number}", f"TEXT  {number}")]
     pick = lambda: draw.choice(texts)  # noqa: E731
     makers = {
         "parallel": lambda: TranslationPair(pick(), pick(), tuple(pick() for _ in range(2))),
@@ -195,7 +239,54 @@ def any_corpora(draw):
         )
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(20))
 def test_the_streamed_split_is_that_of_the_rules(seed):
     corpora = list(any_corpora(random.Random(seed)))
     assert split_corpora(corpora) == expected_split(corpora)
+
+
+def test_hashes_of_many_texts_are_those_of_each():
+    texts = ["", "Ｈello\u00a0 World", "two\nlines", "e\u0301 é"]
+    assert text_hashes(texts).tolist() == list(map(text_hash, texts))
+    assert text_hashes([]).tolist() == []
+
+
+@pytest.mark.parametrize(
+    ("held", "is_twin"),
+    [
+        (("I like big dogs.", "x"), True),  # a word more
+        (("like dogs.", "x"), True),  # a word less
+        (("I like cats.", "x"), True),  # another word
+        (("dogs. I like", "x"), True),  # a word elsewhere
+        (("i  LIKE dogs.", "x"), True),
+        (("I hate cats.", "x"), False),
+        (("x", "Me gustan mucho los perros."), True),
+        (("Me gustan los perros.", "x"), False),  # on the other side
+        (("Cats.", "x"), False),
+        (("", ""), False),
+    ],
+)
+def test_near_twins_differ_in_a_word_at_most(held, is_twin):
+    training = [TranslationPair("I like dogs.", "Me gustan los perros."), ("Dogs!", "¡Perros!")]
+    assert near_twins([held], iter(training)).tolist() == [is_twin]
+
+
+def test_near_twins_are_those_of_a_search_over_all_pairs():
+    draw = random.Random(5)
+    texts = [" ".join(draw.choices("abcdefgh", k=draw.randrange(3, 6))) for _ in range(120)]
+    pairs = list(zip(texts[:60], texts[60:], strict=True))
+
+    def shorter(text):
+        words = text.split()
+        return {text, *(" ".join(words[:n] + words[n + 1 :]) for n in range(len(words)))} - {""}
+
+    expected = [
+        any(
+            shorter(one) & shorter(other)
+            for pair in pairs[30:]
+            for one, other in zip(held, pair, strict=True)
+        )
+        for held in pairs[:30]
+    ]
+    assert 0 < sum(expected) < 30
+    assert np.array_equal(near_twins(pairs[:30], pairs[30:]), expected)

@@ -14,8 +14,7 @@ from xling_tf.config import (
     TextConfig,
     TrainingConfig,
 )
-from xling_tf.corpora.corpus import Corpus, Row
-from xling_tf.corpora.records import Record
+from xling_tf.corpora.records import Corpus, Record, Row
 from xling_tf.model import Model
 from xling_tf.task_config import TaskConfig, TasksConfig
 from xling_tf.tasks.base import Batch, Task

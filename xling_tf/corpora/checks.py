@@ -6,9 +6,8 @@ from typing import NamedTuple
 
 from absl import logging
 
-from xling_tf.corpora.corpus import Corpus, columns_of
 from xling_tf.corpora.languages import is_recognisable, language_of, plain
-from xling_tf.corpora.records import Record, TranslationPair
+from xling_tf.corpora.records import Corpus, Record, TranslationPair, columns_of
 
 # Records, and texts of a side; the share of a fault in so many is known to 4%.
 SAMPLE_SIZE = 250

@@ -4,8 +4,8 @@ import re
 from collections import Counter
 from collections.abc import Callable
 
+from xling_tf.corpora.line_files import normal_form
 from xling_tf.corpora.records import TranslationPair
-from xling_tf.corpora.unicode_forms import normal_form
 
 MAX_CHARACTERS = 350  # Chidambaram et al. 2018, appendix A.1
 MIN_LETTERS = 0.5

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from absl import logging
 
-from xling_tf.corpora.corpus import Kind
 from xling_tf.corpora.file_corpus import Reader
 from xling_tf.corpora.questions import read_questions, read_squad
 from xling_tf.corpora.readers import (
@@ -20,6 +19,7 @@ from xling_tf.corpora.readers import (
     read_nli,
     read_parallel,
 )
+from xling_tf.corpora.records import Kind
 from xling_tf.corpora.snli import SNLI_FILE, SNLI_FOLDERS, read_snli
 from xling_tf.corpora.squad import SQUAD_FILES
 from xling_tf.errors import UserError

@@ -8,9 +8,9 @@ from typing import Any
 from absl import logging
 
 from xling_tf.config import ALL_LANGUAGES, DataConfig
-from xling_tf.corpora.corpus import Corpus
 from xling_tf.corpora.debian import default_targets, prepare_default_corpora
 from xling_tf.corpora.folder import find_targets, load_folder
+from xling_tf.corpora.records import Corpus
 from xling_tf.corpora.sample import SAMPLE_FOLDER
 from xling_tf.corpora.snli import fetch_snli
 from xling_tf.files import require_writable_folder

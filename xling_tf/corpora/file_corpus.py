@@ -8,10 +8,9 @@ from typing import Any
 
 from absl import logging
 
-from xling_tf.corpora.corpus import Corpus, Row
 from xling_tf.corpora.hard_negatives import with_negatives
 from xling_tf.corpora.readers import Reading
-from xling_tf.corpora.records import TranslationPair
+from xling_tf.corpora.records import Corpus, Row, TranslationPair
 from xling_tf.errors import UserError
 
 Reader = Callable[..., Reading[Any]]

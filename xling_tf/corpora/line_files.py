@@ -1,15 +1,17 @@
 """Corpus files as lines of text: read in bounded memory, and written, the same bytes every time."""
 
 import gzip
+import re
+import sys
+import unicodedata
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from enum import Enum
-from io import BufferedReader
+from functools import cache
 from pathlib import Path
-from typing import IO
+from typing import IO, Literal
 
-from xling_tf.corpora.unicode_forms import normal_form
 from xling_tf.errors import UserError
 from xling_tf.files import replacing
 
@@ -17,6 +19,9 @@ from xling_tf.files import replacing
 # longer line is no sentence but a file without line feeds, or a packed bomb.
 MAX_LINE = 1 << 20
 _PIECE = 1 << 16  # bytes read, or unpacked, at once
+# UAX #15, sec. 13: no language needs more marks on a letter.
+_MAX_MARKS = 30
+_GRAPHEME_JOINER = "\u034f"
 
 
 class Unreadable(Enum):
@@ -44,7 +49,7 @@ def read_lines(path: Path) -> Iterator[tuple[int, str | Unreadable]]:
     """
     number = 0
     try:
-        with _open(path) as file:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
             for block in split_blocks(iter(lambda: file.read1(_PIECE), b""), b"\n", MAX_LINE):
                 yield from enumerate(_decoded(block), number + 1)
                 number += len(block)
@@ -60,17 +65,12 @@ def read_lines(path: Path) -> Iterator[tuple[int, str | Unreadable]]:
 
 
 def read_every_line(path: Path) -> Iterator[tuple[int, str]]:
-    """As `read_lines`, where nothing may be left out.
-
-    Raises:
-        UserError: As there, or a line has no text.
-    """
+    """As `read_lines`, where a line without text is a `UserError`."""
     for number, line in read_lines(path):
         if isinstance(line, Unreadable):
             raise UserError(
-                f"{path} must be lines of UTF-8 text of 1 MiB at most, but line {number} is "
-                f"{line}; correct that line, or convert the file with "
-                "`iconv -f ENCODING -t UTF-8`"
+                f"{path} must be lines of UTF-8 text of 1 MiB at most, but line {number} is {line}; "
+                "correct that line, or convert the file with `iconv -f ENCODING -t UTF-8`"
             )
         yield number, line
 
@@ -100,7 +100,10 @@ def split_blocks(
         pending += piece
         end = pending.rfind(separator, begin)
         if end >= 0:
-            records = _kept(bytes(pending[:end]).split(separator), limit)
+            records: list[bytes | None] = [
+                None if len(record) > limit else record
+                for record in bytes(pending[:end]).split(separator)
+            ]
             if is_too_long:
                 records[0] = None
             yield records
@@ -114,12 +117,7 @@ def split_blocks(
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> None:
-    """Writes lines whole or not at all, packed where the file's name ends in .gz.
-
-    Args:
-        path: Its folder is made where there is none.
-        lines: Without their ends.
-    """
+    """Writes lines whole or not at all, packed where the file's name ends in .gz."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         file: IO[bytes] | gzip.GzipFile
@@ -131,12 +129,34 @@ def write_lines(path: Path, lines: Iterable[str]) -> None:
         file.writelines(f"{line}\n".encode() for line in lines)
 
 
-def _open(path: Path) -> gzip.GzipFile | BufferedReader:
-    return gzip.open(path) if path.suffix == ".gz" else path.open("rb")
+def normal_form(text: str, form: Literal["NFC", "NFKC"] = "NFC") -> str:
+    r"""Normalises a text, as UAX #15's Stream-Safe Text Process where many marks stand on one letter.
+
+    To order n marks on one letter takes `unicodedata` n * n steps: minutes for a hostile megabyte. An
+    invisible joiner (U+034F) after each thirty of them parts them; text of any language stays as it is.
+
+    Example:
+        >>> normal_form("e\u0301") == "\u00e9"
+        True
+    """
+    if unicodedata.is_normalized(form, text):
+        return text
+    parted = _flood().sub(lambda marks: marks[0] + _GRAPHEME_JOINER, text)
+    return unicodedata.normalize(form, parted)
 
 
-def _kept(records: list[bytes], limit: int) -> list[bytes | None]:
-    return [None if len(record) > limit else record for record in records]
+@cache
+def _flood() -> re.Pattern[str]:
+    """Thirty marks in a row; marks are what decomposes to nothing else."""
+    characters = map(chr, range(sys.maxunicode + 1))
+    # Half-width Japanese marks are letters (Lm) that decompose to marks.
+    candidates = (c for c in characters if unicodedata.category(c) in ("Mn", "Mc", "Me", "Lm"))
+    marks = "".join(
+        character
+        for character in candidates
+        if all(map(unicodedata.combining, unicodedata.normalize("NFKD", character)))
+    )
+    return re.compile(f"[{re.escape(marks)}]{{{_MAX_MARKS}}}")
 
 
 def _decoded(block: list[bytes | None]) -> list[str | Unreadable]:

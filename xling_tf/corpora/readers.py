@@ -1,6 +1,5 @@
 """One reader per corpus format: text in, records and an account of what was left out."""
 
-import hashlib
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -17,6 +16,7 @@ from xling_tf.corpora.records import (
     SentenceTriplet,
     TranslationPair,
 )
+from xling_tf.corpora.split import text_hash
 from xling_tf.errors import UserError
 
 _NUM_FIRST_LINES = 5
@@ -240,4 +240,4 @@ def _documents(path: Path, reading: Reading[Any]) -> Iterator[tuple[str, list[st
 
 
 def _digest(document: list[str]) -> str:
-    return hashlib.blake2b("\n".join(document).encode(), digest_size=16).hexdigest()
+    return f"{text_hash(' '.join(document)):x}"

@@ -18,7 +18,7 @@ from typing import IO
 
 from absl import logging
 
-from xling_tf.corpora.line_files import Unreadable
+from xling_tf.corpora.line_files import Unreadable, normal_form
 from xling_tf.corpora.readers import (
     MalformedLineError,
     Reading,
@@ -26,7 +26,6 @@ from xling_tf.corpora.readers import (
     read_records,
 )
 from xling_tf.corpora.records import NLI_LABELS, InferencePair
-from xling_tf.corpora.unicode_forms import normal_form
 from xling_tf.files import replacing
 
 SNLI_URL = "https://nlp.stanford.edu/projects/snli/snli_1.0.zip"

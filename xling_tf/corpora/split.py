@@ -1,35 +1,46 @@
 """The held-out tenth: which records are for development, decided by their text alone.
 
 Chidambaram et al. 2019, sec. 3.1: "we use 90% of the data for training, and the remaining 10% for
-development/validation." A hash of the text decides, so the split is the same for reordered,
-extended or newly prepared files, and the same sentence is held out of every corpus.
+development/validation." A hash of the normalised text decides, so the split is the same for
+reordered, extended or newly prepared files and for other spellings.
+
+That alone does not keep a held-out sentence out of training: it may stand in a document, or be a
+reply, whose own hash says training. So a record leaves training if one of its texts is held out with
+a record of another kind, or if the text to be found (of translations, either side) is one of a
+held-out record of its own kind. What remains are sentences that differ in a word: `near_twins`.
 """
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import IntEnum
-from functools import lru_cache
-from operator import attrgetter
+from typing import Any, NamedTuple
 
-from xling_tf.corpora.corpus import Corpus, Kind
-from xling_tf.corpora.records import Record
-from xling_tf.corpora.unicode_forms import normal_form
+import numpy as np
+from numpy.typing import NDArray
+
+from xling_tf.corpora.line_files import normal_form
+from xling_tf.corpora.records import Corpus, Kind
 
 HELD_OUT_FRACTION = 0.1
 _HASH_BYTES = 8
 
-# For each kind: the column that decides, and the one whose held-out texts leave training as well.
-# Questions to a paragraph stay together: of one that is held out, no sentence is an answer in training.
-_DECIDING: dict[Kind, str] = {
-    "parallel": "source",
-    "conversations": "message",
-    "nli": "premise",
-    "questions": "context",
-}
-_GUARDED: dict[Kind, str] = {
-    "parallel": "target",
-    "conversations": "response",
-    "questions": "answer",
+
+class _Columns(NamedTuple):
+    """The texts of a record, by their places."""
+
+    shown: range  # what a held-out record hides from training on other kinds
+    guarded: range  # what it hides from training on its own kind
+    deciding: int | None  # what decides on the record; None: its document
+
+
+# Questions to a paragraph stay together. A reply is the next message of a dialogue: if messages hid
+# as well, a fifth of the conversations would leave training.
+_COLUMNS: dict[Kind, _Columns] = {
+    "parallel": _Columns(shown=range(2), guarded=range(2), deciding=0),
+    "conversations": _Columns(shown=range(2), guarded=range(1, 2), deciding=0),
+    "documents": _Columns(shown=range(3), guarded=range(0), deciding=None),
+    "nli": _Columns(shown=range(2), guarded=range(0), deciding=0),
+    "questions": _Columns(shown=range(3), guarded=range(1, 2), deciding=2),
 }
 
 
@@ -41,8 +52,20 @@ class Part(IntEnum):
     HELD_OUT = 2
 
 
-# (record, key of its document) to its part.
-Decide = Callable[[Record, str | None], Part]
+class HashedCorpus(NamedTuple):
+    """A corpus by the hashes of its texts.
+
+    Attributes:
+        corpus: What it is.
+        texts: `[texts of all corpora]` uint64.
+        first: `[records]` int64, the place of each record's first text in `texts`.
+        documents: `[records]` uint64, of each record's document; empty where there are none.
+    """
+
+    corpus: Corpus
+    texts: NDArray[np.uint64]
+    first: NDArray[np.int64]
+    documents: NDArray[np.uint64]
 
 
 def normalised(text: str) -> str:
@@ -55,76 +78,124 @@ def normalised(text: str) -> str:
     return " ".join(normal_form(text, "NFKC").casefold().split())
 
 
+def text_hash(text: str) -> int:
+    """Hashes the normalised text to 64 bits."""
+    return int.from_bytes(_digest(text))
+
+
+def text_hashes(texts: Sequence[str]) -> NDArray[np.uint64]:
+    """`text_hash` of each of some texts."""
+    return np.frombuffer(b"".join(map(_digest, texts)), ">u8").astype(np.uint64)
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.blake2b(normalised(text).encode(), digest_size=_HASH_BYTES).digest()
+
+
 def held_out(text: str, fraction: float = HELD_OUT_FRACTION) -> bool:
-    """Decides by the hash of the normalised text whether it is held out of training.
-
-    What is held out of a fraction stays so in every larger one.
-
-    Args:
-        text: The text that stands for the record.
-        fraction: The expected share of texts that are held out.
-
-    Returns:
-        Whether it is held out.
-    """
+    """Decides by its hash whether a text is held out; then it is so in every larger fraction."""
     return text_hash(text) < fraction * 256**_HASH_BYTES
 
 
-def text_hash(text: str) -> int:
-    """Hashes the normalised text to 64 bits."""
-    digest = hashlib.blake2b(normalised(text).encode(), digest_size=_HASH_BYTES)
-    return int.from_bytes(digest.digest())
-
-
-def decisions(corpora: Sequence[Corpus]) -> list[Decide]:
-    """How each corpus is divided, before held-out texts are guarded.
+def divide(corpora: Sequence[HashedCorpus]) -> list[NDArray[np.int8]]:
+    """Divides corpora that are used together.
 
     Natural language inference obeys the split of its name: a training file is split only where no
     file of its name is for development, and test files are in neither part.
 
+    Returns:
+        For each corpus `[records]` values of `Part`.
+    """
+    with_dev = {(c.name, c.languages) for c, *_ in corpora if c.split.startswith("dev")}
+    parts = [_by_hash(c, (c.corpus.name, c.corpus.languages) in with_dev) for c in corpora]
+    shown: dict[Kind, NDArray[np.uint64]] = {}
+    guarded: dict[Kind, NDArray[np.uint64]] = {}
+    for kind, columns in _COLUMNS.items():
+        of_kind = [
+            (c, part != Part.TRAIN)
+            for c, part in zip(corpora, parts, strict=True)
+            if c.corpus.kind == kind
+        ]
+        shown[kind] = _hashes(of_kind, columns.shown)
+        guarded[kind] = _hashes(of_kind, columns.guarded)
+    for hashed, part in zip(corpora, parts, strict=True):
+        kind = hashed.corpus.kind
+        others = np.concatenate([hashes for other, hashes in shown.items() if other != kind])
+        others.sort()
+        for hidden, places in (
+            (others, _COLUMNS[kind].shown),
+            (guarded[kind], _COLUMNS[kind].guarded),
+        ):
+            for column in places:
+                leaks = _is_in(hashed.texts[hashed.first + column], hidden)
+                part[leaks & (part == Part.TRAIN)] = Part.NEITHER
+    return parts
+
+
+def _by_hash(hashed: HashedCorpus, has_dev: bool) -> NDArray[np.int8]:
+    split = hashed.corpus.split
+    stated = {"test": Part.NEITHER, "train": Part.TRAIN if has_dev else None}.get(split)
+    if split.startswith("dev"):
+        stated = Part.HELD_OUT
+    if stated is not None:
+        return np.full(len(hashed.first), stated, np.int8)
+    column = _COLUMNS[hashed.corpus.kind].deciding
+    keys = hashed.documents if column is None else hashed.texts[hashed.first + column]
+    is_held_out = keys < np.uint64(HELD_OUT_FRACTION * 256**_HASH_BYTES)
+    return np.where(is_held_out, Part.HELD_OUT, Part.TRAIN).astype(np.int8)
+
+
+def _hashes(
+    of_kind: Sequence[tuple[HashedCorpus, NDArray[np.bool_]]], columns: range
+) -> NDArray[np.uint64]:
+    found = [c.texts[c.first[is_held] + column] for c, is_held in of_kind for column in columns]
+    return np.unique(np.concatenate([np.zeros(0, np.uint64), *found]))
+
+
+def _is_in(hashes: NDArray[np.uint64], ordered: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    if not len(ordered):
+        return np.zeros(len(hashes), bool)
+    places = np.searchsorted(ordered, hashes)
+    return ordered[np.minimum(places, len(ordered) - 1)] == hashes
+
+
+def near_twins(
+    held_out: Sequence[tuple[Any, ...]], training: Iterable[tuple[Any, ...]]
+) -> NDArray[np.bool_]:
+    """Marks held-out pairs that training knows but for a word.
+
+    Texts are near twins if they are equal once a word at most is left out of each: a word more, a
+    word less, another word or a word elsewhere. A pair is marked if a side of it is a near twin of the
+    same side of a training pair. Time grows with the texts; memory with those that are held out.
+
     Args:
-        corpora: All that are used together.
+        held_out: Pairs; fields beyond the first two do not matter.
+        training: Pairs likewise, read once.
 
     Returns:
-        For each corpus what decides about a record.
+        `[held_out]` bool.
+
+    Example:
+        >>> near_twins([("I like cats.", "x y"), ("Hello there!", "z")], [("I like dogs.", "w w")])
+        array([ True, False])
     """
-    with_dev = {(c.name, c.languages) for c in corpora if c.kind == "nli" and _is_dev(c)}
-    return [_decision(c, (c.name, c.languages) in with_dev) for c in corpora]
+    unseen = [{key for pair in held_out for key in _without_a_word(pair[side])} for side in (0, 1)]
+    seen: tuple[set[int], set[int]] = (set(), set())
+    for pair in training:
+        for side in (0, 1):
+            seen[side].update(unseen[side].intersection(_without_a_word(pair[side])))
+    return np.array(
+        [
+            any(not seen[s].isdisjoint(_without_a_word(pair[s])) for s in (0, 1))
+            for pair in held_out
+        ],
+        bool,
+    )
 
 
-def guarded_hash(kind: Kind) -> Callable[[Record], int] | None:
-    """What tells whether a record for training would give a held-out one away.
-
-    It would where the text to be found is that of a held-out record of the same kind and languages:
-    then it is in neither part.
-
-    Returns:
-        Maps a record to the hash of that text; None for kinds of which no text is guarded.
-    """
-    if kind not in _GUARDED:
-        return None
-    text_of = attrgetter(_GUARDED[kind])
-    return lambda record: text_hash(text_of(record))
-
-
-def _decision(corpus: Corpus, has_dev: bool) -> Decide:
-    if corpus.split == "test":
-        return lambda record, group: Part.NEITHER
-    if _is_dev(corpus):
-        return lambda record, group: Part.HELD_OUT
-    if corpus.split == "train" and has_dev:
-        return lambda record, group: Part.TRAIN
-
-    @lru_cache(maxsize=1024)  # the records of a document, or of a premise, follow one another
-    def by_hash(key: str) -> Part:
-        return Part.HELD_OUT if held_out(key) else Part.TRAIN
-
-    if corpus.kind == "documents":
-        return lambda record, group: by_hash(str(group))
-    text_of = attrgetter(_DECIDING[corpus.kind])
-    return lambda record, group: by_hash(text_of(record))
-
-
-def _is_dev(corpus: Corpus) -> bool:
-    # MultiNLI has two: dev_matched and dev_mismatched.
-    return corpus.split.startswith("dev")
+def _without_a_word(text: str) -> Iterator[int]:
+    words = normalised(text).split()
+    yield hash(" ".join(words))
+    if len(words) > 1:  # any two words are equal without a word
+        for place in range(len(words)):
+            yield hash(" ".join(words[:place] + words[place + 1 :]))

@@ -2,41 +2,69 @@
 
 The folder of a store holds the texts of all records, one after another, and files of numbers: where
 each text begins, which texts are a record's, and which records are for training or held out.
+Records share texts at their ends, as triplets of a document do.
 """
 
 import hashlib
 import json
 import os
+import re
 import tempfile
 import weakref
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple, overload
+from typing import Any, NamedTuple, Self, overload
 
 import numpy as np
 from absl import logging
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from xling_tf.corpora.corpus import Corpus, Kind, columns_of
+from xling_tf.corpora.checks import SAMPLE_SIZE, warn_of_faults
 from xling_tf.corpora.records import (
+    Corpus,
     InferencePair,
+    Kind,
     QuestionAnswer,
     Record,
     ResponsePair,
     SentenceTriplet,
     TranslationPair,
+    columns_of,
 )
-from xling_tf.corpora.store_writing import HELD_OUT, NUMBERS, TEXTS, TRAIN, write_store
+from xling_tf.corpora.split import HashedCorpus, Part, divide, text_hash, text_hashes
 from xling_tf.errors import UserError
 from xling_tf.files import read_json, recover_folder, replacing_folder
 
 # Raise it when what is written changes, or how corpora are divided.
-STORE_VERSION = 4
+STORE_VERSION = 5
 _CONTENT = "content.json"
+_TEXTS = "texts"
+_TRAIN, _HELD_OUT = "train", "held_out"
+# Files of numbers, by their types: of each text, and one more, where it begins; of each record its
+# texts, its label and its length in tokens.
+_NUMBERS = {"text_starts": "q", "first_text": "q", "num_texts": "i", "label": "b", "length": "h"}
+_HASH = "hash"  # of each text, while corpora are divided
+_BUFFERED = 1 << 13  # texts before they go to the disk
 _WINDOW_BITS = 16  # of the bytes read at once where all texts are gone through
 
+# The graph's tokenizer in brief, for bucketing: words, with marks that may stand inside them, and
+# single marks. Scripts without spaces between words have a token a character.
+_TOKENS = re.compile(r"\w+(?:[-.'’]\w+)*|[^\w\s]")
+_UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
+_LONGEST = 256  # one endless line must not count as a batch of its own
+# How many texts of a record, the last ones, are contexts, which do not make a batch longer.
+_NUM_CONTEXTS: Mapping[Kind, int] = {"questions": 1}
+
+_TEXTS_OF: Mapping[Kind, Callable[[Any], tuple[str, ...]]] = {
+    "parallel": lambda pair: (*pair[:2], *pair.negatives),
+    "conversations": tuple,
+    "documents": tuple,
+    "nli": lambda pair: pair[:2],
+    "questions": tuple,
+}
 _RECORDS: Mapping[Kind, Callable[[list[str], int], Record]] = {
     "parallel": lambda texts, label: TranslationPair(texts[0], texts[1], tuple(texts[2:])),
     "conversations": lambda texts, label: ResponsePair(*texts),
@@ -57,13 +85,13 @@ class CorpusStore:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._file = os.open(folder / TEXTS, os.O_RDONLY)
+        self._file = os.open(folder / _TEXTS, os.O_RDONLY)
         weakref.finalize(self, os.close, self._file)
-        numbers = {name: _numbers(folder / name, code) for name, code in NUMBERS.items()}
+        numbers = {name: _numbers(folder / name, code) for name, code in _NUMBERS.items()}
         self._starts, self._first = numbers["text_starts"], numbers["first_text"]
         self._count = numbers["num_texts"]
         self.labels, self.lengths = numbers["label"], numbers["length"]
-        parts = {name: _numbers(folder / name, "q") for name in (TRAIN, HELD_OUT)}
+        parts = {name: _numbers(folder / name, "q") for name in (_TRAIN, _HELD_OUT)}
         taken = dict.fromkeys(parts, 0)
         corpora = []
         for entry in _content(folder)["corpora"]:
@@ -71,7 +99,7 @@ class CorpusStore:
             for name, indices in parts.items():
                 begin, taken[name] = taken[name], taken[name] + entry.pop(name)
                 kept[name] = StoredRecords(self, entry["kind"], indices[begin : taken[name]])
-            corpora.append(StoredCorpus(**entry, train=kept[TRAIN], held_out=kept[HELD_OUT]))
+            corpora.append(StoredCorpus(**entry, train=kept[_TRAIN], held_out=kept[_HELD_OUT]))
         self.corpora = tuple(corpora)
 
     def counts(self) -> dict[str, int]:
@@ -92,11 +120,9 @@ class CorpusStore:
         return _RECORDS[kind](texts, int(self.labels[index]))
 
     def training_texts_by_language(self) -> dict[str, Iterator[str]]:
-        """The distinct training texts of each language, in the order of the corpora.
+        """The distinct training texts of each language that has any, in the order of the corpora.
 
-        Returns:
-            To each language that there is text for training in, source first, its texts, which are
-            read once, as they are asked for. A text in two languages is one of both.
+        They are read once, as they are asked for. A text in two languages is one of both.
         """
         sides: defaultdict[str, list[tuple[StoredRecords, slice]]] = defaultdict(list)
         for corpus in self.corpora:
@@ -193,7 +219,7 @@ def open_store(
 
     Args:
         folder: That of the store, which is replaced whole or not at all.
-        corpora: What it holds.
+        corpora: What it holds. A warning is logged for each thing that seems wrong with one.
         accept: Raises an error where the store must not take the place of an earlier one.
 
     Raises:
@@ -210,7 +236,7 @@ def open_store(
     logging.info("reading %d corpora into %s", len(corpora), folder)
     try:
         with replacing_folder(folder) as temporary:
-            content["corpora"] = write_store(temporary, corpora)
+            content["corpora"] = _write(temporary, corpora)
             if _versions(corpora) != content["versions"]:
                 raise UserError(
                     "corpora must stay as they are while they are read, but a file has changed meanwhile; "
@@ -219,6 +245,7 @@ def open_store(
             content["files"] = _digests(temporary)
             (temporary / _CONTENT).write_text(json.dumps(content, indent=1), encoding="utf-8")
             store = CorpusStore(temporary)
+            _check(store, corpora)
             accept(store)
         return store
     except OSError as error:
@@ -237,6 +264,142 @@ def transient_store(corpora: Sequence[Corpus], parent: Path | None = None) -> Co
     """
     with tempfile.TemporaryDirectory(dir=parent) as folder:
         return open_store(Path(folder) / "store", corpora, lambda store: None)
+
+
+def approximate_length(text: str) -> int:
+    """Estimates a text's tokens, well enough to put texts of similar length together."""
+    length = len(_TOKENS.findall(text))
+    if not text.isascii():
+        length += len(_UNSPACED.findall(text))
+    return min(max(length, 1), _LONGEST)
+
+
+def _write(folder: Path, corpora: Sequence[Corpus]) -> list[dict[str, Any]]:
+    """Writes the files of a store; gives the fields of `StoredCorpus`, the parts by their sizes."""
+    with _Writer(folder) as writer:
+        written = [writer.append(corpus) for corpus in corpora]
+    first = _numbers(folder / "first_text", "q")
+    hashes = _numbers(folder / _HASH, "Q")
+    parts = divide(
+        [HashedCorpus(c, hashes, first[w.begin : w.end], w.documents) for c, w in written]
+    )
+    entries = []
+    with (folder / _TRAIN).open("wb") as train, (folder / _HELD_OUT).open("wb") as held_out:
+        for (corpus, place), part in zip(written, parts, strict=True):
+            trained = place.begin + np.flatnonzero(part == Part.TRAIN)
+            held = place.begin + np.flatnonzero(part == Part.HELD_OUT)
+            train.write(trained.data)
+            held_out.write(held.data)
+            fields = {key: getattr(corpus, key) for key in ("title", "name", "kind", "languages")}
+            counts = {"num_records": len(part), _TRAIN: len(trained), _HELD_OUT: len(held)}
+            entries.append({**fields, **counts, "digest": place.digest})
+    (folder / _HASH).unlink()
+    return entries
+
+
+class _Written(NamedTuple):
+    """Where the records of a corpus are; the digest is of all that was written."""
+
+    begin: int
+    end: int
+    documents: NDArray[np.uint64]
+    digest: str
+
+
+class _Writer(ExitStack):
+    """Appends corpora to the files of a store."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self._folder = folder
+        self._num_records = self._num_texts = self._num_bytes = 0
+
+    def __enter__(self) -> Self:
+        names = (_TEXTS, *_NUMBERS, _HASH)
+        self._files = {n: self.enter_context((self._folder / n).open("wb")) for n in names}
+        self._put("text_starts", [0])
+        return self
+
+    def append(self, corpus: Corpus) -> tuple[Corpus, _Written]:
+        begin = self._num_records
+        self._corpus, self._digest = corpus, hashlib.blake2b(digest_size=8)
+        self._texts: list[str] = []
+        self._rows: list[tuple[int, int, int]] = []  # of each record: shared texts, texts, label
+        self._last_lengths = np.zeros(0, np.int16)
+        documents: list[int] = []
+        texts_of = _TEXTS_OF[corpus.kind]
+        last: tuple[str, ...] = ()
+        last_group: str | None = None
+        for record, group in corpus:
+            texts = texts_of(record)
+            shared = min(len(texts), len(last))
+            while shared and last[-shared:] != texts[:shared]:
+                shared -= 1
+            self._texts += texts[shared:]
+            self._rows.append((shared, len(texts), getattr(record, "label", 0)))
+            last = texts
+            if group is not None:
+                documents.append(documents[-1] if group == last_group else text_hash(group))
+                last_group = group
+            if len(self._rows) == _BUFFERED:
+                self._flush()
+        self._flush()
+        written = _Written(
+            begin, self._num_records, np.array(documents, np.uint64), self._digest.hexdigest()
+        )
+        return corpus, written
+
+    def _flush(self) -> None:
+        if not self._rows:
+            return
+        rows = np.array(self._rows, np.int64)
+        raw = [text.encode() for text in self._texts]
+        sizes = np.array(list(map(len, raw)), np.int64)
+        lengths = np.array(list(map(approximate_length, self._texts)), np.int16)
+        shared, count, label = rows.T
+        first = self._num_texts + np.cumsum(count - shared) - count
+        self._put("text_starts", self._num_bytes + np.cumsum(sizes))
+        self._put("first_text", first)
+        self._put("num_texts", count)
+        self._put("label", label)
+        self._put(_HASH, text_hashes(self._texts))
+        joined = b"".join(raw)
+        self._files[_TEXTS].write(joined)
+        for part in (joined, sizes.tobytes(), rows.tobytes()):
+            self._digest.update(part)
+        # The first records may share texts with those before them.
+        known = np.concatenate([self._last_lengths, lengths])
+        offsets = first - self._num_texts + len(self._last_lengths)
+        longest = np.zeros(len(rows), np.int16)
+        num_sentences = count - _NUM_CONTEXTS.get(self._corpus.kind, 0)
+        for place in range(np.max(num_sentences)):
+            has = num_sentences > place
+            longest[has] = np.maximum(longest[has], known[offsets[has] + place])
+        self._put("length", longest)
+        self._last_lengths = known[len(known) - count[-1] :]
+        self._num_records += len(rows)
+        self._num_texts += len(raw)
+        self._num_bytes += len(joined)
+        self._texts, self._rows = [], []
+
+    def _put(self, name: str, numbers: ArrayLike) -> None:
+        self._files[name].write(np.asarray(numbers, _NUMBERS.get(name, "Q")).tobytes())
+
+
+def _check(store: CorpusStore, corpora: Sequence[Corpus]) -> None:
+    begin = 0
+    for corpus, stored in zip(corpora, store.corpora, strict=True):
+        count = stored.num_records
+        step = -(-count // SAMPLE_SIZE) or 1
+        sample = [store.record(corpus.kind, begin + place) for place in range(0, count, step)]
+        warn_of_faults(corpus, sample)
+        if corpus.split in ("", "train") and not len(stored.train):
+            logging.warning(
+                "%s: of its %d records none is left for training: %d are held out, and the others would "
+                "give held-out ones away",
+                *(corpus.title, count, len(stored.held_out)),
+            )
+        begin += count
 
 
 def _is_first(numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -278,7 +441,7 @@ def _content(folder: Path) -> dict[str, Any]:
 
 def _digests(folder: Path) -> dict[str, str]:
     digests = {}
-    for name in (TEXTS, *NUMBERS, TRAIN, HELD_OUT):
+    for name in (_TEXTS, *_NUMBERS, _TRAIN, _HELD_OUT):
         with (folder / name).open("rb") as file:
             digests[name] = hashlib.file_digest(file, "sha256").hexdigest()
     return digests

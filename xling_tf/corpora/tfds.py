@@ -1,6 +1,5 @@
 """TensorFlow Datasets as a source of corpora: `--source tfds:wiki40b/es`."""
 
-import hashlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -10,8 +9,15 @@ from absl import logging
 
 from xling_tf.config import DataConfig
 from xling_tf.corpora.cleaning import normalise
-from xling_tf.corpora.corpus import Corpus, Kind, Row
-from xling_tf.corpora.records import NLI_LABELS, InferencePair, Record, TranslationPair
+from xling_tf.corpora.records import (
+    NLI_LABELS,
+    Corpus,
+    InferencePair,
+    Kind,
+    Record,
+    Row,
+    TranslationPair,
+)
 from xling_tf.corpora.wiki40b import article_triplets
 from xling_tf.errors import UserError
 
@@ -128,7 +134,7 @@ class TfdsCorpus(Corpus):
             before = num_records
             group = None
             if self.kind == "documents":
-                group = hashlib.blake2b(row["text"], digest_size=16).hexdigest()
+                group = row["text"].decode("utf-8", "replace")
             for record in self.records(row):
                 num_records += 1
                 yield record, group

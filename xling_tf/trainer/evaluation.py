@@ -2,13 +2,14 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import combinations
+from itertools import chain, combinations
 from pathlib import Path
 
 from absl import logging
 
 from xling_tf.config import ExperimentConfig
 from xling_tf.corpora.records import Record, TranslationPair
+from xling_tf.corpora.split import near_twins
 from xling_tf.corpora.store import StoredCorpus
 from xling_tf.evaluators.retrieval import TranslationRetrieval
 from xling_tf.evaluators.sts import SemanticTextualSimilarity, find_sts
@@ -68,7 +69,7 @@ def _evaluators(
 def _retrieval(
     source: str, target: str, corpora: Sequence[StoredCorpus]
 ) -> Iterator[TranslationRetrieval]:
-    """Of a pair's held-out translations, all together and those of its largest corpora."""
+    """Of a pair's held-out translations: all, those unlike any of training, and the largest corpora's."""
     parallel = {
         c.name: [pair for pair in _spread(c.held_out) if isinstance(pair, TranslationPair)]
         for c in corpora
@@ -78,6 +79,13 @@ def _retrieval(
     name = f"retrieval/{source}-{target}"
     if len(every) > 1:
         yield TranslationRetrieval(every, source=source, target=target, name=f"{name}/all")
+    training = chain.from_iterable(c.train for c in corpora if c.languages == f"{source}-{target}")
+    is_twin = near_twins(every, (pair for pair in training if isinstance(pair, TranslationPair)))
+    alone = [pair for pair, twin in zip(every, is_twin, strict=True) if not twin]
+    if len(alone) >= _CANDIDATES:
+        yield TranslationRetrieval(
+            alone, source=source, target=target, name=f"{name}/no_near_twins"
+        )
     large = [name for name, pairs in parallel.items() if len(pairs) >= _CANDIDATES]
     for corpus in sorted(large, key=lambda corpus: -len(parallel[corpus]))[:_SCORED_CORPORA]:
         yield TranslationRetrieval(

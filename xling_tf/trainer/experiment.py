@@ -12,8 +12,8 @@ import keras
 from absl import logging
 
 from xling_tf.config import ExperimentConfig
-from xling_tf.corpora.corpus import Corpus
 from xling_tf.corpora.default import load_corpora, resolve_languages
+from xling_tf.corpora.records import Corpus
 from xling_tf.corpora.store import CorpusStore, open_store, transient_store
 from xling_tf.corpora.tfds import read_sources
 from xling_tf.errors import UserError

@@ -10,8 +10,7 @@ from typing import Any
 import keras
 
 from xling_tf.config import DataConfig, ExperimentConfig, OptimizerConfig
-from xling_tf.corpora.corpus import Corpus, Row
-from xling_tf.corpora.records import TranslationPair
+from xling_tf.corpora.records import Corpus, Row, TranslationPair
 from xling_tf.errors import UserError
 from xling_tf.task_config import (
     DistillationConfig,
