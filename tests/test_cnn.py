@@ -1,3 +1,5 @@
+import json
+
 import keras
 import numpy as np
 import pytest
@@ -66,10 +68,18 @@ def test_a_sentence_has_one_vector_alone_and_in_a_batch():
 
 def test_what_is_exported_computes_the_same_in_any_number():
     model = model_of_random_weights()
-    folded = FoldedEncoder(model.preprocessor, model.encoder, model.config.encoder)
+    folded = FoldedEncoder(model.preprocessor, model.encoder)
     texts = TEXTS * 40  # more tokens than are encoded together
     np.testing.assert_allclose(folded(tf.constant(texts)), encode(model, texts), atol=1e-5)
     assert folded(tf.constant([], tf.string)).shape == (0, model.config.encoder.hidden_dim)
+
+
+def test_it_is_made_anew_of_its_config():
+    model = model_of_random_weights()
+    copy = type(model.encoder).from_config(json.loads(json.dumps(model.encoder.get_config())))
+    copy.set_weights(model.encoder.get_weights())
+    expected = encode(model, TEXTS)
+    assert encode(model._replace(encoder=copy), TEXTS).tolist() == expected.tolist()
 
 
 @pytest.mark.slow

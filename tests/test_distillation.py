@@ -44,8 +44,8 @@ SOURCES = ["a b", "hello", "c d e", "f g", "hello world", "i", "a a", "b c d e"]
 TARGETS = ["hola", "mundo a", "b b b", "i j", "hola mundo", "j", "d", "e f"]
 
 
-def make_task(loss, normalize):
-    settings = [f"tasks.distillation.loss={loss}", f"tasks.similarity.normalize={normalize}"]
+def make_task(normalize):
+    settings = [f"tasks.similarity.normalize={normalize}"]
     return find_task(tiny_model(apply_overrides(ALONE, settings)), NAME)
 
 
@@ -63,38 +63,17 @@ def score(task, source, target, teacher, source_texts=None):
     return losses.numpy().tolist(), hits.numpy().tolist()
 
 
-@pytest.mark.parametrize(
-    ("loss", "expected"),
-    [
-        # cos(source, teacher) = 1 and cos(target, teacher) = (4 * 6 + 3 * 8) / (5 * 10) = 0.96: the
-        # mean of 0 and 0.04. In the second example, both stand at a right angle: the mean of 1 and 1.
-        ("cosine", [0.02, 1.0]),
-        # 3^2 + 4^2 = 25 and 2^2 + 5^2 = 29; 1^2 + 2^2 = 5 and 1^2 + 1^2 = 2.
-        ("mse", [54.0, 7.0]),
-    ],
-)
-def test_losses_of_plain_vectors(loss, expected):
+@pytest.mark.parametrize("normalize", [False, True])
+def test_the_loss_is_the_mean_distance_of_both_texts(normalize):
+    # cos(source, teacher) = 1 and cos(target, teacher) = (4 * 6 + 3 * 8) / (5 * 10) = 0.96: the mean of
+    # 0 and 0.04. In the second example, both stand at a right angle: the mean of 1 and 1.
     source, target = [[3.0, 4.0], [0.0, 2.0]], [[4.0, 3.0], [0.0, -1.0]]
-    losses, _ = score(make_task(loss, normalize=False), source, target, [[6, 8], [1, 0]])
-    assert losses == pytest.approx(expected, abs=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("loss", "expected"),
-    [
-        ("cosine", [0.02]),
-        # The teacher's (6, 8) becomes (0.6, 0.8): 0 for the source, 0.2^2 + 0.2^2 for the target,
-        # which is 2 - 2 * 0.96.
-        ("mse", [0.08]),
-    ],
-)
-def test_normalized_vectors_are_compared_with_the_teachers_direction(loss, expected):
-    losses, _ = score(make_task(loss, normalize=True), [[0.6, 0.8]], [[0.8, 0.6]], [[6, 8]])
-    assert losses == pytest.approx(expected, abs=1e-6)
+    losses, _ = score(make_task(normalize), source, target, [[6, 8], [1, 0]])
+    assert losses == pytest.approx([0.02, 1.0], abs=1e-5)
 
 
 def test_a_hit_is_a_target_nearest_to_its_own_sources_vector():
-    task = make_task("cosine", normalize=False)
+    task = make_task(normalize=False)
     teacher = [[1, 0], [0, 100], [1, 0], [1, 1]]
     # By the cosine: the first is nearest to its own; the second to (1, 1), however long its own is;
     # the third's own equals the first's, since the source is the same text; the last is right.
@@ -107,11 +86,8 @@ def encoded(model, texts):
     return model.encoder(model.preprocessor(tf.constant(texts))).numpy()
 
 
-@pytest.mark.parametrize("loss", ["cosine", "mse"])
-@pytest.mark.parametrize("normalize", [True, False])
-def test_a_student_that_equals_its_teacher_has_no_loss(loss, normalize):
-    settings = [f"tasks.distillation.loss={loss}", f"tasks.similarity.normalize={normalize}"]
-    model = tiny_model(apply_overrides(ALONE, settings))
+def test_a_student_that_equals_its_teacher_has_no_loss():
+    model = tiny_model(ALONE)
     vectors = encoded(model, SOURCES).astype(np.float16)
     examples = make_examples(SOURCES, SOURCES, vectors=vectors)
     losses, hits = find_task(model, NAME).losses(model.encoder, make_batch(model, examples))
@@ -171,10 +147,9 @@ def curve(folder):
     return [(line["task"], line["loss"]) for line in map(json.loads, lines)]
 
 
-@pytest.mark.parametrize("loss", ["cosine", "mse"])
-def test_the_student_learns_its_teachers_vectors_for_both_languages(loss, tmp_path):
+def test_the_student_learns_its_teachers_vectors_for_both_languages(tmp_path):
     adam = ["name=adam", "learning_rate=0.01", "embedding_learning_rate=0.03"]
-    settings = [f"tasks.distillation.loss={loss}", *(f"optimizer.{setting}" for setting in adam)]
+    settings = [f"optimizer.{setting}" for setting in adam]
     model = train(tmp_path / "run", apply_overrides(ALONE, settings), 150)
     (scores,) = HeldOutScores(model, {NAME: EXAMPLES})().values()
     assert scores["loss"] < 0.3 * curve(tmp_path / "run")[0][1]
@@ -219,12 +194,10 @@ def test_without_translation_ranking_its_held_out_loss_decides_on_the_best_weigh
     assert development.best.loss == pytest.approx(scores[NAME]["loss"])
 
 
-@pytest.mark.parametrize("overrides", [(), ("examples_per_batch=3", "candidates=8")])
-def test_replicas_find_hits_among_the_vectors_of_all(overrides):
-    settings = [f"tasks.distillation.{setting}" for setting in overrides]
+def test_replicas_find_hits_among_the_vectors_of_all():
     strategy = two_replicas()
     with strategy.scope():
-        model = tiny_model(apply_overrides(ALONE, settings))
+        model = tiny_model(ALONE)
     task = find_task(model, NAME)
     parts = [range(5), range(5, 8)]
 
@@ -253,7 +226,6 @@ def test_replicas_find_hits_among_the_vectors_of_all(overrides):
     [
         (["weight=2"], r"tasks\.distillation\.weight=2 expects a teacher, got none: .* --teacher"),
         (["teacher=usem3"], r"teacher=usem3 expects a tasks\.distillation\.weight above 0.* got 0"),
-        (["loss=l1"], r"tasks\.distillation\.loss expects cosine or mse, got 'l1'"),
     ],
 )
 def test_a_teacher_and_a_weight_belong_together(settings, said):

@@ -1,4 +1,5 @@
 import dataclasses
+import json
 
 import keras
 import numpy as np
@@ -74,7 +75,7 @@ def test_without_layers_it_is_the_mean_of_the_words(norm_first):
     # normalise what they take and not what they give, normalised at the end.
     model = tiny(num_layers=0, norm_first=norm_first)
     features = model.preprocessor(tf.constant(["a hello a"]))
-    words = model.encoder.embed_words(*features[:3]).numpy()
+    words = model.encoder.embed_words(features.words).numpy()
     tokens = words[[0, 1, 0]] * np.sqrt(8) + model.encoder.positions[:3]
     if norm_first:
         tokens -= tokens.mean(axis=1, keepdims=True)
@@ -121,6 +122,22 @@ def test_a_gradient_reaches_every_variable(norm_first):
     ):
         assert gradient is not None, variable.path
         assert np.abs(tf.convert_to_tensor(gradient).numpy()).max() > 0, variable.path
+
+
+@pytest.mark.parametrize("setting", ["words and n-grams", "words", "norms first", "mixed_bfloat16"])
+def test_encoders_are_made_anew_of_their_config(setting):
+    if setting == "mixed_bfloat16":
+        keras.config.set_dtype_policy(setting)
+    text = dataclasses.replace(TINY.text, ngram_sizes=() if setting == "words" else (3, 4))
+    sizes = dataclasses.replace(TINY.encoder, norm_first=setting == "norms first")
+    model = tiny_model(dataclasses.replace(TINY, text=text, encoder=sizes))
+    keras.config.set_dtype_policy("float32")
+    config = json.loads(json.dumps(model.encoder.get_config()))
+    copy = type(model.encoder).from_config(config)
+    copy.set_weights(model.encoder.get_weights())
+    assert copy.compute_dtype == model.encoder.compute_dtype
+    expected = encode(model, *TEXTS)
+    assert encode(model._replace(encoder=copy), *TEXTS).tolist() == expected.tolist()
 
 
 class Lengths:

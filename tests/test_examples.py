@@ -11,7 +11,7 @@ from xling_tf.corpora.records import (
     TranslationPair,
 )
 from xling_tf.corpora.store import transient_store
-from xling_tf.tasks.registry import build_tasks
+from xling_tf.tasks.base import build_tasks
 from xling_tf.text.tokenization import tokenize
 from xling_tf.trainer.examples import task_examples
 

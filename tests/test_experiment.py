@@ -12,7 +12,7 @@ from xling_tf.corpora.store import CorpusStore
 from xling_tf.errors import UserError
 from xling_tf.overrides import apply_overrides
 from xling_tf.presets import get_preset
-from xling_tf.tasks.registry import build_tasks
+from xling_tf.tasks.base import build_tasks
 from xling_tf.trainer.experiment import _find_corpora, _read_corpora, _with_examples
 from xling_tf.trainer.run_folder import RunFolder
 

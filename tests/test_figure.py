@@ -9,7 +9,7 @@ from xling_tf.config import ALL_LANGUAGES, ExperimentConfig
 from xling_tf.figure import model_figure
 from xling_tf.overrides import apply_overrides
 from xling_tf.presets import PRESETS, get_preset
-from xling_tf.tasks.registry import build_tasks
+from xling_tf.tasks.base import build_tasks
 
 COMMITTED = Path(__file__).resolve().parents[1] / "training" / "model.svg"
 SVG = "{http://www.w3.org/2000/svg}"

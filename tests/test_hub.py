@@ -12,7 +12,7 @@ from testing import SENTENCES, TINY, tiny_model
 from xling_tf.layers.pooling import unit_length
 from xling_tf.model import Model
 from xling_tf.tasks.ranking import ResponsePrediction
-from xling_tf.text.vocabulary import select_vocabulary
+from xling_tf.text.words import select_vocabulary
 
 DIM = TINY.encoder.hidden_dim
 MEGABYTE = "the cat is sleeping. " * 50_000

@@ -17,7 +17,8 @@ from testing import CARD_FILES, SENTENCES, TINY, tiny_model
 
 from xling_tf.hub import module as hub
 from xling_tf.layers.pooling import unit_length
-from xling_tf.model import Model, fit_text
+from xling_tf.model import Model
+from xling_tf.text.preprocessor import fit_text
 
 DIM = TINY.encoder.hidden_dim
 

@@ -8,7 +8,7 @@ from testing import TINY, make_examples
 
 from xling_tf.errors import UserError
 from xling_tf.overrides import apply_overrides
-from xling_tf.text.word_ngram import WordNgramPreprocessor
+from xling_tf.text.words import WordNgramPreprocessor
 from xling_tf.trainer.input_pipeline import BatchSampler, make_dataset, make_sampler
 
 

@@ -1,9 +1,17 @@
+import json
+
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 from keras import ops
 
+from xling_tf.layers.base import float32_copy
+from xling_tf.layers.convolution import (
+    ConvolutionBranch,
+    NormalizedProjection,
+    ResidualFeedforward,
+)
 from xling_tf.layers.embeddings import (
     EmbeddingTable,
     WordEmbedding,
@@ -11,17 +19,16 @@ from xling_tf.layers.embeddings import (
     sinusoidal_positions,
 )
 from xling_tf.layers.pooling import masked_mean, unit_length
-from xling_tf.layers.tower import Tower
+from xling_tf.layers.towers import InferenceHead, Tower
 from xling_tf.layers.transformer import SelfAttention, TransformerBlock
-from xling_tf.tasks.inference import InferenceHead
 
 RANDOM = np.random.default_rng(0)
 TOKENS = RANDOM.normal(size=(3, 5, 8)).astype(np.float32)
 ROWS = RANDOM.normal(size=(4, 8)).astype(np.float32)
 LENGTHS = np.array([5, 2, 3])
 BIAS = np.where(np.arange(5) < LENGTHS[:, None], 0, -3e4)[:, None, None, :].astype(np.float32)
+MASK = (np.arange(5) < LENGTHS[:, None])[..., None]
 IDS = np.array([1, 0, 3], np.int32)
-NO_IDS = np.zeros(0, np.int32)
 
 # Keras warns of one key alone, which is what a sentence of one word has.
 pytestmark = pytest.mark.filterwarnings("ignore:You are using a softmax over axis:UserWarning")
@@ -43,7 +50,7 @@ LAYERS = {
     ),
     "tower": (lambda: Tower((5, 7)), (ROWS,), (4, 7), True),
     "table": (lambda: EmbeddingTable(4, 6, stddev=1.0), (IDS,), (3, 6), True),
-    "words": (lambda: WordEmbedding(4, 6), (IDS, NO_IDS, NO_IDS), (3, 6), True),
+    "words": (lambda: WordEmbedding(4, 6, stddev=0.5), (IDS,), (3, 6), True),
     "words and n-grams": (
         lambda: WordNgramEmbedding(4, 9, 6),
         (IDS, np.array([8, 2, 2, 0], np.int32), np.array([0, 0, 1, 2], np.int32)),
@@ -51,6 +58,9 @@ LAYERS = {
         True,
     ),
     "inference head": (lambda: InferenceHead(6), (ROWS, ROWS[::-1]), (4, 3), True),
+    "convolutions": (lambda: ConvolutionBranch(8, 3, 2), (TOKENS, MASK), (3, 5, 8), False),
+    "projection": (lambda: NormalizedProjection(7), (ROWS,), (4, 7), False),
+    "feed-forward": (lambda: ResidualFeedforward(5, 6), (ROWS,), (4, 6), True),
 }
 
 
@@ -74,6 +84,32 @@ def test_the_contract_of_layers(name, policy):
         dense = tf.convert_to_tensor(gradient).numpy()
         assert np.isfinite(dense).all(), variable.path
         assert np.abs(dense).max() > 0, variable.path
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_layers_are_made_anew_of_their_config(name):
+    make, inputs, *_ = LAYERS[name]
+    layer = make()
+    expected = layer(*inputs).numpy()
+    copy = type(layer).from_config(json.loads(json.dumps(layer.get_config())))
+    copy(*inputs)
+    copy.set_weights(layer.get_weights())
+    assert copy.name == layer.name
+    assert copy(*inputs).numpy().tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("name", ["tower", "inference head"])
+def test_heads_trained_in_bfloat16_are_copied_into_float32(name):
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    make, inputs, *_ = LAYERS[name]
+    layer = make()
+    trained = layer(*inputs).numpy()
+    copy = float32_copy(layer)
+    keras.config.set_dtype_policy("float32")
+    exact = make()
+    exact(*inputs)
+    exact.set_weights(layer.get_weights())
+    assert copy(*inputs).numpy().tolist() == exact(*inputs).numpy().tolist() != trained.tolist()
 
 
 @pytest.mark.parametrize("name", ["attention", "block", "block, norm first"])
@@ -236,7 +272,7 @@ def test_words_and_ngrams_average_by_hand():
 def test_words_alone_are_their_rows():
     layer = WordEmbedding(4, 2)
     layer.words.set_weights([np.arange(8.0).reshape(4, 2)])
-    assert layer(IDS, NO_IDS, NO_IDS).numpy().tolist() == [[2, 3], [0, 1], [6, 7]]
+    assert layer(IDS).numpy().tolist() == [[2, 3], [0, 1], [6, 7]]
     assert layer.tables == [layer.words.table] == layer.trainable_variables
 
 

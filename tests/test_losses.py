@@ -75,6 +75,15 @@ def test_with_every_other_candidate_excluded_nothing_is_left_to_learn():
     assert hits.tolist() == [1, 1]
 
 
+def test_ties_are_no_hits():
+    # An encoder that gives every text one vector has learnt nothing.
+    constant = np.full((23, 7), 0.3, np.float32)
+    assert rank(constant, constant)[1].tolist() == [0] * 23
+    labels = np.arange(6, dtype=np.int32) % 3
+    _, hits = softmax_cross_entropy(np.full((6, 3), -1.5, np.float32), labels)
+    assert ops.convert_to_numpy(hits).tolist() == [0] * 6
+
+
 def test_huge_scores_stay_finite():
     # exp(400) overflows float32: scores 400 and 0 give 0, 0 and 400 give 400.
     losses, _ = rank([[20.0], [20.0]], [[20.0], [0.0]], positives=[0, 1])

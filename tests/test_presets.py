@@ -2,7 +2,7 @@ import pytest
 
 from xling_tf.errors import UserError
 from xling_tf.presets import PRESETS, get_preset
-from xling_tf.tasks.registry import TASKS, build_tasks
+from xling_tf.tasks.base import TASKS, build_tasks
 
 
 def six_tasks(target):

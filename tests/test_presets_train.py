@@ -11,9 +11,10 @@ from xling_tf.config import ExperimentConfig
 from xling_tf.corpora.default import load_corpora, resolve_languages
 from xling_tf.corpora.sample import SAMPLE_FOLDER
 from xling_tf.corpora.store import transient_store
-from xling_tf.model import Model, fit_text
+from xling_tf.model import Model
 from xling_tf.overrides import apply_overrides
 from xling_tf.presets import PRESETS, get_preset
+from xling_tf.text.preprocessor import fit_text
 from xling_tf.trainer.distribution import make_strategy
 from xling_tf.trainer.examples import task_examples
 from xling_tf.trainer.loop import Trainer

@@ -18,10 +18,11 @@ from testing import SENTENCES, TINY
 from xling_tf.config import ExperimentConfig
 from xling_tf.errors import UserError
 from xling_tf.hub import module as hub
-from xling_tf.model import Model, fit_text
+from xling_tf.model import Model
 from xling_tf.overrides import to_json
 from xling_tf.runtimes import RuntimeEncoder, load
 from xling_tf.runtimes.exporting import export_litert, export_onnx
+from xling_tf.text.preprocessor import fit_text
 
 _EXPORTERS = {"litert": export_litert, "onnx": export_onnx}
 # Lengths from none to beyond the cut, and many words that no vocabulary has.

@@ -15,15 +15,14 @@ from testing import SENTENCES, TINY
 
 from xling_tf.config import TextConfig
 from xling_tf.errors import UserError
-from xling_tf.model import build_preprocessor, fit_text
 from xling_tf.runtimes.pieces import Pieces
 from xling_tf.runtimes.readable import readable
 from xling_tf.runtimes.text_files import character_classes, text_settings
 from xling_tf.runtimes.words import Words
-from xling_tf.text.preprocessor import TextPreprocessor
+from xling_tf.text.preprocessor import TextPreprocessor, build_preprocessor, fit_text
 from xling_tf.text.sentencepiece import SentencePiecePreprocessor
 from xling_tf.text.tokenization import EMPTY_TOKEN
-from xling_tf.text.word_ngram import WordPreprocessor, ngram_ids
+from xling_tf.text.words import WordPreprocessor, ngram_buckets
 
 # What rules look at, what splits or joins words, and what tokenizers stumble over.
 _FRAGMENTS = (
@@ -169,7 +168,7 @@ def _require_same(inside: TextPreprocessor, outside: Any, texts: Sequence[str]) 
     numbers = ids[~is_known] - num_known
     assert (num_known + inputs["buckets"][numbers]).tolist() == rows[~is_known].tolist()
     ngrams = [[n for n in row if n != fill] for row in inputs["ngrams"][numbers].tolist()]
-    assert ngrams == ngram_ids(words[~is_known], inside.config).to_list()
+    assert ngrams == ngram_buckets(words[~is_known], inside.config).to_list()
 
 
 @pytest.mark.parametrize("name", _KINDS)

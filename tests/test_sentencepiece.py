@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib
+import io
 import time
 from pathlib import Path
 
@@ -14,10 +15,10 @@ from xling_tf.config import ExperimentConfig, TextConfig
 from xling_tf.corpora.sample import SAMPLE_FOLDER
 from xling_tf.errors import UserError
 from xling_tf.hub.card import model_card
-from xling_tf.model import Model, fit_text
+from xling_tf.model import Model
 from xling_tf.overrides import apply_overrides
-from xling_tf.text.sentencepiece import SentencePiecePreprocessor
-from xling_tf.text.sentencepiece_fitting import fit_pieces, train_pieces
+from xling_tf.text.preprocessor import fit_text
+from xling_tf.text.sentencepiece import SentencePiecePreprocessor, fit_pieces
 from xling_tf.trainer.run_folder import RunFolder
 
 CONFIG = TextConfig(
@@ -171,7 +172,12 @@ def test_no_sentences_have_no_rows(preprocess, marked):
 
 
 def test_marks_that_a_model_lacks_are_told():
-    model = train_pieces(TEXTS, 200, bos_id=-1)
+    buffer = io.BytesIO()
+    options = {"vocab_size": 200, "hard_vocab_limit": False, "minloglevel": 2}
+    importlib.import_module("sentencepiece").SentencePieceTrainer.train(
+        sentence_iterator=iter(TEXTS), model_writer=buffer, bos_id=-1, **options
+    )
+    model = buffer.getvalue()
     assert SentencePiecePreprocessor(model, CONFIG).num_words == 200
     with pytest.raises(UserError, match=r"sentence_marks=true expects .* <s> and </s>"):
         SentencePiecePreprocessor(model, MARKED)
@@ -192,13 +198,13 @@ def test_a_model_in_the_layout_of_the_published_one_loads(model):
 def test_features_hold_each_piece_once_and_no_ngrams(preprocess):
     features = preprocess(tf.constant(["the cat the cat", ""]))
     (first, second) = rows(preprocess, "the cat the cat", "")
-    ids, places = features.word_ids.numpy(), features.tokens.numpy()
+    ids, places = features.words.ids.numpy(), features.tokens.numpy()
     assert sorted(ids.tolist()) == sorted({*first, *second})
     assert ids[places[0]].tolist() == first
     assert ids[places[1, :1]].tolist() == second
     assert features.lengths.numpy().tolist() == [len(first), 1]
-    assert len(features.ngram_ids) == len(features.ngram_words) == 0
-    assert all(tensor.dtype == tf.int32 for tensor in features)
+    assert len(features.words.ngram_ids) == len(features.words.ngram_words) == 0
+    assert all(tensor.dtype == tf.int32 for tensor in tf.nest.flatten(features))
 
 
 EXPERIMENT = dataclasses.replace(TINY, text=CONFIG)

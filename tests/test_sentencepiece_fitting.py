@@ -7,10 +7,8 @@ import pytest
 from test_sentencepiece import BY_LANGUAGE, CONFIG, TEXTS, rows
 
 from xling_tf.errors import UserError
-from xling_tf.text import sentencepiece_fitting
-from xling_tf.text.sampling import draw_balanced
-from xling_tf.text.sentencepiece import SentencePiecePreprocessor
-from xling_tf.text.sentencepiece_fitting import fit_pieces
+from xling_tf.text import sentencepiece
+from xling_tf.text.sentencepiece import SentencePiecePreprocessor, draw_balanced, fit_pieces
 
 
 def processor(model):
@@ -44,8 +42,8 @@ def test_the_same_texts_give_the_same_model():
 
 def test_a_language_with_few_texts_weighs_as_much_as_the_bound_lets_it(monkeypatch):
     # 20 of each language: of the 2,000 Chinese ones, 2 held aside of 20, 18 characters are learnt.
-    monkeypatch.setattr(sentencepiece_fitting, "_SAMPLED_TEXTS", 40)
-    monkeypatch.setattr(sentencepiece_fitting, "_CHARACTER_COVERAGE", 1.0)
+    monkeypatch.setattr(sentencepiece, "_SAMPLED_TEXTS", 40)
+    monkeypatch.setattr(sentencepiece, "_CHARACTER_COVERAGE", 1.0)
     characters = [chr(0x4E00 + i) for i in range(2000)]
     _, model = fit_pieces(CONFIG, {"zh": iter(characters), "en": ["tea"] * 15})
     kept = [place for place, text in enumerate(characters) if text in pieces(model)]

@@ -5,8 +5,8 @@ import pytest
 import tensorflow as tf
 from testing import TINY, find_task, make_batch, make_examples, tiny_model
 
-from xling_tf.encoders.starting import StartingEncoder
 from xling_tf.overrides import apply_overrides
+from xling_tf.tasks.base import StartingEncoder
 from xling_tf.trainer.distribution import make_strategy
 from xling_tf.trainer.loop import Trainer
 from xling_tf.trainer.workers import Workers

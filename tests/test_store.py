@@ -21,7 +21,7 @@ from xling_tf.corpora.records import (
 from xling_tf.corpora.split import held_out
 from xling_tf.corpora.store import open_store, transient_store
 from xling_tf.errors import UserError
-from xling_tf.tasks.registry import build_tasks
+from xling_tf.tasks.base import build_tasks
 from xling_tf.trainer.examples import task_examples
 from xling_tf.trainer.input_pipeline import Examples, make_sampler
 

@@ -23,7 +23,7 @@ from xling_tf.corpora.records import (
     TranslationPair,
 )
 from xling_tf.overrides import apply_overrides
-from xling_tf.tasks.registry import build_tasks
+from xling_tf.tasks.base import build_tasks
 
 # Keras warns of one key alone, which is what a sentence of one word has.
 pytestmark = pytest.mark.filterwarnings("ignore:You are using a softmax over axis:UserWarning")

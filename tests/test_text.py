@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from xling_tf.config import TextConfig
 from xling_tf.text.tokenization import EMPTY_TOKEN, tokenize
-from xling_tf.text.word_ngram import WordNgramPreprocessor, ngram_ids, word_preprocessor
+from xling_tf.text.words import WordNgramPreprocessor, ngram_buckets, word_preprocessor
 
 
 def tokens(text, **config):
@@ -108,7 +108,7 @@ def test_the_ngrams_of_a_run_are_its_characters_and_words():
     assert row == ["我爱你".encode()]
     expected = [*"<我爱你>", "<我", "我爱", "爱你", "你>"]
     ids = tf.strings.to_hash_bucket_fast(expected, 10**9).numpy().tolist()
-    assert sorted(ngram_ids(tf.constant(row), config)[0].numpy().tolist()) == sorted(ids)
+    assert sorted(ngram_buckets(tf.constant(row), config)[0].numpy().tolist()) == sorted(ids)
 
 
 @pytest.mark.parametrize("text", ["", " ", "\t\n\u00a0\u200b", "\x00"])
@@ -174,7 +174,7 @@ SENTENCES = [
 def test_the_features_spell_out_the_tokens(preprocess):
     features = preprocess(tf.constant(SENTENCES))
     rows = preprocess.tokenize(tf.constant(SENTENCES)).to_list()
-    word_ids, places = features.word_ids.numpy(), features.tokens.numpy()
+    word_ids, places = features.words.ids.numpy(), features.tokens.numpy()
     assert features.lengths.numpy().tolist() == [len(row) for row in rows]
     assert places.shape == (len(SENTENCES), max(map(len, rows)))
     for row, place in zip(rows, places, strict=True):
@@ -199,14 +199,14 @@ def test_each_distinct_word_comes_once(preprocess):
     features = preprocess(tf.constant(["a hola a", "hola xyz a"]))
     # Distinct words in the order they are met: a, hola, xyz.
     assert features.tokens.numpy().tolist() == [[0, 1, 0], [1, 2, 0]]
-    assert features.word_ids.numpy()[:2].tolist() == [2, 0]
-    assert len(features.word_ids) == 3
+    assert features.words.ids.numpy()[:2].tolist() == [2, 0]
+    assert len(features.words.ids) == 3
 
 
 def test_ngrams_by_hand():
     # "<a>": one 3-gram, no 4-gram. "<ab>": <ab ab> and <ab>. "<hola>" (6 characters): 4 and 3.
     # "<我>" counts characters, not bytes.
-    ragged = ngram_ids(tf.constant(["a", "ab", "hola", "我"]), CONFIG)
+    ragged = ngram_buckets(tf.constant(["a", "ab", "hola", "我"]), CONFIG)
     assert ragged.row_lengths().numpy().tolist() == [1, 3, 7, 1]
     grams = ["<ho", "hol", "ola", "la>", "<hol", "hola", "ola>"]
     expected = tf.strings.to_hash_bucket_fast(grams, CONFIG.num_ngram_buckets)
@@ -216,36 +216,39 @@ def test_ngrams_by_hand():
 def test_ngrams_are_grouped_by_word(preprocess):
     features = preprocess(tf.constant(["hola a"]))
     # Words 0 ("hola", 7 n-grams) and 1 ("a", one).
-    assert features.ngram_words.numpy().tolist() == [0] * 7 + [1]
-    expected = ngram_ids(tf.constant(["hola", "a"]), CONFIG).values
-    assert features.ngram_ids.numpy().tolist() == expected.numpy().tolist()
+    assert features.words.ngram_words.numpy().tolist() == [0] * 7 + [1]
+    expected = ngram_buckets(tf.constant(["hola", "a"]), CONFIG).values
+    assert features.words.ngram_ids.numpy().tolist() == expected.numpy().tolist()
 
 
 def test_the_sizes_of_ngrams_are_the_configs():
     config = TextConfig(ngram_sizes=(2,), num_ngram_buckets=97)
     # "<ab>": <a ab b>.
-    assert ngram_ids(tf.constant(["ab"]), config).row_lengths().numpy().tolist() == [3]
+    assert ngram_buckets(tf.constant(["ab"]), config).row_lengths().numpy().tolist() == [3]
 
 
 def test_long_words_are_clipped_before_ngrams_are_cut():
     # 50 characters and two marks: 52 - 2 three-grams and 52 - 3 four-grams.
-    ragged = ngram_ids(tf.constant(["é" * 1000]), CONFIG)
+    ragged = ngram_buckets(tf.constant(["é" * 1000]), CONFIG)
     assert ragged.row_lengths().numpy().tolist() == [99]
 
 
 def test_features_are_ids_within_the_tables(preprocess):
     features = preprocess(tf.constant([*SENTENCES, "lots of other words here", "y más aún"]))
-    assert all(tensor.dtype == tf.int32 for tensor in features)
-    assert 0 <= features.word_ids.numpy().min() <= features.word_ids.numpy().max() < 9
-    assert 0 <= features.ngram_ids.numpy().min() <= features.ngram_ids.numpy().max() < 97
-    assert np.all(np.diff(features.ngram_words.numpy()) >= 0)
+    assert all(tensor.dtype == tf.int32 for tensor in tf.nest.flatten(features))
+    assert 0 <= features.words.ids.numpy().min() <= features.words.ids.numpy().max() < 9
+    assert (
+        0 <= features.words.ngram_ids.numpy().min() <= features.words.ngram_ids.numpy().max() < 97
+    )
+    assert np.all(np.diff(features.words.ngram_words.numpy()) >= 0)
     assert features.lengths.numpy().min() >= 1
 
 
 def test_features_in_a_graph_are_the_same(preprocess):
     eager = preprocess(tf.constant(SENTENCES))
     graph = tf.function(preprocess, input_signature=[tf.TensorSpec([None], tf.string)])
-    for one, other in zip(eager, graph(tf.constant(SENTENCES)), strict=True):
+    other_features = tf.nest.flatten(graph(tf.constant(SENTENCES)))
+    for one, other in zip(tf.nest.flatten(eager), other_features, strict=True):
         assert one.numpy().tolist() == other.numpy().tolist()
 
 
@@ -256,16 +259,19 @@ def test_words_alone_have_the_same_rows_and_no_ngrams(preprocess):
     assert (preprocess.num_words, preprocess.num_ngrams) == (9, 97)
     assert (alone.num_words, alone.num_ngrams) == (9, 0)
     features, expected = alone(tf.constant(SENTENCES)), preprocess(tf.constant(SENTENCES))
-    assert len(features.ngram_ids) == len(features.ngram_words) == 0
-    assert all(tensor.dtype == tf.int32 for tensor in features)
-    for name in ("word_ids", "tokens", "lengths"):
-        one, other = getattr(features, name), getattr(expected, name)
+    assert len(features.words.ngram_ids) == len(features.words.ngram_words) == 0
+    assert all(tensor.dtype == tf.int32 for tensor in tf.nest.flatten(features))
+    for one, other in (
+        (features.words.ids, expected.words.ids),
+        (features.tokens, expected.tokens),
+        (features.lengths, expected.lengths),
+    ):
         assert one.numpy().tolist() == other.numpy().tolist()
 
 
 def test_the_smallest_vocabulary_knows_the_empty_sentence_alone():
     preprocess = WordNgramPreprocessor([EMPTY_TOKEN], CONFIG)
     assert preprocess.num_words == 6
-    assert preprocess(tf.constant([""])).word_ids.numpy().tolist() == [0]
-    unknown = preprocess(tf.constant(["a b c"])).word_ids.numpy()
+    assert preprocess(tf.constant([""])).words.ids.numpy().tolist() == [0]
+    unknown = preprocess(tf.constant(["a b c"])).words.ids.numpy()
     assert set(unknown.tolist()) <= {1, 2, 3, 4, 5}

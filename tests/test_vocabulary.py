@@ -1,3 +1,4 @@
+import dataclasses
 from collections import Counter
 
 import pytest
@@ -5,12 +6,16 @@ import tensorflow as tf
 
 from xling_tf.config import ExperimentConfig, TextConfig
 from xling_tf.errors import UserError
-from xling_tf.model import fit_text
 from xling_tf.overrides import apply_overrides
-from xling_tf.text import vocabulary
+from xling_tf.text import words as words_module
+from xling_tf.text.preprocessor import fit_text
 from xling_tf.text.tokenization import EMPTY_TOKEN
-from xling_tf.text.vocabulary import count_ngrams, count_words, select_vocabulary
-from xling_tf.text.word_ngram import ngram_ids
+from xling_tf.text.words import (
+    WordNgramPreprocessor,
+    count_words,
+    ngram_buckets,
+    select_vocabulary,
+)
 
 TEXTS = ["Hola, hola.", "the cat, the dog", "cat"]
 
@@ -28,7 +33,7 @@ def test_counts_follow_the_rules_of_the_config():
 
 def test_counts_do_not_depend_on_the_chunks(monkeypatch):
     whole = count_words(TEXTS, TextConfig())
-    monkeypatch.setattr(vocabulary, "_SENTENCES_PER_CHUNK", 2)
+    monkeypatch.setattr(words_module, "_SENTENCES_PER_CHUNK", 2)
     assert count_words(TEXTS, TextConfig()) == whole
 
 
@@ -74,24 +79,47 @@ def test_without_texts_there_is_a_vocabulary_all_the_same():
     assert select_vocabulary(Counter(), TextConfig()) == [EMPTY_TOKEN]
 
 
-def test_ngram_buckets_in_use_are_counted():
-    # "<ab>": <ab ab> <ab>; "<abc>": <ab abc bc> <abc abc>: 3 + 5, "<ab" twice: 7 (no collision in
-    # a million buckets).
-    config = TextConfig(num_ngram_buckets=10**6)
-    assert count_ngrams(["ab", "abc"], config) == 7
-    # More words than buckets: no more than the buckets.
-    words = [f"word{i}" for i in range(100)]
-    assert count_ngrams(words, TextConfig(num_ngram_buckets=10)) == 10
-
-
-def test_fit_text_shrinks_the_ngram_table_and_keeps_the_rest():
+def test_the_ngram_table_has_a_row_for_each_bucket_in_use_and_one_for_all_others():
+    # "<<empty>>": 7 three-grams and 6 four-grams. "<ab>": <ab ab> <ab>. "<abc>": <ab abc bc> <abc abc>,
+    # of which "<ab" comes twice: 13 + 7 n-grams, no two in one of a million buckets.
     config = TextConfig(num_ngram_buckets=10**6, min_word_count=2)
-    fitted, words = fit_text(config, {"en": iter(["ab abc"]), "es": iter(["ab"])})
-    assert words == [EMPTY_TOKEN, "ab"]
-    assert fitted.num_ngram_buckets == 7
-    assert fitted.max_words == config.max_words
-    ids = ngram_ids(tf.constant(["ab", "abc", "unseen"]), fitted).values.numpy()
-    assert ids.max() < 7
+    fitted, words = fit_text(config, {"en": iter(["ab abc"]), "es": iter(["ab abc xyz"])})
+    assert words == [EMPTY_TOKEN, "ab", "abc"]
+    assert dataclasses.replace(fitted, num_ngrams=0) == config
+    assert fitted.num_ngrams == WordNgramPreprocessor(words, fitted).num_ngrams == 1 + 13 + 7
+
+
+def test_no_two_ngrams_share_a_row_unless_they_share_a_bucket():
+    # Hashed into as many buckets as are in use, 1 - 1/e of these 3,000 n-grams shared one.
+    config = TextConfig(num_ngram_buckets=200_000)
+    words = [f"{number:05d}" for number in range(0, 100_000, 97)]
+    fitted, vocabulary = fit_text(config, {"en": [" ".join(words[i::20]) for i in range(20)]})
+    buckets = ngram_buckets(tf.constant(vocabulary), config).values.numpy()
+    rows = WordNgramPreprocessor(vocabulary, fitted).ngrams(tf.constant(vocabulary)).values.numpy()
+    assert rows.min() == 1
+    assert rows.max() == fitted.num_ngrams - 1 == len(set(buckets))
+    assert len(set(zip(buckets, rows, strict=True))) == len(set(buckets))
+
+
+def test_ngrams_that_no_known_word_has_share_row_0():
+    config = TextConfig(num_ngram_buckets=10**6)
+    fitted, vocabulary = fit_text(config, {"en": ["ab"]})
+    rows = WordNgramPreprocessor(vocabulary, fitted).ngrams(tf.constant(["ab", "xyz", "abz"]))
+    # "<abz>": "<ab" is known of "<ab>".
+    assert [sorted(row > 0 for row in word) for word in rows.to_list()] == [
+        [True] * 3,
+        [False] * 5,
+        [False] * 4 + [True],
+    ]
+
+
+def test_a_config_without_a_number_of_rows_has_one_for_each_bucket():
+    # So models of before the rows were counted are what they were.
+    config = TextConfig(num_ngram_buckets=50)
+    preprocess = WordNgramPreprocessor(["ab"], config)
+    words = tf.constant(["ab", "xyz"])
+    assert preprocess.num_ngrams == 50
+    assert preprocess.ngrams(words).to_list() == ngram_buckets(words, config).to_list()
 
 
 def test_words_alone_have_no_ngram_table_to_shrink():

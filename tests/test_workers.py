@@ -191,7 +191,7 @@ _TALK = """
 import json, os
 import tensorflow as tf
 from xling_tf.trainer.cluster import read_cluster
-from xling_tf.trainer.distribution import gather_candidates
+from xling_tf.tasks.base import gather_candidates
 from xling_tf.errors import UserError
 from xling_tf.trainer.workers import connect
 

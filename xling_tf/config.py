@@ -38,6 +38,9 @@ class TextConfig:
     num_oov_buckets: int = 10_000  # 2019, sec. 3.2
     ngram_sizes: tuple[int, ...] = (3, 4)  # 2019, sec. 3.2; none: words alone (sec. 5.1)
     num_ngram_buckets: int = 200_000  # 2019, sec. 3.2
+    # Rows of the n-gram table, set by the vocabulary: one for each bucket that its n-grams fall in, and one
+    # for all other buckets; 0: a row for each bucket.
+    num_ngrams: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -28,7 +28,7 @@ def in_batch_softmax(
             margin softmax").
 
     Returns:
-        `[batch]` losses, and `[batch]` float32, 1 where no wrong candidate has a higher dot product.
+        `[batch]` losses, and `[batch]` float32, 1 where every wrong candidate has a lower dot product.
 
     Example:
         >>> import numpy as np
@@ -44,7 +44,7 @@ def in_batch_softmax(
     right_scores = scale * (right_dots - margin)
     wrong_scores = ops.where(wrong, scale * dots, _EXCLUDED)
     all_scores = ops.concatenate([right_scores[:, None], wrong_scores], axis=1)
-    hits = right_dots >= ops.max(ops.where(wrong, dots, _EXCLUDED), axis=1)
+    hits = right_dots > ops.max(ops.where(wrong, dots, _EXCLUDED), axis=1)
     return ops.logsumexp(all_scores, axis=1) - right_scores, ops.cast(hits, "float32")
 
 
@@ -58,10 +58,13 @@ def softmax_cross_entropy(
         labels: `[batch]` int32.
 
     Returns:
-        `[batch]` losses, and `[batch]` float32, 1 where the labelled class scores highest.
+        `[batch]` losses, and `[batch]` float32, 1 where every other class has a lower logit.
     """
     losses = ops.sparse_categorical_crossentropy(labels, logits, from_logits=True)
-    return losses, ops.cast(ops.equal(ops.argmax(logits, axis=1), labels), "float32")
+    is_right = ops.equal(ops.arange(ops.shape(logits)[1])[None, :], labels[:, None])
+    right = ops.sum(ops.where(is_right, logits, 0.0), axis=1)
+    hits = right > ops.max(ops.where(is_right, _EXCLUDED, logits), axis=1)
+    return losses, ops.cast(hits, "float32")
 
 
 def cosine_distance(vectors: keras.KerasTensor, others: keras.KerasTensor) -> keras.KerasTensor:
@@ -75,8 +78,3 @@ def cosine_distance(vectors: keras.KerasTensor, others: keras.KerasTensor) -> ke
     """
     products = ops.sum(ops.square(vectors), axis=1) * ops.sum(ops.square(others), axis=1)
     return 1 - ops.sum(vectors * others, axis=1) * ops.rsqrt(ops.maximum(products, 1e-24))
-
-
-def squared_distance(vectors: keras.KerasTensor, others: keras.KerasTensor) -> keras.KerasTensor:
-    """Squared Euclidean distances of the rows of two `[batch, dim]`: `[batch]`."""
-    return ops.sum(ops.square(vectors - others), axis=1)

@@ -1,61 +1,22 @@
 """A model in training: the encoder, what turns text into its input, and the tasks."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Self, TypeVar
+from collections.abc import Sequence
+from typing import NamedTuple, Self, TypeVar
 
 import keras
 
-from xling_tf.config import ExperimentConfig, TextConfig
-from xling_tf.encoders.base import TokenEncoder
+from xling_tf.config import ExperimentConfig
+from xling_tf.encoders.base import TokenEncoder, build_encoder
 from xling_tf.encoders.folded import FoldedEncoder
-from xling_tf.encoders.registry import build_encoder
 from xling_tf.hub.heads import FrozenAnswerHead, FrozenInferenceHead, FrozenTower
 from xling_tf.hub.module import HubModule
-from xling_tf.tasks.base import Task
+from xling_tf.tasks.base import Task, build_tasks
 from xling_tf.tasks.inference import Inference
 from xling_tf.tasks.question_answering import QuestionAnswering
 from xling_tf.tasks.ranking import ResponsePrediction
-from xling_tf.tasks.registry import build_tasks
-from xling_tf.text.preprocessor import TextPreprocessor, Vocabulary
-from xling_tf.text.sentencepiece import SentencePiecePreprocessor
-from xling_tf.text.sentencepiece_fitting import fit_pieces
-from xling_tf.text.vocabulary import fit_words
-from xling_tf.text.word_ngram import word_preprocessor
+from xling_tf.text.preprocessor import TextPreprocessor, Vocabulary, build_preprocessor
 
 T = TypeVar("T", bound=Task)
-
-
-class _Tokenizer(NamedTuple):
-    """What is learnt from texts for a tokenizer, and what is made of that."""
-
-    fit: Callable[[TextConfig, Mapping[str, Iterable[str]]], tuple[TextConfig, Vocabulary]]
-    preprocessor: Callable[[Any, TextConfig], TextPreprocessor]
-
-
-_TOKENIZERS: Mapping[str, _Tokenizer] = {
-    "treebank": _Tokenizer(fit_words, word_preprocessor),
-    "sentencepiece": _Tokenizer(fit_pieces, SentencePiecePreprocessor),
-}
-
-
-def fit_text(
-    config: TextConfig, texts_by_language: Mapping[str, Iterable[str]]
-) -> tuple[TextConfig, Vocabulary]:
-    """Learns words or pieces from the training texts.
-
-    Args:
-        config: As asked for.
-        texts_by_language: Read once, language after language.
-
-    Returns:
-        `config` with the sizes that the texts decide, and what was learnt.
-    """
-    return _TOKENIZERS[config.tokenizer].fit(config, texts_by_language)
-
-
-def build_preprocessor(config: TextConfig, vocabulary: Vocabulary) -> TextPreprocessor:
-    """Makes what turns text into features, of what `fit_text` has learnt."""
-    return _TOKENIZERS[config.tokenizer].preprocessor(vocabulary, config)
 
 
 class Model(NamedTuple):
@@ -93,7 +54,7 @@ class Model(NamedTuple):
         question_tower, response_head = _responding(tasks)
         inference = _first(tasks, Inference)
         return HubModule(
-            FoldedEncoder(self.preprocessor, self.encoder, self.config.encoder),
+            FoldedEncoder(self.preprocessor, self.encoder),
             question_tower=question_tower,
             response_head=response_head,
             inference_head=(

@@ -1,9 +1,20 @@
-"""What every encoder is to the rest: words to vectors, and sentences of such words to one."""
+"""What every encoder is to the rest, words to vectors and sentences of them to one; encoders by kind."""
 
+import dataclasses
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any, Self
 
 import keras
 import numpy as np
+import tensorflow as tf
+
+from xling_tf.config import EncoderConfig
+from xling_tf.text.preprocessor import TextPreprocessor, TokenFeatures, WordFeatures
+
+# By `config.encoder.kind`.
+ENCODERS = {"transformer": "transformer.TransformerEncoder", "cnn": "cnn.CnnEncoder"}
 
 
 class TokenEncoder(keras.Model, ABC):
@@ -12,22 +23,29 @@ class TokenEncoder(keras.Model, ABC):
     A subclass makes `embedding` (a layer with `tables`), and says what the two steps are.
 
     Args:
+        config: Sizes.
+        num_words: Rows of the word table.
+        **kwargs: Of `keras.Model`.
+
+    Attributes:
         hidden_dim: Width of the sentence vectors.
     """
 
     embedding: keras.layers.Layer
 
-    def __init__(self, *, hidden_dim: int) -> None:
-        super().__init__(name="encoder")
-        self.hidden_dim = hidden_dim
+    def __init__(self, config: EncoderConfig, *, num_words: int, **kwargs: Any) -> None:
+        super().__init__(**{"name": "encoder", **kwargs})
+        self.config = config
+        self.num_words = num_words
+        self.hidden_dim = config.hidden_dim
+
+    @classmethod
+    def for_preprocessor(cls, config: EncoderConfig, preprocessor: TextPreprocessor) -> Self:
+        """Makes an encoder of what a preprocessor gives; its variables are yet to be built."""
+        return cls(config, num_words=preprocessor.num_words)
 
     @abstractmethod
-    def embed_words(
-        self,
-        word_ids: keras.KerasTensor,
-        ngram_ids: keras.KerasTensor,
-        ngram_words: keras.KerasTensor,
-    ) -> keras.KerasTensor:
+    def embed_words(self, words: WordFeatures) -> keras.KerasTensor:
         """Represents each distinct word of a batch: `[words, any]`, whatever sentences it is in."""
 
     @abstractmethod
@@ -36,11 +54,10 @@ class TokenEncoder(keras.Model, ABC):
     ) -> keras.KerasTensor:
         """Encodes `[batch, length, any]` word vectors of `[batch]` lengths: `[batch, hidden_dim]`."""
 
-    def call(self, features: tuple[keras.KerasTensor, ...]) -> keras.KerasTensor:
-        """Maps `TokenFeatures` to `[batch, hidden_dim]` float32, not normalised."""
-        word_ids, ngram_ids, ngram_words, tokens, lengths = features
-        words = self.embed_words(word_ids, ngram_ids, ngram_words)
-        return self.encode_tokens(keras.ops.take(words, tokens, axis=0), lengths)
+    def call(self, features: TokenFeatures) -> keras.KerasTensor:
+        """Maps token features to `[batch, hidden_dim]` float32, not normalised."""
+        words, tokens, lengths = features
+        return self.encode_tokens(keras.ops.take(self.embed_words(words), tokens, axis=0), lengths)
 
     @property
     def table_variables(self) -> list[keras.Variable]:
@@ -53,12 +70,51 @@ class TokenEncoder(keras.Model, ABC):
         tables = {id(table) for table in self.table_variables}
         return [v for v in self.trainable_variables if id(v) not in tables]
 
-    @property
-    @abstractmethod
-    def layer_groups(self) -> list[list[keras.Variable]]:
-        """Everything that is trained, layer by layer, the tables' first and what gives the vector last."""
-
     def build_variables(self) -> None:
         """Creates every variable by encoding a sentence of two words."""
         one = np.zeros(1, np.int32)
-        self((one, one, one, np.zeros((1, 2), np.int32), one + 2))
+        self(TokenFeatures(WordFeatures(one, one, one), np.zeros((1, 2), np.int32), one + 2))
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the arguments of the constructor, with the sizes as a dictionary."""
+        sizes = {"config": dataclasses.asdict(self.config), "num_words": self.num_words}
+        return {**super().get_config(), **sizes}
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any], custom_objects: Any = None) -> Self:
+        """Makes an encoder with random weights, of what `get_config` returns."""
+        encoder = cls(**{**config, "config": EncoderConfig(**config["config"])})
+        encoder.build_variables()
+        return encoder
+
+
+def build_encoder(config: EncoderConfig, preprocessor: TextPreprocessor) -> TokenEncoder:
+    """Makes an encoder with random weights for what a preprocessor gives."""
+    module, kind = ENCODERS[config.kind].split(".")
+    encoders = import_module(f"xling_tf.encoders.{module}")
+    encoder: TokenEncoder = getattr(encoders, kind).for_preprocessor(config, preprocessor)
+    encoder.build_variables()
+    return encoder
+
+
+def average_words(words: tf.Tensor, positions: tf.RaggedTensor) -> tf.Tensor:
+    """Averages the vectors of each text's words (Iyyer et al. 2015, "Deep Unordered Composition", eq. 2).
+
+    No vector is copied to where it occurs: a batch of paragraphs takes the memory of its distinct
+    words.
+
+    Args:
+        words: `[words, dim]`, as of `TokenEncoder.embed_words`.
+        positions: `[texts, (tokens)]` int32, which word stands where; at least one a text.
+
+    Returns:
+        `[texts, dim]` float32.
+
+    Example:
+        >>> words = tf.constant([[1.0, 0.0], [0.0, 4.0]])
+        >>> average_words(words, tf.ragged.constant([[0, 0, 0, 1], [1]])).numpy().tolist()
+        [[0.75, 1.0], [0.0, 4.0]]
+    """
+    return tf.sparse.segment_mean(
+        tf.cast(words, tf.float32), positions.values, positions.value_rowids()
+    )

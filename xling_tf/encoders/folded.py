@@ -4,17 +4,13 @@ import hashlib
 from collections.abc import Callable
 from pathlib import Path
 
-import keras
 import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from xling_tf.config import EncoderConfig
-from xling_tf.encoders.averaging import average_words
-from xling_tf.encoders.base import TokenEncoder
-from xling_tf.encoders.registry import build_encoder
+from xling_tf.encoders.base import TokenEncoder, average_words
 from xling_tf.text.preprocessor import TextPreprocessor
-from xling_tf.text.word_ngram import WordNgramPreprocessor, ngram_ids
+from xling_tf.text.words import WordNgramPreprocessor
 from xling_tf.trainer.run_folder import vocabulary_file
 
 # Tokens encoded together, padding included: what a processor's caches hold, and a bound for memory.
@@ -34,15 +30,12 @@ class FoldedEncoder(tf.Module):
     Args:
         preprocessor: The trained encoder's.
         encoder: The trained encoder.
-        config: Its sizes.
     """
 
-    def __init__(
-        self, preprocessor: TextPreprocessor, encoder: TokenEncoder, config: EncoderConfig
-    ) -> None:
+    def __init__(self, preprocessor: TextPreprocessor, encoder: TokenEncoder) -> None:
         super().__init__()
         self._preprocessor = preprocessor
-        body = _in_float32(encoder, preprocessor, config)
+        body = _in_float32(encoder)
         self._body: _Hidden = lambda: body
         self._words = (
             _SpellingTable(preprocessor, self._body)
@@ -119,8 +112,7 @@ class _WordTable(tf.Module):
 
     def __call__(self, words: tf.Tensor) -> tf.Tensor:
         """Represents `[words]` tokens: `[words, any]`."""
-        none = tf.zeros([0], tf.int32)
-        return self._body().embed_words(self._preprocessor.word_ids(words), none, none)
+        return self._body().embed_words(self._preprocessor.word_features(words))
 
     def save_for_training(self, folder: Path) -> None:
         """Writes nothing: the variables are those of training."""
@@ -138,7 +130,7 @@ class _SpellingTable(tf.Module):
         self._body = body
         self._num_known = len(preprocessor.vocabulary)
         rows = [
-            body().embed_words(*preprocessor.word_features(tf.constant(chunk)))
+            body().embed_words(preprocessor.word_features(tf.constant(chunk)))
             for chunk in _chunks(np.array(preprocessor.vocabulary, object))
         ]
         self._rows = tf.Variable(np.concatenate(rows), name="vocabulary")
@@ -164,7 +156,7 @@ class _SpellingTable(tf.Module):
 
     def _spell(self, words: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
         """Represents words by their bucket and their n-grams."""
-        ngrams = ngram_ids(words, self._preprocessor.config)
+        ngrams = self._preprocessor.ngrams(words)
         embedding = self._body().embedding
         combined = embedding.combine(
             tf.gather(self._bucket_words, ids - self._num_known),
@@ -183,15 +175,8 @@ def _chunks(words: np.ndarray) -> list[np.ndarray]:
     return np.split(words, range(_WORDS_PER_CHUNK, len(words), _WORDS_PER_CHUNK))
 
 
-def _in_float32(
-    encoder: TokenEncoder, preprocessor: TextPreprocessor, config: EncoderConfig
-) -> TokenEncoder:
+def _in_float32(encoder: TokenEncoder) -> TokenEncoder:
     """Copies an encoder trained in any precision into one that computes in float32."""
-    policy = keras.config.dtype_policy()
-    keras.config.set_dtype_policy("float32")
-    try:
-        body = build_encoder(config, preprocessor)
-    finally:
-        keras.config.set_dtype_policy(policy)
+    body = type(encoder).from_config({**encoder.get_config(), "dtype": "float32"})
     body.set_weights(encoder.get_weights())
     return body

@@ -1,22 +1,22 @@
 """The encoder of Chidambaram et al.: words (and n-grams), a transformer, the mean."""
 
+from typing import Any, Self
+
 import keras
 from keras import ops
 
 from xling_tf.config import EncoderConfig
 from xling_tf.encoders.base import TokenEncoder
-from xling_tf.layers.embeddings import (
-    WordEmbedding,
-    WordNgramEmbedding,
-    sinusoidal_positions,
-)
+from xling_tf.layers.embeddings import WordEmbedding, WordNgramEmbedding, sinusoidal_positions
 from xling_tf.layers.pooling import masked_mean
-from xling_tf.layers.transformer import TransformerBlock
+from xling_tf.layers.transformer import TransformerBlock, layer_norm
+from xling_tf.text.preprocessor import TextPreprocessor, WordFeatures
 
 # Not -inf: a row with nothing but padding must give numbers. bfloat16 and float16 both hold it.
 _MASKED = -3e4
 
 
+@keras.saving.register_keras_serializable(package="xling_tf")
 class TransformerEncoder(TokenEncoder):
     """Maps token features to sentence vectors (Chidambaram et al. 2019, sec. 2.1).
 
@@ -25,51 +25,62 @@ class TransformerEncoder(TokenEncoder):
         num_words: Rows of the word table, hash buckets included.
         num_ngrams: Rows of the n-gram table; 0 for words that are not spelt.
         max_tokens: Longest sentence.
+        **kwargs: Of `keras.Model`.
     """
 
     def __init__(
-        self, config: EncoderConfig, *, num_words: int, num_ngrams: int, max_tokens: int
+        self,
+        config: EncoderConfig,
+        *,
+        num_words: int,
+        num_ngrams: int,
+        max_tokens: int,
+        **kwargs: Any,
     ) -> None:
-        super().__init__(hidden_dim=config.hidden_dim)
+        super().__init__(config, num_words=num_words, **kwargs)
+        self.num_ngrams = num_ngrams
+        self.max_tokens = max_tokens
+        dtype, dim = self.dtype_policy, config.embedding_dim
         self.embedding = (
-            WordNgramEmbedding(num_words, num_ngrams, config.embedding_dim, name="embedding")
+            WordNgramEmbedding(num_words, num_ngrams, dim, dtype=dtype, name="embedding")
             if num_ngrams
-            else WordEmbedding(num_words, config.embedding_dim, name="embedding")
+            else WordEmbedding(num_words, dim, dtype=dtype, name="embedding")
         )
-        self.input_projection = keras.layers.Dense(config.hidden_dim, name="input_projection")
+        self.input_projection = keras.layers.Dense(
+            config.hidden_dim, dtype=dtype, name="input_projection"
+        )
         self.blocks = [
             TransformerBlock(
                 config.hidden_dim,
                 config.num_heads,
                 config.intermediate_dim,
                 norm_first=config.norm_first,
+                dtype=dtype,
                 name=f"block_{index}",
             )
             for index in range(config.num_layers)
         ]
         # What enters each sub-layer is normalised; what leaves the last one has to be as well.
         self.final_norm = (
-            keras.layers.LayerNormalization(epsilon=1e-6, name="final_norm")
+            layer_norm(dtype=dtype, name="final_norm")
             if config.norm_first
-            else keras.layers.Identity(name="final_norm")
+            else keras.layers.Identity(dtype=dtype, name="final_norm")
         )
         self.positions = sinusoidal_positions(max_tokens, config.hidden_dim)
 
-    def embed_words(
-        self,
-        word_ids: keras.KerasTensor,
-        ngram_ids: keras.KerasTensor,
-        ngram_words: keras.KerasTensor,
-    ) -> keras.KerasTensor:
-        """Represents each distinct word: `[words, hidden_dim]`. All of it can be tabulated."""
-        return self.input_projection(self.embedding(word_ids, ngram_ids, ngram_words))
+    @classmethod
+    def for_preprocessor(cls, config: EncoderConfig, preprocessor: TextPreprocessor) -> Self:
+        """Makes an encoder of what a preprocessor gives; its variables are yet to be built."""
+        return cls(
+            config,
+            num_words=preprocessor.num_words,
+            num_ngrams=preprocessor.num_ngrams,
+            max_tokens=preprocessor.config.max_tokens,
+        )
 
-    @property
-    def layer_groups(self) -> list[list[keras.Variable]]:
-        """What represents words, then block after block."""
-        *lower, top = [block.trainable_variables for block in self.blocks]
-        words = [*self.embedding.trainable_variables, *self.input_projection.trainable_variables]
-        return [words, *lower, [*top, *self.final_norm.trainable_variables]]
+    def embed_words(self, words: WordFeatures) -> keras.KerasTensor:
+        """Represents each distinct word: `[words, hidden_dim]`. All of it can be tabulated."""
+        return self.input_projection(self.embedding(*(words if self.num_ngrams else words[:1])))
 
     def encode_tokens(
         self, inputs: keras.KerasTensor, lengths: keras.KerasTensor
@@ -84,3 +95,8 @@ class TransformerEncoder(TokenEncoder):
         for block in self.blocks:
             hidden = block(hidden, attention_bias)
         return masked_mean(self.final_norm(hidden), padding_mask)
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the arguments of the constructor, with the sizes as a dictionary."""
+        sizes = {"num_ngrams": self.num_ngrams, "max_tokens": self.max_tokens}
+        return {**super().get_config(), **sizes}

@@ -4,7 +4,7 @@ import keras
 import tensorflow as tf
 
 from xling_tf.layers.pooling import unit_length
-from xling_tf.layers.tower import Tower
+from xling_tf.layers.towers import Tower
 
 
 class FrozenTower(tf.Module):

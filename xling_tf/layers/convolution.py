@@ -1,13 +1,15 @@
-"""Convolutions over the tokens of a sentence (Yang et al. 2019, sec. 3.3; Kim 2014)."""
+"""The layers of the CNN (Yang et al. 2019, sec. 3.3; Kim 2014), as the published module has them."""
+
+from typing import Any
 
 import keras
 from keras import ops
 
-# Of the published CNN.
-_EPSILON = 1e-12
+from xling_tf.layers.base import Layer
 
 
-class ConvolutionBranch(keras.layers.Layer):
+@keras.saving.register_keras_serializable(package="xling_tf")
+class ConvolutionBranch(Layer):
     """Convolutions of one width, each with ReLU and a residual connection.
 
     The tokens beyond a sentence's ends count as zeros, whatever stands there. An even width sees one
@@ -17,16 +19,20 @@ class ConvolutionBranch(keras.layers.Layer):
         num_filters: Width of the branch (256 in sec. 4.2).
         width: Tokens that a filter sees.
         num_layers: Convolutions (2 in sec. 4.2).
+        **kwargs: Of `keras.layers.Layer`.
     """
 
-    def __init__(
-        self, num_filters: int, width: int, num_layers: int, *, name: str | None = None
-    ) -> None:
-        super().__init__(name=name)
-        self.width = width
+    def __init__(self, num_filters: int, width: int, num_layers: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.num_filters, self.width, self.num_layers = num_filters, width, num_layers
         self.convolutions = [
             keras.layers.Conv1D(
-                num_filters, width, padding="same", activation="relu", name=f"convolution_{index}"
+                num_filters,
+                width,
+                padding="same",
+                activation="relu",
+                dtype=self.dtype_policy,
+                name=f"convolution_{index}",
             )
             for index in range(num_layers)
         ]
@@ -38,23 +44,62 @@ class ConvolutionBranch(keras.layers.Layer):
         return inputs
 
 
-class NormalizedProjection(keras.layers.Layer):
+@keras.saving.register_keras_serializable(package="xling_tf")
+class NormalizedProjection(Layer):
     """Projects what enters a branch, and normalises it.
 
     Args:
         dim: Width of the branch.
+        **kwargs: Of `keras.layers.Layer`.
     """
 
-    def __init__(self, dim: int, *, name: str | None = None) -> None:
-        super().__init__(name=name)
-        self.projection = keras.layers.Dense(dim, name="projection")
-        self.norm = layer_norm("norm")
+    def __init__(self, dim: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.dim = dim
+        self.projection = keras.layers.Dense(dim, dtype=self.dtype_policy, name="projection")
+        self.norm = layer_norm(dtype=self.dtype_policy, name="norm")
 
     def call(self, inputs: keras.KerasTensor) -> keras.KerasTensor:
         """Maps `[..., any]` to `[..., dim]`."""
         return self.norm(self.projection(inputs))
 
 
-def layer_norm(name: str) -> keras.layers.Layer:
+@keras.saving.register_keras_serializable(package="xling_tf")
+class ResidualFeedforward(Layer):
+    """Three ReLU layers with projected shortcuts and a tanh, without biases.
+
+    These are the "additional feedforward layers" after the pooling (sec. 3.3), as the published module
+    has them (the paper gives no sizes).
+
+    Args:
+        intermediate_dim: Of the first two layers (320).
+        dim: Of the third and of the output (512).
+        **kwargs: Of `keras.layers.Layer`.
+    """
+
+    def __init__(self, intermediate_dim: int, dim: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.intermediate_dim, self.dim = intermediate_dim, dim
+
+        def linear(units: int, name: str) -> keras.layers.Layer:
+            return keras.layers.Dense(units, use_bias=False, dtype=self.dtype_policy, name=name)
+
+        self.first = linear(intermediate_dim, "first")
+        self.second = linear(intermediate_dim, "second")
+        self.second_shortcut = linear(intermediate_dim, "second_shortcut")
+        self.third = linear(dim, "third")
+        self.output_projection = linear(dim, "output")
+        self.output_shortcut = linear(dim, "output_shortcut")
+
+    def call(self, inputs: keras.KerasTensor) -> keras.KerasTensor:
+        """Maps `[batch, any]` to `[batch, dim]` float32 in (-1, 1)."""
+        first = ops.relu(self.first(inputs))
+        second = ops.relu(self.second_shortcut(inputs) + self.second(first))
+        third = ops.relu(self.third(second))
+        outputs = self.output_shortcut(second) + self.output_projection(third)
+        return ops.tanh(ops.cast(outputs, "float32"))
+
+
+def layer_norm(**kwargs: Any) -> keras.layers.Layer:
     """Makes a layer norm with the published CNN's epsilon."""
-    return keras.layers.LayerNormalization(epsilon=_EPSILON, name=name)
+    return keras.layers.LayerNormalization(epsilon=1e-12, **kwargs)

@@ -1,8 +1,12 @@
 """Word and character n-gram embeddings, and sinusoidal positions."""
 
+from typing import Any
+
 import keras
 import numpy as np
 from keras import ops
+
+from xling_tf.layers.base import Layer
 
 if keras.backend.backend() == "tensorflow":
     from tensorflow.nn import embedding_lookup as _lookup
@@ -12,70 +16,65 @@ else:
     _lookup = partial(ops.take, axis=0)
 
 
-class EmbeddingTable(keras.layers.Layer):
+@keras.saving.register_keras_serializable(package="xling_tf")
+class EmbeddingTable(Layer):
     """A table of trainable rows, read and updated row by row.
 
     `keras.layers.Embedding` reads and writes the whole table at every step (a dense gradient), which
     on a table of 200,000 rows costs more than the transformer; on TensorFlow this layer uses the
-    sparse lookup instead.
+    sparse lookup instead. It computes in float32 whatever the policy, for sums over n-grams are taken.
 
     Args:
         num_rows: Rows of the table.
         dim: Width of a row.
         stddev: Of the initial values.
-
-    Call arguments:
-        ids: `[n]` int32.
-
-    Returns:
-        `[n, dim]` float32, whatever the compute dtype, for sums over n-grams are taken from it.
+        **kwargs: Of `keras.layers.Layer`.
     """
 
-    def __init__(self, num_rows: int, dim: int, *, stddev: float, name: str | None = None) -> None:
-        super().__init__(name=name, dtype="float32")
+    def __init__(self, num_rows: int, dim: int, stddev: float, **kwargs: Any) -> None:
+        super().__init__(**{**kwargs, "dtype": "float32"})
+        self.num_rows, self.dim, self.stddev = num_rows, dim, stddev
         self.table = self.add_weight(
             shape=(num_rows, dim),
             initializer=keras.initializers.RandomNormal(stddev=stddev),
-            dtype="float32",
             name="table",
         )
 
     def call(self, ids: keras.KerasTensor) -> keras.KerasTensor:
-        """Looks the rows up."""
+        """Maps `[n]` int32 ids to `[n, dim]` float32 rows."""
         return _lookup(self.table.value, ids)
 
 
-class WordEmbedding(keras.layers.Layer):
+@keras.saving.register_keras_serializable(package="xling_tf")
+class WordEmbedding(Layer):
     """Represents a word, or a piece of one, by its own embedding alone (2019, sec. 5.1).
 
     Args:
         num_words: Rows of the word table, hash buckets included.
         dim: Width of the table.
         stddev: Of the initial values; None: such that vectors have about length 1.
+        **kwargs: Of `keras.layers.Layer`.
     """
 
     def __init__(
-        self, num_words: int, dim: int, *, stddev: float | None = None, name: str | None = None
+        self, num_words: int, dim: int, *, stddev: float | None = None, **kwargs: Any
     ) -> None:
-        super().__init__(name=name, autocast=False)
-        self.words = EmbeddingTable(num_words, dim, stddev=stddev or dim**-0.5, name="words")
+        super().__init__(**kwargs, autocast=False)
+        self.num_words, self.dim, self.stddev = num_words, dim, stddev
+        self.words = EmbeddingTable(num_words, dim, stddev or dim**-0.5, name="words")
 
     @property
     def tables(self) -> list[keras.Variable]:
         """What is updated row by row."""
         return [self.words.table]
 
-    def call(
-        self,
-        word_ids: keras.KerasTensor,
-        ngram_ids: keras.KerasTensor,
-        ngram_words: keras.KerasTensor,
-    ) -> keras.KerasTensor:
-        """Maps `[words]` ids, as of words that are not spelt, to `[words, dim]` float32."""
+    def call(self, word_ids: keras.KerasTensor) -> keras.KerasTensor:
+        """Maps `[words]` ids to `[words, dim]` float32."""
         return self.words(word_ids)
 
 
-class WordNgramEmbedding(keras.layers.Layer):
+@keras.saving.register_keras_serializable(package="xling_tf")
+class WordNgramEmbedding(Layer):
     """Represents a word by its own embedding and by its character n-grams.
 
     The n-gram embeddings of a word are summed and passed through one tanh layer; the result is averaged
@@ -85,16 +84,18 @@ class WordNgramEmbedding(keras.layers.Layer):
         num_words: Rows of the word table, hash buckets included.
         num_ngrams: Rows of the n-gram table.
         dim: Width of both (320 in sec. 3.2).
+        **kwargs: Of `keras.layers.Layer`.
     """
 
-    def __init__(
-        self, num_words: int, num_ngrams: int, dim: int, *, name: str | None = None
-    ) -> None:
-        super().__init__(name=name, autocast=False)
-        self.words = EmbeddingTable(num_words, dim, stddev=dim**-0.5, name="words")
+    def __init__(self, num_words: int, num_ngrams: int, dim: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs, autocast=False)
+        self.num_words, self.num_ngrams, self.dim = num_words, num_ngrams, dim
+        self.words = EmbeddingTable(num_words, dim, dim**-0.5, name="words")
         # A word has about ten n-grams: their sum starts at the size of one word embedding.
-        self.ngrams = EmbeddingTable(num_ngrams, dim, stddev=(10 * dim) ** -0.5, name="ngrams")
-        self.combine_ngrams = keras.layers.Dense(dim, activation="tanh", name="combine_ngrams")
+        self.ngrams = EmbeddingTable(num_ngrams, dim, (10 * dim) ** -0.5, name="ngrams")
+        self.combine_ngrams = keras.layers.Dense(
+            dim, activation="tanh", dtype=self.dtype_policy, name="combine_ngrams"
+        )
 
     @property
     def tables(self) -> list[keras.Variable]:
@@ -117,9 +118,8 @@ class WordNgramEmbedding(keras.layers.Layer):
         ngram_words: keras.KerasTensor,
     ) -> keras.KerasTensor:
         """Combines `[words, dim]` word and `[ngrams, dim]` n-gram embeddings."""
-        return self.join(
-            words, ops.segment_sum(ngrams, ngram_words, num_segments=ops.shape(words)[0])
-        )
+        num_words = ops.shape(words)[0]
+        return self.join(words, ops.segment_sum(ngrams, ngram_words, num_segments=num_words))
 
     def join(self, words: keras.KerasTensor, ngram_sums: keras.KerasTensor) -> keras.KerasTensor:
         """Combines `[words, dim]` word embeddings and as many sums of n-gram embeddings."""

@@ -1,26 +1,34 @@
 """The transformer sub-networks of Vaswani et al. 2017."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
+from xling_tf.layers.base import Layer
 
-class SelfAttention(keras.layers.Layer):
+
+@keras.saving.register_keras_serializable(package="xling_tf")
+class SelfAttention(Layer):
     """Multi-head self-attention (Vaswani et al. 2017, sec. 3.2.2).
 
     Args:
         hidden_dim: Width of input and output.
         num_heads: Heads, of `hidden_dim / num_heads` each.
+        **kwargs: Of `keras.layers.Layer`.
 
     Call arguments:
         inputs: `[batch, length, hidden_dim]`.
         attention_bias: `[batch, 1, 1, length]`, 0 at tokens and very negative at padding.
     """
 
-    def __init__(self, hidden_dim: int, num_heads: int, *, name: str | None = None) -> None:
-        super().__init__(name=name)
-        self.query_key_value = keras.layers.Dense(3 * hidden_dim, name="query_key_value")
-        self.output_projection = keras.layers.Dense(hidden_dim, name="output")
-        self.num_heads = num_heads
+    def __init__(self, hidden_dim: int, num_heads: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.hidden_dim, self.num_heads, dtype = hidden_dim, num_heads, self.dtype_policy
+        self.query_key_value = keras.layers.Dense(
+            3 * hidden_dim, dtype=dtype, name="query_key_value"
+        )
+        self.output_projection = keras.layers.Dense(hidden_dim, dtype=dtype, name="output")
         self.head_dim = hidden_dim // num_heads
 
     def call(
@@ -38,7 +46,8 @@ class SelfAttention(keras.layers.Layer):
         return self.output_projection(ops.reshape(mixed, (batch, length, -1)))
 
 
-class TransformerBlock(keras.layers.Layer):
+@keras.saving.register_keras_serializable(package="xling_tf")
+class TransformerBlock(Layer):
     """Self-attention and a feed-forward layer, each with a residual connection and layer norm.
 
     Args:
@@ -47,6 +56,7 @@ class TransformerBlock(keras.layers.Layer):
         intermediate_dim: Width of the feed-forward layer (filter size 2048).
         norm_first: Normalise what enters each sub-layer, which trains without a long warm-up,
             rather than the sum after it, as Vaswani et al. 2017, sec. 3.1, do.
+        **kwargs: Of `keras.layers.Layer`.
     """
 
     def __init__(
@@ -56,19 +66,19 @@ class TransformerBlock(keras.layers.Layer):
         intermediate_dim: int,
         *,
         norm_first: bool,
-        name: str | None = None,
+        **kwargs: Any,
     ) -> None:
-        super().__init__(name=name)
-        self.attention = SelfAttention(hidden_dim, num_heads, name="attention")
-        self.attention_norm = keras.layers.LayerNormalization(epsilon=1e-6, name="attention_norm")
+        super().__init__(**kwargs)
+        self.hidden_dim, self.num_heads = hidden_dim, num_heads
+        self.intermediate_dim, self.norm_first = intermediate_dim, norm_first
+        dtype = self.dtype_policy
+        self.attention = SelfAttention(hidden_dim, num_heads, dtype=dtype, name="attention")
+        self.attention_norm = layer_norm(dtype=dtype, name="attention_norm")
         self.intermediate = keras.layers.Dense(
-            intermediate_dim, activation="relu", name="intermediate"
+            intermediate_dim, activation="relu", dtype=dtype, name="intermediate"
         )
-        self.output_projection = keras.layers.Dense(hidden_dim, name="output")
-        self.feedforward_norm = keras.layers.LayerNormalization(
-            epsilon=1e-6, name="feedforward_norm"
-        )
-        self.norm_first = norm_first
+        self.output_projection = keras.layers.Dense(hidden_dim, dtype=dtype, name="output")
+        self.feedforward_norm = layer_norm(dtype=dtype, name="feedforward_norm")
 
     def call(
         self, inputs: keras.KerasTensor, attention_bias: keras.KerasTensor
@@ -83,3 +93,8 @@ class TransformerBlock(keras.layers.Layer):
     def feedforward(self, inputs: keras.KerasTensor) -> keras.KerasTensor:
         """Position-wise feed-forward layer (Vaswani et al. 2017, sec. 3.3)."""
         return self.output_projection(self.intermediate(inputs))
+
+
+def layer_norm(**kwargs: Any) -> keras.layers.Layer:
+    """Makes a layer norm with the epsilon of Vaswani et al.'s code."""
+    return keras.layers.LayerNormalization(epsilon=1e-6, **kwargs)

@@ -33,7 +33,7 @@ def joint_encode() -> Encode:
 
     def embed(texts: tf.Tensor) -> tf.Tensor:
         features = model.preprocessor(texts)
-        words = tf.gather(_embed_jointly(model.encoder, features.word_ids), features.tokens)
+        words = tf.gather(_embed_jointly(model.encoder, features.words.ids), features.tokens)
         return unit_length(model.encoder.encode_tokens(words, features.lengths))
 
     encoder = SentenceEncoder(embed)
@@ -41,7 +41,7 @@ def joint_encode() -> Encode:
 
 
 def _embed_jointly(encoder: CnnEncoder, word_ids: tf.Tensor) -> tf.Tensor:
-    words = encoder.embedding(word_ids, None, None)
+    words = encoder.embedding(word_ids)
     inputs = tf.concat([part.projection(words) for part in encoder.projections], axis=1)
     mean, variance = tf.nn.moments(inputs, axes=[1], keepdims=True)
     scale = tf.concat([part.norm.gamma.value for part in encoder.projections], axis=0)

@@ -10,16 +10,19 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from xling_tf.config import EncoderConfig, ExperimentConfig
-from xling_tf.encoders.base import TokenEncoder
-from xling_tf.encoders.registry import build_encoder
+from xling_tf.encoders.base import TokenEncoder, build_encoder
 from xling_tf.errors import UserError
 from xling_tf.hub.module import TRAINING
 from xling_tf.hub.saved_models import load_saved_model
 from xling_tf.layers.pooling import unit_length
-from xling_tf.model import build_preprocessor
 from xling_tf.overrides import from_json
-from xling_tf.text.preprocessor import TextPreprocessor, Vocabulary
-from xling_tf.text.word_ngram import WordNgramPreprocessor
+from xling_tf.text.preprocessor import (
+    TextPreprocessor,
+    Vocabulary,
+    WordFeatures,
+    build_preprocessor,
+)
+from xling_tf.text.words import WordNgramPreprocessor
 from xling_tf.trainer.run_folder import read_vocabulary
 from xling_tf.trainer.starting_config import CONFIG
 
@@ -69,7 +72,7 @@ class ExportedModel(NamedTuple):
                 f"{folder} has {len(weights)} weights that are not of the sizes its config.json and its "
                 f"vocabulary say ({len(shapes)} weights): all must be of one model; export it anew"
             )
-        graph = kind(body, weights)
+        graph = kind(preprocessor, body, weights)
         return cls(config, preprocessor, loaded, graph)
 
 
@@ -77,14 +80,16 @@ class Graph(tf.Module):
     """Maps ids, each a row of the table, to vectors.
 
     Args:
+        preprocessor: What gives the ids.
         body: An encoder of the model's sizes, whose weights are replaced.
         weights: The model's variables, as `FoldedEncoder.weights` has them: tables, then the rest.
     """
 
     signature: tuple[tf.TensorSpec, ...] = (_IDS, _LENGTHS)
 
-    def __init__(self, body: TokenEncoder, weights: Arrays) -> None:
+    def __init__(self, preprocessor: TextPreprocessor, body: TokenEncoder, weights: Arrays) -> None:
         super().__init__()
+        self._preprocessor = preprocessor
         # Out of TensorFlow's sight, which would add Keras' own functions to what is saved.
         self._body = lambda: body
         num_tables = len(weights) - len(body.dense_variables)
@@ -108,10 +113,9 @@ class Graph(tf.Module):
         return tables
 
     def _embed(self, tables: Sequence[tf.Tensor], ids: tf.Tensor, *unknown: tf.Tensor) -> tf.Tensor:
-        none = tf.zeros([0], tf.int32)
         own = zip(self._body().table_variables, tables, strict=True)
         with keras.StatelessScope(state_mapping=list(own)):
-            words = self._body().embed_words(tf.reshape(ids, [-1]), none, none)
+            words = self._body().embed_words(WordFeatures.unspelt(tf.reshape(ids, [-1])))
         return tf.reshape(words, tf.concat([tf.shape(ids), [words.shape[-1]]], axis=0))
 
 
@@ -141,6 +145,9 @@ class SpeltGraph(Graph):
         buckets, ngrams = unknown
         known_rows, bucket_rows, ngram_rows = tables
         num_known = self.tables[0].shape[0]
+        rows = self._preprocessor.ngram_rows
+        if rows is not None:
+            ngrams = tf.gather(np.append(rows, self._preprocessor.num_ngrams), ngrams)
         sums = tf.reduce_sum(tf.gather(ngram_rows, ngrams), axis=1)
         words = tf.gather(bucket_rows, buckets)
         spelt = self._body().input_projection(self._body().embedding.join(words, sums))

@@ -14,7 +14,7 @@ from xling_tf.runtimes.graph import ExportedModel
 from xling_tf.text.preprocessor import TextPreprocessor
 from xling_tf.text.sentencepiece import SentencePiecePreprocessor
 from xling_tf.text.tokenization import BYTES_PER_TOKEN, EMPTY_TOKEN, rules
-from xling_tf.text.word_ngram import MAX_WORD_CHARACTERS
+from xling_tf.text.words import MAX_WORD_CHARACTERS
 from xling_tf.trainer.run_folder import vocabulary_file
 
 # In the rules: names of classes of characters, as RE2 knows them.

@@ -18,7 +18,7 @@ Ranges = Sequence[tuple[int, int]]
 
 
 class Words:
-    """Turns sentences into ids of words, as `xling_tf.text.word_ngram` does in the graph.
+    """Turns sentences into ids of words, as `xling_tf.text.words` does in the graph.
 
     Args:
         folder: Has the vocabulary.

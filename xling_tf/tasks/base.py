@@ -1,20 +1,33 @@
-"""What a task is, and what a batch of it holds."""
+"""What a task is, what a batch of it holds, and the tasks by their names."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import ClassVar, NamedTuple
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Any, ClassVar, NamedTuple, Self
 
 import keras
 import numpy as np
 import tensorflow as tf
 
+from xling_tf.config import ExperimentConfig
 from xling_tf.corpora.records import Record
 from xling_tf.corpora.store import StoredRecords
 from xling_tf.encoders.base import TokenEncoder
-from xling_tf.encoders.gradient_caching import encode_in_chunks
-from xling_tf.encoders.starting import StartingEncoder
 from xling_tf.layers.pooling import unit_length
+from xling_tf.losses import cosine_distance
+from xling_tf.task_config import TaskConfig
 from xling_tf.text.preprocessor import TokenFeatures
+
+# A task's settings are `config.tasks.<name>`; its class makes the mirrored tasks of an experiment.
+TASKS = {
+    "translation_ranking": "ranking.TranslationRanking",
+    "response_prediction": "ranking.ResponsePrediction",
+    "quick_thought": "ranking.QuickThought",
+    "inference": "inference.Inference",
+    "question_answering": "question_answering.QuestionAnswering",
+    "distillation": "distillation.Distillation",
+    "entailment_ranking": "entailment.EntailmentRanking",
+}
 
 
 class Batch(NamedTuple):
@@ -34,22 +47,48 @@ class Batch(NamedTuple):
     vectors: tf.Tensor
 
 
+class StartingEncoder:
+    """Remembers the weights of an encoder, and pulls its encodings back to those made with them.
+
+    The encoder itself encodes with the remembered weights; tables that are not trained are its own. What
+    was encoded before training, an index say, then still is near what it encodes afterwards.
+
+    Args:
+        trained: The encoder's variables that training will change.
+        weight: Of 1 - cosine to the starting encoder in the losses.
+    """
+
+    def __init__(self, trained: Sequence[keras.Variable], weight: float) -> None:
+        self._weight = weight
+        self._then = [(v, tf.Variable(v.numpy(), trainable=False)) for v in trained]
+
+    def standing_in(self) -> keras.StatelessScope:
+        """Within it, the encoder has its weights of then."""
+        return keras.StatelessScope(state_mapping=self._then)
+
+    def losses(self, now: Sequence[tf.Tensor], then: Sequence[tf.Tensor]) -> tf.Tensor:
+        """Maps each column's `[batch, dim]` encodings, now and then, to `[batch]` losses.
+
+        All texts of an example weigh the same; no gradient goes through those of then.
+        """
+        distances = [
+            cosine_distance(column, tf.stop_gradient(before))
+            for column, before in zip(now, then, strict=True)
+        ]
+        return self._weight * tf.add_n(distances) / len(distances)
+
+
 class Task(ABC):
     """A training task over a shared encoder.
 
     Args:
         name: Unique in the experiment; names its losses in logs.
         languages: Of its corpora: "en-es" or "en".
-        weight: Steps it gets in each cycle of the schedule.
-        examples_per_batch: On average; batches of short sentences hold more.
-        candidates: Examples of a training batch, if they are more than are encoded at once.
-        loss_weight: Multiplies the gradients. Under Adam, which levels the scale of a head's own
-            gradients, it only sets how much the task moves the shared encoder.
+        config: Weight in the schedule, sizes of batches and weight of the losses.
         normalize: Whether heads and losses see unit vectors, as the exported model gives them, which
             keeps the gradients of the tasks at one scale.
 
     Attributes:
-        batch_size: Examples of a training batch on average.
         columns: The record's text fields that it encodes, in the order of `score`; a task may set
             its own where a setting decides.
         num_contexts: How many of the columns, the last ones, are contexts: longer texts that do not
@@ -61,24 +100,28 @@ class Task(ABC):
     num_contexts: int = 0
     kind: ClassVar[str]
 
-    def __init__(
-        self,
-        *,
-        name: str,
-        languages: str,
-        weight: int,
-        examples_per_batch: int,
-        candidates: int = 0,
-        loss_weight: float,
-        normalize: bool,
-    ) -> None:
+    def __init__(self, *, name: str, languages: str, config: TaskConfig, normalize: bool) -> None:
         self.name = name
         self.languages = languages
-        self.weight = weight
-        self.examples_per_batch = examples_per_batch
-        self.batch_size = candidates or examples_per_batch
-        self.loss_weight = loss_weight
+        self.weight = config.weight
+        self.examples_per_batch = config.examples_per_batch
+        self.loss_weight = config.loss_weight
         self.normalize = normalize
+
+    @classmethod
+    @abstractmethod
+    def of_experiment(cls, config: ExperimentConfig) -> list[Self]:
+        """Makes the tasks of this kind, mirrored over the languages (2019, sec. 2.2)."""
+
+    @staticmethod
+    def common(config: ExperimentConfig, kind: str, languages: str) -> dict[str, Any]:
+        """The arguments that all tasks have, for a task of a kind of `TASKS` on some languages."""
+        return {
+            "name": f"{kind}_{languages}",
+            "languages": languages,
+            "config": getattr(config.tasks, kind),
+            "normalize": config.tasks.similarity.normalize,
+        }
 
     def select(self, records: StoredRecords) -> StoredRecords:
         """Keeps the records of its corpora that are examples: all, if a task does not say otherwise."""
@@ -97,9 +140,9 @@ class Task(ABC):
         return tuple(getattr(record, column) for column in self.columns)
 
     @property
-    @abstractmethod
     def heads(self) -> tuple[keras.layers.Layer, ...]:
-        """The layers that are this task's own (mirrored tasks of two languages share them)."""
+        """The layers that are this task's own (mirrored tasks share them); none if it moves encodings."""
+        return ()
 
     @abstractmethod
     def score(self, columns: list[tf.Tensor], batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
@@ -126,19 +169,15 @@ class Task(ABC):
 
     def encode(self, encoder: TokenEncoder, features: TokenFeatures) -> list[tf.Tensor]:
         """Maps the texts of a batch to what `score` takes of each column: `[batch, dim]`."""
-        words = encoder.embed_words(features.word_ids, features.ngram_ids, features.ngram_words)
+        words = encoder.embed_words(features.words)
         return tf.split(self.encode_sentences(encoder, words, features), len(self.columns))
 
     def encode_sentences(
         self, encoder: TokenEncoder, words: tf.Tensor, features: TokenFeatures
     ) -> tf.Tensor:
         """Maps sentences of `[words, any]` embedded words to `[sentences, dim]` as heads see them."""
-        num_chunks = -(-self.batch_size // self.examples_per_batch)
-        encodings = (
-            encode_in_chunks(encoder, words, features, num_chunks)
-            if num_chunks > 1
-            else encoder.encode_tokens(tf.gather(words, features.tokens), features.lengths)
-        )
+        tokens = tf.gather(words, features.tokens)
+        encodings = encoder.encode_tokens(tokens, features.lengths)
         return unit_length(encodings) if self.normalize else encodings
 
     def build_heads(self, encoder: TokenEncoder) -> None:
@@ -149,3 +188,35 @@ class Task(ABC):
     def variables(self) -> list[keras.Variable]:
         """The trainable variables of the heads."""
         return [v for head in self.heads for v in head.trainable_variables]
+
+
+def build_tasks(config: ExperimentConfig) -> list[Task]:
+    """Makes every task whose weight is not 0."""
+    tasks: list[Task] = []
+    for name, home in TASKS.items():
+        if getattr(config.tasks, name).weight > 0:
+            module, kind = home.split(".")
+            tasks += getattr(import_module(f"xling_tf.tasks.{module}"), kind).of_experiment(config)
+    return tasks
+
+
+def gather_candidates(values: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Joins the rows of all replicas, and says where this replica's own begin.
+
+    Ranking against the candidates of every replica makes two replicas compute what one computes on
+    their joined batch.
+
+    Args:
+        values: `[rows, ...]`; replicas may hold different numbers of rows.
+
+    Returns:
+        `[all rows, ...]` in the order of the replicas, and the int32 offset of this replica's.
+    """
+    context = tf.distribute.get_replica_context()
+    if context is None or context.num_replicas_in_sync == 1:
+        return values, tf.constant(0)
+    # The copy is this replica's: what comes from outside has no device, and gathering needs one.
+    values = tf.identity(values)
+    counts = context.all_gather(tf.shape(values)[:1], axis=0)
+    offset = tf.reduce_sum(counts[: context.replica_id_in_sync_group])
+    return context.all_gather(values, axis=0), offset

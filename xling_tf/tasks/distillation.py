@@ -1,44 +1,41 @@
 """Learning a teacher's vectors (Reimers and Gurevych 2020)."""
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
-import keras
 import tensorflow as tf
 
+from xling_tf.config import ExperimentConfig
 from xling_tf.corpora.store import StoredRecords
 from xling_tf.layers.pooling import unit_length
-from xling_tf.losses import cosine_distance, in_batch_softmax, squared_distance
-from xling_tf.tasks.base import Batch, Task
-from xling_tf.trainer.distribution import gather_candidates
+from xling_tf.losses import cosine_distance, in_batch_softmax
+from xling_tf.tasks.base import Batch, Task, gather_candidates
 
 
 class Distillation(Task):
     """Gives a sentence and its translation the vector that a teacher gives the sentence.
 
     Reimers and Gurevych 2020, "Making Monolingual Sentence Embeddings Multilingual using Knowledge
-    Distillation", sec. 2. The teacher never sees the translation, whose language it need not know.
+    Distillation", sec. 2, with the cosine in place of the squared distance, which leaves lengths free.
+    The teacher never sees the translation, whose language it need not know.
 
     Args:
-        loss: "mse": the squared distances of both from the teacher's vector, added, as in eq. 1. They
-            are summed over the dimensions, not averaged as some implementations do, so that the loss
-            of unit vectors is that of the angle whatever their width: 2 - 2 cos. "cosine": the mean
-            of the two 1 - cos, which leaves lengths free.
         every: Only the first of so many pairs of each corpus is an example.
-        **kwargs: Of `Task`; `normalize` is for the teacher's vectors too.
+        **kwargs: Of `Task`.
     """
 
     kind: ClassVar[str] = "parallel"
     columns = ("source", "target")
 
-    def __init__(self, *, loss: str, every: int = 1, **kwargs: Any) -> None:
+    def __init__(self, *, every: int = 1, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.loss = loss
         self.every = every
 
-    @property
-    def heads(self) -> tuple[keras.layers.Layer, ...]:
-        """None: the task moves the encodings themselves."""
-        return ()
+    @classmethod
+    def of_experiment(cls, config: ExperimentConfig) -> list[Self]:
+        """Makes a task for each target; the source is the language that the teacher knows."""
+        pairs = [f"{config.data.source}-{target}" for target in config.data.targets]
+        every = config.tasks.distillation.every
+        return [cls(every=every, **cls.common(config, "distillation", pair)) for pair in pairs]
 
     def select(self, records: StoredRecords) -> StoredRecords:
         """Keeps one of `every` so many pairs."""
@@ -47,17 +44,14 @@ class Distillation(Task):
     def score(self, columns: list[tf.Tensor], batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
         """Compares both sides with the teacher; a hit's target is nearest to its own source's vector."""
         source, target = columns
-        teacher = unit_length(batch.vectors) if self.normalize else batch.vectors
-        if self.loss == "mse":
-            losses = squared_distance(source, teacher) + squared_distance(target, teacher)
-        else:
-            losses = (cosine_distance(source, teacher) + cosine_distance(target, teacher)) / 2
-        return losses, self._hits(target, batch)
+        teacher = unit_length(batch.vectors)
+        losses = (cosine_distance(source, teacher) + cosine_distance(target, teacher)) / 2
+        return losses, self._hits(target, teacher, batch.fingerprints[0])
 
-    def _hits(self, target: tf.Tensor, batch: Batch) -> tf.Tensor:
-        """`[batch]` whether no teacher's vector of another source is nearer, by the cosine."""
-        candidates, offset = gather_candidates(unit_length(batch.vectors))
-        source_text = batch.fingerprints[0]
+    @staticmethod
+    def _hits(target: tf.Tensor, teacher: tf.Tensor, source_text: tf.Tensor) -> tf.Tensor:
+        """`[batch]` whether no teacher's vector of another source is as near, by the cosine."""
+        candidates, offset = gather_candidates(teacher)
         all_source_text, _ = gather_candidates(source_text)
         _, hits = in_batch_softmax(
             unit_length(target),

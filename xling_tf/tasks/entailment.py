@@ -1,15 +1,17 @@
 """Ranking what a premise entails over what contradicts it (Gao et al. 2021, SimCSE)."""
 
+import dataclasses
 from collections.abc import Callable
-from typing import ClassVar
+from typing import ClassVar, Self
 
-import keras
 import numpy as np
 import tensorflow as tf
 
+from xling_tf.config import ExperimentConfig
 from xling_tf.corpora.records import NLI_LABELS, InferencePair, Record
 from xling_tf.corpora.store import StoredRecords
 from xling_tf.tasks.base import Batch
+from xling_tf.tasks.inference import inference_languages
 from xling_tf.tasks.ranking import RankingTask, negatives_of
 
 _ENTAILMENT, _CONTRADICTION = NLI_LABELS.index("entailment"), NLI_LABELS.index("contradiction")
@@ -27,10 +29,14 @@ class EntailmentRanking(RankingTask):
     kind: ClassVar[str] = "nli"
     columns = ("premise", "entailed", "contradicting")
 
-    @property
-    def heads(self) -> tuple[keras.layers.Layer, ...]:
-        """None: the task moves the encodings themselves."""
-        return ()
+    @classmethod
+    def of_experiment(cls, config: ExperimentConfig) -> list[Self]:
+        """Makes a task for each language with inference corpora; none has a margin."""
+        similarity = dataclasses.replace(config.tasks.similarity, margin=0.0)
+        return [
+            cls(**{**cls.common(config, "entailment_ranking", language), "similarity": similarity})
+            for language in inference_languages(config)
+        ]
 
     def select(self, records: StoredRecords) -> StoredRecords:
         """Keeps the pairs in which the premise entails the hypothesis."""

@@ -1,34 +1,17 @@
 """Natural language inference (Chidambaram et al. 2019, sec. 2.2)."""
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import keras
 import numpy as np
 import tensorflow as tf
 
+from xling_tf.config import ExperimentConfig
 from xling_tf.corpora.records import NLI_LABELS
 from xling_tf.encoders.base import TokenEncoder
+from xling_tf.layers.towers import InferenceHead
 from xling_tf.losses import softmax_cross_entropy
 from xling_tf.tasks.base import Batch, Task
-
-
-class InferenceHead(keras.layers.Layer):
-    """Classifies the relation of two encodings from (u, v, |u - v|, u * v).
-
-    Args:
-        dim: Width of the hidden layer (512).
-    """
-
-    def __init__(self, dim: int, *, name: str | None = None) -> None:
-        super().__init__(name=name, autocast=False)
-        self.hidden = keras.layers.Dense(dim, activation="tanh", name="hidden")
-        self.logits = keras.layers.Dense(len(NLI_LABELS), name="logits")
-
-    def call(self, premise: keras.KerasTensor, hypothesis: keras.KerasTensor) -> keras.KerasTensor:
-        """Maps two `[batch, dim]` to `[batch, 3]` float32 logits."""
-        relation = [premise, hypothesis, abs(premise - hypothesis), premise * hypothesis]
-        hidden = self.hidden(keras.ops.concatenate(relation, axis=1))
-        return keras.ops.cast(self.logits(hidden), "float32")
 
 
 class Inference(Task):
@@ -46,6 +29,17 @@ class Inference(Task):
         super().__init__(**kwargs)
         self.head = head
 
+    @classmethod
+    def of_experiment(cls, config: ExperimentConfig) -> list[Self]:
+        """Makes a task for each language, with one head for all; the source's is called "inference"."""
+        head = InferenceHead(config.tasks.inference_dim, len(NLI_LABELS), name="inference_head")
+        tasks = [
+            cls(head=head, **cls.common(config, "inference", language))
+            for language in inference_languages(config)
+        ]
+        tasks[0].name = "inference"
+        return tasks
+
     @property
     def heads(self) -> tuple[keras.layers.Layer, ...]:
         """The classifier."""
@@ -59,3 +53,8 @@ class Inference(Task):
     def score(self, columns: list[tf.Tensor], batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
         """Classifies the pairs."""
         return softmax_cross_entropy(self.head(*columns), batch.labels)
+
+
+def inference_languages(config: ExperimentConfig) -> list[str]:
+    """Whose inference corpora are learnt from: the source's, and the targets' where that is asked for."""
+    return [config.data.source, *(config.data.targets if config.tasks.target_inference else ())]

@@ -1,18 +1,18 @@
 """Finding the answer to a question by its text and the paragraph that it is from."""
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from xling_tf.encoders.averaging import average_words
-from xling_tf.encoders.base import TokenEncoder
+from xling_tf.config import ExperimentConfig
+from xling_tf.encoders.base import TokenEncoder, average_words
 from xling_tf.layers.pooling import unit_length
-from xling_tf.layers.tower import Tower
+from xling_tf.layers.towers import Tower
 from xling_tf.tasks.base import Batch
 from xling_tf.tasks.ranking import RankingTask
-from xling_tf.text.preprocessor import TokenFeatures
+from xling_tf.text.preprocessor import TokenFeatures, WordFeatures
 
 
 class QuestionAnswering(RankingTask):
@@ -48,6 +48,24 @@ class QuestionAnswering(RankingTask):
         self.num_contexts = 0 if context_encoder is None else 1
         self.columns = ("question", "answer", *["context"] * self.num_contexts)
 
+    @classmethod
+    def of_experiment(cls, config: ExperimentConfig) -> list[Self]:
+        """Makes a task for each language, with the same towers for all."""
+        question_tower, context_encoder, answer_tower = (
+            Tower(config.tasks.tower_dims, name=name)
+            for name in ("question_tower", "context_encoder", "answer_tower")
+        )
+        with_context = config.tasks.question_answering.with_context
+        return [
+            cls(
+                question_tower=question_tower,
+                context_encoder=context_encoder if with_context else None,
+                answer_tower=answer_tower,
+                **cls.common(config, "question_answering", language),
+            )
+            for language in (config.data.source, *config.data.targets)
+        ]
+
     @property
     def heads(self) -> tuple[keras.layers.Layer, ...]:
         """The two towers, and the layers for the context where it is encoded."""
@@ -56,15 +74,15 @@ class QuestionAnswering(RankingTask):
 
     def build_heads(self, encoder: TokenEncoder) -> None:
         """Creates the towers' variables."""
-        zero = np.zeros(1, np.int32)
-        average = tf.zeros_like(encoder.embed_words(zero, zero, zero), tf.float32)
+        word = WordFeatures(*[np.zeros(1, np.int32)] * 3)
+        average = tf.zeros_like(encoder.embed_words(word), tf.float32)
         encoding = np.zeros((1, encoder.hidden_dim), np.float32)
         self.question_tower(encoding)
         self._respond(encoding, [average] * self.num_contexts)
 
     def encode(self, encoder: TokenEncoder, features: TokenFeatures) -> list[tf.Tensor]:
         """Encodes questions and answers, and averages the words of their contexts."""
-        words = encoder.embed_words(features.word_ids, features.ngram_ids, features.ngram_words)
+        words = encoder.embed_words(features.words)
         count = tf.size(features.lengths) // len(self.columns)
         lengths = features.lengths[: 2 * count]
         # Contexts are longer: what is encoded is padded to the longest question or answer.

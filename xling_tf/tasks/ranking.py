@@ -1,16 +1,18 @@
 """Tasks that rank the right text over the others of the batch (2019, eq. 1-2 and sec. 2.2)."""
 
-from typing import Any, ClassVar, NamedTuple
+from itertools import combinations
+from typing import Any, ClassVar, NamedTuple, Self
 
 import keras
 import tensorflow as tf
 
+from xling_tf.config import ExperimentConfig
 from xling_tf.corpora.records import Record, TranslationPair
 from xling_tf.layers.pooling import unit_length
+from xling_tf.layers.towers import Tower
 from xling_tf.losses import in_batch_softmax
 from xling_tf.task_config import SimilarityConfig
-from xling_tf.tasks.base import Batch, Task
-from xling_tf.trainer.distribution import gather_candidates
+from xling_tf.tasks.base import Batch, Task, gather_candidates
 
 NO_TEXT = -1  # fingerprints of texts are at least 0
 
@@ -54,6 +56,12 @@ class RankingTask(Task):
         super().__init__(**kwargs)
         self.similarity = similarity
 
+    @staticmethod
+    def common(config: ExperimentConfig, kind: str, languages: str) -> dict[str, Any]:
+        """The arguments that all ranking tasks have."""
+        common = Task.common(config, kind, languages)
+        return {**common, "similarity": config.tasks.similarity}
+
     def rank(
         self,
         queries: tf.Tensor,
@@ -74,9 +82,9 @@ class RankingTask(Task):
         Returns:
             `[batch]` losses and `[batch]` hits.
         """
-        all_candidates, offset = self._of_all(candidates)
-        all_candidate_fingerprints, _ = self._of_all(candidate_fingerprints)
-        all_query_fingerprints, _ = self._of_all(query_fingerprints)
+        all_candidates, offset = gather_candidates(candidates)
+        all_candidate_fingerprints, _ = gather_candidates(candidate_fingerprints)
+        all_query_fingerprints, _ = gather_candidates(query_fingerprints)
         same_query = tf.equal(query_fingerprints[:, None], all_query_fingerprints[None, :])
         same_text = tf.equal(candidate_fingerprints[:, None], all_candidate_fingerprints[None, :])
         excluded = same_text | same_query
@@ -105,18 +113,13 @@ class RankingTask(Task):
         """The first numbers of each vector, as they are compared."""
         return unit_length(vectors[:, :dim]) if self.normalize else vectors[:, :dim]
 
-    def _of_all(self, values: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """The rows that rank together: of all replicas, or of this one where that is switched off."""
-        if self.similarity.gather_candidates:
-            return gather_candidates(values)
-        return values, tf.constant(0)
-
+    @staticmethod
     def _gathered(
-        self, negatives: Negatives, same_query: tf.Tensor, right_fingerprints: tf.Tensor
+        negatives: Negatives, same_query: tf.Tensor, right_fingerprints: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """The negatives of all replicas, and `[batch, negatives]` where one is not wrong."""
-        all_encodings, _ = self._of_all(negatives.encodings)
-        fingerprints, _ = self._of_all(negatives.fingerprints)
+        all_encodings, _ = gather_candidates(negatives.encodings)
+        fingerprints, _ = gather_candidates(negatives.fingerprints)
         is_answer = tf.equal(right_fingerprints[:, None], fingerprints[None, :])
         # How many examples with this query have the negative for their answer.
         num_answers = tf.cast(same_query, tf.float32) @ tf.cast(is_answer, tf.float32)
@@ -145,10 +148,18 @@ class TranslationRanking(RankingTask):
         names = [f"negative_{number}" for number in range(1, hard_negatives + 1)]
         self.columns = ("source", "target", *names)
 
-    @property
-    def heads(self) -> tuple[keras.layers.Layer, ...]:
-        """None: the task aligns the encodings themselves."""
-        return ()
+    @classmethod
+    def of_experiment(cls, config: ExperimentConfig) -> list[Self]:
+        """Makes a task for each pair of the source and a target, or of any two with `data.all_pairs`."""
+        source, targets = config.data.source, config.data.targets
+        pairs = [f"{source}-{target}" for target in targets]
+        if config.data.all_pairs:
+            pairs += [f"{one}-{other}" for one, other in combinations(targets, 2)]
+        negatives = config.tasks.hard_negatives
+        return [
+            cls(hard_negatives=negatives, **cls.common(config, "translation_ranking", pair))
+            for pair in pairs
+        ]
 
     def texts(self, record: Record) -> tuple[str, ...]:
         """Source, target and `hard_negatives` wrong translations, or the target in place of one."""
@@ -186,9 +197,18 @@ class ResponsePrediction(RankingTask):
     kind: ClassVar[str] = "conversations"
     columns = ("message", "response")
 
-    def __init__(self, *, tower: keras.layers.Layer, **kwargs: Any) -> None:
+    def __init__(self, *, tower: Tower, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.tower = tower
+
+    @classmethod
+    def of_experiment(cls, config: ExperimentConfig) -> list[Self]:
+        """Makes a task for each language, with one tower for all."""
+        tower = Tower(config.tasks.tower_dims, name="response_tower")
+        return [
+            cls(tower=tower, **cls.common(config, "response_prediction", language))
+            for language in _native_languages(config)
+        ]
 
     @property
     def heads(self) -> tuple[keras.layers.Layer, ...]:
@@ -214,9 +234,19 @@ class QuickThought(RankingTask):
     kind: ClassVar[str] = "documents"
     columns = ("previous", "sentence", "following")
 
-    def __init__(self, *, towers: tuple[keras.layers.Layer, ...], **kwargs: Any) -> None:
+    def __init__(self, *, towers: tuple[Tower, ...], **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.towers = towers
+
+    @classmethod
+    def of_experiment(cls, config: ExperimentConfig) -> list[Self]:
+        """Makes a task for each language, with the same three towers for all."""
+        dims = config.tasks.tower_dims
+        towers = tuple(Tower(dims, name=f"{column}_tower") for column in cls.columns)
+        return [
+            cls(towers=towers, **cls.common(config, "quick_thought", language))
+            for language in _native_languages(config)
+        ]
 
     @property
     def heads(self) -> tuple[keras.layers.Layer, ...]:
@@ -232,3 +262,8 @@ class QuickThought(RankingTask):
         before, before_hits = self.rank(sentence, previous, text, previous_text)
         after, after_hits = self.rank(sentence, following, text, following_text)
         return before + after, (before_hits + after_hits) / 2
+
+
+def _native_languages(config: ExperimentConfig) -> list[str]:
+    """Whose monolingual corpora are learnt from; only the source's in an ablation (2018, sec. A.4)."""
+    return [config.data.source, *(config.data.targets if config.tasks.target_native else ())]

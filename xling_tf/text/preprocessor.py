@@ -1,34 +1,55 @@
-"""What turns text into the encoder's input: the one interface that all ways of doing so share."""
+"""What turns text into the encoder's input: the one interface of all tokenizers, which are named here."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib import import_module
+from typing import Any, NamedTuple, Self
 
 import tensorflow as tf
 
 from xling_tf.config import TextConfig
 
+# By `config.text.tokenizer`: what learns a vocabulary, and what makes a preprocessor of it.
+TOKENIZERS = {
+    "treebank": ("words.fit_words", "words.word_preprocessor"),
+    "sentencepiece": ("sentencepiece.fit_pieces", "sentencepiece.SentencePiecePreprocessor"),
+}
+
 # What is learnt from the training texts: the words, or SentencePiece's serialized model.
 Vocabulary = Sequence[str] | bytes
+
+
+class WordFeatures(NamedTuple):
+    """The distinct words, or pieces of words, of a batch.
+
+    Attributes:
+        ids: `[words]` int32 rows of the word table.
+        ngram_ids: `[ngrams]` int32 rows of the n-gram table, word by word; none where words are not
+            spelt.
+        ngram_words: `[ngrams]` int32, the position in `ids` that each n-gram belongs to, ascending.
+    """
+
+    ids: tf.Tensor
+    ngram_ids: tf.Tensor
+    ngram_words: tf.Tensor
+
+    @classmethod
+    def unspelt(cls, ids: tf.Tensor) -> Self:
+        """Makes the features of words without n-grams."""
+        none = tf.zeros([0], tf.int32)
+        return cls(ids, none, none)
 
 
 class TokenFeatures(NamedTuple):
     """The tokens of a batch, with each distinct one represented once.
 
-    A token is a word or a piece of one; "word" stands for both below.
-
     Attributes:
-        word_ids: `[words]` int32 rows of the word table, one a distinct word of the batch.
-        ngram_ids: `[ngrams]` int32 rows of the n-gram table, word by word; none where words are not
-            spelt.
-        ngram_words: `[ngrams]` int32, the position in `word_ids` that each n-gram belongs to, ascending.
-        tokens: `[batch, length]` int32 positions in `word_ids`; padding points at 0.
+        words: The distinct words of the batch.
+        tokens: `[batch, length]` int32 positions in `words.ids`; padding points at 0.
         lengths: `[batch]` int32 number of tokens, at least 1.
     """
 
-    word_ids: tf.Tensor
-    ngram_ids: tf.Tensor
-    ngram_words: tf.Tensor
+    words: WordFeatures
     tokens: tf.Tensor
     lengths: tf.Tensor
 
@@ -80,19 +101,45 @@ class TextPreprocessor(tf.Module, ABC):
     def word_ids(self, words: tf.Tensor) -> tf.Tensor:
         """Maps `[words]` tokens, as `tokenize` gives them, to `[words]` int32 rows of the word table."""
 
-    def word_features(self, words: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Maps `[words]` tokens to the first three of `TokenFeatures`."""
-        none = tf.zeros([0], tf.int32)
-        return self.word_ids(words), none, none
+    def word_features(self, words: tf.Tensor) -> WordFeatures:
+        """Maps `[words]` tokens, as `tokenize` gives them, to what encoders embed."""
+        return WordFeatures.unspelt(self.word_ids(words))
 
     def features(self, tokens: tf.RaggedTensor) -> TokenFeatures:
         """Maps `[batch, (tokens)]` to their features."""
         words, positions = tf.unique(tokens.values)
-        word_ids, ngrams, ngram_words = self.word_features(words)
         return TokenFeatures(
-            word_ids=word_ids,
-            ngram_ids=ngrams,
-            ngram_words=ngram_words,
+            words=self.word_features(words),
             tokens=tokens.with_values(positions).to_tensor(),
             lengths=tf.cast(tokens.row_lengths(), tf.int32),
         )
+
+
+def fit_text(
+    config: TextConfig, texts_by_language: Mapping[str, Iterable[str]]
+) -> tuple[TextConfig, Vocabulary]:
+    """Learns words or pieces from the training texts.
+
+    Args:
+        config: As asked for.
+        texts_by_language: Read once, language after language.
+
+    Returns:
+        `config` with the sizes that the texts decide, and what was learnt.
+    """
+    fit, _ = TOKENIZERS[config.tokenizer]
+    fitted: tuple[TextConfig, Vocabulary] = _imported(fit)(config, texts_by_language)
+    return fitted
+
+
+def build_preprocessor(config: TextConfig, vocabulary: Vocabulary) -> TextPreprocessor:
+    """Makes what turns text into features, of what `fit_text` has learnt."""
+    _, make = TOKENIZERS[config.tokenizer]
+    preprocessor: TextPreprocessor = _imported(make)(vocabulary, config)
+    return preprocessor
+
+
+def _imported(home: str) -> Callable[..., Any]:
+    module, name = home.split(".")
+    function: Callable[..., Any] = getattr(import_module(f"xling_tf.text.{module}"), name)
+    return function

@@ -20,11 +20,11 @@ from xling_tf.errors import UserError
 from xling_tf.files import locked, provenance, require_writable_folder
 from xling_tf.hub.card import model_card
 from xling_tf.hub.module import export, require_replaceable
-from xling_tf.model import Model, fit_text
+from xling_tf.model import Model
 from xling_tf.overrides import to_json
 from xling_tf.sentence_encoder import SentenceEncoder
 from xling_tf.tasks.base import Task
-from xling_tf.text.preprocessor import Vocabulary
+from xling_tf.text.preprocessor import Vocabulary, fit_text
 from xling_tf.trainer.cluster import read_cluster
 from xling_tf.trainer.development import Development
 from xling_tf.trainer.evaluation import evaluate

@@ -13,11 +13,10 @@ from typing import Any
 import tensorflow as tf
 from absl import logging
 
-from xling_tf.encoders.starting import StartingEncoder
 from xling_tf.errors import UserError
 from xling_tf.files import replacing
 from xling_tf.model import Model
-from xling_tf.tasks.base import Batch, Task
+from xling_tf.tasks.base import Batch, StartingEncoder, Task
 from xling_tf.tasks.distillation import Distillation
 from xling_tf.tasks.ranking import TranslationRanking
 from xling_tf.trainer.checkpoints import CheckpointError, Checkpoints
@@ -98,9 +97,9 @@ class Trainer:
         }
         tables = model.encoder.table_variables
         dense = [*model.encoder.dense_variables, *model.head_variables]
-        layers, keep_weight = model.encoder.layer_groups, model.config.initial.keep_weight
+        keep_weight = model.config.initial.keep_weight
         with self._strategy.scope():
-            self._optimizers = Optimizers(model.config.optimizer, tables, dense, layers)
+            self._optimizers = Optimizers(model.config.optimizer, tables, dense)
             self._encoder_variables = [*self._optimizers.tables, *model.encoder.dense_variables]
             # Before a checkpoint is restored: also after a restart, the start is the start.
             self._start = (

@@ -17,7 +17,6 @@ from xling_tf.files import SAVED_MODEL
 from xling_tf.hub.module import TRAINING
 from xling_tf.hub.saved_models import load_saved_model
 from xling_tf.model import Model
-from xling_tf.text.extension import extend_rows
 from xling_tf.text.preprocessor import Vocabulary
 from xling_tf.trainer.checkpoints import Checkpoints
 from xling_tf.trainer.optimizers import Optimizers
@@ -71,8 +70,7 @@ class StartingPoint(NamedTuple):
             UserError: The weights are not those of the encoder.
         """
         encoder = model.encoder
-        table, *dense = self.weights
-        weights = [extend_rows(table, parents), *dense] if parents else self.weights
+        weights = self.weights
         _require_fitting(weights, encoder, model.preprocessor.num_words)
         _assign([*encoder.table_variables, *encoder.dense_variables], weights)
         given = []

@@ -9,9 +9,7 @@ from absl import logging
 from xling_tf.config import ExperimentConfig, TextConfig
 from xling_tf.errors import UserError
 from xling_tf.model import Model
-from xling_tf.tasks.base import Task
-from xling_tf.tasks.registry import build_tasks
-from xling_tf.text.extension import extend_pieces
+from xling_tf.tasks.base import Task, build_tasks
 from xling_tf.text.preprocessor import Vocabulary
 from xling_tf.trainer.checkpoints import Checkpoints
 from xling_tf.trainer.run_folder import RunFolder
@@ -36,14 +34,6 @@ def take_over_text(
     start = StartRecord.of(config.initial.model)
     require_fit(start, config)
     vocabulary = read_start_vocabulary(Path(start.model), start.config)
-    if num_new := config.text.extra_pieces:
-        if not isinstance(vocabulary, bytes):
-            raise UserError(
-                f"text.extra_pieces={num_new} expects a model of SentencePiece's pieces to start from, but "
-                f"{start.model} is one of words; leave it 0, or start from another model"
-            )
-        vocabulary, parents = extend_pieces(vocabulary, texts_by_language, num_new, config.text)
-        start = start._replace(parents=parents)
     run.write(*start.file())
     return config.text, vocabulary
 

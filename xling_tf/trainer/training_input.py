@@ -37,7 +37,7 @@ class TrainingInput:
     ) -> None:
         self._examples = examples
         self._preprocessor = preprocessor
-        self._sampler = make_sampler(examples, config, task.batch_size)
+        self._sampler = make_sampler(examples, config, task.examples_per_batch)
         self._workers = workers
         self._strategy = workers.strategy
 

@@ -1,0 +1,25 @@
+"""What all layers have in common: they are made anew of their config."""
+
+import inspect
+from typing import Any, TypeVar
+
+import keras
+
+_Layer = TypeVar("_Layer", bound=keras.layers.Layer)
+
+
+class Layer(keras.layers.Layer):
+    """A layer whose config is the arguments of its constructor, which it has as attributes."""
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns what `from_config` makes an untrained layer of the same sizes from."""
+        names = [name for name in inspect.signature(type(self)).parameters if name != "kwargs"]
+        return {**super().get_config(), **{name: getattr(self, name) for name in names}}
+
+
+def float32_copy(layer: _Layer) -> _Layer:
+    """Copies a trained layer that has `build`, weights and all, into one that computes in float32."""
+    copy = type(layer).from_config({**layer.get_config(), "dtype": "float32"})
+    copy.build_from_config(layer.get_build_config())
+    copy.set_weights(layer.get_weights())
+    return copy

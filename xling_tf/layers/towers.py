@@ -1,0 +1,72 @@
+"""The layers that tasks put on top of the shared encoder."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+from keras import ops
+
+from xling_tf.layers.base import Layer
+
+
+@keras.saving.register_keras_serializable(package="xling_tf")
+class Tower(Layer):
+    """Feed-forward layers with tanh (320 and 512 in Chidambaram et al. 2019, sec. 2.2).
+
+    Args:
+        dims: Width of each layer.
+        **kwargs: Of `keras.layers.Layer`.
+
+    Example:
+        >>> Tower((320, 512))(keras.ops.zeros((2, 512))).shape
+        TensorShape([2, 512])
+    """
+
+    def __init__(self, dims: Sequence[int], **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.dims = tuple(dims)
+        self.layers = [
+            keras.layers.Dense(
+                dim, activation="tanh", dtype=self.dtype_policy, name=f"dense_{index}"
+            )
+            for index, dim in enumerate(dims)
+        ]
+
+    def build(self, inputs_shape: Sequence[Any]) -> None:
+        """Creates the variables for inputs `[batch, dim]`."""
+        for layer, dim in zip(self.layers, (inputs_shape[-1], *self.dims), strict=False):
+            layer.build((None, dim))
+
+    def call(self, inputs: keras.KerasTensor) -> keras.KerasTensor:
+        """Maps `[batch, dim]` to `[batch, dims[-1]]` float32."""
+        for layer in self.layers:
+            inputs = layer(inputs)
+        return ops.cast(inputs, "float32")
+
+
+@keras.saving.register_keras_serializable(package="xling_tf")
+class InferenceHead(Layer):
+    """Classifies the relation of two encodings from (u, v, |u - v|, u * v) (2019, sec. 2.2).
+
+    Args:
+        dim: Width of the hidden layer (512).
+        num_classes: Relations: entailment, contradiction and neither.
+        **kwargs: Of `keras.layers.Layer`.
+    """
+
+    def __init__(self, dim: int, num_classes: int = 3, **kwargs: Any) -> None:
+        super().__init__(**kwargs, autocast=False)
+        self.dim, self.num_classes, dtype = dim, num_classes, self.dtype_policy
+        self.hidden = keras.layers.Dense(dim, activation="tanh", dtype=dtype, name="hidden")
+        self.logits = keras.layers.Dense(num_classes, dtype=dtype, name="logits")
+
+    def build(self, premise_shape: Sequence[Any], hypothesis_shape: Sequence[Any]) -> None:
+        """Creates the variables for premises and hypotheses `[batch, dim]`."""
+        self.hidden.build((None, 4 * premise_shape[-1]))
+        self.logits.build((None, self.hidden.units))
+
+    def call(self, premise: keras.KerasTensor, hypothesis: keras.KerasTensor) -> keras.KerasTensor:
+        """Maps two `[batch, dim]` to `[batch, num_classes]` float32 logits."""
+        relation = [premise, hypothesis, abs(premise - hypothesis), premise * hypothesis]
+        hidden = self.hidden(ops.concatenate(relation, axis=1))
+        return ops.cast(self.logits(hidden), "float32")
