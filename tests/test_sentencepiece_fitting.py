@@ -68,12 +68,9 @@ def test_few_texts_have_few_pieces_and_this_is_said(caplog):
     preprocess = SentencePiecePreprocessor(model, CONFIG)
     assert preprocess.num_words <= 6
     assert rows(preprocess, "zz")[0][-1] == 0
-    size, held_aside = caplog.messages
-    assert (
-        f"size=200 asks for more pieces than there are in 1 texts: these have {preprocess.num_words},"
-        in size
-    )
-    assert held_aside == "en: 1 texts, too few to try the pieces on others"
+    size, coverage = caplog.messages
+    assert "size=200 asks for more pieces than the texts have" in size
+    assert "en: of 0 held-out texts" in coverage
 
 
 @pytest.mark.parametrize(
@@ -89,7 +86,7 @@ def test_fewer_pieces_than_characters_are_told_with_both_numbers():
     # The characters that have pieces, and those that every model has.
     config = dataclasses.replace(CONFIG, sentencepiece_size=5)
     with pytest.raises(
-        UserError, match=r"=5 expects .* which need \d\d; set .* more than \d\d$"
+        UserError, match=r"=5 expects .* need, \d\d; set .* more than \d\d$"
     ) as caught:
         fit_pieces(config, BY_LANGUAGE)
     needed = int(str(caught.value).rsplit(" ", 1)[1])
@@ -108,9 +105,11 @@ def test_coverage_of_other_texts_is_said_for_each_language(caplog):
     with caplog.at_level("INFO", logger="absl"):
         fit_pieces(CONFIG, BY_LANGUAGE)
     size, english, spanish = caplog.messages
-    assert size == "200 pieces of 360 texts"  # of 400, a tenth of each language is held aside
-    assert english.startswith("en: pieces of 180 texts; of 20 others they spell 100.000% ")
-    assert spanish.startswith("es: pieces of 180 texts; of 20 others they spell ")
+    assert size == "200 pieces of 360 texts"  # of 400, a tenth of each language is held out
+    assert english.startswith(
+        "en: of 20 held-out texts the pieces spell 100.000% of the characters"
+    )
+    assert spanish.startswith("es: of 20 held-out texts")
 
 
 def test_much_that_is_unknown_is_warned_of(caplog):
@@ -120,7 +119,5 @@ def test_much_that_is_unknown_is_warned_of(caplog):
     with caplog.at_level("WARNING", logger="absl"):
         fit_pieces(CONFIG, {"zh": texts, "en": TEXTS[::2]})
     (warning,) = caplog.messages
-    assert warning.startswith(
-        "zh: pieces of 36 texts; of 4 others they spell 88.889% of the characters"
-    )
-    assert "at least 99% and at most 1% are expected: give more texts of zh" in warning
+    assert warning.startswith("zh: of 4 held-out texts the pieces spell 88.889% of the characters")
+    assert "give more texts" in warning
