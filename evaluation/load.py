@@ -1,55 +1,74 @@
-"""Measures how the model server bears load and faults, beside the same model called in process.
+"""Measures how the model server bears load, beside the same model called in process.
 
     pip install -e '.[serving,evaluation]'; apt-get install wrk
     python evaluation/load.py --model exported/en-es                       # the load table
     python evaluation/load.py --model exported/en-es --soak_minutes 10     # memory under steady load
-    python evaluation/load.py --model exported/en-es --faults              # kill -9, wrecks, slow clients ...
 
 Server and clients share the machine, so the server's figures hold the clients' work too; compare those
-of one file, which were measured in turn. The exit status is 1 where a request failed, memory grew or a
-scenario saw what it did not expect.
+of one file, which were measured in turn. The exit status is 1 where a request failed or memory grew.
 """
 
 import json
 import os
+import re
+import shutil
+import signal
+import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
-from contextlib import ExitStack
-from dataclasses import asdict
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+import numpy as np
+import pandas as pd
+import psutil
+import urllib3
 from absl import app, flags, logging
 
 from xling_tf.errors import UserError, one_line_errors, parse_flags, quiet_start, set_up_logging
-from xling_tf.files import SAVED_MODEL, provenance, replacing, require_writable_folder
-from xling_tf.load_testing import in_process
-from xling_tf.load_testing.arriving_versions import put_version
-from xling_tf.load_testing.faults.running import run_faults
-from xling_tf.load_testing.faults.scenario import Stage
-from xling_tf.load_testing.sentences import batches, bodies
-from xling_tf.load_testing.server_process import ServerProcess
-from xling_tf.load_testing.soak import soak
-from xling_tf.load_testing.table import Way, markdown, measure
-from xling_tf.load_testing.wrk import drive, find_wrk
+from xling_tf.files import SAVED_MODEL, new_folder, provenance, replacing, require_writable_folder
 
 _MODEL = flags.DEFINE_string("model", None, "Folder of the exported model.", required=True)
 _SOAK = flags.DEFINE_float("soak_minutes", 0, "If above 0: soaks for so long instead.", 0)
-_FAULTS = flags.DEFINE_bool("faults", False, "Does harm instead.")
 _ROUNDS = flags.DEFINE_integer("rounds", 3, "Times that each row is measured.", 1)
-_SECONDS = flags.DEFINE_float(
-    "seconds", 4, "That each measurement and each fault's load lasts.", 0.1
-)
+_SECONDS = flags.DEFINE_float("seconds", 4, "That each measurement lasts.", 0.1)
 _CLIENTS = flags.DEFINE_multi_integer("clients", [1, 8, 64], "That ask at the same time.", 1)
 _SENTENCES = flags.DEFINE_multi_integer("sentences", [1, 32], "Of a request.", 1)
 _OUTPUT = flags.DEFINE_string(
-    "output", None, "Results; evaluation/results/load.json, soak.json or faults.json by default."
+    "output", None, "Results; evaluation/results/load.json or soak.json by default."
 )
+
 _SERVER = str(Path(__file__).resolve().parents[1] / "export" / "serve.py")
+_TEXTS = (
+    *("Where is the nearest train station?", "The shop on the corner opens at nine.", "ok"),
+    *(
+        "We could not find the tickets anywhere.",
+        "It rained all night, but the morning was bright.",
+    ),
+    *("¿Dónde está la parada del autobús?", "La tienda cierra temprano los domingos."),
+    *("Wann fährt der letzte Zug nach Hause?", "Das Fenster in der Küche steht offen."),
+    *(
+        "Il neige depuis trois jours.",
+        "Где находится ближайшая аптека?",
+        "他昨天买了一辆新自行车。",
+    ),
+    "Thanks a lot for everything that you and your family did for us while we were staying in town!",
+)
+# Of the soak: versions that arrive; the time that pools of memory need to fill; and how much memory may
+# grow from the first third of the rest to the last, of itself, in which TensorFlow keeps a little of each.
+_VERSIONS = 10
+_WARM_UP = 0.2
+_GROWTH_BOUND = 0.1
+
+Figures = dict[str, Any]
 
 
 def main(argv: list[str]) -> None:
@@ -57,113 +76,198 @@ def main(argv: list[str]) -> None:
     del argv
     set_up_logging()
     with one_line_errors("the same command starts anew"):
-        if _FAULTS.value and _SOAK.value:
-            raise UserError(
-                "--faults and --soak_minutes are expected one at a time, got both; drop one"
-            )
         model = Path(_MODEL.value)
         if not (model / SAVED_MODEL).is_file():
             raise UserError(
                 f"--model is expected to be an exported model, but {model} has no {SAVED_MODEL}; give "
                 "the --output of a training"
             )
-        find_wrk()
-        kind = "faults" if _FAULTS.value else "soak" if _SOAK.value else "load"
+        if shutil.which("wrk") is None:
+            raise UserError("wrk is expected on the PATH, but is not there; apt-get install wrk")
+        kind = "soak" if _SOAK.value else "load"
         output = Path(_OUTPUT.value or f"evaluation/results/{kind}.json")
         require_writable_folder(output.parent, "give another --output")
-        figures = {"faults": _faults, "soak": _soak, "load": _load}[kind](model)
-        _write(output, figures)
+        figures = {"model": model.name, "load_average": os.getloadavg()}
+        figures |= (_soak(model) if _SOAK.value else _load(model)) | provenance()
+        figures["command"] = figures["command"].replace(str(model), model.name)
+        with replacing(output) as temporary:
+            temporary.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
     if not figures["passed"]:
         sys.exit(1)
 
 
-def _load(model: Path) -> dict[str, Any]:
-    name = model.name
-    ways = _in_process(model)
-    with ExitStack() as stack:
-        servers = {
-            how: stack.enter_context(ServerProcess([*_command(name, model), batching]))
-            for how, batching in (
-                ("server", "--enable_batching"),
-                ("server without batching", "--noenable_batching"),
-            )
-        }
-        for how, server in servers.items():
-            server.wait_until_ready()
-            url = f"{server.url}/v1/models/{name}:predict"
-            ways += [
-                Way(how, clients, sentences, partial(drive, url, bodies(sentences), clients))
-                for sentences in _SENTENCES.value
-                for clients in _CLIENTS.value
-            ]
-        ways.sort(key=lambda way: way.sentences)
-        rows = measure(ways, _ROUNDS.value, _SECONDS.value, partial(logging.info, "%s"))
-    print(markdown(rows))
-    passed = not any(row["errors"] for row in rows)
-    return {"passed": passed, "rounds": _ROUNDS.value, "seconds": _SECONDS.value, "rows": rows}
-
-
-def _in_process(model: Path) -> list[Way]:
+def _load(model: Path) -> Figures:
+    """The load table: ways to ask the same model, measured in turn, round after round."""
     with quiet_start():
         from xling_tf.sentence_encoder import SentenceEncoder
 
     encode = SentenceEncoder.load(model).encode
-    for sentences in _SENTENCES.value:  # The first calls take longer.
-        in_process.call(encode, batches(sentences), 1, 0.5)
-    return [
-        Way(
-            "in process",
-            threads,
-            sentences,
-            partial(in_process.call, encode, batches(sentences), threads),
-        )
-        for sentences in _SENTENCES.value
-        for threads in (1, 8)
-    ]
+    with ExitStack() as stack:
+        flags_of = {"server": [], "server without batching": ["--noenable_batching"]}
+        servers = {
+            how: stack.enter_context(serving(model.name, model, *more))
+            for how, more in flags_of.items()
+        }
+        ways: list[tuple[str, int, int, Callable[[float], Figures]]] = []
+        for size in _SENTENCES.value:
+            call_in_process(encode, size, 1, 0.5)  # The first calls take longer.
+            ways += [
+                ("in process", clients, size, partial(call_in_process, encode, size, clients))
+                for clients in (1, 8)
+            ]
+            ways += [
+                (how, clients, size, partial(drive, f"{url}:predict", size, clients))
+                for how, (url, _) in servers.items()
+                for clients in _CLIENTS.value
+            ]
+        rounds = []
+        for number in range(1, _ROUNDS.value + 1):
+            for how, clients, size, measure in ways:
+                row = {"how": how, "clients": clients, "sentences_per_request": size}
+                rounds.append({"round": number, **row, **measure(_SECONDS.value)})
+                logging.info("round %d: %s, %d clients, %d sentences each", number, *row.values())
+    table = summary(pd.DataFrame(rounds))
+    print(table.to_string(index=False, float_format="%.2f"))
+    passed = not table["errors"].any()
+    return {"passed": bool(passed), "rows": table.to_dict("records"), "rounds": rounds}
 
 
-def _soak(model: Path) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory() as folder:
-        versions = Path(folder)
-        put_version(model, versions, 1)
-        with ServerProcess(_command(model.name, versions)) as server:
-            server.wait_until_ready()
-            figures = soak(
-                server, model.name, model, versions, _SOAK.value * 60, partial(logging.info, "%s")
-            )
-    print(json.dumps(figures, indent=2))
+def summary(rounds: pd.DataFrame) -> pd.DataFrame:
+    """Medians over the rounds, the largest latency, all errors, and speeds beside in-process calls.
+
+    `to_first` is the median of the ratios to the first row with as many sentences a request in the same
+    round: speeds of one round compare well on a busy machine too.
+    """
+    rounds = rounds.copy()
+    rounds["requests_per_second"] = rounds["requests"] / rounds["seconds"]
+    rounds["sentences_per_second"] = rounds["requests_per_second"] * rounds["sentences_per_request"]
+    first = rounds.groupby(["round", "sentences_per_request"], sort=False)["requests_per_second"]
+    rounds["to_first"] = rounds["requests_per_second"] / first.transform("first")
+    medians = ("requests_per_second", "sentences_per_second", "to_first", "p50_ms", "p99_ms")
+    wanted = dict.fromkeys(medians, "median") | {"max_ms": "max", "errors": "sum"}
+    by_way = rounds.groupby(["sentences_per_request", "how", "clients"], sort=False)
+    return by_way.agg(wanted).reset_index()
+
+
+def call_in_process(
+    encode: Callable[[Sequence[str]], Any], size: int, threads: int, seconds: float
+) -> Figures:
+    """Calls a model in its own process, in threads that call again as soon as they are answered."""
+    begin = time.perf_counter()
+
+    def work(thread: int) -> list[float]:
+        latencies = []
+        while (started := time.perf_counter()) < begin + seconds:
+            encode(_batch(thread + len(latencies), size))
+            latencies.append(time.perf_counter() - started)
+        return latencies
+
+    with ThreadPoolExecutor(threads) as pool:
+        latencies = np.concatenate(list(pool.map(work, range(threads)))) * 1e3
+    taken = time.perf_counter() - begin
+    p50, p99, most = np.percentile(latencies, (50, 99, 100)).tolist()
+    figures = {"requests": len(latencies), "seconds": taken, "p50_ms": p50, "p99_ms": p99}
+    return {**figures, "max_ms": most, "errors": 0}
+
+
+def drive(url: str, size: int, clients: int, seconds: float) -> Figures:
+    """Lets wrk ask for predictions of so many sentences each, in whole seconds."""
+    bodies = (json.dumps({"instances": _batch(start, size)}) for start in range(len(_TEXTS)))
+    with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as file:
+        file.write("\n".join(bodies) + "\n")
+        file.flush()
+        command = ["wrk", "-t1", f"-c{clients}", f"-d{max(1, round(seconds))}s", "--timeout=60s"]
+        script = str(Path(__file__).with_suffix(".lua"))
+        command += ["-s", script, url, "--", file.name]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    match = re.search(r"^measured (\{.*\})$", done.stdout, re.MULTILINE)
+    if match is None:
+        last = (done.stderr or done.stdout).strip().rpartition("\n")[2]
+        raise UserError(f"wrk is expected to measure {url}, but says: {last}")
+    figures: Figures = json.loads(match[1])
     return figures
 
 
-def _faults(model: Path) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory() as folder:
-        versions = Path(folder)
-        put_version(model, versions, 1)
-        stage = Stage(tuple(_command(model.name, versions)), model.name, model, versions)
-        findings = []
-        for finding in run_faults(stage, _SECONDS.value):
-            findings.append({"passed": finding.passed, **asdict(finding)})
-            print(f"{'passed' if finding.passed else 'FAILED'}  {finding.name}: {finding.seen}")
-    return {"passed": all(finding["passed"] for finding in findings), "findings": findings}
+@contextmanager
+def serving(name: str, path: Path, *more: str) -> Iterator[tuple[str, psutil.Process]]:
+    """Runs export/serve.py at a free port; yields the model's URL and the process."""
+    command = [sys.executable, _SERVER, f"--model={name}={path}", "--port=0", *more]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            for line in process.stdout:
+                if '"event": "serving"' in line:
+                    break
+            else:
+                raise UserError("the server is expected to serve, but has ended")
+            url = f"http://127.0.0.1:{json.loads(line)['port']}/v1/models/{name}"
+            threading.Thread(target=process.stdout.read, daemon=True).start()
+            yield url, psutil.Process(process.pid)
+        finally:
+            process.send_signal(signal.SIGTERM)
 
 
-def _command(name: str, path: Path) -> Sequence[str]:
-    return (sys.executable, _SERVER, f"--model={name}={path}", "--port=0")
-
-
-def _write(path: Path, figures: dict[str, Any]) -> None:
-    """Writes figures; where folders lie is nobody's business."""
-    about = provenance()
-    about["command"] = about["command"].replace(_MODEL.value, Path(_MODEL.value).name)
-    figures = {
-        "model": Path(_MODEL.value).name,
-        "load_average": os.getloadavg(),
-        **figures,
-        **about,
+def _soak(model: Path) -> Figures:
+    """Steady load of good and bad requests while versions arrive, with the server's memory sampled."""
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        versions, seconds = Path(folder), _SOAK.value * 60
+        _put_version(model, versions, 1)
+        url, process = stack.enter_context(serving(model.name, versions))
+        begin, version, samples = time.monotonic(), 1, []
+        outcomes: dict[str, int] = {}
+        while (now := time.monotonic() - begin) < seconds:
+            samples.append((now, process.memory_info().rss / 2**20))
+            if now > version * seconds / (_VERSIONS + 1):
+                version += 1
+                _put_version(model, versions, version)
+                shutil.rmtree(versions / str(version - 2), ignore_errors=True)
+                logging.info("%.0f s: version %d, %.0f MiB", now, version, samples[-1][1])
+            figures = drive(f"{url}:predict", 8, 4, 1)
+            for body, expected in (
+                (b'{"instances": ["a"]}', 200),
+                (b"{", 400),
+                (b'{"inputs": 1}', 400),
+            ):
+                status = urllib3.request("POST", f"{url}:predict", body=body).status
+                key = "expected" if status == expected else f"{status} instead of {expected}"
+                outcomes[key] = outcomes.get(key, 0) + 1
+            outcomes["errors"] = outcomes.get("errors", 0) + figures["errors"]
+            outcomes["expected"] += figures["requests"] - figures["errors"]
+        served = urllib3.request("GET", url).json()["model_version_status"][0]["version"]
+    growth = memory_growth(samples, _WARM_UP * seconds)
+    failed = outcomes.keys() - {"expected", "errors"} or outcomes["errors"]
+    report = {
+        "passed": growth <= _GROWTH_BOUND and not failed and int(served) >= version - 1,
+        "seconds": seconds,
+        "outcomes": outcomes,
+        "versions_served": int(served),
+        "growth": round(growth, 4),
+        "growth_bound": _GROWTH_BOUND,
+        "mib": [[round(at), round(mib, 1)] for at, mib in samples[:: max(1, len(samples) // 60)]],
     }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path) as temporary:
-        temporary.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+    print(json.dumps(report, indent=2))
+    return report
+
+
+def memory_growth(samples: Sequence[tuple[float, float]], warm_up: float) -> float:
+    """How much memory grew from the first third after the warm-up to the last, as a part of its median.
+
+    Example:
+        >>> round(memory_growth([(second, 1000 + second) for second in range(100)], 10), 4)
+        0.0569
+    """
+    mib = np.array([mib for second, mib in samples if second >= warm_up])
+    first, *_, last = (np.median(third) for third in np.array_split(mib, 3))
+    return float((last - first) / np.median(mib))
+
+
+def _put_version(model: Path, versions: Path, number: int) -> None:
+    with new_folder(versions / str(number)) as temporary:
+        shutil.copytree(model, temporary, dirs_exist_ok=True)
+
+
+def _batch(start: int, size: int) -> list[str]:
+    return [_TEXTS[(start + index) % len(_TEXTS)] for index in range(size)]
 
 
 if __name__ == "__main__":

@@ -84,8 +84,7 @@ def _make(model: Path) -> Iterator[str]:
 
 def _serve(model: Path, serving: Path) -> str:
     with quiet_start():
-        from xling_tf.serving_layout.configuration import docker_command
-        from xling_tf.serving_layout.publishing import publish
+        from publishing import docker_command, publish
 
     name = model.resolve().name if _NAME.value is None else _NAME.value
     published = publish(model, serving, name, _VERSION.value)

@@ -1,215 +1,254 @@
+"""The server around the protocol: clients that leave or wait, limits, metrics, health, the page, programs."""
+
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator
-from concurrent.futures import Future
+import shutil
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from threading import Event
-from typing import Any
 
 import httpx
-import numpy as np
 import pytest
+from programs import ROOT, run_python, the_error
 from served_models import put_export
-from starlette.types import Message
+from serving_servers import Server, server_in_thread, server_process, wait_until
 
-from xling_tf.serving.app import make_app
-from xling_tf.serving.batching import BatchingParameters
-from xling_tf.serving.config import Limits, ModelConfig
-from xling_tf.serving.errors import ServingError
-from xling_tf.serving.model_errors import told_by_tensorflow
-from xling_tf.serving.model_server import ModelServer
+from xling_tf.serving.app import Limits, make_app
+from xling_tf.serving.batching import BatchingParameters, BatchScheduler
+from xling_tf.serving.models import ModelConfig, ServedModel, first_line
+from xling_tf.serving.monitoring import Metrics
 
 PREDICT = "/v1/models/m:predict"
+PROGRAM = str(ROOT / "export" / "serve.py")
+ONE_PLACE = BatchingParameters(num_batch_threads=1, max_enqueued_batches=1, max_batch_size=1)
+
+
+def count(steps: int) -> str:
+    """A request that takes as long as it counts."""
+    return json.dumps({"signature_name": "count", "inputs": steps})
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModelServer]:
-    folder = put_export(tmp_path_factory.mktemp("models") / "m", 1)
-    server = ModelServer([ModelConfig("m", folder)], BatchingParameters())
-    server.start(poll_seconds=0)
-    yield server
-    assert server.stop()
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return put_export(tmp_path_factory.mktemp("models") / "m", 1)
 
 
-def ask(
-    server: ModelServer, *requests: tuple[str, str, Any], limits: Limits | None = None
-) -> list[httpx.Response]:
-    """The answers to requests that are made at the same time."""
-    transport = httpx.ASGITransport(make_app(server, limits), raise_app_exceptions=False)
-
-    async def run() -> list[httpx.Response]:
-        async with httpx.AsyncClient(transport=transport, base_url="http://server") as client:
-            asked = [client.request(method, path, content=body) for method, path, body in requests]
-            return await asyncio.gather(*asked)
-
-    return asyncio.run(run())
+@pytest.fixture(scope="module")
+def server(folder: Path) -> Iterator[Server]:
+    with server_in_thread([ModelConfig("m", folder)], Limits(request_seconds=30)) as server:
+        yield server
 
 
-def predict(texts: list[str]) -> tuple[str, str, str]:
-    return ("POST", PREDICT, json.dumps({"instances": texts}))
+def test_requests_at_the_same_time_get_their_own_answers(server: Server) -> None:
+    # The length of each text, and 1 for the version; one that the model refuses spoils no other.
+    texts = [["x" * number, ""] for number in range(8)] + [["bad"]]
+    with ThreadPoolExecutor(9) as pool:
+        *good, bad = pool.map(server.predict, texts)
+    assert [reply.json["predictions"] for reply in good] == [[n + 1, 1] for n in range(8)]
+    assert (bad.status, bad.json) == (400, {"error": "the text is bad : "}) or (
+        "the text is bad" in bad.json["error"] and "node" not in bad.json["error"]
+    )
 
 
-def metric(server: ModelServer, line: str) -> float:
-    page = server.metrics.page().decode()
-    values = [float(each.split()[-1]) for each in page.splitlines() if each.startswith(line)]
-    return values[0] if values else 0.0
+def test_large_requests_are_answered_too(server: Server) -> None:
+    texts = ["a" * 100] * 900  # beyond what is read and written in the event loop
+    assert server.predict(texts).json["predictions"] == [101] * 900
 
 
-def test_inputs_of_another_shape_take_no_place_from_others(server: ModelServer) -> None:
-    # Each change of shape would begin another batch, of which ten may wait.
-    wrong = ("POST", PREDICT, json.dumps({"instances": [["x"]]}))
-    answers = ask(server, *[wrong, predict(["x"])] * 30)
-    assert [answer.status_code for answer in answers] == [400, 200] * 30
-    assert "is expected to have shape [-1], but has [1, 1]" in answers[0].json()["error"]
-
-
-def test_requests_at_the_same_time_get_their_own_answers(server: ModelServer) -> None:
-    # The length of each text, and 1 for the version.
-    requests = [predict(["x" * number, ""]) for number in range(8)]
-    answers = [response.json()["predictions"] for response in ask(server, *requests)]
-    assert answers == [[number + 1, 1] for number in range(8)]
-
-
-def test_an_error_of_one_request_is_its_own(server: ModelServer) -> None:
-    good, bad, other = ask(server, predict(["a"]), predict(["bad"]), predict(["b"]))
-    assert [good.json(), other.json()] == [{"predictions": [2]}] * 2
-    assert bad.status_code == 400
-    assert "the text is bad" in bad.json()["error"]
-    assert "node" not in bad.json()["error"]
-    assert bad.headers["content-type"] == "application/json"
-
-
-def test_scalars_are_not_batched(server: ModelServer) -> None:
-    body = json.dumps({"signature_name": "count", "inputs": 7})
-    (response,) = ask(server, ("POST", PREDICT, body))
-    assert response.json() == {"outputs": 7}
+def test_scalars_are_not_batched(server: Server) -> None:
+    assert server.ask(PREDICT, count(7)).json == {"outputs": 7}
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "status", "told"),
+    ("method", "path", "status"),
     [
-        ("GET", "/v1/models/m/versions/1", 200, "AVAILABLE"),
-        ("GET", "/v1/models/m/metadata", 200, "serving_default_inputs:0"),
-        ("GET", "/v1/models/m/versions/2", 404, "Could not find version 2 of model m"),
-        ("GET", "/v1/models/n", 404, "Could not find any versions of model n"),
-        ("POST", "/v1/models/n:predict", 404, "Servable not found for request: Latest(n)"),
-        ("POST", "/v1/models/m/labels/l:predict", 400, "Unrecognized servable version label: l"),
-        ("GET", "/v1/models/m:predict", 400, "Malformed request: GET /v1/models/m:predict"),
-        ("GET", "/nowhere?x=1", 400, "Malformed request: GET /nowhere?x=1"),
-        ("DELETE", "/healthz", 400, "Malformed request: DELETE /healthz"),
-        ("GET", "/healthz", 200, "alive"),
-        ("GET", "/readyz", 200, "ready"),
+        ("GET", "/healthz", 200),
+        ("GET", "/readyz", 200),
+        ("GET", "/page/models", 200),
+        ("DELETE", "/healthz", 405),
+        ("GET", "/page/none", 404),
+        ("GET", "/page/..%2fapp.py", 404),
+        ("GET", "/nowhere?x=1", 400),
     ],
 )
-def test_every_path_is_answered(
-    server: ModelServer, method: str, path: str, status: int, told: str
+def test_every_path_has_an_answer_in_json(
+    server: Server, method: str, path: str, status: int
 ) -> None:
-    (response,) = ask(server, (method, path, '{"instances": ["a"]}' if method == "POST" else None))
-    assert response.status_code == status
-    assert told in response.text
-    assert status == 200 or list(response.json()) == ["error"]
+    reply = server.ask(path, method=method)
+    assert (reply.status, reply.kind) == (status, "application/json")
+    assert (list(reply.json) == ["error"]) == (status != 200)
 
 
-def test_requests_are_counted_by_their_code(server: ModelServer) -> None:
-    lines = [
-        f':tensorflow:serving:request_count{{model_name="m",status="{code}"}}'
-        for code in ("OK", "INVALID_ARGUMENT")
-    ]
-    before = [metric(server, line) for line in lines]
-    ask(server, predict(["a"]), predict(["bad"]), ("POST", "/v1/models/other:predict", "{}"))
-    assert [metric(server, line) for line in lines] == [count + 1 for count in before]
-    page = ask(server, ("GET", "/monitoring/prometheus/metrics", None))[0].text
-    assert "other" not in page  # A client's words are no labels.
-    assert 'xling_tf_serving_available_version{model_name="m"} 1.0' in page
-    assert 'xling_tf_serving_queued_rows{model_name="m"} 0.0' in page
+def test_the_page_and_its_files_are_served(server: Server) -> None:
+    assert server.ask("/page/models").json == {"models": ["m"]}
+    for path, kind in (("/", "html"), ("/page/page.js", "javascript"), ("/page/page.css", "css")):
+        reply = server.ask(path)
+        assert reply.status == 200
+        assert kind in (reply.kind or "")
+
+
+def test_requests_are_counted_by_their_code(server: Server) -> None:
+    name = ':tensorflow:serving:request_count{model_name="m",status="%s"}'
+    before = [server.metric(name % code) for code in ("OK", "INVALID_ARGUMENT")]
+    server.predict(["a"])
+    server.predict(["bad"])
+    server.predict(["a"], model="stranger")
+    after = [server.metric(name % code) for code in ("OK", "INVALID_ARGUMENT")]
+    assert after == [number + 1 for number in before]
+    page = server.ask("/monitoring/prometheus/metrics").body.decode()
+    assert "stranger" not in page  # A client's words are no labels.
+    assert server.metric('xling_tf_serving_available_version{model_name="m"}') == 1
+    assert server.metric('xling_tf_serving_queued_rows{model_name="m"}') == 0
     assert ":tensorflow:serving:request_latency_bucket{" in page
 
 
-async def chunks(count: int) -> AsyncIterator[bytes]:
-    for _ in range(count):
-        yield b" " * 100
+def test_an_answer_that_takes_too_long_is_given_up(folder: Path) -> None:
+    with server_in_thread([ModelConfig("m", folder)], Limits(request_seconds=0.05)) as server:
+        reply = server.ask(PREDICT, count(20_000))
+        assert (reply.status, list(reply.json)) == (504, ["error"])
+        wait_until(lambda: server.predict(["a"]).status == 200)
 
 
-@pytest.mark.parametrize("body", [b" " * 1000, chunks(10)], ids=["told", "in chunks"])
-def test_a_body_beyond_the_limit_is_refused(server: ModelServer, body: Any) -> None:
-    (response,) = ask(server, ("POST", PREDICT, body), limits=Limits(body_bytes=999))
-    assert response.status_code == 413
-    assert response.json() == {"error": "A request's body is expected to have at most 999 bytes"}
+def test_a_client_that_leaves_keeps_no_place_in_the_queue(folder: Path) -> None:
+    queued = 'xling_tf_serving_queued_rows{model_name="m"}'
+    begun = ':tensorflow:serving:batching_session:queuing_latency_count{model_name="m"}'
+    with (
+        server_in_thread([ModelConfig("m", folder)], batching=ONE_PLACE) as server,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        busy = pool.submit(server.ask, PREDICT, count(100_000))
+        wait_until(lambda: server.metric(begun) == 1)
+        body = b'{"instances": ["a"]}'
+        with socket.create_connection(("127.0.0.1", server.port)) as client:
+            head = f"POST {PREDICT} HTTP/1.1\r\nHost: h\r\nContent-Length: {len(body)}\r\n\r\n"
+            client.sendall(head.encode() + body)
+            wait_until(lambda: server.metric(queued) == 1)
+            assert server.predict(["b"]).status == 429
+        wait_until(lambda: server.metric(queued) == 0)
+        assert not busy.done()
+        assert server.predict(["b"]).status == 200
+        assert busy.result().status == 200
 
 
-class Stuck(ModelServer):
-    """A server whose models answer when they are let."""
+def test_a_server_whose_models_are_gone_is_alive_and_not_ready(folder: Path) -> None:
+    metrics = Metrics()
+    models = {"m": ServedModel(ModelConfig("m", folder), metrics)}  # not loaded
+    app = make_app(models, BatchScheduler(ONE_PLACE, metrics), metrics)
 
-    def __init__(self) -> None:
-        super().__init__([ModelConfig("m", Path())], BatchingParameters())
-        self.waiting: Future[bytes] = Future()
-        self.asked = Event()
+    async def ask() -> list[httpx.Response]:
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://s") as client:
+            return [await client.get(path) for path in ("/healthz", "/readyz")]
 
-    async def predict(self, target: Any, body: bytes) -> bytes:
-        self.asked.set()
-        return await asyncio.wrap_future(self.waiting)
-
-
-@pytest.fixture
-def stuck() -> Iterator[Stuck]:
-    server = Stuck()
-    yield server
-    assert server.stop()
-
-
-def test_an_answer_that_takes_too_long_is_given_up(stuck: Stuck) -> None:
-    (response,) = ask(stuck, predict(["a"]), limits=Limits(request_seconds=0.01))
-    assert (response.status_code, list(response.json())) == (504, ["error"])
-    assert stuck.waiting.cancelled()
-
-
-def test_a_client_that_goes_away_takes_its_request_with_it(
-    stuck: Stuck, caplog: pytest.LogCaptureFixture
-) -> None:
-    messages: list[Message] = [
-        {"type": "http.request", "body": b"{}", "more_body": False},
-        {"type": "http.disconnect"},
-    ]
-    sent = []
-
-    async def receive() -> Message:
-        while not stuck.asked.is_set() and len(messages) == 1:
-            await asyncio.sleep(0)
-        return messages.pop(0)
-
-    async def send(message: Message) -> None:
-        sent.append(message)
-
-    scope = {"type": "http", "method": "POST", "path": PREDICT, "headers": []}
-    asyncio.run(make_app(stuck)(scope, receive, send))
-    assert stuck.waiting.cancelled()
-    assert sent[0]["status"] == 499  # For the log; nobody is there to read it.
-    assert not [record for record in caplog.records if record.levelname == "ERROR"]
-
-
-def test_a_server_that_has_no_model_yet_is_alive_and_not_ready(stuck: Stuck) -> None:
-    alive, ready = ask(stuck, ("GET", "/healthz", None), ("GET", "/readyz", None))
+    alive, ready = asyncio.run(ask())
     assert [alive.status_code, ready.status_code] == [200, 503]
     assert list(ready.json()) == ["error"]
 
 
-def test_a_failure_of_the_server_tells_nothing_of_it(stuck: Stuck) -> None:
-    stuck.waiting.set_exception(RuntimeError("secret"))
-    (response,) = ask(stuck, predict(["a"]))
-    assert (response.status_code, response.json()) == (500, {"error": "The server failed"})
+def test_messages_hide_the_machine() -> None:
+    assert first_line("no path in /usr/lib/x.py\nsecond line") == "no path in ..."
 
 
-def test_errors_of_python_are_the_requests_fault() -> None:
-    with pytest.raises(ServingError, match=r"no path in \.\.\.$") as told, told_by_tensorflow():
-        raise ValueError("no path in /usr/lib/x.py\nsecond line")
-    assert (told.value.status, "second" in told.value.message) == (400, False)
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Path]]:
+    """The program with a folder of versions; the last test ends it."""
+    models = tmp_path_factory.mktemp("models") / "m"
+    models.mkdir()
+    put_export(models / "1", 1)
+    flags = [f"--model=m={models}", "--log_level=DEBUG", "--file_system_poll_wait_seconds=0.1"]
+    with server_process(*flags) as server:
+        yield server, models
 
 
-def test_predictions_are_those_of_the_model_called_alone(server: ModelServer) -> None:
-    texts = ["", "ñ", "a b"]
-    together = ask(server, predict(texts))[0].json()["predictions"]
-    alone = [
-        response.json()["predictions"][0]
-        for response in ask(server, *(predict([t]) for t in texts))
-    ]
-    np.testing.assert_array_equal(together, alone)
+def test_a_new_version_takes_over(program: tuple[Server, Path]) -> None:
+    server, models = program
+    assert server.predict([""]).json == {"predictions": [1]}
+    put_export(models / "2", 2)
+    server.event("unloaded", version=1)
+    assert server.predict([""]).json == {"predictions": [2]}
+
+
+def test_a_request_is_a_line_without_what_it_says(program: tuple[Server, Path]) -> None:
+    server, _ = program
+    server.predict(["secret"])
+    told = server.event("request", status=200)
+    assert told.keys() == {"time", "level", "event", "action", "model", "status", "ms"}
+    assert told["model"] == "m"
+
+
+def test_a_taken_port_is_told(program: tuple[Server, Path], tmp_path: Path) -> None:
+    server, models = program
+    run = run_python(tmp_path, PROGRAM, f"--model=m={models}", f"--port={server.port}")
+    assert f"--port {server.port} are expected to be free" in the_error(run)
+
+
+def test_at_its_end_it_answers_what_has_come(program: tuple[Server, Path]) -> None:
+    server, _ = program
+    assert server.process is not None
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(server.ask, PREDICT, count(150_000))
+        time.sleep(0.3)
+        for _ in range(20):  # As where a process group and its leader are both told.
+            server.process.send_signal(signal.SIGTERM)
+        server.event("uvicorn.error", message="Shutting down")
+        assert answer.result().json == {"outputs": 150_000}
+    server.event("stopped")
+    assert server.process.wait(60) == 0
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", server.port))
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ([], "--model name=path is expected at least once"),
+        (["--model=en-es"], "--model is expected as name=path"),
+        (["--model=a/b=."], "no '/', ':' or space"),
+        (["--model=a=.", "--model=a=.."], "once a name"),
+        (["--model=m=nowhere"], "no such path"),
+        (["--model=a=.", "--label=b/stable=1"], "--model names the model (a)"),
+    ],
+)
+def test_a_mistake_is_one_line(tmp_path: Path, flags: list[str], said: str) -> None:
+    assert said in the_error(run_python(tmp_path, PROGRAM, "--port=0", *flags))
+
+
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium")
+def test_the_page_compares_and_searches_in_a_browser(hub_folder: Path) -> None:
+    api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
+    with (
+        server_in_thread([ModelConfig("tiny", hub_folder)]) as server,
+        api.sync_playwright() as playwright,
+    ):
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        tab = browser.new_page()
+        complaints: list[str] = []
+        tab.on("console", lambda message: complaints.append(message.text))
+        tab.on("pageerror", lambda error: complaints.append(str(error)))
+        tab.goto(server.url)
+        tab.get_by_text("5 × 5 sentences compared").wait_for()
+        hostile = "<img src=x onerror=alert(1)>"
+        tab.locator("#left").fill(f"hola gato\n\n {hostile} ")
+        tab.locator("#right").fill(f"{hostile}\nthe cat is sleeping\nhola gato")
+        tab.get_by_role("button", name="Compare").click()
+        tab.get_by_text("2 × 3 sentences compared; 0 are nearest").wait_for()
+        # The same text is the nearest, whatever the model, and is shown as it is.
+        assert tab.locator("td.best").all_inner_texts() == ["1.00", "1.00"]
+        assert tab.locator("#map tr:nth-child(3) th").inner_text() == hostile
+        tab.locator("#query").fill("the cat is sleeping")
+        tab.get_by_role("button", name="Search").click()
+        tab.get_by_text("The 3 nearest of 3 sentences.").wait_for()
+        first = tab.locator("#neighbours li").first
+        assert first.inner_text() == "1.00the cat is sleeping"
+        tab.locator("#left").fill(" ")
+        tab.get_by_role("button", name="Compare").click()
+        tab.get_by_text("Type at least one sentence into each box.").wait_for()
+        assert tab.locator("#status.error").count() == 1
+        assert complaints == []
+        browser.close()

@@ -1,172 +1,285 @@
-"""The server's HTTP: the protocol's paths, metrics, health and the demo page."""
+"""The server: TensorFlow Serving's paths, metrics, health and the page at `/`, by starlette and uvicorn."""
 
 import asyncio
+import gc
 import logging
+import os
+import signal
+import socket
+import sys
 import time
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
 
+import uvicorn
 from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Route
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import FileResponse, JSONResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
 from starlette.types import Receive, Scope, Send
 
-from xling_tf.serving.bodies import Bodies, ClientGoneError
-from xling_tf.serving.config import Limits
-from xling_tf.serving.demo.routes import demo_routes
-from xling_tf.serving.errors import ServingError
-from xling_tf.serving.json_log import log
-from xling_tf.serving.model_server import ModelServer
-from xling_tf.serving.paths import Target, parse_path
-from xling_tf.serving.status import format_error
+from xling_tf.serving.batching import BatchingParameters, BatchScheduler, Lane
+from xling_tf.serving.models import ModelConfig, ServedModel, follow, load_models
+from xling_tf.serving.monitoring import Metrics, log, start_logging
+from xling_tf.serving.protocol import (
+    ServingError,
+    Target,
+    Tensors,
+    format_error,
+    format_metadata,
+    format_outputs,
+    format_status,
+    parse_path,
+    parse_request,
+    signature_of,
+    to_inputs,
+)
 
-_JSON = "application/json"
-_CODES = {
-    200: "OK",
-    400: "INVALID_ARGUMENT",
-    404: "NOT_FOUND",
-    413: "RESOURCE_EXHAUSTED",
-    429: "RESOURCE_EXHAUSTED",
-    499: "CANCELLED",
-    501: "UNIMPLEMENTED",
-    503: "UNAVAILABLE",
-    504: "DEADLINE_EXCEEDED",
-}
+_CODES = {200: "OK", 400: "INVALID_ARGUMENT", 404: "NOT_FOUND", 408: "DEADLINE_EXCEEDED"}
+_CODES |= {413: "RESOURCE_EXHAUSTED", 429: "RESOURCE_EXHAUSTED", 499: "CANCELLED"}
+_CODES |= {501: "UNIMPLEMENTED", 503: "UNAVAILABLE", 504: "DEADLINE_EXCEEDED"}
+# Seconds between two looks whether a client that waits is still there.
+_LOOK_SECONDS = 0.1
+# Bytes of JSON that are read or written in the thread that answers everybody.
+_SMALL = 2**16
 
 
-def make_app(server: ModelServer, limits: Limits | None = None) -> Starlette:
-    """Makes the ASGI application of a server.
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """What a client may take of a server; seconds are for an answer, and for its body to come."""
 
-    Args:
-        server: Answers; it has been started.
-        limits: What a client may take of it.
+    body_bytes: int = 32 * 2**20
+    request_seconds: float = 30.0
+    client_seconds: float = 30.0
+    connections: int = 1000
 
-    Returns:
-        `/v1/models/...`, `/monitoring/prometheus/metrics`, `/healthz` (the process answers),
-        `/readyz` (every model does) and the demo page. Every other path is the protocol's
-        malformed request.
-    """
 
-    async def metrics(request: Request) -> Response:
-        return Response(server.metrics.page(), media_type="text/plain; version=0.0.4")
+def make_app(
+    models: Mapping[str, ServedModel],
+    scheduler: BatchScheduler,
+    metrics: Metrics,
+    limits: Limits | None = None,
+) -> Starlette:
+    """Makes the ASGI application; paths that are not its own are the protocol's malformed requests."""
 
-    async def health(request: Request) -> Response:
-        return Response(b'{"status": "alive"}\n', media_type=_JSON)
+    def metrics_page(request: Request) -> Response:
+        return Response(metrics.page(), media_type="text/plain; version=0.0.4")
 
-    async def readiness(request: Request) -> Response:
-        if server.is_available():
-            return Response(b'{"status": "ready"}\n', media_type=_JSON)
-        return _error(ServingError.unavailable("Not every model is available"))
+    def health(request: Request) -> Response:
+        return JSONResponse({"status": "alive"})
 
-    async def failed(request: Request, error: Exception) -> Response:
-        log(logging.ERROR, "failed", error=f"{type(error).__name__}: {error}")
-        return _error(ServingError.internal("The server failed"))
+    def readiness(request: Request) -> Response:
+        if all(model.is_available() for model in models.values()):
+            return JSONResponse({"status": "ready"})
+        return _error(ServingError("Not every model is available", 503))
 
-    protocol = _Protocol(server, limits or Limits())
+    def names(request: Request) -> Response:
+        return JSONResponse({"models": list(models)})
+
+    def refused(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        return _error(ServingError(error.detail, error.status_code))
+
+    page = resources.files(__package__) / "page"
     app = Starlette(
         routes=[
-            Route("/monitoring/prometheus/metrics", metrics),
+            Route("/monitoring/prometheus/metrics", metrics_page),
             Route("/healthz", health),
             Route("/readyz", readiness),
-            *demo_routes(server),
-            # An endpoint that is no function gets every method.
-            Route("/{path:path}", protocol),
+            Route("/", lambda request: FileResponse(str(page / "index.html"))),
+            Route("/page/models", names),
+            Mount("/page", StaticFiles(directory=str(page))),
         ],
-        exception_handlers={Exception: failed},
+        exception_handlers={HTTPException: refused},
     )
-    # What is no path, or has a line's end in it, which patterns of routes do not match.
-    app.router.default = protocol
+    app.router.default = _Protocol(models, scheduler, metrics, limits or Limits())
     app.router.redirect_slashes = False
     return app
 
 
+def run(
+    models: Sequence[ModelConfig],
+    listener: socket.socket,
+    batching: BatchingParameters,
+    limits: Limits,
+    *,
+    enable_batching: bool = True,
+    poll_seconds: float = 1,
+    drain_seconds: float = 30,
+    log_level: str = "INFO",
+) -> None:
+    """Serves until SIGTERM or SIGINT, answers what has come by then, and ends with status 0.
+
+    Args:
+        models: What is served.
+        listener: Bound to an address; it is listened to once the models are loaded.
+        batching: How requests share calls, unless `enable_batching` is False.
+        limits: Of clients.
+        enable_batching: Whether requests share calls.
+        poll_seconds: Between two looks at the models' folders; 0 for none.
+        drain_seconds: For the requests in flight at the end.
+        log_level: "DEBUG" logs each request.
+
+    Raises:
+        UserError: A model cannot be loaded.
+    """
+    lines = start_logging(log_level)
+    try:
+        # Unloading a version collects garbage; without what is there now that takes a third of the time.
+        gc.freeze()
+        metrics = Metrics()
+        loaded = load_models(models, metrics, batched=enable_batching)
+        stopped = follow(loaded, poll_seconds) if poll_seconds else None
+        scheduler = BatchScheduler(batching, metrics)
+        server = uvicorn.Server(
+            uvicorn.Config(
+                make_app(loaded, scheduler, metrics, limits),
+                ws="none",
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                limit_concurrency=limits.connections + 1,
+                timeout_keep_alive=limits.client_seconds,  # type: ignore[arg-type]
+                timeout_graceful_shutdown=drain_seconds,  # type: ignore[arg-type]
+            )
+        )
+        listener.listen(server.config.backlog)
+        host, port = listener.getsockname()[:2]
+        log(logging.INFO, "serving", host=host, port=port, models=list(loaded), pid=os.getpid())
+        # After its drain, uvicorn raises the signal again.
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda number, frame: None)
+        server.run(sockets=[listener])
+        if stopped is not None:
+            stopped.set()
+        is_idle = scheduler.close()
+        log(logging.INFO, "stopped")
+    finally:
+        lines.stop()
+    if not is_idle:  # Python must not end under TensorFlow's threads, and a call cannot be stopped.
+        sys.stdout.flush()
+        os._exit(0)
+
+
+@dataclass(frozen=True)
 class _Protocol:
     """The protocol's paths, as an ASGI application."""
 
-    def __init__(self, server: ModelServer, limits: Limits) -> None:
-        self._server = server
-        self._limits = limits
-        self._bodies = Bodies(limits.body_bytes)
+    models: Mapping[str, ServedModel]
+    scheduler: BatchScheduler
+    metrics: Metrics
+    limits: Limits
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers a request, unless its client has gone."""
+        """Answers a request, and counts and logs it."""
         target = None
-        started = time.perf_counter()
+        request = Request(scope, receive)
+        request.state.started = time.perf_counter()
         try:
-            target = parse_path(scope["method"], _path(scope))
-            if target.action == "status":
-                answer = self._server.status(target)
-            elif target.action == "metadata":
-                answer = self._server.metadata(target)
-            else:
-                async with self._bodies.read(scope, receive) as body:
-                    started = time.perf_counter()
-                    answer = await self._predict(target, body, receive)
-            response = Response(answer, media_type=_JSON)
+            path, query = scope.get("raw_path") or scope["path"].encode(), scope["query_string"]
+            whole = path + b"?" + query if query else path
+            target = parse_path(scope["method"], whole.decode("utf-8", "replace"))
+            response = Response(await self._answer(target, request), media_type="application/json")
         except ServingError as error:
             response = _error(error)
-        except ClientGoneError:
+        except ClientDisconnect:
             response = Response(status_code=499)
         except asyncio.CancelledError:  # The time to drain is over.
-            response = _error(ServingError.unavailable("The server is shutting down"))
+            response = _error(ServingError("The server is shutting down", 503))
         except Exception as error:
             log(logging.ERROR, "failed", error=f"{type(error).__name__}: {error}")
-            response = _error(ServingError.internal("The server failed"))
-        self._count(target, response, time.perf_counter() - started)
+            response = _error(ServingError("The server failed", 500))
+        seconds = time.perf_counter() - request.state.started
+        # Names that no model has are the client's words, which are neither counted nor logged.
+        model = target.model if target and target.model in self.models else None
+        action = target and target.action
+        if model and action == "predict":
+            code = _CODES.get(response.status_code, "INTERNAL")
+            self.metrics.requests.labels(model, code).inc()
+            self.metrics.request_latency.labels(model, action, "REST").observe(seconds * 1e6)
+        told = {"action": action, "model": model, "status": response.status_code}
+        log(logging.DEBUG, "request", **told, ms=round(seconds * 1e3, 3))
         await response(scope, receive, send)
 
-    async def _predict(self, target: Target, body: bytes, receive: Receive) -> bytes:
-        """Predicts within the time limit, while the client is there."""
-        work = asyncio.ensure_future(self._server.predict(target, body))
-        gone = asyncio.ensure_future(_disconnected(receive))
+    async def _answer(self, target: Target, request: Request) -> bytes:
+        # A model that nobody has configured is one without versions.
+        nothing = ServedModel(ModelConfig(target.model, Path()), self.metrics)
+        model = self.models.get(target.model, nothing)
+        if target.action == "status":
+            return format_status(model.statuses(target))
+        document: dict[str, Any] = {}
+        if target.action != "metadata":
+            body = await self._body(request)
+            request.state.started = time.perf_counter()
+            document = await _off_loop(len(body), parse_request, body)
+        servable = model.acquire(target)
         try:
-            done, _ = await asyncio.wait(
-                {work, gone},
-                timeout=self._limits.request_seconds,
-                return_when=asyncio.FIRST_COMPLETED,
-            )
-            if work in done:
-                return work.result()
-            if gone in done:
-                raise ClientGoneError
-            limit = self._limits.request_seconds
-            raise ServingError.deadline_exceeded(f"No answer within {limit:g} seconds")
+            if target.action == "metadata":
+                return format_metadata(target.model, servable.version, servable.signatures)
+            if target.action != "predict":
+                raise ServingError(f"This server does not {target.action}; use predict.", 501)
+            name = signature_of(document, servable.signatures)
+            infos = servable.signatures[name].inputs
+            inputs, row_form = await _off_loop(len(body), to_inputs, document, infos)
+            outputs = await self._outputs(request, servable.lanes[name], inputs)
+        finally:
+            servable.release()
+        size = sum(array.nbytes for array in outputs.values())
+        return await _off_loop(size, format_outputs, outputs, row_form)
+
+    async def _body(self, request: Request) -> bytes:
+        """The body, unpacked where it is gzip."""
+        body, limit = bytearray(), self.limits.body_bytes
+        try:
+            async with asyncio.timeout(self.limits.client_seconds):
+                async for chunk in request.stream():
+                    body += chunk
+                    if len(body) > limit:
+                        break
+        except TimeoutError:
+            raise ServingError("Timed out waiting for a request's body", 408) from None
+        if "gzip" in request.headers.get("content-encoding", ""):
+            try:
+                unpack = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS).decompress
+                body = await asyncio.to_thread(unpack, body, limit + 1)
+            except zlib.error as error:
+                raise ServingError(f"The body is not gzip: {error}") from None
+        if len(body) > limit:
+            raise ServingError(f"A request's body is expected to have at most {limit} bytes", 413)
+        return bytes(body)
+
+    async def _outputs(self, request: Request, lane: Lane, inputs: Tensors) -> Tensors:
+        """Calls the model within the time limit, while the client is there."""
+        work = asyncio.ensure_future(self.scheduler.run(lane, inputs))
+        try:
+            async with asyncio.timeout(self.limits.request_seconds):
+                while not (await asyncio.wait([work], timeout=_LOOK_SECONDS))[0]:
+                    if await request.is_disconnected():
+                        raise ClientDisconnect
+            return work.result()
+        except TimeoutError:
+            seconds = self.limits.request_seconds
+            raise ServingError(f"No answer within {seconds:g} seconds", 504) from None
         finally:
             work.cancel()
-            gone.cancel()
-
-    def _count(self, target: Target | None, response: Response, seconds: float) -> None:
-        """Counts a request and logs it; names that no model has are the client's, and are not."""
-        model = target.model if target is not None else None
-        status = response.status_code
-        if target is not None and target.action == "predict" and model in self._server.models():
-            code = _CODES.get(status, "INTERNAL")
-            self._server.metrics.requests.labels(model, code).inc()
-            latency = self._server.metrics.request_latency.labels(model, "predict", "REST")
-            latency.observe(seconds * 1e6)
-        known = model if model in self._server.models() else None
-        log(
-            logging.DEBUG,
-            "request",
-            action=target.action if target is not None else None,
-            model=known,
-            version=target.version if target is not None else None,
-            status=status,
-            ms=round(seconds * 1e3, 3),
-        )
 
 
-async def _disconnected(receive: Receive) -> None:
-    """Waits until the client has gone."""
-    while (await receive())["type"] != "http.disconnect":
-        pass
-
-
-def _path(scope: Scope) -> str:
-    """A request's path as it came, with its query."""
-    path = (scope.get("raw_path") or scope["path"].encode()).decode("ascii", "surrogateescape")
-    query = scope.get("query_string", b"").decode("ascii", "surrogateescape")
-    return f"{path}?{query}" if query else path
+async def _off_loop(size: int, function: Callable[..., Any], *arguments: Any) -> Any:
+    """Calls a function, in a thread of its own where it has so much to do that others would wait."""
+    if size < _SMALL:
+        return function(*arguments)
+    return await asyncio.to_thread(function, *arguments)
 
 
 def _error(error: ServingError) -> Response:
-    return Response(format_error(error.message), status_code=error.status, media_type=_JSON)
+    # What is left of a request that was refused half read is not waited for.
+    headers = {"connection": "close"} if error.status in (408, 413) else None
+    body = format_error(error.message)
+    return Response(body, error.status, headers, media_type="application/json")

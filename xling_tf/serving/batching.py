@@ -1,40 +1,30 @@
 """Dynamic batching: rows of requests that wait at the same time share one call of the model.
 
 Parameters and behaviour follow TensorFlow Serving's `batching_session.cc` and TensorFlow's
-`shared_batch_scheduler.h` with `enable_large_batch_splitting`, which is off there by default. One
-set of threads serves all models in turn.
+`shared_batch_scheduler.h`. Everything but the calls happens in the event loop; no locks.
 """
 
+import asyncio
+import math
 import time
-from collections import OrderedDict, deque
 from collections.abc import Callable
-from concurrent.futures import Future
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from functools import partial
-from threading import Condition, Thread
 
 import numpy as np
 
-from xling_tf.serving.batches import Batch, RowShapes, Tensors, make_request, run_batch
-from xling_tf.serving.errors import ServingError
-from xling_tf.serving.metrics import Metrics
-
-_CLOSING_SECONDS = 0.5
+from xling_tf.serving.monitoring import Metrics
+from xling_tf.serving.protocol import ServingError, Tensors
 
 
 @dataclass(frozen=True, kw_only=True)
 class BatchingParameters:
     """Parameters by TensorFlow Serving's names (`session_bundle_config.proto`).
 
-    The defaults are those of `shared_batch_scheduler.h`, where the threads are one a core.
-
-    Attributes:
-        max_batch_size: Rows of a call of the model.
-        batch_timeout_micros: Microseconds that a batch waits for more rows, although a thread is
-            free. At 0, a lone request never waits, and batches form while all threads are busy.
-        max_enqueued_batches: Batches of one signature that wait for a thread; what does not fit is
-            refused.
-        num_batch_threads: Calls of models at the same time.
+    A batch of fewer than `max_batch_size` rows waits for more as long as `batch_timeout_micros` although a
+    thread is free; at 0, a lone request never waits, and batches form while all threads are busy. Each
+    signature has a queue of `max_enqueued_batches`; what does not fit is refused.
     """
 
     max_batch_size: int = 1000
@@ -45,17 +35,32 @@ class BatchingParameters:
 
 @dataclass(frozen=True, eq=False)
 class Lane:
-    """What is batched together: one signature of one loaded version.
-
-    Attributes:
-        model_name: For the metrics.
-        run: Calls the signature.
-        batched: Whether requests share calls; where not, each is a call of its own.
-    """
+    """What is batched together: one signature of one loaded version; not `batched`, calls are not shared."""
 
     model_name: str
     run: Callable[[Tensors], Tensors]
     batched: bool
+
+
+@dataclass(frozen=True, eq=False)
+class _Request:
+    inputs: Tensors
+    rows: int
+    answer: asyncio.Future[Tensors]
+
+
+@dataclass(eq=False)
+class _Batch:
+    """Requests for one call; their rows have these names and shapes (None: alone in its call)."""
+
+    shapes: object
+    requests: list[_Request]
+    closed: bool
+    opened: float = field(default_factory=time.perf_counter)
+
+    @property
+    def rows(self) -> int:
+        return sum(request.rows for request in self.requests)
 
 
 class BatchScheduler:
@@ -65,152 +70,158 @@ class BatchScheduler:
         self._parameters = parameters
         self._metrics = metrics
         # Only lanes that something waits for; the one served last is the last.
-        self._queues: OrderedDict[Lane, deque[Batch]] = OrderedDict()
-        self._changed = Condition()
-        self._closed = False
-        # A call of a model cannot be stopped, so these must not keep the process from its end.
-        self._threads = [
-            Thread(target=self._work, name=f"batch-{number}", daemon=True)
-            for number in range(parameters.num_batch_threads)
-        ]
-        for thread in self._threads:
-            thread.start()
+        self._queues: dict[Lane, list[_Batch]] = {}
+        self._running = 0
+        self._threads = ThreadPoolExecutor(parameters.num_batch_threads, "batch")
 
-    def submit(self, lane: Lane, inputs: Tensors) -> "Future[Tensors]":
-        """Queues a request.
-
-        Args:
-            lane: Where it belongs.
-            inputs: By name; `[rows, ...]` each where the lane is batched.
-
-        Returns:
-            The outputs to come. Cancelling it takes out what has not begun.
+    async def run(self, lane: Lane, inputs: Tensors) -> Tensors:
+        """Calls a model; cancelling it takes the request out of the queue, until its call begins.
 
         Raises:
-            ServingError: The lane's queue is full.
+            ServingError: The lane's queue is full, or the model refuses the inputs.
         """
+        answer = asyncio.get_running_loop().create_future()
         rows = _common_rows(inputs) if lane.batched else None
-        with self._changed:
-            queue = self._queues.get(lane, deque())
-            future = self._enqueue(lane, queue, inputs, rows)
-            self._queues[lane] = queue
-            self._changed.notify_all()
-        self._metrics.queued_rows.labels(lane.model_name).inc(rows or 1)
-        return future
+        shapes = sorted((name, values.shape[1:]) for name, values in inputs.items())
+        request = _Request(inputs, rows or 1, answer)
+        self._enqueue(lane, shapes if rows else None, request)
+        self._start_closed_batches()
+        try:
+            return await answer
+        except asyncio.CancelledError:
+            self._drop(lane, request)
+            raise
 
     def close(self) -> bool:
-        """Ends the threads; returns whether none is left in a call of a model."""
-        with self._changed:
-            self._closed = True
-            self._changed.notify_all()
-        deadline = time.monotonic() + _CLOSING_SECONDS
-        for thread in self._threads:
-            thread.join(max(0, deadline - time.monotonic()))
-        return not any(thread.is_alive() for thread in self._threads)
+        """Ends the threads that are idle; returns whether all are, for no call can be stopped."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        return not self._running
 
-    def _enqueue(
-        self, lane: Lane, queue: deque[Batch], inputs: Tensors, rows: int | None
-    ) -> "Future[Tensors]":
-        """Puts a request into the open batch and as many new ones as it needs."""
-        if not rows:  # Nothing to share a call by.
-            future, parts = make_request(inputs, [])
-            queue.append(Batch(None, parts, time.monotonic()))
-            return future
-        shape = _row_shapes(inputs)
-        limit = self._parameters.max_batch_size
-        room, free = self._space(queue, shape)
-        if rows > free:
-            self._drop_abandoned(lane, queue)
-            room, free = self._space(queue, shape)
-        if rows > free:
-            raise _full(rows, free, self._parameters, len(queue))
-        cuts = list(range(room or limit, rows, limit))
-        future, parts = make_request(inputs, cuts)
-        if room:
-            queue[-1].add(parts.pop(0))
-        queue.extend(Batch(shape, [part], time.monotonic()) for part in parts)
-        return future
+    def _enqueue(self, lane: Lane, shapes: object, request: _Request) -> None:
+        queue, limit = self._queues.get(lane, []), self._parameters.max_batch_size
+        batch = queue[-1] if queue else None
+        if batch and shapes and batch.shapes == shapes and batch.rows + request.rows <= limit:
+            batch.requests.append(request)
+        else:
+            places = sum(math.ceil(each.rows / limit) for each in queue)
+            needed = places + math.ceil(request.rows / limit)
+            if lane.batched and needed > self._parameters.max_enqueued_batches:
+                raise ServingError(
+                    "The batch scheduling queue to which this task was submitted is full; task size is "
+                    f"{request.rows} (num_enqueued_batches={places}, max_enqueued_batches="
+                    f"{self._parameters.max_enqueued_batches}, max_batch_size={limit})",
+                    429,
+                )
+            if batch:
+                batch.closed = True
+            seconds = self._parameters.batch_timeout_micros / 1e6
+            batch = _Batch(shapes, [request], closed=shapes is None or not seconds)
+            if seconds:
+                asyncio.get_running_loop().call_later(seconds, self._close, batch)
+            self._queues[lane] = [*queue, batch]
+        batch.closed = batch.closed or batch.rows >= limit
+        self._metrics.queued_rows.labels(lane.model_name).inc(request.rows)
 
-    def _space(self, queue: deque[Batch], shape: RowShapes) -> tuple[int, int]:
-        """Rows that the open batch still takes, and the whole queue."""
-        limit = self._parameters.max_batch_size
-        room = limit - queue[-1].rows if queue and queue[-1].shape == shape else 0
-        return room, (self._parameters.max_enqueued_batches - len(queue)) * limit + room
+    def _close(self, batch: _Batch) -> None:
+        batch.closed = True
+        self._start_closed_batches()
 
-    def _drop_abandoned(self, lane: Lane, queue: deque[Batch]) -> None:
-        """Frees the places of those who have gone, which others need."""
-        before = sum(batch.waiting for batch in queue)
+    def _drop(self, lane: Lane, request: _Request) -> None:
+        """Takes a request out of the queue if it is still there, so that it keeps no place from others."""
+        queue = self._queues.get(lane, [])
         for batch in queue:
-            batch.drop_abandoned()
-        left = [batch for batch in queue if batch.parts]
-        queue.clear()
-        queue.extend(left)
-        if not left:
+            if request in batch.requests:
+                batch.requests.remove(request)
+                self._metrics.queued_rows.labels(lane.model_name).dec(request.rows)
+        self._set_queue(lane, [batch for batch in queue if batch.requests])
+
+    def _set_queue(self, lane: Lane, queue: list[_Batch]) -> None:
+        if queue:
+            self._queues[lane] = queue
+        else:
             self._queues.pop(lane, None)
-        dropped = before - sum(batch.waiting for batch in left)
-        self._metrics.queued_rows.labels(lane.model_name).dec(dropped)
 
-    def _work(self) -> None:
-        while (taken := self._take()) is not None:
-            lane, batch = taken
-            name = lane.model_name
-            waited = time.monotonic() - batch.opened
-            self._metrics.queued_rows.labels(name).dec(batch.waiting)
-            self._metrics.queuing_latency.labels(name).observe(waited * 1e6)
-            run_batch(batch.parts, partial(self._run, lane))
+    def _start_closed_batches(self) -> None:
+        """Runs the first batches of the lanes in turn, as long as threads are free."""
+        while self._running < self._parameters.num_batch_threads:
+            lane = next((each for each, queue in self._queues.items() if queue[0].closed), None)
+            if lane is None:
+                return
+            first, *others = self._queues.pop(lane)
+            self._set_queue(lane, others)
+            waited = time.perf_counter() - first.opened
+            self._metrics.queued_rows.labels(lane.model_name).dec(first.rows)
+            self._metrics.queuing_latency.labels(lane.model_name).observe(waited * 1e6)
+            self._running += 1
+            loop = asyncio.get_running_loop()
+            call = loop.run_in_executor(self._threads, self._answers, lane, first.requests)
+            call.add_done_callback(partial(self._finish, first.requests))
 
-    def _take(self) -> tuple[Lane, Batch] | None:
-        """Waits for a batch that is full or due, of the lanes in turn; None when closed."""
-        with self._changed:
-            while not self._closed:
-                soonest = None
-                for lane, queue in self._queues.items():
-                    wait = self._seconds_left(queue)
-                    if wait <= 0:
-                        batch = queue.popleft()
-                        self._queues.move_to_end(lane)
-                        if not queue:
-                            del self._queues[lane]
-                        return lane, batch
-                    soonest = min(wait, soonest or wait)
-                self._changed.wait(soonest)
-        return None
+    def _finish(
+        self, requests: list[_Request], call: "asyncio.Future[list[Tensors | Exception]]"
+    ) -> None:
+        self._running -= 1
+        for request, answer in zip(requests, call.result(), strict=True):
+            if request.answer.done():
+                continue  # Its client has gone.
+            if isinstance(answer, Exception):
+                request.answer.set_exception(answer)
+            else:
+                request.answer.set_result(answer)
+        self._start_closed_batches()
 
-    def _seconds_left(self, queue: deque[Batch]) -> float:
-        """How long the first batch of a queue still waits for rows."""
-        batch = queue[0]
-        closed = len(queue) > 1 or batch.shape is None
-        if closed or batch.rows >= self._parameters.max_batch_size:
-            return 0
-        return batch.opened + self._parameters.batch_timeout_micros / 1e6 - time.monotonic()
+    def _answers(self, lane: Lane, requests: list[_Request]) -> list[Tensors | Exception]:
+        """The outputs of requests, by one call.
 
-    def _run(self, lane: Lane, inputs: Tensors) -> Tensors:
-        rows = _common_rows(inputs)
-        if rows is not None:
-            self._metrics.batch_rows.labels(lane.model_name).observe(rows)
+        Where it fails, halves are tried until the requests at fault are alone: nobody else is answered with
+        their mistake, and that costs a few calls, not one a request.
+        """
+        ends = np.cumsum([request.rows for request in requests])
+        try:
+            outputs = self._call(lane, _join([request.inputs for request in requests]))
+            if len(requests) == 1:
+                return [outputs]
+            if _common_rows(outputs) != ends[-1]:
+                raise ValueError(f"the outputs are expected to have {ends[-1]} rows")
+        except Exception as error:
+            if len(requests) == 1:
+                return [error]
+            middle = len(requests) // 2
+            return [
+                *self._answers(lane, requests[:middle]),
+                *self._answers(lane, requests[middle:]),
+            ]
+        return [
+            {name: values[end - request.rows : end] for name, values in outputs.items()}
+            for request, end in zip(requests, ends, strict=True)
+        ]
+
+    def _call(self, lane: Lane, inputs: Tensors) -> Tensors:
+        """Calls the model, with at most `max_batch_size` rows at a time."""
+        rows, limit = _common_rows(inputs) or 1, self._parameters.max_batch_size
+        if lane.batched and rows > limit:
+            parts = [
+                {name: values[start : start + limit] for name, values in inputs.items()}
+                for start in range(0, rows, limit)
+            ]
+            return _join([self._call(lane, part) for part in parts])
         started = time.perf_counter()
         outputs = lane.run(inputs)
-        latency = self._metrics.runtime_latency.labels(lane.model_name, "predict", "TF2")
-        latency.observe((time.perf_counter() - started) * 1e6)
+        microseconds = (time.perf_counter() - started) * 1e6
+        self._metrics.batch_rows.labels(lane.model_name).observe(rows)
+        self._metrics.runtime_latency.labels(lane.model_name, "predict", "TF2").observe(
+            microseconds
+        )
         return outputs
 
 
-def _common_rows(inputs: Tensors) -> int | None:
-    """How many rows all inputs have; None where they differ or are scalars."""
-    rows = {len(values) if np.ndim(values) else None for values in inputs.values()}
+def _common_rows(tensors: Tensors) -> int | None:
+    """How many rows all tensors have; None where they differ or are scalars."""
+    rows = {len(values) if np.ndim(values) else None for values in tensors.values()}
     return rows.pop() if len(rows) == 1 else None
 
 
-def _row_shapes(inputs: Tensors) -> RowShapes:
-    """What must be equal for rows of two requests to be joined."""
-    return tuple(sorted((name, values.shape[1:]) for name, values in inputs.items()))
-
-
-def _full(rows: int, free: int, parameters: BatchingParameters, enqueued: int) -> ServingError:
-    """The words of `shared_batch_scheduler.h`; its code there is UNAVAILABLE."""
-    return ServingError.resource_exhausted(
-        "The batch scheduling queue to which this task was submitted is full; task size is "
-        f"{rows} but scheduling capacity is only {free} (num_enqueued_batches={enqueued}, "
-        f"max_enqueued_batches={parameters.max_enqueued_batches}, "
-        f"max_execution_batch_size={parameters.max_batch_size})"
-    )
+def _join(tensors: list[Tensors]) -> Tensors:
+    if len(tensors) == 1:
+        return tensors[0]
+    return {name: np.concatenate([each[name] for each in tensors]) for name in tensors[0]}

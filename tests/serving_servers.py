@@ -1,0 +1,136 @@
+"""Servers for tests: in a thread of the test's process, and as the program in a process of its own."""
+
+import http.client
+import json
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Thread
+from typing import Any, NamedTuple
+
+import uvicorn
+from programs import ROOT
+
+from xling_tf.serving.app import Limits, make_app
+from xling_tf.serving.batching import BatchingParameters, BatchScheduler
+from xling_tf.serving.models import ModelConfig, load_models
+from xling_tf.serving.monitoring import Metrics
+
+
+class Reply(NamedTuple):
+    """An answer."""
+
+    status: int
+    kind: str | None
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+class Server(NamedTuple):
+    """Where a server listens, its metrics, and its process if it has one."""
+
+    port: int
+    metrics: Metrics | None = None
+    process: subprocess.Popen | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def ask(
+        self,
+        path: str,
+        body: bytes | str | None = None,
+        method: str = "",
+        headers: Mapping[str, str] | None = None,
+    ) -> Reply:
+        """Sends a request as it is: by POST if there is a body."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        try:
+            method = method or ("GET" if body is None else "POST")
+            raw = body.encode() if isinstance(body, str) else body
+            connection.request(method, path, raw, dict(headers or {}))
+            response = connection.getresponse()
+            return Reply(response.status, response.getheader("Content-Type"), response.read())
+        finally:
+            connection.close()
+
+    def predict(self, texts: list[str], model: str = "m") -> Reply:
+        return self.ask(f"/v1/models/{model}:predict", json.dumps({"instances": texts}))
+
+    def metric(self, name: str) -> float:
+        """A metric by its name and labels; 0 where it is not there yet."""
+        page = self.ask("/monitoring/prometheus/metrics").body.decode()
+        lines = (line.rpartition(" ") for line in page.splitlines() if line.startswith(name))
+        return next((float(value) for key, _, value in lines if key == name), 0.0)
+
+    def event(self, name: str, **fields: object) -> dict[str, Any]:
+        """The next line of the log with an event and these fields."""
+        assert self.process is not None
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            told = json.loads(line)
+            if told["event"] == name and fields.items() <= told.items():
+                return told
+        raise AssertionError(f"the server ended without {name}")
+
+
+@contextmanager
+def server_in_thread(
+    models: list[ModelConfig],
+    limits: Limits | None = None,
+    batching: BatchingParameters | None = None,
+) -> Iterator[Server]:
+    """Serves models until the block ends."""
+    metrics = Metrics()
+    loaded = load_models(models, metrics)
+    scheduler = BatchScheduler(batching or BatchingParameters(), metrics)
+    app = make_app(loaded, scheduler, metrics, limits)
+    config = uvicorn.Config(app, ws="none", lifespan="off", log_config=None)
+    web = uvicorn.Server(config)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = Thread(target=web.run, args=[[listener]])
+        thread.start()
+        try:
+            while not web.started:
+                assert thread.is_alive()
+                time.sleep(0.01)
+            yield Server(listener.getsockname()[1], metrics)
+        finally:
+            web.should_exit = True
+            thread.join()
+            scheduler.close()
+
+
+@contextmanager
+def server_process(*flags: str, output: Any = subprocess.PIPE) -> Iterator[Server]:
+    """Runs export/serve.py at a free port, as people do, and kills it at the block's end."""
+    command = [sys.executable, str(ROOT / "export" / "serve.py"), "--port=0", *flags]
+    with subprocess.Popen(command, stdout=output, stderr=output, text=True) as process:
+        server = Server(0, process=process)
+        try:
+            yield (
+                server._replace(port=server.event("serving")["port"]) if process.stdout else server
+            )
+        finally:
+            process.kill()
+
+
+def wait_until(condition: Any, seconds: float = 120) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    """What lies in a folder, at any depth."""
+    paths = (path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}

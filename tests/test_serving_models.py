@@ -1,0 +1,217 @@
+"""Versions of a model: found by polling, loaded, warmed up, replaced, released."""
+
+import gc
+import shutil
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from served_models import put_export, put_wreck
+from tensorflow_serving.apis import prediction_log_pb2
+
+from xling_tf.errors import UserError
+from xling_tf.serving.models import (
+    WARMUP_REQUESTS,
+    ModelConfig,
+    Servable,
+    ServedModel,
+    find_versions,
+    load_models,
+)
+from xling_tf.serving.monitoring import Metrics
+from xling_tf.serving.protocol import ServingError, Target
+
+
+class _Words(tf.Module):
+    """Numbers of words, by a table."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        words = tf.lookup.KeyValueTensorInitializer(["none", "one", "two"], [0, 1, 2])
+        self.table = tf.lookup.StaticHashTable(words, default_value=-1)
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
+    def ids(self, words: tf.Tensor) -> dict[str, tf.Tensor]:
+        return {"ids": self.table.lookup(words)}
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Callable[..., ServedModel]:
+    """Serves the folder "m" of the test, polled once."""
+
+    def make(**labels: int) -> ServedModel:
+        (tmp_path / "m").mkdir(exist_ok=True)
+        model = ServedModel(ModelConfig("m", tmp_path / "m", labels), Metrics())
+        model.poll()
+        return model
+
+    return make
+
+
+def target(version: int | None = None, label: str | None = None) -> Target:
+    return Target("m", version, label, "status")
+
+
+def states(model: ServedModel) -> dict[int, str]:
+    return {status.version: status.state for status in model.statuses(target())}
+
+
+def answering(model: ServedModel, version: int | None = None, label: str | None = None) -> float:
+    """The version that answers, by its answer to a text without a letter."""
+    servable = model.acquire(target(version, label))
+    outputs = servable.lanes["serving_default"].run({"inputs": np.array([b""], object)})
+    servable.release()
+    return float(outputs["outputs"][0])
+
+
+def test_the_largest_number_is_served_and_its_successor_replaces_it(serve, tmp_path: Path) -> None:
+    for version in (2, 10):
+        put_export(tmp_path / "m" / str(version), version)
+    (tmp_path / "m" / "11.partial").mkdir()
+    model = serve()
+    assert (answering(model), states(model)) == (10, {10: "AVAILABLE"})
+    put_export(tmp_path / "m" / "11", 11)
+    model.poll()
+    assert (answering(model), states(model)) == (11, {10: "END", 11: "AVAILABLE"})
+    with pytest.raises(ServingError, match=r"Servable not found for request: Specific\(m, 10\)"):
+        model.acquire(target(10))
+
+
+def test_a_rollback_is_one_rename(serve, tmp_path: Path) -> None:
+    for version in (1, 2):
+        put_export(tmp_path / "m" / str(version), version)
+    model = serve()
+    (tmp_path / "m" / "2").rename(tmp_path / "m" / "2.bad")
+    model.poll()
+    assert (answering(model), states(model)) == (1, {1: "AVAILABLE", 2: "END"})
+
+
+def test_a_version_with_a_label_stays_beside_the_largest(serve, tmp_path: Path) -> None:
+    for version in (1, 2, 3):
+        put_export(tmp_path / "m" / str(version), version)
+    model = serve(stable=1)
+    assert [answering(model), answering(model, 1), answering(model, label="stable")] == [3, 1, 1]
+    assert states(model) == {1: "AVAILABLE", 3: "AVAILABLE"}
+    with pytest.raises(ServingError, match="Unrecognized servable version label: canary"):
+        model.acquire(target(label="canary"))
+
+
+def test_a_version_is_unloaded_after_its_last_request(serve, tmp_path: Path) -> None:
+    put_export(tmp_path / "m" / "1", 1)
+    model = serve()
+    used = model.acquire(target())
+    run = used.lanes["serving_default"].run
+    function = weakref.ref(used._model.signatures["serving_default"])
+    put_export(tmp_path / "m" / "2", 2)
+    model.poll()
+    assert states(model) == {1: "UNLOADING", 2: "AVAILABLE"}
+    assert run({"inputs": np.array([b"ab"], object)})["outputs"].tolist() == [3]
+    used.release()
+    assert states(model) == {1: "END", 2: "AVAILABLE"}
+    gc.collect()
+    assert function() is None  # although its lane is held, as by the thread that ran it last
+
+
+def test_the_tables_of_a_retired_version_are_freed(tmp_path: Path) -> None:
+    """TensorFlow keeps them by name otherwise, some MiB a version."""
+    model = _Words()
+    tf.saved_model.save(model, str(tmp_path), signatures={"serving_default": model.ids})
+    servable, successor = (Servable("m", version, tmp_path) for version in (1, 2))
+    (table,) = [
+        part.resource_handle
+        for part in tf.train.TrackableView(servable._model).descendants()
+        if isinstance(part, tf.saved_model.experimental.TrackableResource)
+    ]
+    assert tf.raw_ops.LookupTableSizeV2(table_handle=table).numpy() == 3
+    servable.retire(lambda: None)
+    with pytest.raises(tf.errors.NotFoundError):
+        tf.raw_ops.LookupTableSizeV2(table_handle=table)
+    run = successor.lanes["serving_default"].run
+    assert run({"words": np.array([b"two"], object)})["ids"].tolist() == [2]
+
+
+def test_a_wreck_is_told_and_tried_again_when_it_changes(serve, tmp_path: Path) -> None:
+    put_export(tmp_path / "m" / "1", 1)
+    wreck = put_wreck(tmp_path / "m" / "2", 2)
+    model = serve()
+    model.poll()
+    assert model._metrics.load_failures.labels("m")._value.get() == 1
+    assert (answering(model), states(model)) == (1, {1: "AVAILABLE", 2: "END"})
+    (told,) = model.statuses(target(2))
+    assert told.error_code != "OK"
+    assert "cannot be loaded" in told.error_message
+    assert str(tmp_path) not in told.error_message
+    put_export(wreck, 2)
+    model.poll()
+    assert (answering(model), states(model)) == (2, {1: "END", 2: "AVAILABLE"})
+
+
+def test_an_export_that_is_replaced_is_loaded_anew(serve, tmp_path: Path) -> None:
+    put_export(tmp_path / "m", 5)
+    model = serve()
+    assert (answering(model), states(model)) == (5, {1: "AVAILABLE"})
+    shutil.rmtree(tmp_path / "m")
+    model.poll()
+    assert answering(model) == 5  # Nothing there is what a replacement looks like on its way.
+    put_export(tmp_path / "m", 6)
+    model.poll()
+    assert (answering(model), states(model)) == (6, {1: "AVAILABLE"})
+    (tmp_path / "m" / "saved_model.pb").write_bytes(b"\xff")
+    model.poll()
+    assert answering(model) == 6
+    (told,) = model.statuses(target())
+    assert (told.state, told.error_code) == ("AVAILABLE", "UNKNOWN")
+
+
+def put_warm_up(folder: Path, text: bytes) -> None:
+    log = prediction_log_pb2.PredictionLog()
+    request = log.predict_log.request
+    request.model_spec.signature_name = "serving_default"
+    request.inputs["inputs"].CopyFrom(tf.make_tensor_proto([text]))
+    (folder / WARMUP_REQUESTS).parent.mkdir()
+    with tf.io.TFRecordWriter(str(folder / WARMUP_REQUESTS)) as writer:
+        writer.write(log.SerializeToString())
+
+
+def test_warm_up_requests_are_made_and_one_that_fails_fails_the_version(
+    serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    retired = []
+    monkeypatch.setattr(Servable, "retire", lambda self, unloaded: retired.append(self.version))
+    put_warm_up(put_export(tmp_path / "m" / "1", 1), b"good")
+    model = serve()
+    put_warm_up(put_export(tmp_path / "m" / "2", 2), b"bad")
+    model.poll()
+    assert states(model) == {1: "AVAILABLE", 2: "END"}
+    assert retired == [2]
+    assert "the text is bad" in model.statuses(target(2))[0].error_message
+
+
+def test_only_whole_numbers_are_versions(tmp_path: Path) -> None:
+    for name in ("1", "002", "3.tmp", "-4", "٥", "9999999999999999999", "99999999999999999999"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "6").touch()
+    assert find_versions(tmp_path) == {1: tmp_path / "1", 2: tmp_path / "002"}
+    assert find_versions(tmp_path / "nowhere") == {}
+
+
+@pytest.mark.parametrize(
+    ("folder", "labels", "told"),
+    [
+        ("empty", {}, "--model m=.*empty is expected to be an exported model, .*found: none"),
+        ("wreck", {}, "found: version 1: .*cannot be loaded: Read less bytes"),
+        ("good", {"stable": 7}, "named 1, 2, ..., 7 too"),
+    ],
+)
+def test_a_start_without_a_model_is_told(
+    tmp_path: Path, folder: str, labels: dict[str, int], told: str
+) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "wreck").mkdir()
+    put_wreck(tmp_path / "wreck" / "1", 1)
+    put_export(tmp_path / "good", 1)
+    with pytest.raises(UserError, match=told):
+        load_models([ModelConfig("m", tmp_path / folder, labels)], Metrics())

@@ -1,0 +1,290 @@
+"""A model as a version for TensorFlow Serving: whole, apart from its source, with warm-up requests."""
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import yaml
+from google.protobuf import text_format
+from programs import ROOT, run_python
+from serving_servers import files_of, server_process
+from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
+from tensorflow_serving.config.model_server_config_pb2 import ModelServerConfig
+
+from xling_tf.errors import UserError
+from xling_tf.serving.models import WARMUP_REQUESTS, find_versions
+
+sys.path.insert(0, str(ROOT / "export"))
+import publishing
+from publishing import IMAGE, Published, docker_command, next_version, publish
+
+CONFIGURATION = {"models.config", "batching.config", "monitoring.config", "compose.yaml"}
+PROGRAM = str(ROOT / "export" / "main.py")
+
+
+class Small(tf.Module):
+    """Loaded in no time: texts, pairs of them, numbers in strings, numbers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.factor = tf.Variable([2.0] * 100)
+        texts, numbers = tf.TensorSpec([None], tf.string), tf.TensorSpec([100], tf.float32)
+        self.functions = {
+            "lengths": _function(lambda inputs: tf.strings.length(inputs), inputs=texts),
+            "pairs": _function(self.pairs, premise=texts, hypothesis=texts),
+            "parsed": _function(lambda inputs: tf.strings.to_number(inputs), inputs=texts),
+            "doubled": _function(lambda inputs: inputs * self.factor, inputs=numbers),
+        }
+
+    def pairs(self, premise: tf.Tensor, hypothesis: tf.Tensor) -> tf.Tensor:
+        return tf.strings.length(premise) - tf.strings.length(hypothesis)
+
+
+def _function(function: Callable[..., tf.Tensor], **inputs: tf.TensorSpec) -> Any:
+    return tf.function(lambda **inputs: {"outputs": function(**inputs)}).get_concrete_function(
+        **{name: tf.TensorSpec(spec.shape, spec.dtype, name) for name, spec in inputs.items()}
+    )
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path, module = tmp_path_factory.mktemp("exported") / "small", Small()
+    tf.saved_model.save(module, str(path), signatures=module.functions)
+    (path / "README.md").write_text("# A card\n")
+    return path
+
+
+@pytest.fixture(scope="module")
+def published(small: Path, tmp_path_factory: pytest.TempPathFactory) -> Published:
+    """It, published; no test changes it."""
+    return publish(small, tmp_path_factory.mktemp("production") / "serving", "tiny")
+
+
+def test_a_version_is_a_whole_copy_with_warm_up_requests(published: Published, small: Path) -> None:
+    assert published.folder.parts[-3:] == ("serving", "tiny", "1")
+    copied = files_of(published.folder)
+    assert copied.pop(str(WARMUP_REQUESTS))
+    assert copied == files_of(small)
+    # No file shared with the source: what is written into that is not written into this.
+    assert all(path.is_dir() or path.stat().st_nlink == 1 for path in published.folder.rglob("*"))
+    assert {path.name for path in published.folder.parents[1].iterdir()} == {"tiny", *CONFIGURATION}
+
+
+def test_signatures_of_texts_are_warmed_up_by_requests_that_they_answer(
+    published: Published,
+) -> None:
+    # Texts are no numbers, and a failing request would keep the model from being served.
+    assert published.warmup == {"doubled": 0, "lengths": 4, "pairs": 4, "parsed": 0}
+    sizes: dict[str, list[int]] = {"lengths": [], "pairs": []}
+    dataset = tf.data.TFRecordDataset(str(published.folder / WARMUP_REQUESTS))
+    for record in dataset.as_numpy_iterator():
+        request = PredictionLog.FromString(record).predict_log.request
+        assert request.model_spec.name == "tiny"
+        columns = [tf.make_ndarray(value) for value in request.inputs.values()]
+        sizes[request.model_spec.signature_name].append(len(columns[0]))
+        # Different texts, where a request has several.
+        assert len(columns) == 1 or len(columns[0]) == 1 or np.any(columns[0] != columns[1])
+    assert sizes == {"lengths": [1, 1, 8, 32], "pairs": [1, 1, 8, 32]}
+
+
+def test_versions_are_numbered_on_and_never_overwritten(small: Path, tmp_path: Path) -> None:
+    folders = [publish(small, tmp_path, "m", version).folder.name for version in (None, 7, None)]
+    assert folders == ["1", "7", "8"]
+    before = files_of(tmp_path)
+    with pytest.raises(UserError, match=r"m/7 is there and is never overwritten.*next free one, 9"):
+        publish(small, tmp_path, "m", 7)
+    assert files_of(tmp_path) == before
+    (tmp_path / "m" / "8").rename(tmp_path / "m" / "8.bad")  # a rollback
+    assert list(find_versions(tmp_path / "m")) == [1, 7]
+    assert next_version(tmp_path / "m") == 9
+
+
+@pytest.mark.parametrize(
+    ("names", "number"),
+    [([], 1), (["1", "2"], 3), (["10", "9"], 11), (["007"], 8), ([".5.123.tmp", "v9"], 1)],
+)
+def test_the_next_version(names: list[str], number: int, tmp_path: Path) -> None:
+    for name in names:
+        (tmp_path / name).mkdir()
+    assert next_version(tmp_path) == number
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "..", ".a", "-a", "a b", "a:b", "12", "en–es", "a\n"])
+def test_names_that_no_model_has(name: str, small: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="--name"):
+        publish(small, tmp_path, name)
+
+
+@pytest.mark.parametrize("version", [0, -1, 2**63])
+def test_numbers_that_no_version_has(version: int, small: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=f"from 1 to 9223372036854775807, but it is {version}"):
+        publish(small, tmp_path, "m", version)
+
+
+@pytest.mark.parametrize(
+    ("file", "size", "said"),
+    [
+        ("saved_model.pb", None, "has no saved_model.pb"),
+        ("saved_model.pb", 1000, "cannot be loaded"),
+        ("variables/variables.index", None, "cannot be loaded"),
+        ("variables/variables.data-00000-of-00001", 40, "cannot be loaded"),
+    ],
+)
+def test_half_a_model_is_refused(
+    file: str, size: int | None, said: str, small: Path, tmp_path: Path
+) -> None:
+    model = shutil.copytree(small, tmp_path / "model")
+    if size is None:
+        (model / file).unlink()
+    else:
+        os.truncate(model / file, size)
+    with pytest.raises(UserError, match=said):
+        publish(model, tmp_path / "serving", "m")
+    assert not (tmp_path / "serving").exists()
+
+
+def test_a_model_without_signatures_is_refused(tmp_path: Path) -> None:
+    tf.saved_model.save(tf.Module(), str(tmp_path / "model"))
+    with pytest.raises(UserError, match=r"signatures is expected.*has none; save it with them"):
+        publish(tmp_path / "model", tmp_path / "serving", "m")
+
+
+def test_a_version_inside_an_exported_model_is_refused(small: Path, tmp_path: Path) -> None:
+    exported = shutil.copytree(small, tmp_path / "exported" / "m")
+    for serving, name in ((exported.parent, "m"), (exported, "m2")):
+        with pytest.raises(UserError, match=r"folder of versions, but .*exported/m is an exported"):
+            publish(small, serving, name)
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"), [("No space left on device", OSError), ("Permission denied", UserError)]
+)
+def test_a_copy_that_fails_leaves_nothing(
+    error: str, expected: type, small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(source: str, target: str, **more: Any) -> None:
+        Path(target).write_text("ha")
+        raise OSError(error)
+
+    monkeypatch.setattr(shutil, "copystat", fail)
+    with pytest.raises(expected, match=r"disk is full|nothing was published"):
+        publish(small, tmp_path, "m")
+    assert files_of(tmp_path) == {}
+
+
+def test_a_model_replaced_while_it_is_copied_is_not_published(
+    small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    identities = iter([(1, 1), (1, 2)])
+    monkeypatch.setattr(publishing, "_identity", lambda model: next(identities))
+    with pytest.raises(UserError, match="was replaced while it was copied"):
+        publish(small, tmp_path / "serving", "m")
+    assert files_of(tmp_path / "serving") == {}
+
+
+def read_models(serving: Path) -> dict[str, str]:
+    config = text_format.Parse((serving / "models.config").read_text(), ModelServerConfig())
+    return {model.name: model.base_path for model in config.model_config_list.config}
+
+
+MINE = """\
+# Mine. {
+model_config_list: {
+  config: <name: 'other' base_path: "gs://bucket/other" model_platform: "tensorflow"> # }
+  config {
+    name: "pinned"  # see the ticket
+    base_path: "/models/pinned"
+    model_version_policy { specific { versions: 3 versions: 5 } } }
+}
+"""
+
+
+def test_a_model_is_added_and_the_user_s_edits_stay(
+    small: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    edited = {name: f"# {name}, edited\n" for name in CONFIGURATION} | {"models.config": MINE}
+    for name, text in edited.items():
+        (tmp_path / name).write_text(text)
+    publish(small, tmp_path, "en-es")
+    for name in CONFIGURATION:
+        # The lines of the user, in their order; those of the model among them.
+        lines = iter((tmp_path / name).read_text().splitlines())
+        assert all(line in lines for line in edited[name].splitlines()), name
+    publish(small, tmp_path, "pinned", 4)
+    assert "pins versions [3, 5] of pinned; add 4" in caplog.text
+    expected = {"other": "gs://bucket/other", "pinned": "/models/pinned", "en-es": "/models/en-es"}
+    assert read_models(tmp_path) == expected
+
+
+@pytest.mark.parametrize("text", ["model_config_list {}", "models { }", "# model_config_list {}"])
+def test_a_list_gets_its_first_model_or_is_refused(text: str, small: Path, tmp_path: Path) -> None:
+    (tmp_path / "models.config").write_text(text)
+    if text.startswith("model_config_list"):
+        publish(small, tmp_path, "en-es")
+        assert read_models(tmp_path) == {"en-es": "/models/en-es"}
+    else:
+        with pytest.raises(UserError, match=r"models\.config must be .* by hand"):
+            publish(small, tmp_path, "en-es")
+        assert (tmp_path / "models.config").read_text() == text
+
+
+def test_compose_and_the_docker_line_start_the_same_server(published: Published) -> None:
+    serving = published.folder.parents[1]
+    (service,) = yaml.safe_load((serving / "compose.yaml").read_text())["services"].values()
+    command = shlex.split(docker_command(serving))
+    image = command.index(IMAGE)
+    assert (service["image"], service["command"]) == (IMAGE, command[image + 1 :])
+    volume = service["volumes"][0].replace(".", str(serving.resolve()), 1)
+    assert command[:image] == ["docker", "run", "--rm", "-p", *service["ports"], "-v", volume]
+    # Whatever the flags name lies in the folder, which is /models there.
+    named = [flag.partition("=/models/")[2] for flag in service["command"] if "=/models/" in flag]
+    assert {"compose.yaml", *named} == CONFIGURATION
+
+
+@pytest.mark.slow
+def test_programs_publish_one_after_another_and_serve(hub_folder: Path, tmp_path: Path) -> None:
+    running = [
+        subprocess.Popen(
+            [sys.executable, PROGRAM, f"--model={hub_folder}", "--serving=s", f"--name={name}"],
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for name in ("a", "a", "b")
+    ]
+    told = [each.communicate(timeout=300)[0] for each in running]
+    assert [each.returncode for each in running] == [0, 0, 0]
+    assert sorted(text.partition(",")[0] for text in told) == ["s/a/1", "s/a/2", "s/b/1"]
+    assert read_models(tmp_path / "s").keys() == {"a", "b"}
+    (flag,) = re.findall("(--model a=s/a) ", told[0]) or ["--model a=s/a"]
+    with server_process(flag.replace(" ", "=", 1).replace("s/a", str(tmp_path / "s" / "a"))) as s:
+        vectors = np.array(s.predict(["Hola", "Hello"], "a").json["predictions"])
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--serving=s"], ["--model"]),
+        (["--model=m"], ["--serving", "--litert", "--onnx"]),
+        (["--model=m", "--onnx=o", "--version=2"], ["--version", "--serving"]),
+        (["--model=m", "--serving=s", "--version=0"], ["--version", "0"]),
+    ],
+)
+def test_a_mistake_in_the_flags_is_one_line(
+    flags: list[str], said: list[str], tmp_path: Path
+) -> None:
+    run = run_python(tmp_path, PROGRAM, *flags)
+    assert (run.status, run.output) == (2, "")
+    (line,) = run.errors.splitlines()
+    assert all(words in line for words in said), line
+    assert not list(tmp_path.iterdir())

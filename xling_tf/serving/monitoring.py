@@ -1,0 +1,118 @@
+"""What the server tells of itself: metrics for Prometheus, and log lines as JSON."""
+
+import json
+import logging
+import queue
+import re
+import sys
+from datetime import UTC, datetime
+from logging.handlers import QueueHandler, QueueListener
+from typing import Any
+
+import prometheus_client as prometheus
+
+_LOGGER = logging.getLogger("xling_tf.serving")
+# Lines that wait for a reader that stalls; those beyond are dropped.
+_MAX_WAITING_LINES = 10_000
+# tensorflow_serving/servables/tensorflow/util.cc: scale of 10, power of 1.8, 33 buckets.
+_MICROSECONDS = [10 * 1.8**power for power in range(33)]
+
+
+class Metrics:
+    """The metrics of one server, by TensorFlow Serving's names where it has them.
+
+    Example:
+        >>> metrics = Metrics()
+        >>> metrics.requests.labels("en-es", "OK").inc()
+        >>> b':tensorflow:serving:request_count{model_name="en-es",status="OK"} 1.0' in metrics.page()
+        True
+    """
+
+    def __init__(self) -> None:
+        prometheus.disable_created_metrics()  # The times of the series' start are of another format.
+        self._registry = prometheus.CollectorRegistry()
+
+        def make(kind: Any, name: str, text: str, *labels: str, **more: Any) -> Any:
+            return kind(name, text, ["model_name", *labels], registry=self._registry, **more)
+
+        def latency(name: str, text: str, *labels: str) -> prometheus.Histogram:
+            name = f":tensorflow:serving:{name}"
+            return make(prometheus.Histogram, name, text, *labels, buckets=_MICROSECONDS)
+
+        self.requests: prometheus.Counter = make(
+            prometheus.Counter, ":tensorflow:serving:request_count", "Requests by code.", "status"
+        )
+        self.request_latency = latency(
+            "request_latency",
+            "Microseconds from a request's last byte to its answer.",
+            *("API", "entrypoint"),
+        )
+        self.runtime_latency = latency(
+            "runtime_latency", "Microseconds of a call of the model.", "API", "runtime"
+        )
+        self.queuing_latency = latency(
+            "batching_session:queuing_latency", "Microseconds that a batch waited for a thread."
+        )
+        self.batch_rows: prometheus.Histogram = make(
+            prometheus.Histogram,
+            "xling_tf_serving_batch_rows",
+            "Rows of a call of the model.",
+            buckets=[2**power for power in range(15)],
+        )
+        self.queued_rows, self.available_version, self.load_seconds = (
+            make(prometheus.Gauge, f"xling_tf_serving_{name}", text)
+            for name, text in (
+                ("queued_rows", "Rows that wait for a call of the model."),
+                ("available_version", "Largest version that answers."),
+                ("load_seconds", "Seconds of the last load, warm-up included."),
+            )
+        )
+        self.load_failures: prometheus.Counter = make(
+            prometheus.Counter, "xling_tf_serving_load_failures", "Versions that were not loaded."
+        )
+
+    def page(self) -> bytes:
+        """The metrics in Prometheus' text format; TensorFlow Serving's have no `_total` there."""
+        page = prometheus.generate_latest(self._registry)
+        return re.sub(rb"(:tensorflow:serving:\w+)_total\b", rb"\1", page)
+
+
+class JsonFormatter(logging.Formatter):
+    """A record as one line of JSON: time, level, event, and the event's own fields."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Formats a record; lines of other packages have their text as `message`.
+
+        Example:
+            >>> record = logging.makeLogRecord({"msg": "ready", "levelname": "INFO", "created": 0})
+            >>> record.fields = {"version": 3}
+            >>> JsonFormatter().format(record)
+            '{"time": "1970-01-01T00:00:00.000+00:00", "level": "info", "event": "ready", "version": 3}'
+        """
+        time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        line = {"time": time, "level": record.levelname.lower(), "event": record.getMessage()}
+        other = {"event": record.name, "message": record.getMessage()}
+        return json.dumps(line | getattr(record, "fields", other), ensure_ascii=False)
+
+
+def log(level: int, event: str, **fields: object) -> None:
+    """Logs an event by its name; what a client sent is not among its fields."""
+    _LOGGER.log(level, event, extra={"fields": fields})
+
+
+def start_logging(level: str) -> QueueListener:
+    """Writes this package's and uvicorn's lines to standard output, until `stop` is called.
+
+    A thread of its own writes them: a stalled reader or a full disk costs lines and stops no request.
+    """
+    lines: queue.Queue[logging.LogRecord] = queue.Queue(_MAX_WAITING_LINES)
+    logging.raiseExceptions = False
+    for logger, wanted in ((_LOGGER, level), (logging.getLogger("uvicorn"), "INFO")):
+        logger.handlers = [QueueHandler(lines)]
+        logger.setLevel(wanted)
+        logger.propagate = False
+    output = logging.StreamHandler(sys.stdout)
+    output.setFormatter(JsonFormatter())
+    listener = QueueListener(lines, output)
+    listener.start()
+    return listener

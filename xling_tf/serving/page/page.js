@@ -1,0 +1,165 @@
+// Compares two lists of sentences, and searches one of them, by the server's REST API.
+
+const EXAMPLES = {
+  left: `The neighbours are painting their house yellow.
+I missed the last bus home.
+The bakery opens before sunrise.
+We went swimming in the lake.
+My brother repairs old bicycles.`,
+  right: `Los vecinos están pintando su casa de amarillo.
+Perdí el último autobús a casa.
+La panadería abre antes del amanecer.
+Fuimos a nadar al lago.
+Mi hermano arregla bicicletas viejas.`,
+  query: "Early in the morning you can buy bread.",
+};
+const BATCH = 64;
+const MOST_TEXTS = 1000;
+const MOST_DRAWN = 100;
+const NEIGHBOURS = 10;
+
+const page = Object.fromEntries([...document.querySelectorAll("[id]")].map((element) => [element.id, element]));
+let signatures = {};
+let latest = 0; // Of the things asked for, only the outcome of the last one is shown.
+
+async function fetchJson(path, request) {
+  let answer;
+  try {
+    answer = await fetch(path, request);
+  } catch {
+    throw new Error("The server cannot be reached. Is it still running?");
+  }
+  const body = await answer.json().catch(() => ({}));
+  if (!answer.ok) throw new Error(`The server refused (${answer.status}): ${body.error ?? answer.statusText}`);
+  return body;
+}
+
+const pathOf = (model) => `v1/models/${encodeURIComponent(model)}`;
+const linesOf = (text) => text.split(/\r\n|[\r\n]/).map((line) => line.trim()).filter(Boolean);
+const inputsOf = (name) => Object.keys(signatures[name]?.inputs ?? {}).sort();
+
+/** The signature that encodes a side: of questions and answers, or the first of one input. */
+function signatureOf(side) {
+  if (page.qa.checked) return side === "left" ? "question_encoder" : "response_encoder";
+  const name = ["serving_default", "default", ...Object.keys(signatures)].find((each) => inputsOf(each).length === 1);
+  if (!name) throw new Error("This model has no signature that takes one list of texts.");
+  return name;
+}
+
+/** One vector of unit length a text. */
+async function encode(texts, side) {
+  const name = signatureOf(side);
+  const inputs = inputsOf(name);
+  const vectors = [];
+  for (let start = 0; start < texts.length; start += BATCH) {
+    // An answer without a context is its own, as the published module's page advises.
+    const instances = texts.slice(start, start + BATCH).map((text) => Object.fromEntries(inputs.map((key) => [key, text])));
+    const body = JSON.stringify({ signature_name: name, instances });
+    const { predictions } = await fetchJson(`${pathOf(page.model.value)}:predict`, { method: "POST", body });
+    for (const prediction of predictions) {
+      const vector = Array.isArray(prediction) ? prediction : prediction?.outputs;
+      if (!vector?.every?.(Number.isFinite)) throw new Error(`Signature ${name} does not give vectors.`);
+      const length = Math.hypot(...vector) || 1;
+      vectors.push(vector.map((number) => number / length));
+    }
+  }
+  return vectors;
+}
+
+const cosine = (one, other) => one.reduce((sum, number, i) => sum + number * other[i], 0);
+const shown = (score) => score.toFixed(2).replace(/^-0\.00$/, "0.00").replace("-", "−");
+
+function made(tag, text, className = "") {
+  const element = document.createElement(tag);
+  element.textContent = text;
+  element.className = className;
+  return element;
+}
+
+/** The text boxes' sentences, of which there must be some and not too many. */
+function sentences(most, ...boxes) {
+  const lists = boxes.map((box) => linesOf(box.value));
+  if (lists.some((list) => !list.length)) throw new Error("Type at least one sentence into each box.");
+  if (lists.some((list) => list.length > most)) throw new Error(`At most ${most} sentences a box, please.`);
+  return lists;
+}
+
+async function compare() {
+  const [rows, columns] = sentences(MOST_DRAWN, page.left, page.right);
+  const [left, right] = await Promise.all([encode(rows, "left"), encode(columns, "right")]);
+  const scores = left.map((row) => right.map((column) => cosine(row, column)));
+  const head = document.createElement("tr");
+  head.append(made("td", ""), ...columns.map((text) => made("th", text)));
+  const body = scores.map((row, r) => {
+    const line = document.createElement("tr");
+    const cells = row.map((score) => made("td", shown(score), score === Math.max(...row) ? "best" : ""));
+    cells.forEach((cell, c) => cell.style.setProperty("--share", Math.max(0, row[c])));
+    line.append(made("th", rows[r]), ...cells);
+    return line;
+  });
+  const hits = scores.filter((row, r) => row[r] === Math.max(...row)).length;
+  return () => {
+    page.map.replaceChildren(head, ...body);
+    page.map.hidden = false;
+    return `${rows.length} × ${columns.length} sentences compared; ${hits} are nearest to the sentence on the same line.`;
+  };
+}
+
+async function search() {
+  const [queries, texts] = sentences(MOST_TEXTS, page.query, page.right);
+  const [[query], vectors] = await Promise.all([encode(queries, "left"), encode(texts, "right")]);
+  const found = texts.map((text, i) => ({ text, score: cosine(query, vectors[i]) }));
+  const nearest = found.sort((one, other) => other.score - one.score).slice(0, NEIGHBOURS);
+  const items = nearest.map(({ text, score }) => {
+    const item = document.createElement("li");
+    item.append(made("b", shown(score)), made("span", text));
+    return item;
+  });
+  return () => {
+    page.neighbours.replaceChildren(...items);
+    page.neighbours.hidden = false;
+    return `The ${items.length} nearest of ${texts.length} sentences.`;
+  };
+}
+
+/** Does something and shows its outcome, unless something else was asked for meanwhile. */
+async function run(work) {
+  const number = ++latest;
+  page.status.textContent = "…";
+  page.status.className = "";
+  page.map.hidden = page.neighbours.hidden = true;
+  try {
+    const show = await work();
+    if (number === latest) page.status.textContent = show();
+  } catch (error) {
+    if (number !== latest) return;
+    page.status.textContent = error.message;
+    page.status.className = "error";
+  }
+}
+
+async function chooseModel() {
+  const { metadata } = await fetchJson(`${pathOf(page.model.value)}/metadata`);
+  signatures = metadata.signature_def.signature_def;
+  const answers = "question_encoder" in signatures && "response_encoder" in signatures;
+  page["qa-label"].hidden = !answers;
+  page.qa.checked &&= answers;
+  return compare();
+}
+
+async function start() {
+  const { models } = await fetchJson("page/models");
+  page.model.replaceChildren(...models.map((name) => new Option(name, name)));
+  return chooseModel();
+}
+
+for (const [id, text] of Object.entries(EXAMPLES)) page[id].value = text;
+for (const [id, work] of Object.entries({ compare, search })) {
+  page[id].addEventListener("submit", (event) => {
+    event.preventDefault();
+    run(work);
+  });
+}
+page.model.addEventListener("change", () => run(chooseModel));
+page.qa.addEventListener("change", () => run(compare));
+run(start);

@@ -1,0 +1,369 @@
+"""TensorFlow Serving's REST protocol: paths, JSON to tensors and back, status, metadata, errors.
+
+Sources: TensorFlow Serving's `g3doc/api_rest.md`, `model_servers/http_rest_api_util.cc` (paths) and
+`util/json_tensor.cc` (JSON). Status codes and JSON values are theirs; the JSON is laid out compactly.
+"""
+
+import base64
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping
+from itertools import chain
+from typing import Any, NamedTuple
+from urllib.parse import unquote_to_bytes
+
+import numpy as np
+import orjson
+import tensorflow as tf
+from google.protobuf.json_format import MessageToDict
+from tensorflow.core.protobuf.meta_graph_pb2 import SignatureDef, TensorInfo
+
+Tensors = dict[str, np.ndarray]
+
+MAX_VERSION = 2**63 - 1
+# A value of two bytes takes a hundred as a Python object: 32 MiB of brackets would take gigabytes.
+# All commas and opening brackets count, also those inside texts.
+MAX_VALUES = 10**6
+_MAX_RANK = 64  # of NumPy's arrays
+# The types of inputs that JSON has, beside strings.
+_INPUT_TYPES = {"bool", "int8", "int16", "int32", "int64", "uint8", "uint32", "uint64"}
+_INPUT_TYPES |= {"float32", "float64"}
+
+_VERSION = r"(?:/versions/(?P<version>\d+)|/labels/(?P<label>[^/:]+))?"
+_POST = rf"/v1/models/(?P<model>[^/:]+){_VERSION}:(?P<action>classify|regress|predict)"
+_GET = rf"/v1/models(?:/(?P<model>[^/:]+))?{_VERSION}(?:/(?P<action>metadata))?"
+_PATHS = {
+    "POST": re.compile(_POST, re.IGNORECASE | re.ASCII),
+    "GET": re.compile(_GET, re.IGNORECASE | re.ASCII),
+}
+
+
+class ServingError(Exception):
+    """A request that is refused: its client reads `{"error": message}` with this HTTP status."""
+
+    def __init__(self, message: str, status: int = 400) -> None:
+        super().__init__(message)
+        self.message = message
+        self.status = status
+
+
+class Target(NamedTuple):
+    """What a request asks for: an action ("predict", "classify", "regress", "status", "metadata").
+
+    The model's name is percent-decoded, with surrogates for bytes that are not UTF-8 (PEP 383); the path
+    names a version, a label or neither.
+    """
+
+    model: str
+    version: int | None
+    label: str | None
+    action: str
+
+
+class VersionStatus(NamedTuple):
+    """The state of one version (apis/get_model_status.proto)."""
+
+    version: int
+    state: str  # "START", "LOADING", "AVAILABLE", "UNLOADING" or "END"
+    error_code: str = "OK"
+    error_message: str = ""
+
+
+def parse_path(method: str, path: str) -> Target:
+    """Reads the target of a request.
+
+    Args:
+        method: Of HTTP.
+        path: As in the request line: percent-encoded, with its query, which belongs to the path.
+
+    Raises:
+        ServingError: The protocol has no such request.
+
+    Example:
+        >>> parse_path("POST", "/v1/models/en-es/versions/3:predict")
+        Target(model='en-es', version=3, label=None, action='predict')
+        >>> parse_path("GET", "/v1/models/en%2Des").model
+        'en-es'
+    """
+    match = _PATHS[method].fullmatch(path) if method in _PATHS else None
+    if match is None:
+        raise ServingError(f"Malformed request: {method} {path}")
+    digits = match["version"]
+    # Python refuses to convert thousands of digits.
+    version = None if digits is None else int(digits.lstrip("0")[:20] or "0")
+    if version is not None and version > MAX_VERSION:
+        raise ServingError(f"Failed to convert version: {digits} to numeric.")
+    if match["model"] is None:
+        raise ServingError("Missing model name in request.")
+    model, label = (
+        each and unquote_to_bytes(each).decode("utf-8", "surrogateescape")
+        for each in (match["model"], match["label"])
+    )
+    return Target(model, version, label, (match["action"] or "status").lower())
+
+
+def parse_request(body: bytes) -> dict[str, Any]:
+    """Reads the JSON of a request, as far as that needs no model.
+
+    As with RapidJSON, NaN and Infinity are numbers, the first of two equal keys counts, a zero byte ends
+    the document, and strings may hold bytes that are not UTF-8.
+
+    Raises:
+        ServingError: It is no JSON object, or has more than `MAX_VALUES` values.
+
+    Example:
+        >>> parse_request(b'{"instances": [1.0, NaN], "instances": []}')
+        {'instances': [1.0, nan]}
+    """
+    if sum(map(body.count, (b",", b"[", b"{"))) > MAX_VALUES:
+        raise ServingError(f"A request is expected to have at most {MAX_VALUES} values", 413)
+    text = body.partition(b"\0")[0].decode("utf-8-sig", "surrogateescape")
+    if not text:
+        raise ServingError("JSON Parse error: The document is empty")
+    try:
+        document = _DECODER.decode(text)
+    except (ValueError, RecursionError) as error:
+        raise ServingError(f"JSON Parse error: {error}") from None
+    if not isinstance(document, dict):
+        raise ServingError(f"JSON Value: {_brief(document)} Is not object")
+    if not isinstance(document.get("signature_name", ""), str):
+        raise ServingError("'signature_name' key must be a string value.")
+    return document
+
+
+def signature_of(document: Mapping[str, Any], signatures: Mapping[str, SignatureDef]) -> str:
+    """The name of the signature that a request is for."""
+    name: str = document.get("signature_name") or "serving_default"
+    if name not in signatures:
+        raise ServingError(f'Serving signature name: "{name}" not found in signature def')
+    return name
+
+
+def to_inputs(document: Mapping[str, Any], infos: Mapping[str, TensorInfo]) -> tuple[Tensors, bool]:
+    """Converts the values of a request.
+
+    Args:
+        document: Of `parse_request`.
+        infos: The signature's inputs.
+
+    Returns:
+        An array for each input, strings as `bytes` in object arrays, and whether they came in row form
+        (`instances`), so that `predictions` are answered.
+
+    Raises:
+        ServingError: Keys, types or shapes are not the signature's.
+    """
+    if "instances" in document and "inputs" in document:
+        raise ServingError("Expecting only one of 'inputs' or 'instances' keys to exist")
+    if "instances" not in document and "inputs" not in document:
+        raise ServingError("Missing 'inputs' or 'instances' key")
+    row_form = "instances" in document
+    columns = (_rows if row_form else _columns)(document, infos)
+    arrays = {}
+    for name, info in infos.items():
+        try:
+            arrays[name] = _to_array(columns[name], info)
+        except ServingError as error:
+            # In a row, whatever is wrong is an invalid argument.
+            status = 400 if row_form else error.status
+            raise ServingError(f"Failed to process input {name}: {error.message}", status) from None
+        shape = tf.TensorShape(info.tensor_shape)
+        if not shape.is_compatible_with(arrays[name].shape):
+            raise ServingError(f"Input {name} must have shape {shape}, not {arrays[name].shape}")
+    return arrays, row_form
+
+
+def format_outputs(outputs: Tensors, row_form: bool) -> bytes:
+    """The answer to a request to predict; `row_form` is that of `to_inputs`.
+
+    Raises:
+        ServingError: In row form, the outputs differ in their first dimension; or JSON lacks a type.
+
+    Example:
+        >>> format_outputs({"outputs": np.array([[0.1, 2]], np.float32)}, row_form=True)
+        b'{"predictions":[[0.1,2.0]]}'
+    """
+    sizes = {array.shape[:1] for array in outputs.values()}
+    if row_form and (len(sizes) != 1 or () in sizes):
+        raise ServingError(f"Tensors {sorted(outputs)} have an inconsistent batch size")
+    values = {alias: _from_array(alias, outputs[alias]) for alias in sorted(outputs)}
+    finite = all(np.isfinite(array).all() for array in outputs.values() if array.dtype.kind == "f")
+    if not finite:
+        values = {alias: np.asarray(value).tolist() for alias, value in values.items()}
+    answer: Any = values
+    if len(values) == 1:
+        (answer,) = values.values()
+    elif row_form:
+        answer = [dict(zip(values, row, strict=True)) for row in zip(*values.values(), strict=True)]
+    document = {"predictions" if row_form else "outputs": answer}
+    if not finite:  # orjson would write null; the protocol has NaN and Infinity.
+        return json.dumps(document).encode()
+    return orjson.dumps(document, option=orjson.OPT_SERIALIZE_NUMPY)
+
+
+def format_status(versions: Iterable[VersionStatus]) -> bytes:
+    """The answer to `GET /v1/models/m`, the newest version first."""
+    states = [
+        {
+            "version": str(each.version),
+            "state": each.state,
+            "status": {"error_code": each.error_code, "error_message": each.error_message},
+        }
+        for each in sorted(versions, reverse=True)
+    ]
+    return orjson.dumps({"model_version_status": states})
+
+
+def format_metadata(model: str, version: int, signatures: Mapping[str, SignatureDef]) -> bytes:
+    """The answer to `GET /v1/models/m/metadata`."""
+    definitions = {
+        name: MessageToDict(
+            signature, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
+        )
+        for name, signature in signatures.items()
+    }
+    specification = {"name": model, "signature_name": "", "version": str(version)}
+    metadata = {"signature_def": {"signature_def": definitions}}
+    return orjson.dumps({"model_spec": specification, "metadata": metadata})
+
+
+def format_error(message: str) -> bytes:
+    """The body of every answer that is an error."""
+    return orjson.dumps({"error": message.encode("utf-8", "replace").decode()})
+
+
+def _first_counts(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    return dict(reversed(pairs))
+
+
+def _double(digits: str) -> float:
+    if math.isinf(number := float(digits)):
+        raise ValueError("Number too big to be stored in double")
+    return number
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_first_counts, parse_float=_double)
+
+
+def _is_base64(value: Any) -> bool:
+    return isinstance(value, dict) and len(value) == 1 and isinstance(value.get("b64"), str)
+
+
+def _is_object(value: Any) -> bool:
+    return isinstance(value, dict) and not _is_base64(value)
+
+
+def _rows(document: Mapping[str, Any], infos: Mapping[str, TensorInfo]) -> dict[str, Any]:
+    """The columns of `instances`: a plain list, or objects with exactly the signature's keys."""
+    instances, names = document["instances"], sorted(infos)
+    if not isinstance(instances, list):
+        raise ServingError("Expecting 'instances' to be a list/array")
+    if not instances:
+        raise ServingError("No values in 'instances' array")
+    if not any(map(_is_object, instances)):
+        if len(names) != 1:
+            raise ServingError(
+                f"instances is a plain list, but expecting objects with keys {names}"
+            )
+        return {names[0]: instances}
+    for index, instance in enumerate(instances):
+        if not _is_object(instance) or sorted(instance) != names:
+            raise ServingError(
+                f"Failed to process element: {index} of 'instances' list. It is expected to be an object "
+                f"whose keys must be equal to: {','.join(names)}, but is {_brief(instance)}"
+            )
+    return {name: [instance[name] for instance in instances] for name in names}
+
+
+def _columns(document: Mapping[str, Any], infos: Mapping[str, TensorInfo]) -> dict[str, Any]:
+    """The columns of `inputs`: an object of whole tensors, or the only tensor."""
+    columns, names = document["inputs"], sorted(infos)
+    if not _is_object(columns):
+        if len(names) != 1:
+            raise ServingError(f"inputs is a plain value/list, but expecting an object of {names}")
+        return {names[0]: columns}
+    for name in names:
+        if name not in columns:
+            raise ServingError(f"Missing named input: {name} in 'inputs' object.")
+    return dict(columns)
+
+
+def _to_array(value: Any, info: TensorInfo) -> np.ndarray:
+    """A value or nested lists of them as an array."""
+    shape, inner = [], value
+    while isinstance(inner, list):
+        shape.append(len(inner))
+        inner = inner[0] if inner else None
+    if len(shape) > _MAX_RANK:
+        raise ServingError(f"tensor parsing error: more than {_MAX_RANK} dimensions")
+    elements = [value]
+    for size in shape:
+        for each in elements:
+            if type(each) is not list or len(each) != size:
+                raise ServingError(f"Expecting shape {shape}, but got {_brief(each)} in it")
+        elements = list(chain.from_iterable(elements))
+    dtype = np.dtype(tf.dtypes.as_dtype(info.dtype).as_numpy_dtype)
+    if dtype.kind == "O":
+        elements = [_to_bytes(element) for element in elements]
+    elif dtype.name not in _INPUT_TYPES:
+        raise ServingError(f"Conversion of JSON Value to type: {dtype}", 501)
+    else:
+        for element in elements:
+            if not _fits(element, dtype):
+                raise ServingError(
+                    f"JSON Value: {_brief(element)} is not of expected type: {dtype}"
+                )
+    array = np.empty(len(elements), dtype)
+    array[:] = elements
+    return array.reshape(shape)
+
+
+def _fits(value: Any, dtype: np.dtype) -> bool:
+    """Whether a value is of a type and, as far as the protocol asks, is not changed by it."""
+    if dtype.kind == "b":
+        return type(value) is bool
+    if dtype.kind in "iu":
+        limits = np.iinfo(dtype)
+        return type(value) is int and limits.min <= value <= limits.max
+    if type(value) is float:
+        return not math.isfinite(value) or abs(value) <= float(np.finfo(dtype).max)
+    return type(value) is int and abs(value) < 2 ** (np.finfo(dtype).nmant + 1)
+
+
+def _to_bytes(value: Any) -> bytes:
+    try:
+        if type(value) is str:
+            return value.encode("utf-8", "surrogateescape")
+        if _is_base64(
+            value
+        ):  # Blanks are skipped, padding may be left out (absl/strings/escaping.h).
+            text = "".join(value["b64"].split()).rstrip("=.")
+            return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
+    except UnicodeEncodeError:
+        raise ServingError("JSON Parse error: The surrogate pair in string is invalid.") from None
+    except ValueError:
+        raise ServingError("Unable to base64 decode") from None
+    raise ServingError(f"JSON Value: {_brief(value)} is not of expected type: string")
+
+
+def _brief(value: Any) -> str:
+    """A value of a request, for an error message."""
+    if isinstance(value, list | dict):
+        return f"{'a list' if isinstance(value, list) else 'an object'} of {len(value)}"
+    return json.dumps(value)[:100]
+
+
+def _from_array(alias: str, array: np.ndarray) -> Any:
+    """What orjson can write; bytes are text, or base64 where the output's name says so."""
+    if array.dtype.kind == "O":
+        texts = [
+            {"b64": base64.b64encode(value).decode()}
+            if alias.endswith("_bytes")
+            else value.decode("utf-8", "replace")
+            for value in array.flat
+        ]
+        return np.array(texts, object).reshape(array.shape).tolist()
+    if array.dtype.kind not in "biuf":
+        raise ServingError(f"Failed to write JSON value for tensor type: {array.dtype}")
+    return np.asarray(array, order="C")[()]

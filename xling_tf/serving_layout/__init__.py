@@ -1,1 +1,0 @@
-"""The folder that TensorFlow Serving, and any server of its protocol, reads: `<name>/<version>`."""
