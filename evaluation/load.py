@@ -87,7 +87,7 @@ def main(argv: list[str]) -> None:
         kind = "soak" if _SOAK.value else "load"
         output = Path(_OUTPUT.value or f"evaluation/results/{kind}.json")
         require_writable_folder(output.parent, "give another --output")
-        figures = {"model": model.name, "load_average": os.getloadavg()}
+        figures: Figures = {"model": model.name, "load_average": os.getloadavg()}
         figures |= (_soak(model) if _SOAK.value else _load(model)) | provenance()
         figures["command"] = figures["command"].replace(str(model), model.name)
         with replacing(output) as temporary:
@@ -156,7 +156,7 @@ def call_in_process(
     begin = time.perf_counter()
 
     def work(thread: int) -> list[float]:
-        latencies = []
+        latencies: list[float] = []
         while (started := time.perf_counter()) < begin + seconds:
             encode(_batch(thread + len(latencies), size))
             latencies.append(time.perf_counter() - started)

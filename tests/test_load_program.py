@@ -6,10 +6,10 @@ import shutil
 import sys
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from programs import ROOT, run_python, the_error
 
-pd = pytest.importorskip("pandas")
 sys.path.insert(0, str(ROOT / "evaluation"))
 from load import memory_growth, summary
 

@@ -236,15 +236,17 @@ class _Protocol:
 
     async def _body(self, request: Request) -> bytes:
         """The body, unpacked where it is gzip."""
-        body, limit = bytearray(), self.limits.body_bytes
+        limit, chunks, size = self.limits.body_bytes, [], 0
+        too_large = ServingError(f"A request's body is expected to have at most {limit} bytes", 413)
         try:
             async with asyncio.timeout(self.limits.client_seconds):
                 async for chunk in request.stream():
-                    body += chunk
-                    if len(body) > limit:
-                        break
+                    chunks.append(chunk)
+                    if (size := size + len(chunk)) > limit:
+                        raise too_large
         except TimeoutError:
             raise ServingError("Timed out waiting for a request's body", 408) from None
+        body = b"".join(chunks)
         if "gzip" in request.headers.get("content-encoding", ""):
             try:
                 unpack = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS).decompress
@@ -252,8 +254,8 @@ class _Protocol:
             except zlib.error as error:
                 raise ServingError(f"The body is not gzip: {error}") from None
         if len(body) > limit:
-            raise ServingError(f"A request's body is expected to have at most {limit} bytes", 413)
-        return bytes(body)
+            raise too_large
+        return body
 
     async def _outputs(self, request: Request, lane: Lane, inputs: Tensors) -> Tensors:
         """Calls the model within the time limit, while the client is there."""
