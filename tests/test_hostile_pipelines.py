@@ -2,25 +2,15 @@
 
 import io
 import json
-import logging as std_logging
 import zipfile
 from pathlib import Path
 
-import polib
 import pytest
 from hostile_bytes import FEW, damaged, odd_json
 from hypothesis import given
 from hypothesis import strategies as st
 from raw_files import HEADER, comment_line, page_xml
 
-from xling_tf.corpora.debian.cataclysm import extract_cataclysm
-from xling_tf.corpora.debian.gettext import extract_gettext
-from xling_tf.corpora.debian.manuals import manual_extractor
-from xling_tf.corpora.debian.packages import _remembered
-from xling_tf.corpora.debian.prepare import _preparation
-from xling_tf.corpora.debian.sword import extract_bibles
-from xling_tf.corpora.debian.unpacking import unpacked_version
-from xling_tf.corpora.debian.wesnoth import extract_wesnoth
 from xling_tf.corpora.wikitext import prose
 from xling_tf.errors import UserError
 from xling_tf.pipelines import bitext, reddit, snli, wikipedia
@@ -142,74 +132,8 @@ def test_damaged_archives(data, tmp_path):
     extracted(snli.extract, path, corpus="snli_1.0_train")
 
 
-def catalogue(folder: Path, source: str, target: str) -> bytes:
-    entries = polib.MOFile()
-    entries.metadata = {"Content-Type": "text/plain; charset=UTF-8"}
-    entries.append(polib.POEntry(msgid=source, msgstr=target))
-    entries.save(str(folder / "x.mo"))
-    return (folder / "x.mo").read_bytes()
-
-
-TALK = {
-    "type": "talk_topic",
-    "id": "T",
-    "dynamic_line": "Hi there.",
-    "responses": [{"text": "Bye now.", "topic": "T"}],
-}
-PAGE = b"<html><body><p id='a'>A red <b>cat</b>.</p><ul><li>One.</li></ul></body></html>"
-
-
-@FEW
-@given(data=st.data())
-def test_a_damaged_file_of_a_package_is_named_and_the_others_are_read(data, tmp_path):
-    texts = tmp_path / "es/LC_MESSAGES"
-    texts.mkdir(parents=True, exist_ok=True)
-    (texts / "good.mo").write_bytes(catalogue(tmp_path, "A red cat.", "Un gato rojo."))
-    bad = catalogue(tmp_path, "A green dog.", "Un perro verde.")
-    (texts / "bad.mo").write_bytes(data.draw(damaged(bad)))
-    talk = json.dumps(TALK).encode()
-    for folder, name, content in (
-        ("npcs", "good.json", talk),
-        ("npcs", "bad.json", data.draw(st.one_of(damaged(talk), odd_json(talk)))),
-        ("man/en", "bad.html", data.draw(damaged(PAGE))),
-        ("man/es", "bad.html", data.draw(damaged(PAGE))),
-        ("man/es", "good.html", PAGE),
-        ("man/en", "good.html", PAGE),
-        ("mods.d", "x.conf", data.draw(damaged(b"[X]\nLang=es\nModDrv=zText\nDataPath=./m\n"))),
-        (
-            "",
-            "x.cfg",
-            data.draw(damaged(b'[message]\nspeaker=A\nmessage=_ "A red cat."\n[/message]\n')),
-        ),
-    ):
-        (tmp_path / folder).mkdir(parents=True, exist_ok=True)
-        (tmp_path / folder / name).write_bytes(content)
-    assert ("A red cat.", "Un gato rojo.", ()) in extract_gettext([tmp_path], "en", "es").parallel
-    assert extract_cataclysm([tmp_path], "en", "es").conversations["en"]
-    assert manual_extractor("man/{locale}")([tmp_path], "en", "es").documents["es"]
-    extract_bibles([tmp_path], "en", "es")
-    extract_wesnoth([tmp_path], "en", "es")
-
-
-def test_a_page_without_anything_is_named(tmp_path, caplog):
-    (tmp_path / "man/en").mkdir(parents=True)
-    (tmp_path / "man/en/empty.html").write_bytes(b"")
-    (tmp_path / "man/en/folder.html").mkdir()
-    with caplog.at_level(std_logging.WARNING, logger="absl"):
-        manual_extractor("man/{locale}")([tmp_path], "en", "es")
-    for name in ("empty.html", "folder.html"):
-        assert f"{name} is left out, since it cannot be read" in caplog.text
-
-
-@pytest.mark.parametrize(
-    "content", [b"", b"[", b"[]", b'"x"', b"{}", b"null", b"\xff", b"[" * 100_000]
-)
-def test_what_is_kept_beside_packages_is_made_anew(content, tmp_path):
-    for name in ("preparation.json", ".package.json", "packages.json"):
-        (tmp_path / name).write_bytes(content)
-    assert _preparation(tmp_path) is None
-    assert unpacked_version(tmp_path) is None
-    assert _remembered(tmp_path) == {}
-    if content != b"{}":
-        with pytest.raises(UserError, match=r"preparation\.json must be .* delete it"):
-            read_json(str(tmp_path / "preparation.json"))
+@pytest.mark.parametrize("content", [b"", b"[", b"[]", b"null", b"\xff", b"[" * 100_000])
+def test_a_damaged_account_of_a_preparation_is_named(content, tmp_path):
+    (tmp_path / "preparation.json").write_bytes(content)
+    with pytest.raises(UserError, match=r"preparation\.json"):
+        read_json(str(tmp_path / "preparation.json"))

@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterator
 
 from xling_tf.corpora.cleaning import normalise, sentence_fault
-from xling_tf.corpora.debian.sentences import sentences
 from xling_tf.corpora.records import SentenceTriplet
+from xling_tf.corpora.sentences import sentences
 
 _PROSE = ("_START_PARAGRAPH_", "_NEWLINE_")
 _MARK = re.compile(r"(_START_ARTICLE_|_START_SECTION_|_START_PARAGRAPH_|_NEWLINE_)")

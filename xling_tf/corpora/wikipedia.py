@@ -13,8 +13,8 @@ import mwxml
 from mwxml.errors import MalformedXML
 
 from xling_tf.corpora.cleaning import normalise
-from xling_tf.corpora.debian.sentences import sentences
 from xling_tf.corpora.readers import MalformedLineError
+from xling_tf.corpora.sentences import sentences
 from xling_tf.corpora.wikitext import prose
 
 _NO_TEXT_NAMESPACES = frozenset({-2, 6, 14})  # media, files, categories

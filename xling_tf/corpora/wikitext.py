@@ -20,8 +20,8 @@ from mwparserfromhell.parser import ParserError
 from mwparserfromhell.wikicode import Wikicode
 
 from xling_tf.corpora.cleaning import normalise
-from xling_tf.corpora.debian.sentences import paragraphs
 from xling_tf.corpora.readers import MalformedLineError
+from xling_tf.corpora.sentences import paragraphs
 
 # Tags whose content is no prose of the article.
 _DROPPED_TAGS = frozenset(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import polib
 
-from xling_tf.corpora.debian.markup import plain_text
+from xling_tf.corpora.package_text import plain_text
 from xling_tf.errors import UserError
 from xling_tf.published.weights import TARGETS
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from xling_tf.corpora.debian.sentences import sentences
+from xling_tf.corpora.sentences import sentences
 from xling_tf.errors import UserError
 from xling_tf.evaluators.classification.classifiers import LOGISTIC_PROTOCOL, Predict, fit_logistic
 from xling_tf.evaluators.classification.folds import in_threads

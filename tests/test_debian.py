@@ -1,19 +1,175 @@
-"""From packages to a folder, with the fetching replaced by packages made here."""
+"""The default corpora: apt replaced by executables that behave like it in each kind of weather."""
 
 import gzip
 import json
+import stat
+import subprocess
+import sys
 
 import polib
 import pytest
 
-from xling_tf.corpora.debian import prepare, prepare_default_corpora
-from xling_tf.corpora.debian.cleaned import CorpusCleaner
-from xling_tf.corpora.debian.extraction import Extraction
-from xling_tf.corpora.debian.packages import Fetched
-from xling_tf.corpora.debian.registry import LANGUAGE_PAIRS, SOURCES
-from xling_tf.corpora.debian.report import SourceReport, licences, table
+from xling_tf.corpora import debian
+from xling_tf.corpora.debian import (
+    LANGUAGE_PAIRS,
+    SOURCES,
+    CorpusCleaner,
+    Fetched,
+    fetch,
+    licences,
+    prepare_default_corpora,
+    resolve,
+    unpacked_version,
+)
+from xling_tf.corpora.package_text import Extraction
 from xling_tf.corpora.records import ResponsePair, TranslationPair
 from xling_tf.errors import UserError
+
+# What the fake tools do is told by files in $WEATHER: `names` is the archive's list of names,
+# `broken` the packages whose download fails; every call is noted in `calls`.
+_FAKES = {
+    "apt-get": """
+        if "update" in arguments:
+            if not names:
+                sys.exit("E: Could not resolve 'archive.example'")
+        else:
+            package = arguments[-1]
+            if package in broken:
+                print("E: Failed to fetch " + package, file=sys.stderr)
+                sys.exit(100)
+            open(package + "_1.2_all.deb", "w").write(package)
+    """,
+    "apt-cache": """
+        print("\\n".join(names))
+    """,
+    "dpkg-deb": """
+        package = open(arguments[1]).read()
+        if arguments[0] == "-f":
+            print("1.2-3")
+        else:
+            folder = os.path.join(arguments[2], "usr/share/doc", package)
+            os.makedirs(folder)
+            for name in ("copyright", "picture.png", "messages.mo"):
+                open(os.path.join(folder, name), "w").write(name)
+    """,
+}
+_PROLOGUE = """
+import os, sys
+weather = os.environ["WEATHER"]
+read = lambda name: open(os.path.join(weather, name)).read().split()
+names, broken, arguments = read("names"), read("broken"), sys.argv[1:]
+call = " ".join([os.path.basename(sys.argv[0]), *arguments[-2:]])
+open(os.path.join(weather, "calls"), "a").write(call + "\\n")
+"""
+
+
+@pytest.fixture
+def weather(tmp_path, monkeypatch):
+    """A folder that steers fake package tools, the only ones on PATH."""
+    folder = tmp_path / "weather"
+    tools = folder / "bin"
+    tools.mkdir(parents=True)
+    for name, body in _FAKES.items():
+        lines = [line[8:] for line in body.splitlines()]
+        path = tools / name
+        path.write_text(f"#!{sys.executable}\n{_PROLOGUE}" + "\n".join(lines))
+        path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    for name in ("names", "broken", "calls"):
+        (folder / name).touch()
+    monkeypatch.setenv("PATH", str(tools))
+    monkeypatch.setenv("WEATHER", str(folder))
+    return folder
+
+
+@pytest.fixture
+def raw(tmp_path):
+    folder = tmp_path / "raw"
+    folder.mkdir()
+    return folder
+
+
+def _calls(weather):
+    return (weather / "calls").read_text().splitlines()
+
+
+def test_newest_version_wins_by_number():
+    # 1.9 < 1.16 though "1.9" > "1.16" as text.
+    names = ["game-1.9-data", "game-1.16-data", "game-1.16-dm", "game-1.16-music", "other"]
+    pattern = r"game-(?P<version>[\d.]+)-(?!music)\w+"
+    assert resolve([pattern, "absent"], names) == {
+        pattern: ["game-1.16-data", "game-1.16-dm"],
+        "absent": [],
+    }
+
+
+def test_packages_are_unpacked_without_pictures(weather, raw):
+    (weather / "names").write_text("alpha beta")
+    fetched = fetch(["alpha"], raw)
+    assert fetched.packages == {"alpha": {"alpha": raw / "alpha"}}
+    assert fetched.versions == {"alpha": "1.2-3"}
+    kept = {path.name for path in (raw / "alpha/usr/share/doc/alpha").iterdir()}
+    assert kept == {"copyright", "messages.mo"}
+    assert not list(raw.rglob("*.deb"))
+
+
+def test_what_is_there_is_not_fetched_again(weather, raw):
+    (weather / "names").write_text("alpha")
+    first = fetch(["alpha"], raw)
+    calls = _calls(weather)
+    (weather / "names").write_text("")  # offline from here
+    assert fetch(["alpha"], raw) == first
+    assert _calls(weather) == calls
+
+
+def test_unknown_and_failing_packages_are_told(weather, raw):
+    (weather / "names").write_text("alpha beta")
+    (weather / "broken").write_text("beta")
+    fetched = fetch(["alpha", "beta", "gamma"], raw)
+    assert set(fetched.versions) == {"alpha"}
+    assert fetched.not_found == ("gamma",)
+    assert fetched.failed == {"beta": "E: Failed to fetch beta"}
+
+
+def test_half_unpacked_package_is_fetched_again(weather, raw):
+    (weather / "names").write_text("alpha beta")
+    fetch(["alpha", "beta"], raw)
+    (raw / "beta/.package.json").unlink()  # as a kill would leave it
+    (raw / ".apt/download").mkdir()
+    (raw / ".apt/download/alpha_0_all.deb").write_text("half")
+    assert unpacked_version(raw / "beta") is None
+    assert set(fetch(["alpha", "beta"], raw).versions) == {"alpha", "beta"}
+    downloads = [call for call in _calls(weather) if " download " in f" {call} "]
+    assert downloads == ["apt-get download " + name for name in ("alpha", "beta", "beta")]
+
+
+def test_the_systems_own_state_is_not_used(weather, raw):
+    (weather / "names").write_text("alpha")
+    fetch(["alpha"], raw)
+    config = (raw / ".apt/apt.conf").read_text()
+    assert f'Dir::State::status "{raw}/.apt/status";' in config
+    assert f'Dir::State::Lists "{raw}/.apt/lists";' in config
+
+
+def test_no_network_is_one_line_with_a_way_out(weather, raw):
+    with pytest.raises(
+        UserError, match=r"Could not resolve 'archive.example'.*--data DIR"
+    ) as error:
+        fetch(["alpha"], raw)
+    assert "\n" not in str(error.value)
+
+
+def test_no_apt_is_one_line_with_a_way_out(raw, monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(UserError, match=r"no apt-get, apt-cache, dpkg-deb.*--data DIR"):
+        fetch(["alpha"], raw)
+
+
+def test_fakes_are_executable(weather):
+    # A test of the tests: with fakes that do not start, the failures above would prove nothing.
+    (weather / "names").write_text("alpha beta")
+    listed = subprocess.run(["apt-cache", "pkgnames"], capture_output=True, text=True, check=True)
+    assert listed.stdout.split() == ["alpha", "beta"]
+
 
 _MESSAGES = {
     "The city is large. It has a wall. It has two gates.": (
@@ -58,7 +214,7 @@ def archive(tmp_path, monkeypatch):
             )
 
     archive = Archive()
-    monkeypatch.setattr(prepare, "fetch", archive.fetch)
+    monkeypatch.setattr(debian, "fetch", archive.fetch)
     return archive
 
 
@@ -98,7 +254,7 @@ def test_a_prepared_folder_is_returned_at_once(archive, folders):
 def test_a_changed_preparation_is_made_anew(archive, folders, monkeypatch):
     folder = prepare_default_corpora("en", "es", **folders)
     (folder / "parallel/freeciv.en-es.tsv.gz").unlink()
-    monkeypatch.setattr(prepare, "PREPARATION_VERSION", prepare.PREPARATION_VERSION + 1)
+    monkeypatch.setattr(debian, "PREPARATION_VERSION", debian.PREPARATION_VERSION + 1)
     prepare_default_corpora("en", "es", **folders)
     assert (folder / "parallel/freeciv.en-es.tsv.gz").exists()
 
@@ -131,13 +287,13 @@ def test_no_archive_and_nothing_prepared_is_an_error(archive, folders):
 
 def test_not_one_usable_package_is_an_error(archive, folders):
     archive.packages = {}
-    with pytest.raises(UserError, match=r"none of the packages.*--data DIR"):
+    with pytest.raises(UserError, match="--data DIR"):
         prepare_default_corpora("en", "es", **folders)
     assert not (folders["prepared_dir"] / "en-es").exists()
 
 
 @pytest.mark.parametrize("pair", [("en", "it"), ("es", "en")])
-def test_unknown_pairs_are_told_the_known_ones(pair, folders):
+def test_an_error_for_an_unknown_pair_names_the_known_ones(pair, folders):
     with pytest.raises(UserError, match=r"en-es, en-fr, en-de, en-zh, not for .* --data DIR"):
         prepare_default_corpora(*pair, **folders)
 
@@ -185,20 +341,16 @@ def test_licences_come_from_the_copyright_file(tmp_path):
     assert licences(packages, "as stated") == {"alpha": "MPL-2.0", "beta": "as stated"}
 
 
-def test_the_table_has_totals():
-    rows = [
-        SourceReport(name=name, description="", packages={}, licences={}, counts={"parallel": n})
-        for name, n in (("a", 1000), ("bb", 1))
-    ]
-    assert table(rows).splitlines() == [
-        "source  parallel",
-        "a          1,000",
-        "bb             1",
-        "total      1,001",
-    ]
-
-
 def test_each_pair_has_sources_and_names_are_unique():
     for pair in LANGUAGE_PAIRS:
         assert len([source for source in SOURCES if source.patterns(*pair)]) >= 5
     assert len({source.name for source in SOURCES}) == len(SOURCES)
+
+
+@pytest.mark.parametrize("content", [b"", b"[", b"[]", b'"x"', b"{}", b"null", b"\xff"])
+def test_damaged_notes_beside_packages_count_as_absent(content, tmp_path):
+    for name in ("preparation.json", ".package.json", "packages.json"):
+        (tmp_path / name).write_bytes(content)
+    assert debian._read_preparation(tmp_path) is None
+    assert unpacked_version(tmp_path) is None
+    assert debian._remembered(tmp_path) == {}

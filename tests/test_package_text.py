@@ -1,18 +1,33 @@
 """The readers of each format, on tiny files in the format's true layout."""
 
 import json
+import logging
 
 import polib
 import pytest
+from hostile_bytes import FEW, damaged, odd_json
+from hypothesis import given
+from hypothesis import strategies as st
 
-from xling_tf.corpora.debian.cataclysm import exchanges, extract_cataclysm, read_topics
-from xling_tf.corpora.debian.extraction import LOCALES
-from xling_tf.corpora.debian.gettext import catalogue_files, extract_gettext, read_catalogues
-from xling_tf.corpora.debian.manuals import Block, manual_extractor, pair_blocks, read_blocks
-from xling_tf.corpora.debian.markup import plain_text
-from xling_tf.corpora.debian.sentences import aligned_sentences, paragraphs, sentences
-from xling_tf.corpora.debian.wesnoth import Line, extract_wesnoth, narrative, read_scenes, replies
+from xling_tf.corpora.package_text import (
+    Block,
+    Line,
+    exchanges,
+    extract_cataclysm,
+    extract_gettext,
+    extract_wesnoth,
+    manual_extractor,
+    narrative,
+    pair_blocks,
+    plain_text,
+    read_blocks,
+    read_catalogues,
+    read_scenes,
+    read_topics,
+    replies,
+)
 from xling_tf.corpora.records import ResponsePair, TranslationPair
+from xling_tf.corpora.sentences import aligned_sentences, paragraphs, sentences
 
 
 def _write_mo(path, messages):
@@ -82,7 +97,6 @@ def test_catalogues_prefer_the_plain_locale(tmp_path):
     for locale, translation in (("es_ES", "de España"), ("es", "sin país"), ("de", "anders")):
         _write_mo(tmp_path / f"usr/share/locale/{locale}/LC_MESSAGES/x.mo", {"a text": translation})
     assert read_catalogues([tmp_path], "es") == {"a text": "sin país"}
-    assert [path.parts[-3] for path in catalogue_files([tmp_path], "es")] == ["es"]
 
 
 def test_gettext_messages_become_pairs_and_documents(tmp_path):
@@ -197,7 +211,7 @@ _TALK = [
 
 
 def test_talk_topics_are_walked_both_ways():
-    assert list(exchanges(read_topics([json.dumps(_TALK)]))) == [
+    assert list(exchanges(read_topics(json.dumps(_TALK)))) == [
         ("Hello, sir.", "Who are you?"),
         ("Hello, sir.", "Bye."),
         ("Hi.", "Who are you?"),
@@ -265,5 +279,55 @@ def test_manual_packages(tmp_path):
     assert extraction.documents == {"en": [["Paste X.", "Stay here."]], "es": [["Pegar X."]]}
 
 
-def test_every_language_has_a_locale():
-    assert all(LOCALES.values())
+def _catalogue(folder, messages):
+    _write_mo(folder / "x.mo", messages)
+    return (folder / "x.mo").read_bytes()
+
+
+_ONE_TOPIC = {
+    "type": "talk_topic",
+    "id": "T",
+    "dynamic_line": "Hi there.",
+    "responses": [{"text": "Bye now.", "topic": "T"}],
+}
+_SMALL_PAGE = b"<html><body><p id='a'>A red <b>cat</b>.</p><ul><li>One.</li></ul></body></html>"
+
+
+@FEW
+@given(data=st.data())
+def test_a_damaged_file_of_a_package_is_named_and_the_others_are_read(data, tmp_path):
+    texts = tmp_path / "es/LC_MESSAGES"
+    texts.mkdir(parents=True, exist_ok=True)
+    (texts / "good.mo").write_bytes(_catalogue(tmp_path, {"A red cat.": "Un gato rojo."}))
+    bad = _catalogue(tmp_path, {"A green dog.": "Un perro verde."})
+    (texts / "bad.mo").write_bytes(data.draw(damaged(bad)))
+    talk = json.dumps(_ONE_TOPIC).encode()
+    for folder, name, content in (
+        ("npcs", "good.json", talk),
+        ("npcs", "bad.json", data.draw(st.one_of(damaged(talk), odd_json(talk)))),
+        ("man/en", "bad.html", data.draw(damaged(_SMALL_PAGE))),
+        ("man/es", "bad.html", data.draw(damaged(_SMALL_PAGE))),
+        ("man/es", "good.html", _SMALL_PAGE),
+        ("man/en", "good.html", _SMALL_PAGE),
+        (
+            "",
+            "x.cfg",
+            data.draw(damaged(b'[message]\nspeaker=A\nmessage=_ "A red cat."\n[/message]\n')),
+        ),
+    ):
+        (tmp_path / folder).mkdir(parents=True, exist_ok=True)
+        (tmp_path / folder / name).write_bytes(content)
+    assert ("A red cat.", "Un gato rojo.", ()) in extract_gettext([tmp_path], "en", "es").parallel
+    assert extract_cataclysm([tmp_path], "en", "es").conversations["en"]
+    assert manual_extractor("man/{locale}")([tmp_path], "en", "es").documents["es"]
+    extract_wesnoth([tmp_path], "en", "es")
+
+
+def test_a_page_without_anything_is_named(tmp_path, caplog):
+    (tmp_path / "man/en").mkdir(parents=True)
+    (tmp_path / "man/en/empty.html").write_bytes(b"")
+    (tmp_path / "man/en/folder.html").mkdir()
+    with caplog.at_level(logging.WARNING, logger="absl"):
+        manual_extractor("man/{locale}")([tmp_path], "en", "es")
+    for name in ("empty.html", "folder.html"):
+        assert f"{name} is left out, since it cannot be read" in caplog.text

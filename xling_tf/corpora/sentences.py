@@ -1,4 +1,4 @@
-"""Sentences of a text, and of a text and its translation."""
+"""Paragraphs and sentences of a text, and of a text and its translation."""
 
 import re
 from collections.abc import Iterator
@@ -10,25 +10,22 @@ from xling_tf.corpora.records import TranslationPair
 
 _PARAGRAPH_END = re.compile(r"\n\s*\n")
 _BULLET = re.compile(r"^(?:[*•·▪‣–|-] )+")
-# sentencex parts these from what follows: "M. Dupont", "1. Open the file."
+# sentencex splits these from what follows: "M. Dupont", "1. Open the file."
 _STUB = re.compile(r"\W*\w{1,2}\.")
 
 
 def paragraphs(text: str) -> list[str]:
-    """The paragraphs of a text (parted by an empty line), each on one line without bullet."""
+    """Splits a text at empty lines; each paragraph comes on one line, without its bullet."""
     lines = (_BULLET.sub("", normalise(part)) for part in _PARAGRAPH_END.split(text))
     return [line for line in lines if line]
 
 
 def sentences(paragraph: str, language: str) -> list[str]:
-    """The sentences of a paragraph.
+    """Splits a paragraph into sentences.
 
     Args:
         paragraph: Normalised text.
         language: ISO code; decides which abbreviations do not end a sentence.
-
-    Returns:
-        Sentences without white space around them.
 
     Example:
         >>> sentences("Dr. Smith left. Why?", "en")
@@ -47,18 +44,10 @@ def sentences(paragraph: str, language: str) -> list[str]:
 def aligned_sentences(
     pair: TranslationPair, source_language: str, target_language: str
 ) -> Iterator[TranslationPair]:
-    """Sentence pairs of a text and its translation.
+    """Splits a text and its translation into sentence pairs.
 
     Paragraphs are paired when both texts have equally many, then sentences likewise; what cannot be
-    taken apart stays in one piece.
-
-    Args:
-        pair: A message, paragraph or page, and its translation.
-        source_language: ISO code.
-        target_language: ISO code.
-
-    Yields:
-        Pairs of single lines.
+    aligned stays in one piece.
     """
     ours, theirs = paragraphs(pair.source), paragraphs(pair.target)
     if len(ours) != len(theirs):
@@ -67,8 +56,7 @@ def aligned_sentences(
         parts = sentences(source, source_language), sentences(target, target_language)
         pairs = [TranslationPair(*sides) for sides in zip(*parts, strict=False)]
         if len(parts[0]) == len(parts[1]) and all(
-            lengths_agree(*sides, source_language, target_language)
-            for sides in zip(*parts, strict=True)
+            lengths_agree(one.source, one.target, source_language, target_language) for one in pairs
         ):
             yield from pairs
         else:
