@@ -63,14 +63,13 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: zipfile.ZipFile) ->
     }
 
 
-def test_the_only_texts_in_the_wheel_are_the_sample_corpus_and_the_papers_figures(
+def test_the_only_texts_in_the_wheel_are_the_sample_corpus(
     wheel: zipfile.ZipFile,
 ) -> None:
     data = {name for name in wheel.namelist() if name.endswith((".tsv", ".txt", ".gz", ".json"))}
     data = {name for name in data if ".dist-info/" not in name}
     sample = {name for name in files_below(SAMPLE) if not name.endswith(".py")}
-    own = {"xling_tf/reporting/papers.json"}
-    assert data == {*sample, *own}
+    assert data == sample
     assert len(data) > 10
 
 

@@ -1,16 +1,23 @@
-"""Results side by side: reading, tables, Markdown."""
+"""Results side by side and beside the papers' figures."""
 
+import importlib.util
 import json
 import math
+import re
+from collections import Counter
+from html.parser import HTMLParser
+from typing import Any
 
 import pytest
+from programs import ROOT, run_python, the_error
 from result_files import results, write
 
 from xling_tf.errors import UserError
-from xling_tf.reporting.curves import few_shot_curves, learning_curves, resource_curves
-from xling_tf.reporting.markdown import compact_table, markdown_report
-from xling_tf.reporting.results import differences, read_results
-from xling_tf.reporting.tables import comparisons, overview, score_tables
+
+PROGRAM = ROOT / "evaluation" / "report.py"
+_SPEC = importlib.util.spec_from_file_location("report", PROGRAM)
+report: Any = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(report)
 
 
 @pytest.fixture
@@ -19,75 +26,69 @@ def two(tmp_path):
     better = results("theirs")
     better["scores"]["sts"]["stsb.en.dev"]["pearson_angular"] = 0.832
     better["scores"]["bitext"]["wmt22.en-zh"] = {"en-zh/precision_at_1": 0.9, "error_rate": 0.6}
-    return read_results([write(tmp_path, results()), write(tmp_path, better)])
+    return report.read_results([write(tmp_path, results()), write(tmp_path, better)])
 
 
-def row(result, suite, dataset, metric):
-    tables = {table.suite: table.rows for table in score_tables(result)}
-    (found,) = (r for r in tables[suite] if (r.dataset, r.metric) == (dataset, metric))
-    return found
+def tables(read):
+    return {(s.title, t.title): t for s in report.sections(read) for t in s.tables}
+
+
+def cells(read, suite_title, dataset, metric):
+    rows = tables(read)[suite_title, "All scores"].rows
+    (row,) = (row for row in rows if tuple(row.names) == (dataset, metric))
+    return [tuple(cell) for cell in row.cells]
+
+
+STS, BITEXT = "Semantic textual similarity", "Translation retrieval from a whole corpus"
+SENTEVAL = "SentEval's transfer tasks"
 
 
 def test_the_best_is_marked_whichever_way_a_metric_points(two):
-    cells = row(two, "sts", "stsb.en.dev", "pearson_angular").cells
-    assert [(cell.text, cell.is_best) for cell in cells] == [("0.700", False), ("0.832", True)]
-    cells = row(two, "bitext", "wmt22.en-zh", "error_rate").cells
-    assert [(cell.text, cell.is_best) for cell in cells] == [("50.0", True), ("60.0", False)]
-
-
-def test_of_equal_scores_both_are_best_and_one_system_alone_has_none(two):
-    assert all(cell.is_best for cell in row(two, "senteval", "MR", "logistic/accuracy").cells)
-    assert not row(two[:1], "senteval", "MR", "logistic/accuracy").cells[0].is_best
-
-
-def test_counts_are_no_rows_and_standard_errors_stand_beside_their_score(two):
-    metrics = {r.metric for table in score_tables(two) for r in table.rows}
-    assert not {"num_pairs", "eigen_similarity_stderr"} & metrics
-    assert row(two, "eigen_similarity", "en-de", "eigen_similarity").cells[0].spread == "0.02"
+    assert cells(two, STS, "stsb.en.dev", "Pearson") == [("0.700", False), ("0.832", True)]
+    assert cells(two, BITEXT, "wmt22.en-zh", "error rate") == [("50.0", True), ("60.0", False)]
+    # Of equal scores both are best; one system alone has none.
+    assert cells(two, SENTEVAL, "MR", "logistic, accuracy") == [("61.0", True)] * 2
+    assert cells(two[:1], SENTEVAL, "MR", "logistic, accuracy") == [("61.0", False)]
 
 
 def test_the_overview_is_the_mean_of_first_scores_that_all_have(two, tmp_path):
     part = results("part")
     del part["scores"]["senteval"]["SST2"]
-    rows = {r.suite: r for r in overview([*two, *read_results([write(tmp_path, part)])])}
-    # MR alone is in all three; eigen-similarity and milliseconds are no fractions.
-    assert rows["senteval"].num_datasets == 1
+    read = [*two, *report.read_results([write(tmp_path, part)])]
+    rows = {row.names[0]: row for row in tables(read)["Overview", "Mean of first scores"].rows}
+    # MR alone is in all three; eigen-similarity is no fraction.
+    assert rows["senteval"].names[1] == "1"
     assert [cell.text for cell in rows["senteval"].cells] == ["61.0"] * 3
-    assert not {"eigen_similarity", "resources"} & rows.keys()
+    assert "eigen_similarity" not in rows
 
 
-def test_systems_stand_in_the_papers_tables(two):
-    (table,) = (
-        c for c in comparisons(two) if c.table.source == "Yang et al. 2019, table 8" and c.notes == ()
-        if c.table.columns[0].suite == "senteval"
-    )  # fmt: skip
-    assert [(r.name, r.kind) for r in table.rows][:4] == [
-        ("mine", "measured"), ("theirs", "measured"),
-        ("USE_CNN", "published"), ("USE_Trans", "published"),
-    ]  # fmt: skip
-    assert [h.text for h in table.headings] == ["MR", "CR", "SUBJ", "MPQA", "TREC", "SST2"]
+def test_systems_stand_above_the_papers_own_in_its_tables(two):
+    title = "Yang et al. 2019, table 8: SentEval transfer (network, accuracy)"
+    table = tables(two)[SENTEVAL, title]
+    assert table.headings == ["", "MR", "CR", "SUBJ", "MPQA", "TREC", "SST2"]
+    assert [(row.names[0], row.kind) for row in table.rows][:3] == [
+        ("mine", "measured"),
+        ("theirs", "measured"),
+        ("USE_CNN", "published"),
+    ]
     assert [cell.text for cell in table.rows[0].cells] == ["62.0", "", "", "", "", "65.0"]
     # Of the paper's own rows and those it quotes, Quick-Thought has 82.4 on MR.
-    assert [r.name for r in table.rows if r.cells[0].is_best and r.kind == "prior"] == [
-        "Quick-Thought (Logeswaran and Lee, 2018)"
-    ]
+    best = [row.names[0] for row in table.rows if row.cells[0].is_best and row.kind == "published"]
+    assert best == ["Quick-Thought (Logeswaran and Lee, 2018)"]
 
 
-def test_data_in_the_place_of_the_papers_are_told(two):
-    (table,) = (c for c in comparisons(two) if c.table.source == "Yang et al. 2019, table 5")
-    # Our column en-zh is filled from WMT 2022, the others are empty.
+def test_data_in_the_place_of_the_papers_are_marked(two, tmp_path):
+    title = "Yang et al. 2019, table 5: Translation retrieval among the UN corpus (P@1)"
+    table = tables(two)[BITEXT, title]
+    # The column en-zh is filled from WMT 2022, the others are empty.
     assert [cell.text for cell in table.rows[0].cells] == ["", "", "", "50.0"]
-    assert [heading.mark for heading in table.headings] == ["", "", "", "a"]
-    assert "wmt22.en-zh here" in table.notes[0]
-
-
-def test_the_papers_own_data_need_no_note(tmp_path):
+    assert table.headings[4].endswith(" (a)")
+    assert table.notes[0].startswith("(a) wmt22.en-zh here")
     own = results()
     own["scores"]["bitext"]["UNv1.0.en-zh"] = {"en-zh/precision_at_1": 0.25}
-    read = read_results([write(tmp_path, own)])
-    (table,) = (c for c in comparisons(read) if c.table.source == "Yang et al. 2019, table 5")
+    table = tables(report.read_results([write(tmp_path, own)]))[BITEXT, title]
     assert table.rows[0].cells[3].text == "25.0"
-    assert table.notes == ()
+    assert not any(note.startswith("(") for note in table.notes)
 
 
 @pytest.mark.parametrize(
@@ -95,114 +96,116 @@ def test_the_papers_own_data_need_no_note(tmp_path):
     [
         ("protocol", {"similarity": "cosine", "num_pairs": 4}, "similarity differs"),
         ("protocol", {"similarity": "-arccos", "num_pairs": 4, "seed": 1}, "seed differs"),
-        ("files", {"sts/stsb.en.dev.tsv": {"checksum": "bbbb"}}, "the content of sts/stsb"),
+        ("files", {"sts/stsb.en.dev.tsv": {"checksum": "bbbb"}}, "sts/stsb.en.dev.tsv differs"),
     ],
 )
-def test_what_does_not_compare_is_told(tmp_path, part, value, told):
+def test_what_does_not_compare_is_marked(tmp_path, part, value, told):
     other = results("theirs")
     other["datasets"]["sts"]["stsb.en.dev"][part] = value
-    read = read_results([write(tmp_path, results()), write(tmp_path, other)])
-    (warning,) = differences(read, "sts", "stsb.en.dev")
+    same = [write(tmp_path, results(name), name) for name in ("mine", "same")]
+    assert report.differences(report.read_results(same), "sts", "stsb.en.dev") == []
+    read = report.read_results([*same, write(tmp_path, other)])
+    (warning,) = report.differences(read, "sts", "stsb.en.dev")
     assert warning.startswith(told)
-    assert row(read, "sts", "stsb.en.dev", "pearson_angular").warnings == (warning,)
-    assert "⚠ stsb.en.dev" in markdown_report(read)
-
-
-def test_equal_data_and_protocol_give_no_warning(two):
-    assert differences(two, "sts", "stsb.en.dev") == []
+    table = tables(read)[STS, "All scores"]
+    assert table.rows[0].names[0] == "⚠ stsb.en.dev"
+    assert table.notes == [f"⚠ stsb.en.dev: {warning}"]
 
 
 def test_two_results_of_one_system_are_told_apart_by_their_files(tmp_path):
     paths = [write(tmp_path, results(), name) for name in ("first", "second")]
-    assert [r.name for r in read_results(paths)] == ["mine (first)", "mine (second)"]
+    assert [r.name for r in report.read_results(paths)] == ["mine", "mine (second)"]
     with pytest.raises(UserError, match="twice"):
-        read_results([paths[0], paths[0]])
-
-
-def broken(**changes):
-    return {**results(), **changes}
+        report.read_results([*paths, paths[1]])
 
 
 @pytest.mark.parametrize(
-    ("content", "complaint"),
+    "content",
     [
-        ([], "no object"),
-        ({"preset": "en-es", "scores": {}, "steps": 3}, "no 'system'"),
-        (broken(complete="yes"), "no 'complete'"),
-        (broken(scores={"sts": {"a": 0.5}}), "no data sets in scores/sts"),
-        (broken(scores={"sts": 0.5}), "no data sets in scores/sts"),
-        (broken(scores={"sts": {"a": {"b": "high"}}}), "no finite number but 'high'"),
-        (broken(scores={"sts": {"a": {"b": math.nan}}}), "no finite number but nan"),
-        (broken(system={"checksum": "a"}), "no name of a system"),
-        (broken(datasets={"sts": {"a": {}}}), "no protocol and files of sts/a"),
+        [],
+        {"preset": "en-es", "scores": {}},
+        results(scores={"sts": {"a": 0.5}}),
+        results(scores={"sts": {"a": {"b": "high"}}}),
+        results(scores={"sts": {"a": {"b": math.nan}}}),
+        {**results(), "system": ["a"]},
+        results(datasets={"sts": {"a": {}}}),
     ],
 )
-def test_other_files_are_refused(tmp_path, content, complaint):
+def test_other_files_are_refused(tmp_path, content):
     path = write(tmp_path, content, "other")
-    with pytest.raises(UserError, match=complaint) as raised:
-        read_results([path])
-    assert "other.json must be a results file of evaluation/main.py" in str(raised.value)
+    with pytest.raises(UserError, match=r"other\.json must be a results file of evaluation/main"):
+        report.read_results([path])
 
 
-def test_what_is_no_json_or_not_there_is_told(tmp_path):
-    path = tmp_path / "a.json"
-    with pytest.raises(UserError, match="cannot be read"):
-        read_results([path])
-    path.write_text("{half", encoding="utf-8")
-    with pytest.raises(UserError, match="no JSON"):
-        read_results([path])
-
-
-def test_markdown_says_what_is_unfinished_and_skipped(tmp_path):
-    read = read_results([write(tmp_path, results(complete=False))])
-    text = markdown_report(read)
-    assert "Not finished: mine." in text
-    assert "- senteval/TREC: expected: senteval/TREC.tsv" in text
-
-
-def test_names_cannot_break_a_markdown_table(tmp_path):
-    read = read_results([write(tmp_path, results("a|b <script>"), "a")])
-    text = markdown_report(read)
-    assert "a\\|b &lt;script>" in text
-    assert "<script>" not in text
+def test_trainings_stand_side_by_side(tmp_path):
+    training = {
+        "steps": 1200,
+        "minutes": 12.26,
+        "scores": {"retrieval/en-es/all": {"en-es/precision_at_1": 0.981, "num_queries": 5000}},
+    }
+    for name in ("no-snli", "en-es"):
+        (tmp_path / name).mkdir()
+        write(tmp_path / name, training, "results")
+    read = report.read_results([tmp_path / n / "results.json" for n in ("no-snli", "en-es")])
+    table = tables(read)["training", "All scores"]
+    assert table.headings[2:] == ["no-snli", "en-es"]
+    assert [(*row.names, row.cells[0].text) for row in table.rows] == [
+        ("retrieval.en-es.all", "en-es, P@1", "98.1"),
+        ("budget", "steps", "1200"),
+        ("budget", "minutes", "12.3"),
+    ]
 
 
 def test_a_table_of_chosen_scores(two):
-    text = compact_table(
-        two,
-        ["sts/stsb.en.dev/pearson_angular", "bitext/wmt22.en-zh/en-zh/precision_at_1"],
-        ["Yang et al. 2019/USE_CNN"],
-    )
-    lines = text.splitlines()
-    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines[:4]]
-    assert cells[0] == ["suite", "data", "score", "mine", "theirs", "USE_CNN (Yang et al. 2019)"]
-    assert cells[2] == ["sts", "stsb.en.dev", "Pearson", "0.700", "**0.832**", "0.829"]
-    assert cells[3] == ["bitext", "wmt22.en-zh", "en-zh, P@1", "50.0", "**90.0**", "79.5 (a)"]
-    assert lines[5].startswith("(a) 2,000 sentences of WMT 2022")
+    names = ["sts/stsb.en.dev/pearson_angular", "bitext/wmt22.en-zh/en-zh/precision_at_1"]
+    table = report.chosen_scores(two, names, ["Yang et al. 2019/USE_CNN"])
+    text = report.render([report.Section("", "", [table])], [], as_page=False)
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines()[:4]]
+    assert rows[0] == ["suite", "data", "score", "mine", "theirs", "USE_CNN (Yang et al. 2019)"]
+    assert rows[2] == ["sts", "stsb.en.dev", "Pearson", "0.700", "**0.832**", "0.829"]
+    assert rows[3] == ["bitext", "wmt22.en-zh", "en-zh, P@1", "50.0", "**90.0**", "79.5 (a)"]
+    assert "(a) 2,000 sentences of WMT 2022" in text
+    for unknown in (["sts"], []), (["sts/stsb.fr.dev/pearson_angular"], []), (names, ["USE_CNN"]):
+        with pytest.raises(UserError, match="there is no"):
+            report.chosen_scores(two, *unknown)
 
 
-@pytest.mark.parametrize(
-    ("names", "published", "message"),
-    [
-        (["sts/stsb.fr.dev/pearson_angular"], [], "no result has 'sts/stsb.fr.dev"),
-        (["sts"], [], "no result has 'sts'"),
-        (["sts/stsb.en.dev/pearson_angular"], ["USE_CNN"], "'USE_CNN' is none"),
-    ],
-)
-def test_unknown_choices_are_told(two, names, published, message):
-    with pytest.raises(UserError, match=message):
-        compact_table(two, names, published)
+HOSTILE = '"><script>document.title = "broken"</script><img src=x onerror="a()">|x'
 
 
-def test_few_shot_curves_and_resources_become_lines(two):
-    (chart,) = few_shot_curves(two)
-    assert chart.lines[0][:3] == ("mine", (0.0, 100.0), (50.0, 60.0))
-    assert [(line.name, line.dashed) for line in chart.lines] == [
-        ("mine", False), ("mine, monolingual", True),
-        ("theirs", False), ("theirs, monolingual", True),
-    ]  # fmt: skip
-    (chart,) = resource_curves(two)
-    assert chart.lines[0][:3] == ("mine", (16.0, 64.0), (5.0, 9.0))
+class Tags(HTMLParser):
+    """Collects elements and their attributes."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.found.append((tag, dict(attrs)))
+
+
+def test_texts_of_others_become_neither_elements_nor_columns(tmp_path):
+    made = results("theirs " + HOSTILE, skipped={HOSTILE: HOSTILE}, complete=False)
+    made["scores"][HOSTILE] = {HOSTILE: {HOSTILE: 0.5}}
+    made["datasets"]["sts"]["stsb.en.dev"]["protocol"] = {HOSTILE: HOSTILE}
+    made["illustrations"]["heat_map"]["numbers"]["texts"] = [[HOSTILE] * 2] * 2
+    (error,) = made["illustrations"]["retrieval_errors"]["numbers"]["errors"]
+    error |= dict.fromkeys(("query", "found", "right"), HOSTILE)
+    made["command"] = HOSTILE
+    read = report.read_results([write(tmp_path, results()), write(tmp_path, made, "hostile")])
+    parts = [*report.sections(read), *report.pictures(read)]
+    page = report.render(parts, read, as_page=True)
+    tags = Tags(page).found
+    assert not [tag for tag, _ in tags if tag in ("script", "iframe", "object", "base", "form")]
+    assert not [name for _, attributes in tags for name in attributes if name.startswith("on")]
+    links = [a[name] for _, a in tags for name in ("href", "src") if a.get(name)]
+    assert all(link.startswith(("#", "data:image/svg+xml;base64,")) for link in links)
+    assert report.render(parts, read, as_page=True) == page
+    markdown = report.render(parts, read, as_page=False)
+    assert "<script" not in markdown
+    assert not re.search(r"[^\\]\|x", markdown)
+    assert "Not finished: theirs" in markdown
 
 
 def test_learning_curves_are_means_and_a_cut_last_line_is_left_out(tmp_path):
@@ -211,15 +214,94 @@ def test_learning_curves_are_means_and_a_cut_last_line_is_left_out(tmp_path):
     (tmp_path / "metrics.jsonl").write_text(text + '{"step": 24', encoding="utf-8")
     line = {"step": 240, "scores": {"nli": {"loss": 7.0, "accuracy": 0.25}}}
     (tmp_path / "dev.jsonl").write_text(json.dumps(line) + "\n", encoding="utf-8")
-    losses, accuracies = learning_curves(tmp_path)
+    points = report.learning_points(tmp_path)
     # 239 // 60 = 3 steps a point: the first is the mean of 0, 1 and 2.
-    assert (losses.lines[0].x[0], losses.lines[0].y[0]) == (1.5, 1.0)
-    assert accuracies.lines[1] == ("nli, held out", (240,), (0.25,), True)
+    assert points.loc["nli", 1.5].tolist() == [1.0, 0.5]
+    assert points.loc["nli, held out", 240].tolist() == [7.0, 0.25]
+    charts = list(report.learning_curves(tmp_path))
+    assert [title.rpartition(": ")[2] for title, _ in charts] == [
+        "loss in training",
+        "accuracy in training",
+    ]
 
 
 @pytest.mark.parametrize("text", [None, "", "[]\n", '{"step": 1}\n'])
-def test_folders_without_metrics_are_told(tmp_path, text):
+def test_folders_without_metrics_are_refused(tmp_path, text):
     if text is not None:
         (tmp_path / "metrics.jsonl").write_text(text, encoding="utf-8")
     with pytest.raises(UserError, match="--training"):
-        learning_curves(tmp_path)
+        report.learning_points(tmp_path)
+
+
+FIGURES = [
+    (source, system, column, value)
+    for source, table, systems in report.papers()
+    for system, values in systems.items()
+    for column, value in zip(table["columns"], values, strict=True)
+    if value is not None
+]
+
+
+# Typed once more from the papers, in their own units.
+@pytest.mark.parametrize(
+    ("source", "system", "dataset", "metric", "printed"),
+    [
+        ("Chidambaram et al. 2019, table 1", "Multi-task en-zh", "TREC", "network/accuracy", 97.7),
+        ("Chidambaram et al. 2019, table 2", "Multi-task en-es", "stsb.es.test",
+         "pearson_angular", 0.744),
+        ("Chidambaram et al. 2019, section 3.4", "Multi-task", "mined.en-es",
+         "en-es/precision_at_1", 88.8),
+        ("Chidambaram et al. 2019, table 7", "Translation-ranking", "en-de",
+         "eigen_similarity", 2.187),
+        ("Yang et al. 2019, table 4", "USE_CNN", "askubuntu.en.test",
+         "mean_average_precision_at_100", 39.9),
+        ("Yang et al. 2019, table 5", "USE_Trans", "UNv1.0.en-ru", "en-ru/precision_at_1", 88.9),
+        ("Yu et al. 2018, table 4", "With similarity loss", "MLDoc",
+         "sentences-mean/zero_shot/ru-en/accuracy", 71.3),
+        # Accuracies become errors: Spanish finds Portuguese in 93.2% with the similarity loss.
+        ("Yu et al. 2018, table 2", "With similarity loss", "europarl", "es-pt/error_rate", 6.8),
+        ("Rücklé et al. 2018, table 3", "InferSent TD", "AC", "en-de/macro_f1", 72.0),
+    ],
+)  # fmt: skip
+def test_figures_are_those_of_the_papers(source, system, dataset, metric, printed):
+    (value,) = (
+        value
+        for of, name, column, value in FIGURES
+        if (of, name, column["dataset"], column["metric"]) == (source, system, dataset, metric)
+    )
+    assert value == pytest.approx(printed / 100 if printed > 5 else printed)
+
+
+# The papers print means over their columns; those of the figures here must be the same.
+@pytest.mark.parametrize(
+    ("source", "system", "part", "printed"),
+    [
+        ("Yu et al. 2018, table 1", "With similarity, self-attention", "", 85.28),
+        ("Yu et al. 2018, table 4", "With similarity loss", "zero_shot", 74.6),
+        ("Rücklé et al. 2018, table 2", "GloVe (GV)", "", 77.2),
+        ("Rücklé et al. 2018, table 2", "Siamese-CBOW (Kenter et al., 2016)", "", 60.7),
+    ],
+)
+def test_means_of_rows_are_the_printed_ones(source, system, part, printed):
+    values = [v for s, n, c, v in FIGURES if (s, n) == (source, system) and part in c["metric"]]
+    assert 100 * sum(values) / len(values) == pytest.approx(printed, abs=0.06)
+
+
+def test_figures_are_in_range_and_come_once_in_a_table():
+    for figure in FIGURES:
+        assert 0 < figure[3] < (3 if figure[2]["metric"] == "eigen_similarity" else 1), figure
+    keys = Counter((s, n, c["suite"], c["dataset"], c["metric"]) for s, n, c, _ in FIGURES)
+    assert keys.most_common(1)[0][1] == 1
+
+
+def test_the_program_writes_both_forms_and_every_kept_result_is_read(tmp_path):
+    kept = sorted((ROOT / "evaluation" / "results").glob("*/en-es*.json"))
+    kept = [
+        path for path in kept if path.parent.name in ("evaluation", "multilingual", "one-layer")
+    ]
+    arguments = ["--output=page.html", "--markdown=tables.md", *map(str, kept[:6])]
+    run = run_python(tmp_path, str(PROGRAM), *arguments)
+    assert run.status == 0, run.errors
+    assert "<!doctype html>" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "table 2: STS Benchmark" in (tmp_path / "tables.md").read_text(encoding="utf-8")
+    assert "results files are expected" in the_error(run_python(tmp_path, str(PROGRAM)))

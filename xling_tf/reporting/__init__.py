@@ -1,1 +1,0 @@
-"""Evaluation results beside the papers' figures: tables in Markdown and one page in HTML."""
