@@ -11,10 +11,8 @@ from xling_tf.evaluators.data import Dataset, Missing
 from xling_tf.evaluators.encoding import System
 from xling_tf.evaluators.reqa import (
     SUITE,
-    Question,
     ReqaData,
     RetrievalQuestionAnswering,
-    Sentence,
     bm25,
     read_tables,
     tokens_of,
@@ -24,12 +22,8 @@ from xling_tf.evaluators.reqa import (
 def numbered(count=60, size=3, language="en"):
     """Paragraphs of `size` sentences with one question each, which has the number of its answer."""
     numbers = range(count * size)
-    sentences = [
-        Sentence(f"{language} fact {n}", f"{language} paragraph {n // size}") for n in numbers
-    ]
-    questions = [
-        Question(f"q{n}", f"{language} ask {n}", f"{language} fact {n}") for n in numbers[::size]
-    ]
+    sentences = [(f"{language} fact {n}", f"{language} paragraph {n // size}") for n in numbers]
+    questions = [(f"q{n}", f"{language} ask {n}", f"{language} fact {n}") for n in numbers[::size]]
     return ReqaData(questions, sentences)
 
 
@@ -76,8 +70,8 @@ def test_neither_the_order_of_lines_nor_a_second_call_makes_a_difference():
 def test_ranks_derived_by_hand():
     # The question's similarities (2 / sqrt(5) = 0.89 etc. by cosine): P a 0.6, b 1.0; Q c 0.8, d 0.
     # Right is a: third of four sentences; its paragraph P is first by its other sentence b.
-    sentences = [Sentence(text, "P" if text in "ab" else "Q") for text in "abcd"]
-    data = ReqaData([Question("1", "q", "a")], sentences)
+    sentences = [(text, "P" if text in "ab" else "Q") for text in "abcd"]
+    data = ReqaData([("1", "q", "a")], sentences)
     vectors = {"q": [2, 0], "a": [3, 4], "b": [0.1, 0], "c": [4, 3], "d": [0, 9]}
 
     def encode(texts):
@@ -96,13 +90,13 @@ def test_ranks_derived_by_hand():
 
 def test_every_sentence_with_the_text_of_an_answer_is_right():
     # "What colour?" is one query with three right sentences, of which two are in both paragraphs.
-    sentences = [Sentence("The fox sleeps.", "FOX"), Sentence("It is red.", "FOX")]
-    sentences += [Sentence("The owl hunts.", "OWL"), Sentence("It is red.", "OWL")]
+    sentences = [("The fox sleeps.", "FOX"), ("It is red.", "FOX")]
+    sentences += [("The owl hunts.", "OWL"), ("It is red.", "OWL")]
     questions = [
-        Question("1", "What colour?", "It is red."),
-        Question("1", "What colour?", "The fox sleeps."),
-        Question("2", "What colour?", "It is red."),
-        Question("3", "Who hunts?", "The owl hunts."),
+        ("1", "What colour?", "It is red."),
+        ("1", "What colour?", "The fox sleeps."),
+        ("2", "What colour?", "It is red."),
+        ("3", "Who hunts?", "The owl hunts."),
     ]
     scores = scores_of(ReqaData(questions, sentences), by_meaning(lambda text: "owl" in text))
     assert (scores["num_queries"], scores["num_candidates"]) == (2, 4)
@@ -135,7 +129,7 @@ def test_without_paragraphs_the_context_is_the_sentence_between_its_neighbours()
     seen = {}
     # "b 2" is there twice: where it is first counts.
     texts = ["a 1", "b 2", "c 3", "d 4", "e 5", "f 6", "b 2"]
-    data = ReqaData([Question("1", "ask 2", "b 2")], [Sentence(text, "") for text in texts])
+    data = ReqaData([("1", "ask 2", "b 2")], [(text, "") for text in texts])
     scores = scores_of(data, system_with_contexts(seen))
     assert seen == {
         "a 1": "a 1 b 2 c 3",
@@ -151,8 +145,8 @@ def test_without_paragraphs_the_context_is_the_sentence_between_its_neighbours()
 def test_what_the_context_gives():
     # Answers are told by their contexts alone, which are what the questions ask for.
     contexts = [f"context {n}" for n in range(4)]
-    sentences = [Sentence(f"fact {n}", context) for n, context in enumerate(contexts)]
-    questions = [Question(context, context, text) for text, context in sentences]
+    sentences = [(f"fact {n}", context) for n, context in enumerate(contexts)]
+    questions = [(context, context, text) for text, context in sentences]
     same = by_meaning(str)
     system = System(
         name="qa", sentences=constant, questions=same, responses=lambda _, contexts: same(contexts)
@@ -174,7 +168,7 @@ def test_questions_in_one_language_find_answers_in_another():
         assert measure(scores, f"{way}/sentence_encoder/sentence") == (1.0, 1.0)
         assert scores[f"{way}/num_queries"] == 50
     assert not any("bm25" in name for name in scores)
-    others = [question._replace(key=question.text) for question in data["de"].questions]
+    others = [(text, text, answer) for _, text, answer in data["de"].questions]
     data["fr"] = data["de"]._replace(questions=others)
     with pytest.raises(UserError, match="with the same ids"):
         RetrievalQuestionAnswering(data, name="x")
@@ -182,7 +176,7 @@ def test_questions_in_one_language_find_answers_in_another():
 
 def test_data_and_vectors_that_cannot_be_evaluated(monkeypatch):
     with pytest.raises(UserError, match="questions with an answer"):
-        scores_of(ReqaData([], [Sentence("a", "")]), constant)
+        scores_of(ReqaData([], [("a", "")]), constant)
     with pytest.raises(UserError, match="finite"):
         scores_of(numbered(), lambda texts: np.full((len(texts), 2), np.nan))
     monkeypatch.setitem(sys.modules, "bm25s", None)
@@ -208,31 +202,35 @@ def test_tokens():
 def tables(folder, sentences, questions, paragraphs=None, stem="a.en"):
     folder.mkdir(parents=True, exist_ok=True)
     kinds = {"sentences": sentences, "questions": questions, "paragraphs": paragraphs}
-    for kind, lines in kinds.items():
-        if lines is not None:
-            (folder / f"{stem}.{kind}.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return folder
+    paths = {kind: folder / f"{stem}.{kind}.tsv" for kind, lines in kinds.items() if lines}
+    for kind, path in paths.items():
+        path.write_text("\n".join(kinds[kind]) + "\n", encoding="utf-8")
+    return paths
 
 
 def test_tables(tmp_path):
     questions = ["question_id\tquestion\tanswer_sentence_id", "7\tWho?\ts1"]
     sentences = ["sentence_id\tparagraph_id\tsentence", "s0\tp0\tHi.", "s1\tp0\tIt is me."]
     paragraphs = ["paragraph_id\ttitle\tcontext", "p0\tt\tHi. It is me."]
-    data = read_tables(tables(tmp_path / "whole", sentences, questions, paragraphs), "a.en")
+    data = read_tables(tables(tmp_path, sentences, questions, paragraphs))
     context = "Hi. It is me."
-    assert data.sentences == [Sentence("Hi.", context), Sentence("It is me.", context)]
-    assert data.questions == [Question("7", "Who?", "It is me.")]
+    assert data.sentences == [("Hi.", context), ("It is me.", context)]
+    assert data.questions == [("7", "Who?", "It is me.")]
     bare = [line.replace("p0\t", "").replace("paragraph_id\t", "") for line in sentences]
-    questions = ["question\tanswer_sentence_id", "Who?\ts1"]
-    data = read_tables(tables(tmp_path / "bare", bare, questions), "a.en")
-    assert data.sentences == [Sentence("Hi.", ""), Sentence("It is me.", "")]
-    assert data.questions == [Question("Who?", "Who?", "It is me.")]
-    with pytest.raises(UserError, match=r"a\.en\.paragraphs\.tsv must be a readable file"):
-        read_tables(tables(tmp_path / "less", sentences, questions), "a.en")
-    with pytest.raises(UserError, match="'s9' is not there"):
-        read_tables(tables(tmp_path / "bad", bare, [questions[0], "Who?\ts9"]), "a.en")
+    without_ids = ["question\tanswer_sentence_id", "Who?\ts1"]
+    data = read_tables(tables(tmp_path, bare, without_ids))
+    assert data.sentences == [("Hi.", ""), ("It is me.", "")]
+    assert data.questions == [("Who?", "Who?", "It is me.")]
+    for others, what in (
+        ((sentences, questions), "'paragraphs'"),
+        ((None, questions), "'sentences'"),
+        ((bare, [without_ids[0], "Who?\ts9"]), "'s9'"),
+        ((sentences, questions, [paragraphs[0]]), "'p0'"),
+    ):
+        with pytest.raises(UserError, match=f"{what} is not there"):
+            read_tables(tables(tmp_path, *others))
     with pytest.raises(UserError, match="answer_sentence_id is not in"):
-        read_tables(tables(tmp_path / "bad", bare, ["question", "Who?"]), "a.en")
+        read_tables(tables(tmp_path, bare, ["question", "Who?"]))
 
 
 def test_the_suite_finds_what_is_there(tmp_path):

@@ -37,9 +37,9 @@ MRPC = next(task.read for task in _TASKS if task.name == "MRPC")
 
 
 def read_reqa(path: Path) -> object:
-    path.rename(path.with_name("a.en.questions.tsv"))
-    path.with_name("a.en.sentences.tsv").write_text("sentence_id\tsentence\n1\tAda did.\n")
-    return read_tables(path.parent, "a.en")
+    sentences = path.with_name("sentences.tsv")
+    sentences.write_text("sentence_id\tsentence\n1\tAda did.\n")
+    return read_tables({"questions": path, "sentences": sentences})
 
 
 # A reader, and a valid file of it.

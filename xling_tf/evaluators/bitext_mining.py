@@ -94,17 +94,7 @@ class BitextMining:
 def best_threshold(
     margins: NDArray[np.float64], is_right: NDArray[np.bool_], num_gold: int
 ) -> float:
-    """Finds the margin above which pairs have the best F1: the middle between the last one and the next.
-
-    Args:
-        margins: Of the pairs, `[pairs]`, falling.
-        is_right: Which of them are right, `[pairs]`.
-        num_gold: How many are right of all that there are.
-
-    Example:
-        >>> best_threshold(np.array([3.0, 2.0, 1.0]), np.array([True, True, False]), 2)
-        1.5
-    """
+    """The falling margin above which pairs have the best F1: the middle between the last and the next."""
     f1 = 2 * np.cumsum(is_right) / (np.arange(1, len(margins) + 1) + num_gold)
     # Pairs with equal margins are taken together.
     is_end = np.append(margins[1:] < margins[:-1], True)
@@ -129,11 +119,6 @@ def from_bitext(rows: Rows, seed: int) -> tuple[Comparable, Comparable]:
 
     Raises:
         UserError: There are fewer than eight pairs, of which each corpus would have two gold ones.
-
-    Example:
-        >>> tuning, scored = from_bitext([(f"one {i}", f"uno {i}") for i in range(16)], seed=0)
-        >>> len(scored.sources), len(scored.targets), len(scored.gold)
-        (6, 6, 4)
     """
     seen: set[tuple[int, str]] = set()
     pairs = []

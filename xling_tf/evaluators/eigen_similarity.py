@@ -99,16 +99,7 @@ class EigenSimilarity:
 
 
 def laplacian_spectrum(weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The eigenvalues, ascending, of a graph's Laplacian: the diagonal matrix of degrees minus the weights.
-
-    Args:
-        weights: Of the edges, [..., n, n], symmetric, with zeros on the diagonal.
-
-    Example:
-        >>> path = np.array([[0.0, 1.0, 0.0], [1.0, 0.0, 1.0], [0.0, 1.0, 0.0]])
-        >>> np.abs(laplacian_spectrum(path)).round(9).tolist()
-        [0.0, 1.0, 3.0]
-    """
+    """The eigenvalues of degrees minus weights of graphs' edges, `[..., n, n]`; ascending, `[..., n]`."""
     degrees = np.sum(weights, axis=-1)
     return np.linalg.eigvalsh(degrees[..., np.newaxis] * np.eye(weights.shape[-1]) - weights)
 

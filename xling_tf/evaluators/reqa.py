@@ -2,12 +2,11 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib.metadata import version
 from itertools import permutations
 from pathlib import Path
-from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,53 +28,56 @@ _MARKS = "\u0300-\u036f\u0900-\u0963\u0966-\u0dff"
 _TOKEN = re.compile(rf"[{_ALONE}]|(?:[^\W{_ALONE}]|[{_MARKS}])+")
 _NEIGHBOURS = 2  # sentences on either side that stand for the paragraph where none is known
 _TRIED = 8  # sentences, with and without their contexts
-_KINDS = ("paragraphs", "sentences", "questions")
 _EXPECTED = dict.fromkeys(
     ("squad_dev.en", "squad_train.en", "cross-lingual.xquad"),
     "reqa/<name>.<language>.{questions,sentences,paragraphs}.tsv (data/convert.py --format squad), for "
     "cross-lingual ones in two languages or more",
 )
 
-
-class Sentence(NamedTuple):
-    """A candidate: a sentence and the paragraph it stands in; "" where that is not known."""
-
-    text: str
-    context: str
-
-
-class Question(NamedTuple):
-    """A question and the text of a sentence that answers it; one with several answers comes again."""
-
-    key: str
-    text: str
-    answer: str
+Vectors = NDArray[np.float64]
 
 
 class ReqaData(NamedTuple):
-    """A data set in one language; where paragraphs are not known, sentences are in order."""
+    """A data set in one language.
 
-    questions: Sequence[Question]
-    sentences: Sequence[Sentence]
+    Attributes:
+        questions: Key, question and the text of a sentence that answers it; one with several answers
+            comes again.
+        sentences: The candidates with the paragraph each stands in; where that is not known, "", and
+            the sentences are in the order of the text.
+    """
+
+    questions: Sequence[tuple[str, str, str]]
+    sentences: Sequence[tuple[str, str]]
+
+
+class _Unit(NamedTuple):
+    """Sentences or paragraphs: the first sentence of each, and which of them each sentence is in."""
+
+    texts: list[str]
+    firsts: NDArray[np.int64]
+    places: NDArray[np.int64]
 
 
 class _Pool:
-    """The different questions and candidates in one language, the latter by paragraph."""
+    """The different questions and candidates in one language."""
 
     def __init__(self, part: ReqaData) -> None:
-        self.answers = part.questions
-        self.questions = sorted({question.text for question in part.questions})
+        self.part = part
+        self.questions = sorted({question for _, question, _ in part.questions})
         distinct = sorted(set(part.sentences), key=lambda sentence: sentence[::-1])
-        self.texts = [sentence.text for sentence in distinct]
-        around = surroundings([sentence.text for sentence in part.sentences], _NEIGHBOURS)
-        self.contexts = [sentence.context or around[sentence.text] for sentence in distinct]
-        self.paragraphs = list(dict.fromkeys(sentence.context for sentence in distinct))
-        self.has_paragraphs = "" not in self.paragraphs
-        place_of = {context: place for place, context in enumerate(self.paragraphs)}
-        self.places = np.array([place_of[sentence.context] for sentence in distinct])
+        self.texts = [text for text, _ in distinct]
+        around = surroundings([text for text, _ in part.sentences], _NEIGHBOURS)
+        self.contexts = [context or around[text] for text, context in distinct]
         self.rows: defaultdict[str, list[int]] = defaultdict(list)
         for row, text in enumerate(self.texts):
             self.rows[text].append(row)
+        every = np.arange(len(distinct))
+        self.units = {"sentence": _Unit(self.texts, every, every)}
+        paragraphs = np.array([context for _, context in distinct], object)
+        if "" not in paragraphs:
+            texts, firsts, places = np.unique(paragraphs, return_index=True, return_inverse=True)
+            self.units["paragraph"] = _Unit(list(texts), firsts, places)
 
 
 class RetrievalQuestionAnswering:
@@ -102,8 +104,8 @@ class RetrievalQuestionAnswering:
         UserError: There is no question, or the languages share none; bm25s is not installed.
 
     Example:
-        >>> sentences = [Sentence("I am 20.", "I am 20. Hi."), Sentence("Hi.", "I am 20. Hi.")]
-        >>> data = ReqaData([Question("q0", "What is your age?", "I am 20.")], sentences)
+        >>> sentences = [("I am 20.", "I am 20. Hi."), ("Hi.", "I am 20. Hi.")]
+        >>> data = ReqaData([("q0", "What is your age?", "I am 20.")], sentences)
         >>> vectors = {"I am 20.": [1, 0], "What is your age?": [2, 1], "Hi.": [0, 1]}
         >>> evaluator = RetrievalQuestionAnswering({"en": data}, name="me")
         >>> scores = evaluator(lambda texts: np.array([vectors[text] for text in texts]))
@@ -129,15 +131,17 @@ class RetrievalQuestionAnswering:
             "sentence_encoder": "cosine; sentences without context",
             "paragraphs": "by their best sentence",
             "ties": "against the system",
-            "num_questions": sum(len({q.key for q in part.questions}) for part in parts.values()),
+            "num_questions": sum(
+                len({row[0] for row in part.questions}) for part in parts.values()
+            ),
             "num_sentences": sum(len(part.sentences) for part in parts.values()),
         }
         self._baseline: dict[str, float] = {}
         if len(parts) == 1:
             (right,), (pool,) = self._right.values(), self._pools.values()
             texts = [pool.questions[row] for row in right]
-            chunks = bm25(texts, pool.texts), bm25(texts, pool.paragraphs)
-            self._baseline = _measures("bm25", pool, right.values(), *chunks)
+            lexical = partial(bm25, texts)
+            self._baseline = _measures("bm25", pool, right, lambda unit: lexical(unit.texts))
             protocol["bm25"] = {
                 **_BM25,
                 "tokens": "case-folded runs of letters and digits; Chinese, kana and Thai by character",
@@ -163,32 +167,25 @@ class RetrievalQuestionAnswering:
             questions = {lang: ask(pool.questions) for lang, pool in self._pools.items()}
             candidates = {lang: answer(pool) for lang, pool in self._pools.items()}
             for (asked, searched), right in self._right.items():
-                pool, vectors = self._pools[searched], questions[asked][list(right)]
-                starts = np.unique(pool.places, return_index=True)[1]
-                sentences, again = (
-                    inner_products(vectors, candidates[searched])
-                    for _ in ("sentences", "paragraphs")
-                )
-                paragraphs = (np.maximum.reduceat(chunk, starts, axis=1) for chunk in again)
+                best = partial(_best, questions[asked][list(right)], candidates[searched])
                 prefix = f"{prefixes[asked, searched]}{name}"
-                scores |= _measures(prefix, pool, right.values(), sentences, paragraphs)
+                scores |= _measures(prefix, self._pools[searched], right, best)
         scores |= self._baseline
         for way, right in self._right.items():
-            prefix, pool = prefixes[way], self._pools[way[1]]
-            scores[f"{prefix}num_queries"] = float(len(right))
-            scores[f"{prefix}num_candidates"] = float(len(pool.texts))
-            if pool.has_paragraphs:
-                scores[f"{prefix}num_paragraphs"] = float(len(pool.paragraphs))
+            scores[f"{prefixes[way]}num_queries"] = float(len(right))
+            for unit, of_unit in self._pools[way[1]].units.items():
+                what = "num_candidates" if unit == "sentence" else "num_paragraphs"
+                scores[f"{prefixes[way]}{what}"] = float(len(of_unit.texts))
         return scores
 
     def _answers(self, asked: str, searched: str) -> dict[int, NDArray[np.int64]]:
         """The right sentences of each question that has some, by their rows."""
         by_key: defaultdict[str, set[int]] = defaultdict(set)
-        for question in self._pools[searched].answers:
-            by_key[question.key].update(self._pools[searched].rows[question.answer])
+        for key, _, answer in self._pools[searched].part.questions:
+            by_key[key].update(self._pools[searched].rows[answer])
         by_text: defaultdict[str, set[int]] = defaultdict(set)
-        for question in self._pools[asked].answers:
-            by_text[question.text] |= by_key[question.key]
+        for key, question, _ in self._pools[asked].part.questions:
+            by_text[question] |= by_key[key]
         rows = enumerate(by_text[text] for text in self._pools[asked].questions)
         return {row: np.array(sorted(right)) for row, right in rows if right}
 
@@ -213,118 +210,97 @@ def _encoders(
     yield "sentence_encoder", sentences, lambda pool: sentences(pool.texts)
 
 
+def _best(queries: Vectors, candidates: Vectors, unit: _Unit) -> Iterator[Vectors]:
+    """The scores of units by their best sentence, for a few queries at a time."""
+    for chunk in inner_products(queries, candidates):
+        yield np.maximum.reduceat(chunk, unit.firsts, axis=1)
+
+
 def _measures(
     name: str,
     pool: _Pool,
-    right: Collection[NDArray[np.int64]],
-    sentences: Iterable[NDArray[np.floating]],
-    paragraphs: Iterable[NDArray[np.floating]],
+    right: Mapping[int, NDArray[np.int64]],
+    score: Callable[[_Unit], Iterator[NDArray[np.floating]]],
 ) -> dict[str, float]:
-    """Measures queries by their right sentences and by chunks of the scores of all candidates."""
-    units = {"sentence": (sentences, list(right))}
-    if pool.has_paragraphs:
-        units["paragraph"] = (paragraphs, [np.unique(pool.places[rows]) for rows in right])
     scores = {}
-    for unit, (chunks, relevant) in units.items():
-        best = np.array([ranks[0] for ranks in relevant_ranks(chunks, relevant)])
+    for unit, of_unit in pool.units.items():
+        relevant = [np.unique(of_unit.places[rows]) for rows in right.values()]
+        best = np.array([ranks[0] for ranks in relevant_ranks(score(of_unit), relevant)])
         scores[f"{name}/{unit}/precision_at_1"] = float(np.mean(best == 1))
         scores[f"{name}/{unit}/mean_reciprocal_rank"] = float(np.mean(1 / best))
     return scores
 
 
-def bm25(queries: Iterable[str], documents: Iterable[str]) -> Iterator[NDArray[np.float32]]:
-    """Yields the scores of all documents for each query, `[1, documents]`: the lexical baseline.
-
-    Example:
-        >>> next(bm25(["a fox"], ["the dog", "the fox"])).argmax(axis=1)
-        array([1])
-    """
-    index = _bm25s().BM25(**_BM25)
+def bm25(queries: Sequence[str], documents: Sequence[str]) -> Iterator[NDArray[np.float32]]:
+    """Yields the scores of all documents for each query, `[1, documents]`: the lexical baseline."""
+    try:
+        from bm25s import BM25
+    except ImportError as error:
+        raise UserError(
+            "the baseline of question answering is computed by bm25s, but it is not installed; "
+            "install the extra with: pip install 'xling_tf[evaluation]'"
+        ) from error
+    index = BM25(**_BM25)
     index.index([tokens_of(document) for document in documents], show_progress=False)
     for query in queries:
         yield index.get_scores_from_ids(index.get_tokens_ids(tokens_of(query)))[np.newaxis]
 
 
 def tokens_of(text: str) -> list[str]:
-    """Tokenises a text: runs of letters and digits, without case; Chinese, kana and Thai by character.
-
-    Example:
-        >>> tokens_of("BM25 ranks 北京!")
-        ['bm25', 'ranks', '北', '京']
-    """
+    """Tokenises a text: runs of letters and digits, without case; Chinese, kana and Thai by character."""
     return _TOKEN.findall(text.casefold())
 
 
-def _bm25s() -> ModuleType:
-    try:
-        import bm25s
-    except ImportError as error:
-        raise UserError(
-            "the baseline of question answering is computed by bm25s, but it is not installed; "
-            "install the extra with: pip install 'xling_tf[evaluation]'"
-        ) from error
-    return bm25s
+def read_tables(tables: Mapping[str, Path]) -> ReqaData:
+    """Reads the tables "questions", "sentences" and, where sentences have a paragraph_id, "paragraphs".
 
-
-def read_tables(folder: Path, stem: str) -> ReqaData:
-    """Reads the tables of a data set: `<stem>.questions.tsv`, `<stem>.sentences.tsv`, plain or .gz.
-
-    The first has the columns `question`, `answer_sentence_id` and perhaps `question_id`, the second
-    `sentence_id`, `sentence` and perhaps `paragraph_id`, by which `<stem>.paragraphs.tsv` has the
-    `context`.
+    Their columns are question_id (else the question is its own), question, answer_sentence_id;
+    sentence_id, sentence, paragraph_id; paragraph_id, context.
 
     Raises:
-        UserError: A table or column is missing, or an id is not there.
+        UserError: A table, a column or an id is missing.
     """
-    tables = data.tables_in(folder)
-    paragraphs, sentences, questions = (
-        tables.get(f"{stem}.{kind}", folder / f"{stem}.{kind}.tsv") for kind in _KINDS
-    )
+    key = "question_id" if "question_id" in data.header_of(tables["questions"]) else "question"
+    questions = data.read_table(tables["questions"], (key, "question", "answer_sentence_id"))
     columns, contexts = ["sentence_id", "sentence"], {"": ""}
-    if "paragraph_id" in data.header_of(sentences):
-        columns.append("paragraph_id")
-        of_paragraphs = data.read_table(paragraphs, ("paragraph_id", "context"))
-        contexts |= {row[0]: row[1] for row in of_paragraphs}
-    key = "question_id" if "question_id" in data.header_of(questions) else "question"
-    rows = data.read_table(questions, (key, "question", "answer_sentence_id"))
     try:
-        by_id = {
-            row[0]: Sentence(row[1], contexts["".join(row[2:])])
-            for row in data.read_table(sentences, columns)
-        }
-        asked = [Question(key, text, by_id[answer].text) for key, text, answer in rows]
+        if "paragraph_id" in data.header_of(tables["sentences"]):
+            columns.append("paragraph_id")
+            rows = data.read_table(tables["paragraphs"], ("paragraph_id", "context"))
+            contexts |= {row[0]: row[1] for row in rows}
+        rows = data.read_table(tables["sentences"], columns)
+        sentences = {row[0]: (row[1], contexts["".join(row[2:])]) for row in rows}
+        answered = [(key, text, sentences[answer][0]) for key, text, answer in questions]
+        return ReqaData(answered, list(sentences.values()))
     except KeyError as error:
         raise UserError(
-            f"{questions} and the tables beside it must have ids that are in the others, but "
-            f"{str(error)[:80]} is not there; correct the data"
+            f"{tables['questions']} must have tables of sentences and paragraphs beside it in which are "
+            f"the ids that it names, but {str(error)[:80]} is not there; correct the data"
         ) from None
-    return ReqaData(asked, list(by_id.values()))
 
 
-def _find(folder: Path, seed: int) -> Iterable[Dataset | Missing]:
+def _find(folder: Path, seed: int) -> Iterator[Dataset | Missing]:
     del seed  # nothing is drawn
-    folder, found = folder / "reqa", []
-    tables = data.tables_in(folder)
-    languages: defaultdict[str, dict[str, str]] = defaultdict(dict)
-    for table in tables:
-        if match := re.fullmatch(r"(([^.]+)\.([a-z-]+))\.questions", table):
-            languages[match[2]][match[3]] = match[1]
+    names: dict[str, dict[str, dict[str, Path]]] = {}
+    for table, path in data.tables_in(folder / "reqa").items():
+        if match := re.fullmatch(r"([^.]+)\.([a-z-]+)\.(paragraphs|questions|sentences)", table):
+            names.setdefault(match[1], {}).setdefault(match[2], {})[match[3]] = path
+    found = []
+    for name, tables_of in names.items():
+        languages = {code: of_one for code, of_one in tables_of.items() if "questions" in of_one}
+        sets = {f"{name}.{language}": {language: of_one} for language, of_one in languages.items()}
+        if len(languages) > 1:
+            sets[f"cross-lingual.{name}"] = languages
+        for of_set, parts in sets.items():
+            files = tuple(path for tables in parts.values() for path in tables.values())
+            found.append(Dataset(name=of_set, files=files, load=partial(_load, of_set, parts)))
+    yield from found
+    yield from data.missing(_EXPECTED, found)
 
-    def load(name: str, stems: Mapping[str, str]) -> RetrievalQuestionAnswering:
-        parts = {language: read_tables(folder, stem) for language, stem in stems.items()}
-        return RetrievalQuestionAnswering(parts, name=name)
 
-    for name, stems in languages.items():
-        sets = {stem: {language: stem} for language, stem in stems.items()}
-        if len(stems) > 1:
-            sets[f"cross-lingual.{name}"] = stems
-        for of_set, stems_of_set in sets.items():
-            names = [f"{stem}.{kind}" for stem in stems_of_set.values() for kind in _KINDS]
-            files = tuple(tables[table] for table in names if table in tables)
-            found.append(
-                Dataset(name=of_set, files=files, load=partial(load, of_set, stems_of_set))
-            )
-    return [*found, *data.missing(_EXPECTED, found)]
+def _load(name: str, parts: Mapping[str, Mapping[str, Path]]) -> RetrievalQuestionAnswering:
+    read = {language: read_tables(tables) for language, tables in parts.items()}
+    return RetrievalQuestionAnswering(read, name=name)
 
 
 SUITE = data.Suite(

@@ -95,32 +95,43 @@ class TranslationRetrieval:
         rows = [{text: row for row, text in enumerate(texts)} for texts in self._texts]
         self._directions = {}
         for side, direction in enumerate((f"{source}-{target}", f"{target}-{source}")):
-            valid: defaultdict[str, set[int]] = defaultdict(set)
+            here, there = rows[side], rows[1 - side]
+            translations: defaultdict[str, list[int]] = defaultdict(list)
             for pair in distinct:
-                if pair[1 - side] in rows[1 - side]:
-                    valid[pair[side]].add(rows[1 - side][pair[1 - side]])
+                if pair[1 - side] in there:
+                    translations[pair[side]].append(there[pair[1 - side]])
             asked = pool[:max_queries]
-            queries = np.array([rows[side][pair[side]] for pair in asked], np.int32)
-            right = np.array([rows[1 - side][pair[1 - side]] for pair in asked], np.int32)
-            translations = [list(valid[pair[side]]) for pair in asked]
-            candidates = _draw(right, translations, len(rows[1 - side]), num_candidates, rng)
-            self._directions[direction] = (queries, candidates)
+            most = max((len(translations[pair[side]]) for pair in asked), default=0)
+            num_others = min(num_candidates - 1, len(there) - most)
+            if num_others < 1:
+                raise UserError(
+                    f"{name} must have pairs with different sentences on both sides, but {len(there)} of "
+                    f"one side came in {len(pool)} pairs; give more data"
+                )
+            drawn = []
+            for pair in asked:
+                # As many more are drawn as may have to go, so that those that stay are still a fair draw.
+                right, valid = there[pair[1 - side]], translations[pair[side]]
+                others = rng.choice(len(there), num_others + len(valid), replace=False)
+                drawn.append(np.append(right, others[~np.isin(others, valid)][:num_others]))
+            queries = [here[pair[side]] for pair in asked]
+            self._directions[direction] = (np.array(queries), np.array(drawn, np.int32))
 
     def __call__(self, encode: Encode) -> dict[str, float]:
-        """Returns "<query language>-<candidate language>/precision_at_<k>" both ways for k of 1, 3, 10.
-
-        And "num_queries" and "num_candidates" of a direction.
-        """
+        """Returns "<query>-<candidate language>/precision_at_<k>", "num_queries", "num_candidates"."""
         vectors = [encode_checked(encode, texts) for texts in self._texts]
         scores: dict[str, float] = {}
         for side, (direction, (queries, candidates)) in enumerate(self._directions.items()):
             ranks = _ranks(vectors[side][queries], vectors[1 - side], candidates)
             for k in (1, 3, 10):
                 scores[f"{direction}/precision_at_{k}"] = float(np.mean(ranks <= k))
-        drawn = [candidates for _, candidates in self._directions.values()]
-        scores["num_queries"] = float(len(drawn[0]))
-        scores["num_candidates"] = float(min(candidates.shape[1] for candidates in drawn))
-        return scores
+        shapes = [candidates.shape for _, candidates in self._directions.values()]
+        num_queries, num_candidates = np.min(shapes, axis=0)
+        return {
+            **scores,
+            "num_queries": float(num_queries),
+            "num_candidates": float(num_candidates),
+        }
 
 
 def _distinct(pairs: Iterable[tuple[Any, ...]]) -> list[tuple[str, str]]:
@@ -137,32 +148,10 @@ def _distinct(pairs: Iterable[tuple[Any, ...]]) -> list[tuple[str, str]]:
     )
 
 
-def _draw(
-    right: NDArray[np.int32],
-    translations: Sequence[Sequence[int]],
-    num_texts: int,
-    num_candidates: int,
-    rng: np.random.Generator,
-) -> NDArray[np.int32]:
-    """Draws each query's candidates as rows of the texts, the right one first."""
-    num_others = min(num_candidates - 1, num_texts - max(map(len, translations), default=0))
-    if num_others < 1:
-        raise UserError(
-            "translation retrieval must have held-out pairs with different sentences on both "
-            f"sides, but {num_texts} of one side came in {len(right)} pairs; give more data"
-        )
-    drawn = np.empty([len(right), 1 + num_others], np.int32)
-    drawn[:, 0] = right
-    for query, rows in enumerate(translations):
-        # As many more are drawn as may have to go, so that those that stay are still a fair draw.
-        others = rng.choice(num_texts, num_others + len(rows), replace=False)
-        drawn[query, 1:] = others[~np.isin(others, rows)][:num_others]
-    return drawn
-
-
 def _ranks(
     queries: NDArray[np.float64], texts: NDArray[np.float64], candidates: NDArray[np.int32]
 ) -> NDArray[np.int64]:
+    """The ranks of the first candidates, which are the right ones; the candidates are rows of texts."""
     # A few queries times all texts is one matrix product, after which the drawn ones are picked;
     # gathering the vectors of each query's candidates would move a thousand times the memory.
     lengths = np.linalg.norm(texts, axis=1)
@@ -177,20 +166,7 @@ def _ranks(
 
 
 class _CorpusSearch:
-    """The share of sentences whose nearest one of another language translates them.
-
-    The similarity is the cosine, and the search is exact up to 200,000 sentences (`index_kind`). A
-    sentence that comes again is one candidate: every copy of the translation is right, and so is every
-    other translation that the corpus has of the query. A tie counts against the system.
-
-    Args:
-        rows: Sentences that translate each other, one of each language.
-        languages: Their codes.
-        name: What results call this evaluator.
-
-    Raises:
-        UserError: There is only one language, or one has no two different sentences.
-    """
+    """The share of sentences whose nearest one of another language translates them."""
 
     def __init__(self, rows: Rows, languages: Sequence[str], *, name: str) -> None:
         columns = list(zip(*rows, strict=True)) or [()] * len(languages)
@@ -231,7 +207,17 @@ class BitextRetrieval(_CorpusSearch):
     """Precision at 1 of finding each sentence's translation among all of a corpus, both ways.
 
     Yang et al. 2019, sec. 5.2 and Table 5 on the UN Parallel Corpus; Artetxe and Schwenk 2019 give
-    the error on Tatoeba. The base class says what its arguments are and what counts as found.
+    the error on Tatoeba. The similarity is the cosine, and the search is exact up to 200,000 sentences
+    (`index_kind`). A sentence that comes again is one candidate: every copy of the translation is right,
+    and so is every other translation that the corpus has of the query. A tie counts against the system.
+
+    Args:
+        rows: Sentences that translate each other, one of each language.
+        languages: Their codes.
+        name: What results call this evaluator.
+
+    Raises:
+        UserError: There is only one language, or one has no two different sentences.
 
     Example:
         >>> evaluator = BitextRetrieval([("one", "uno"), ("two", "dos")], ("en", "es"), name="numbers")
@@ -250,9 +236,8 @@ class BitextRetrieval(_CorpusSearch):
 class SimilaritySearch(_CorpusSearch):
     """The error of finding each sentence's translation, for every ordered pair of languages.
 
-    A sentence of one language is an error where the nearest sentence of the other, by cosine, is not
-    its translation (Yu et al. 2018, sec. 4 and Table 2, which gives the accuracy, and where copies of
-    the translation are errors; Schwenk and Douze 2017). See the base class for the arguments.
+    Yu et al. 2018, sec. 4 and Table 2, which gives the accuracy, and where copies of the translation are
+    errors; Schwenk and Douze 2017. Arguments and what counts as found are as in `BitextRetrieval`.
 
     Example:
         >>> rows = [("one", "uno", "eins"), ("two", "dos", "zwei")]
@@ -285,17 +270,8 @@ def share_found(
 ) -> float:
     """The share of rows whose query has one of its answers nearest, and nothing else as near.
 
-    Args:
-        queries: Unit vectors of distinct texts, `[queries, dim]`.
-        candidates: Likewise, `[candidates, dim]`.
-        query_rows: The query of each row, `[rows]`.
-        answer_rows: The candidate that answers it, `[rows]`; a query of several rows has several
-            answers.
-
-    Example:
-        >>> units, places = np.eye(3, dtype=np.float32), np.arange(3)
-        >>> share_found(units, units[[0, 1, 1]], places, places)
-        0.3333333333333333
+    Row i says that candidate `answer_rows[i]` answers query `query_rows[i]`; a query of several rows has
+    several answers. Queries and candidates are unit vectors of distinct texts.
     """
     answers = np.unique(query_rows * len(candidates) + answer_rows)
     most = np.unique(answers // len(candidates), return_counts=True)[1].max()

@@ -154,13 +154,6 @@ def relevant_ranks(
 
     Returns:
         Of each query the ranks of its relevant candidates, the best first; 1 is the top.
-
-    Example:
-        >>> scores = np.array([[0.9, 0.8, 0.7, 0.7]])
-        >>> relevant_ranks([scores], [[0, 2]])[0].tolist()
-        [1, 4]
-        >>> relevant_ranks([scores], [[2]], itself=np.array([0]))[0].tolist()
-        [3]
     """
     ranks: list[NDArray[np.int64]] = []
     for scores in (row for chunk in chunks for row in chunk):
@@ -181,10 +174,6 @@ def average_precision(ranks: NDArray[np.int64], k: int) -> float:
 
     Candidates of a rank above k count as not found. Where more than k are relevant, the best k are what
     can be found, so that 1 can always be reached. `ranks` ascend.
-
-    Example:
-        >>> average_precision(np.array([1, 4]), 100)  # (1/1 + 2/4) / 2
-        0.75
     """
     found = ranks[ranks <= k]
     return float(np.sum(np.arange(1, len(found) + 1) / found) / min(len(ranks), k))
