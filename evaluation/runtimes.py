@@ -96,7 +96,7 @@ def _open(name: str, folder: str) -> dict[str, float]:
 
         _opened["encoder"] = SentenceEncoder.load(Path(folder))
     else:
-        from xling_tf.runtimes import load
+        from xling_tf.hub.runtimes import load
 
         _opened["encoder"] = load(folder)
     _opened["encoder"].encode(["one"])

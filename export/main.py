@@ -50,7 +50,7 @@ A rollback is one rename: mv {folder} {folder}.bad
 """
 _CONVERTED = """{folder}, {size:.0f} MB. Try it:
 
-    from xling_tf.runtimes import load
+    from xling_tf.hub.runtimes import load
     load("{folder}").encode(["Where is the station?", "Good night."])
 """
 
@@ -74,7 +74,7 @@ def _make(model: Path) -> Iterator[str]:
         yield _serve(model, Path(_SERVING.value))
     if _LITERT.value or _ONNX.value:
         with quiet_start():
-            from xling_tf.runtimes.exporting import export_litert, export_onnx
+            from xling_tf.hub.conversion import export_litert, export_onnx
 
         for value, export in ((_LITERT.value, export_litert), (_ONNX.value, export_onnx)):
             if value:

@@ -4,22 +4,16 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from published_model import SENTENCES, WIDTHS, pieces, random_layers, small_config
+from published_model import SENTENCES, WIDTHS, pieces, random_model, small_config
 
 from xling_tf.encoders.folded import FoldedEncoder
 from xling_tf.hub import module as hub
+from xling_tf.hub.published import named_layers
 from xling_tf.layers.convolution import ConvolutionBranch
 from xling_tf.layers.pooling import unit_length
 from xling_tf.model import Model
-from xling_tf.published.weights import put_layers, weighted_layers
 
 TEXTS = [*SENTENCES, "", "😀", "cat", "the red cat " * 300]
-
-
-def model_of_random_weights():
-    model = Model.build(small_config(), pieces())
-    put_layers(model.encoder, random_layers())
-    return model
 
 
 def encode(model, texts):
@@ -60,14 +54,14 @@ def test_what_a_convolution_adds_is_never_negative():
 
 
 def test_a_sentence_has_one_vector_alone_and_in_a_batch():
-    model = model_of_random_weights()
+    model = random_model()
     together = encode(model, TEXTS)
     for text, vector in zip(TEXTS, together, strict=True):
         np.testing.assert_allclose(encode(model, [text])[0], vector, atol=1e-5)
 
 
 def test_what_is_exported_computes_the_same_in_any_number():
-    model = model_of_random_weights()
+    model = random_model()
     folded = FoldedEncoder(model.preprocessor, model.encoder)
     texts = TEXTS * 40  # more tokens than are encoded together
     np.testing.assert_allclose(folded(tf.constant(texts)), encode(model, texts), atol=1e-5)
@@ -75,7 +69,7 @@ def test_what_is_exported_computes_the_same_in_any_number():
 
 
 def test_it_is_made_anew_of_its_config():
-    model = model_of_random_weights()
+    model = random_model()
     copy = type(model.encoder).from_config(json.loads(json.dumps(model.encoder.get_config())))
     copy.set_weights(model.encoder.get_weights())
     expected = encode(model, TEXTS)
@@ -85,7 +79,7 @@ def test_it_is_made_anew_of_its_config():
 @pytest.mark.slow
 def test_loaded_from_an_export_it_has_gradients(tmp_path):
     # They were lost where parts are joined along axis -1 and the loaded graph knows no rank.
-    hub.export(model_of_random_weights().hub_module(), tmp_path / "model", {})
+    hub.export(random_model().hub_module(), tmp_path / "model", {})
     loaded = tf.saved_model.load(str(tmp_path / "model"))
     with tf.GradientTape() as tape:
         similarity = tf.reduce_sum(loaded(TEXTS[:1]) * loaded(TEXTS[1:2]))
@@ -95,9 +89,9 @@ def test_loaded_from_an_export_it_has_gradients(tmp_path):
 
 
 def test_against_numpy():
-    model = model_of_random_weights()
+    model = random_model()
     table = model.encoder.table_variables[0].numpy()
-    layers = random_layers()
+    layers = {name: part.get_weights() for name, part in named_layers(model.encoder).items()}
     for text, vector in zip(TEXTS, encode(model, TEXTS), strict=True):
         pieces_of_text = model.preprocessor.tokenize(tf.constant([text]))[0].numpy()
         np.testing.assert_allclose(numpy_cnn(table[pieces_of_text], layers), vector, atol=1e-5)
@@ -140,7 +134,7 @@ def numpy_cnn(tokens, layers):
 
 
 def test_bfloat16_is_near_float32():
-    exact = model_of_random_weights()
+    exact = random_model()
     keras.config.set_dtype_policy("mixed_bfloat16")
     fast = Model.build(small_config(), pieces())
     fast.encoder.set_weights(exact.encoder.get_weights())
@@ -151,9 +145,9 @@ def test_bfloat16_is_near_float32():
 
 
 def test_every_weight_is_trained():
-    model = model_of_random_weights()
+    model = random_model()
     encoder = model.encoder
-    assert {id(v) for layer in weighted_layers(encoder).values() for v in layer.weights} == {
+    assert {id(v) for layer in named_layers(encoder).values() for v in layer.weights} == {
         id(v) for v in encoder.dense_variables
     }
     optimizer = keras.optimizers.SGD(0.1)

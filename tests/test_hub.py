@@ -1,102 +1,98 @@
-"""What an exported model computes, however it is called."""
+"""What an exported model computes: what the model in training computes, however it is called."""
 
+import dataclasses
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from testing import SENTENCES, TINY, tiny_model
+from hostile_bytes import FEW
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from testing import CARD_FILES, SENTENCES, TINY, find_task, tiny_config, tiny_model
 
+from xling_tf.hub import module as hub
+from xling_tf.hub.card import model_card
 from xling_tf.layers.pooling import unit_length
 from xling_tf.model import Model
+from xling_tf.overrides import apply_overrides
+from xling_tf.tasks.inference import Inference
 from xling_tf.tasks.ranking import ResponsePrediction
 from xling_tf.text.words import select_vocabulary
 
 DIM = TINY.encoder.hidden_dim
-MEGABYTE = "the cat is sleeping. " * 50_000
-ODD = {
-    "empty": "",
-    "whitespace": " \t\n\u00a0\u3000",
-    "emoji": "👩‍👩‍👧‍👦🏽🇪🇸",
-    "right-to-left": "مرحبا بالعالم שלום",
-    "Chinese": "猫在睡觉。",
-    "control characters": "a\0b\x07c\ufeff",
-    "combining marks": "e" + "\u0301" * 500,
-    "one long word": "x" * 100_000,
-    "invalid UTF-8": b"\xff\xfe hola \xc3",
-    "a character cut in half": "señor".encode()[:3],
-    "a megabyte": MEGABYTE,
-}
+PREMISES, HYPOTHESES = SENTENCES, SENTENCES[::-1]
+QUESTIONS = ["a b", "c d e", "hello world"]
+ANSWERS = ["hola", "b b b", "hello mundo"]
+CONTEXTS = ["hola a c d", "d b b b e a c d e f g h i j a b c", "hello mundo unknown"]
+# Where one character ends and another begins is what goes wrong.
+PIECES = [
+    *(
+        b"\xed\xa0\x80",
+        b"\xff",
+        b"\xc0\x80",
+        b"\xf4\x90\x80\x80",
+        b"\xe6\x88",
+        b"\0",
+        b"hola",
+        b" ",
+    ),
+    *(
+        "e\u0301\u0316\u202eאב 猫 👩\u200d👧 \ufeff Ａ".encode(),
+        b"\n\t\r",
+        b"n't",
+        b"1,000.5",
+        b"<",
+    ),
+]
 
 
-def live(hub_model: Model, sentences: list[str]) -> tf.Tensor:
-    return hub_model.encoder(hub_model.preprocessor(tf.constant(sentences)))
+def live(model: Model, sentences: list[str]) -> np.ndarray:
+    """The encodings of the model in training, of any length."""
+    return model.encoder(model.preprocessor(tf.constant(sentences))).numpy()
 
 
-def response_tower(hub_model: Model) -> keras.layers.Layer:
-    return next(task.tower for task in hub_model.tasks if isinstance(task, ResponsePrediction))
+def live_probabilities(model: Model) -> np.ndarray:
+    task = find_task(model, "inference")
+    encodings = live(model, [*PREMISES, *HYPOTHESES])
+    if task.normalize:
+        encodings = unit_length(encodings)
+    return tf.nn.softmax(task.head(*tf.split(encodings, 2))).numpy()
 
 
-@pytest.mark.parametrize(
-    "inputs",
-    [
-        SENTENCES,
-        tuple(SENTENCES),
-        np.array(SENTENCES),
-        np.array(SENTENCES, object),
-        np.array([sentence.encode() for sentence in SENTENCES], object),
-        tf.constant(SENTENCES),
-        np.array(SENTENCES).reshape(2, 3),
-        tf.reshape(tf.constant(SENTENCES), [3, 2]),
-        [SENTENCES[:3], SENTENCES[3:]],
-    ],
-    ids=lambda inputs: type(inputs).__name__,
-)
-def test_every_form_of_call_gives_the_same(
-    inputs: Any, hub_loaded: Any, hub_vectors: np.ndarray
-) -> None:
-    result = hub_loaded(inputs)
-    assert result.dtype == tf.float32
-    assert result.shape == (len(SENTENCES), DIM)
-    np.testing.assert_array_equal(result, hub_vectors)
+def live_answers(model: Model) -> tuple[tf.Tensor, tf.Tensor]:
+    """Vectors of questions and answers as the task in training compares them."""
+    task = find_task(model, "question_answering_en")
+    texts = tf.constant([*QUESTIONS, *ANSWERS])
+    features = model.preprocessor(texts, tf.constant(CONTEXTS))
+    question, answer, context = task.encode(model.encoder, features)
+    return unit_length(task.question_tower(question)), unit_length(task._respond(answer, [context]))
 
 
-@pytest.mark.parametrize("form", [str, np.array, tf.constant])
-def test_a_single_string_is_a_batch_of_one(
-    form: Any, hub_loaded: Any, hub_vectors: np.ndarray
-) -> None:
-    np.testing.assert_allclose(hub_loaded(form(SENTENCES[1])), hub_vectors[1:2], atol=1e-6)
+def far_from_unit_length(model: Model) -> Model:
+    """So that it matters whether encodings are normalised."""
+    for variable in model.encoder.variables:
+        variable.assign(3 * variable)
+    return model
 
 
-def test_a_pandas_series_is_a_list(hub_loaded: Any, hub_vectors: np.ndarray) -> None:
-    import pandas
-
-    np.testing.assert_array_equal(hub_loaded(pandas.Series(SENTENCES)), hub_vectors)
-
-
-@pytest.mark.parametrize("inputs", [[], (), tf.zeros([0], tf.string), tf.zeros([0, 3], tf.string)])
-def test_nothing_gives_no_rows(inputs: Any, hub_loaded: Any) -> None:
-    assert hub_loaded(inputs).shape == (0, DIM)
-
-
-@pytest.mark.parametrize("name", ODD)
-def test_any_string_gives_a_finite_unit_vector_alone_and_in_a_batch(
-    name: str, hub_loaded: Any
-) -> None:
-    alone = hub_loaded([ODD[name]]).numpy()
-    assert np.isfinite(alone).all()
-    assert np.linalg.norm(alone) == pytest.approx(1, abs=1e-6)
-    batch = hub_loaded([*(text.encode() for text in SENTENCES), ODD[name], b"hello"]).numpy()
-    np.testing.assert_allclose(batch[[-2]], alone, atol=2e-6)
+@pytest.fixture(scope="module")
+def answering(tmp_path_factory: pytest.TempPathFactory) -> tuple[Model, Path]:
+    """A model that answers questions, whose contexts may be longer than the 12 words of sentences."""
+    keras.utils.set_random_seed(1)
+    on = ["tasks.question_answering.weight=1", "text.max_context_tokens=16"]
+    model = tiny_model(apply_overrides(TINY, on))
+    folder = tmp_path_factory.mktemp("exported") / "qa"
+    hub.export(model.hub_module(), folder, CARD_FILES)
+    return model, folder
 
 
-def test_neighbours_do_not_change_a_vector(hub_loaded: Any, hub_vectors: np.ndarray) -> None:
-    for sentence, vector in zip(SENTENCES, hub_vectors, strict=True):
-        for neighbours in ([], ["hola"], ["the cat is sleeping " * 20] * 3):
-            result = hub_loaded([*neighbours, sentence])
-            np.testing.assert_allclose(result[-1], vector, atol=2e-6)
+@pytest.fixture(scope="module")
+def loaded_answering(answering: tuple[Model, Path]) -> Any:
+    return tf.saved_model.load(str(answering[1]))
 
 
 def test_the_export_computes_what_the_encoder_in_training_computes(
@@ -104,7 +100,6 @@ def test_the_export_computes_what_the_encoder_in_training_computes(
 ) -> None:
     np.testing.assert_allclose(hub_vectors, unit_length(live(hub_model, SENTENCES)), atol=1e-5)
     # Vectors that were all alike would prove little.
-    assert np.abs(hub_vectors @ hub_vectors.T - np.eye(len(SENTENCES))).max() > 1e-3
     assert len(np.unique(hub_vectors.round(3), axis=0)) == len(SENTENCES)
 
 
@@ -118,8 +113,32 @@ def test_long_lists_of_mixed_length_keep_their_order(hub_loaded: Any, hub_model:
     random = np.random.default_rng(0)
     words = [*hub_model.preprocessor.vocabulary, "zebra", "okapi"]
     sentences = [" ".join(random.choice(words, random.integers(1, 12))) for _ in range(700)]
-    result = hub_loaded(sentences)
-    np.testing.assert_allclose(result, unit_length(live(hub_model, sentences)), atol=1e-5)
+    expected = unit_length(live(hub_model, sentences))
+    np.testing.assert_allclose(hub_loaded(sentences), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("inputs", [[], (), tf.zeros([0, 3], tf.string)])
+def test_nothing_gives_no_rows(inputs: Any, hub_loaded: Any, loaded_answering: Any) -> None:
+    assert hub_loaded(inputs).shape == hub_loaded.response_encoder(inputs).shape == (0, DIM)
+    assert hub_loaded.inference(inputs, inputs).shape == (0, 3)
+    assert loaded_answering.response_encoder(inputs).shape == (0, DIM)
+
+
+@settings(FEW, max_examples=6)
+@given(
+    texts=st.lists(
+        st.one_of(
+            st.binary(max_size=60), st.lists(st.sampled_from(PIECES), max_size=30).map(b"".join)
+        ),
+        min_size=1,
+        max_size=8,
+    )
+)
+def test_any_bytes_give_a_unit_vector_alone_and_in_a_batch(hub_loaded: Any, texts: Any) -> None:
+    batch = hub_loaded(tf.constant(texts)).numpy()
+    np.testing.assert_allclose(np.linalg.norm(batch, axis=1), 1, atol=1e-5)
+    for text, vector in zip(texts, batch, strict=True):
+        np.testing.assert_allclose(hub_loaded(tf.constant([text]))[0], vector, atol=2e-6)
 
 
 def test_a_model_trained_in_bfloat16_is_exported_in_float32() -> None:
@@ -127,43 +146,166 @@ def test_a_model_trained_in_bfloat16_is_exported_in_float32() -> None:
     model = tiny_model()
     module = model.hub_module()
     assert keras.config.dtype_policy().name == "mixed_bfloat16"
-    assert {variable.dtype for variable in module.variables} == {tf.float32}
-    vectors = module(SENTENCES)
-    assert vectors.dtype == tf.float32
+    for part in (module, module.response_encoder, module.inference):
+        assert {variable.dtype for variable in part.variables} == {tf.float32}
     # bfloat16 has 8 bits of mantissa; the float32 copy must be as near as that, not equal.
-    np.testing.assert_allclose(vectors, unit_length(live(model, SENTENCES)), atol=0.05)
-    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-6)
+    expected = unit_length(live(model, SENTENCES))
+    np.testing.assert_allclose(module(SENTENCES), expected, atol=0.05)
+    probabilities = module.inference(PREMISES, HYPOTHESES)
+    np.testing.assert_allclose(probabilities, live_probabilities(model), atol=0.05)
 
 
-def test_questions_are_encoded_as_sentences_are(hub_loaded: Any, hub_vectors: np.ndarray) -> None:
+def test_questions_are_sentences_and_responses_pass_through_the_tower(
+    hub_loaded: Any, hub_model: Model, hub_vectors: np.ndarray
+) -> None:
     np.testing.assert_allclose(hub_loaded.question_encoder(SENTENCES), hub_vectors, atol=1e-6)
-
-
-def test_responses_pass_through_the_tower(hub_loaded: Any, hub_model: Model) -> None:
-    encodings = live(hub_model, SENTENCES).numpy()
-    first, first_bias, second, second_bias = response_tower(hub_model).get_weights()
+    tower = next(t.tower for t in hub_model.tasks if isinstance(t, ResponsePrediction))
+    first, first_bias, second, second_bias = tower.get_weights()
+    encodings = live(hub_model, SENTENCES)
+    if hub_model.config.tasks.similarity.normalize:
+        encodings = unit_length(encodings).numpy()
     expected = np.tanh(np.tanh(encodings @ first + first_bias) @ second + second_bias)
     expected /= np.linalg.norm(expected, axis=1, keepdims=True)
     np.testing.assert_allclose(hub_loaded.response_encoder(SENTENCES), expected, atol=1e-5)
 
 
-def test_without_a_trained_tower_responses_are_encoded_as_questions(hub_model: Model) -> None:
-    others = [task for task in hub_model.tasks if not isinstance(task, ResponsePrediction)]
-    module = hub_model._replace(tasks=others).hub_module()
-    np.testing.assert_array_equal(
-        module.response_encoder(SENTENCES), module.question_encoder(SENTENCES)
+def test_tasks_that_were_not_trained_leave_no_heads(hub_model: Model, tmp_path: Path) -> None:
+    others = [t for t in hub_model.tasks if not isinstance(t, ResponsePrediction | Inference)]
+    hub.export(hub_model._replace(tasks=others).hub_module(), tmp_path / "model", {})
+    loaded = tf.saved_model.load(str(tmp_path / "model"))
+    assert not hasattr(loaded, "inference")
+    assert "inference" not in loaded.signatures
+    np.testing.assert_array_equal(loaded.response_encoder(SENTENCES), loaded(SENTENCES))
+
+
+@pytest.mark.parametrize("normalize", [False, True])
+def test_the_heads_compute_what_they_do_in_training(normalize: bool) -> None:
+    config = apply_overrides(
+        tiny_config(normalize=normalize),
+        ["tasks.question_answering.weight=1", "text.max_context_tokens=16"],
     )
+    model = far_from_unit_length(tiny_model(config))
+    module = model.hub_module()
+    questions, answers = live_answers(model)
+    np.testing.assert_allclose(module.question_encoder(QUESTIONS), questions, atol=1e-5)
+    np.testing.assert_allclose(module.response_encoder(ANSWERS, CONTEXTS), answers, atol=1e-5)
+    probabilities = module.inference(PREMISES, HYPOTHESES)
+    np.testing.assert_allclose(probabilities, live_probabilities(model), atol=1e-5)
+    assert np.ptp(probabilities, axis=0).max() > 1e-3
 
 
-def test_gradients_reach_every_weight(hub_loaded: Any) -> None:
-    encoder = hub_loaded.response_encoder
-    direction = np.random.default_rng(0).normal(size=DIM)
-    with tf.GradientTape() as tape:
-        loss = tf.reduce_sum(encoder(SENTENCES, training=True) * direction)
-    for gradient, variable in zip(
-        tape.gradient(loss, encoder.trainable_variables), encoder.trainable_variables, strict=True
+def test_loaded_inference_equals_live(hub_loaded: Any, hub_model: Model) -> None:
+    expected = live_probabilities(hub_model)
+    for form in (tuple, np.array, lambda texts: np.array(texts).reshape(2, 3)):
+        found = hub_loaded.inference(form(PREMISES), form(HYPOTHESES))
+        np.testing.assert_allclose(found, expected, atol=1e-6)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="as many hypotheses as premises"):
+        hub_loaded.inference(PREMISES[:3], HYPOTHESES[:1])
+
+
+def test_loaded_answers_equal_live_by_call_and_by_signature(
+    answering: tuple[Model, Path], loaded_answering: Any
+) -> None:
+    questions, answers = live_answers(answering[0])
+    loaded = loaded_answering
+    np.testing.assert_allclose(loaded.question_encoder(QUESTIONS), questions, atol=1e-5)
+    signature = loaded.signatures["response_encoder"]
+    for vectors in (
+        loaded.response_encoder(ANSWERS, CONTEXTS),
+        signature(context=tf.constant(CONTEXTS), input=tf.constant(ANSWERS))["outputs"],
     ):
-        gradient = tf.convert_to_tensor(gradient)
-        assert np.isfinite(gradient).all(), variable.name
-        # A bias added to every key cancels out of the softmax (Vaswani et al. 2017, eq. 1).
-        assert np.abs(gradient).max() > 0 or "key" in variable.name or "qkv" in variable.name
+        np.testing.assert_allclose(vectors, answers, atol=1e-5)
+    # The context makes a difference, beyond the limit of sentences too.
+    assert np.abs(loaded.response_encoder(ANSWERS) - answers).max() > 1e-3
+    cut = [" ".join(context.split()[:12]) for context in CONTEXTS]
+    assert np.abs(loaded.response_encoder(ANSWERS, cut)[1] - answers[1]).max() > 1e-4
+
+
+def test_an_answer_without_context_is_its_own(loaded_answering: Any) -> None:
+    encode = loaded_answering.response_encoder
+    alone = encode(ANSWERS, ANSWERS)
+    np.testing.assert_array_equal(encode(ANSWERS), alone)
+    mixed = encode(ANSWERS, [CONTEXTS[0], " \t", CONTEXTS[2]])
+    in_contexts = encode(ANSWERS, CONTEXTS)
+    np.testing.assert_allclose(mixed, [in_contexts[0], alone[1], in_contexts[2]], atol=1e-6)
+    np.testing.assert_allclose(
+        encode(ANSWERS, CONTEXTS[0]), encode(ANSWERS, [CONTEXTS[0]] * 3), atol=1e-6
+    )
+    with pytest.raises(tf.errors.InvalidArgumentError, match="as many contexts as answers"):
+        encode(ANSWERS, CONTEXTS[:2])
+    odd = encode([b"hola"] * 3, ["\ufeff\0".encode(), b"\xff\xfe \xc3", b"x" * 9999])
+    np.testing.assert_allclose(np.linalg.norm(odd, axis=1), 1, atol=1e-6)
+
+
+def test_calls_of_the_parts_trace_nothing_anew(hub_loaded: Any, loaded_answering: Any) -> None:
+    for call in (hub_loaded.inference, loaded_answering.response_encoder):
+        call(["hola"], ["hello"])
+        before = call.__call__.experimental_get_tracing_count()
+        for count in range(1, 20):
+            call(["hola"] * count, ["hello"] * count)
+        assert call.__call__.experimental_get_tracing_count() == before
+
+
+def test_gradients_reach_every_weight_of_the_parts(hub_loaded: Any) -> None:
+    direction = np.random.default_rng(0).normal(size=DIM)
+    responses, inference = hub_loaded.response_encoder, hub_loaded.inference
+    for part, encode in (
+        (responses, lambda: responses(SENTENCES, training=True) * direction),
+        (inference, lambda: tf.math.log(inference(PREMISES, HYPOTHESES)[:, 0])),
+    ):
+        # Two kernels and two biases more than the sentence encoder.
+        assert len(part.trainable_variables) == len(hub_loaded.trainable_variables) + 4
+        assert list(part.regularization_losses) == []
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(encode())
+        for gradient in tape.gradient(loss, part.trainable_variables):
+            assert np.isfinite(tf.convert_to_tensor(gradient)).all()
+
+
+def ranking_loss(model: Any) -> tf.Tensor:
+    answers = model.response_encoder(ANSWERS, CONTEXTS)
+    scores = 5 * model.question_encoder(QUESTIONS) @ tf.transpose(answers)
+    labels = tf.range(len(QUESTIONS))
+    return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels, scores))
+
+
+def test_a_user_fine_tunes_both_sides_and_saves_them_with_all_signatures(
+    answering: tuple[Model, Path], tmp_path: Path
+) -> None:
+    model = tf.saved_model.load(str(answering[1]))
+    sides = (model.question_encoder, model.response_encoder)
+    variables = list({id(v): v for side in sides for v in side.trainable_variables}.values())
+    # The encoder's, and two towers and the context's layers of two kernels and biases each.
+    assert len(variables) == len(model.trainable_variables) + 3 * 4
+    losses = []
+    for _ in range(5):
+        with tf.GradientTape() as tape:
+            loss = ranking_loss(model)
+        losses.append(float(loss))
+        for variable, gradient in zip(variables, tape.gradient(loss, variables), strict=True):
+            variable.assign_sub(0.3 * tf.convert_to_tensor(gradient))
+    assert losses == sorted(losses, reverse=True)
+
+    hub.reexport(model, answering[1], tmp_path / "tuned")
+    again = tf.saved_model.load(str(tmp_path / "tuned"))
+    assert set(again.signatures) == set(model.signatures) > {"inference", "response_encoder"}
+    assert float(ranking_loss(again)) == pytest.approx(float(ranking_loss(model)), abs=1e-6)
+    np.testing.assert_array_equal(again(SENTENCES), model(SENTENCES))
+    served = again.signatures["question_encoder"](input=tf.constant(QUESTIONS))["outputs"]
+    np.testing.assert_allclose(served, model.question_encoder(QUESTIONS), atol=1e-6)
+    assert (tmp_path / "tuned" / "config.json").read_text() == CARD_FILES["config.json"]
+    assert "fine-tuned" in (tmp_path / "tuned" / "README.md").read_text()
+
+
+def test_the_card_says_what_the_model_was_trained_for() -> None:
+    results = {"versions": {"xling_tf": "1"}, "steps": 1, "minutes": 1.0, "corpora": {}}
+    card = model_card("en-es", TINY, {**results, "scores": {}})
+    assert "inference" not in card
+    assert "cut to" not in card
+    similarity = dataclasses.replace(TINY.tasks.similarity, matryoshka_dims=(2, 4))
+    config = dataclasses.replace(TINY, tasks=dataclasses.replace(TINY.tasks, similarity=similarity))
+    scores = {"task/inference": {"accuracy": 0.5}, "task/question_answering_en": {"accuracy": 0.5}}
+    card = model_card("en-es", config, {**results, "scores": scores})
+    for said in ("encoder.inference([", "entailment, neutral, contradiction", "`context`"):
+        assert said in card
+    assert "cut to their first 2, 4 numbers" in " ".join(card.split())

@@ -94,10 +94,6 @@ def test_the_exported_model_loads_with_its_card_and_config(smoke: Run) -> None:
     assert config == smoke.results["config"]
 
 
-def test_no_temporary_file_stays(smoke: Run) -> None:
-    assert list(smoke.folder.rglob(".*")) == []
-
-
 def test_the_finished_command_again_only_evaluates_and_exports(smoke: Run) -> None:
     scores, metrics = smoke.results["scores"], (smoke.run_dir / "metrics.jsonl").read_bytes()
     before = (smoke.model / "saved_model.pb").stat().st_mtime_ns
@@ -121,16 +117,3 @@ def test_list_names_every_preset_with_its_description(tmp_path: Path) -> None:
     lines = listing.output.splitlines()
     assert {"en-es", "paper-en-es", "smoke"} <= {line.split()[0] for line in lines}
     assert all(len(line.split()) > 3 for line in lines)
-
-
-# Stands for Ctrl-C where no training is there to be stopped: corpora are prepared, say.
-_INTERRUPTED = """
-import runpy, sys, types
-
-def run_experiment(**kwargs):
-    raise KeyboardInterrupt
-
-sys.modules["xling_tf.trainer.experiment"] = types.SimpleNamespace(run_experiment=run_experiment)
-sys.argv = sys.argv[1:]
-runpy.run_path(sys.argv[0], run_name="__main__")
-"""

@@ -8,7 +8,6 @@ import keras
 from xling_tf.config import ExperimentConfig
 from xling_tf.encoders.base import TokenEncoder, build_encoder
 from xling_tf.encoders.folded import FoldedEncoder
-from xling_tf.hub.heads import FrozenAnswerHead, FrozenInferenceHead, FrozenTower
 from xling_tf.hub.module import HubModule
 from xling_tf.tasks.base import Task, build_tasks
 from xling_tf.tasks.inference import Inference
@@ -51,35 +50,18 @@ class Model(NamedTuple):
     def hub_module(self) -> HubModule:
         """Makes what is exported, with the weights as they are now."""
         tasks = (*self.tasks, *self.carried)
-        question_tower, response_head = _responding(tasks)
         inference = _first(tasks, Inference)
-        return HubModule(
-            FoldedEncoder(self.preprocessor, self.encoder),
-            question_tower=question_tower,
-            response_head=response_head,
-            inference_head=(
-                FrozenInferenceHead(inference.head, normalize=inference.normalize)
-                if inference
-                else None
-            ),
+        heads: dict[str, keras.layers.Layer] = (
+            {"inference_head": inference.head} if inference else {}
         )
-
-
-def _responding(
-    tasks: Sequence[Task],
-) -> tuple[FrozenTower | None, FrozenTower | FrozenAnswerHead | None]:
-    """What questions and responses pass through in the exported model."""
-    if answering := _first(tasks, QuestionAnswering):
-        normalize = answering.normalize
-        question_tower = FrozenTower(answering.question_tower, normalize=normalize)
-        if answering.context_encoder is None:
-            return question_tower, FrozenTower(answering.answer_tower, normalize=normalize)
-        return question_tower, FrozenAnswerHead(
-            answering.context_encoder, answering.answer_tower, normalize=normalize
-        )
-    if predicting := _first(tasks, ResponsePrediction):
-        return None, FrozenTower(predicting.tower, normalize=predicting.normalize)
-    return None, None
+        if answering := _first(tasks, QuestionAnswering):
+            heads["question_tower"] = answering.question_tower
+            heads["response_tower"] = answering.answer_tower
+            heads["context_encoder"] = answering.context_encoder
+        elif predicting := _first(tasks, ResponsePrediction):
+            heads["response_tower"] = predicting.tower
+        folded = FoldedEncoder(self.preprocessor, self.encoder)
+        return HubModule(folded, normalize=self.config.tasks.similarity.normalize, **heads)
 
 
 def _first(tasks: Sequence[Task], kind: type[T]) -> T | None:

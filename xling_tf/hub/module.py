@@ -5,12 +5,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import keras
 import tensorflow as tf
 
 from xling_tf.encoders.folded import FoldedEncoder
 from xling_tf.errors import UserError
 from xling_tf.files import SAVED_MODEL, replacing_folder
-from xling_tf.hub.heads import FrozenAnswerHead, FrozenInferenceHead, FrozenTower
+from xling_tf.layers.base import float32_copy
 from xling_tf.layers.pooling import unit_length
 
 # Beside the SavedModel: what a training that starts from it needs.
@@ -38,49 +39,49 @@ _PAIRS_SIGNATURE = (
 )
 
 
-class _HubPart(tf.train.Checkpoint):
+class HubPart(tf.train.Checkpoint):
     """What the Reusable SavedModel interface asks of a model and of the objects within it.
 
     A `tf.train.Checkpoint` and not a `tf.Module`, whose `variables` would be lost on saving.
-    """
-
-    def __init__(self, encoder: FoldedEncoder, head: tf.Module | None) -> None:
-        super().__init__()
-        self.encoder = encoder
-        self.head: Any = head
-        self.trainable_variables = [*encoder.weights, *(head.weights if head else ())]
-        self.variables = list(self.trainable_variables)
-        self.regularization_losses: list[tf.Tensor] = []
-
-
-class HubEncoder(_HubPart):
-    """Strings to unit vectors.
 
     Args:
         encoder: Makes the sentence vectors.
-        tower: Applied to them, if any, before the result is normalised.
+        heads: Layers that tasks have put on them, in float32.
+        normalize: Whether they were trained on unit vectors.
     """
 
-    def __init__(self, encoder: FoldedEncoder, tower: FrozenTower | None = None) -> None:
-        super().__init__(encoder, tower)
+    def __init__(
+        self, encoder: FoldedEncoder, *heads: keras.layers.Layer, normalize: bool = False
+    ) -> None:
+        super().__init__()
+        self.encoder = encoder
+        # Out of TensorFlow's sight, which would add Keras' own functions to what is saved.
+        self._heads = lambda: heads
+        self._seen = unit_length if normalize else tf.identity
+        weights = [*encoder.weights, *(weight for head in heads for weight in _weights(head))]
+        self.trainable_variables = weights
+        self.variables = list(weights)
+        self.regularization_losses: list[tf.Tensor] = []
+
+
+class HubEncoder(HubPart):
+    """Strings to unit vectors; a tower, if there is one, is applied before they are normalised."""
 
     @tf.function(input_signature=_CALL_SIGNATURE)
     def __call__(self, inputs: tf.Tensor, training: bool = False) -> tf.Tensor:
         """Encodes strings of any shape, flattened: `[sentences, dim]` float32 of unit length."""
         encodings = self.encoder(tf.reshape(inputs, [-1]))
-        return unit_length(self.head(encodings) if self.head else encodings)
+        for tower in self._heads():
+            encodings = tower(self._seen(encodings))
+        return unit_length(encodings)
 
 
-class HubAnswerEncoder(_HubPart):
-    """Answers and the contexts that they are from to unit vectors.
+class HubAnswerEncoder(HubPart):
+    """Answers and the contexts that they are from to unit vectors (Yang et al. 2019, sec. 3.1).
 
-    Args:
-        encoder: Makes the answers' vectors, and averages the contexts' words.
-        head: Joins the two.
+    Its heads are the layers over the average of the context's words, and the tower over the answer's
+    encoding, followed by the context's.
     """
-
-    def __init__(self, encoder: FoldedEncoder, head: FrozenAnswerHead) -> None:
-        super().__init__(encoder, head)
 
     @tf.function(input_signature=_ANSWERS_SIGNATURE)
     def __call__(
@@ -107,19 +108,13 @@ class HubAnswerEncoder(_HubPart):
         with tf.control_dependencies([as_many]):
             is_empty = tf.equal(tf.strings.strip(contexts), "")
         contexts = tf.where(is_empty, answers, contexts)
-        return unit_length(self.head(self.encoder(answers), self.encoder.average(contexts)))
+        context_encoder, tower = self._heads()
+        encoded = context_encoder(self._seen(self.encoder.average(contexts)))
+        return unit_length(tower(tf.concat([self._seen(self.encoder(answers)), encoded], axis=1)))
 
 
-class HubInference(_HubPart):
-    """Pairs of strings to the probabilities that one entails the other, contradicts it, or neither.
-
-    Args:
-        encoder: Makes the sentence vectors.
-        head: Classifies two of them.
-    """
-
-    def __init__(self, encoder: FoldedEncoder, head: FrozenInferenceHead) -> None:
-        super().__init__(encoder, head)
+class HubInference(HubPart):
+    """Pairs of strings to the probabilities that one entails the other, contradicts it, or neither."""
 
     @tf.function(input_signature=_PAIRS_SIGNATURE)
     def __call__(self, premise: tf.Tensor, hypothesis: tf.Tensor) -> tf.Tensor:
@@ -129,8 +124,8 @@ class HubInference(_HubPart):
         as_many = tf.debugging.assert_equal(tf.size(premise), tf.size(hypothesis), message)
         with tf.control_dependencies([as_many]):
             texts = tf.concat([premise, hypothesis], axis=0)
-        encodings = self.encoder(texts)
-        return tf.nn.softmax(self.head(*tf.split(encodings, 2)))
+        (head,) = self._heads()
+        return tf.nn.softmax(head(*tf.split(self._seen(self.encoder(texts)), 2)))
 
 
 class HubModule(HubEncoder):
@@ -138,40 +133,43 @@ class HubModule(HubEncoder):
 
     `question_encoder` and `response_encoder` are those of question answering; where that was not
     trained, of response prediction, which has no tower for questions. Where both were trained, the
-    tower of response prediction is not exported.
+    tower of response prediction is not exported. Layers are copied, with the weights as they are now.
 
     Args:
         encoder: Makes the sentence vectors.
         question_tower: None: questions are encoded as sentences are.
-        response_head: A tower over responses, or what joins answers with their contexts; None: responses
-            are encoded as sentences are.
+        response_tower: None: responses are encoded as sentences are.
+        context_encoder: Of the contexts of responses; None: they have none.
         inference_head: Of the inference task; where it was not trained, there is no `inference`.
+        normalize: Whether these layers were trained on unit vectors.
     """
 
     def __init__(
         self,
         encoder: FoldedEncoder,
         *,
-        question_tower: FrozenTower | None,
-        response_head: FrozenTower | FrozenAnswerHead | None,
-        inference_head: FrozenInferenceHead | None,
+        question_tower: keras.layers.Layer | None = None,
+        response_tower: keras.layers.Layer | None = None,
+        context_encoder: keras.layers.Layer | None = None,
+        inference_head: keras.layers.Layer | None = None,
+        normalize: bool = False,
     ) -> None:
         super().__init__(encoder)
-        self.question_encoder = HubEncoder(encoder, question_tower)
-        self.response_encoder = (
-            HubAnswerEncoder(encoder, response_head)
-            if isinstance(response_head, FrozenAnswerHead)
-            else HubEncoder(encoder, response_head)
+        question, response, context, inference = (
+            [float32_copy(layer)] if layer else []
+            for layer in (question_tower, response_tower, context_encoder, inference_head)
         )
-        self.inference = HubInference(encoder, inference_head) if inference_head else None
-        # By the names of the layers that they were, for trainings that start from the exported model.
-        responding = (
-            [response_head.context_encoder, response_head.answer_tower]
-            if isinstance(response_head, FrozenAnswerHead)
-            else [response_head]
+        kind = HubAnswerEncoder if context else HubEncoder
+        self.question_encoder = HubEncoder(encoder, *question, normalize=normalize)
+        self.response_encoder = kind(encoder, *context, *response, normalize=normalize)
+        self.inference = (
+            HubInference(encoder, *inference, normalize=normalize) if inference else None
         )
-        heads = [question_tower, *responding, inference_head]
-        self.heads = {head.name: head for head in heads if head}
+        # By the layers' names, for trainings that start from the exported model.
+        self.heads = {
+            layer.name: tf.train.Checkpoint(weights=_weights(layer))
+            for layer in (*question, *context, *response, *inference)
+        }
 
     def make_signatures(self) -> dict[str, tf.types.experimental.ConcreteFunction]:
         """Traces `serving_default`, `default` and one for each of the encoders and `inference`."""
@@ -186,6 +184,10 @@ class HubModule(HubEncoder):
         if self.inference:
             signatures["inference"] = _signature(self.inference, "premise", "hypothesis")
         return signatures
+
+
+def _weights(layer: keras.layers.Layer) -> list[tf.Variable]:
+    return [variable.value for variable in layer.variables]
 
 
 def _signature(

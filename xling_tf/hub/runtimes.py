@@ -1,0 +1,266 @@
+"""Sentences to vectors by LiteRT or ONNX Runtime, without TensorFlow."""
+
+import codecs
+import json
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xling_tf.errors import UserError
+from xling_tf.evaluators.batching import length_sorted_batches
+
+SETTINGS = "runtime.json"
+FORMAT = 1  # raised when older programs would read a folder wrongly
+# The model's file, by runtime.
+MODEL_FILES = {"litert": "model.tflite", "onnx": "model.onnx"}
+# Padding included, a bound for memory: long texts go few at a time.
+_MOST_TOKENS = 4096
+# Words outside of the vocabulary whose n-grams are kept at hand.
+_CACHED_WORDS = 100_000
+
+Inputs = dict[str, NDArray[np.int32]]
+Run = Callable[[Inputs], NDArray[np.float32]]
+
+
+class Text(Protocol):
+    """Turns sentences into the model's inputs."""
+
+    def tokenize(self, sentence: str) -> Sequence[Any]:
+        """Splits a sentence into at least one token."""
+
+    def inputs(self, batch: Sequence[Sequence[Any]]) -> Inputs:
+        """The model's inputs for sentences of tokens."""
+
+
+class RuntimeEncoder:
+    """Encodes sentences as the exported model does that it was made of.
+
+    Args:
+        text: Turns sentences into the model's inputs.
+        run: The model: inputs by name to `[batch, dim]`.
+        dim: Of the vectors.
+    """
+
+    def __init__(self, text: Text, run: Run, dim: int) -> None:
+        self.text = text
+        self.dim = dim
+        self._run = run
+
+    def encode(self, sentences: Sequence[str], *, batch_size: int = 64) -> NDArray[np.float32]:
+        """Encodes any number of sentences in bounded memory.
+
+        Args:
+            sentences: What to encode.
+            batch_size: The most sentences that the model is given at once.
+
+        Returns:
+            `[sentences, dim]` unit vectors, in the order of the sentences.
+        """
+        tokens = [self.text.tokenize(sentence) for sentence in sentences]
+        vectors = np.empty((len(tokens), self.dim), np.float32)
+        lengths = [len(words) for words in tokens]
+        for batch in length_sorted_batches(lengths, max_rows=batch_size, max_length=_MOST_TOKENS):
+            vectors[batch] = self._run(self.text.inputs([tokens[i] for i in batch]))
+        return vectors
+
+
+def load(folder: str | Path) -> RuntimeEncoder:
+    """Opens a folder that `export_litert` or `export_onnx` has written.
+
+    Raises:
+        UserError: It is none, or a package that it needs is missing.
+
+    Example:
+        >>> load("exported/en-es-onnx").encode(["Hola", "Hello"]).shape  # doctest: +SKIP
+        (2, 512)
+    """
+    folder = Path(folder)
+    try:
+        settings = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"a model for another runtime is expected, with {SETTINGS}, but {folder} has none that can be "
+            "read; make one with export/main.py --litert or --onnx"
+        ) from error
+    if settings.get("format") != FORMAT:
+        raise UserError(
+            f"{folder / SETTINGS} is expected in format {FORMAT}, but is in {settings.get('format')}; "
+            "export the model anew, or use the version of xling_tf that has made it"
+        )
+    kind = Pieces if settings["text"]["kind"] == "pieces" else Words
+    text = kind(folder / settings["vocabulary"], settings["text"])
+    run = _open_litert if settings["runtime"] == "litert" else _open_onnx
+    return RuntimeEncoder(text, run(folder / MODEL_FILES[settings["runtime"]]), settings["dim"])
+
+
+def library(module: str, package: str) -> Any:
+    """Imports a module of a package that only other runtimes need.
+
+    Raises:
+        UserError: The package is not installed.
+    """
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise UserError(
+            f"other runtimes need {package}, which is not installed; install the extra with: "
+            "pip install 'xling_tf[runtimes]' (in a checkout: pip install -e '.[runtimes]')"
+        ) from error
+
+
+def _open_litert(path: Path) -> Run:
+    engine = library("ai_edge_litert.interpreter", "ai-edge-litert")
+    try:
+        interpreter = engine.Interpreter(model_path=str(path), num_threads=os.cpu_count())
+        runner = interpreter.get_signature_runner()
+    except Exception as error:
+        raise _unreadable(path, error) from error
+    return lambda inputs: runner(**inputs)["outputs"]
+
+
+def _open_onnx(path: Path) -> Run:
+    engine = library("onnxruntime", "onnxruntime")
+    try:
+        session = engine.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    except Exception as error:
+        raise _unreadable(path, error) from error
+    return lambda inputs: session.run(["outputs"], inputs)[0]
+
+
+def _unreadable(path: Path, error: Exception) -> UserError:
+    came = " ".join(str(error).split())[:200]
+    return UserError(f"{path} must be a model as it was exported, but: {came}; export it anew")
+
+
+class Pieces:
+    """Turns sentences into ids of pieces, as `xling_tf.text.sentencepiece` does in the graph.
+
+    Where two segmentations are equally likely, as of "XXXX", another version of SentencePiece than that in
+    the graph may choose the other one.
+
+    Args:
+        vocabulary: SentencePiece's model.
+        settings: For text, in `runtime.json`.
+    """
+
+    def __init__(self, vocabulary: Path, settings: Mapping[str, Any]) -> None:
+        processor = library("sentencepiece", "sentencepiece").SentencePieceProcessor
+        self._model = processor(model_file=str(vocabulary))
+        self._settings = settings
+
+    def tokenize(self, sentence: str) -> list[int]:
+        """Splits a sentence into at least one piece, between marks where the model has them."""
+        pieces = self._model.encode(readable(sentence, self._settings["max_bytes"]))
+        begin, end = self._settings["begin"], self._settings["end"]
+        kept = self._settings["max_tokens"] - len(begin) - len(end)
+        return [*begin, *(pieces or [self._settings["empty"]])[:kept], *end]
+
+    def inputs(self, batch: Sequence[Sequence[int]]) -> Inputs:
+        """The model's inputs for sentences of pieces."""
+        return _padded(batch)
+
+
+class Words:
+    """Turns sentences into ids of words, by the rules of `xling_tf.text.tokenization` in the settings.
+
+    Args:
+        vocabulary: The known words, a line each.
+        settings: For text, in `runtime.json`.
+    """
+
+    def __init__(self, vocabulary: Path, settings: Mapping[str, Any]) -> None:
+        self._hash = library("farmhash", "pyfarmhash").fingerprint64
+        words = vocabulary.read_text(encoding="utf-8").split("\n")[:-1]
+        self._ids = {word: row for row, word in enumerate(words)}
+        self._rules = [
+            (re.compile(_expanded(pattern, settings["classes"])), replacement)
+            for pattern, replacement in settings["rules"]
+        ]
+        self._settings = settings
+        self._ngrams = settings["ngrams"]
+        self._spell = lru_cache(_CACHED_WORDS)(self._spell_anew)
+
+    def tokenize(self, sentence: str) -> list[str]:
+        """Splits a sentence into at least one word."""
+        kept = readable(sentence, self._settings["max_bytes"])
+        if self._settings["lowercase"]:
+            kept = kept.lower()
+        for pattern, replacement in self._rules:
+            kept = pattern.sub(replacement, kept)
+        return kept.split()[: self._settings["max_tokens"]] or [self._settings["empty"]]
+
+    def inputs(self, batch: Sequence[Sequence[str]]) -> Inputs:
+        """The model's inputs for sentences of words."""
+        known, num_known = self._ids, len(self._ids)
+        if not self._ngrams:
+            num_buckets = self._settings["num_buckets"]
+            return _padded(
+                [
+                    [known.get(word, num_known + self._bucket(word, num_buckets)) for word in words]
+                    for words in batch
+                ]
+            )
+        unknown: dict[str, int] = {}  # numbered in the order of their first use
+        for word in (word for words in batch for word in words if word not in known):
+            unknown.setdefault(word, num_known + len(unknown))
+        spelt = [self._spell(word) for word in unknown] or [(0, [])]
+        longest = max(1, *(len(ngrams) for _, ngrams in spelt))
+        fill = self._ngrams["num_buckets"]
+        ids = [[known[w] if w in known else unknown[w] for w in words] for words in batch]
+        return _padded(ids) | {
+            "buckets": np.array([bucket for bucket, _ in spelt], np.int32),
+            "ngrams": np.array([n + [fill] * (longest - len(n)) for _, n in spelt], np.int32),
+        }
+
+    def _spell_anew(self, word: str) -> tuple[int, list[int]]:
+        """The bucket of a word and those of its n-grams."""
+        marked = f"<{word[: self._ngrams['max_characters']]}>"
+        ngrams = [
+            self._bucket(marked[begin : begin + size], self._ngrams["num_buckets"])
+            for size in self._ngrams["sizes"]
+            for begin in range(len(marked) - size + 1)
+        ]
+        return self._bucket(word, self._settings["num_buckets"]), ngrams
+
+    def _bucket(self, text: str, num_buckets: int) -> int:
+        """As `tf.strings.to_hash_bucket_fast`."""
+        return int(self._hash(text.encode()) % num_buckets)
+
+
+codecs.register_error("xling_tf_space", lambda error: (" ", error.end))  # type: ignore[attr-defined]
+
+
+def readable(sentence: str, max_bytes: int) -> str:
+    """Cuts a text after `max_bytes` of its UTF-8; what is no character becomes a space.
+
+    Example:
+        >>> readable("señor", 3)
+        'se '
+    """
+    # No character is shorter than a byte: a megabyte is not encoded to keep a page of it.
+    encoded = sentence[:max_bytes].encode("utf-8", "surrogatepass")
+    return encoded[:max_bytes].decode("utf-8", "xling_tf_space")
+
+
+def _expanded(pattern: str, classes: Mapping[str, Sequence[tuple[int, int]]]) -> str:
+    """Puts ranges in the place of classes: tokens do not depend on the engine's version of Unicode."""
+    for name, ranges in classes.items():
+        literal = "".join(f"\\U{first:08x}-\\U{last:08x}" for first, last in ranges)
+        pattern = pattern.replace(name, literal)
+    return pattern
+
+
+def _padded(ids: Sequence[Sequence[int]]) -> Inputs:
+    """Sentences of ids as `[batch, tokens]`, padded with 0, and their lengths."""
+    lengths = np.array([len(row) for row in ids], np.int32)
+    filled = np.zeros((len(ids), max(lengths)), np.int32)
+    for row, sentence in zip(filled, ids, strict=True):
+        row[: len(sentence)] = sentence
+    return {"ids": filled, "lengths": lengths}

@@ -1,1 +1,0 @@
-"""The weights of the published universal-sentence-encoder-multilingual, in our own encoder."""
