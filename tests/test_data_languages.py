@@ -4,13 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from xling_tf.config import DataConfig, ExperimentConfig
+from xling_tf.config import DataConfig, ExperimentConfig, apply_overrides
 from xling_tf.corpora import default
 from xling_tf.corpora.default import load_corpora, resolve_languages
 from xling_tf.corpora.folder import find_targets, load_folder
 from xling_tf.corpora.records import TranslationPair
 from xling_tf.errors import UserError
-from xling_tf.overrides import apply_overrides
 from xling_tf.presets import get_preset
 from xling_tf.trainer import experiment
 
@@ -151,14 +150,16 @@ def test_unknown_languages_of_the_default_corpora(monkeypatch, tmp_path):
 
 def test_an_experiment_knows_its_languages_before_anything_else(folder, tmp_path, monkeypatch):
     seen = []
-    monkeypatch.setattr(
-        experiment, "_run", lambda workers, name, config, *rest: seen.append(config)
-    )
+    monkeypatch.setattr(experiment, "_train", lambda run, workers: seen.append(run.config))
     experiment.run_experiment(
-        name="smoke",
-        config=apply_overrides(get_preset("smoke"), ["data.targets=all", "data.all_pairs=true"]),
-        data=folder,
-        run_dir=tmp_path / "run",
-        output=tmp_path / "model",
+        experiment.Run(
+            name="smoke",
+            config=apply_overrides(
+                get_preset("smoke"), ["data.targets=all", "data.all_pairs=true"]
+            ),
+            data=folder,
+            run_dir=tmp_path / "run",
+            output=tmp_path / "model",
+        )
     )
     assert seen[0].data.targets == ("es", "fr", "it")

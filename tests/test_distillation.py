@@ -17,14 +17,13 @@ from testing import (
     two_replicas,
 )
 
+from xling_tf.config import apply_overrides
 from xling_tf.errors import UserError
-from xling_tf.overrides import apply_overrides
 from xling_tf.tasks.base import Batch
 from xling_tf.trainer.development import Development, HeldOutScores
-from xling_tf.trainer.distribution import make_strategy
+from xling_tf.trainer.distribution import Workers, make_strategy
 from xling_tf.trainer.input_pipeline import make_dataset, make_sampler
 from xling_tf.trainer.loop import Trainer, make_schedule
-from xling_tf.trainer.workers import Workers
 
 # Keras warns of one key alone, which is what a sentence of one word has.
 pytestmark = pytest.mark.filterwarnings("ignore:You are using a softmax over axis:UserWarning")

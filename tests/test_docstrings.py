@@ -19,5 +19,5 @@ def test_examples(name):
 
 
 def test_examples_are_found():
-    module = importlib.import_module("xling_tf.overrides")
+    module = importlib.import_module("xling_tf.config")
     assert doctest.testmod(module).attempted > 0

@@ -5,11 +5,11 @@ import pytest
 import tensorflow as tf
 from testing import TINY, find_task, tiny_model
 
+from xling_tf.config import apply_overrides
 from xling_tf.corpora.folder import load_folder
 from xling_tf.corpora.store import transient_store
-from xling_tf.overrides import apply_overrides
 from xling_tf.tasks.base import Batch
-from xling_tf.trainer.examples import task_examples
+from xling_tf.trainer.input_pipeline import task_examples
 
 NAME = "entailment_ranking_en"
 CONFIG = apply_overrides(

@@ -6,28 +6,34 @@ from pathlib import Path
 
 import pytest
 
-from xling_tf.config import ExperimentConfig
+from xling_tf.config import ExperimentConfig, apply_overrides
 from xling_tf.corpora.sample import SAMPLE_FOLDER
 from xling_tf.corpora.store import CorpusStore
 from xling_tf.errors import UserError
-from xling_tf.overrides import apply_overrides
 from xling_tf.presets import get_preset
 from xling_tf.tasks.base import build_tasks
-from xling_tf.trainer.experiment import _find_corpora, _read_corpora, _with_examples
-from xling_tf.trainer.run_folder import RunFolder
-
-CONFIG = get_preset("smoke")
+from xling_tf.trainer import experiment
+from xling_tf.trainer.experiment import Run, _read_corpora, _with_examples, resolve_precision
 
 
 @pytest.fixture
-def data(tmp_path: Path) -> Path:
-    return shutil.copytree(SAMPLE_FOLDER, tmp_path / "data")
-
-
-@pytest.fixture
-def run(tmp_path: Path) -> RunFolder:
+def run(tmp_path: Path) -> Run:
+    """A run that is about to start, on a copy of the sample corpus."""
+    data = shutil.copytree(SAMPLE_FOLDER, tmp_path / "data")
     (tmp_path / "run").mkdir()
-    return RunFolder(tmp_path / "run")
+    return Run(
+        name="smoke",
+        config=get_preset("smoke"),
+        data=data,
+        run_dir=tmp_path / "run",
+        output=tmp_path / "model",
+    )
+
+
+def started(run: Run) -> CorpusStore:
+    store = _read_corpora(run, is_chief=True)
+    run.folder.start(run.config, run.config, ["word"], store.contents())
+    return store
 
 
 def content(folder: Path) -> dict[Path, tuple[int, bytes]]:
@@ -39,58 +45,52 @@ def texts(store: CorpusStore) -> dict[str, list[str]]:
     return {language: list(of) for language, of in store.training_texts_by_language().items()}
 
 
-def test_a_restart_reads_no_corpus_again(data: Path, run: RunFolder) -> None:
-    store = _read_corpora(run, CONFIG, _find_corpora(CONFIG, data), is_chief=True)
-    run.start(CONFIG, CONFIG, ["word"], store.contents())
-    before = content(run.path)
-    again = _read_corpora(run, CONFIG, _find_corpora(CONFIG, data), is_chief=True)
-    assert content(run.path) == before
+def test_a_restart_reads_no_corpus_again(run: Run) -> None:
+    store = started(run)
+    before = content(run.run_dir)
+    again = _read_corpora(run, is_chief=True)
+    assert content(run.run_dir) == before
     assert again.counts() == store.counts()
     assert texts(again) == texts(store)
 
 
-def test_files_that_were_only_touched_are_read_again(data: Path, run: RunFolder) -> None:
-    store = _read_corpora(run, CONFIG, _find_corpora(CONFIG, data), is_chief=True)
-    run.start(CONFIG, CONFIG, ["word"], store.contents())
-    (path, *_) = sorted(data.glob("parallel/*"))
+def test_files_that_were_only_touched_are_read_again(run: Run) -> None:
+    store = started(run)
+    (path, *_) = sorted(run.data.glob("parallel/*"))
     os.utime(path, ns=(0, 0))
-    again = _read_corpora(run, CONFIG, _find_corpora(CONFIG, data), is_chief=True)
-    assert texts(again) == texts(store)
+    assert texts(_read_corpora(run, is_chief=True)) == texts(store)
 
 
-def test_changed_corpora_are_refused_and_the_run_is_left_as_it_was(
-    data: Path, run: RunFolder
-) -> None:
-    store = _read_corpora(run, CONFIG, _find_corpora(CONFIG, data), is_chief=True)
-    run.start(CONFIG, CONFIG, ["word"], store.contents())
-    before = content(run.path)
-    (data / "parallel" / "more.en-es.tsv").write_text("new\tnuevo\n")
-    with pytest.raises(
-        UserError, match=r"holds a run with data\.parallel/more\.en-es=None, not 1 records"
-    ):
-        _read_corpora(run, CONFIG, _find_corpora(CONFIG, data), is_chief=True)
-    assert content(run.path) == before
-
-
-def test_an_edited_corpus_of_the_same_size_is_refused(data: Path, run: RunFolder) -> None:
-    store = _read_corpora(run, CONFIG, _find_corpora(CONFIG, data), is_chief=True)
-    run.start(CONFIG, CONFIG, ["word"], store.contents())
-    (path, *_) = sorted(data.glob("parallel/*.en-es.*"))
+def test_changed_corpora_are_refused_and_the_run_is_left_as_it_was(run: Run) -> None:
+    started(run)
+    before = content(run.run_dir)
+    more = run.data / "parallel" / "more.en-es.tsv"
+    more.write_text("new\tnuevo\n")
+    with pytest.raises(UserError, match=r"with data\.parallel/more\.en-es=None, not 1 records"):
+        _read_corpora(run, is_chief=True)
+    more.unlink()
+    # As large as before, but edited.
+    (path, *_) = sorted(run.data.glob("parallel/*.en-es.*"))
     first, rest = path.read_text(encoding="utf-8").split("\n", 1)
     path.write_text(f"{first}!\n{rest}", encoding="utf-8")
-    with pytest.raises(
-        UserError, match=r"data\.parallel/everyday\.en-es=320 records, \w+, not 320"
-    ):
-        _read_corpora(run, CONFIG, _find_corpora(CONFIG, data), is_chief=True)
+    with pytest.raises(UserError, match=r"everyday\.en-es=320 records, \w+, not 320"):
+        _read_corpora(run, is_chief=True)
+    assert content(run.run_dir) == before
 
 
-def test_other_workers_write_nothing(data: Path, run: RunFolder) -> None:
-    counts = _read_corpora(run, CONFIG, _find_corpora(CONFIG, data), is_chief=True).counts()
-    shutil.rmtree(run.path)
-    store = _read_corpora(run, CONFIG, _find_corpora(CONFIG, data), is_chief=False)
-    assert store.counts() == counts
-    assert len(texts(store)["en"]) > 100
-    assert not run.path.exists()
+def test_other_workers_write_nothing(run: Run) -> None:
+    counts = _read_corpora(run, is_chief=True).counts()
+    shutil.rmtree(run.run_dir)
+    assert _read_corpora(run, is_chief=False).counts() == counts
+    assert not run.run_dir.exists()
+
+
+@pytest.mark.parametrize(("of_bfloat16", "chosen"), [(110, "float32"), (130, "mixed_bfloat16")])
+def test_the_precision_is_the_faster_one_where_it_is_worth_it(of_bfloat16, chosen, monkeypatch):
+    rates = {"float32": 100.0, "bfloat16": of_bfloat16}
+    monkeypatch.setattr(experiment, "matmul_gflops", rates.__getitem__)
+    assert resolve_precision("auto") == chosen
+    assert resolve_precision("float32") == "float32"
 
 
 def test_data_that_should_be_there_are_missed(caplog: pytest.LogCaptureFixture) -> None:

@@ -10,7 +10,7 @@ from starting_models import TEXTS, export_model, make_model
 
 from xling_tf.errors import UserError
 from xling_tf.trainer.fine_tuning import fine_tune
-from xling_tf.trainer.starting_point import StartingPoint
+from xling_tf.trainer.warm_start import StartingPoint
 
 # Keras warns of one key alone, which is what a sentence of one word has.
 pytestmark = pytest.mark.filterwarnings("ignore:You are using a softmax over axis:UserWarning")
@@ -92,13 +92,6 @@ def test_stopped_halfway_it_ends_the_same_without_the_model(start, tuned, tmp_pa
 
 
 @pytest.mark.slow
-def test_a_run_from_another_model_is_refused(start, tuned):
-    other = shutil.copytree(start, tuned[0] / "other")
-    with pytest.raises(UserError, match=r"holds a run with initial\.model=\S+cnn, not \S+other"):
-        tune(other, tuned[0], steps=4)
-
-
-@pytest.mark.slow
 def test_a_run_goes_on_from_its_copy_of_a_model_that_has_changed(start, tmp_path, caplog):
     model = shutil.copytree(start, tmp_path / "model")
     tune(model, tmp_path, steps=1)
@@ -127,27 +120,12 @@ def test_the_run_tells_what_it_was_started_from(start, tuned):
     assert json.loads((folder / "run" / "start.json").read_text())["model"] == str(start)
 
 
-@pytest.mark.slow
-def test_pieces_of_a_new_domain_are_added(start, tmp_path):
-    pairs = [
-        (f"zymurgy flocculates krausen {number}", f"krausen zymurgy {number}")
-        for number in range(20)
-    ]
-    # To choose from: learnt from these texts alone.
-    settings = (*SETTINGS, "text.extra_pieces=4")
-    tune(start, tmp_path, pairs=pairs, steps=1, settings=settings)
-    rows = len(variables(tmp_path / "mine")[0])
-    assert len(variables(start)[0]) < rows <= len(variables(start)[0]) + 4
-    again = StartingPoint.open(tmp_path / "mine")
-    assert len(again.weights[0]) == rows
-
-
 @pytest.mark.parametrize(
     ("pairs", "said"),
     [
         (PAIRS[:5], "at least 8 different pairs are expected, got 5"),
         (PAIRS[:5] * 3, "at least 8 different pairs are expected, got 5"),
-        ([*PAIRS, ("a", " ")], r"pair 13 must have a text on both sides, but is \('a', ' '\)"),
+        ([*PAIRS, ("a", " ")], r"pair 13 is expected to be two texts, .*, neither empty"),
         ([*PAIRS, ("a", "b", "c")], r"pair 13 is expected to be two texts"),
         (["ab", *PAIRS], r"pair 1 is expected to be two texts, .*got 'ab'"),
         ([("a", None), *PAIRS], "pair 1 is expected to be two texts"),

@@ -10,16 +10,16 @@ import pytest
 import tensorflow as tf
 from testing import TINY, WORDS, ListCorpus
 
+from xling_tf.config import to_json
 from xling_tf.corpora.folder import load_folder
 from xling_tf.corpora.records import TranslationPair
 from xling_tf.corpora.store import open_store
 from xling_tf.errors import UserError
-from xling_tf.overrides import to_json
 from xling_tf.trainer.checkpoints import Checkpoints
 from xling_tf.trainer.log import _lines_before
 from xling_tf.trainer.run_folder import RunFolder
-from xling_tf.trainer.starting_config import StartRecord
 from xling_tf.trainer.teacher import _is_whole
+from xling_tf.trainer.warm_start import StartRecord
 
 GARBAGE = [b"", b"{", b"[]", b"{}", b"null", b'"x"', b"7", b"\xff\xfe", b"[" * 100_000, bytes(50)]
 DATA = {"parallel/x.en-es": "3 records"}
@@ -129,14 +129,6 @@ def test_a_garbled_request_or_list_of_tasks_stops_the_restart(run, content):
     if content != b"[]":
         with pytest.raises(UserError, match=r"tasks\.json must be as the run has written it"):
             run.tasks()
-
-
-def test_a_run_of_an_earlier_version_has_no_digests(run):
-    request = json.loads((run.path / "request.json").read_text())
-    del request["files"]
-    run.write("request.json", json.dumps(request))
-    run.require_same(TINY, DATA)
-    assert run.resolved(TINY) == (TINY, WORDS)
 
 
 @pytest.mark.parametrize("content", GARBAGE)

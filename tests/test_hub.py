@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from testing import CARD_FILES, SENTENCES, TINY, find_task, tiny_config, tiny_model
 
+from xling_tf.config import apply_overrides
 from xling_tf.hub import module as hub
 from xling_tf.hub.card import model_card
 from xling_tf.layers.pooling import unit_length
 from xling_tf.model import Model
-from xling_tf.overrides import apply_overrides
 from xling_tf.tasks.inference import Inference
 from xling_tf.tasks.ranking import ResponsePrediction
 from xling_tf.text.words import select_vocabulary

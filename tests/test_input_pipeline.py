@@ -1,15 +1,30 @@
+"""Examples to batches: what is drawn when, in which order, and what a batch holds."""
+
+import dataclasses
 from collections import Counter
 from itertools import pairwise
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import tensorflow as tf
-from testing import TINY, make_examples
+from testing import TINY, ListCorpus, make_examples, tiny_model
 
+from xling_tf.config import apply_overrides
+from xling_tf.corpora.records import InferencePair, ResponsePair, SentenceTriplet, TranslationPair
+from xling_tf.corpora.store import transient_store
 from xling_tf.errors import UserError
-from xling_tf.overrides import apply_overrides
+from xling_tf.tasks.base import build_tasks
 from xling_tf.text.words import WordNgramPreprocessor
-from xling_tf.trainer.input_pipeline import BatchSampler, make_dataset, make_sampler
+from xling_tf.trainer.distribution import ALONE, Workers
+from xling_tf.trainer.input_pipeline import (
+    BatchSampler,
+    TrainingInput,
+    make_dataset,
+    make_sampler,
+    shuffled,
+    task_examples,
+)
 
 
 def texts_of(lengths):
@@ -21,14 +36,11 @@ def numbered(count, corpora=None):
     return make_examples([str(number) for number in range(count)], corpora=corpora)
 
 
-def make(examples, *, size=4, pool=3, weights=None, seed=1):
-    return BatchSampler(
-        examples,
-        weights or [1.0] * len(examples.corpora),
-        examples_per_batch=size,
-        pool_batches=pool,
-        seed=seed,
-    )
+def make(examples, *, size=4, pool=3, weights=None, seed=1, equal=False):
+    data = dataclasses.replace(TINY.data, pool_batches=pool, equal_batches=equal)
+    training = dataclasses.replace(TINY.training, seed=seed)
+    config = dataclasses.replace(TINY, data=data, training=training)
+    return BatchSampler(examples, weights or [1.0] * len(examples.corpora), size, config)
 
 
 def drawn(sampler, positions):
@@ -189,49 +201,6 @@ def test_fingerprints_are_equal_where_texts_are():
     assert equal.sum() > 40  # "b c" is there ten times
 
 
-@pytest.mark.parametrize("start", [1, 4, 11])
-def test_a_stream_from_the_middle_continues(start):
-    whole = list(make_dataset(PAIRS, make(PAIRS), PREPROCESS, count=15))
-    rest = list(make_dataset(PAIRS, make(PAIRS), PREPROCESS, start=start, count=15 - start))
-    assert [as_lists(batch) for batch in rest] == [as_lists(batch) for batch in whole[start:]]
-
-
-def test_a_workers_share_is_its_block_of_every_stride():
-    # Two replicas of six, the second and third: 1 2, 7 8, 13.
-    share = make_dataset(PAIRS, make(PAIRS), PREPROCESS, start=1, count=5, block=2, stride=6)
-    whole = list(make_dataset(PAIRS, make(PAIRS), PREPROCESS, count=14))
-    expected = [whole[position] for position in (1, 2, 7, 8, 13)]
-    assert [as_lists(batch) for batch in share] == [as_lists(batch) for batch in expected]
-
-
-@pytest.mark.parametrize(("num_workers", "replicas"), [(2, 1), (2, 2), (3, 1)])
-def test_the_shares_of_workers_are_together_what_one_would_see(num_workers, replicas):
-    stride = num_workers * replicas
-    shares = [
-        make_dataset(
-            *(PAIRS, make(PAIRS), PREPROCESS),
-            **{"start": rank * replicas, "count": 4, "block": replicas, "stride": stride},
-        )
-        for rank in range(num_workers)
-    ]
-    whole = make_dataset(PAIRS, make(PAIRS), PREPROCESS, count=4 * num_workers)
-    parts = [[as_lists(batch) for batch in share] for share in shares]
-    together = [
-        batch
-        for first in range(0, 4, replicas)
-        for part in parts
-        for batch in part[first : first + replicas]
-    ]
-    assert together == [as_lists(batch) for batch in whole]
-
-
-def test_an_epoch_of_workers_holds_every_example_once():
-    # 60 examples in batches of 4 on average: positions 0 ... 14 are an epoch, 0 3 6 ... the first's.
-    sampler = make(numbered(60))
-    shares = [drawn(sampler, range(rank, 15, 3)) for rank in range(3)]
-    assert sorted(np.concatenate(shares)) == list(range(60))
-
-
 def test_a_stream_without_a_count_has_no_end():
     dataset = make_dataset(numbered(2), make(numbered(2)), PREPROCESS)
     assert len(list(dataset.take(50))) == 50
@@ -240,6 +209,191 @@ def test_a_stream_without_a_count_has_no_end():
 def test_the_config_gives_weights_pool_and_seed():
     examples = numbered(40, [("a", 30), ("b", 10)])
     overrides = ["data.corpus_weights.b=3", "data.pool_batches=2", "training.seed=9"]
-    sampler = make_sampler(examples, apply_overrides(TINY, overrides), 5)
-    expected = make(examples, size=5, pool=2, weights=[1.0, 3.0], seed=9)
+    sampler = make_sampler(examples, tiny_model().tasks[0], apply_overrides(TINY, overrides))
+    expected = make(examples, size=8, pool=2, weights=[1.0, 3.0], seed=9)
     assert drawn(sampler, range(20)).tolist() == drawn(expected, range(20)).tolist()
+
+
+class Share(Workers):
+    """One of several processes, with some of the replicas."""
+
+    def __init__(self, replicas, num_replicas):
+        strategy = SimpleNamespace(num_replicas_in_sync=num_replicas)
+        super().__init__(strategy, ALONE)
+        self.own = replicas
+
+    @property
+    def replicas(self):
+        return self.own
+
+
+@pytest.mark.parametrize("count", [0, 2])
+def test_the_shares_of_workers_are_together_what_one_would_see(count):
+    # Two workers with two replicas each: steps 0 and 1 are the positions 0 1 | 2 3 and 4 5 | 6 7.
+    (task,) = (task for task in tiny_model().tasks if task.name == "inference")
+
+    def read(replicas, total, number):
+        workers = Share(replicas, total)
+        task_input = TrainingInput(task, PAIRS, PREPROCESS, TINY, workers)
+        return [as_lists(batch) for batch in task_input._dataset(count).take(number)]
+
+    whole = read(range(1), 1, 20)[3 * count :]
+    first, second = read(range(2), 4, 4), read(range(2, 4), 4, 4)
+    assert first[:2] + second[:2] + first[2:] + second[2:] == whole[:8]
+
+
+def test_equal_batches_hold_as_many_examples_of_similar_length():
+    # 500 examples of 1 to 29 words: the recipe of the paper has 20 in each batch.
+    sampler = make(RAGGED, size=20, pool=25, equal=True)
+    batches = [sampler.batch(position) for position in range(25)]
+    assert [len(batch) for batch in batches] == [20] * 25
+    assert sorted(np.concatenate(batches)) == list(range(500))
+    spans = sorted((RAGGED.lengths[b].min(), RAGGED.lengths[b].max()) for b in batches)
+    assert all(high <= low for (_, high), (low, _) in pairwise(spans))
+
+
+def order(size, *, epoch=0, seed=(1, 2)):
+    return shuffled(np.arange(size), np.full(size, epoch), size, seed)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 64, 65, 257, 70_000])
+def test_every_thing_comes_once(size):
+    for epoch in (0, 1, 12345):
+        assert sorted(order(size, epoch=epoch)) == list(range(size))
+
+
+def test_a_place_does_not_depend_on_what_else_is_asked_for():
+    random = np.random.default_rng(0)
+    places, epochs = random.integers(0, 1000, 50), random.integers(0, 3, 50)
+    expected = [
+        order(1000, epoch=epoch)[place] for place, epoch in zip(places, epochs, strict=True)
+    ]
+    assert shuffled(places, epochs, 1000, (1, 2)).tolist() == expected
+
+
+def test_sizes_beyond_what_an_array_holds():
+    size = 10**15 + 1
+    places = np.arange(size - 1000, size)
+    found = shuffled(places, np.zeros(1000, int), size, [3])
+    assert len(set(found.tolist())) == 1000
+    assert found.min() >= 0
+    assert found.max() < size
+    # Of 1000 even draws the mean is size / 2, its standard deviation size / sqrt(12 * 1000).
+    assert abs(found.mean() / size - 0.5) < 5 / np.sqrt(12_000)
+
+
+def test_epochs_and_seeds_have_other_orders():
+    orders = [order(100), order(100, epoch=1), order(100, seed=(1, 3)), order(100, seed=(2, 2))]
+    # Two random orders agree in one place on average, rarely in more than five.
+    agreements = [np.sum(a == b) for i, a in enumerate(orders) for b in orders[:i]]
+    assert max(agreements) < 10
+
+
+def test_neighbours_are_torn_apart():
+    found = order(100_000)
+    # The correlation of 100,000 independent pairs has a standard deviation of 0.003.
+    assert abs(np.corrcoef(found[:-1], found[1:])[0, 1]) < 0.016
+    assert abs(np.corrcoef(found, np.arange(len(found)))[0, 1]) < 0.016
+    # A tenth of the places holds a tenth of each tenth: 1000, standard deviation 28.
+    table = np.histogram2d(found, np.arange(len(found)), bins=10)[0]
+    assert np.abs(table - 1000).max() < 150
+
+
+def corpus(kind, languages, records, name="x", split=""):
+    groups = [str(record) for record in records] if kind == "documents" else None
+    return ListCorpus(
+        name=name, kind=kind, languages=languages, split=split, records=records, groups=groups
+    )
+
+
+def examples_of(*corpora):
+    return task_examples(build_tasks(TINY), transient_store(corpora).corpora)
+
+
+PARALLEL = corpus(
+    "parallel",
+    "en-es",
+    [
+        TranslationPair("two words", "uno"),
+        TranslationPair("x", "y"),
+        TranslationPair("held 2", "fuera"),
+    ],
+)
+MORE = corpus("parallel", "en-es", [TranslationPair("我爱你", "ñu")], name="more")
+NLI = corpus("nli", "en", [InferencePair("p q r", "h", 2), InferencePair("q", "h i", 1)])
+REPLIES = corpus("conversations", "es", [ResponsePair("m", "r s t u")])
+STORY = corpus("documents", "en", [SentenceTriplet("a", "b b b", "c c")])
+
+
+@pytest.fixture(scope="module")
+def examples():
+    return examples_of(PARALLEL, NLI, REPLIES, STORY, MORE)
+
+
+def test_tasks_without_examples_are_left_out(examples):
+    assert list(examples) == [
+        "translation_ranking_en-es",
+        "response_prediction_es",
+        "quick_thought_en",
+        "inference",
+    ]
+
+
+def test_columns_are_the_records_in_order(examples):
+    train = examples["translation_ranking_en-es"].train
+    columns = [[b"two words", b"x", "我爱你".encode()], [b"uno", b"y", "ñu".encode()]]
+    assert train.texts(np.arange(3)).tolist() == columns[0] + columns[1]
+    assert train.corpora == (("x", 2), ("more", 1))
+    story = examples["quick_thought_en"].train
+    assert story.texts(np.array([0])).tolist() == [b"a", b"b b b", b"c c"]
+
+
+def test_labels(examples):
+    assert examples["inference"].train.labels.tolist() == [2, 1]
+    assert examples["translation_ranking_en-es"].train.labels.tolist() == [0, 0, 0]
+
+
+def test_lengths_are_of_the_longest_column(examples):
+    # Words; "我爱你" is a word of 3 characters without spaces.
+    assert examples["translation_ranking_en-es"].train.lengths.tolist() == [2, 1, 4]
+    assert examples["inference"].train.lengths.tolist() == [3, 2]
+    assert examples["quick_thought_en"].train.lengths.tolist() == [3]
+
+
+@pytest.mark.parametrize(
+    ("text", "length"),
+    [
+        ("", 1),
+        (" \t ", 1),
+        ("Hello, world!", 4),
+        ("well-known l'amie x.y 3.50", 4),
+        ("¿Qué tal, José?", 6),
+        ("... -- ()", 7),
+        ("el niño", 2),
+        # A run of unspaced script is one word to the pattern, and each of its characters one more.
+        ("我爱你", 1 + 3),
+        ("カナ abc", 1 + 2 + 1),
+        ("word " * 256, 256),
+        ("word " * 257, 256),
+        ("!" * 100_000, 256),
+    ],
+)
+def test_lengths_are_about_the_tokens_and_clipped(text, length):
+    (parts,) = examples_of(corpus("parallel", "en-es", [TranslationPair("x", text)])).values()
+    assert parts.train.lengths.tolist() == [length]
+
+
+def test_held_out_examples_are_apart(examples):
+    held = examples["translation_ranking_en-es"].held_out
+    assert held.texts(np.array([0])).tolist() == [b"held 2", b"fuera"]
+    assert held.corpora == (("x", 1),)
+    assert len(examples["inference"].held_out) == 0
+
+
+def test_languages_and_kinds_are_not_mixed(examples):
+    assert examples["response_prediction_es"].train.texts(np.array([0])).tolist() == [
+        b"m",
+        b"r s t u",
+    ]
+    swapped = corpus("parallel", "es-en", [TranslationPair("a", "b")])
+    assert examples_of(swapped) == {}

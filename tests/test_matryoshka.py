@@ -15,9 +15,9 @@ from tests.testing import (
     tiny_config,
     tiny_model,
 )
+from xling_tf.config import apply_overrides
 from xling_tf.errors import UserError
 from xling_tf.hub.card import model_card
-from xling_tf.overrides import apply_overrides
 
 # Keras warns of one key alone, which is what a sentence of one word has.
 pytestmark = pytest.mark.filterwarnings("ignore:You are using a softmax over axis:UserWarning")

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from programs import ONE_TASK, PROGRAM, SHORT, run_python, the_error, train
 
+from xling_tf.config import apply_overrides
 from xling_tf.errors import UserError
-from xling_tf.overrides import apply_overrides
 from xling_tf.presets import get_preset
-from xling_tf.trainer.experiment import run_experiment
+from xling_tf.trainer.experiment import Run, run_experiment
 
 
 @pytest.mark.parametrize(
@@ -42,10 +42,11 @@ def test_a_mistake_in_the_flags_is_one_line_before_anything_starts(
 _RAISING = """
 import runpy, sys, types
 
-def run_experiment(**kwargs):
+def run_experiment(run):
     raise {error}
 
-sys.modules["xling_tf.trainer.experiment"] = types.SimpleNamespace(run_experiment=run_experiment)
+experiment = types.SimpleNamespace(Run=dict, run_experiment=run_experiment)
+sys.modules["xling_tf.trainer.experiment"] = experiment
 sys.argv = sys.argv[1:]
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
@@ -70,12 +71,11 @@ def the_refusal(folder: Path, **changes: Any) -> str:
     arguments = {
         "name": "smoke",
         "config": apply_overrides(get_preset("smoke"), settings),
-        "data": None,
         "run_dir": folder / "run",
         "output": folder / "model",
     }
     with pytest.raises(UserError) as caught:
-        run_experiment(**{**arguments, **changes})
+        run_experiment(Run(**{**arguments, **changes}))
     message = str(caught.value)
     assert "\n" not in message
     return message

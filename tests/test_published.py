@@ -83,7 +83,7 @@ def test_the_package_gives_nearly_the_same_vectors(loaded):
 
 @pytest.mark.slow
 def test_training_can_start_from_it(folder):
-    from xling_tf.trainer.starting_point import StartingPoint
+    from xling_tf.trainer.warm_start import StartingPoint
 
     start = StartingPoint.open(folder)
     assert start.config == published.published_config()

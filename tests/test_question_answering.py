@@ -19,11 +19,11 @@ from testing import (
     two_replicas,
 )
 
+from xling_tf.config import apply_overrides
 from xling_tf.corpora.records import QuestionAnswer
 from xling_tf.corpora.store import transient_store
 from xling_tf.encoders.base import average_words
 from xling_tf.model import Model
-from xling_tf.overrides import apply_overrides
 from xling_tf.tasks.base import build_tasks
 from xling_tf.text.preprocessor import fit_text
 

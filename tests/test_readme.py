@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from xling_tf.config import ExperimentConfig
-from xling_tf.overrides import apply_overrides
+from xling_tf.config import ExperimentConfig, apply_overrides
 from xling_tf.presets import PRESETS
 
 ROOT = Path(__file__).resolve().parents[1]

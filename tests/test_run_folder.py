@@ -3,9 +3,8 @@ import json
 
 import pytest
 
-from xling_tf.config import ExperimentConfig
+from xling_tf.config import ExperimentConfig, apply_overrides, from_json
 from xling_tf.errors import UserError
-from xling_tf.overrides import apply_overrides, from_json
 from xling_tf.trainer.run_folder import RunFolder
 
 REQUEST = apply_overrides(ExperimentConfig(), ["training.steps=5", "training.seed=3"])

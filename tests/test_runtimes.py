@@ -17,18 +17,21 @@ from hypothesis import strategies as st
 from programs import ROOT, run_python
 from testing import SENTENCES, TINY
 
-from xling_tf.config import ExperimentConfig
+from xling_tf.config import ExperimentConfig, to_json
 from xling_tf.errors import UserError
 from xling_tf.hub import conversion
 from xling_tf.hub import module as hub
 from xling_tf.hub.conversion import export_litert, export_onnx
 from xling_tf.hub.runtimes import Pieces, RuntimeEncoder, Words, load, readable
 from xling_tf.model import Model
-from xling_tf.overrides import to_json
-from xling_tf.text.preprocessor import TextPreprocessor, build_preprocessor, fit_text
+from xling_tf.text.preprocessor import (
+    TextPreprocessor,
+    build_preprocessor,
+    fit_text,
+    vocabulary_file,
+)
 from xling_tf.text.tokenization import EMPTY_TOKEN
 from xling_tf.text.words import WordPreprocessor
-from xling_tf.trainer.run_folder import vocabulary_file
 
 EXPORTERS = {"litert": export_litert, "onnx": export_onnx}
 # Lengths from none to beyond the cut, and many words that no vocabulary has.

@@ -11,12 +11,11 @@ import pytest
 import tensorflow as tf
 from testing import TINY, make_batches, make_examples
 
-from xling_tf.config import ExperimentConfig, TextConfig
+from xling_tf.config import ExperimentConfig, TextConfig, apply_overrides
 from xling_tf.corpora.sample import SAMPLE_FOLDER
 from xling_tf.errors import UserError
 from xling_tf.hub.card import model_card
 from xling_tf.model import Model
-from xling_tf.overrides import apply_overrides
 from xling_tf.text.preprocessor import fit_text
 from xling_tf.text.sentencepiece import SentencePiecePreprocessor, fit_pieces
 from xling_tf.trainer.run_folder import RunFolder

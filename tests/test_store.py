@@ -22,8 +22,7 @@ from xling_tf.corpora.split import held_out
 from xling_tf.corpora.store import open_store, transient_store
 from xling_tf.errors import UserError
 from xling_tf.tasks.base import build_tasks
-from xling_tf.trainer.examples import task_examples
-from xling_tf.trainer.input_pipeline import Examples, make_sampler
+from xling_tf.trainer.input_pipeline import Examples, make_sampler, task_examples
 
 WORDS = [f"sentence {number}" for number in range(400)]
 TRAINED = [word for word in WORDS if not held_out(word)]

@@ -16,13 +16,13 @@ from testing import (
     two_replicas,
 )
 
+from xling_tf.config import apply_overrides
 from xling_tf.corpora.records import (
     InferencePair,
     ResponsePair,
     SentenceTriplet,
     TranslationPair,
 )
-from xling_tf.overrides import apply_overrides
 from xling_tf.tasks.base import build_tasks
 
 # Keras warns of one key alone, which is what a sentence of one word has.

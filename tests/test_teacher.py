@@ -8,14 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from encode_functions import Counting, random_vectors
-from programs import ONE_TASK, SHORT, the_error, train
+from programs import ONE_TASK, SHORT, train
 from testing import DIM, TINY, find_task, make_examples, tiny_model
 
+from xling_tf.config import apply_overrides
 from xling_tf.errors import UserError
 from xling_tf.evaluators.encoding import System
-from xling_tf.overrides import apply_overrides
 from xling_tf.trainer import teacher as module
-from xling_tf.trainer.examples import TaskExamples
+from xling_tf.trainer.input_pipeline import TaskExamples
 from xling_tf.trainer.teacher import Teacher, open_teacher, with_vectors
 
 SPANISH, FRENCH = "distillation_en-es", "distillation_en-fr"
@@ -256,10 +256,3 @@ def test_the_flag_trains_exports_and_keeps_the_vectors(tmp_path: Path) -> None:
     assert vectors.dtype == np.float16
     assert vectors.shape[1] == 64
     assert f"python:school:encode encodes {len(vectors)} source sentences" in run.errors
-
-
-def test_a_teacher_that_nothing_learns_from_is_told_at_once(tmp_path: Path) -> None:
-    flags = ("--pair=smoke", "--teacher=usem3", "--set=tasks.distillation.weight=0")
-    line = the_error(train(tmp_path, *flags))
-    assert "tasks.distillation.teacher=usem3 expects a tasks.distillation.weight above 0" in line
-    assert not list(tmp_path.iterdir())

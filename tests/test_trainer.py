@@ -3,18 +3,18 @@
 import dataclasses
 import json
 import logging as std_logging
+import signal
 from collections import Counter
 
 import keras
+import numpy as np
 import pytest
 from testing import TINY, make_examples, tiny_model, two_replicas
 
-from xling_tf.overrides import apply_overrides
+from xling_tf.config import apply_overrides
 from xling_tf.trainer.checkpoints import CheckpointError, Checkpoints
-from xling_tf.trainer.cluster import ALONE
-from xling_tf.trainer.distribution import make_strategy
-from xling_tf.trainer.loop import Trainer, make_schedule
-from xling_tf.trainer.workers import Workers
+from xling_tf.trainer.distribution import ALONE, Workers, make_strategy
+from xling_tf.trainer.loop import NonFiniteLossError, Trainer, _stop_requests, make_schedule
 
 # Keras warns of one key alone, which is what a sentence of one word has.
 pytestmark = pytest.mark.filterwarnings("ignore:You are using a softmax over axis:UserWarning")
@@ -60,12 +60,6 @@ def test_translation_ranking_leads_and_the_cycle_follows(model):
     assert [schedule.task(step) for step in range(9)] == ORDER
 
 
-def test_without_alignment_steps_the_cycle_begins_at_once(model):
-    schedule = make_schedule(with_alignment(model, 0), SIZES)
-    assert schedule.lead == ()
-    assert Counter(schedule.cycle) == {"translation_ranking_en-es": 1, "inference": 2}
-
-
 def test_nothing_leads_where_there_are_no_translations(model):
     alone = model._replace(tasks=[task for task in model.tasks if task.name == "inference"])
     schedule = make_schedule(with_alignment(alone, 1000), SIZES)
@@ -92,7 +86,6 @@ def metrics(folder):
     return [json.loads(line) for line in lines]
 
 
-@pytest.mark.slow
 def test_a_restart_within_the_lead_and_one_after_it_change_nothing(tmp_path):
     whole = train(tmp_path / "whole", 9)
     parts = train(tmp_path / "parts", 2, 5, 9)
@@ -151,9 +144,7 @@ class Follower(Workers):
 
     def __init__(self, seconds, stops=0):
         super().__init__(make_strategy(), ALONE)
-        self.seconds, self.stops = seconds, stops
-
-    is_chief = False
+        self.seconds, self.stops, self.is_chief = seconds, stops, False
 
     def add_up(self, numbers):
         assert numbers == [0.0, 0.0]  # its own clock does not count
@@ -167,7 +158,7 @@ class Follower(Workers):
     ("seconds", "stops", "finished", "steps"),
     [(60.0, 0, True, 1), (30.0, 1, False, 1), (0.0, 0, True, 4)],
 )
-def test_the_chiefs_clock_and_anybodys_signal_decide_for_all(
+def test_the_chiefs_clock_and_the_signal_of_any_decide_for_all(
     seconds, stops, finished, steps, tmp_path
 ):
     training = dataclasses.replace(TWO_TASKS.training, minutes=1.0, steps=4, checkpoint_minutes=0)
@@ -184,8 +175,8 @@ def test_each_replica_reads_batches_of_its_own(tmp_path):
     strategy = two_replicas()
     with strategy.scope():
         trainer = make_trainer(tiny_model(TWO_TASKS), tmp_path, strategy)
-    trainer._step = 4  # one step of inference before: two batches
-    batch = next(trainer._batches("inference"))
+    # One step of inference was before: two batches.
+    batch = next(trainer._inputs["inference"].batches(1))
     first, second = strategy.experimental_local_results(batch.labels)
     sampler = trainer._inputs["inference"]._sampler
     labels = EXAMPLES["inference"].labels
@@ -213,3 +204,26 @@ def test_a_language_is_drawn_by_its_size_and_the_temperature():
         "translation_ranking_en-es": 3,
         "translation_ranking_en-fr": 1,
     }
+
+
+def test_the_first_signal_asks_to_stop_and_the_second_interrupts():
+    before = signal.getsignal(signal.SIGTERM)
+    with _stop_requests() as stop:
+        signal.raise_signal(signal.SIGTERM)
+        assert stop.is_set()
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_a_batch_whose_loss_is_no_number_is_saved_and_named(tmp_path):
+    strategy = make_strategy()
+    with strategy.scope():
+        model = tiny_model(TWO_TASKS)
+    model.encoder.dense_variables[0].assign(model.encoder.dense_variables[0] * np.nan)
+    with pytest.raises(NonFiniteLossError, match="diverged at step 0 of task translation_ranking"):
+        make_trainer(model, tmp_path, strategy).train()
+    saved = json.loads((tmp_path / "non_finite_batch.json").read_text(encoding="utf-8"))
+    source, target = saved["columns"]
+    assert [f"{text} hola" for text in source] == target
+    assert not (tmp_path / "checkpoints").exists()

@@ -4,9 +4,8 @@ from collections import Counter
 import pytest
 import tensorflow as tf
 
-from xling_tf.config import ExperimentConfig, TextConfig
+from xling_tf.config import ExperimentConfig, TextConfig, apply_overrides
 from xling_tf.errors import UserError
-from xling_tf.overrides import apply_overrides
 from xling_tf.text import words as words_module
 from xling_tf.text.preprocessor import fit_text
 from xling_tf.text.tokenization import EMPTY_TOKEN

@@ -8,22 +8,24 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import NamedTuple
 
 import keras
 import pytest
-from programs import ONE_TASK, PROGRAM, the_error, train
+from programs import ONE_TASK, PROGRAM
 from testing import two_replicas
 
+from xling_tf.config import apply_overrides
 from xling_tf.corpora.sample import SAMPLE_FOLDER
 from xling_tf.errors import UserError
 from xling_tf.files import locked
-from xling_tf.overrides import apply_overrides
 from xling_tf.presets import get_preset
 from xling_tf.trainer import experiment
-from xling_tf.trainer.workers import Workers
+from xling_tf.trainer.distribution import Cluster, Workers, read_cluster
+from xling_tf.trainer.experiment import Run
 
 STEPS = 12
 SETTINGS = (
@@ -50,12 +52,17 @@ class Ended(NamedTuple):
         return line
 
 
-def tf_configs() -> list[str]:
-    """Two workers at free ports."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
+def free_addresses(count: int) -> list[str]:
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     addresses = [f"127.0.0.1:{free.getsockname()[1]}" for free in sockets]
     for free in sockets:
         free.close()
+    return addresses
+
+
+def tf_configs() -> list[str]:
+    """Two workers at free ports."""
+    addresses = free_addresses(2)
     tasks = ({"type": "worker", "index": index} for index in range(2))
     return [json.dumps({"cluster": {"worker": addresses}, "task": task}) for task in tasks]
 
@@ -151,9 +158,8 @@ def test_two_workers_train_as_two_replicas_of_one_process_do(
     keras.utils.set_random_seed(7)  # of no consequence: the config's seed counts
     (tmp_path / "run").mkdir()
     workers = Workers(two_replicas())
-    experiment._run(
-        workers, "smoke", config, None, None, tmp_path / "run", tmp_path / "model", None
-    )
+    run = Run(name="smoke", config=config, run_dir=tmp_path / "run", output=tmp_path / "model")
+    experiment._train(run, workers)
     expected = (tmp_path / "run" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     for line, other in zip(read_metrics(folder), map(json.loads, expected), strict=True):
         assert line["sentences"] == other["sentences"]
@@ -190,10 +196,9 @@ def talk(tmp_path_factory: pytest.TempPathFactory) -> list[dict]:
 _TALK = """
 import json, os
 import tensorflow as tf
-from xling_tf.trainer.cluster import read_cluster
 from xling_tf.tasks.base import gather_candidates
 from xling_tf.errors import UserError
-from xling_tf.trainer.workers import connect
+from xling_tf.trainer.distribution import connect, read_cluster
 
 cluster = read_cluster(os.environ)
 rank, workers = cluster.rank, connect(cluster)
@@ -233,7 +238,7 @@ print(json.dumps(heard))
 """
 
 
-def test_numbers_values_and_variables_reach_everybody(talk: list[dict]) -> None:
+def test_numbers_values_and_variables_reach_all(talk: list[dict]) -> None:
     for rank, heard in enumerate(talk):
         assert heard["replicas"] == [rank]
         assert heard["sum"] == [4.0, 20.0]  # 1.5 + 2.5 and 10 + 10
@@ -247,7 +252,7 @@ def test_workers_with_different_numbers_of_rows_gather_their_candidates(talk: li
         assert heard["gathered"] == [[0, 1, 2, 0, 1], offset]
 
 
-def test_a_refusal_of_the_chief_and_what_differs_are_told_to_everybody(talk: list[dict]) -> None:
+def test_a_refusal_of_the_chief_and_what_differs_reach_all(talk: list[dict]) -> None:
     for heard in talk:
         of_chief, same, config, data = heard["refusals"]
         assert of_chief == "worker 0 refuses"
@@ -256,6 +261,7 @@ def test_a_refusal_of_the_chief_and_what_differs_are_told_to_everybody(talk: lis
         assert "worker 1 has data.nli/snli.en.train=5, and worker 0 has None" in data
 
 
+@pytest.mark.slow
 def test_workers_with_different_texts_are_told_apart(tmp_path: Path) -> None:
     data = shutil.copytree(SAMPLE_FOLDER, tmp_path / "data")
     for path in data.glob("parallel/*"):
@@ -266,18 +272,96 @@ def test_workers_with_different_texts_are_told_apart(tmp_path: Path) -> None:
         assert "worker 1 has data." in ended.error
 
 
-def test_a_malformed_tf_config_is_told_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TF_CONFIG", '{"cluster": {"worker": ["a:1", "b:1"]}}')
-    line = the_error(train(tmp_path, "--pair=smoke"))
-    assert "TF_CONFIG expects task to be an object" in line
-    assert not list(tmp_path.iterdir())
-
-
 def test_a_second_training_in_a_run_folder_is_refused(tmp_path: Path) -> None:
     config = apply_overrides(get_preset("smoke"), ["training.steps=1"])
     with locked(tmp_path), pytest.raises(UserError, match="another training uses it"):
         experiment.run_experiment(
-            name="smoke", config=config, data=None, run_dir=tmp_path, output=tmp_path / "model"
+            Run(name="smoke", config=config, run_dir=tmp_path, output=tmp_path / "model")
         )
+
+
+WORKERS = {"worker": ["a:1", "b:2", "c:3"]}
+
+
+def read(cluster, task):
+    return read_cluster({"TF_CONFIG": json.dumps({"cluster": cluster, "task": task})})
+
+
+@pytest.mark.parametrize("environment", [{}, {"TF_CONFIG": "  \n"}])
+def test_without_tf_config_one_process_is_alone_and_the_chief(environment):
+    cluster = read_cluster(environment)
+    assert (cluster.names, cluster.is_chief) == (("worker 0",), True)
+    cluster.wait_for_others(seconds=0)
+
+
+def test_the_first_worker_is_the_chief_or_a_job_of_that_name():
+    cluster = read(WORKERS, {"type": "worker", "index": "2"})
+    assert cluster == (("worker 0", "worker 1", "worker 2"), ("a:1", "b:2", "c:3"), 2)
+    assert not cluster.is_chief
+    assert read(WORKERS, {"type": "worker", "index": 0}).is_chief
+    cluster = read({"worker": ["b:1"], "chief": ["a:1"]}, {"type": "worker", "index": 0})
+    assert cluster == (("chief 0", "worker 0"), ("a:1", "b:1"), 1)
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "7", '{"cluster": {"worker": ["a:1"]}}'])
+def test_what_is_no_tf_config_is_refused(text):
+    with pytest.raises(UserError, match="TF_CONFIG expects JSON of this form"):
+        read_cluster({"TF_CONFIG": text})
+
+
+@pytest.mark.parametrize(
+    ("cluster", "task"),
+    [
+        *((WORKERS, {"type": "worker", "index": index}) for index in (3, -1, None)),
+        *((WORKERS, task) for task in ({"type": "evaluator", "index": 0}, {"index": 0})),
+        *(
+            (cluster, {"type": "worker", "index": 0})
+            for cluster in (
+                {},
+                {"worker": "a:1"},
+                {"worker": []},
+                {**WORKERS, "ps": ["d:4"]},
+                {**WORKERS, "chief": ["d:4", "e:5"]},
+                {"worker": ["a:1", "a:1"]},
+                {"worker": ["a:1", "b"]},
+                {"worker": ["a:1", "b:0"]},
+                {"worker": ["a:1", 7]},
+            )
+        ),
+    ],
+)
+def test_a_cluster_that_cannot_be_is_refused(cluster, task):
+    with pytest.raises(UserError, match="TF_CONFIG expects"):
+        read(cluster, task)
+
+
+def test_nobody_goes_on_before_all_have_come():
+    addresses = tuple(free_addresses(3))
+    names = ("worker 0", "worker 1", "worker 2")
+    # The first two keep waiting, so each must be seen by those who come later.
+    threads = [
+        threading.Thread(target=Cluster(names, addresses, rank).wait_for_others) for rank in (0, 1)
+    ]
+    for thread in threads:
+        thread.start()
+    threads[0].join(timeout=0.5)
+    assert all(thread.is_alive() for thread in threads)
+    with socket.create_server(("127.0.0.1", int(addresses[2].rpartition(":")[2]))):
+        for thread in threads:
+            thread.join(timeout=10)
+    assert not any(thread.is_alive() for thread in threads)
+
+
+def test_who_is_missing_is_named():
+    addresses = tuple(free_addresses(2))
+    with pytest.raises(UserError) as caught:
+        Cluster(("worker 0", "worker 1"), addresses, 0).wait_for_others(seconds=0)
+    assert f"worker 1 at {addresses[1]} cannot be reached" in str(caught.value)
+
+
+def test_a_port_that_is_taken_is_told():
+    with socket.create_server(("", 0)) as taken:
+        port = taken.getsockname()[1]
+        cluster = Cluster(("worker 0", "worker 1"), (f"127.0.0.1:{port}", "127.0.0.1:1"), 0)
+        with pytest.raises(UserError, match=f"port {port}"):
+            cluster.wait_for_others()

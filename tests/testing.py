@@ -11,12 +11,13 @@ from xling_tf.config import (
     EncoderConfig,
     ExperimentConfig,
     OptimizerConfig,
+    TaskConfig,
+    TasksConfig,
     TextConfig,
     TrainingConfig,
 )
 from xling_tf.corpora.records import Corpus, Record, Row
 from xling_tf.model import Model
-from xling_tf.task_config import TaskConfig, TasksConfig
 from xling_tf.tasks.base import Batch, Task
 from xling_tf.trainer.input_pipeline import Examples, make_dataset
 

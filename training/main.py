@@ -6,7 +6,6 @@
 The same command continues a training that was stopped or killed.
 """
 
-import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,13 +15,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from absl import app, flags
 
-from xling_tf.config import ExperimentConfig
+from xling_tf.config import ExperimentConfig, apply_overrides
 from xling_tf.errors import one_line_errors, parse_flags, quiet_start, set_up_logging
-from xling_tf.figure import model_figure
-from xling_tf.files import replacing, require_writable_folder
 from xling_tf.presets import PRESETS, get_preset
-from xling_tf.trainer.cluster import read_cluster
-from xling_tf.trainer.starting_config import apply_start
 
 _PAIR = flags.DEFINE_string("pair", "en-es", "Preset to train; --list names them.")
 _DATA = flags.DEFINE_string("data", None, "Folder of corpora; without it, the preset's own.")
@@ -36,7 +31,6 @@ _INIT = flags.DEFINE_string("init", None, "Run or exported model to start from."
 _TEACHER = flags.DEFINE_string("teacher", None, "Model to learn from, as evaluation's --model.")
 _CACHE = flags.DEFINE_string("cache", None, "Folder that keeps --teacher's vectors for other runs.")
 _LIST = flags.DEFINE_bool("list", False, "Lists the presets and exits.")
-_FIGURE = flags.DEFINE_string("figure", None, "Draws the model into this SVG file and exits.")
 
 
 def main(argv: list[str]) -> None:
@@ -49,34 +43,51 @@ def main(argv: list[str]) -> None:
         return
     set_up_logging()
     with one_line_errors("the same command continues"):
-        # Misspelt names are told at once, before TensorFlow takes its seconds to start.
-        read_cluster(os.environ)
-        preset = get_preset(_PAIR.value)
-        settings = [*_sources(), *_init(), *_teacher(preset), *_SET.value, *_budget()]
-        config = apply_start(preset, settings, _run_dir())
-        if _FIGURE.value is not None:
-            _draw(config, Path(_FIGURE.value))
-            return
-        results = _run(config)
+        results = _run(_config())
     if results is None:
         sys.exit(1)
 
 
+def _config() -> ExperimentConfig:
+    """The preset with its overrides; mistakes in them show before TensorFlow takes its seconds to start."""
+    preset = get_preset(_PAIR.value)
+    settings = []
+    if _SOURCE.value:
+        settings.append(f"data.sources={','.join(_SOURCE.value)}")
+    if _INIT.value:
+        settings.append(f"initial.model={_INIT.value}")
+    if _TEACHER.value:
+        weight = preset.tasks.distillation.weight or 1
+        settings.append(f"tasks.distillation.teacher={_TEACHER.value}")
+        settings.append(f"tasks.distillation.weight={weight}")
+    settings += _SET.value
+    # What is asked for replaces the preset's whole budget.
+    if _MINUTES.value is not None or _STEPS.value is not None:
+        settings.append(f"training.minutes={_MINUTES.value or 0}")
+        settings.append(f"training.steps={_STEPS.value or 0}")
+    starts = preset.initial.model or any(s.startswith("initial.model=") for s in settings)
+    if not starts:
+        return apply_overrides(preset, settings)
+    with quiet_start():
+        from xling_tf.trainer.warm_start import apply_start
+    return apply_start(preset, settings, _run_dir())
+
+
 def _run(config: ExperimentConfig) -> dict[str, Any] | None:
     with quiet_start():
-        from xling_tf.trainer.experiment import run_experiment
+        from xling_tf.trainer.experiment import Run, run_experiment
     from xling_tf.evaluators.data import format_table
 
-    name = _PAIR.value
-    output = Path(_OUTPUT.value or f"exported/{name}")
-    results = run_experiment(
-        name=name,
+    output = Path(_OUTPUT.value or f"exported/{_PAIR.value}")
+    run = Run(
+        name=_PAIR.value,
         config=config,
         data=Path(_DATA.value) if _DATA.value is not None else None,
         run_dir=_run_dir(),
         output=output,
         cache=Path(_CACHE.value) if _CACHE.value is not None else None,
     )
+    results = run_experiment(run)
     if results:
         print(format_table(results["scores"]))
         print(f"\n{output} holds the model. Try it:\n")
@@ -86,40 +97,8 @@ def _run(config: ExperimentConfig) -> dict[str, Any] | None:
     return results
 
 
-def _draw(config: ExperimentConfig, path: Path) -> None:
-    require_writable_folder(path.parent, "give another with --figure")
-    with replacing(path) as temporary:
-        temporary.write_text(model_figure(config), encoding="utf-8")
-
-
-def _sources() -> list[str]:
-    return [f"data.sources={','.join(_SOURCE.value)}"] if _SOURCE.value else []
-
-
 def _run_dir() -> Path:
     return Path(_RUN_DIR.value or f"runs/{_PAIR.value}")
-
-
-def _init() -> list[str]:
-    return [f"initial.model={_INIT.value}"] if _INIT.value else []
-
-
-def _teacher(preset: ExperimentConfig) -> list[str]:
-    """Overrides for distillation, which one step in each cycle is for where the preset says nothing."""
-    if not _TEACHER.value:
-        return []
-    weight = preset.tasks.distillation.weight or 1
-    return [f"tasks.distillation.teacher={_TEACHER.value}", f"tasks.distillation.weight={weight}"]
-
-
-def _budget() -> list[str]:
-    """Overrides for the budget; what is asked for replaces the preset's whole budget."""
-    if _MINUTES.value is None and _STEPS.value is None:
-        return []
-    return [
-        f"training.minutes={_MINUTES.value or 0}",
-        f"training.steps={_STEPS.value or 0}",
-    ]
 
 
 if __name__ == "__main__":

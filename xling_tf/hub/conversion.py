@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from xling_tf.config import ExperimentConfig
+from xling_tf.config import ExperimentConfig, from_json
 from xling_tf.encoders.base import TokenEncoder, build_encoder
 from xling_tf.errors import UserError
 from xling_tf.files import replacing_folder
@@ -20,12 +20,16 @@ from xling_tf.hub.module import TRAINING
 from xling_tf.hub.runtimes import FORMAT, MODEL_FILES, SETTINGS, library, load
 from xling_tf.hub.saved_models import load_saved_model
 from xling_tf.layers.pooling import unit_length
-from xling_tf.overrides import from_json
-from xling_tf.text.preprocessor import TextPreprocessor, WordFeatures, build_preprocessor
+from xling_tf.text.preprocessor import (
+    TextPreprocessor,
+    WordFeatures,
+    build_preprocessor,
+    read_vocabulary,
+    vocabulary_file,
+)
 from xling_tf.text.sentencepiece import SentencePiecePreprocessor
 from xling_tf.text.tokenization import BYTES_PER_TOKEN, EMPTY_TOKEN, rules
 from xling_tf.text.words import MAX_WORD_CHARACTERS, WordNgramPreprocessor
-from xling_tf.trainer.run_folder import read_vocabulary, vocabulary_file
 
 # What the exporting library has to offer: reductions and layer norms as ONNX Runtime fuses them.
 _OPSET = 18

@@ -13,7 +13,7 @@ from absl import logging
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
 from xling_tf import __version__
-from xling_tf.config import DataConfig, ExperimentConfig
+from xling_tf.config import DataConfig, ExperimentConfig, TaskConfig, to_json
 from xling_tf.encoders.base import build_encoder
 from xling_tf.encoders.cnn import CnnEncoder
 from xling_tf.encoders.folded import FoldedEncoder
@@ -22,9 +22,7 @@ from xling_tf.files import SAVED_MODEL, require_writable_folder
 from xling_tf.hub.module import HubModule, export, require_replaceable
 from xling_tf.hub.saved_models import load_saved_model
 from xling_tf.layers.pooling import unit_length
-from xling_tf.overrides import to_json
 from xling_tf.presets import get_preset
-from xling_tf.task_config import TaskConfig
 from xling_tf.text.sentencepiece import SentencePiecePreprocessor
 
 NAME = "universal-sentence-encoder-multilingual/3"

@@ -9,13 +9,12 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from xling_tf.config import ExperimentConfig
+from xling_tf.config import ExperimentConfig, TaskConfig
 from xling_tf.corpora.records import Record
 from xling_tf.corpora.store import StoredRecords
 from xling_tf.encoders.base import TokenEncoder
 from xling_tf.layers.pooling import unit_length
 from xling_tf.losses import cosine_distance
-from xling_tf.task_config import TaskConfig
 from xling_tf.text.preprocessor import TokenFeatures
 
 # A task's settings are `config.tasks.<name>`; its class makes the mirrored tasks of an experiment.

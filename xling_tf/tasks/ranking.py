@@ -6,12 +6,11 @@ from typing import Any, ClassVar, NamedTuple, Self
 import keras
 import tensorflow as tf
 
-from xling_tf.config import ExperimentConfig
+from xling_tf.config import ExperimentConfig, SimilarityConfig
 from xling_tf.corpora.records import Record, TranslationPair
 from xling_tf.layers.pooling import unit_length
 from xling_tf.layers.towers import Tower
 from xling_tf.losses import in_batch_softmax
-from xling_tf.task_config import SimilarityConfig
 from xling_tf.tasks.base import Batch, Task, gather_candidates
 
 NO_TEXT = -1  # fingerprints of texts are at least 0

@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import tensorflow as tf
@@ -17,6 +18,9 @@ TOKENIZERS = {
 
 # What is learnt from the training texts: the words, or SentencePiece's serialized model.
 Vocabulary = Sequence[str] | bytes
+
+_WORDS = "vocabulary.txt"
+_PIECES = "sentencepiece.model"
 
 
 class WordFeatures(NamedTuple):
@@ -143,3 +147,22 @@ def _imported(home: str) -> Callable[..., Any]:
     module, name = home.split(".")
     function: Callable[..., Any] = getattr(import_module(f"xling_tf.text.{module}"), name)
     return function
+
+
+def vocabulary_file(vocabulary: Vocabulary) -> tuple[str, bytes]:
+    r"""The name and content of the file that a vocabulary is kept in.
+
+    Example:
+        >>> vocabulary_file(["hola", "mundo"])
+        ('vocabulary.txt', b'hola\nmundo\n')
+    """
+    if isinstance(vocabulary, bytes):
+        return _PIECES, vocabulary
+    return _WORDS, "".join(f"{word}\n" for word in vocabulary).encode()
+
+
+def read_vocabulary(folder: Path, tokenizer: str) -> Vocabulary:
+    """Reads the file of a run's folder, or of `training` in an exported model."""
+    if tokenizer == "sentencepiece":
+        return (folder / _PIECES).read_bytes()
+    return (folder / _WORDS).read_text(encoding="utf-8").split("\n")[:-1]

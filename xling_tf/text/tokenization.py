@@ -46,7 +46,7 @@ _UNSPACED = {
 
 def rules(config: TextConfig) -> list[tuple[str, str]]:
     """The rules of `tokenize`: patterns in RE2 syntax and their replacements, applied in order."""
-    unspaced = _UNSPACED[config.split_han]
+    unspaced = _UNSPACED[True]
     return [
         (pattern.replace("{UNSPACED}", unspaced), replacement) for pattern, replacement in _RULES
     ]

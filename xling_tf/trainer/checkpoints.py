@@ -17,7 +17,6 @@ _KEPT = 2
 _VALUES = "values"
 _STATE = "state.json"
 
-
 # What reading one that is damaged raises.
 _UNREADABLE = (OSError, ValueError, AssertionError, LookupError, tf.errors.OpError)
 
@@ -78,9 +77,7 @@ class Checkpoints:
                 path.rename(damaged)
                 logging.warning(
                     "checkpoint %s cannot be read (%s); it is now %s, and the one before is used",
-                    path,
-                    _reason(error),
-                    damaged.name,
+                    *(path, _reason(error), damaged.name),
                 )
         return None
 
@@ -91,23 +88,38 @@ class Checkpoints:
                 return self._read(path)
         return None
 
+    def forget_after(self, step: int) -> dict[str, Any] | None:
+        """Removes the checkpoints after `step`; returns the state of the newest one left, if any."""
+        for path in self._newest_first():
+            if _step(path) > step:
+                shutil.rmtree(path)
+                continue
+            with suppress(*_UNREADABLE):
+                return self._state(path)
+        return None
+
     def _read(self, path: Path) -> dict[str, Any]:
-        state = read_json(path / _STATE)
-        step = int(path.name.removeprefix("step-"))
-        if not isinstance(state, dict) or state.get("step", step) != step:
-            raise ValueError(f"{_STATE} is not that of step {step}")
+        state = self._state(path)
         status = self._checkpoint.read(str(path / _VALUES))
         status.assert_existing_objects_matched()
-        status.expect_partial()  # of what else is there, as an optimizer's state, nothing is told
+        status.expect_partial()  # no warning of what else is there, as an optimizer's state
+        return state
+
+    def _state(self, path: Path) -> dict[str, Any]:
+        state = read_json(path / _STATE)
+        if not isinstance(state, dict) or state.get("step", _step(path)) != _step(path):
+            raise ValueError(f"{_STATE} is not that of step {_step(path)}")
         return state
 
     def _newest_first(self) -> list[Path]:
         if not self._folder.is_dir():
             return []
-        steps = [
-            path for path in self._folder.iterdir() if path.name.removeprefix("step-").isdigit()
-        ]
-        return sorted(steps, reverse=True)
+        names = [p for p in self._folder.iterdir() if p.name.removeprefix("step-").isdigit()]
+        return sorted(names, reverse=True)
+
+
+def _step(path: Path) -> int:
+    return int(path.name.removeprefix("step-"))
 
 
 def _reason(error: Exception) -> str:

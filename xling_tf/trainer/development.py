@@ -1,16 +1,23 @@
-"""Scores on held-out examples, and what they decide while a model trains."""
+"""Scores on held-out examples: while a model trains, and of the model at the end."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, combinations
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 from absl import logging
 
+from xling_tf.config import ExperimentConfig
+from xling_tf.corpora.records import Record, TranslationPair
+from xling_tf.corpora.split import near_twins
+from xling_tf.corpora.store import StoredCorpus
 from xling_tf.errors import UserError
+from xling_tf.evaluators.retrieval import TranslationRetrieval
+from xling_tf.evaluators.sts import SemanticTextualSimilarity, find_sts
 from xling_tf.model import Model
+from xling_tf.sentence_encoder import SentenceEncoder
 from xling_tf.tasks.base import Task
 from xling_tf.tasks.distillation import Distillation
 from xling_tf.tasks.ranking import TranslationRanking
@@ -19,9 +26,16 @@ from xling_tf.trainer.input_pipeline import BatchSampler, Examples, make_dataset
 
 TaskScores = Mapping[str, dict[str, float]]
 
+# Corpora with fewer held-out pairs than the paper has candidates are scored only among all.
+_CANDIDATES = 1000
+_QUERIES = 2000
+_SCORED_CORPORA = 8
+# Held-out pairs of a corpus that queries and candidates are drawn from, which are in memory.
+_DRAWN_FROM = 100_000
+
 
 class HeldOutScores:
-    """Scores each task of a model on its held-out examples, on the same ones at every call.
+    """Loss and accuracy of each task on its held-out examples, on the same ones at every call.
 
     Args:
         model: Its tasks are scored that have examples.
@@ -41,24 +55,16 @@ class HeldOutScores:
 
 
 def _scorer(model: Model, task: Task, examples: Examples) -> Callable[[], dict[str, float]]:
-    """Loss and accuracy over batches of `examples_per_batch`, however many training ranks."""
-    sampler = BatchSampler(
-        examples,
-        # Held-out examples count alike, also of corpora that training leaves out.
-        [1.0] * len(examples.corpora),
-        examples_per_batch=task.examples_per_batch,
-        pool_batches=model.config.data.pool_batches,
-        seed=model.config.training.seed,
-    )
-    dataset = make_dataset(
-        examples, sampler, model.preprocessor, count=model.config.training.dev_batches
-    )
+    config = model.config
+    # Held-out examples count alike, also of corpora that training leaves out.
+    sampler = BatchSampler(examples, [1.0] * len(examples.corpora), task.examples_per_batch, config)
+    batches = make_dataset(examples, sampler, model.preprocessor, count=config.training.dev_batches)
     score_batch = tf.function(
-        lambda batch: task.losses(model.encoder, batch), input_signature=[dataset.element_spec]
+        lambda batch: task.losses(model.encoder, batch), input_signature=[batches.element_spec]
     )
 
     def score() -> dict[str, float]:
-        results = [score_batch(batch) for batch in dataset]
+        results = [score_batch(batch) for batch in batches]
         losses, hits = (np.concatenate(parts) for parts in zip(*results, strict=True))
         return {
             "loss": float(losses.mean()),
@@ -69,22 +75,8 @@ def _scorer(model: Model, task: Task, examples: Examples) -> Callable[[], dict[s
     return score
 
 
-class Best(NamedTuple):
-    """What the scores have told so far, which a restart continues with.
-
-    Attributes:
-        loss: The lowest one.
-        step: Steps trained when it was reached.
-        misses: Scores since then.
-    """
-
-    loss: float = math.inf
-    step: int = 0
-    misses: int = 0
-
-
 class Development:
-    """Scores a model while it trains, keeps its best weights, and says when they get no better.
+    """Scores a model while it trains, and keeps its best weights.
 
     The best weights have the lowest mean loss of the translation ranking tasks: aligning the languages
     is what the model is for, and its accuracy moves in steps and ends at 1. Without such tasks, it is
@@ -95,47 +87,40 @@ class Development:
         held_out: Held-out examples, by the task's name.
         folder: Where the best weights are kept, apart from the checkpoints.
 
-    Attributes:
-        best: What the scores have told so far.
-
     Raises:
         UserError: There are no held-out examples.
     """
 
     def __init__(self, model: Model, held_out: Mapping[str, Examples], folder: Path) -> None:
         self._score = HeldOutScores(model, held_out)
-        self._patience = model.config.training.patience
         scored = [task for task in model.tasks if len(held_out.get(task.name, ()))]
         kinds = (TranslationRanking, Distillation, Task)
-        by_kind = [[task for task in scored if isinstance(task, kind)] for kind in kinds]
-        deciding = next(filter(None, by_kind), [])
-        if not deciding:
+        by_kind = [[task.name for task in scored if isinstance(task, kind)] for kind in kinds]
+        self._deciding = next(filter(None, by_kind), [])
+        if not self._deciding:
             raise UserError(
                 "training.dev_steps expects held-out examples, but no corpus is large enough to have "
                 "any; leave it 0"
             )
-        self._deciding = [task.name for task in deciding]
         variables = [*model.encoder.trainable_variables, *model.head_variables]
         self._checkpoints = Checkpoints(folder, [variable.value for variable in variables])
-        self.best = Best()
+        self._lowest = math.inf
 
-    @property
-    def is_over(self) -> bool:
-        """Whether the last `training.patience` scores were no better than the best before."""
-        return 0 < self._patience <= self.best.misses
+    def resume(self, step: int) -> None:
+        """Forgets the scores after `step`, where training continues: they will be made again."""
+        state = self._checkpoints.forget_after(step)
+        self._lowest = state["loss"] if state else math.inf
 
     def score(self, step: int) -> TaskScores:
         """Scores the weights as they are after `step` steps, and keeps them if none were better."""
         scores = self._score()
         loss = float(np.mean([scores[name]["loss"] for name in self._deciding]))
-        if not loss < self.best.loss:
-            self.best = self.best._replace(misses=self.best.misses + 1)
-            return scores
-        try:
-            self._checkpoints.save(step, {"step": step, "loss": loss})
-            self.best = Best(loss, step)
-        except CheckpointError as error:
-            logging.warning("%s; training goes on, and the best weights stay those before", error)
+        if loss < self._lowest:
+            try:
+                self._checkpoints.save(step, {"step": step, "loss": loss})
+                self._lowest = loss
+            except CheckpointError as error:
+                logging.warning("%s; training goes on, and the best weights stay as before", error)
         return scores
 
     def restore_best(self) -> int | None:
@@ -145,3 +130,72 @@ class Development:
             return None
         logging.info("best weights: step %d, held-out loss %.4f", state["step"], state["loss"])
         return int(state["step"])
+
+
+def evaluate(
+    model: Model,
+    encoder: SentenceEncoder,
+    held_out: Mapping[str, Examples],
+    corpora: Sequence[StoredCorpus],
+    data: Path | None,
+) -> dict[str, dict[str, float]]:
+    """Scores a trained model on what was held out of its training.
+
+    Args:
+        model: For the loss and accuracy of each task.
+        encoder: What will be exported: for retrieval and similarity.
+        held_out: Held-out examples of each task.
+        corpora: For the held-out translations of each corpus.
+        data: Folder in which STS sets are looked for.
+
+    Returns:
+        Scores by suite and metric.
+    """
+    logging.info("evaluating the tasks")
+    scores = {f"task/{name}": of_task for name, of_task in HeldOutScores(model, held_out)().items()}
+    for evaluator in _evaluators(model.config, corpora, data):
+        logging.info("evaluating %s", evaluator.name)
+        scores[evaluator.name] = evaluator(encoder.encode)
+    return scores
+
+
+def _evaluators(
+    config: ExperimentConfig, corpora: Sequence[StoredCorpus], data: Path | None
+) -> Iterator[TranslationRetrieval | SemanticTextualSimilarity]:
+    languages = (config.data.source, *config.data.targets)
+    for source, target in combinations(languages, 2):
+        yield from _retrieval(source, target, corpora)
+    if data:
+        yield from find_sts(data, languages)
+
+
+def _retrieval(
+    source: str, target: str, corpora: Sequence[StoredCorpus]
+) -> Iterator[TranslationRetrieval]:
+    """Of a pair's held-out translations: all, those unlike any of training, and the largest corpora's."""
+    own = [corpus for corpus in corpora if corpus.languages == f"{source}-{target}"]
+    steps = {c.name: math.ceil(len(c.held_out) / _DRAWN_FROM) or 1 for c in own}
+    parallel = {c.name: [*_pairs(c.held_out[:: steps[c.name]])] for c in own}
+    name = f"retrieval/{source}-{target}"
+    every = [pair for pairs in parallel.values() for pair in pairs]
+    if len(every) > 1:
+        yield TranslationRetrieval(every, source=source, target=target, name=f"{name}/all")
+    is_twin = near_twins(every, _pairs(chain.from_iterable(corpus.train for corpus in own)))
+    alone = [pair for pair, twin in zip(every, is_twin, strict=True) if not twin]
+    if len(alone) >= _CANDIDATES:
+        yield TranslationRetrieval(
+            alone, source=source, target=target, name=f"{name}/no_near_twins"
+        )
+    large = [corpus for corpus, pairs in parallel.items() if len(pairs) >= _CANDIDATES]
+    for corpus in sorted(large, key=lambda corpus: -len(parallel[corpus]))[:_SCORED_CORPORA]:
+        yield TranslationRetrieval(
+            parallel[corpus],
+            source=source,
+            target=target,
+            name=f"{name}/{corpus}",
+            max_queries=_QUERIES,
+        )
+
+
+def _pairs(records: Iterable[Record]) -> Iterator[TranslationPair]:
+    return (record for record in records if isinstance(record, TranslationPair))

@@ -9,18 +9,18 @@ from typing import Any
 
 import keras
 
-from xling_tf.config import DataConfig, ExperimentConfig, OptimizerConfig
-from xling_tf.corpora.records import Corpus, Row, TranslationPair
-from xling_tf.errors import UserError
-from xling_tf.task_config import (
-    DistillationConfig,
-    QuestionAnsweringConfig,
+from xling_tf.config import (
+    DataConfig,
+    ExperimentConfig,
+    OptimizerConfig,
     SimilarityConfig,
     TaskConfig,
     TasksConfig,
 )
-from xling_tf.trainer.experiment import run_experiment
-from xling_tf.trainer.starting_config import apply_start, find_start
+from xling_tf.corpora.records import Corpus, Row, TranslationPair
+from xling_tf.errors import UserError
+from xling_tf.trainer.experiment import Run, run_experiment
+from xling_tf.trainer.warm_start import apply_start, find_start
 
 # A tenth is held out, and a pair is learnt by telling it from others.
 _FEWEST_PAIRS = 8
@@ -32,8 +32,6 @@ _TUNING = ExperimentConfig(
         response_prediction=_OFF,
         quick_thought=_OFF,
         inference=_OFF,
-        question_answering=QuestionAnsweringConfig(weight=0),
-        distillation=DistillationConfig(weight=0),
         similarity=SimilarityConfig(normalize=True, scale=20.0, margin=0.1, bidirectional=True),
     ),
     optimizer=OptimizerConfig(
@@ -69,7 +67,7 @@ def fine_tune(
             which an index may have been built; 0: not at all.
         languages: Codes, as ("en", "es"), if the texts of each side are in one: others are warned of.
         settings: Further ones, as training/main.py has them after --set:
-            "optimizer.layer_decay=0.8", "optimizer.embedding_learning_rate=0".
+            "optimizer.learning_rate=1e-4", "optimizer.embedding_learning_rate=0".
         run_dir: Checkpoints and logs; None: runs/ and the name of `output`.
 
     Returns:
@@ -88,43 +86,27 @@ def fine_tune(
     output = Path(output)
     run_dir = Path("runs") / output.name if run_dir is None else Path(run_dir)
     corpus = PairCorpus.of(pairs, languages)
-    asked = (f"initial.keep_weight={keep_weight}", f"training.steps={steps}", *settings)
-    config = _config(model, corpus, languages, asked, run_dir)
+    start = find_start(str(model), run_dir).config
+    ranking = TaskConfig(examples_per_batch=min(_PAIRS_PER_BATCH, len(corpus.pairs)))
+    tasks = dataclasses.replace(
+        _TUNING.tasks, translation_ranking=ranking, tower_dims=start.tasks.tower_dims
+    )
+    preset = dataclasses.replace(
+        _TUNING,
+        data=DataConfig(source=languages[0], targets=(languages[1],)),
+        text=start.text,
+        encoder=start.encoder,
+        tasks=tasks,
+    )
+    asked = [f"initial.keep_weight={keep_weight}", f"training.steps={steps}", *settings]
+    config = apply_start(preset, [f"initial.model={model}", *asked], run_dir)
     policy = keras.config.dtype_policy()
     try:
         return run_experiment(
-            name=output.name,
-            config=config,
-            data=None,
-            corpora=[corpus],
-            run_dir=run_dir,
-            output=output,
+            Run(name=output.name, config=config, corpora=[corpus], run_dir=run_dir, output=output)
         )
     finally:
         keras.config.set_dtype_policy(policy)  # the caller's other models are not ours
-
-
-def _config(
-    model: str | Path,
-    corpus: "PairCorpus",
-    languages: tuple[str, str],
-    settings: Sequence[str],
-    run_dir: Path,
-) -> ExperimentConfig:
-    """What a training/main.py with --init would run."""
-    source, target = languages
-    start = find_start(str(model), run_dir).config
-    ranking = TaskConfig(examples_per_batch=min(_PAIRS_PER_BATCH, len(corpus.pairs)))
-    preset = dataclasses.replace(
-        _TUNING,
-        data=DataConfig(source=source, targets=(target,)),
-        text=start.text,
-        encoder=start.encoder,
-        tasks=dataclasses.replace(
-            _TUNING.tasks, translation_ranking=ranking, tower_dims=start.tasks.tower_dims
-        ),
-    )
-    return apply_start(preset, [f"initial.model={model}", *settings], run_dir)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,15 +122,13 @@ class PairCorpus(Corpus):
         Raises:
             UserError: They are too few, or one is no pair or has an empty side.
         """
-        distinct = dict.fromkeys(_pair(number, pair) for number, pair in enumerate(pairs, start=1))
+        distinct = tuple(dict.fromkeys(_pair(number, pair) for number, pair in enumerate(pairs, 1)))
         if len(distinct) < _FEWEST_PAIRS:
             raise UserError(
                 f"at least {_FEWEST_PAIRS} different pairs are expected, got {len(distinct)}: each is "
                 "learnt by telling it from others; give more"
             )
-        return cls(
-            name="pairs", kind="parallel", languages="-".join(languages), pairs=tuple(distinct)
-        )
+        return cls(name="pairs", kind="parallel", languages="-".join(languages), pairs=distinct)
 
     def version(self) -> str:
         """Tells the pairs from others."""
@@ -161,12 +141,9 @@ class PairCorpus(Corpus):
 
 def _pair(number: int, pair: Any) -> TranslationPair:
     is_pair = isinstance(pair, list | tuple) and len(pair) == 2
-    if not is_pair or not all(isinstance(text, str) for text in pair):
+    if not is_pair or not all(isinstance(text, str) and text.strip() for text in pair):
         raise UserError(
-            f'pair {number} is expected to be two texts, ("one", "other"), got {str(pair)[:80]!r}'
-        )
-    if not all(text.strip() for text in pair):
-        raise UserError(
-            f"pair {number} must have a text on both sides, but is {pair!r}; leave it out"
+            f'pair {number} is expected to be two texts, ("one", "other"), neither empty, got '
+            f"{str(pair)[:80]!r}"
         )
     return TranslationPair(*pair)

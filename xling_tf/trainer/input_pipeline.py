@@ -4,10 +4,10 @@ The i-th batch of a task is a pure function of (examples, seed, i): nothing of t
 be saved for a restarted training to see the batches an uninterrupted one would have seen.
 """
 
-import itertools
-from collections.abc import Callable, Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -15,21 +15,11 @@ from numpy.typing import NDArray
 
 from xling_tf.config import ExperimentConfig
 from xling_tf.corpora.records import Record
+from xling_tf.corpora.store import StoredCorpus, StoredRecords, join
 from xling_tf.errors import UserError
-from xling_tf.tasks.base import Batch
+from xling_tf.tasks.base import Batch, Task
 from xling_tf.text.preprocessor import TextPreprocessor
-from xling_tf.trainer.permutation import shuffled
-
-
-class Vectors(Protocol):
-    """A float16 vector for each example, which may be on the disk until it is asked for."""
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Number of examples and of a vector's numbers."""
-
-    def __getitem__(self, indices: NDArray[np.int64], /) -> NDArray[np.float16]:
-        """The vectors of some examples: `[indices, dim]`."""
+from xling_tf.trainer.distribution import Workers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,57 +34,92 @@ class Examples:
         labels: `[examples]` int32.
         lengths: `[examples]` tokens of the longest text.
         corpora: Name and number of examples of each corpus, in order.
-        vectors: `[examples, dim]` of a teacher; None where the task has none.
+        vectors: `[examples, dim]` float16 of a teacher, or what is indexed as such an array and on the
+            disk until then; None where the task has none.
     """
 
     records: Sequence[Record]
     texts_of: Callable[[Record], tuple[str, ...]]
     num_columns: int
     num_contexts: int = 0
-    labels: np.ndarray
-    lengths: np.ndarray
+    labels: NDArray[np.int32]
+    lengths: NDArray[np.signedinteger[Any]]
     corpora: tuple[tuple[str, int], ...]
-    vectors: Vectors | None = None
+    vectors: Any = None
 
     def __len__(self) -> int:
         """Number of examples."""
         return len(self.labels)
 
-    def texts(self, indices: Sequence[int] | np.ndarray) -> np.ndarray:
+    @property
+    def vector_dim(self) -> int:
+        """Numbers of a teacher's vector; 0 where there are none."""
+        return 0 if self.vectors is None else int(self.vectors.shape[1])
+
+    def texts(self, indices: NDArray[np.int64]) -> NDArray[np.object_]:
         """The texts of some examples as UTF-8 bytes, column after column."""
-        rows = [self.texts_of(self.records[index]) for index in np.asarray(indices, int).tolist()]
+        rows = [self.texts_of(self.records[index]) for index in indices.tolist()]
         texts = np.empty(self.num_columns * len(rows), object)
         texts[:] = [text.encode() for column in zip(*rows, strict=True) for text in column]
         return texts
 
-    @property
-    def vector_dim(self) -> int:
-        """Numbers of a teacher's vector; 0 where there are none."""
-        return 0 if self.vectors is None else self.vectors.shape[1]
-
     def vectors_of(self, indices: NDArray[np.int64]) -> NDArray[np.float16]:
         """The teacher's vectors for some examples: `[indices, vector_dim]`."""
-        return (
-            np.zeros((len(indices), 0), np.float16)
-            if self.vectors is None
-            else self.vectors[indices]
-        )
+        none = np.zeros((len(indices), 0), np.float16)
+        return none if self.vectors is None else self.vectors[indices]
+
+
+class TaskExamples(NamedTuple):
+    """The examples of one task."""
+
+    train: Examples
+    held_out: Examples
+
+
+def task_examples(
+    tasks: Iterable[Task], corpora: Sequence[StoredCorpus]
+) -> dict[str, TaskExamples]:
+    """Collects the examples of each task that has any for training; the others are left out."""
+    examples = {}
+    for task in tasks:
+        own = [c for c in corpora if (c.kind, c.languages) == (task.kind, task.languages)]
+        if any(len(task.select(corpus.train)) for corpus in own):
+            examples[task.name] = TaskExamples(
+                _collect(task, [(corpus.name, corpus.train) for corpus in own]),
+                _collect(task, [(corpus.name, corpus.held_out) for corpus in own]),
+            )
+    return examples
+
+
+def _collect(task: Task, parts: Sequence[tuple[str, StoredRecords]]) -> Examples:
+    texts_of = task.texts_of(join([part for _, part in parts]))
+    parts = [(name, task.select(part)) for name, part in parts]
+    records = join([part for _, part in parts])
+    return Examples(
+        records=records,
+        texts_of=texts_of,
+        num_columns=len(task.columns),
+        num_contexts=task.num_contexts,
+        labels=records.labels,
+        lengths=records.lengths,
+        corpora=tuple((name, len(part)) for name, part in parts if len(part)),
+    )
 
 
 class BatchSampler:
     """Draws batches of examples of similar length.
 
-    A pool of `pool_batches * examples_per_batch` examples is drawn from the corpora in proportion to
+    A pool of `data.pool_batches * examples_per_batch` examples is drawn from the corpora in proportion to
     their size times their weight, each corpus in a new random order every time it is exhausted. The
-    pool is sorted by length and cut into `pool_batches` batches that take equal work, so a batch of
-    short sentences holds more of them. The batches of a pool come in random order.
+    pool is sorted by length and cut into batches that take equal work, so a batch of short sentences
+    holds more of them; or into equal numbers with `data.equal_batches`. The batches of a pool come in
+    random order.
 
     Args:
         examples: What to draw from.
         weights: Of each corpus, relative to its size.
         examples_per_batch: On average.
-        pool_batches: Batches that are bucketed together.
-        seed: Of every random order.
+        config: Its `data` says how batches are cut; the seed is `training.seed`.
 
     Raises:
         UserError: A weight is negative, or all are 0.
@@ -104,10 +129,8 @@ class BatchSampler:
         self,
         examples: Examples,
         weights: Sequence[float],
-        *,
         examples_per_batch: int,
-        pool_batches: int,
-        seed: int,
+        config: ExperimentConfig,
     ) -> None:
         sizes = np.array([size for _, size in examples.corpora])
         weighted = sizes * np.asarray(weights)
@@ -120,68 +143,105 @@ class BatchSampler:
         self._starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
         self._shares = weighted / np.sum(weighted)
         self._lengths = examples.lengths
-        self._pool_batches = min(pool_batches, max(1, len(examples) // examples_per_batch))
+        most = max(1, len(examples) // examples_per_batch)
+        self._pool_batches = min(config.data.pool_batches, most)
         # At least one example a corpus, so that no pool is empty.
         self._pool_size = max(self._pool_batches * examples_per_batch, len(sizes))
-        self._seed = seed
-        self._pool: tuple[int, list[np.ndarray]] = (-1, [])
+        self._equal = config.data.equal_batches
+        self._seed = config.training.seed
+        self._pool: tuple[int, list[NDArray[np.int64]]] = (-1, [])
 
-    def batch(self, position: int) -> np.ndarray:
+    def batch(self, position: int) -> NDArray[np.int64]:
         """Indices of the examples of the batch at `position` (0, 1, ...)."""
         pool, place = divmod(position, self._pool_batches)
-        cached, batches = self._pool
-        if cached != pool:
-            batches = self._cut(self._draw(pool), pool)
-            self._pool = (pool, batches)
-        return batches[place]
+        if self._pool[0] != pool:
+            self._pool = (pool, self._cut(self._draw(pool), pool))
+        return self._pool[1][place]
 
-    def _draw(self, pool: int) -> np.ndarray:
+    def _draw(self, pool: int) -> NDArray[np.int64]:
         before, after = self._drawn(pool), self._drawn(pool + 1)
         return np.concatenate(
             [self._slice(corpus, before[corpus], after[corpus]) for corpus in range(len(before))]
         )
 
-    def _drawn(self, pools: int) -> np.ndarray:
+    def _drawn(self, pools: int) -> NDArray[np.int64]:
         """How many examples the first pools take of each corpus."""
         # The addend keeps rounding errors from taking a whole example away: 1/3 * 21 is 7, not 6.99.
         return np.floor(self._shares * pools * self._pool_size + 1e-6).astype(int)
 
-    def _slice(self, corpus: int, begin: int, end: int) -> np.ndarray:
+    def _slice(self, corpus: int, begin: int, end: int) -> NDArray[np.int64]:
         """Examples number `begin` to `end` of a corpus' endless series of random orders."""
         epochs, places = np.divmod(np.arange(begin, end), self._sizes[corpus])
         order = shuffled(places, epochs, self._sizes[corpus], (self._seed, corpus))
         return self._starts[corpus] + order
 
-    def _cut(self, indices: np.ndarray, pool: int) -> list[np.ndarray]:
+    def _cut(self, indices: NDArray[np.int64], pool: int) -> list[NDArray[np.int64]]:
         random = np.random.default_rng((self._seed, pool))
         indices = random.permutation(indices)
         indices = indices[np.argsort(self._lengths[indices], kind="stable")]
-        work = np.cumsum(self._lengths[indices], dtype=int)
-        cuts = np.searchsorted(
-            work, work[-1] * np.arange(1, self._pool_batches) / self._pool_batches
-        )
-        batches = [batch for batch in np.split(indices, cuts) if len(batch)]
+        if self._equal:
+            batches = np.array_split(indices, self._pool_batches)
+        else:
+            work = np.cumsum(self._lengths[indices], dtype=int)
+            cuts = work[-1] * np.arange(1, self._pool_batches) / self._pool_batches
+            batches = np.split(indices, np.searchsorted(work, cuts))
+        batches = [batch for batch in batches if len(batch)]
         order = random.permutation(self._pool_batches) % len(batches)
         return [batches[place] for place in order]
 
 
-def to_batch(
-    preprocessor: TextPreprocessor, num_columns: int, num_contexts: int = 0
-) -> Callable[[tf.Tensor, tf.Tensor, tf.Tensor], Batch]:
-    """Makes the graph function that turns texts, labels and float16 vectors into a `Batch`."""
+def make_sampler(examples: Examples, task: Task, config: ExperimentConfig) -> BatchSampler:
+    """Draws the training batches of a task as the config says."""
+    weights = [config.data.corpus_weights.get(name, 1.0) for name, _ in examples.corpora]
+    return BatchSampler(examples, weights, task.examples_per_batch, config)
 
-    def convert(texts: tf.Tensor, labels: tf.Tensor, vectors: tf.Tensor) -> Batch:
-        fingerprints = tf.strings.to_hash_bucket_fast(texts, 2**62)
-        num_sentences = tf.size(texts) // num_columns * (num_columns - num_contexts)
-        contexts = [texts[num_sentences:]] if num_contexts else []
-        return Batch(
-            features=preprocessor(texts[:num_sentences], *contexts),
-            fingerprints=tf.reshape(fingerprints, [num_columns, -1]),
-            labels=labels,
-            vectors=tf.cast(vectors, tf.float32),
-        )
 
-    return convert
+_ROUNDS = 4  # Luby and Rackoff 1988: from four on, an order cannot be told from a random one
+
+
+def shuffled(
+    places: NDArray[np.int64], epochs: NDArray[np.int64], size: int, seed: Sequence[int]
+) -> NDArray[np.int64]:
+    """Computes what is at some places of random orders, one order for each epoch, in no memory.
+
+    An order is a Feistel network over the numbers of an even number of bits; its rounds repeat until
+    the number is below `size` ("cycle walking", Black and Rogaway 2002, sec. 4).
+
+    Args:
+        places: `[n]` numbers from 0 to `size`.
+        epochs: `[n]` number of the order of each, from 0.
+        size: How many things are ordered; a billion is as cheap as ten.
+        seed: Of all orders.
+
+    Returns:
+        `[n]` numbers from 0 to `size`.
+
+    Example:
+        >>> places = np.arange(5)
+        >>> sorted(shuffled(places, np.zeros(5, int), 5, [1]).tolist())
+        [0, 1, 2, 3, 4]
+    """
+    half = np.uint64(max(1, -(-int(size - 1).bit_length() // 2)))
+    keys = np.random.SeedSequence(seed).generate_state(_ROUNDS, np.uint64)
+    keys = _mixed(keys[:, None] + _mixed(epochs.astype(np.uint64)))
+    numbers = places.astype(np.uint64)
+    outside = np.arange(len(numbers))
+    while len(outside):
+        left = numbers[outside] >> half
+        right = numbers[outside] & ((np.uint64(1) << half) - np.uint64(1))
+        for key in keys[:, outside]:
+            left, right = right, left ^ (_mixed(right + key) >> (np.uint64(64) - half))
+        numbers[outside] = (left << half) | right
+        outside = outside[numbers[outside] >= size]
+    return numbers.astype(np.int64)
+
+
+def _mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Lets every bit depend on every other (the finalizer of SplitMix64, Steele et al. 2014)."""
+    values = values + np.uint64(0x9E3779B97F4A7C15)
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return values ^ (values >> np.uint64(31))
 
 
 def make_dataset(
@@ -189,49 +249,111 @@ def make_dataset(
     sampler: BatchSampler,
     preprocessor: TextPreprocessor,
     *,
-    start: int = 0,
     count: int | None = None,
-    block: int = 1,
-    stride: int = 1,
+    position: Callable[[int], int] = int,
 ) -> tf.data.Dataset:
-    """Streams the batches from position `start` on, `count` of them or without end.
+    """Streams batches, `count` of them or without end.
 
     Args:
         examples: Of one task.
         sampler: Says which examples are the batch at a position.
         preprocessor: Turns their texts into features.
-        start: Position of the first batch.
         count: How many batches; None: without end.
-        block: Of every `stride` positions the first `block` are streamed: a worker's share.
-        stride: Positions from one block to the next.
+        position: (n) to the position of the n-th batch of the stream.
     """
 
-    def raw_batches() -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        for number in itertools.count() if count is None else range(count):
-            indices = sampler.batch(start + number // block * stride + number % block)
-            yield examples.texts(indices), examples.labels[indices], examples.vectors_of(indices)
+    def read(number: NDArray[np.int64]) -> tuple[NDArray[Any], ...]:
+        indices = sampler.batch(position(int(number)))
+        return examples.texts(indices), examples.labels[indices], examples.vectors_of(indices)
 
-    signature = (
-        tf.TensorSpec([None], tf.string),
-        tf.TensorSpec([None], tf.int32),
-        tf.TensorSpec([None, examples.vector_dim], tf.float16),
-    )
+    # Not `Dataset.from_generator`, whose iterator makes malloc give freed memory back at once.
+    types = [tf.string, tf.int32, tf.float16]
+    convert = _to_batch(preprocessor, examples)
     return (
-        tf.data.Dataset.from_generator(raw_batches, output_signature=signature)
-        .map(
-            to_batch(preprocessor, examples.num_columns, examples.num_contexts),
-            num_parallel_calls=2,
-        )
+        tf.data.Dataset.range(sys.maxsize if count is None else count)
+        .map(lambda number: tf.numpy_function(read, [number], types))
+        .map(convert, num_parallel_calls=2)
         .prefetch(2)
     )
 
 
-def make_sampler(examples: Examples, config: ExperimentConfig, size: int) -> BatchSampler:
-    """Draws training batches of `size` examples on average as the config says."""
-    return BatchSampler(
-        examples,
-        [config.data.corpus_weights.get(name, 1.0) for name, _ in examples.corpora],
-        examples_per_batch=size,
-        pool_batches=config.data.pool_batches,
-        seed=config.training.seed,
-    )
+def _to_batch(preprocessor: TextPreprocessor, examples: Examples) -> Callable[..., Batch]:
+    """Makes the graph function that turns texts, labels and float16 vectors into a `Batch`."""
+    num_columns, num_sentences = examples.num_columns, examples.num_columns - examples.num_contexts
+
+    def convert(texts: tf.Tensor, labels: tf.Tensor, vectors: tf.Tensor) -> Batch:
+        texts, labels = tf.ensure_shape(texts, [None]), tf.ensure_shape(labels, [None])
+        fingerprints = tf.strings.to_hash_bucket_fast(texts, 2**62)
+        split = tf.size(texts) // num_columns * num_sentences
+        contexts = [texts[split:]] if examples.num_contexts else []
+        return Batch(
+            features=preprocessor(texts[:split], *contexts),
+            fingerprints=tf.reshape(fingerprints, [num_columns, -1]),
+            labels=labels,
+            vectors=tf.ensure_shape(tf.cast(vectors, tf.float32), [None, examples.vector_dim]),
+        )
+
+    return convert
+
+
+class TrainingInput:
+    """The training batches of one task, for the replicas of this process.
+
+    The n-th step of a task takes one batch a replica: those at the positions from n times the number
+    of replicas on, in the order of the replicas, whichever process they belong to.
+
+    Args:
+        task: Says how large its batches are.
+        examples: Its training examples.
+        preprocessor: Turns texts into features.
+        config: Says how examples are drawn.
+        workers: Whose replicas train.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        examples: Examples,
+        preprocessor: TextPreprocessor,
+        config: ExperimentConfig,
+        workers: Workers,
+    ) -> None:
+        self._examples = examples
+        self._preprocessor = preprocessor
+        self._sampler = make_sampler(examples, task, config)
+        self._replicas = workers.replicas
+        self._strategy = workers.strategy
+
+    def spec(self) -> Any:
+        """The type of what `batches` yields."""
+        dataset = self._dataset(0)
+        if self._strategy.num_replicas_in_sync == 1:
+            return dataset.element_spec
+        return self._strategy.distribute_datasets_from_function(lambda _: dataset).element_spec
+
+    def batches(self, count: int) -> Iterator[Any]:
+        """Yields the batches of this process' replicas from the task's step `count` on."""
+        local = iter(self._dataset(count))
+        if self._strategy.num_replicas_in_sync == 1:
+            yield from local
+        while True:
+            # The strategy's own iterator asks all workers at each step whether they have a batch
+            # left, and its destructor waits for seconds.
+            yield self._strategy.experimental_distribute_values_from_function(lambda _: next(local))
+
+    def texts(self, count: int) -> list[list[str]]:
+        """The texts that all replicas get at the task's step `count`, a list for each column."""
+        total = self._strategy.num_replicas_in_sync
+        positions = range(count * total, (count + 1) * total)
+        indices = np.concatenate([self._sampler.batch(position) for position in positions])
+        texts = [text.decode("utf-8") for text in self._examples.texts(indices)]
+        return [texts[first : first + len(indices)] for first in range(0, len(texts), len(indices))]
+
+    def _dataset(self, count: int) -> tf.data.Dataset:
+        total, own = self._strategy.num_replicas_in_sync, self._replicas
+
+        def position(number: int) -> int:
+            step, replica = divmod(number, len(own))
+            return (count + step) * total + own[replica]
+
+        return make_dataset(self._examples, self._sampler, self._preprocessor, position=position)

@@ -3,9 +3,9 @@
 import json
 import time
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
-from types import TracebackType
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 from absl import logging
@@ -41,7 +41,7 @@ class StepResult(NamedTuple):
     seconds: float
 
 
-class TrainingLog:
+class TrainingLog(AbstractContextManager["TrainingLog"]):
     """Reports steps on the screen, in `metrics.jsonl` and to TensorBoard.
 
     Where the output is no terminal, a line every half minute stands for the bar.
@@ -59,31 +59,18 @@ class TrainingLog:
         _drop_lines(self._scores_path, first_step + 1)  # a score comes after its step
         self._lines = path.open("a", encoding="utf-8")
         self._writer = tf.summary.create_file_writer(str(run_dir / "tensorboard"))
+        layout = "{l_bar}{bar}| {elapsed}<{remaining}{postfix}"
         self._bar = tqdm(
-            total=100.0,
-            initial=100 * progress,
-            unit="%",
-            disable=None,
-            bar_format="{l_bar}{bar}| {elapsed}<{remaining}{postfix}",
+            total=100.0, initial=100 * progress, unit="%", disable=None, bar_format=layout
         )
         self._losses: dict[str, float] = {}
         self._begin = self._last_line = time.monotonic()
         self._sentences = 0
 
-    def __enter__(self) -> Self:
-        """Opens nothing that is not open."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """Closes files and bar."""
-        self._bar.close()
-        self._writer.close()
-        self._lines.close()
+        for part in (self._bar, self._writer, self._lines):
+            part.close()
 
     def report(self, result: StepResult, progress: float) -> None:
         """Reports one step; `progress` is the share of the budget used after it."""
@@ -91,41 +78,40 @@ class TrainingLog:
         self._lines.flush()
         self._sentences += result.sentences
         rate = self._sentences / (time.monotonic() - self._begin)
-        self._write_scalars(result, rate)
-        previous = self._losses.get(result.task, result.loss)
-        self._losses[result.task] = _SMOOTHING * previous + (1 - _SMOOTHING) * result.loss
-        self._show(result.step, rate, progress)
-
-    def report_scores(self, steps: int, scores: Mapping[str, Mapping[str, float]]) -> None:
-        """Reports the scores of each task on held-out examples after `steps` steps."""
-        with self._scores_path.open("a", encoding="utf-8") as lines:
-            lines.write(json.dumps({"step": steps, "scores": scores}) + "\n")
-        with self._writer.as_default(step=steps):
-            for task, of_task in scores.items():
-                tf.summary.scalar(f"dev_loss/{task}", of_task["loss"])
-                tf.summary.scalar(f"dev_accuracy/{task}", of_task["accuracy"])
-        losses = " ".join(
-            f"{_short(task)} {of_task['loss']:.3f}" for task, of_task in scores.items()
-        )
-        logging.info("step %d, held-out loss: %s", steps, losses)
-
-    def _write_scalars(self, result: StepResult, rate: float) -> None:
-        with self._writer.as_default(step=result.step):
-            tf.summary.scalar(f"loss/{result.task}", result.loss)
-            tf.summary.scalar(f"accuracy/{result.task}", result.accuracy)
-            tf.summary.scalar("gradient_norm", result.gradient_norm)
-            tf.summary.scalar("learning_rate", result.learning_rate)
-            tf.summary.scalar("sentences_per_second", rate)
-
-    def _show(self, step: int, rate: float, progress: float) -> None:
+        scalars = {
+            f"loss/{result.task}": result.loss,
+            f"accuracy/{result.task}": result.accuracy,
+            "gradient_norm": result.gradient_norm,
+            "learning_rate": result.learning_rate,
+            "sentences_per_second": rate,
+        }
+        self._write_scalars(result.step, scalars)
+        before = self._losses.get(result.task, result.loss)
+        self._losses[result.task] = _SMOOTHING * before + (1 - _SMOOTHING) * result.loss
         losses = " ".join(f"{_short(name)} {loss:.2f}" for name, loss in self._losses.items())
-        status = f"step {step + 1}, {rate:.0f} sentences/s, loss: {losses}"
+        status = f"step {result.step + 1}, {rate:.0f} sentences/s, loss: {losses}"
         if not self._bar.disable:
             self._bar.set_postfix_str(status, refresh=False)
             self._bar.update(100 * progress - self._bar.n)
         elif time.monotonic() - self._last_line > _SECONDS_BETWEEN_LINES:
             self._last_line = time.monotonic()
             logging.info("%.0f%% %s", 100 * progress, status)
+
+    def report_scores(self, steps: int, scores: Mapping[str, Mapping[str, float]]) -> None:
+        """Reports the scores of each task on held-out examples after `steps` steps."""
+        with self._scores_path.open("a", encoding="utf-8") as lines:
+            lines.write(json.dumps({"step": steps, "scores": scores}) + "\n")
+        for name in ("loss", "accuracy"):
+            self._write_scalars(
+                steps, {f"dev_{name}/{task}": s[name] for task, s in scores.items()}
+            )
+        losses = " ".join(f"{_short(task)} {s['loss']:.3f}" for task, s in scores.items())
+        logging.info("step %d, held-out loss: %s", steps, losses)
+
+    def _write_scalars(self, step: int, scalars: Mapping[str, float]) -> None:
+        with self._writer.as_default(step=step):
+            for name, value in scalars.items():
+                tf.summary.scalar(name, value)
 
 
 def _short(name: str) -> str:
@@ -151,7 +137,8 @@ def _lines_before(path: Path, step: int) -> list[str]:
         if not line.endswith("\n"):
             break
         try:
-            if json.loads(line)["step"] >= step:
+            record: Any = json.loads(line)
+            if record["step"] >= step:
                 break
         except (LookupError, RecursionError, TypeError, ValueError):
             logging.warning("%s: line %d is no step of a training and is left out", path, number)

@@ -1,7 +1,6 @@
-"""Optimizers: one for the dense layers, a row-sparse one for the embedding tables."""
+"""Optimizers: for the dense layers of the encoder and of each head, and for the embedding tables."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -9,8 +8,6 @@ import keras
 import tensorflow as tf
 
 from xling_tf.config import OptimizerConfig
-from xling_tf.errors import UserError
-from xling_tf.trainer.averages import WeightAverages
 from xling_tf.trainer.schedule import learning_rate_factor
 
 
@@ -20,13 +17,7 @@ class RowSparseAdam(keras.optimizers.Optimizer):
     Keras' Adam decays the moments of every row at every step, which on a table of 64 million entries
     costs more than the rest of the step. Here a row's moments wait until the row is seen again,
     as in the "lazy" Adam of other libraries; the second moment is one number a row, for the
-    entries of an embedding share their frequency.
-
-    Args:
-        learning_rate: Step size.
-        beta_1: Decay of the mean.
-        beta_2: Decay of the row's mean square.
-        epsilon: Added to the root.
+    entries of an embedding share their frequency (`beta_2` is the decay of that).
     """
 
     def __init__(
@@ -82,17 +73,16 @@ _KINDS: Mapping[str, tuple[Callable[[float], Any], Callable[[float], Any]]] = {
 
 
 class Optimizers:
-    """An optimizer for the dense variables and one for the embedding tables.
+    """An optimizer for the embedding tables, one for the encoder's other layers, and one for each head.
 
-    The layers of an encoder have the rates of Howard and Ruder 2018, sec. 3.2 ("discriminative
-    fine-tuning"): heads the whole one, its uppermost layer `layer_decay` of that, the one below
-    `layer_decay` of its, down to the tables.
+    A head has its own because Adam corrects the bias of its moments by the number of steps (Kingma and Ba
+    2015, sec. 3), and a head's steps are those of its tasks: they may begin late, and are a part of all.
 
     Args:
-        config: Kinds, rates, clipping and averaging.
+        config: Kinds, rates and clipping.
         tables: Embedding tables.
-        dense: All other trainable variables.
-        layers: Those of an encoder, tables too, from its lowest layer to its uppermost one.
+        dense: The other trainable variables of the encoder.
+        heads: The trainable variables of each head.
 
     Attributes:
         tables: Those that are trained: none where their rate is 0.
@@ -103,44 +93,33 @@ class Optimizers:
         config: OptimizerConfig,
         tables: Sequence[keras.Variable],
         dense: Sequence[keras.Variable],
-        layers: Sequence[Sequence[keras.Variable]] = (),
+        heads: Sequence[Sequence[keras.Variable]] = (),
     ) -> None:
-        kinds = _KINDS.get(config.name)
-        if kinds is None:
-            raise UserError(
-                f"optimizer.name expects one of {', '.join(_KINDS)}, got {config.name!r}"
-            )
         self._config = config
-        self.tables = tables = list(tables) if config.embedding_learning_rate else []
-        self._factors = {
-            id(variable): config.layer_decay**depth
-            for depth, layer in enumerate(reversed(layers), start=1)
-            for variable in layer
-        }
-        self._weights = [*tables, *dense]
-        self._num_tables = len(tables)
-        make_dense, make_tables = kinds
-        self._dense = make_dense(config.learning_rate)
-        self._tables = make_tables(config.embedding_learning_rate)
-        self._dense.build(list(dense))
-        self._tables.build(list(tables))
-        decay = config.average_decay
-        self._averages = WeightAverages(decay, tables, dense) if decay else None
+        self.tables = list(tables) if config.embedding_learning_rate else []
+        make_dense, make_tables = _KINDS[config.name]
+        self._of_tables = make_tables(config.embedding_learning_rate)
+        self._of_tables.build(self.tables)
+        self._of_dense = []
+        for group in (dense, *heads):
+            optimizer = make_dense(config.learning_rate)
+            optimizer.build(list(group))
+            self._of_dense.append((optimizer, {id(variable) for variable in group}))
 
     @property
     def variables(self) -> list[tf.Variable]:
-        """The state of both optimizers, and the averages."""
-        state = [v.value for v in (*self._dense.variables, *self._tables.variables)]
-        return state + (self._averages.variables if self._averages else [])
+        """The state of all optimizers."""
+        optimizers = [self._of_tables, *(optimizer for optimizer, _ in self._of_dense)]
+        return [v.value for optimizer in optimizers for v in optimizer.variables]
 
     def set_progress(self, progress: float) -> float:
         """Sets the learning rates for a share of the budget; returns that of the dense layers."""
-        factor = learning_rate_factor(
-            progress, warmup=self._config.warmup, decay=self._config.decay
-        )
-        self._dense.learning_rate.assign(factor * self._config.learning_rate)
-        self._tables.learning_rate.assign(factor * self._config.embedding_learning_rate)
-        return factor * self._config.learning_rate
+        config = self._config
+        factor = learning_rate_factor(progress, warmup=config.warmup, decay=config.decay)
+        self._of_tables.learning_rate.assign(factor * config.embedding_learning_rate)
+        for optimizer, _ in self._of_dense:
+            optimizer.learning_rate.assign(factor * config.learning_rate)
+        return factor * config.learning_rate
 
     def apply(self, gradients: Sequence[Any], variables: Sequence[keras.Variable]) -> tf.Tensor:
         """Sums the gradients of the replicas, clips them and updates `variables`.
@@ -157,52 +136,19 @@ class Optimizers:
         """
         context = tf.distribute.get_replica_context()
         summed = context.all_reduce("sum", list(gradients))
-        tables = [_with_distinct_rows(gradient) for gradient in summed[: self._num_tables]]
-        dense = summed[self._num_tables :]
+        split = len(self.tables)
+        tables = [_with_distinct_rows(gradient) for gradient in summed[:split]]
+        dense = summed[split:]
         dense_norm = tf.linalg.global_norm(dense)
         if self._config.clip_norm:
             dense, _ = tf.clip_by_global_norm(dense, self._config.clip_norm, dense_norm)
         values = [variable.value for variable in variables]
-        rows = [gradient.indices for gradient in tables]
-        factors = [self._factors.get(id(variable), 1.0) for variable in variables]
-        update = partial(self._update, factors=factors)
-        context.merge_call(update, args=([*tables, *dense], values, rows))
+        # Only sequences of tensors pass through `merge_call`; which of them is whose does not.
+        groups = [(self._of_tables, list(range(split)))]
+        for optimizer, ids in self._of_dense:
+            groups.append((optimizer, [i for i, v in enumerate(variables) if id(v) in ids]))
+        context.merge_call(partial(_update, groups=groups), args=([*tables, *dense], values))
         return tf.linalg.global_norm([*tables, dense_norm])
-
-    def use_averages(self) -> None:
-        """Overwrites the weights with their averages, if those are kept and a step was done."""
-        if self._averages and self._dense.iterations.numpy():
-            self._averages.assign(self._dense.iterations.value)
-
-    @contextmanager
-    def averaged(self) -> Iterator[None]:
-        """Lets the averages, if they are kept, stand in for the weights within the block."""
-        if self._averages is None:
-            yield
-            return
-        weights = [weight.numpy() for weight in self._weights]
-        try:
-            self.use_averages()
-            yield
-        finally:
-            for weight, value in zip(self._weights, weights, strict=True):
-                weight.assign(value)
-
-    def _update(
-        self,
-        strategy: tf.distribute.Strategy,
-        gradients: Sequence[Any],
-        values: Sequence[Any],
-        rows: Sequence[Any],
-        *,
-        factors: Sequence[float],
-    ) -> None:
-        """Updates the variables of all replicas, each at its share of the learning rate."""
-        split = self._num_tables
-        if self._averages:
-            self._averages.before_step(strategy, rows, self._dense.iterations.value)
-        _step(self._tables, strategy, gradients[:split], values[:split], factors[:split])
-        _step(self._dense, strategy, gradients[split:], values[split:], factors[split:])
 
 
 def _with_distinct_rows(gradient: tf.IndexedSlices) -> tf.IndexedSlices:
@@ -212,12 +158,23 @@ def _with_distinct_rows(gradient: tf.IndexedSlices) -> tf.IndexedSlices:
     return tf.IndexedSlices(values, rows, gradient.dense_shape)
 
 
-def _step(
-    optimizer: keras.optimizers.Optimizer,
+def _update(
     strategy: tf.distribute.Strategy,
     gradients: Sequence[Any],
     values: Sequence[Any],
-    factors: Sequence[float],
+    *,
+    groups: Sequence[tuple[keras.optimizers.Optimizer, Sequence[int]]],
+) -> None:
+    """Takes a step of each optimizer whose variables, by their places in `values`, have gradients."""
+    for optimizer, places in groups:
+        if places:
+            _step(strategy, optimizer, [(gradients[i], values[i]) for i in places])
+
+
+def _step(
+    strategy: tf.distribute.Strategy,
+    optimizer: keras.optimizers.Optimizer,
+    pairs: Sequence[tuple[Any, Any]],
 ) -> None:
     """Takes one step; Keras' own `apply` would add up the replicas' gradients once more."""
     rate = tf.convert_to_tensor(optimizer.learning_rate)
@@ -225,6 +182,6 @@ def _step(
     def update(value: tf.Variable, gradient: Any, rate: tf.Tensor) -> None:
         optimizer.update_step(gradient, value, rate)
 
-    for gradient, value, factor in zip(gradients, values, factors, strict=True):
-        strategy.extended.update(value, update, args=(gradient, factor * rate), group=False)
+    for gradient, value in pairs:
+        strategy.extended.update(value, update, args=(gradient, rate), group=False)
     optimizer.iterations.assign_add(1)

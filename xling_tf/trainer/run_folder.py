@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from xling_tf.config import ExperimentConfig
+from xling_tf.config import ExperimentConfig, from_json, to_json
 from xling_tf.errors import UserError
 from xling_tf.files import read_json, replacing
-from xling_tf.overrides import from_json, to_json
+from xling_tf.text.preprocessor import Vocabulary, read_vocabulary, vocabulary_file
 
 # What a restart may change: the budget and the housekeeping, not what the checkpoints depend on.
 _FREE = (
@@ -21,8 +21,6 @@ _FREE = (
     "training.dev_batches",
 )
 
-_WORDS = "vocabulary.txt"
-_PIECES = "sentencepiece.model"
 _CONFIG = "config.json"
 _REQUEST = "request.json"
 _TASKS = "tasks.json"
@@ -30,8 +28,6 @@ _TASKS = "tasks.json"
 
 class RunFolder:
     """Keeps a run's request, resolved config, vocabulary and the data it was started with.
-
-    The vocabulary is a list of words, or SentencePiece's serialized model.
 
     Args:
         path: `runs/en-es`, say.
@@ -42,7 +38,7 @@ class RunFolder:
 
     @property
     def is_started(self) -> bool:
-        """Whether a run was started there."""
+        """True if a run was started there."""
         return (self.path / _REQUEST).exists()
 
     def require_same(self, config: ExperimentConfig, data: Mapping[str, Any]) -> None:
@@ -59,18 +55,14 @@ class RunFolder:
             return
         saved = self._request()
         asked = {"config": dataclasses.asdict(config), "data": data}
-        saved = {part: saved[part] for part in asked}
-        changed = [change for change in differences(saved, asked) if change[0] not in _FREE]
-        if changed:
-            name, old, new = changed[0]
-            raise UserError(
-                f"{self.path} holds a run with {name}={old}, not {new}: continue it with what it "
-                "was started with, or start another with --run_dir or by deleting this folder"
-            )
+        for name, old, new in differences({part: saved[part] for part in asked}, asked):
+            if name not in _FREE:
+                raise UserError(
+                    f"{self.path} holds a run with {name}={old}, not {new}: continue it with what it "
+                    "was started with, or start another with --run_dir or by deleting this folder"
+                )
 
-    def resolved(
-        self, request: ExperimentConfig
-    ) -> tuple[ExperimentConfig, Sequence[str] | bytes] | None:
+    def resolved(self, request: ExperimentConfig) -> tuple[ExperimentConfig, Vocabulary] | None:
         """Returns the resolved config, with the budget of `request`, and the vocabulary.
 
         None where no run was started.
@@ -80,8 +72,7 @@ class RunFolder:
         """
         if not self.is_started:
             return None
-        # Runs of earlier versions have told no digests.
-        for name, digest in self._request().get("files", {}).items():
+        for name, digest in self._request()["files"].items():
             try:
                 is_same = _digest((self.path / name).read_bytes()) == digest
             except OSError as error:
@@ -97,15 +88,14 @@ class RunFolder:
         self,
         request: ExperimentConfig,
         resolved: ExperimentConfig,
-        vocabulary: Sequence[str] | bytes,
+        vocabulary: Vocabulary,
         data: Mapping[str, Any],
     ) -> None:
         """Writes everything down; the request comes last and marks the run as started."""
         name, content = vocabulary_file(vocabulary)
         files = {_CONFIG: to_json(resolved).encode(), name: content}
         for name, content in files.items():
-            with replacing(self.path / name) as temporary:
-                temporary.write_bytes(content)
+            self.write(name, content)
         asked = {
             "config": dataclasses.asdict(request),
             "data": data,
@@ -118,26 +108,22 @@ class RunFolder:
         self.write(_TASKS, json.dumps(names, indent=1) + "\n")
 
     def tasks(self) -> list[str]:
-        """Reads what `write_tasks` has written; no names where an older version has started the run."""
-        if not (self.path / _TASKS).is_file():
-            return []
+        """Reads what `write_tasks` has written."""
         names = self._read(_TASKS)
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise self._damaged(_TASKS, "it is no list of names")
         return names
 
-    def write(self, name: str, text: str) -> None:
+    def write(self, name: str, content: str | bytes) -> None:
         """Writes a file of the run whole or not at all."""
         with replacing(self.path / name) as temporary:
-            temporary.write_text(text, encoding="utf-8")
+            temporary.write_bytes(content.encode() if isinstance(content, str) else content)
 
     def _request(self) -> dict[str, Any]:
         request = self._read(_REQUEST)
         parts = request if isinstance(request, dict) else {}
-        if not all(isinstance(parts.get(part, {}), dict) for part in ("config", "data", "files")):
-            parts = {}
-        if not {"config", "data"} <= parts.keys():
-            raise self._damaged(_REQUEST, "it has no config and data")
+        if not all(isinstance(parts.get(part), dict) for part in ("config", "data", "files")):
+            raise self._damaged(_REQUEST, "it has no config, data and files")
         return parts
 
     def _read(self, name: str) -> Any:
@@ -153,34 +139,6 @@ class RunFolder:
         )
 
 
-def vocabulary_file(vocabulary: Sequence[str] | bytes) -> tuple[str, bytes]:
-    r"""The name and content of the file that a vocabulary is kept in.
-
-    Example:
-        >>> vocabulary_file(["hola", "mundo"])
-        ('vocabulary.txt', b'hola\nmundo\n')
-    """
-    if isinstance(vocabulary, bytes):
-        return _PIECES, vocabulary
-    return _WORDS, "".join(f"{word}\n" for word in vocabulary).encode()
-
-
-def _digest(content: bytes) -> str:
-    return hashlib.blake2b(content, digest_size=16).hexdigest()
-
-
-def read_vocabulary(folder: Path, tokenizer: str) -> Sequence[str] | bytes:
-    """Reads what `vocabulary_file` says, of a run or of an exported model's `training`.
-
-    Args:
-        folder: Where the file is.
-        tokenizer: `text.tokenizer` of its config.
-    """
-    if tokenizer == "sentencepiece":
-        return (folder / _PIECES).read_bytes()
-    return (folder / _WORDS).read_text(encoding="utf-8").split("\n")[:-1]
-
-
 def differences(
     old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = ""
 ) -> Iterator[tuple[str, Any, Any]]:
@@ -190,9 +148,13 @@ def differences(
         >>> list(differences({"config": {"a": (1, 2), "b": 1}}, {"config": {"a": [1, 2], "b": 2}}))
         [('b', 1, 2)]
     """
-    for key in [*old, *(key for key in new if key not in old)]:
+    for key in dict.fromkeys([*old, *new]):
         name, before, after = f"{prefix}{key}", old.get(key), new.get(key)
         if isinstance(before, dict) and isinstance(after, dict):
             yield from differences(before, after, f"{name}.")
         elif json.loads(json.dumps(before)) != json.loads(json.dumps(after)):
             yield name.removeprefix("config."), before, after
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.blake2b(content, digest_size=16).hexdigest()

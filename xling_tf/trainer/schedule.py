@@ -1,6 +1,5 @@
 """Which task at which step, and which batch of it: pure functions of the step."""
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -8,7 +7,6 @@ from dataclasses import dataclass
 _DECAYS: Mapping[str, Callable[[float], float]] = {
     "constant": lambda fallen: 1.0,
     "linear": lambda fallen: 1 - fallen,
-    "cosine": lambda fallen: (1 + math.cos(math.pi * fallen)) / 2,
 }
 
 
@@ -92,7 +90,7 @@ def learning_rate_factor(progress: float, *, warmup: float, decay: str) -> float
     Args:
         progress: Share of the budget that is used, 0 to 1.
         warmup: Share of the budget in which the factor rises to 1.
-        decay: How it falls to 0 afterwards: "linear" or "cosine"; "constant": not at all.
+        decay: How it falls to 0 afterwards: "linear"; "constant": not at all.
 
     Example:
         >>> [learning_rate_factor(p, warmup=0.5, decay="linear") for p in (0.25, 0.5, 0.75, 1.0)]

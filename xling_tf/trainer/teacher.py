@@ -5,7 +5,7 @@ import hashlib
 import json
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import accumulate, pairwise
 from pathlib import Path
@@ -25,8 +25,7 @@ from xling_tf.evaluators.systems import open_system
 from xling_tf.files import read_json, replacing
 from xling_tf.tasks.base import Task
 from xling_tf.tasks.distillation import Distillation
-from xling_tf.trainer.examples import TaskExamples
-from xling_tf.trainer.input_pipeline import Examples
+from xling_tf.trainer.input_pipeline import Examples, TaskExamples
 
 # Texts of a shard: what is encoded again after a kill. 34 MB of vectors of 512 numbers.
 SHARD_SIZE = 2**15
@@ -100,9 +99,6 @@ def with_vectors(
         folder: Keeps the shards of one teacher and one set of texts; others are replaced. None: they
             are gone when the process has ended.
 
-    Returns:
-        The examples of all tasks.
-
     Raises:
         UserError: A text's vector is zero or not finite.
     """
@@ -134,11 +130,7 @@ class TeacherVectors:
     def __init__(self, shards: Sequence[NDArray[np.float16]], rows: NDArray[np.int64]) -> None:
         self._shards = shards
         self._rows = rows
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Number of examples and of a vector's numbers."""
-        return len(self._rows), self._shards[0].shape[1]
+        self.shape = (len(rows), shards[0].shape[1])
 
     def __getitem__(self, indices: NDArray[np.int64], /) -> NDArray[np.float16]:
         """The vectors of some examples: `[indices, dim]`."""
@@ -151,7 +143,7 @@ class TeacherVectors:
 
 
 class _Texts:
-    """The distinct first texts of examples, the longest first; numbers alone are in memory.
+    """The distinct sources of examples, the longest first; numbers alone are in memory.
 
     Attributes:
         row_of: `[examples]` which of the distinct texts each has.
@@ -160,8 +152,9 @@ class _Texts:
 
     def __init__(self, parts: Sequence[Examples]) -> None:
         self._parts = parts
-        self._ends = np.cumsum([len(part) for part in parts])
-        keys = np.fromiter(_hashes_and_lengths(parts), np.dtype((np.int64, 2)), self._ends[-1])
+        self._starts = np.cumsum([0, *(len(part) for part in parts)])
+        total = int(self._starts[-1])
+        keys = np.fromiter(map(_key, map(self._read, range(total))), np.dtype((np.int64, 2)), total)
         # Texts with the same 64 bits are taken for equal.
         hashes, first, inverse = np.unique(keys[:, 0], return_index=True, return_inverse=True)
         order = np.argsort(-keys[first, 1], kind="stable")
@@ -172,113 +165,91 @@ class _Texts:
     def __len__(self) -> int:
         return len(self._examples)
 
-    def read(self, begin: int) -> list[str]:
+    def shard(self, begin: int) -> list[str]:
         """The texts of the shard that begins there."""
         return [self._read(int(index)) for index in self._examples[begin : begin + SHARD_SIZE]]
 
     def _read(self, index: int) -> str:
-        number = int(np.searchsorted(self._ends, index, side="right"))
+        number = int(np.searchsorted(self._starts, index, side="right")) - 1
         part = self._parts[number]
-        return _first_text(part, index - int(self._ends[number]) + len(part))
+        return part.texts_of(part.records[index - int(self._starts[number])])[0]
 
 
-def _hashes_and_lengths(parts: Sequence[Examples]) -> Iterator[tuple[int, int]]:
-    for part in parts:
-        for index in range(len(part)):
-            text = _first_text(part, index)
-            # As Python's own hash, but the same in every process.
-            digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
-            yield int.from_bytes(digest, "little", signed=True), len(text)
-
-
-def _first_text(examples: Examples, index: int) -> str:
-    return examples.texts_of(examples.records[index])[0]
+def _key(text: str) -> tuple[int, int]:
+    # As Python's own hash, but the same in every process.
+    digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little", signed=True), len(text)
 
 
 def _shards(folder: Path, teacher: Teacher, texts: _Texts) -> list[NDArray[np.float16]]:
     """Maps the shards of a folder, of which those missing are written first."""
-    content = {"teacher": teacher.checksum, "texts": texts.digest}
-    _begin(folder, {**content, "dim": teacher.dim, "shard_size": SHARD_SIZE})
-    starts = range(0, len(texts), SHARD_SIZE)
-    paths = [folder / f"shard-{number:05d}.npy" for number in range(len(starts))]
-    missing = {
-        path: begin
-        for path, begin in zip(paths, starts, strict=True)
-        if not _is_whole(path, (min(SHARD_SIZE, len(texts) - begin), teacher.dim))
+    _begin(folder, teacher, texts)
+    paths = {
+        folder / f"shard-{b // SHARD_SIZE:05d}.npy": b for b in range(0, len(texts), SHARD_SIZE)
     }
+    sizes = {path: min(SHARD_SIZE, len(texts) - begin) for path, begin in paths.items()}
+    missing = [path for path in paths if not _is_whole(path, (sizes[path], teacher.dim))]
     if missing:
-        _write(missing, teacher, texts)
+        megabytes = len(texts) * teacher.dim * np.dtype(np.float16).itemsize / 1e6
+        logging.info(
+            "%s encodes %d source sentences: %.0f MB in %s",
+            *(teacher.name, len(texts), megabytes, folder),
+        )
+    there = len(texts) - sum(sizes[path] for path in missing)
+    # None: hidden where it would fill a file instead of moving on a screen.
+    with tqdm(total=len(texts), initial=there, unit="text", leave=False, disable=None) as bar:
+        for path in missing:
+            vectors = _encode(teacher, texts.shard(paths[path]), bar)
+            with replacing(path) as temporary, temporary.open("wb") as file:
+                np.save(file, vectors)
     return [np.load(path, mmap_mode="r") for path in paths]
 
 
-def _begin(folder: Path, content: Mapping[str, str | int]) -> None:
+def _begin(folder: Path, teacher: Teacher, texts: _Texts) -> None:
     """Empties the folder where it is of another teacher or of other texts."""
-    path = folder / _CONTENT
+    of = {"teacher": teacher.checksum, "texts": texts.digest}
+    content = {**of, "dim": teacher.dim, "shard_size": SHARD_SIZE}
     if folder.exists() and any(folder.iterdir()):
         with suppress(OSError, ValueError):
-            if read_json(path) == content:
+            if read_json(folder / _CONTENT) == content:
                 return
         logging.info("%s is of another teacher or of other texts: it begins anew", folder)
         shutil.rmtree(folder)
     folder.mkdir(exist_ok=True)
-    with replacing(path) as temporary:
+    with replacing(folder / _CONTENT) as temporary:
         temporary.write_text(json.dumps(content, indent=1), encoding="utf-8")
 
 
 def _is_whole(path: Path, shape: tuple[int, int]) -> bool:
-    """Whether a shard holds vectors as `_checked` lets them pass; others are told and encoded again."""
+    """True if a shard holds vectors as `_encode` makes them; damaged ones are encoded again."""
     if not path.exists():
         return False
-    try:
-        vectors = np.lib.format.open_memmap(
-            path, mode="r"
-        )  # which opens no archives, as `load` does
-        # What is lost on a disk reads as zeros, and what is no number of ours as one that is not finite
-        # before long: of all float16 a thirty-second.
+    # Not `np.load`, which opens archives as well.
+    with suppress(EOFError, OSError, ValueError):
+        vectors = np.lib.format.open_memmap(path, mode="r")
+        # What is lost on a disk reads as zeros, and other bytes as a number that is not finite before
+        # long: of all float16 a thirty-second.
         bits = vectors.view(np.uint16) & 0x7FFF
         is_ours = vectors.shape == shape and vectors.dtype == np.float16
         if is_ours and (bits < 0x7C00).all() and bits.any(axis=1).all():
             return True
-    except (EOFError, OSError, ValueError):
-        pass
     logging.warning("%s is damaged: its texts are encoded again", path)
     return False
 
 
-def _write(missing: Mapping[Path, int], teacher: Teacher, texts: _Texts) -> None:
-    total = len(texts)
-    megabytes = total * teacher.dim * np.dtype(np.float16).itemsize / 1e6
-    logging.info(
-        "%s encodes %d source sentences: %.0f MB in %s",
-        *(teacher.name, total, megabytes, next(iter(missing)).parent),
-    )
-    left = sum(min(SHARD_SIZE, total - begin) for begin in missing.values())
-    # None: hidden where it would fill a file instead of moving on a screen.
-    with tqdm(total=total, initial=total - left, unit="text", leave=False, disable=None) as bar:
-        for path, begin in missing.items():
-            vectors = _encode(teacher, texts.read(begin), bar)
-            with replacing(path) as temporary, temporary.open("wb") as file:
-                np.save(file, vectors)
-
-
-def _encode(teacher: Teacher, texts: list[str], bar: tqdm) -> NDArray[np.float16]:
+def _encode(teacher: Teacher, texts: Sequence[str], bar: tqdm) -> NDArray[np.float16]:
+    """Encodes texts, whose vectors must be worth learning."""
     vectors = np.empty((len(texts), teacher.dim), np.float16)
     lengths = [len(text) for text in texts]
-    batches = length_sorted_batches(lengths, max_rows=_MAX_ROWS, max_length=_MAX_CHARACTERS)
-    for rows in batches:
-        vectors[rows] = _checked(teacher, [texts[row] for row in rows])
+    for rows in length_sorted_batches(lengths, max_rows=_MAX_ROWS, max_length=_MAX_CHARACTERS):
+        batch = [texts[row] for row in rows]
+        encoded = encode_checked(teacher.sentences, batch)
+        wide = np.full(len(batch), encoded.shape[1] == teacher.dim)
+        require(wide, batch, f"vectors of {teacher.dim} numbers", f"{encoded.shape[1]} numbers")
+        with np.errstate(over="ignore"):
+            vectors[rows] = encoded
+        finite = np.asarray(np.isfinite(vectors[rows]).all(axis=1))
+        require(finite, batch, "a vector that float16 holds", "numbers beyond 65504")
+        require(np.any(vectors[rows], axis=1), batch, "a vector with a direction", "zero only")
         bar.update(len(rows))
-    return vectors
-
-
-def _checked(teacher: Teacher, texts: list[str]) -> NDArray[np.float16]:
-    """Encodes texts, whose vectors must be worth learning."""
-    encoded = encode_checked(teacher.sentences, texts)
-    wide = np.full(len(texts), encoded.shape[1] == teacher.dim)
-    require(wide, texts, f"vectors of {teacher.dim} numbers", f"{encoded.shape[1]} numbers")
-    with np.errstate(over="ignore"):
-        vectors = encoded.astype(np.float16)
-    finite = np.asarray(np.isfinite(vectors).all(axis=1))
-    require(finite, texts, "a vector that float16 holds", "numbers beyond 65504")
-    require(np.any(vectors, axis=1), texts, "a vector with a direction", "zero only")
     return vectors
