@@ -1,20 +1,29 @@
-"""Each filter on sentences worked out by hand."""
+"""Filters of sentences and pairs on cases worked out by hand, languages, and faults of corpora."""
+
+from collections import Counter
 
 import pytest
 
 from xling_tf.corpora.cleaning import (
-    MAX_CHARACTERS,
-    PairCleaner,
+    bitext_fault,
+    corpus_faults,
     in_another_language,
+    language_of,
     lengths_agree,
     letter_share,
     normalise,
     numbers,
     pair_fault,
+    repeat_key,
+    require_known,
     sentence_fault,
+    without_repeats,
     word_count,
 )
-from xling_tf.corpora.records import TranslationPair
+from xling_tf.corpora.folder import load_folder
+from xling_tf.corpora.records import InferencePair, ResponsePair, SentenceTriplet, TranslationPair
+from xling_tf.corpora.store import transient_store
+from xling_tf.errors import UserError
 
 
 def test_normalise_composes_and_joins_lines():
@@ -75,7 +84,6 @@ def test_sentence_faults(sentence, reason):
 
 def test_the_longest_sentence_allowed():
     assert sentence_fault("ab " * 116 + "ab", "en") is None  # 116 * 3 + 2 = 350
-    assert MAX_CHARACTERS == 350
 
 
 @pytest.mark.parametrize(
@@ -93,11 +101,189 @@ def test_pair_faults(source, target, reason):
     assert pair_fault(TranslationPair(source, target.strip()), "en", "es") == reason
 
 
-def test_cleaner_counts_duplicates_and_templates():
-    cleaner = PairCleaner("en", "es")
-    pairs = [
-        TranslationPair(f"Gate {i} is now open", f"La puerta {i} ya está abierta") for i in range(5)
+GOOD = TranslationPair("The children are playing.", "Los niños están jugando.")
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "fault"),
+    [
+        (*GOOD[:2], None),
+        # Nobody can tell the language of short sentences, so they stay.
+        ("Good morning!", "¡Buenos días!", None),
+        ("", "Hola", "empty"),
+        ("Hello", "", "empty"),
+        ("word " * 71, "palabra", "too long"),  # 355 characters with the spaces; 350 are allowed
+        ("12 + 34 = 46 a", "12 + 34 = 46 b", "few letters"),
+        ("Open the <b>file</b> now", "Abre el archivo ahora", "markup or placeholder"),
+        ("Good Morning", "good morning", "same on both sides"),
+        # 34 characters; at most 2.2 * 9 + 12 = 31 are allowed beside "Muy bien.".
+        ("This is all very good, my friends.", "Muy bien.", "length ratio"),
+        ("There were 15 of us.", "Éramos 16 personas.", "numbers differ"),
+        ("Visit the Royal Castle", "Visita the Royal Castle", "not translated"),
+        (
+            "Los niños están jugando en el jardín.",
+            "The children are playing outside.",
+            "en side in another language",
+        ),
+        (
+            "The children are playing outside.",
+            "Die Kinder spielen heute draußen im Garten.",
+            "es side in another language",
+        ),
+    ],
+)
+def test_the_first_reason_against_a_pair(source, target, fault):
+    assert bitext_fault(TranslationPair(source.strip(), target), "en", "es") == fault
+
+
+def test_a_language_that_cannot_be_recognised_is_not_doubted():
+    # Klingon is no language of the model: whatever its side looks like, it stays.
+    pair = TranslationPair("The children are playing outside.", "tlhIngan maH taHjaj Qapla' batlh")
+    assert bitext_fault(pair, "en", "tlh") is None
+
+
+def test_a_japanese_side_is_not_asked_for_chinese_letters():
+    pair = TranslationPair(
+        "The children are playing outside.", "こどもたちがそとであそんでいます。"
+    )
+    assert bitext_fault(pair, "en", "ja") is None
+
+
+def test_repeats_are_told_by_what_differs():
+    other = TranslationPair("Good morning.", "Buenos días.")
+    in_capitals = TranslationPair(GOOD.source.upper(), GOOD.target)
+    dropped = Counter()
+    kept = list(without_repeats([GOOD, other, in_capitals, GOOD, other], dropped))
+    assert kept == [GOOD, other]
+    assert dropped == {"near-duplicate": 1, "duplicate": 2}
+
+
+def test_sides_are_not_confused_by_where_they_part():
+    assert repeat_key(TranslationPair("a b", "c")) != repeat_key(TranslationPair("a", "b c"))
+
+
+SENTENCES = {
+    "en": "The children are playing in the garden behind the house.",
+    "es": "Los niños están jugando en el jardín detrás de la casa.",
+    "fr": "Les enfants jouent dans le jardin derrière la maison.",
+    "de": "Die Kinder spielen im Garten hinter dem Haus.",
+    "zh": "孩子们正在房子后面的花园里玩耍。",
+    "pt": "O gato não quer dormir no sofá porque há muito barulho na rua.",
+}
+
+
+@pytest.mark.parametrize("language", SENTENCES)
+def test_a_sentence_is_recognised_whatever_was_expected(language):
+    assert language_of(SENTENCES[language], ["en", "pt_BR", "tlh"]) == language
+
+
+def test_a_rarer_language_is_recognised_where_it_is_expected():
+    catalan = "Els nens juguen al jardí que hi ha darrere de la casa."
+    assert language_of(catalan, ["en", "ca"]) == "ca"
+    # Not among the candidates, so that no Spanish text is ever taken for it.
+    assert language_of(catalan, ["en", "es"]) != "ca"
+
+
+@pytest.mark.parametrize(
+    "text", ["", " ", "OK", "Madrid", "C++ 17.2.1", "12 34 5678 90", "🙂" * 30, "天气真不错啊"]
+)
+def test_short_texts_names_and_numbers_are_of_no_language(text):
+    assert language_of(text, ["en", "es", "zh"]) is None
+
+
+# The last two have no model, and a locale.
+@pytest.mark.parametrize("language", ["en", "zh", "zh_TW", "pt_BR", "yue", "nb", "mi"])
+def test_codes_of_languages_are_known(language):
+    require_known(language)
+
+
+@pytest.mark.parametrize(
+    ("language", "hint"),
+    [("eng", "mean en?"), ("EN", "mean en?"), ("zh-TW", "mean zh?"), ("tlx", "mean tlh?")],
+)
+def test_other_codes_are_told_with_a_near_one(language, hint):
+    with pytest.raises(UserError) as caught:
+        require_known(language, {"tlh"})
+    require_known("tlh", {"tlh"})
+    assert repr(language) in str(caught.value)
+    assert str(caught.value).endswith(hint)
+
+
+# 48 sentences of 5 or more words in each language, no two of them equal.
+_ANIMALS = (("dog", "perro"), ("cat", "gato"), ("horse", "caballo"), ("wolf", "lobo"))
+_PLACES = (("garden", "jardín"), ("house", "casa"), ("street", "calle"), ("forest", "bosque"))
+_VERBS = (("sleeps", "duerme"), ("waits", "espera"), ("plays", "juega"))
+_CHOICES = [(a, p, v) for a in _ANIMALS for p in _PLACES for v in _VERBS]
+ENGLISH = [f"My neighbour's old {a[0]} often {v[0]} near the big {p[0]}" for a, p, v in _CHOICES]
+SPANISH = [
+    f"Cuando llueve, el {a[1]} de nuestros vecinos {v[1]} junto a su {p[1]} y los niños lo miran"
+    for a, p, v in _CHOICES
+]
+FRENCH = [f"Le chien numéro {i} dort toujours devant la maison de mes parents" for i in range(48)]
+
+
+def pairs(sources, targets):
+    return [TranslationPair(*sides) for sides in zip(sources, targets, strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("languages", "records", "faults"),
+    [
+        ("en-es", pairs(ENGLISH, SPANISH), []),
+        ("en", [SentenceTriplet(*ENGLISH[i : i + 3]) for i in range(46)], []),
+        (
+            "en-es",
+            pairs(SPANISH, ENGLISH),
+            ["100% of the en side look like es", "100% of the es side look like en"],
+        ),
+        # 12 of 48 are a quarter; equal sides are told as well.
+        (
+            "en-es",
+            pairs(ENGLISH, ENGLISH[:12] + SPANISH[12:]),
+            [
+                "25% of the es side look like en",
+                "25% of the pairs are the same text on both sides",
+            ],
+        ),
+        # 4 of 48 are 8%.
+        ("en-es", pairs(ENGLISH, ENGLISH[:4] + SPANISH[4:]), []),
+        # 24 English, 23 French and 1 Spanish.
+        (
+            "de",
+            [ResponsePair(text, "") for text in ENGLISH[:24] + FRENCH[:23] + SPANISH[:1]],
+            ["100% of the de side look like en or fr"],
+        ),
+        ("en", [InferencePair(t, t, 0) for t in SPANISH], ["100% of the en side look like es"]),
+        # 30 texts whose language can be told are needed.
+        ("en-es", pairs(SPANISH[:29], SPANISH[19:48]), []),
+        (
+            "en-es",
+            pairs([f"libfoo{i}.so" for i in range(60)], [f"lib{i}.1" for i in range(60)]),
+            [],
+        ),
+        ("en-tlh", pairs(ENGLISH, SPANISH), []),
+        (
+            "en-es",
+            pairs(ENGLISH[:23], SPANISH[:23]) + pairs(ENGLISH[:1], SPANISH[:1]) * 25,
+            ["only 23 of 48 records looked at differ"],
+        ),
+        ("en-es", pairs(ENGLISH[:24], SPANISH[:24]) * 2, []),
+        ("en-es", [], []),
+    ],
+)
+def test_faults_of_a_corpus(languages, records, faults):
+    assert list(corpus_faults(languages, records)) == faults
+
+
+def test_a_swapped_corpus_is_warned_of_when_it_is_read(tmp_path, caplog):
+    (tmp_path / "parallel").mkdir()
+    # More records than are looked at.
+    sides = zip(SPANISH * 50, ENGLISH * 50, strict=True)
+    lines = [f"{i} {spanish}\t{i} {english}" for i, (spanish, english) in enumerate(sides)]
+    (tmp_path / "parallel" / "x.en-es.tsv").write_text("\n".join(lines), encoding="utf-8")
+    with caplog.at_level("WARNING"):
+        transient_store(load_folder(tmp_path, source="en", targets=["es"]))
+    assert [line.partition(";")[0] for line in caplog.messages] == [
+        "parallel/x.en-es: 100% of the en side look like es",
+        "parallel/x.en-es: 100% of the es side look like en",
     ]
-    # Three of a template are kept; the sixth is an exact copy of the first.
-    assert [cleaner.keeps(pair) for pair in [*pairs, pairs[0]]] == [True] * 3 + [False] * 3
-    assert cleaner.dropped == {"near-duplicate": 2, "duplicate": 1}

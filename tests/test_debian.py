@@ -1,32 +1,28 @@
-"""The default corpora: apt replaced by executables that behave like it in each kind of weather."""
+"""The default corpora: from packages, by an apt made here, to a data folder."""
 
 import gzip
 import json
 import stat
-import subprocess
 import sys
 
 import polib
 import pytest
 
 from xling_tf.corpora import debian
-from xling_tf.corpora.debian import (
-    LANGUAGE_PAIRS,
-    SOURCES,
-    CorpusCleaner,
-    Fetched,
-    fetch,
-    licences,
-    prepare_default_corpora,
-    resolve,
-    unpacked_version,
-)
-from xling_tf.corpora.package_text import Extraction
+from xling_tf.corpora.debian import SOURCES, Cleaner, newest, prepare_default_corpora
+from xling_tf.corpora.package_text import LOCALES, Extraction
 from xling_tf.corpora.records import ResponsePair, TranslationPair
 from xling_tf.errors import UserError
 
+_MESSAGES = {
+    "The city is large. It has a wall. It has two gates.": (
+        "La ciudad es grande. Tiene una muralla. Tiene dos puertas."
+    ),
+    "Build a new city": "Construye una ciudad nueva",
+    "%d new cities": "%d ciudades nuevas",
+}
 # What the fake tools do is told by files in $WEATHER: `names` is the archive's list of names,
-# `broken` the packages whose download fails; every call is noted in `calls`.
+# `broken` the packages whose download fails; every download is noted in `calls`.
 _FAKES = {
     "apt-get": """
         if "update" in arguments:
@@ -34,6 +30,7 @@ _FAKES = {
                 sys.exit("E: Could not resolve 'archive.example'")
         else:
             package = arguments[-1]
+            open(os.path.join(weather, "calls"), "a").write(package + "\\n")
             if package in broken:
                 print("E: Failed to fetch " + package, file=sys.stderr)
                 sys.exit(100)
@@ -47,19 +44,22 @@ _FAKES = {
         if arguments[0] == "-f":
             print("1.2-3")
         else:
-            folder = os.path.join(arguments[2], "usr/share/doc", package)
-            os.makedirs(folder)
-            for name in ("copyright", "picture.png", "messages.mo"):
-                open(os.path.join(folder, name), "w").write(name)
+            locale = os.path.join(arguments[2], "usr/share/locale/es/LC_MESSAGES")
+            doc = os.path.join(arguments[2], "usr/share/doc", package)
+            os.makedirs(locale)
+            os.makedirs(doc)
+            shutil.copy(os.path.join(weather, "messages.mo"), os.path.join(locale, package + ".mo"))
+            open(os.path.join(doc, "picture.png"), "w").write("")
+            open(os.path.join(doc, "copyright"), "w").write(
+                "Files: debian/*\\nLicense: GPL-3\\n\\nFiles: *\\nCopyright: x\\nLicense: MPL-2.0\\n"
+            )
     """,
 }
 _PROLOGUE = """
-import os, sys
+import os, shutil, sys
 weather = os.environ["WEATHER"]
 read = lambda name: open(os.path.join(weather, name)).read().split()
 names, broken, arguments = read("names"), read("broken"), sys.argv[1:]
-call = " ".join([os.path.basename(sys.argv[0]), *arguments[-2:]])
-open(os.path.join(weather, "calls"), "a").write(call + "\\n")
 """
 
 
@@ -76,108 +76,14 @@ def weather(tmp_path, monkeypatch):
         path.chmod(path.stat().st_mode | stat.S_IXUSR)
     for name in ("names", "broken", "calls"):
         (folder / name).touch()
+    (folder / "names").write_text("freeciv-data git vlc-data")
+    catalogue = polib.POFile()
+    catalogue.metadata = {"Content-Type": "text/plain; charset=UTF-8"}
+    catalogue.extend(polib.POEntry(msgid=m, msgstr=t) for m, t in _MESSAGES.items())
+    catalogue.save_as_mofile(str(folder / "messages.mo"))
     monkeypatch.setenv("PATH", str(tools))
     monkeypatch.setenv("WEATHER", str(folder))
     return folder
-
-
-@pytest.fixture
-def raw(tmp_path):
-    folder = tmp_path / "raw"
-    folder.mkdir()
-    return folder
-
-
-def _calls(weather):
-    return (weather / "calls").read_text().splitlines()
-
-
-def test_newest_version_wins_by_number():
-    # 1.9 < 1.16 though "1.9" > "1.16" as text.
-    names = ["game-1.9-data", "game-1.16-data", "game-1.16-dm", "game-1.16-music", "other"]
-    pattern = r"game-(?P<version>[\d.]+)-(?!music)\w+"
-    assert resolve([pattern, "absent"], names) == {
-        pattern: ["game-1.16-data", "game-1.16-dm"],
-        "absent": [],
-    }
-
-
-def test_packages_are_unpacked_without_pictures(weather, raw):
-    (weather / "names").write_text("alpha beta")
-    fetched = fetch(["alpha"], raw)
-    assert fetched.packages == {"alpha": {"alpha": raw / "alpha"}}
-    assert fetched.versions == {"alpha": "1.2-3"}
-    kept = {path.name for path in (raw / "alpha/usr/share/doc/alpha").iterdir()}
-    assert kept == {"copyright", "messages.mo"}
-    assert not list(raw.rglob("*.deb"))
-
-
-def test_what_is_there_is_not_fetched_again(weather, raw):
-    (weather / "names").write_text("alpha")
-    first = fetch(["alpha"], raw)
-    calls = _calls(weather)
-    (weather / "names").write_text("")  # offline from here
-    assert fetch(["alpha"], raw) == first
-    assert _calls(weather) == calls
-
-
-def test_unknown_and_failing_packages_are_told(weather, raw):
-    (weather / "names").write_text("alpha beta")
-    (weather / "broken").write_text("beta")
-    fetched = fetch(["alpha", "beta", "gamma"], raw)
-    assert set(fetched.versions) == {"alpha"}
-    assert fetched.not_found == ("gamma",)
-    assert fetched.failed == {"beta": "E: Failed to fetch beta"}
-
-
-def test_half_unpacked_package_is_fetched_again(weather, raw):
-    (weather / "names").write_text("alpha beta")
-    fetch(["alpha", "beta"], raw)
-    (raw / "beta/.package.json").unlink()  # as a kill would leave it
-    (raw / ".apt/download").mkdir()
-    (raw / ".apt/download/alpha_0_all.deb").write_text("half")
-    assert unpacked_version(raw / "beta") is None
-    assert set(fetch(["alpha", "beta"], raw).versions) == {"alpha", "beta"}
-    downloads = [call for call in _calls(weather) if " download " in f" {call} "]
-    assert downloads == ["apt-get download " + name for name in ("alpha", "beta", "beta")]
-
-
-def test_the_systems_own_state_is_not_used(weather, raw):
-    (weather / "names").write_text("alpha")
-    fetch(["alpha"], raw)
-    config = (raw / ".apt/apt.conf").read_text()
-    assert f'Dir::State::status "{raw}/.apt/status";' in config
-    assert f'Dir::State::Lists "{raw}/.apt/lists";' in config
-
-
-def test_no_network_is_one_line_with_a_way_out(weather, raw):
-    with pytest.raises(
-        UserError, match=r"Could not resolve 'archive.example'.*--data DIR"
-    ) as error:
-        fetch(["alpha"], raw)
-    assert "\n" not in str(error.value)
-
-
-def test_no_apt_is_one_line_with_a_way_out(raw, monkeypatch, tmp_path):
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(UserError, match=r"no apt-get, apt-cache, dpkg-deb.*--data DIR"):
-        fetch(["alpha"], raw)
-
-
-def test_fakes_are_executable(weather):
-    # A test of the tests: with fakes that do not start, the failures above would prove nothing.
-    (weather / "names").write_text("alpha beta")
-    listed = subprocess.run(["apt-cache", "pkgnames"], capture_output=True, text=True, check=True)
-    assert listed.stdout.split() == ["alpha", "beta"]
-
-
-_MESSAGES = {
-    "The city is large. It has a wall. It has two gates.": (
-        "La ciudad es grande. Tiene una muralla. Tiene dos puertas."
-    ),
-    "Build a new city": "Construye una ciudad nueva",
-    "%d new cities": "%d ciudades nuevas",
-}
 
 
 @pytest.fixture
@@ -185,44 +91,15 @@ def folders(tmp_path):
     return {"raw_dir": tmp_path / "raw", "prepared_dir": tmp_path / "prepared"}
 
 
-@pytest.fixture
-def archive(tmp_path, monkeypatch):
-    """Stands in for apt: has one package, freeciv-data, and notes each call."""
-    package = tmp_path / "packages/freeciv-data"
-    path = package / "usr/share/locale/es/LC_MESSAGES/freeciv.mo"
-    path.parent.mkdir(parents=True)
-    catalogue = polib.POFile()
-    catalogue.metadata = {"Content-Type": "text/plain; charset=UTF-8"}
-    catalogue.extend(polib.POEntry(msgid=m, msgstr=t) for m, t in _MESSAGES.items())
-    catalogue.save_as_mofile(str(path))
-
-    class Archive:
-        calls = 0
-        error = None
-        failed: dict[str, str] = {}
-        packages = {"freeciv-data": package}
-
-        def fetch(self, patterns, raw_dir):
-            self.calls += 1
-            if self.error:
-                raise self.error
-            return Fetched(
-                packages={name: {name: path} for name, path in self.packages.items()},
-                versions=dict.fromkeys(self.packages, "3.0"),
-                not_found=("gimp-help-en",),
-                failed=self.failed,
-            )
-
-    archive = Archive()
-    monkeypatch.setattr(debian, "fetch", archive.fetch)
-    return archive
+def _calls(weather):
+    return (weather / "calls").read_text().split()
 
 
 def _lines(path):
     return gzip.decompress(path.read_bytes()).decode().splitlines()
 
 
-def test_a_folder_in_the_data_layout(archive, folders):
+def test_a_folder_in_the_data_layout(weather, folders, caplog):
     folder = prepare_default_corpora("en", "es", **folders)
     assert folder == folders["prepared_dir"] / "en-es"
     assert set(_lines(folder / "parallel/freeciv.en-es.tsv.gz")) == {
@@ -232,74 +109,104 @@ def test_a_folder_in_the_data_layout(archive, folders):
         "It has two gates.\tTiene dos puertas.",
     }
     assert _lines(folder / "documents/freeciv.es.txt.gz") == [
-        "La ciudad es grande.",
-        "Tiene una muralla.",
-        "Tiene dos puertas.",
-        "",
+        *("La ciudad es grande.", "Tiene una muralla.", "Tiene dos puertas.", ""),
     ]
     assert not (folder / "conversations").exists()
+    # The other package has the same text, of which nothing is left.
+    assert not list(folder.rglob("applications.*"))
     report = json.loads((folder / "preparation.json").read_text())
-    assert report["packages"] == {"freeciv-data": "3.0"}
-    assert report["not_found"] == ["gimp-help-en"]
-    assert report["sources"][0]["counts"] == {"parallel": 4, "documents en": 3, "documents es": 3}
-    assert "freeciv-data 3.0, licence GPL-2+" in (folder / "SOURCES.md").read_text()
+    assert report["sources"][0] == {
+        "name": "freeciv",
+        "packages": {"freeciv-data": ["1.2-3", "MPL-2.0"]},
+        "counts": {"parallel en-es": 4, "documents en": 3, "documents es": 3},
+    }
+    assert report["dropped"]["parallel"] == {"duplicate": 4}
+    assert "gimp-help-es" in report["not_found"]
+    assert "package freeciv-data 1.2-3, licence MPL-2.0" in (folder / "SOURCES.md").read_text()
+    assert "no package is called gimp-help-es" in caplog.messages
+    # Pictures and archives are not kept, and the system's own state is not used.
+    assert not list(folders["raw_dir"].rglob("*.png"))
+    assert not list(folders["raw_dir"].rglob("*.deb"))
+    config = (folders["raw_dir"] / ".apt/apt.conf").read_text()
+    assert f'Dir::State::status "{folders["raw_dir"]}/.apt/status";' in config
 
 
-def test_a_prepared_folder_is_returned_at_once(archive, folders):
-    prepare_default_corpora("en", "es", **folders)
-    prepare_default_corpora("en", "es", **folders)
-    assert archive.calls == 1
-
-
-def test_a_changed_preparation_is_made_anew(archive, folders, monkeypatch):
+def test_a_prepared_folder_stays_until_preparation_changes(weather, folders, monkeypatch):
     folder = prepare_default_corpora("en", "es", **folders)
-    (folder / "parallel/freeciv.en-es.tsv.gz").unlink()
+    (weather / "names").write_text("")  # without network from here
+    removed = folder / "parallel/freeciv.en-es.tsv.gz"
+    before = removed.read_bytes()
+    removed.unlink()
+    prepare_default_corpora("en", "es", **folders)
+    assert not removed.exists()
+    (weather / "names").write_text("freeciv-data git")
     monkeypatch.setattr(debian, "PREPARATION_VERSION", debian.PREPARATION_VERSION + 1)
     prepare_default_corpora("en", "es", **folders)
-    assert (folder / "parallel/freeciv.en-es.tsv.gz").exists()
+    # The same bytes of packages that were there.
+    assert removed.read_bytes() == before
+    assert _calls(weather) == ["freeciv-data", "git"]
 
 
-def test_equal_packages_give_equal_bytes(archive, folders, tmp_path):
-    folder = prepare_default_corpora("en", "es", **folders)
-    again = prepare_default_corpora(
-        "en", "es", raw_dir=folders["raw_dir"], prepared_dir=tmp_path / "again"
-    )
-    names = sorted(p.relative_to(folder) for p in folder.rglob("*") if p.is_file())
+def test_a_killed_preparation_goes_on_where_it_stopped(weather, folders, tmp_path):
+    first = prepare_default_corpora("en", "es", **folders)
+    raw = folders["raw_dir"]
+    (raw / "git/.package.json").unlink()  # as a kill would leave it
+    (raw / ".apt/download").mkdir(exist_ok=True)
+    (raw / ".apt/download/git_0_all.deb").write_text("half")
+    again = prepare_default_corpora("en", "es", raw_dir=raw, prepared_dir=tmp_path / "again")
+    assert _calls(weather) == ["freeciv-data", "git", "git"]
+    names = sorted(p.relative_to(first) for p in first.rglob("*") if p.is_file())
     assert names == sorted(p.relative_to(again) for p in again.rglob("*") if p.is_file())
-    assert all((folder / n).read_bytes() == (again / n).read_bytes() for n in names)
+    assert all((first / n).read_bytes() == (again / n).read_bytes() for n in names)
 
 
-def test_failed_downloads_are_tried_again(archive, folders):
-    archive.failed = {"gimp-help-es": "E: Failed to fetch"}
+def test_a_package_that_cannot_be_had_is_left_out_and_tried_again(weather, folders, caplog):
+    (weather / "broken").write_text("freeciv-data")
     folder = prepare_default_corpora("en", "es", **folders)
-    assert json.loads((folder / "preparation.json").read_text())["failed"] == archive.failed
-    prepare_default_corpora("en", "es", **folders)
-    assert archive.calls == 2
-    archive.error = UserError("offline")
+    assert any("freeciv-data is left out" in line for line in caplog.messages)
+    assert json.loads((folder / "preparation.json").read_text())["failed"] == ["freeciv-data"]
+    (weather / "names").write_text("")  # without network the corpora stay as they are
     assert prepare_default_corpora("en", "es", **folders) == folder
+    (weather / "names").write_text("freeciv-data git")
+    (weather / "broken").write_text("")
+    prepare_default_corpora("en", "es", **folders)
+    assert (folder / "parallel/freeciv.en-es.tsv.gz").exists()
+    assert _calls(weather) == ["freeciv-data", "git", "freeciv-data"]
 
 
-def test_no_archive_and_nothing_prepared_is_an_error(archive, folders):
-    archive.error = UserError("offline")
-    with pytest.raises(UserError, match="offline"):
-        prepare_default_corpora("en", "es", **folders)
+def test_errors_are_one_line_with_a_way_out(weather, folders, monkeypatch, tmp_path):
+    def message():
+        with pytest.raises(UserError) as error:
+            prepare_default_corpora("en", "es", **folders)
+        assert not (folders["prepared_dir"] / "en-es").exists()
+        assert "\n" not in str(error.value)
+        assert "--data DIR" in str(error.value)
+        return str(error.value)
 
-
-def test_not_one_usable_package_is_an_error(archive, folders):
-    archive.packages = {}
-    with pytest.raises(UserError, match="--data DIR"):
-        prepare_default_corpora("en", "es", **folders)
-    assert not (folders["prepared_dir"] / "en-es").exists()
+    (weather / "names").write_text("")
+    assert "Could not resolve 'archive.example'" in message()
+    (weather / "names").write_text("other-package")
+    assert "no package with default corpora" in message()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert "no apt-get, apt-cache, dpkg-deb" in message()
 
 
 @pytest.mark.parametrize("pair", [("en", "it"), ("es", "en")])
-def test_an_error_for_an_unknown_pair_names_the_known_ones(pair, folders):
+def test_unknown_pairs_are_told_the_known_ones(pair, folders):
     with pytest.raises(UserError, match=r"en-es, en-fr, en-de, en-zh, not for .* --data DIR"):
         prepare_default_corpora(*pair, **folders)
 
 
+def test_newest_version_wins_by_number():
+    # 1.9 < 1.16 though "1.9" > "1.16" as text.
+    names = ["game-1.9-data", "game-1.16-data", "game-1.16-dm", "game-1.16-music", "other"]
+    found = newest(r"game-(?P<version>[\d.]+)-(?!music)\w+", names)
+    assert found == ["game-1.16-data", "game-1.16-dm"]
+    assert newest("absent", names) == []
+
+
 def test_a_dropped_sentence_parts_a_document():
-    cleaner = CorpusCleaner("en", "es")
+    cleaner = Cleaner("en", "es")
     good = ["One two three.", "Four five six.", "Seven eight nine."]
     extraction = Extraction(documents={"en": [[*good, "<x y>", "Ten eleven twelve."], good]})
     # The fourth is markup, the fifth alone, and the second document repeats the first.
@@ -311,46 +218,31 @@ def test_a_dropped_sentence_parts_a_document():
     }
 
 
-def test_conversations_lose_repetitions_and_line_ends():
-    cleaner = CorpusCleaner("en", "es")
+def test_conversations_lose_repetitions_and_stock_phrases():
     pair = ResponsePair("Who are\nyou?", "A humble guard.")
-    cleaned = cleaner.clean(Extraction(conversations={"en": [pair, pair, ResponsePair("No", "x")]}))
-    assert cleaned.conversations == {"en": [("Who are you?", "A humble guard.")]}
-    assert cleaner.dropped["conversations en"] == {"duplicate": 1, "too short": 1}
+    same = [ResponsePair(f"Question number {i}?", "I have to go.") for i in range(12)]
+    cleaner = Cleaner("en", "es")
+    pairs = [pair, pair, ResponsePair("No", "x"), *same]
+    found = cleaner.clean(Extraction(conversations={"en": pairs})).conversations["en"]
+    assert found == [("Who are you?", "A humble guard."), *same[:10]]
+    dropped = {"duplicate": 1, "too short": 1, "frequent response": 2}
+    assert cleaner.dropped["conversations en"] == dropped
 
 
-def test_a_stock_phrase_is_kept_ten_times():
-    cleaner = CorpusCleaner("en", "es")
-    pairs = [ResponsePair(f"Question number {i}?", "I have to go.") for i in range(12)]
-    assert len(cleaner.clean(Extraction(conversations={"en": pairs})).conversations["en"]) == 10
-    assert cleaner.dropped["conversations en"] == {"frequent response": 2}
-
-
-def test_a_pair_is_kept_from_the_first_source_only():
-    cleaner = CorpusCleaner("en", "es")
-    extraction = Extraction(parallel=[TranslationPair("Build a new city", "Construye otra ciudad")])
-    assert len(cleaner.clean(extraction).parallel) == 1
-    assert cleaner.clean(extraction).parallel == []
-
-
-def test_licences_come_from_the_copyright_file(tmp_path):
-    path = tmp_path / "alpha/usr/share/doc/alpha/copyright"
-    path.parent.mkdir(parents=True)
-    path.write_text("Files: debian/*\nLicense: GPL-3\n\nFiles: *\nCopyright: x\nLicense: MPL-2.0\n")
-    packages = {"alpha": tmp_path / "alpha", "beta": tmp_path / "beta"}
-    assert licences(packages, "as stated") == {"alpha": "MPL-2.0", "beta": "as stated"}
+def test_pairs_are_kept_once_and_templates_three_times():
+    cleaner = Cleaner("en", "es")
+    pairs = [
+        TranslationPair(f"Gate {i} is now open", f"La puerta {i} está abierta") for i in range(5)
+    ]
+    # The sixth is an exact copy of the first.
+    assert cleaner.clean(Extraction(parallel=[*pairs, pairs[0]])).parallel == pairs[:3]
+    assert cleaner.dropped["parallel"] == {"near-duplicate": 2, "duplicate": 1}
+    assert cleaner.clean(Extraction(parallel=pairs[:1])).parallel == []
 
 
 def test_each_pair_has_sources_and_names_are_unique():
-    for pair in LANGUAGE_PAIRS:
-        assert len([source for source in SOURCES if source.patterns(*pair)]) >= 5
+    assert SOURCES[2].patterns("en", "zh") == (
+        *("libreoffice-help-en(?:-us)?", "libreoffice-help-zh-cn(?:-us)?"),
+    )
     assert len({source.name for source in SOURCES}) == len(SOURCES)
-
-
-@pytest.mark.parametrize("content", [b"", b"[", b"[]", b'"x"', b"{}", b"null", b"\xff"])
-def test_damaged_notes_beside_packages_count_as_absent(content, tmp_path):
-    for name in ("preparation.json", ".package.json", "packages.json"):
-        (tmp_path / name).write_bytes(content)
-    assert debian._read_preparation(tmp_path) is None
-    assert unpacked_version(tmp_path) is None
-    assert debian._remembered(tmp_path) == {}
+    assert all(LOCALES.values())

@@ -1,13 +1,9 @@
-"""The readers of each format, on tiny files in the format's true layout."""
+"""The readers of formats in packages, on tiny files in each format's true layout."""
 
 import json
-import logging
 
 import polib
 import pytest
-from hostile_bytes import FEW, damaged, odd_json
-from hypothesis import given
-from hypothesis import strategies as st
 
 from xling_tf.corpora.package_text import (
     Block,
@@ -15,8 +11,8 @@ from xling_tf.corpora.package_text import (
     exchanges,
     extract_cataclysm,
     extract_gettext,
+    extract_manual,
     extract_wesnoth,
-    manual_extractor,
     narrative,
     pair_blocks,
     plain_text,
@@ -71,6 +67,15 @@ def test_sentences_keep_abbreviations_and_lists_together():
     assert sentences("Dr. Smith left. Why?", "en") == ["Dr. Smith left.", "Why?"]
     assert sentences("M. Dupont est là. Oui.", "fr") == ["M. Dupont est là.", "Oui."]
     assert sentences("你好。今天很好！", "zh") == ["你好。", "今天很好！"]
+
+
+def test_a_file_that_cannot_be_read_costs_only_itself(tmp_path, caplog):
+    folder = tmp_path / "usr/share/locale/es/LC_MESSAGES"
+    _write_mo(folder / "b.mo", {"a text": "un texto"})
+    for name, content in {"a.mo": b"\xde\x12\x04\x95" + b"\xff" * 40, "c.mo": b""}.items():
+        (folder / name).write_bytes(content)
+    assert read_catalogues([tmp_path], "es") == {"a text": "un texto"}
+    assert sum("left out, since it cannot be read" in line for line in caplog.messages) == 2
 
 
 def test_paragraphs_join_wrapped_lines_and_lose_bullets():
@@ -153,7 +158,7 @@ as you see."
 
 
 def test_scenes_of_a_scenario():
-    assert list(read_scenes(_SCENARIO)) == [
+    assert read_scenes(_SCENARIO) == [
         [Line("narrator", "Long ago there was a bridge.")],
         [
             Line("narrator", "Night falls."),
@@ -166,14 +171,14 @@ def test_scenes_of_a_scenario():
 
 
 def test_replies_are_changes_of_speaker_without_the_narrator():
-    scene = list(read_scenes(_SCENARIO))[1]
+    scene = read_scenes(_SCENARIO)[1]
     assert list(replies(scene, str.upper)) == [('WHO SAID "HALT"?', "I DID,\nAS YOU SEE.")]
 
 
 def test_narrative_is_parted_by_what_is_not_translated():
     scene = [Line("a", "one"), Line("b", "?"), Line("a", "two"), Line("b", "three")]
     translate = {"one": "uno", "two": "dos", "three": "tres"}.get
-    assert list(narrative(scene, translate)) == [["uno"], ["dos", "tres"]]
+    assert narrative(scene, translate) == [["uno"], ["dos", "tres"]]
 
 
 def test_wesnoth_package(tmp_path):
@@ -210,8 +215,9 @@ _TALK = [
 ]
 
 
-def test_talk_topics_are_walked_both_ways():
-    assert list(exchanges(read_topics(json.dumps(_TALK)))) == [
+def test_talk_topics_are_walked_both_ways(tmp_path):
+    (tmp_path / "talk.json").write_text(json.dumps(_TALK))
+    assert list(exchanges(read_topics(tmp_path / "talk.json"))) == [
         ("Hello, sir.", "Who are you?"),
         ("Hello, sir.", "Bye."),
         ("Hi.", "Who are you?"),
@@ -253,10 +259,10 @@ def test_blocks_of_a_page_without_its_frame():
 def test_blocks_are_paired_by_id_or_by_place():
     ours = [Block("p", "a", "One day."), Block("p", "b", "Two days.")]
     theirs = [Block("p", "b", "Dos días."), Block("p", "c", "Tres días.")]
-    pairs = list(pair_blocks(ours, theirs, ("en", "es")))
+    pairs = pair_blocks(ours, theirs, ("en", "es"))
     assert pairs == [TranslationPair("Two days.", "Dos días.")]
     ours, theirs = ([block._replace(identity="") for block in page] for page in (ours, theirs))
-    assert list(pair_blocks(ours, theirs, ("en", "es"))) == [
+    assert pair_blocks(ours, theirs, ("en", "es")) == [
         TranslationPair("One day.", "Dos días."),
         TranslationPair("Two days.", "Tres días."),
     ]
@@ -264,8 +270,8 @@ def test_blocks_are_paired_by_id_or_by_place():
 
 def test_pages_of_another_shape_or_length_give_nothing():
     ours = [Block("p", "", "One day.")]
-    assert not list(pair_blocks(ours, [Block("h1", "", "Un día.")], ("en", "es")))
-    assert not list(pair_blocks(ours, [Block("p", "", "Un día " * 20)], ("en", "es")))
+    assert not pair_blocks(ours, [Block("h1", "", "Un día.")], ("en", "es"))
+    assert not pair_blocks(ours, [Block("p", "", "Un día " * 20)], ("en", "es"))
 
 
 def test_manual_packages(tmp_path):
@@ -273,61 +279,7 @@ def test_manual_packages(tmp_path):
         page = tmp_path / f"usr/share/help/{locale}/text/a.html"
         page.parent.mkdir(parents=True)
         page.write_text(_PAGE.format(title=title, first=title, second=second), encoding="utf-8")
-    extraction = manual_extractor("usr/share/help/{locale}/text")([tmp_path], "en", "es")
+    extraction = extract_manual("usr/share/help/{locale}/text", [tmp_path], "en", "es")
     assert TranslationPair("Paste X.", "Pegar X.") in extraction.parallel
     # What was left in English is no Spanish document.
     assert extraction.documents == {"en": [["Paste X.", "Stay here."]], "es": [["Pegar X."]]}
-
-
-def _catalogue(folder, messages):
-    _write_mo(folder / "x.mo", messages)
-    return (folder / "x.mo").read_bytes()
-
-
-_ONE_TOPIC = {
-    "type": "talk_topic",
-    "id": "T",
-    "dynamic_line": "Hi there.",
-    "responses": [{"text": "Bye now.", "topic": "T"}],
-}
-_SMALL_PAGE = b"<html><body><p id='a'>A red <b>cat</b>.</p><ul><li>One.</li></ul></body></html>"
-
-
-@FEW
-@given(data=st.data())
-def test_a_damaged_file_of_a_package_is_named_and_the_others_are_read(data, tmp_path):
-    texts = tmp_path / "es/LC_MESSAGES"
-    texts.mkdir(parents=True, exist_ok=True)
-    (texts / "good.mo").write_bytes(_catalogue(tmp_path, {"A red cat.": "Un gato rojo."}))
-    bad = _catalogue(tmp_path, {"A green dog.": "Un perro verde."})
-    (texts / "bad.mo").write_bytes(data.draw(damaged(bad)))
-    talk = json.dumps(_ONE_TOPIC).encode()
-    for folder, name, content in (
-        ("npcs", "good.json", talk),
-        ("npcs", "bad.json", data.draw(st.one_of(damaged(talk), odd_json(talk)))),
-        ("man/en", "bad.html", data.draw(damaged(_SMALL_PAGE))),
-        ("man/es", "bad.html", data.draw(damaged(_SMALL_PAGE))),
-        ("man/es", "good.html", _SMALL_PAGE),
-        ("man/en", "good.html", _SMALL_PAGE),
-        (
-            "",
-            "x.cfg",
-            data.draw(damaged(b'[message]\nspeaker=A\nmessage=_ "A red cat."\n[/message]\n')),
-        ),
-    ):
-        (tmp_path / folder).mkdir(parents=True, exist_ok=True)
-        (tmp_path / folder / name).write_bytes(content)
-    assert ("A red cat.", "Un gato rojo.", ()) in extract_gettext([tmp_path], "en", "es").parallel
-    assert extract_cataclysm([tmp_path], "en", "es").conversations["en"]
-    assert manual_extractor("man/{locale}")([tmp_path], "en", "es").documents["es"]
-    extract_wesnoth([tmp_path], "en", "es")
-
-
-def test_a_page_without_anything_is_named(tmp_path, caplog):
-    (tmp_path / "man/en").mkdir(parents=True)
-    (tmp_path / "man/en/empty.html").write_bytes(b"")
-    (tmp_path / "man/en/folder.html").mkdir()
-    with caplog.at_level(logging.WARNING, logger="absl"):
-        manual_extractor("man/{locale}")([tmp_path], "en", "es")
-    for name in ("empty.html", "folder.html"):
-        assert f"{name} is left out, since it cannot be read" in caplog.text

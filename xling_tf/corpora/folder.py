@@ -6,10 +6,10 @@ from pathlib import Path
 
 from absl import logging
 
+from xling_tf.corpora.cleaning import require_known
 from xling_tf.corpora.corpus_files import CorpusFile, discover, group_shards
 from xling_tf.corpora.file_corpus import FileCorpus
 from xling_tf.corpora.hard_negatives import mined_path, require_mined
-from xling_tf.corpora.languages import require_known
 from xling_tf.corpora.records import Corpus
 from xling_tf.errors import UserError
 

@@ -1,4 +1,4 @@
-"""Paragraphs and sentences of a text, and of a text and its translation."""
+"""Sentences of a text, and of a text and its translation."""
 
 import re
 from collections.abc import Iterator
@@ -10,22 +10,20 @@ from xling_tf.corpora.records import TranslationPair
 
 _PARAGRAPH_END = re.compile(r"\n\s*\n")
 _BULLET = re.compile(r"^(?:[*•·▪‣–|-] )+")
-# sentencex splits these from what follows: "M. Dupont", "1. Open the file."
+# sentencex parts these from what follows: "M. Dupont", "1. Open the file."
 _STUB = re.compile(r"\W*\w{1,2}\.")
+# It breaks on a no-break space behind an initial.
+_SPACE = re.compile(r"[^\S\n]")
 
 
 def paragraphs(text: str) -> list[str]:
-    """Splits a text at empty lines; each paragraph comes on one line, without its bullet."""
+    """The paragraphs of a text (parted by an empty line), each on one line without bullet."""
     lines = (_BULLET.sub("", normalise(part)) for part in _PARAGRAPH_END.split(text))
     return [line for line in lines if line]
 
 
 def sentences(paragraph: str, language: str) -> list[str]:
-    """Splits a paragraph into sentences.
-
-    Args:
-        paragraph: Normalised text.
-        language: ISO code; decides which abbreviations do not end a sentence.
+    """The sentences of a normalised paragraph, by the rules of a language (sentencex).
 
     Example:
         >>> sentences("Dr. Smith left. Why?", "en")
@@ -41,13 +39,24 @@ def sentences(paragraph: str, language: str) -> list[str]:
     return found
 
 
+def sentence_spans(paragraph: str, language: str) -> list[tuple[int, int]]:
+    """The places of a paragraph's sentences, without gaps.
+
+    Example:
+        >>> sentence_spans("Dr. Smith left. Why?", "en")
+        [(0, 16), (16, 20)]
+    """
+    boundaries = sentencex.get_sentence_boundaries(language, _SPACE.sub(" ", paragraph))
+    return [(boundary["start_index"], boundary["end_index"]) for boundary in boundaries]
+
+
 def aligned_sentences(
     pair: TranslationPair, source_language: str, target_language: str
 ) -> Iterator[TranslationPair]:
-    """Splits a text and its translation into sentence pairs.
+    """Yields the sentence pairs of a text and its translation.
 
     Paragraphs are paired when both texts have equally many, then sentences likewise; what cannot be
-    aligned stays in one piece.
+    taken apart stays in one piece.
     """
     ours, theirs = paragraphs(pair.source), paragraphs(pair.target)
     if len(ours) != len(theirs):

@@ -22,7 +22,7 @@ import numpy as np
 from absl import logging
 from numpy.typing import ArrayLike, NDArray
 
-from xling_tf.corpora.checks import SAMPLE_SIZE, warn_of_faults
+from xling_tf.corpora.cleaning import SAMPLE_SIZE, warn_of_faults
 from xling_tf.corpora.records import (
     Corpus,
     InferencePair,

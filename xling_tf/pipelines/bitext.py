@@ -8,8 +8,7 @@ from functools import partial
 
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from xling_tf.corpora.bitext import bitext_fault, repeat_key, without_repeats
-from xling_tf.corpora.cleaning import normalise
+from xling_tf.corpora.cleaning import bitext_fault, normalise, repeat_key, without_repeats
 from xling_tf.corpora.line_files import MAX_LINE
 from xling_tf.corpora.records import TranslationPair
 from xling_tf.errors import UserError
