@@ -7,14 +7,19 @@
 A table is lines of fields between tabs, UTF-8, below a line that names the columns.
 """
 
+import ast
+import contextlib
 import csv
 import itertools
+import json
+import math
 import re
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
+from xml.etree import ElementTree
 
 # A bare checkout is enough: the package need not be installed.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -292,6 +297,187 @@ def squad(source: Path) -> Iterator[Table]:
         yield Table(f"reqa/{name}.sentences", header, sentences)
         header = ("question_id", "question", "answer_sentence_id")
         yield Table(f"reqa/{name}.questions", header, questions)
+
+
+_SENTEVAL_SIDES = {"MR": "rt-polarity", "CR": "custrev", "SUBJ": "subj", "MPQA": "mpqa"}
+_SENTEVAL_SPLITS = {
+    "train_5500": "train",
+    "trial": "dev",
+    "TREC_10": "test",
+    "test_annotated": "test",
+}
+
+
+@published(
+    "downstream/: MR, CR, SUBJ, MPQA, TREC, SST, MRPC and SICK (the STS Benchmark: stsbenchmark)"
+)
+def senteval(source: Path) -> Iterator[Table]:
+    """SentEval's transfer tasks (Conneau and Kiela 2018)."""
+    for name, stem in _SENTEVAL_SIDES.items():
+        files = files_in(source, rf"{stem}\.(pos|neg|subjective|objective)")
+        sides = [(match[1], line) for match, path in files for line in _latin_lines(path)]
+        if sides:
+            yield Table(f"senteval/{name}", ("label", "text"), sides)
+    rows: Iterable[Sequence[str]]
+    for match, path in files_in(source, r"(train_5500|TREC_10)\.label"):
+        rows = ((label.partition(":")[0], text) for label, text in _places(path, (0, 1), " "))
+        yield _senteval_table("TREC", match, ("label", "text"), rows)
+    for match, path in files_in(source, r"sentiment-(train|dev|test)"):
+        is_binary = path.parent.name == "binary"
+        rows = _places(path, (1, 0)) if is_binary else _places(path, (0, 1), " ")
+        yield _senteval_table("SST2" if is_binary else "SST5", match, ("label", "text"), rows)
+    for match, path in files_in(source, r"msr_paraphrase_(train|test)\.txt"):
+        rows = itertools.islice(_places(path, (0, 3, 4)), 1, None)
+        yield _senteval_table("MRPC", match, ("label", "sentence1", "sentence2"), rows)
+    for match, path in files_in(source, r"SICK_(train|trial|test_annotated)\.txt"):
+        rows = itertools.islice(_places(path, (3, 4, 1, 2)), 1, None)
+        columns = ("relatedness", "entailment", "sentence1", "sentence2")
+        yield _senteval_table("SICK", match, columns, rows)
+
+
+def _senteval_table(
+    name: str, match: re.Match[str], columns: Sequence[str], rows: Iterable[Sequence[str]]
+) -> Table:
+    split = _SENTEVAL_SPLITS.get(match[1], match[1])
+    return Table(f"senteval/{name}.{split}", columns, rows)
+
+
+def _places(path: Path, places: Sequence[int], separator: str = "\t") -> Iterator[tuple[str, ...]]:
+    """Some fields of each line; a space separates the first field from the rest."""
+    most = -1 if separator == "\t" else 1
+    for number, line in enumerate(_latin_lines(path), start=1):
+        parts = [part.strip() for part in line.split(separator, most)]
+        if len(parts) <= max(places):
+            raise UserError(
+                f"{path} must have {max(places) + 1} fields in every line, separated by "
+                f"{separator!r}, but line {number} is {line[:80]!r}; fetch it again"
+            )
+        yield tuple(parts[place] for place in places)
+
+
+def _latin_lines(path: Path) -> list[str]:
+    """The lines that are not blank; SentEval has some files in UTF-8 and some in Latin-1."""
+    content = path.read_bytes()
+    if b"\0" in content:
+        raise UserError(f"{path} must be text in UTF-8 or Latin-1, but holds NUL; fetch it again")
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = content.decode("latin-1")
+    return [line.strip("\r") for line in text.split("\n") if line.strip()]
+
+
+_NLI = ("label", "premise", "hypothesis")
+
+
+@published("snli_1.0_<split>.jsonl, multinli_1.0_<split>.jsonl")
+def snli(source: Path) -> Iterator[Table]:
+    """SNLI (Bowman et al. 2015) and MultiNLI (Williams et al. 2018)."""
+    for match, path in files_in(source, r"(multinli|snli)_1\.0_(train|test|dev\w*)\.jsonl"):
+        yield Table(f"nli/{match[1]}.en.{match[2]}", _NLI, _snli_rows(path))
+
+
+def _snli_rows(path: Path) -> Iterator[tuple[str, str, str]]:
+    for number, line in read_every_line(path):
+        try:
+            row = json.loads(line)
+            label, premise, hypothesis = (
+                row[key].strip() for key in ("gold_label", "sentence1", "sentence2")
+            )
+            f"{premise}{hypothesis}".encode()  # no half of a surrogate pair
+        except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
+            raise UserError(
+                f"{path} must be JSON with gold_label, sentence1 and sentence2 in every line, but line "
+                f"{number} is {line[:80]!r}; fetch it again"
+            ) from error
+        if premise and hypothesis:
+            yield label, premise, hypothesis
+
+
+@published("xnli.dev.tsv, xnli.test.tsv")
+def xnli(source: Path) -> Iterator[Table]:
+    """XNLI (Conneau et al. 2018): inference in fifteen languages."""
+    for match, path in files_in(source, r"xnli\.(dev|test)\.tsv"):
+        columns = ("language", "pairID", "gold_label", "sentence1", "sentence2")
+        languages: defaultdict[str, list[tuple[str, ...]]] = defaultdict(list)
+        for language, *row in read_table(path, columns):
+            languages[language].append(tuple(row))
+        for language, rows in languages.items():
+            yield Table(f"nli/xnli.{language}.{match[1]}", ("pair_id", *_NLI), rows)
+
+
+_REVIEW_LANGUAGES = {"en": "en", "de": "de", "fr": "fr", "jp": "ja"}
+_REVIEW_WORDS = 64  # Chidambaram et al. 2019, sec. 4.2
+_NEUTRAL_STARS = 3.0
+
+
+@published("<en, de, fr or jp>/<category>/train.review and test.review of cls-acl10-unprocessed")
+def cls(source: Path) -> Iterator[Table]:
+    """Amazon reviews of Webis-CLS-10: more than three stars are positive, fewer negative."""
+    files = files_in(source, r"(train|test)\.review")
+    for split, (folder, language) in itertools.product(
+        ("train", "test"), _REVIEW_LANGUAGES.items()
+    ):
+        paths = [p for match, p in files if (match[1], p.parent.parent.name) == (split, folder)]
+        if paths:
+            rows = (row for path in paths for row in _reviews(path))
+            yield Table(f"sentiment/cls.{language}.{split}", ("label", "text"), rows)
+
+
+def _reviews(path: Path) -> Iterator[tuple[str, str]]:
+    """The summary and the text of each review, of which the first 64 words are kept."""
+    try:
+        # The parser opens no other file that a document names, and refuses entities that grow.
+        for _, element in ElementTree.iterparse(path):
+            if element.tag == "item":
+                text = f"{element.findtext('summary') or ''} {element.findtext('text') or ''}"
+                stars = float(element.findtext("rating", ""))
+                if not math.isfinite(stars):
+                    raise ValueError(f"a rating is {stars}")
+                if stars != _NEUTRAL_STARS:
+                    label = "positive" if stars > _NEUTRAL_STARS else "negative"
+                    yield label, " ".join(text.split()[:_REVIEW_WORDS])
+                element.clear()
+    # Of an encoding that it does not know, the parser raises a LookupError.
+    except (ElementTree.ParseError, LookupError, OSError, ValueError) as error:
+        raise UserError(
+            f"{path} must be XML whose items have a rating, a summary and a text, but: {error}; fetch "
+            "Webis-CLS-10 (unprocessed) again"
+        ) from error
+
+
+# Schwenk and Li 2018; the smallest of four training sets, with which their results were made.
+_MLDOC_LANGUAGES = {
+    **{"german": "de", "english": "en", "spanish": "es", "french": "fr"},
+    **{"italian": "it", "japanese": "ja", "russian": "ru", "chinese": "zh"},
+}
+
+
+@published("<language>.train.1000, <language>.dev, <language>.test, as MLDoc's scripts make them")
+def mldoc(source: Path) -> Iterator[Table]:
+    """MLDoc: Reuters' news in eight languages (Schwenk and Li 2018)."""
+    languages = "|".join(_MLDOC_LANGUAGES)
+    for match, path in files_in(source, rf"({languages})\.(train|dev|test)(?:(?<=train)\.1000)?"):
+        rows = ((label, _without_quotes(text)) for label, text in fields(path, 2, most=1))
+        name = f"documents/MLDoc.{_MLDOC_LANGUAGES[match[1]]}.{match[2]}"
+        yield Table(name, ("label", "text"), rows)
+
+
+def _without_quotes(text: str) -> str:
+    """Under Python 3, MLDoc's scripts write texts as literals of bytes."""
+    if re.fullmatch(r"""b(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")""", text):
+        with contextlib.suppress(SyntaxError, UnicodeDecodeError):
+            return str(ast.literal_eval(text), "utf-8")
+    return text
+
+
+@published("AM/labels and AM/argMinPE.<language>; AC/amClaims.labels and AC/amClaims.<language>")
+def argument_mining(source: Path) -> Iterator[Table]:
+    """Argument mining in English and German (Rücklé et al. 2018)."""
+    for match, path in files_in(source, rf"(?:(argMinPE)|amClaims)\.({LANGUAGE})"):
+        labels = beside(path, "labels" if match[1] else "amClaims.labels")
+        name = f"argument/{'AM' if match[1] else 'AC'}.{match[2]}"
+        yield Table(name, ("label", "text"), aligned(labels, path))
 
 
 def main(argv: list[str]) -> None:

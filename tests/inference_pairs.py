@@ -6,8 +6,8 @@ import numpy as np
 from encode_functions import random_vectors
 
 from xling_tf.corpora.records import NLI_LABELS
-from xling_tf.evaluators.classification.nli_files import LabelledPair
 from xling_tf.evaluators.encoding import System
+from xling_tf.evaluators.inference import LabelledPair
 
 Infer = Callable[[list[str], list[str]], np.ndarray]
 

@@ -137,12 +137,93 @@ CASES = {
     ),
 }
 
+CASES |= {
+    # Some of SentEval's files are in Latin-1, and a byte-order mark begins MRPC.
+    "senteval": (
+        {
+            "MR/rt-polarity.pos": "a fine caf\xe9 film\n\nwarm\r\n".encode("latin-1"),
+            "MR/rt-polarity.neg": "dull caf\xe9\n",
+            "TREC/train_5500.label": "DESC:manner How do bees fly ?\nHUM:ind Who sang : her ?\n",
+            "TREC/TREC_10.label": "HUM:ind Who cooks ?\n",
+            "SST/binary/sentiment-dev": "a fine film\t1\n",
+            "SST/fine/sentiment-test": "4 a fine film\n",
+            "MRPC/msr_paraphrase_test.txt": "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\n"
+            '1\t7\t8\tIt "rains .\tRain falls .\n',
+            "SICK/SICK_trial.txt": "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tjudgment\n"
+            "1\tA dog\tA cat\t4.9\tENTAILMENT\n",
+        },
+        {
+            "senteval/MR": "label\ttext\nneg\tdull café\npos\ta fine café film\npos\twarm\n",
+            "senteval/TREC.train": "label\ttext\nDESC\tHow do bees fly ?\nHUM\tWho sang : her ?\n",
+            "senteval/TREC.test": "label\ttext\nHUM\tWho cooks ?\n",
+            "senteval/SST2.dev": "label\ttext\n1\ta fine film\n",
+            "senteval/SST5.test": "label\ttext\n4\ta fine film\n",
+            "senteval/MRPC.test": 'label\tsentence1\tsentence2\n1\tIt "rains .\tRain falls .\n',
+            "senteval/SICK.dev": "relatedness\tentailment\tsentence1\tsentence2\n"
+            "4.9\tENTAILMENT\tA dog\tA cat\n",
+        },
+    ),
+    # A pair without a sentence is left out; one without a label is left to the evaluator.
+    "snli": (
+        {
+            "snli_1.0/snli_1.0_test.jsonl": '{"gold_label": "-", "sentence1": "A", "sentence2": "B"}\n',
+            "multinli_1.0_dev_matched.jsonl": '{"gold_label": "neutral", "sentence1": "A", '
+            '"sentence2": ""}\n{"gold_label": "neutral", "sentence1": "A", "sentence2": "B"}\n',
+        },
+        {
+            "nli/snli.en.test": "label\tpremise\thypothesis\n-\tA\tB\n",
+            "nli/multinli.en.dev_matched": "label\tpremise\thypothesis\nneutral\tA\tB\n",
+        },
+    ),
+    "xnli": (
+        {
+            "XNLI-1.0/xnli.test.tsv": "language\tgold_label\tsentence1\tsentence2\tpairID\n"
+            'fr\tneutral\t"A\tB\t7\nde\tneutral\tC\tD\t7\n'
+        },
+        {
+            "nli/xnli.fr.test": 'pair_id\tlabel\tpremise\thypothesis\n7\tneutral\t"A\tB\n',
+            "nli/xnli.de.test": "pair_id\tlabel\tpremise\thypothesis\n7\tneutral\tC\tD\n",
+        },
+    ),
+    # Three stars are neither; of a text 64 words count, here "Bon" and 63 of "encore".
+    "cls": (
+        {
+            "jp/books/test.review": "<items><item><rating>5.0</rating><summary>Bon</summary><text>"
+            f"{'encore ' * 80}</text></item><item><rating>3.0</rating><text>Bof</text></item></items>",
+            "jp/dvd/test.review": "<items><item><rating>1</rating><text>A &amp;\nB</text></item></items>",
+        },
+        {"sentiment/cls.ja.test": f"label\ttext\npositive\tBon{' encore' * 63}\nnegative\tA & B\n"},
+    ),
+    "mldoc": (
+        {
+            "french/french.train.1000": r"CCAT" + "\t" + r"b'L\xc3\xa9a dit \"non\"'" + "\n",
+            "english.dev": "GCAT\tb'it is left as it is\n",
+        },
+        {
+            "documents/MLDoc.fr.train": 'label\ttext\nCCAT\tLéa dit "non"\n',
+            "documents/MLDoc.en.dev": "label\ttext\nGCAT\tb'it is left as it is\n",
+        },
+    ),
+    "argument_mining": (
+        {
+            "AM/labels": "claim\n",
+            "AM/argMinPE.de": "Ja.\n",
+            "AC/amClaims.labels": "0\n",
+            "AC/amClaims.en": "No.\n",
+        },
+        {"argument/AM.de": "label\ttext\nclaim\tJa.\n", "argument/AC.en": "label\ttext\n0\tNo.\n"},
+    ),
+}
+BILLION_LAUGHS = "".join(f'<!ENTITY e{n} "{f"&e{n - 1};" * 10}">' for n in range(1, 12))
+REVIEW = "<items><item><rating>5</rating><text>&{};</text></item></items>"
 
-def write(folder: Path, files: dict[str, str]) -> Path:
+
+def write(folder: Path, files: dict[str, str | bytes]) -> Path:
     for name, text in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
+        content = text.encode() if isinstance(text, str) else text
+        path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
     return folder
 
 
@@ -199,6 +280,28 @@ def test_every_format_has_a_case():
         ("pawsx", {"de/dev_2k.tsv": "id\tsentence1\n"}, "must name the columns label"),
         ("squad", {"dev-v1.1.json": "[]"}, r"layout of SQuAD"),
         ("squad", {"README.md": ""}, r"--input must hold dev-v1\.1\.json"),
+        ("senteval", {"binary/sentiment-dev": "no label\n"}, r"2 fields.* line 1 is 'no label'"),
+        ("snli", {"snli_1.0_test.jsonl": "{half\n"}, "line 1 is '{half'"),
+        ("xnli", {"xnli.dev.tsv": "language\tgold_label\n"}, "must name the columns"),
+        ("cls", {"en/a/test.review": "no XML"}, "must be XML whose items"),
+        ("cls", {"en/a/test.review": "<items><item><text>x</text></item></items>"}, "a rating"),
+        (
+            "cls",
+            {
+                "en/a/test.review": f'<!DOCTYPE x [<!ENTITY e0 "{"ha" * 50}">{BILLION_LAUGHS}]>'
+                + REVIEW.format("e11")
+            },
+            "must be XML whose items",
+        ),
+        (
+            "cls",
+            {
+                "en/a/test.review": '<!DOCTYPE x [<!ENTITY e SYSTEM "file:///etc/hostname">]>'
+                + REVIEW.format("e")
+            },
+            "must be XML whose items",
+        ),
+        ("argument_mining", {"AM/labels": "a\nb\n", "AM/argMinPE.de": "x\n"}, "as many lines"),
         ("klingon", {}, "--format must be one of moses, "),
     ],
 )

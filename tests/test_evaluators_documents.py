@@ -1,49 +1,33 @@
+"""Document classification: how documents are divided and pooled, and what known systems score."""
+
 import numpy as np
 import pytest
 from encode_functions import by_meaning, random_vectors
 
 from xling_tf.errors import UserError
-from xling_tf.evaluators.classification import documents
-from xling_tf.evaluators.classification.document_files import SUITE, read_mldoc
-from xling_tf.evaluators.classification.documents import (
-    DocumentClassification,
-    Splits,
-    divide,
-    pool,
-)
-from xling_tf.evaluators.data import Dataset, Missing
+from xling_tf.evaluators import documents
+from xling_tf.evaluators.data import Missing
+from xling_tf.evaluators.documents import SUITE, DocumentClassification, divide, pool
 
 TOPICS = ("CCAT", "GCAT")
 LANGUAGES = ("en", "de", "fr")
 
 
-def made_up(language, num_documents=40):
-    """Documents of two sentences each, whose second words are the topic."""
-    rows = [
+def thrice(rows):
+    return {"train": rows, "dev": rows, "test": rows}
+
+
+def made_up(language):
+    """Forty documents of two sentences each, whose second words are the topic."""
+    return [
         (topic, f"{language}{place} {topic} one. {language}{place} {topic} two.")
-        for place in range(num_documents // 2)
+        for place in range(20)
         for topic in TOPICS
     ]
-    return Splits(rows, rows, rows)
 
 
 def make(languages=LANGUAGES):
-    return DocumentClassification({code: made_up(code) for code in languages}, name="news")
-
-
-def find(folder):
-    return {found.name: found for found in SUITE.find(folder, 0)}
-
-
-def write(path, lines):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-
-
-def write_mldoc(folder, language, text="{topic} text."):
-    lines = [f"{topic}\t{text.format(topic=topic)}" for topic in TOPICS] * 5
-    for split in ("train.1000", "dev", "test"):
-        write(folder / f"{language}.{split}", lines)
+    return DocumentClassification({code: thrice(made_up(code)) for code in languages}, name="news")
 
 
 def test_a_perfect_encoder_scores_one_everywhere():
@@ -82,12 +66,12 @@ def test_all_is_the_mean_within_and_across():
 
 
 def test_the_order_of_documents_makes_no_difference():
-    rows = made_up("en").train
+    rows = made_up("en")
     shuffled = [rows[place] for place in np.random.default_rng(0).permutation(len(rows))]
     evaluator = make(("en",))
     scores = evaluator(random_vectors())
     assert evaluator(random_vectors()) == scores
-    other = DocumentClassification({"en": Splits(shuffled, shuffled, shuffled)}, name="news")
+    other = DocumentClassification({"en": thrice(shuffled)}, name="news")
     assert other(random_vectors()) == scores
 
 
@@ -99,23 +83,14 @@ def test_windows_overlap_by_half():
         " ".join(words[:128]),
         " ".join(words[64:129]),
     ]
-    assert [part.split()[0] for part in divide(" ".join(words), "en", "windows")] == [
-        "0",
-        "64",
-        "128",
-    ]
+    starts = [part.split()[0] for part in divide(" ".join(words), "en", "windows")]
+    assert starts == ["0", "64", "128"]
+    # Of Chinese, windows are of characters.
+    assert [len(part) for part in divide("字" * 150, "zh", "windows")] == [128, 86]
 
 
-def test_windows_of_chinese_are_of_characters():
-    parts = divide("字" * 150, "zh", "windows")
-    assert [len(part) for part in parts] == [128, 86]
-
-
-def test_sentences_of_scripts_with_their_own_marks():
+def test_sentences_of_long_and_empty_documents_and_of_other_scripts():
     assert divide("今天下雨。我们走吧！", "zh", "sentences") == ["今天下雨。", "我们走吧！"]
-
-
-def test_long_documents_are_cut_and_empty_ones_have_a_part():
     assert len(divide("So it is. " * 100, "en", "sentences")) == documents.MAX_PARTS
     assert divide("", "en", "sentences") == divide("", "en", "windows") == [""]
 
@@ -137,69 +112,21 @@ def test_pooling_by_hand(monkeypatch):
 
 
 def test_bad_data_is_refused():
-    rows = made_up("en").train
-    with pytest.raises(UserError, match="en has none in dev"):
-        DocumentClassification({"en": Splits(rows, [], rows)}, name="news")
+    rows = made_up("en")
+    with pytest.raises(UserError, match="in en has none in dev"):
+        DocumentClassification({"en": thrice(rows) | {"dev": []}}, name="news")
     one = [row for row in rows if row[0] == "CCAT"]
-    with pytest.raises(UserError, match="all documents of en are labelled 'CCAT'"):
-        DocumentClassification({"en": Splits(one, rows, rows)}, name="news")
+    with pytest.raises(UserError, match="in en has only 'CCAT' in training"):
+        DocumentClassification({"en": thrice(rows) | {"train": one}}, name="news")
 
 
-def test_a_vector_that_is_not_finite_names_its_text():
-    with pytest.raises(UserError, match="en0 CCAT one"):
-        make(("en",))(lambda texts: np.full([len(texts), 2], np.nan))
-
-
-def test_mldoc_is_found_in_both_places(tmp_path):
-    write_mldoc(tmp_path / "documents", "english")
-    write_mldoc(tmp_path / "documents" / "german", "german")
-    write(tmp_path / "documents" / "french.dev", ["CCAT\ttexte"])
-    found = find(tmp_path)
-    assert isinstance(found["MLDoc"], Dataset)
-    sizes = found["MLDoc"].load().protocol["num_documents"]
-    assert sizes == {code: {"train": 10, "dev": 10, "test": 10} for code in ("de", "en")}
-    assert isinstance(found["MLDoc.fr"], Missing)
-    assert "documents/french.train.1000, .dev and .test" in found["MLDoc.fr"].expected
-
-
-def test_mldoc_written_by_python_3(tmp_path):
-    path = tmp_path / "french.dev"
-    write(
-        path,
-        [
-            r"CCAT" + "\t" + r"b'L\xc3\xa9a dit \"non\"'",
-            "GCAT\tb'it is left as it is",
-            "ECAT\tplain",
-        ],
-    )
-    assert read_mldoc(path) == [
-        ("CCAT", 'Léa dit "non"'),
-        ("GCAT", "b'it is left as it is"),
-        ("ECAT", "plain"),
-    ]
-
-
-def test_an_unknown_label_is_named(tmp_path):
-    path = tmp_path / "english.dev"
-    write(path, ["CCAT\tgood", "SPORT\tbad"])
-    with pytest.raises(UserError, match=r"line 2 is 'SPORT\\tbad'; correct that line"):
-        read_mldoc(path)
-
-
-def test_tables_are_found_and_reviews_are_not(tmp_path):
-    for split in ("train", "dev", "test"):
-        write(tmp_path / f"documents/wiki.en.{split}.tsv", ["label\ttext", "A\tx", "B\ty"])
-    write(tmp_path / "documents/wiki.de.test.tsv", ["label\ttext", "A\tx"])
-    write(tmp_path / "sentiment/chnsenticorp.zh.train.tsv", ["label\ttext", "1\tx"])
-    found = find(tmp_path)
-    assert set(found) == {"MLDoc", "wiki", "wiki.de"}
-    assert found["wiki"].load().protocol["num_documents"]["en"]["train"] == 2
+def test_tables_are_found(tmp_path):
+    (tmp_path / "documents").mkdir()
+    for name in ("wiki.en.train", "wiki.en.dev", "wiki.en.test", "wiki.de.test"):
+        (tmp_path / f"documents/{name}.tsv").write_text("label\ttext\nA\tx\nB\ty\n")
+    found = {item.name: item for item in SUITE.find(tmp_path, 0)}
+    assert found["wiki"].load().protocol["num_documents"] == {
+        "en": {"train": 2, "dev": 2, "test": 2}
+    }
+    assert isinstance(found["wiki.de"], Missing)
     assert "documents/wiki.de.train.tsv" in found["wiki.de"].expected
-    assert "documents/<language>.train.1000" in found["MLDoc"].expected
-
-
-def test_a_missing_column_is_named(tmp_path):
-    for split in ("train", "dev", "test"):
-        write(tmp_path / f"documents/wiki.en.{split}.tsv", ["topic\ttext", "A\tx"])
-    with pytest.raises(UserError, match="label is not in"):
-        find(tmp_path)["wiki"].load()

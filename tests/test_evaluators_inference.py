@@ -1,6 +1,8 @@
 """Natural language inference: what a head and a probe score, whatever the layout of the data."""
 
+import gzip
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,13 +12,17 @@ from sklearn.metrics import f1_score, recall_score
 
 from xling_tf.corpora.records import NLI_LABELS
 from xling_tf.errors import UserError
-from xling_tf.evaluators.classification.inference import InferenceProbe, ZeroShotInference
-from xling_tf.evaluators.classification.nli_files import (
+from xling_tf.evaluators.data import Dataset, Missing
+from xling_tf.evaluators.encoding import NotApplicableError
+from xling_tf.evaluators.inference import (
+    SUITE,
     TWO_WAY_LABELS,
+    InferenceProbe,
     InferenceSet,
     LabelledPair,
+    ZeroShotInference,
+    read_inference,
 )
-from xling_tf.evaluators.encoding import NotApplicableError
 
 
 def as_set(pairs: Sequence[LabelledPair], labels: tuple[str, ...] = NLI_LABELS) -> InferenceSet:
@@ -129,3 +135,80 @@ def test_a_probe_samples_what_it_learns_from() -> None:
     encoded: list[str] = []
     probe(lambda texts: encoded.extend(texts) or by_label(texts))
     assert len([text for text in encoded if text.startswith("en") and "so" in text]) == 24
+
+
+def find(folder: Path) -> tuple[dict[str, Dataset], dict[str, str]]:
+    found = list(SUITE.find(folder, 0))
+    datasets = {item.name: item for item in found if isinstance(item, Dataset)}
+    return datasets, {item.name: item.expected for item in found if isinstance(item, Missing)}
+
+
+def write_table(path: Path, pairs: Sequence[tuple[str, str, str]]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = ["pair_id\tlabel\tpremise\thypothesis"]
+    lines += [f"{number}\t{p[2]}\t{p[0]}\t{p[1]}" for number, p in enumerate(pairs)]
+    content = ("\n".join(lines) + "\n").encode()
+    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+    return path
+
+
+def test_tables_are_found_and_read_when_they_are_needed(tmp_path: Path) -> None:
+    pairs = [*make_pairs(1, "zh"), ("a", "b", "-")]
+    write_table(tmp_path / "nli/ocnli.zh.dev.tsv", pairs)
+    write_table(tmp_path / "nli/rte3.fr.tsv.gz", [("a", "b", "not_entailment")])
+    datasets, missing = find(tmp_path)
+    assert [datasets[name].load().protocol for name in ("ocnli.zh.dev", "rte3.fr")] == [
+        {"labels": list(NLI_LABELS), "num_pairs": 3, "num_left_out": 1},
+        {"labels": list(TWO_WAY_LABELS), "num_pairs": 1, "num_left_out": 0},
+    ]
+    assert "nli/snli.en.test.tsv" in missing["snli.en.test"]
+    assert "<name>.en.train" in missing["probe"]
+
+
+def test_the_order_of_lines_makes_no_difference(tmp_path: Path) -> None:
+    system = predicting(lambda p, h: NLI_LABELS[len(p + h) % 3])
+    scores = []
+    for folder, order in (
+        ("plain", range(120)),
+        ("shuffled", np.random.default_rng(0).permutation(120)),
+    ):
+        for name, language in (("snli.en.dev", "en"), ("xnli.es.dev", "es")):
+            pairs = make_pairs(40, language)
+            write_table(tmp_path / folder / f"nli/{name}.tsv", [pairs[place] for place in order])
+        scores.append([data.load()(system) for data in find(tmp_path / folder)[0].values()])
+    assert scores[0] == scores[1]
+
+
+def test_the_probe_learns_from_training_sets_or_else_from_snli_dev(tmp_path: Path) -> None:
+    folder = tmp_path / "nli"
+    small = write_table(folder / "snli.en.dev.tsv", make_pairs(5))
+    test = write_table(folder / "xnli.es.dev.tsv", make_pairs(5, "es"))
+    probe = find(tmp_path)[0]["probe"]
+    assert probe.files == (small, test)
+    assert probe.load().protocol["num_train"] == 15
+    names = {"accuracy", "xnli.es.dev/accuracy", "xnli.es.dev/num_pairs"}
+    assert set(probe.load()(by_label)) == names
+
+    train = write_table(folder / "mine.en.train.tsv", make_pairs(7, "more"))
+    also = write_table(
+        folder / "rte.en.train.tsv", [("so", "and so", label) for label in TWO_WAY_LABELS]
+    )
+    write_table(folder / "mine.es.train.tsv", make_pairs(7, "es"))
+    datasets, _ = find(tmp_path)
+    assert set(datasets) == {"snli.en.dev", "xnli.es.dev", "probe"}
+    assert datasets["probe"].files == (train, also, small, test)
+    assert datasets["probe"].load().protocol["num_train"] == 21
+
+
+@pytest.mark.parametrize(
+    ("labels", "told_of"),
+    [
+        (["yes"], "but its labels are 'yes'; correct"),
+        ([], "labels are missing"),
+        (["neutral", "not_entailment"], "only entailment and not_entailment"),
+    ],
+)
+def test_another_table_is_told(labels: list[str], told_of: str, tmp_path: Path) -> None:
+    path = write_table(tmp_path / "x.en.tsv", [("a", "b", label) for label in labels])
+    with pytest.raises(UserError, match=told_of):
+        read_inference(path)

@@ -1,15 +1,17 @@
+"""SentEval's tasks: what classifiers find in vectors whose meaning is known, and the tables."""
+
 import numpy as np
 import pytest
 from encode_functions import by_meaning, constant, random_vectors
 
 from xling_tf.errors import UserError
-from xling_tf.evaluators.classification.relatedness import ScoredPair, TransferRelatedness
-from xling_tf.evaluators.classification.transfer import Example, TransferClassification, features
+from xling_tf.evaluators.data import Dataset, Missing
+from xling_tf.evaluators.transfer import SUITE, TransferClassification, TransferRelatedness
 
 
 def sentences(number, labels=("good", "bad"), start=0):
     return [
-        Example((f"{labels[n % len(labels)]} {n}",), labels[n % len(labels)])
+        (labels[n % len(labels)], f"{labels[n % len(labels)]} {n}")
         for n in range(start, start + number)
     ]
 
@@ -17,7 +19,7 @@ def sentences(number, labels=("good", "bad"), start=0):
 def pairs(number, start=0):
     """Every second pair says the same thing twice."""
     return [
-        Example((f"{n}", f"{n} again" if n % 2 else f"{n + 1} else"), str(n % 2))
+        (str(n % 2), f"{n}", f"{n} again" if n % 2 else f"{n + 1} else")
         for n in range(start, start + number)
     ]
 
@@ -29,32 +31,26 @@ def shuffled(rows):
     return [rows[place] for place in np.random.default_rng(1).permutation(len(rows))]
 
 
-def test_perfect_vectors_cross_validated():
-    scores = TransferClassification(sentences(60), name="x")(by_first_word)
-    assert scores == {"logistic/accuracy": 1.0, "network/accuracy": 1.0}
-
-
-def test_perfect_vectors_of_train_dev_and_test():
+def test_perfect_vectors_score_one():
     labels = ("good", "bad", "middling")
     sets = [sentences(300, labels), sentences(30, labels, 300), sentences(30, labels, 330)]
-    scores = TransferClassification(*sets, name="x")(by_first_word)
-    assert scores == {"logistic/accuracy": 1.0, "network/accuracy": 1.0}
+    perfect = {"logistic/accuracy": 1.0, "network/accuracy": 1.0}
+    assert TransferClassification(sentences(60), name="folds")(by_first_word) == perfect
+    assert TransferClassification(*sets, name="sets")(by_first_word) == perfect
 
 
 def test_pairs_with_equal_vectors_are_paraphrases():
     evaluator = TransferClassification(pairs(300), test=pairs(100, 300), name="x", positive="1")
     scores = evaluator(by_first_word)
-    assert set(scores) == {
-        f"{name}/{metric}" for name in ("logistic", "network") for metric in ("accuracy", "f1")
+    assert scores == {
+        f"{name}/{metric}": 1.0 for name in ("logistic", "network") for metric in ("accuracy", "f1")
     }
-    assert set(scores.values()) == {1.0}
 
 
-def test_vectors_of_chance_score_chance():
-    scores = TransferClassification(sentences(300), name="x")(random_vectors(8))
+def test_vectors_of_chance_score_chance_with_a_hidden_layer_of_any_size():
+    scores = TransferClassification(sentences(300), name="x", hidden=128)(random_vectors(8))
     # The error of 300 coin tosses is 0.03.
-    assert scores["logistic/accuracy"] == pytest.approx(0.5, abs=0.12)
-    assert scores["network/accuracy"] == pytest.approx(0.5, abs=0.12)
+    assert list(scores.values()) == pytest.approx([0.5, 0.5], abs=0.12)
 
 
 def test_the_order_of_lines_makes_no_difference_nor_does_a_second_call():
@@ -71,50 +67,32 @@ def test_one_vector_for_all_finds_the_commonest_label():
     # 3 of 4 are "good".
     rows = sentences(80, ("good", "good", "good", "bad"))
     scores = TransferClassification(rows, name="x")(constant)
-    assert scores["logistic/accuracy"] == pytest.approx(0.75)
-    assert scores["network/accuracy"] == pytest.approx(0.75)
+    assert scores == pytest.approx({"logistic/accuracy": 0.75, "network/accuracy": 0.75})
 
 
 def test_f1_derived_by_hand():
-    # All are told "1": precision 1/2 and recall 1 give 2 * 0.5 * 1 / 1.5.
-    train = [*pairs(40), *(Example((f"more {n}", "x"), "1") for n in range(10))]
+    # All are called "1": precision 1/2 and recall 1 give 2 * 0.5 * 1 / 1.5.
+    train = [*pairs(40), *(("1", f"more {n}", "x") for n in range(10))]
     evaluator = TransferClassification(train, test=pairs(20, 100), name="x", positive="1")
     scores = evaluator(constant)
     assert scores["logistic/accuracy"] == 0.5
     assert scores["logistic/f1"] == pytest.approx(2 / 3)
 
 
-def test_features_encode_each_text_once():
-    def encode(texts):
-        assert sorted(texts) == ["a", "b", "c"]
-        return np.array([[float(ord(text) - ord("a")), 1.0] for text in texts])
-
-    single, pair, none = features(encode, [[("a",), ("c",)], [("a", "b"), ("c", "c")], []])
-    assert single.tolist() == [[0.0, 1.0], [2.0, 1.0]]
-    # |0 - 1|, |1 - 1|, 0 * 1, 1 * 1; |2 - 2|, |1 - 1|, 2 * 2, 1 * 1.
-    assert pair.tolist() == [[1.0, 0.0, 0.0, 1.0], [0.0, 0.0, 4.0, 1.0]]
-    assert len(none) == 0
-
-
-def test_a_label_that_was_not_trained_is_an_error():
-    with pytest.raises(UserError, match="'ugly 0' elsewhere 'ugly'"):
+def test_a_label_without_training_and_a_vector_without_number_are_errors():
+    with pytest.raises(UserError, match="'ugly 0' is labelled 'ugly'"):
         TransferClassification(sentences(4), test=sentences(1, ("ugly",)), name="x")
-
-
-def test_a_vector_that_is_not_finite_is_an_error():
-    def encode(texts):
-        return np.array([[np.nan if text == "bad 3" else 1.0] for text in texts])
-
     with pytest.raises(UserError, match="'bad 3'"):
-        TransferClassification(sentences(20), name="x")(encode)
+        TransferClassification(sentences(20), name="x")(
+            lambda texts: np.array([[np.nan if text == "bad 3" else 1.0] for text in texts])
+        )
 
 
 def scored(number, start=0):
     """Pairs of numbers whose score is 5 less their distance."""
-    rng = np.random.default_rng(start)
-    distances = rng.uniform(0, 4, number)
+    distances = np.random.default_rng(start).uniform(0, 4, number)
     return [
-        ScoredPair((f"0 {start + n}", f"{distance:.3f} {start + n}"), round(5 - distance, 1))
+        (f"{5 - distance:.1f}", f"0 {start + n}", f"{distance:.3f} {start + n}")
         for n, distance in enumerate(distances)
     ]
 
@@ -125,14 +103,11 @@ def place(texts):
     return 3 * np.stack([np.cos(angles), np.sin(angles)], axis=1)
 
 
-def test_relatedness_is_learnt():
+def test_relatedness_is_learnt_with_and_without_a_development_set():
     scores = TransferRelatedness(scored(300), scored(60, 300), scored(60, 360), name="x")(place)
     assert scores["pearson"] > 0.97
     assert scores["spearman"] > 0.97
     assert scores["mean_squared_error"] < 0.2
-
-
-def test_relatedness_without_dev_holds_a_fifth_out():
     evaluator = TransferRelatedness(scored(100), (), scored(60, 360), name="x")
     assert (evaluator.protocol["num_train"], evaluator.protocol["num_dev"]) == (80, 20)
     assert evaluator(place)["pearson"] > 0.95
@@ -152,11 +127,61 @@ def test_relatedness_of_constant_vectors_is_none():
     scores = TransferRelatedness(*sets, name="x")(constant)
     assert (scores["pearson"], scores["spearman"]) == (0.0, 0.0)
     # Everything is predicted to be the training mean.
-    gold, mean = [pair.score for pair in sets[2]], np.mean([pair.score for pair in sets[0]])
+    gold, mean = [float(row[0]) for row in sets[2]], np.mean([float(row[0]) for row in sets[0]])
     expected = np.mean(np.square(np.array(gold) - mean))
     assert scores["mean_squared_error"] == pytest.approx(expected, rel=0.02)
 
 
-def test_scores_that_do_not_differ_are_an_error():
-    with pytest.raises(UserError, match=r"all 2 pairs of one are scored 1\.0"):
-        TransferRelatedness(scored(9), (), [ScoredPair(("a", "b"), 1.0)] * 2, name="x")
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([("1.0", "a", "b")] * 2, r"all 2 pairs of one are scored 1\.0"),
+        ([("high", "a", "b")], "with a number, but has 'high'"),
+        ([("nan", "a", "b")], "with a number, but has 'nan'"),
+    ],
+)
+def test_scores_that_teach_nothing_are_errors(rows, message):
+    with pytest.raises(UserError, match=message):
+        TransferRelatedness(scored(9), (), rows, name="x")
+
+
+HEADERS = {"CR": "label\ttext", "MRPC": "label\tsentence1\tsentence2"}
+
+
+def write(folder, name, header, *rows):
+    path = folder / f"{name}.tsv"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("\n".join([header, *rows]) + "\n", encoding="utf-8")
+
+
+def test_tables_are_found(tmp_path):
+    write(tmp_path, "senteval/CR", HEADERS["CR"], "1\tfine", "0\tdull")
+    for split in ("train", "dev", "test"):
+        write(tmp_path, f"senteval/SST2.{split}", HEADERS["CR"], "1\tfine", "0\tdull")
+        header = "relatedness\tentailment\tsentence1\tsentence2"
+        write(tmp_path, f"senteval/SICK.{split}", header, "5\tneutral\ta\tb", "1.5\tno\tc\td")
+        if split != "dev":
+            write(tmp_path, f"senteval/MRPC.{split}", HEADERS["MRPC"], "1\ta\tb", "0\tc\td")
+        if split != "test":
+            header = "sentence1\tsentence2\tscore"
+            write(tmp_path, f"sts/stsb.en.{split}", header, "a\tb\t5.0", "c\td\t0.5")
+    found = {item.name: item for item in SUITE.find(tmp_path, 0)}
+    loaded = {name: item.load() for name, item in found.items() if isinstance(item, Dataset)}
+    assert list(loaded) == ["CR", "SST2", "MRPC", "SICK-E", "SICK-R", "STSB.dev"]
+    assert loaded["CR"]._train == [("0", "dull"), ("1", "fine")]
+    assert loaded["MRPC"]._test == [("1", "a", "b"), ("0", "c", "d")]
+    assert loaded["SICK-E"]._dev == [("neutral", "a", "b"), ("no", "c", "d")]
+    assert loaded["SICK-R"]._dev == [("5", "a", "b"), ("1.5", "c", "d")]
+    assert loaded["STSB.dev"]._test == [("5.0", "a", "b"), ("0.5", "c", "d")]
+    assert isinstance(found["MR"], Missing)
+    assert found["MR"].expected.startswith("senteval/MR.tsv (label TAB text")
+
+
+def test_tables_of_another_kind(tmp_path):
+    write(tmp_path, "senteval/CR", "1\tfine")
+    write(tmp_path, "senteval/MR", HEADERS["CR"])
+    found = {item.name: item for item in SUITE.find(tmp_path, 0)}
+    with pytest.raises(UserError, match="must name the columns label, text"):
+        found["CR"].load()
+    with pytest.raises(UserError, match=r"MR\.tsv has no examples"):
+        found["MR"].load()

@@ -3,7 +3,12 @@
 A table is tab-separated lines below a line that names the columns.
 """
 
+<<<<<<< HEAD
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+=======
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+>>>>>>> 8336b3f (Classification: five modules that take lists; folds by scikit-learn; published formats to data/convert.py; the zero-shot classifier keeps a tenth for development)
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -15,7 +20,12 @@ from xling_tf.corpora.line_files import read_every_line
 from xling_tf.errors import UserError
 from xling_tf.evaluators.encoding import Evaluator
 
+<<<<<<< HEAD
 LANGUAGE = "[a-z]{2,3}(?:_[A-Za-z]+)?"  # a code in a file's name, as a regular expression
+=======
+Tables = Mapping[str, Mapping[str, Path]]  # language, split ("" where there is none)
+_TABLE = re.compile(r"(.+?)\.((?!dev\.)[a-z]{2,3}(?:_[A-Za-z]+)?)(?:\.([a-z_]{3,}))?\.tsv(?:\.gz)?")
+>>>>>>> 8336b3f (Classification: five modules that take lists; folds by scikit-learn; published formats to data/convert.py; the zero-shot classifier keeps a tenth for development)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -231,3 +241,13 @@ def missing(expected: Mapping[str, str], found: Iterable[Dataset]) -> Iterator[M
 def stem_of(path: Path) -> str:
     """The name of a table without `.tsv` and `.gz`: `stsb.en.dev`."""
     return path.name.removesuffix(".gz").removesuffix(".tsv")
+
+
+def find_tables(folder: Path) -> dict[str, Tables]:
+    """Finds the tables `<name>.<language>[.<split>].tsv`, plain or with `.gz`, by name."""
+    found: dict[str, dict[str, dict[str, Path]]] = {}
+    for path in sorted(folder.glob("*.tsv*")):
+        if match := _TABLE.fullmatch(path.name):
+            name, language, split = match.groups(default="")
+            found.setdefault(name, {}).setdefault(language, {}).setdefault(split, path)
+    return dict(found)

@@ -3,38 +3,50 @@
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from xling_tf.corpora.records import NLI_LABELS
 from xling_tf.corpora.split import normalised
 from xling_tf.errors import UserError
-from xling_tf.evaluators.classification.classifiers import Predict, fit_logistic, pair_features
-from xling_tf.evaluators.classification.nli_files import (
-    TWO_WAY_LABELS,
-    InferenceFile,
-    InferenceSet,
-    LabelledPair,
-    find_inference_files,
-)
-from xling_tf.evaluators.data import Dataset, Missing, Suite
-from xling_tf.evaluators.encoding import Encode, NotApplicableError, as_system, encode_checked
+from xling_tf.evaluators.classifiers import Array, encode_columns, f1, fit_logistic, pair_features
+from xling_tf.evaluators.data import Dataset, Missing, Suite, find_tables, read_table
+from xling_tf.evaluators.encoding import Encode, NotApplicableError, as_system
 
+TWO_WAY_LABELS = ("entailment", "not_entailment")
+# Bowman et al. 2015, sec. 2.2: the annotators of a pair did not agree, and it is not to be used.
+_NO_LABEL = "-"
 _MAX_TRAIN = 10_000
 _DEV_PARTS = 10  # one part in so many of what is learnt from chooses the regularisation
-# What the probe learns from where there is no training set.
-_SMALL_TRAIN = "snli.en.dev"
+_SMALL_TRAIN = "snli.en.dev"  # what the probe learns from where there is no training set
+# Chidambaram et al. 2019, table 4.
+_WELL_KNOWN = (
+    *("snli.en.test", "snli_x.es.test", "snli_x.fr.test"),
+    *(f"xnli.{language}.test" for language in ("de", "en", "es", "fr", "zh")),
+)
 
-_TABLE = "nli/{name}.tsv (label TAB premise TAB hypothesis, under a line with these names)"
-_XNLI = f"{_TABLE} or, as published, XNLI-1.0/xnli.test.tsv"
-# The sets of Chidambaram et al. 2019, table 4, and their layouts.
-_WELL_KNOWN = {
-    "snli.en.test": f"{_TABLE} or, as published, snli_1.0/snli_1.0_test.jsonl",
-    **dict.fromkeys(("snli_x.es.test", "snli_x.fr.test"), _TABLE),
-    **{f"xnli.{language}.test": _XNLI for language in ("de", "en", "es", "fr", "zh")},
-}
+
+class LabelledPair(NamedTuple):
+    """A premise, a hypothesis and the name of their relation."""
+
+    premise: str
+    hypothesis: str
+    label: str
+
+
+class InferenceSet(NamedTuple):
+    """What a table holds.
+
+    Attributes:
+        pairs: In order of their texts, whatever their order in the file.
+        labels: Those that the pairs may have: `NLI_LABELS` or `TWO_WAY_LABELS`.
+        num_left_out: Pairs without a label, whose annotators did not agree.
+    """
+
+    pairs: list[LabelledPair]
+    labels: tuple[str, ...]
+    num_left_out: int
 
 
 class ZeroShotInference:
@@ -92,8 +104,7 @@ class ZeroShotInference:
                 f"{'' if np.isfinite(probabilities).all() else ' with infinity or NaN'}; look for "
                 "the cause in its training or its inference function"
             )
-        predicted = np.array(NLI_LABELS)[np.argmax(probabilities, axis=1)]
-        return _scores(self._data, predicted)
+        return _scores(self._data, np.array(NLI_LABELS)[np.argmax(probabilities, axis=1)])
 
 
 class InferenceProbe:
@@ -146,16 +157,13 @@ class InferenceProbe:
     def __call__(self, encode: Encode) -> dict[str, float]:
         """Trains the classifier on the system's English vectors, and classifies all pairs.
 
-        Args:
-            encode: The system.
-
         Returns:
             "accuracy", the mean over the test sets, and "<set>/accuracy" and "<set>/num_pairs" of each.
-
-        Raises:
-            UserError: The system gave something else than a finite vector for each text.
         """
-        predict = self._fitted(encode)
+        x = _features(encode, self._train)
+        y = np.array([pair.label for pair in self._train])
+        num_dev = len(y) // _DEV_PARTS
+        predict = fit_logistic(x[num_dev:], y[num_dev:], dev=(x[:num_dev], y[:num_dev]))
         scores = {}
         for name, data in self._tests.items():
             of_set = _scores(data, predict(_features(encode, data.pairs)))
@@ -164,74 +172,95 @@ class InferenceProbe:
         accuracies = [score for name, score in scores.items() if name.endswith("/accuracy")]
         return {"accuracy": float(np.mean(accuracies)), **scores}
 
-    def _fitted(self, encode: Encode) -> Predict:
-        x = _features(encode, self._train)
-        y = np.array([pair.label for pair in self._train])
-        num_dev = len(y) // _DEV_PARTS
-        dev = (x[:num_dev], y[:num_dev])
-        return fit_logistic(x[num_dev:], y[num_dev:], dev=dev, seed=self.protocol["seed"])
 
-
-def _features(encode: Encode, pairs: Sequence[LabelledPair]) -> NDArray[np.float32]:
-    """Features of the pairs: [n, 4 * dim]."""
-    texts = sorted({text for pair in pairs for text in (pair.premise, pair.hypothesis)})
-    vectors = encode_checked(encode, texts).astype(np.float32)
-    row_of = {text: row for row, text in enumerate(texts)}
-    u = vectors[[row_of[pair.premise] for pair in pairs]]
-    v = vectors[[row_of[pair.hypothesis] for pair in pairs]]
+def _features(encode: Encode, pairs: Sequence[LabelledPair]) -> Array:
+    """Features of the pairs: `[n, 4 * dim]`."""
+    columns = [[pair.premise for pair in pairs], [pair.hypothesis for pair in pairs]]
+    u, v = encode_columns(encode, columns)
     return np.concatenate([u, v, pair_features(u, v)], axis=1)
 
 
-def _scores(data: InferenceSet, predicted: NDArray[np.str_]) -> dict[str, float]:
+def _scores(data: InferenceSet, predicted: Array) -> dict[str, float]:
     """Compares predictions out of `NLI_LABELS` with the labels of the data."""
     if data.labels == TWO_WAY_LABELS:
         predicted = np.where(predicted == TWO_WAY_LABELS[0], *TWO_WAY_LABELS)
     gold = np.array([pair.label for pair in data.pairs])
-    hits = {label: np.sum((gold == label) & (predicted == label)) for label in data.labels}
-    num_gold = {label: max(1, np.sum(gold == label)) for label in data.labels}
-    f1 = [2 * hits[label] / (num_gold[label] + np.sum(predicted == label)) for label in data.labels]
+    recalls = {
+        f"{label}/recall": float(np.sum((gold == label) & (predicted == label)))
+        / max(1, int(np.sum(gold == label)))
+        for label in data.labels
+    }
     return {
         "accuracy": float(np.mean(gold == predicted)),
-        "macro_f1": float(np.mean(f1)),
-        **{f"{label}/recall": float(hits[label] / num_gold[label]) for label in data.labels},
+        "macro_f1": float(np.mean([f1(gold, predicted, label) for label in data.labels])),
+        **recalls,
         "num_pairs": float(len(gold)),
     }
 
 
+def read_inference(path: Path) -> InferenceSet:
+    """Reads a table with the columns label, premise and hypothesis.
+
+    Args:
+        path: Text or, by its name, gzip; the label is one of `NLI_LABELS` or, in the whole file, of
+            `TWO_WAY_LABELS`, or "-" where there is none.
+
+    Raises:
+        UserError: A column is missing, or a label is another one.
+    """
+    rows = read_table(path, ("premise", "hypothesis", "label"))
+    pairs = sorted(LabelledPair(*row) for row in rows if row[-1] != _NO_LABEL)
+    present = {pair.label for pair in pairs}
+    labels = TWO_WAY_LABELS if TWO_WAY_LABELS[1] in present else NLI_LABELS
+    if not pairs or present - set(labels):
+        raise UserError(
+            f"{path} must have pairs labelled {', '.join(NLI_LABELS)}, or only "
+            f"{' and '.join(TWO_WAY_LABELS)}, but its labels are "
+            f"{', '.join(map(repr, sorted(present))) or 'missing'}; correct the file"
+        )
+    return InferenceSet(pairs, labels, len(rows) - len(pairs))
+
+
 def _find(folder: Path, seed: int) -> Iterator[Dataset | Missing]:
     """Yields each set for the trained head, and all of them for one probe."""
-    files = {file.name: file for file in find_inference_files(folder)}
-    train = [file for file in files.values() if (file.language, file.split) == ("en", "train")]
-    if not train and _SMALL_TRAIN in files:
-        train = [files[_SMALL_TRAIN]]
-    tests = [file for file in files.values() if file.split != "train"]
-    for file in tests:
-        yield Dataset(name=file.name, files=(file.path,), load=partial(_load_zero_shot, file))
-    for name, layout in _WELL_KNOWN.items():
-        if name not in files:
-            yield Missing(name=name, expected=layout.format(name=name))
-    tests = [file for file in tests if file not in train]
+    paths = {
+        ".".join(filter(None, (name, language, split))): path
+        for name, tables in find_tables(folder / "nli").items()
+        for language, splits in tables.items()
+        for split, path in splits.items()
+    }
+    paths = dict(sorted(paths.items()))
+    tests = {name: path for name, path in paths.items() if not name.endswith(".train")}
+    for name, path in tests.items():
+        yield Dataset(name=name, files=(path,), load=partial(_load_zero_shot, name, path))
+    for name in _WELL_KNOWN:
+        if name not in paths:
+            yield Missing(name=name, expected=_expected(name))
+    train = [path for name, path in paths.items() if name.endswith(".en.train")]
+    if not train and _SMALL_TRAIN in tests:
+        train = [tests.pop(_SMALL_TRAIN)]
     if train and tests:
-        paths = tuple(dict.fromkeys(file.path for file in (*train, *tests)))
-        yield Dataset(name="probe", files=paths, load=partial(_load_probe, train, tests, seed))
+        load = partial(_load_probe, train, tests, seed)
+        yield Dataset(name="probe", files=(*train, *tests.values()), load=load)
     else:
-        learnt = f"{_TABLE.format(name='<name>.en.train')} or {_SMALL_TRAIN} to learn from"
+        learnt = f"{_expected('<name>.en.train')} or {_SMALL_TRAIN} to learn from"
         yield Missing(name="probe", expected=f"{learnt}, and another set to classify")
 
 
-def _load_zero_shot(file: InferenceFile) -> ZeroShotInference:
-    return ZeroShotInference(file.read(), name=file.name)
+def _expected(name: str) -> str:
+    return f"nli/{name}.tsv (label TAB premise TAB hypothesis, under a line with these names)"
 
 
-def _load_probe(
-    train: Sequence[InferenceFile], tests: Sequence[InferenceFile], seed: int
-) -> InferenceProbe:
+def _load_zero_shot(name: str, path: Path) -> ZeroShotInference:
+    return ZeroShotInference(read_inference(path), name=name)
+
+
+def _load_probe(train: Sequence[Path], tests: Mapping[str, Path], seed: int) -> InferenceProbe:
     # Pairs of two-way sets that are not entailed may be either of the two other labels.
-    read = [file.read() for file in train]
-    pairs = [pair for data in read if data.labels == NLI_LABELS for pair in data.pairs]
-    return InferenceProbe(
-        pairs, {file.name: file.read() for file in tests}, name="probe", seed=seed
-    )
+    sets = [data for data in map(read_inference, train) if data.labels == NLI_LABELS]
+    pairs = [pair for data in sets for pair in data.pairs]
+    tested = {name: read_inference(path) for name, path in tests.items()}
+    return InferenceProbe(pairs, tested, name="probe", seed=seed)
 
 
 SUITE = Suite(

@@ -1,0 +1,242 @@
+"""What `report.py` draws of a system: sentences on a plane, their similarities, wrong neighbours.
+
+These suites give no scores but JSON to be drawn, small enough for a results file.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xling_tf.errors import UserError
+from xling_tf.evaluators.bitext.multilingual_files import find_multilingual
+from xling_tf.evaluators.bitext.parallel_files import BITEXT_LAYOUTS, ParallelTexts, find_bitexts
+from xling_tf.evaluators.data import Dataset, Missing, Suite
+from xling_tf.evaluators.encoding import (
+    Encode,
+    Evaluator,
+    NotApplicableError,
+    encode_checked,
+    require,
+)
+
+Rows = Sequence[tuple[str, ...]]  # sentences that translate each other, one of each language
+Draw = Callable[[list[tuple[str, ...]], list[str], Encode, int], dict[str, Any]]
+
+_LONGEST = 200  # characters of a text that are kept
+_ERRORS = 12
+_CORPORA = 4  # that are drawn: a results file is to stay below a megabyte
+_PERPLEXITY = 30.0  # scikit-learn's default
+_SAME = 1e-6
+
+
+class Illustration:
+    """Something to be drawn of sentences that translate each other.
+
+    Args:
+        draw: Makes JSON of (rows, languages, encode, seed).
+        rows: The sentences, one of each language.
+        languages: Their codes.
+        name: What results call this evaluator.
+        most_rows: More rows than this are sampled.
+        protocol: What the drawing depends on.
+        seed: Of the sample, and of what is drawn.
+
+    Raises:
+        UserError: There are no two different rows.
+    """
+
+    def __init__(
+        self,
+        draw: Draw,
+        rows: Rows,
+        languages: Sequence[str],
+        *,
+        name: str,
+        most_rows: int,
+        protocol: Mapping[str, Any],
+        seed: int = 0,
+    ) -> None:
+        self.name = name
+        different = sorted({row for row in rows if all(row)})
+        if len(different) < 2:
+            raise UserError(
+                f"{name} must have two different rows of sentences to be drawn, but has "
+                f"{len(different)}; give more data"
+            )
+        order = np.random.default_rng(seed).permutation(len(different))[:most_rows]
+        self._draw, self._languages, self._seed = draw, list(languages), seed
+        self._rows = [different[place] for place in order]
+        self.protocol: Mapping[str, Any] = {**protocol, "seed": seed, "num_rows": len(self._rows)}
+
+    def __call__(self, encode: Encode) -> dict[str, Any]:
+        """Returns "languages" and what is to be drawn of the system's vectors.
+
+        Raises:
+            NotApplicableError: All vectors are the same.
+            UserError: A vector is zero or not finite.
+        """
+        return {
+            "languages": self._languages,
+            **self._draw(self._rows, self._languages, encode, self._seed),
+        }
+
+
+def sentence_map(
+    rows: list[tuple[str, ...]], languages: list[str], encode: Encode, seed: int
+) -> dict[str, Any]:
+    """Lays sentences out on a plane by t-SNE: the "texts", "x" and "y" (0 to 1) of each language.
+
+    In a space that languages share, a sentence lies with its translations and not with its language.
+    """
+    from sklearn.manifold import TSNE
+    from threadpoolctl import threadpool_limits
+
+    columns = list(zip(*rows, strict=True))
+    units = np.concatenate(_unit_vectors(encode, columns))
+    if np.ptp(units, axis=0).max() < _SAME:
+        raise NotApplicableError("all its vectors are the same")
+    perplexity = min(_PERPLEXITY, (len(units) - 1) / 3)
+    # For so few points, threads wait for each other most of the time.
+    with threadpool_limits(1):
+        places = TSNE(perplexity=perplexity, init="pca", random_state=seed).fit_transform(units)
+    places = (places - places.min(axis=0)) / np.ptp(places, axis=0)
+    drawn = (
+        {
+            "texts": list(map(_cut, texts)),
+            "x": of_language[:, 0].round(4).tolist(),
+            "y": of_language[:, 1].round(4).tolist(),
+        }
+        for texts, of_language in zip(columns, np.split(places, len(columns)), strict=True)
+    )
+    return {"points": dict(zip(languages, drawn, strict=True))}
+
+
+def heat_map(
+    rows: list[tuple[str, ...]], languages: list[str], encode: Encode, seed: int
+) -> dict[str, Any]:
+    """The cosine of each sentence of one language (rows) with each of the other's (columns)."""
+    del languages, seed
+    columns = list(zip(*rows, strict=True))
+    first, second = _unit_vectors(encode, columns)
+    return {
+        "texts": [list(map(_cut, texts)) for texts in columns],
+        "similarities": (first @ second.T).round(3).tolist(),
+    }
+
+
+def retrieval_errors(
+    rows: list[tuple[str, ...]], languages: list[str], encode: Encode, seed: int
+) -> dict[str, Any]:
+    """Sentences that find something else than their translation, where that leads by most."""
+    del languages, seed
+    answers: defaultdict[str, list[str]] = defaultdict(list)
+    for query, answer in rows:
+        answers[query].append(answer)
+    candidates = sorted({answer for _, answer in rows})
+    place_of = {text: place for place, text in enumerate(candidates)}
+    units, candidate_units = _unit_vectors(encode, [list(answers), candidates])
+    errors = []
+    for query, scores in zip(answers, units @ candidate_units.T, strict=True):
+        found = int(np.argmax(scores))
+        right = max((place_of[text] for text in answers[query]), key=scores.__getitem__)
+        if scores[found] > scores[right]:
+            errors.append((float(scores[found] - scores[right]), query, found, right, scores))
+    errors.sort(key=lambda error: (-error[0], error[1]))
+    shown = [
+        {
+            "query": _cut(query),
+            "found": _cut(candidates[found]),
+            "right": _cut(candidates[right]),
+            "found_score": round(float(scores[found]), 3),
+            "right_score": round(float(scores[right]), 3),
+        }
+        for _, query, found, right, scores in errors[:_ERRORS]
+    ]
+    return {"num_queries": len(answers), "num_errors": len(errors), "errors": shown}
+
+
+def _unit_vectors(encode: Encode, columns: Sequence[Sequence[str]]) -> list[NDArray[np.float64]]:
+    """Encodes columns of texts, each different text once: unit vectors `[texts, dim]`."""
+    texts = list(dict.fromkeys(text for column in columns for text in column))
+    vectors = encode_checked(encode, texts)
+    lengths = np.linalg.norm(vectors, axis=1)
+    require(lengths > 0, texts, "a vector with a direction", "zero only")
+    units = vectors / lengths[:, np.newaxis]
+    row_of = {text: row for row, text in enumerate(texts)}
+    return [units[[row_of[text] for text in column]] for column in columns]
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+
+
+def _corpora(folder: Path, most_languages: int) -> list[ParallelTexts]:
+    """The corpora of most languages, then one for each pair not among theirs."""
+    found = [*find_multilingual(folder), *find_bitexts(folder)]
+    found = [texts for texts in found if len(texts.languages) <= most_languages]
+    covered: list[set[str]] = []
+    chosen = []
+    for texts in sorted(found, key=lambda texts: (-len(texts.languages), texts.name)):
+        if not any(covering >= set(texts.languages) for covering in covered):
+            covered.append(set(texts.languages))
+            chosen.append(texts)
+    return chosen[:_CORPORA]
+
+
+def _suite(
+    draw: Draw, title: str, source: str, *, most_languages: int = 2, most_rows: int, **protocol: Any
+) -> Suite:
+    def load(texts: ParallelTexts, seed: int) -> Evaluator:
+        return Illustration(
+            draw,
+            texts.read(),
+            texts.languages,
+            name=texts.name,
+            most_rows=most_rows,
+            protocol=protocol,
+            seed=seed,
+        )
+
+    def find(folder: Path, seed: int) -> Iterator[Dataset | Missing]:
+        corpora = _corpora(folder, most_languages)
+        for texts in corpora:
+            yield Dataset(name=texts.name, files=texts.files, load=partial(load, texts, seed))
+        if not corpora:
+            yield Missing(name="bitext", expected=BITEXT_LAYOUTS)
+
+    return Suite(name=draw.__name__, title=title, source=source, find=find, illustrates=True)
+
+
+SUITES = {
+    suite.name: suite
+    for suite in (
+        _suite(
+            sentence_map,
+            "Parallel sentences on a plane",
+            "Yu et al. 2018, figure 1, of documents",
+            most_languages=6,
+            most_rows=150,
+            method="t-SNE of unit vectors",
+            perplexity=_PERPLEXITY,
+        ),
+        _suite(
+            heat_map,
+            "Similarities of some sentences and translations",
+            "none; as the published models' pages show them",
+            most_rows=12,
+            similarity="cosine",
+        ),
+        _suite(
+            retrieval_errors,
+            "Sentences that find something else than their translation",
+            "Yu et al. 2018, Table 3",
+            most_rows=2000,
+            similarity="cosine",
+        ),
+    )
+}

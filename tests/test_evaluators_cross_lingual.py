@@ -1,0 +1,249 @@
+"""Labels learnt in one language and told in another, by systems whose scores are known."""
+
+import numpy as np
+import pytest
+from encode_functions import by_meaning, constant, random_vectors
+
+from xling_tf.errors import UserError
+from xling_tf.evaluators import classifiers
+from xling_tf.evaluators.cross_lingual import (
+    ARGUMENT,
+    CLASSIFICATION,
+    CrossLingualClassification,
+    SubsampleValidation,
+    _part,
+)
+from xling_tf.evaluators.data import Missing
+
+LABELS = ("good", "bad")
+
+
+@pytest.fixture(autouse=True)
+def _narrow(monkeypatch):
+    """Layers of 512 are for real vectors."""
+    monkeypatch.setitem(classifiers.TANH, "hidden", (32, 32))
+
+
+def examples(language, number, start=0):
+    return [
+        (LABELS[n % 2], f"{LABELS[n % 2]} {language} {n}") for n in range(start, start + number)
+    ]
+
+
+def sets(number=100, languages=("en", "fr")):
+    train = {language: examples(language, number) for language in languages}
+    test = {language: examples(language, number, number) for language in languages}
+    return train, test
+
+
+def shuffled(rows_of):
+    rng = np.random.default_rng(1)
+    return {
+        language: [rows_of[language][place] for place in rng.permutation(len(rows_of[language]))]
+        for language in reversed(rows_of)
+    }
+
+
+def test_labels_that_mean_the_same_everywhere_are_transferred():
+    scores = CrossLingualClassification(*sets(), name="x")(by_meaning(lambda text: text.split()[0]))
+    percentages = (10, 20, 40, 80, 100)
+    assert scores == dict.fromkeys(
+        (
+            *(
+                f"zero_shot/{code}/{metric}"
+                for code in ("en", "fr")
+                for metric in ("accuracy", "macro_f1")
+            ),
+            "zero_shot/dev/accuracy",
+            *(f"few_shot/fr/{percent}/accuracy" for percent in percentages),
+            *(f"monolingual/fr/{percent}/accuracy" for percent in percentages),
+        ),
+        1.0,
+    )
+
+
+def test_a_tenth_of_the_source_language_is_for_development():
+    # Chidambaram et al. 2019, sec. 4.2: "6,000 training reviews in English, which we split into 90% for
+    # training and 10% for development".
+    train, test = sets(100)
+    evaluator = CrossLingualClassification(train, test, name="x")
+    assert evaluator.protocol["num_train"] == {"en": 90, "fr": 100}
+    assert evaluator.protocol["num_dev"] == 10
+    seen, dev = evaluator._train["en"], evaluator._dev
+    assert sorted([*seen, *dev]) == sorted(train["en"])
+    assert [label for label, _ in dev].count("good") == 5
+    # Where the data has a development set, all of the training set is for training.
+    own = CrossLingualClassification(train, test, examples("en", 20, 500), name="x")
+    assert own.protocol["num_train"]["en"] == 100
+    assert own.protocol["num_dev"] == 20
+
+
+def test_labels_that_mean_the_opposite_are_learnt_by_the_target_alone():
+    def meaning(text):
+        label, language, _ = text.split()
+        return (label == "good") == (language == "en")
+
+    scores = CrossLingualClassification(*sets(), name="x")(by_meaning(meaning))
+    assert scores["zero_shot/en/accuracy"] == 1.0
+    assert scores["zero_shot/fr/accuracy"] == 0.0
+    assert scores["monolingual/fr/100/accuracy"] == 1.0
+    # 90 rows in English outweigh 10 in French.
+    assert scores["few_shot/fr/10/accuracy"] == 0.0
+
+
+def test_vectors_of_chance_score_chance():
+    scores = CrossLingualClassification(*sets(200), name="x")(random_vectors(8))
+    del scores["zero_shot/dev/accuracy"]  # of 20 rows only
+    # The error of 200 coin tosses is 0.035; of the dozen scores one is out by twice that.
+    assert list(scores.values()) == pytest.approx([0.5] * len(scores), abs=0.15)
+
+
+def test_the_order_of_lines_makes_no_difference_nor_does_a_second_call():
+    train, test = sets(40)
+    evaluator = CrossLingualClassification(train, test, name="x", seed=1)
+    scores = evaluator(random_vectors(8))
+    assert evaluator(random_vectors(8)) == scores
+    other = CrossLingualClassification(shuffled(train), shuffled(test), name="x", seed=1)
+    assert other(random_vectors(8)) == scores
+
+
+def test_macro_f1_derived_by_hand():
+    # All get the commoner label: of 4 rows 2 rightly; F1 2/3 for it, 0 for the other.
+    train = {"en": [*examples("en", 20), *(("good", f"good more {n}") for n in range(20))]}
+    scores = CrossLingualClassification(train, {"fr": examples("fr", 4)}, name="x")(constant)
+    assert scores["zero_shot/fr/accuracy"] == 0.5
+    assert scores["zero_shot/fr/macro_f1"] == pytest.approx(1 / 3)
+
+
+def test_without_the_source_language_each_is_for_itself():
+    evaluator = CrossLingualClassification(*sets(60, ("fr", "zh")), name="x")
+    assert evaluator.protocol["percentages"] == (100,)
+    scores = evaluator(by_meaning(lambda text: text.split()[0]))
+    assert scores == {"monolingual/fr/100/accuracy": 1.0, "monolingual/zh/100/accuracy": 1.0}
+
+
+def test_parts_contain_smaller_ones_and_share_every_label():
+    y = np.array(["a"] * 50 + ["b"] * 10 + ["c"])
+    parts = [set(_part(y, percent, 0).tolist()) for percent in (10, 20, 100)]
+    assert parts[0] < parts[1] < parts[2]
+    assert [len(part) for part in parts] == [5 + 1 + 1, 10 + 2 + 1, 61]
+
+
+def test_labels_that_were_not_trained():
+    train, test = sets(4)
+    test["de"] = [("neither", "weder noch")]
+    with pytest.raises(UserError, match="'weder noch' is labelled 'neither'"):
+        CrossLingualClassification(train, test, name="x")
+    with pytest.raises(UserError, match=r"labels \(none\)"):
+        CrossLingualClassification({"fr": train["fr"]}, {"de": examples("de", 2)}, name="x")
+
+
+# Random subsample validation
+
+ROWS = {
+    language: [
+        (label, f"{language} {n} {label}") for n, label in enumerate(["Claim", "Premise"] * 60)
+    ]
+    for language in ("en", "de")
+}
+
+
+def subsamples(rows=ROWS, **options):
+    return SubsampleValidation(rows, name="AM", **{"aligned": True, "num_runs": 6, **options})
+
+
+def test_a_perfect_encoder_scores_one_within_and_across_languages():
+    assert subsamples()(by_meaning(lambda text: text.split()[2])) == {
+        "en-de/macro_f1": 1.0,
+        "en-de/macro_f1_stderr": 0.0,
+        "en/macro_f1": 1.0,
+        "en/macro_f1_stderr": 0.0,
+        "de/macro_f1": 1.0,
+        "de/macro_f1_stderr": 0.0,
+    }
+
+
+def test_random_vectors_score_chance_whatever_their_length_and_the_lines_order():
+    evaluator = subsamples()
+    scores = evaluator(random_vectors())
+    # Two labels of equal frequency: 1/2 for guesses, and 1/3 for one answer to everything, to which
+    # regularisation tends; 0.1 for the chance of six runs with 24 test rows each.
+    for name in ("en-de", "en", "de"):
+        assert 1 / 3 - 0.1 < scores[f"{name}/macro_f1"] < 1 / 2 + 0.1
+        assert 0 < scores[f"{name}/macro_f1_stderr"] < 0.1
+    assert evaluator(random_vectors()) == scores
+    order = np.random.default_rng(0).permutation(120)
+    other = {language: [rows[place] for place in order] for language, rows in ROWS.items()}
+    assert subsamples(other)(random_vectors()) == scores
+    longer = evaluator(lambda texts: 1000 * random_vectors()(texts))
+    assert longer == pytest.approx(scores, abs=0.02)
+
+
+def test_translations_of_training_sentences_are_not_tested_on():
+    # An encoder that knows which row a text is, but nothing of its label, profits from translations
+    # alone: had the test rows of German been trained on in English, it would score 1.
+    scores = subsamples()(by_meaning(lambda text: text.split()[1]))
+    assert scores["en-de/macro_f1"] < 0.7
+    assert scores["en-de/macro_f1"] == scores["en/macro_f1"] == scores["de/macro_f1"]
+
+
+def test_macro_f1_of_subsamples_by_hand():
+    # The vectors tell Claim from the rest, but not Premise from None, of which Premise is the more
+    # frequent: all of both are called Premise. In a test part with p premises and n of None, F1 is 1,
+    # 2p / (2p + n) and 0. Of 60 and 40 rows a fifth is 12 and 8: (1 + 24 / 32 + 0) / 3 = 0.583. What
+    # falls into a part varies by chance, their mean over 20 runs by about 0.005.
+    labels = ["Claim"] * 60 + ["Premise"] * 60 + ["None"] * 40
+    rows = {"en": [(label, f"{number} {label}") for number, label in enumerate(labels)]}
+    evaluator = subsamples(rows, num_runs=20)
+    scores = evaluator(lambda texts: np.array([["Claim" in text, 1.0] for text in texts]))
+    assert scores["en/macro_f1"] == pytest.approx(0.583, abs=0.02)
+
+
+def test_rows_that_are_no_translations_are_cut_apart():
+    rows = {"en": ROWS["en"], "fr": [(label, f"fr {text}") for label, text in ROWS["en"][:50]]}
+    scores = subsamples(rows, aligned=False)(by_meaning(lambda text: text.split()[-1]))
+    assert scores["en-fr/macro_f1"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (ROWS | {"de": [("Premise", "x"), *ROWS["de"][1:]]}, "those in en, de differ"),
+        (ROWS | {"de": ROWS["de"][1:]}, "those in en, de differ"),
+        ({"en": ROWS["en"][:6]}, "two labels in each fifth of its rows"),
+    ],
+)
+def test_rows_that_cannot_be_cut_are_refused(rows, message):
+    with pytest.raises(UserError, match=message):
+        subsamples(rows)
+
+
+# Tables
+
+
+def write(folder, name, rows=(("1", "fine"), ("0", "dull")) * 20):
+    path = folder / f"{name}.tsv"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("\n".join(["label\ttext", *map("\t".join, rows)]) + "\n", encoding="utf-8")
+
+
+def test_tables_of_sentences_are_found(tmp_path):
+    for name in ("a.b.en.train", "a.b.en.test", "a.b.fr.test", "a.b.fr.dev", "lone.fr.train"):
+        write(tmp_path, f"sentiment/{name}")
+    dataset, missing = CLASSIFICATION.find(tmp_path, 0)
+    assert (dataset.name, missing.name) == ("a.b", "cls")
+    protocol = dataset.load().protocol
+    assert (protocol["num_train"], protocol["num_test"]) == ({"en": 36}, {"en": 40, "fr": 40})
+    write(tmp_path, "sentiment/a.b.en.dev")
+    assert next(iter(CLASSIFICATION.find(tmp_path, 0))).load().protocol["num_train"] == {"en": 40}
+
+
+def test_tables_of_argument_mining_are_found(tmp_path):
+    for language, rows in ROWS.items():
+        write(tmp_path, f"argument/AM.{language}", rows)
+    found = {item.name: item for item in ARGUMENT.find(tmp_path, 0)}
+    assert [path.name for path in found["AM"].files] == ["AM.en.tsv", "AM.de.tsv"]
+    protocol = found["AM"].load().protocol
+    assert (protocol["num_rows"], protocol["aligned"]) == ({"en": 120, "de": 120}, True)
+    assert isinstance(found["CLS"], Missing)
+    assert "argument/CLS.<language>.tsv" in found["CLS"].expected

@@ -1,1 +1,0 @@
-"""Classifiers on frozen vectors, and the trained head for inference."""

@@ -1,0 +1,361 @@
+"""Classifiers on frozen sentence vectors: SentEval's two, and that of Chidambaram et al. 2019.
+
+All take float vectors `[n, dim]` and labels `[n]`, and give a function from vectors to labels.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from itertools import chain, pairwise
+from operator import itemgetter
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xling_tf.errors import UserError
+from xling_tf.evaluators.encoding import Encode, encode_checked
+
+Array = NDArray[Any]
+Predict = Callable[[Array], Array]
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+
+# A solver stops at a slope that is small beside the features. scikit-learn's own limit, 1e-4, is
+# this one for unit vectors of 512 dimensions; features ten times as small it would leave unfitted.
+_TOLERANCE = 1e-4 * 512**0.5
+# Adam's constants (Kingma and Ba 2015).
+_FIRST, _SECOND, _EPSILON = 0.9, 0.999, 1e-8
+
+# What the scores of each depend on: SentEval's grids of the inverse strength of its regularisation
+# and of the weight decay of its network (senteval/tools/validation.py).
+LOGISTIC: dict[str, Any] = {"C": tuple(2.0**power for power in range(-2, 4))}
+# senteval/tools/classifier.py with the stopping rule of its quick setting: the other one (every 4
+# epochs, patience 5) takes three times as long for 80.0 instead of 80.1% (CR).
+NETWORK: dict[str, Any] = {
+    "weight_decay": tuple(10.0**power for power in range(-5, -1)),
+    "batch": 64,
+    "rate": 1e-3,
+    "epochs_a_check": 2,
+    "patience": 3,
+    "max_epochs": 200,
+}
+# Chidambaram et al. 2019, sec. 4.2.
+TANH: dict[str, Any] = {
+    "hidden": (512, 512),
+    "batch": 16,
+    "rate": 5e-4,
+    "rate_decay_per_epoch": 0.9,
+    "epochs": 20,
+}
+
+
+def encode_columns(encode: Encode, columns: Iterable[Sequence[str]]) -> list[Array]:
+    """Encodes columns of texts, each different text once: for each column float32 `[n, dim]`."""
+    columns = list(columns)
+    texts = list(dict.fromkeys(chain.from_iterable(columns)))
+    vectors = encode_checked(encode, texts).astype(np.float32)
+    row_of = {text: row for row, text in enumerate(texts)}
+    return [vectors[[row_of[text] for text in column]] for column in columns]
+
+
+def pair_features(u: Array, v: Array) -> Array:
+    """SentEval's features of pairs of vectors `[n, dim]`: |u - v| beside u * v, `[n, 2 * dim]`."""
+    return np.concatenate([np.abs(u - v), u * v], axis=1)
+
+
+def fit_logistic(
+    x: Array, y: Array, *, dev: tuple[Array, Array] | None = None, folds: int = 5, seed: int = 0
+) -> Predict:
+    """Fits logistic regression, its regularisation chosen from SentEval's grid.
+
+    Args:
+        x: Vectors.
+        y: Their labels, integers or strings.
+        dev: Vectors and labels to choose by; None: stratified folds of the training rows.
+        folds: How many folds.
+        seed: Of the folds.
+
+    Raises:
+        UserError: scikit-learn is not installed, all labels are equal, or there are too few rows.
+
+    Example:
+        >>> x, y = np.array([[0.0], [0.1], [0.9], [1.0]] * 5), np.array(["low", "low", "high", "high"] * 5)
+        >>> fit_logistic(x, y)(np.array([[0.0], [1.0]])).tolist()
+        ['low', 'high']
+    """
+    x, y = _training(x, y)
+    splits = [(x, y, *dev)] if dev else stratified_splits(x, y, folds, seed)
+    with single_threaded():
+        accuracies = [
+            [accuracy(model.predict, dev_x, dev_y) for model in logistic_path(train_x, train_y)]
+            for train_x, train_y, dev_x, dev_y in splits
+        ]
+        best = LOGISTIC["C"][int(np.argmax(np.mean(accuracies, axis=0)))]
+        predict: Predict = _logistic(x).set_params(C=best).fit(x, y).predict
+    return predict
+
+
+def logistic_path(x: Array, y: Array, weights: Array | None = None) -> Iterator[Any]:
+    """Yields logistic regression at each strength of SentEval's grid, most regularised first.
+
+    It is one model, each fit started from the one before: let it predict before asking for the next.
+    """
+    model = _logistic(x)
+    for strength in LOGISTIC["C"]:
+        yield model.set_params(C=strength).fit(x, y, weights)
+
+
+def _logistic(x: Array) -> Any:
+    from sklearn.linear_model import LogisticRegression
+
+    size = float(np.sqrt(np.mean(np.square(x)))) or 1.0
+    return LogisticRegression(tol=_TOLERANCE * size, max_iter=1000, warm_start=True)
+
+
+def fit_network(
+    x: Array,
+    y: Array,
+    *,
+    dev: tuple[Array, Array] | None = None,
+    folds: int = 10,
+    hidden: int = 50,
+    seed: int = 0,
+) -> Predict:
+    """Fits SentEval's network of sigmoid units; weight decay and epochs are chosen by accuracy.
+
+    Unlike SentEval, which fits anew on all rows what it chose by folds, this keeps the network that
+    did best on the rows held out.
+
+    Args:
+        x: Vectors.
+        y: Their labels.
+        dev: Vectors and labels to choose by; None: one stratified fold of the training rows.
+        folds: How many folds.
+        hidden: Units of the hidden layer.
+        seed: Of the fold, the weights and the order of the rows.
+    """
+    x, y = _training(x, y)
+    train_x, train_y, dev_x, dev_y = (
+        (x, y, *dev) if dev else next(stratified_splits(x, y, folds, seed))
+    )
+    labels, classes = np.unique(train_y, return_inverse=True)
+
+    def attempt(decay: float) -> tuple[float, Predict]:
+        rng = np.random.default_rng(seed)
+        network = Network((x.shape[1], hidden, len(labels)), "sigmoid", rng)
+        best, patience = (-1.0, network.predictor(labels)), NETWORK["patience"]
+        for _ in range(0, NETWORK["max_epochs"], NETWORK["epochs_a_check"]):
+            for _ in range(NETWORK["epochs_a_check"]):
+                network.train_epoch(
+                    train_x, classes, batch=NETWORK["batch"], rate=NETWORK["rate"], decay=decay
+                )
+            predict = network.predictor(labels)
+            score = accuracy(predict, dev_x, dev_y)
+            if score > best[0]:
+                best = score, predict
+            elif patience:
+                patience -= 1
+            else:
+                break
+        return best
+
+    with single_threaded():
+        return max(map(attempt, NETWORK["weight_decay"]), key=itemgetter(0))[1]
+
+
+def fit_tanh_network(x: Array, y: Array, *, seed: int = 0) -> Predict:
+    """Fits the classifier of Chidambaram et al. 2019, sec. 4.2: two layers of 512 tanh units.
+
+    Raises:
+        UserError: scikit-learn is not installed, or all labels are equal.
+    """
+    x, y = _training(x, y)
+    labels, classes = np.unique(y, return_inverse=True)
+    widths = (x.shape[1], *TANH["hidden"], len(labels))
+    network = Network(widths, "tanh", np.random.default_rng(seed))
+    with single_threaded():
+        for epoch in range(TANH["epochs"]):
+            rate = TANH["rate"] * TANH["rate_decay_per_epoch"] ** epoch
+            network.train_epoch(x, classes, batch=TANH["batch"], rate=rate)
+    return network.predictor(labels)
+
+
+class Network:
+    """Hidden layers of one activation below a softmax, trained on cross-entropy by Adam.
+
+    scikit-learn's `MLPClassifier` takes the same steps (the tests compare the two), but three times
+    as long over the papers' small batches, and has no learning rate that falls with the epochs.
+
+    Args:
+        widths: Of the input, of each hidden layer, and the number of classes.
+        activation: Of the hidden layers.
+        rng: Draws the weights (Glorot and Bengio 2010, uniform) and the order of the rows.
+
+    Attributes:
+        layers: Of each layer the weights and, in the last row, the biases: `[rows + 1, columns]`.
+    """
+
+    def __init__(
+        self,
+        widths: Sequence[int],
+        activation: Literal["tanh", "sigmoid"],
+        rng: np.random.Generator,
+    ) -> None:
+        self._rng = rng
+        self._is_tanh = activation == "tanh"
+        self.layers: list[Array] = []
+        for rows, columns in pairwise(widths):
+            bound = np.sqrt(6 / (rows + columns))
+            layer = np.zeros((rows + 1, columns), np.float32)
+            layer[:-1] = rng.uniform(-bound, bound, (rows, columns))
+            self.layers.append(layer)
+        self._gradients = [np.empty_like(layer) for layer in self.layers]
+        self._moments = [(np.zeros_like(layer), np.zeros_like(layer)) for layer in self.layers]
+        self._steps = 0
+
+    def train_epoch(
+        self, x: Array, classes: Array, *, batch: int, rate: float, decay: float = 0.0
+    ) -> None:
+        """Sees every row once, in random order; `decay` is L2, of the weights but not the biases."""
+        order = self._rng.permutation(len(x))
+        for start in range(0, len(x), batch):
+            rows = order[start : start + batch]
+            *inputs, logits = self._forward(x[rows], self.layers)
+            errors = np.exp(logits - logits.max(axis=1, keepdims=True))
+            errors /= errors.sum(axis=1, keepdims=True)
+            errors[np.arange(len(rows)), classes[rows]] -= 1
+            errors /= len(rows)
+            self._steps += 1
+            for level in range(len(self.layers) - 1, -1, -1):
+                layer, gradient, y = self.layers[level], self._gradients[level], inputs[level]
+                # Copied, the small transpose takes the fast way through the product.
+                np.matmul(y.T.copy(), errors, out=gradient[:-1])
+                np.sum(errors, axis=0, out=gradient[-1])
+                if decay:
+                    gradient[:-1] += np.float32(decay) * layer[:-1]
+                if level:
+                    slope = 1 - y * y if self._is_tanh else y * (1 - y)
+                    errors = (layer[:-1] @ errors.T).T * slope
+                self._update(level, rate)
+
+    def predictor(self, labels: Array) -> Predict:
+        """Returns what this network, as it is now, makes of vectors: the likeliest labels."""
+        layers = [layer.copy() for layer in self.layers]
+
+        def predict(x: Array) -> Array:
+            logits = self._forward(np.asarray(x, np.float32), layers)[-1]
+            return labels[np.argmax(logits, axis=1)]
+
+        return predict
+
+    def _forward(self, x: Array, layers: Sequence[Array]) -> list[Array]:
+        """The input of each layer, and the logits."""
+        values = [x]
+        half = np.float32(0.5)
+        for layer in layers[:-1]:
+            z = values[-1] @ layer[:-1] + layer[-1]
+            values.append(np.tanh(z) if self._is_tanh else half * (1 + np.tanh(half * z)))
+        return [*values, values[-1] @ layers[-1][:-1] + layers[-1][-1]]
+
+    def _update(self, level: int, rate: float) -> None:
+        """A step of Adam, with the factors (1 - beta) of its moments moved into `rate` and epsilon."""
+        second = np.sqrt((1 - _SECOND**self._steps) / (1 - _SECOND))
+        rate = rate * (1 - _FIRST) / (1 - _FIRST**self._steps) * second
+        gradient, (mean, square) = self._gradients[level], self._moments[level]
+        mean *= np.float32(_FIRST)
+        mean += gradient
+        square *= np.float32(_SECOND)
+        square += np.square(gradient, out=gradient)
+        np.sqrt(square, out=gradient)
+        gradient += np.float32(_EPSILON / np.sqrt(1 - _SECOND))
+        np.divide(mean, gradient, out=gradient)
+        gradient *= np.float32(rate)
+        self.layers[level] -= gradient
+
+
+def cross_validated(
+    x: Array, y: Array, fit: Callable[[Array, Array], Predict], *, folds: int = 10, seed: int = 0
+) -> float:
+    """Returns the mean accuracy of stratified cross-validation, whose folds follow the rows' order.
+
+    Raises:
+        UserError: Each label has fewer rows than there are folds.
+    """
+
+    def score(split: Sequence[Array]) -> float:
+        train_x, train_y, test_x, test_y = split
+        return accuracy(fit(train_x, train_y), test_x, test_y)
+
+    return float(np.mean(in_threads(score, stratified_splits(x, y, folds, seed))))
+
+
+def stratified_splits(
+    x: Array, y: Array, folds: int, seed: int
+) -> Iterator[tuple[Array, Array, Array, Array]]:
+    """Yields training vectors and labels, and those held out, of each of scikit-learn's folds."""
+    most = int(np.unique(y, return_counts=True)[1].max(initial=0))
+    if most < folds:
+        raise UserError(
+            f"{folds} folds need {folds} rows of a label, but none has more than {most}; give more data"
+        )
+    with single_threaded():
+        from sklearn.model_selection import StratifiedKFold
+    for train, test in StratifiedKFold(folds, shuffle=True, random_state=seed).split(x, y):
+        yield x[train], y[train], x[test], y[test]
+
+
+def in_threads(function: Callable[[_Item], _Result], items: Iterable[_Item]) -> list[_Result]:
+    """Maps a function of NumPy's over items on all processors, each with one thread of its own."""
+    with single_threaded(), ThreadPoolExecutor(os.cpu_count()) as executor:
+        return list(executor.map(function, items))
+
+
+def single_threaded() -> AbstractContextManager[Any]:
+    """Keeps linear algebra to one thread: small batches are not worth sharing, and rounding is the same."""
+    try:
+        from threadpoolctl import threadpool_limits
+    except ModuleNotFoundError:
+        raise UserError(
+            "classifiers need scikit-learn, which is not installed; install it by "
+            "pip install 'xling_tf[evaluation]'"
+        ) from None
+    return threadpool_limits(1)
+
+
+def require_trained(
+    name: str, train: Iterable[tuple[str, ...]], test: Iterable[tuple[str, ...]]
+) -> None:
+    """Raises a `UserError` for the first row (label, text, ...) whose label nothing is trained on."""
+    known = {label for label, *_ in train}
+    for label, text, *_ in test:
+        if label not in known:
+            raise UserError(
+                f"{name} is trained on labels {', '.join(sorted(known)) or '(none)'}, but "
+                f"{text[:60]!r} is labelled {label!r}; add such examples or correct it"
+            )
+
+
+def accuracy(predict: Predict, x: Array, gold: Array) -> float:
+    """Returns the share of vectors that get their label."""
+    return float(np.mean(predict(x) == gold))
+
+
+def f1(gold: Array, predicted: Array, label: str | None = None) -> float:
+    """Returns the F1 of a label, or the mean of all labels'; 0 for one that is never predicted."""
+    from sklearn.metrics import f1_score
+
+    if label is None:
+        return float(f1_score(gold, predicted, average="macro", zero_division=0))
+    return float(f1_score(gold == label, predicted == label, zero_division=0))
+
+
+def _training(x: Array, y: Array) -> tuple[Array, Array]:
+    x, y = np.asarray(x, np.float32), np.asarray(y)
+    if len(np.unique(y)) < 2:
+        raise UserError(
+            f"a classifier needs rows of two labels at least, but there are {len(y)} rows labelled "
+            f"{np.unique(y).tolist()}; give it others"
+        )
+    return x, y
