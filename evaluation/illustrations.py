@@ -13,8 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xling_tf.errors import UserError
-from xling_tf.evaluators.bitext.multilingual_files import find_multilingual
-from xling_tf.evaluators.bitext.parallel_files import BITEXT_LAYOUTS, ParallelTexts, find_bitexts
 from xling_tf.evaluators.data import Dataset, Missing, Suite
 from xling_tf.evaluators.encoding import (
     Encode,
@@ -22,6 +20,12 @@ from xling_tf.evaluators.encoding import (
     NotApplicableError,
     encode_checked,
     require,
+)
+from xling_tf.evaluators.parallel_texts import (
+    NO_BITEXTS,
+    ParallelTexts,
+    find_bitexts,
+    find_multilingual,
 )
 
 Rows = Sequence[tuple[str, ...]]  # sentences that translate each other, one of each language
@@ -207,7 +211,7 @@ def _suite(
         for texts in corpora:
             yield Dataset(name=texts.name, files=texts.files, load=partial(load, texts, seed))
         if not corpora:
-            yield Missing(name="bitext", expected=BITEXT_LAYOUTS)
+            yield NO_BITEXTS
 
     return Suite(name=draw.__name__, title=title, source=source, find=find, illustrates=True)
 

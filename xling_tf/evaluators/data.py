@@ -3,12 +3,8 @@
 A table is tab-separated lines below a line that names the columns.
 """
 
-<<<<<<< HEAD
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-=======
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
->>>>>>> 8336b3f (Classification: five modules that take lists; folds by scikit-learn; published formats to data/convert.py; the zero-shot classifier keeps a tenth for development)
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -20,12 +16,9 @@ from xling_tf.corpora.line_files import read_every_line
 from xling_tf.errors import UserError
 from xling_tf.evaluators.encoding import Evaluator
 
-<<<<<<< HEAD
 LANGUAGE = "[a-z]{2,3}(?:_[A-Za-z]+)?"  # a code in a file's name, as a regular expression
-=======
 Tables = Mapping[str, Mapping[str, Path]]  # language, split ("" where there is none)
-_TABLE = re.compile(r"(.+?)\.((?!dev\.)[a-z]{2,3}(?:_[A-Za-z]+)?)(?:\.([a-z_]{3,}))?\.tsv(?:\.gz)?")
->>>>>>> 8336b3f (Classification: five modules that take lists; folds by scikit-learn; published formats to data/convert.py; the zero-shot classifier keeps a tenth for development)
+_TABLE = re.compile(rf"(.+?)\.((?!dev\b){LANGUAGE})(?:\.([a-z_]{{3,}}))?")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -244,10 +237,10 @@ def stem_of(path: Path) -> str:
 
 
 def find_tables(folder: Path) -> dict[str, Tables]:
-    """Finds the tables `<name>.<language>[.<split>].tsv`, plain or with `.gz`, by name."""
+    """Finds the tables `<name>.<language>[.<split>].tsv` of a folder, by name."""
     found: dict[str, dict[str, dict[str, Path]]] = {}
-    for path in sorted(folder.glob("*.tsv*")):
-        if match := _TABLE.fullmatch(path.name):
+    for stem, path in tables_in(folder).items():
+        if match := _TABLE.fullmatch(stem):
             name, language, split = match.groups(default="")
-            found.setdefault(name, {}).setdefault(language, {}).setdefault(split, path)
+            found.setdefault(name, {}).setdefault(language, {})[split] = path
     return dict(found)

@@ -171,7 +171,7 @@ def pool(encode: Encode, documents: Sequence[Sequence[str]]) -> dict[str, Array]
 
 def _transfer(sets: _Sets, *, targeted: bool) -> dict[str, float]:
     """The accuracy of training on each language and testing in each, by "en" or "en-de"."""
-    pairs = list(product(sets, repeat=2))
+    pairs = [(source, target) for source in sets for target in sets]
     # Languages to train on and to tune to: tuned to itself, one classifier serves all targets.
     jobs = pairs if targeted else [(language, language) for language in sets]
 
