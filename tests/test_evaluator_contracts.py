@@ -12,6 +12,7 @@ from encode_functions import by_meaning, random_vectors
 from evaluation_data import meaning, write_evaluation_data
 
 from xling_tf.errors import UserError
+from xling_tf.evaluators import classifiers, transfer
 from xling_tf.evaluators.data import Selected, select
 from xling_tf.evaluators.encoding import Encode, NotApplicableError
 from xling_tf.evaluators.suites import SUITES
@@ -32,6 +33,15 @@ KNOWN: Mapping[str, tuple[float, tuple[float, float]]] = {
     "argument": (1.0, (0.15, 0.6)),
     "eigen_similarity": (0.0, (0.2, 2.0)),
 }
+
+
+@pytest.fixture(autouse=True)
+def _narrow(monkeypatch):
+    """Classifiers of the papers' sizes are for real vectors."""
+    monkeypatch.setitem(classifiers.TANH, "hidden", (32, 32))
+    monkeypatch.setattr(transfer, "_FOLDS", 3)
+    monkeypatch.setitem(classifiers.NETWORK, "max_epochs", 30)
+    monkeypatch.setitem(classifiers.NETWORK, "weight_decay", (1e-5,))
 
 
 @pytest.fixture(scope="module")
