@@ -15,8 +15,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from absl import app, flags
 
 from xling_tf.errors import one_line_errors, parse_flags, quiet_start, set_up_logging
-from xling_tf.search.corpus_mining import QUERIES, CorpusMiner, model_fingerprint
-from xling_tf.search.mining import STRATEGIES, MiningConfig
+from xling_tf.search.mining import (
+    QUERIES,
+    STRATEGIES,
+    MiningConfig,
+    mine_folder,
+    model_fingerprint,
+)
 
 _MODEL = flags.DEFINE_string(
     "model", None, "Exported model that says what is similar.", required=True
@@ -67,24 +72,22 @@ def _mine() -> dict[str, dict[str, int]]:
         relative_margin=_RELATIVE.value,
         sampling_strategy=_STRATEGY.value,
         seed=_SEED.value,
+        query=_QUERY.value,
     )
     with quiet_start():
         from xling_tf.sentence_encoder import SentenceEncoder
 
     model = Path(_MODEL.value)
-    miner = CorpusMiner(
-        encode=SentenceEncoder.load(model).encode,
-        model=model_fingerprint(model),
-        config=config,
-        query=_QUERY.value,
-        show_progress=sys.stderr.isatty(),
-    )
-    return miner.mine_folder(
+    return mine_folder(
         Path(_DATA.value),
+        SentenceEncoder.load(model).encode,
+        config,
+        model=model_fingerprint(model),
         source=_SOURCE.value,
         targets=_TARGET.value,
         names=_CORPUS.value,
         output=Path(_OUTPUT.value) if _OUTPUT.value is not None else None,
+        show_progress=sys.stderr.isatty(),
     )
 
 

@@ -40,9 +40,9 @@ from xling_tf.evaluators.encoding import Encode, as_system, encode_checked
 from xling_tf.evaluators.running import evaluate_system
 from xling_tf.evaluators.systems import open_system
 from xling_tf.files import provenance, replacing
-from xling_tf.search.arrays import truncated
+from xling_tf.search.neighbours import truncated
 from xling_tf.search.quantization import Int8Ranges, Precision, quantize
-from xling_tf.search.search import Hit, quantized_search, semantic_search
+from xling_tf.search.semantic import Hit, quantized_search, semantic_search
 
 _MODEL = flags.DEFINE_string("model", None, "System to measure, as evaluation/main.py takes it.")
 _PAIR = flags.DEFINE_string("pair", "en-es", "training: preset whose model is measured.")

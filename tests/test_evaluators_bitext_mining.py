@@ -12,7 +12,7 @@ from xling_tf.evaluators.bitext_mining import (
     best_threshold,
     from_bitext,
 )
-from xling_tf.search.margins import mine_by_margin
+from xling_tf.search.semantic import mine_by_margin
 
 ROWS = [(f"en {number}", f"es {number}") for number in range(200)]
 

@@ -1,129 +1,119 @@
-import sys
+"""Hard negatives: which candidates are taken, the mined files of a folder, and the program."""
+
+import json
+from collections import Counter
 
 import numpy as np
 import pytest
+import tensorflow as tf
+from programs import ROOT, run_python, the_error
 
+from xling_tf.corpora.folder import load_folder
+from xling_tf.corpora.hard_negatives import mined_path, read_mined, write_mined
+from xling_tf.corpora.split import held_out
+from xling_tf.corpora.store import transient_store
 from xling_tf.errors import UserError
-from xling_tf.search import neighbours
-from xling_tf.search.mining import MiningConfig, mine_hard_negatives
-from xling_tf.search.neighbours import index_kind, nearest
+from xling_tf.search import mining
+from xling_tf.search.mining import (
+    MiningConfig,
+    embed,
+    mine_folder,
+    mine_hard_negatives,
+    model_fingerprint,
+)
 
-# Five unit vectors. The inner products of the first with all: 1, 0.8, 0.6, 0 and -1.
-A, B, C, D, E = range(5)
-VECTORS = np.array([[1, 0], [0.8, 0.6], [0.6, 0.8], [0, 1], [-1, 0]], np.float32)
+# Directions of texts, in degrees: the inner products of the first with all are 1, 0.8, 0.6, 0 and -1.
+ANGLES = {"a": 0, "b": 36.87, "c": 53.13, "d": 90, "e": 180}
+ANGLES |= {"cero": 0, "cerca": 20, "lejos": 50, "más lejos": 90, "fuera": 1}
 
 
-def mine(queries=VECTORS[:1], positives=(A,), groups=None, **knobs):
-    """The negatives of each query, and what was dropped."""
-    places = np.arange(len(positives)) if groups is None else np.array(groups)
-    config = MiningConfig(**{"num_negatives": 2, **knobs})
-    indices, dropped = mine_hard_negatives(queries, VECTORS, np.array(positives), places, config)
-    assert indices.shape == (len(positives), config.num_negatives)
-    found = [[index for index in row if index >= 0] for row in indices.tolist()]
-    # What lacks stands at the end.
-    assert [row[: len(kept)] for row, kept in zip(indices.tolist(), found, strict=True)] == found
-    return found, {rule: count for rule, count in dropped.items() if count}
+def encode(texts):
+    angles = np.radians([ANGLES[text.strip().lower()] for text in texts])
+    return 3 * np.stack([np.cos(angles), np.sin(angles)], axis=1)
+
+
+def negatives_of(*pairs, **knobs):
+    """The negatives of the first pair, where the others make "a" to "e" candidates; what was dropped."""
+    others = [(f"source of {letter}", letter) for letter in "abcde"]
+    config, counts = MiningConfig(**{"num_negatives": 2, **knobs}), Counter()
+    found = mine_hard_negatives(encode, [*pairs, *others], config, counts=counts)
+    return "".join(found[0]), counts
 
 
 def test_the_nearest_wrong_candidates_come_nearest_first():
-    # Of D = (0, 1): C 0.8, B 0.6, A 0, E 0.
-    found, dropped = mine(VECTORS[[A, D]], [A, D])
-    assert found == [[B, C], [C, B]]
-    assert dropped == {}
+    assert negatives_of(("x", "a"))[0] == "bc"
+    # Of d: c 0.8, b 0.6, a and e 0.
+    assert negatives_of(("x", "d"))[0] == "cb"
+    assert negatives_of(("x", "a"), num_negatives=7)[0] == "bcde"
 
 
-def test_fewer_candidates_than_asked():
-    assert mine(num_negatives=7)[0] == [[B, C, D, E]]
+def test_right_answers_of_one_source_are_no_negatives():
+    # Of b: c 0.96, a 0.8, d 0.6; a is the answer of another pair with the same source.
+    found, counts = negatives_of(("x", "b"), ("X ", "a"))
+    assert found == "cd"
+    assert counts["dropped by right_answer"] == 2
 
 
-def test_right_answers_of_the_group_are_no_negatives():
-    # Two examples of one source: B is the answer of the other, so it is none's negative.
-    found, dropped = mine(VECTORS[[A, B]], [A, B], groups=[3, 3])
-    # Of B = (0.8, 0.6): A 0.8 (right), C 0.48 + 0.48 = 0.96, D 0.6, E -0.8.
-    assert found == [[C, D], [C, D]]
-    assert dropped == {"right_answer": 2}
-    # Another group has the same number neither as answer nor as rule.
-    assert mine(VECTORS[[A, B]], [A, B], groups=[3, 0])[0] == [[B, C], [C, A]]
+def test_texts_that_differ_in_case_alone_are_one():
+    assert negatives_of(("x", "a"), ("y", "B"), ("z", "b "))[0] == "Bc"
 
 
-def test_the_query_may_be_another_text_than_the_answer():
-    # As with sources for queries: of D, whose right answer is C (0.8): B 0.6, A and E 0.
-    assert mine(VECTORS[[D]], [C])[0] == [[D, B]]
-
-
-def test_query_rows_say_which_query_an_example_has():
-    config = MiningConfig(num_negatives=1)
-    rows, positives = np.array([1, 0, 1]), np.array([D, A, D])
-    groups = np.arange(3)
+def test_the_query_may_be_the_source():
+    # Of the source d, whose right answer is c: d itself, then b.
     found = mine_hard_negatives(
-        VECTORS[[A, D]], VECTORS, positives, groups, config, query_rows=rows
+        encode, [("d", "c"), *zip("abe", "abe", strict=True)], MiningConfig(query="source")
     )
-    assert found.indices.tolist() == [[C], [B], [C]]
+    assert found[0] == ("b", "a", "e")
 
 
 @pytest.mark.parametrize(
     ("knobs", "found", "dropped"),
     [
         # Skips the nearest that pass.
-        ({"range_min": 1}, [C, D], {}),
-        ({"range_min": 1, "max_score": 0.7}, [D, E], {"max_score": 1}),
-        # Looks at three wrong ones: B, C, D.
-        ({"range_max": 3, "num_negatives": 3}, [B, C, D], {}),
-        ({"range_max": 3, "num_negatives": 3, "max_score": 0.7}, [C, D], {"max_score": 1}),
-        ({"max_score": 0.5}, [D, E], {"max_score": 2}),
-        ({"max_score": 0.5, "min_score": -0.5}, [D], {"max_score": 2, "min_score": 1}),
+        ({"range_min": 1}, "cd", {}),
+        ({"range_min": 1, "max_score": 0.7}, "de", {"max_score": 1}),
+        # Looks at three wrong ones: b, c, d.
+        ({"range_max": 3, "num_negatives": 3}, "bcd", {}),
+        ({"range_max": 3, "num_negatives": 3, "max_score": 0.7}, "cd", {"max_score": 1}),
+        ({"max_score": 0.5, "min_score": -0.5}, "d", {"max_score": 2, "min_score": 1}),
         # The right one scores 1: 0.3 below is 0.7.
-        ({"absolute_margin": 0.3}, [C, D], {"absolute_margin": 1}),
-        ({"absolute_margin": 0.1}, [B, C], {}),
-        # 50% of 1.
-        ({"relative_margin": 0.5}, [D, E], {"relative_margin": 2}),
+        ({"absolute_margin": 0.3}, "cd", {"absolute_margin": 1}),
+        ({"absolute_margin": 0.1}, "bc", {}),
+        ({"relative_margin": 0.5}, "de", {"relative_margin": 2}),
         # The first rule that drops one counts it.
         (
             {"absolute_margin": 0.3, "max_score": 0.5},
-            [D, E],
+            "de",
             {"absolute_margin": 1, "max_score": 1},
         ),
     ],
 )
 def test_knobs(knobs, found, dropped):
-    assert mine(**knobs) == ([found], dropped)
+    # The rules count what they drop of all five pairs.
+    pairs = [("x", "a"), *((f"source of {letter}", letter) for letter in "bcde")]
+    config, counts = MiningConfig(**{"num_negatives": 2, **knobs}), Counter()
+    first, *_ = mine_hard_negatives(encode, pairs, config, counts=counts)
+    assert "".join(first) == found
+    assert all(counts[f"dropped by {rule}"] >= number for rule, number in dropped.items())
 
 
 def test_margins_are_relative_to_the_score_of_the_right_answer():
-    # Of A, whose right answer is C (0.6): 0.1 below is 0.5, which A and B exceed.
-    assert mine(positives=[C], absolute_margin=0.1)[0] == [[D, E]]
-    # The right answer E scores -1; below -1.1 there is nothing.
-    assert mine(positives=[E], relative_margin=0.1)[0] == [[]]
-    # In its own right, D's answer A scores 0: only what is above 0 is dropped, and E is not.
-    assert mine(VECTORS[[D]], [A], relative_margin=0.5)[0] == [[E]]
+    pairs = [("a", "c"), *((f"source of {letter}", letter) for letter in "abde")]
+    ANGLES.update({f"source of {letter}": ANGLES[letter] for letter in "abde"})
+    config = MiningConfig(num_negatives=2, query="source", absolute_margin=0.1)
+    # Of the source a, whose right answer c scores 0.6: 0.1 below is 0.5, which a and b exceed.
+    assert mine_hard_negatives(encode, pairs, config)[0] == ("d", "e")
+    # The right answer e scores -1; below -1.1 there is nothing.
+    config = MiningConfig(num_negatives=2, query="source", relative_margin=0.1)
+    pairs = [("a", "e"), *pairs[1:4]]
+    assert mine_hard_negatives(encode, pairs, config)[0] == ()
 
 
 def test_random_ones_are_any_that_pass_and_the_seed_says_which():
-    drawn = [
-        tuple(mine(sampling_strategy="random", max_score=0.7, seed=seed)[0][0])
-        for seed in range(40)
-    ]
-    # Of C, D, E two, nearest first.
-    assert set(drawn) == {(C, D), (C, E), (D, E)}
-    assert mine(sampling_strategy="random", max_score=0.7, seed=3)[0] == [list(drawn[3])]
-    # Fewer than asked: all.
-    assert mine(sampling_strategy="random", max_score=-0.5)[0] == [[E]]
-
-
-def test_rules_may_drop_many_and_still_enough_are_looked_at():
-    # 30 candidates above the limit, and one below: with two negatives, twenty would be looked at.
-    circle = np.linspace(0, 0.3, 31)
-    vectors = np.stack([np.cos(circle), np.sin(circle)], axis=1)
-    vectors = np.concatenate([vectors, [[0, 1]]])
-    first = np.array([0])
-    few = MiningConfig(num_negatives=2, max_score=0.5)
-    assert mine_hard_negatives(vectors[:1], vectors, first, first, few).indices.tolist() == [
-        [-1, -1]
-    ]
-    many = MiningConfig(num_negatives=2, max_score=0.5, range_max=31)
-    assert mine_hard_negatives(vectors[:1], vectors, first, first, many).indices.tolist() == [
-        [31, -1]
-    ]
+    random = {"sampling_strategy": "random", "max_score": 0.7}
+    drawn = [negatives_of(("x", "a"), seed=seed, **random)[0] for seed in range(40)]
+    assert set(drawn) == {"cd", "ce", "de"}  # two of c, d, e, nearest first
+    assert negatives_of(("x", "a"), seed=3, **random)[0] == drawn[3]
 
 
 @pytest.mark.parametrize(
@@ -133,6 +123,7 @@ def test_rules_may_drop_many_and_still_enough_are_looked_at():
         ({"range_min": -1}, "range_min must be at least 0, got -1"),
         ({"range_min": 2, "range_max": 6}, "range_max must be at least 7, got 6"),
         ({"sampling_strategy": "best"}, "sampling_strategy expects top or random, got 'best'"),
+        ({"query": "both"}, "query expects target or source, got 'both'"),
     ],
 )
 def test_knobs_out_of_range(knobs, message):
@@ -140,47 +131,177 @@ def test_knobs_out_of_range(knobs, message):
         MiningConfig(**knobs)
 
 
-def test_nearest_with_ties_and_fewer_candidates():
-    candidates = np.array([[0, 1], [1, 0], [1, 0]], np.float32)
-    scores, indices = nearest(np.array([[1.0, 0.0]]), candidates, 4)
-    assert indices.tolist() == [[1, 2, 0, -1]]
-    assert scores.tolist() == [[1, 1, 0, -np.inf]]
+def test_vectors_are_unit_ones_in_order_however_many_are_encoded_at_once(tmp_path, monkeypatch):
+    texts = ["cero", "lejos", "cerca"]
+    whole = embed(texts, encode, tmp_path)
+    monkeypatch.setattr(mining, "_ENCODED", 2)
+    parts = embed(texts, encode, tmp_path)
+    assert whole.tolist() == parts.tolist()
+    assert parts == pytest.approx(encode(texts) / 3, abs=1e-3)
+    assert list(tmp_path.iterdir()) == []
 
 
-def test_nearest_of_no_query():
-    scores, indices = nearest(np.zeros((0, 2)), VECTORS, 3)
-    assert scores.shape == indices.shape == (0, 3)
+# --- a folder
+
+# Sources that the split keeps for training, and some that it holds out.
+WORDS = [f"sentence number {number}" for number in range(200)]
+TRAINED = [text for text in WORDS if not held_out(text)]
+HELD = [text for text in WORDS if held_out(text)]
+ROWS = [
+    (TRAINED[0], "cero"),
+    (TRAINED[1], "Cerca"),
+    (TRAINED[2], "lejos"),
+    (TRAINED[3], "más lejos"),
+    (TRAINED[0], "lejos"),
+    (HELD[0], "fuera"),
+]
 
 
-def test_chunks_make_no_difference(monkeypatch):
+def write_corpus(folder, rows=ROWS, name="x.en-es"):
+    (folder / "parallel").mkdir(parents=True, exist_ok=True)
+    lines = "".join(f"{source}\t{target}\n" for source, target in rows)
+    (folder / f"parallel/{name}.tsv").write_text(lines, encoding="utf-8")
+    return folder
+
+
+def mine(data, *, encode=encode, model="toy", names=(), output=None, **knobs):
+    config = MiningConfig(**{"num_negatives": 2, **knobs})
+    options = {"model": model, "names": names, "output": output}
+    return mine_folder(data, encode, config, source="en", targets=["es"], **options)
+
+
+def mined(folder, name="x"):
+    return [tuple(pair) for pair in read_mined(mined_path(folder, name, "en-es"))]
+
+
+def test_the_nearest_wrong_targets_of_the_corpus_are_mined(tmp_path):
+    counts = mine(write_corpus(tmp_path))
+    # TRAINED[0] has two right answers, "cero" (0) and "lejos" (50), so that neither is a negative
+    # of it; "fuera" (1) is held out, so it is no candidate. "Cerca" (20): 20 and 30 away from
+    # "cero" and "lejos"; "más lejos" (90): 40 and 70 away from "lejos" and "Cerca".
+    assert mined(tmp_path) == [
+        (TRAINED[0], "cero", ("Cerca", "más lejos")),
+        (TRAINED[1], "Cerca", ("cero", "lejos")),
+        (TRAINED[2], "lejos", ("Cerca", "más lejos")),
+        (TRAINED[3], "más lejos", ("lejos", "Cerca")),
+        (TRAINED[0], "lejos", ("Cerca", "más lejos")),
+    ]
+    # The nearest two wrong ones and room for two right answers make four: of TRAINED[0]'s two
+    # examples, each sees the other's answer.
+    numbers = {"pairs": 5, "distinct targets": 4, "dropped by right_answer": 2}
+    shares = {"pairs with 0": 0, "pairs with 1": 0, "pairs with 2": 5}
+    assert counts == {"x.en-es": numbers | shares}
+
+
+def test_pairs_without_a_negative_have_no_line(tmp_path):
+    # cos 20 = 0.94 and cos 30 = 0.87 are near, cos 40 = 0.77 is not: "más lejos" alone has none.
+    counts = mine(write_corpus(tmp_path, ROWS[:4]), min_score=0.8)
+    assert [target for _, target, _ in mined(tmp_path)] == ["cero", "Cerca", "lejos"]
+    assert counts["x.en-es"]["pairs with 0"] == 1
+    (corpus,) = load_folder(tmp_path, source="en", targets=["es"], with_mined=True)
+    assert [len(pair.negatives) for pair, _ in corpus] == [1, 2, 1, 0]
+
+
+def test_what_is_mined_already_is_kept_until_something_changes(tmp_path):
+    write_corpus(tmp_path)
+    write_corpus(tmp_path, ROWS[:3], name="y.en-es")
+    encoded = []
+
+    def counting(texts):
+        encoded.append(len(texts))
+        return encode(texts)
+
+    def sizes(**changes):
+        encoded.clear()
+        mine(tmp_path, encode=counting, **changes)
+        return list(encoded)
+
+    assert sizes() == [4, 3]
+    assert sizes() == []
+    assert sizes(model="another") == [4, 3]
+    assert sizes(model="another", num_negatives=1) == [4, 3]
+    assert sizes() == [4, 3]
+    mined_path(tmp_path, "x", "en-es").unlink()
+    assert sizes() == [4]
+    write_corpus(tmp_path, ROWS[:2], name="y.en-es")
+    assert sizes() == [2]
+    # Killed between the file and its record: it is mined again.
+    (tmp_path / "hard_negatives/x.en-es.json").write_text("{", encoding="utf-8")
+    assert sizes() == [4]
+
+
+def test_some_corpora_into_another_folder(tmp_path):
+    data, output = write_corpus(tmp_path / "data"), tmp_path / "output"
+    write_corpus(data, name="y.en-es")
+    write_corpus(data, ROWS[-1:], name="held_out.en-es")
+    assert list(mine(data, names=["y"], output=output)) == ["y.en-es"]
+    names = {path.name for path in output.rglob("*") if path.is_file()}
+    assert names == {"y.en-es.tsv.gz", "y.en-es.json"}
+    assert not (data / "hard_negatives").exists()
+    with pytest.raises(UserError, match=r"the name of a corpus is expected, got 'z'; .* x, y"):
+        mine(data, names=["z"])
+
+
+def test_a_full_disk_is_told_and_leaves_what_is_done(tmp_path, monkeypatch):
+    write_corpus(tmp_path)
+    write_corpus(tmp_path, ROWS[:3], name="y.en-es")
+
+    def full(path, pairs):
+        if path.name.startswith("y"):
+            raise OSError(28, "No space left on device")
+        write_mined(path, pairs)
+
+    monkeypatch.setattr(mining, "write_mined", full)
+    with pytest.raises(UserError, match=r"y.en-es.tsv.gz must be written, .*No space left"):
+        mine(tmp_path)
+    names = {path.name for path in (tmp_path / "hard_negatives").iterdir()}
+    assert names == {"x.en-es.tsv.gz", "x.en-es.json"}
+
+
+def test_no_held_out_text_is_a_negative(tmp_path):
+    rows = [(source, f"frase {number}") for number, source in enumerate(WORDS)]
+    write_corpus(tmp_path, rows)
     random = np.random.default_rng(0)
-    queries, candidates = random.normal(size=(10, 4)), random.normal(size=(23, 4))
-    whole = nearest(queries, candidates, 5)
-    monkeypatch.setattr(neighbours, "_CHUNK", 3)
-    parts = nearest(queries, candidates, 5)
-    assert parts.indices.tolist() == whole.indices.tolist()
-    # By sorting all: exact search.
-    expected = np.argsort(-queries @ candidates.T, axis=1)[:, :5]
-    assert whole.indices.tolist() == expected.tolist()
+    mine(tmp_path, encode=lambda texts: random.normal(size=(len(texts), 4)))
+    (split,) = transient_store(load_folder(tmp_path, source="en", targets=["es"])).corpora
+    hidden = {pair.target for pair in split.held_out}
+    assert hidden
+    found = mined(tmp_path)
+    assert len(found) == len(split.train)
+    assert not hidden & {text for _, _, negatives in found for text in negatives}
 
 
-@pytest.mark.parametrize("kind", ["hnsw", "ivf"])
-def test_approximate_indices_find_nearly_all_that_the_exact_one_finds(kind):
-    random = np.random.default_rng(0)
-    vectors = random.normal(size=(4000, 16)).astype(np.float32)
-    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    exact = nearest(vectors[:200], vectors, 10, kind="flat").indices
-    found = nearest(vectors[:200], vectors, 10, kind=kind).indices
-    recall = np.mean([len({*a} & {*b}) / 10 for a, b in zip(exact, found, strict=True)])
-    assert recall >= 0.9
+# --- the program
 
 
-def test_the_index_is_chosen_by_size():
-    sizes = {10: "flat", 200_000: "flat", 200_001: "hnsw", 1_000_000: "hnsw", 1_000_001: "ivf"}
-    assert {size: index_kind(size) for size in sizes} == sizes
+class Toy(tf.Module):
+    """A letter's share in a text for each letter."""
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
+    def __call__(self, inputs):
+        letters = tf.strings.unicode_decode(inputs, "UTF-8")
+        return tf.reduce_sum(tf.one_hot(letters, 256), axis=1) + 1e-3
 
 
-def test_without_faiss_the_extra_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "faiss", None)
-    with pytest.raises(UserError, match=r"xling_tf\[mining\]"):
-        nearest(VECTORS, VECTORS, 1)
+@pytest.mark.slow
+def test_the_program_mines_prints_counts_and_keeps_what_is_there(tmp_path):
+    tf.saved_model.save(Toy(), str(tmp_path / "model"))
+    data = write_corpus(tmp_path / "data")
+    flags = (str(ROOT / "data/mine.py"), "--model=model", "--data=data", "--top=1")
+    first = run_python(tmp_path, *flags)
+    assert first.status == 0, first.errors
+    assert first.output.startswith("x.en-es: pairs 5, distinct targets 4, pairs with 0 0, ")
+    assert [len(found) for _, _, found in mined(data)] == [1] * 5
+    record = json.loads((data / "hard_negatives/x.en-es.json").read_text(encoding="utf-8"))
+    assert record["recipe"]["model"] == model_fingerprint(tmp_path / "model")
+    assert record["recipe"]["relative_margin"] == 0.05
+    second = run_python(tmp_path, *flags)
+    assert second.output == first.output
+    assert "is kept" in second.errors
+
+
+def test_a_mistake_is_told_in_one_line(tmp_path):
+    write_corpus(tmp_path / "data")
+    flags = ("--data=data", "--model=nothing", "--top=0")
+    error = the_error(run_python(tmp_path, str(ROOT / "data/mine.py"), *flags))
+    assert "num_negatives must be at least 1" in error

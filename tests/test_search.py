@@ -1,14 +1,29 @@
+"""Vectors of users, nearest neighbours, semantic search, paraphrases, translations, int8 and bits."""
+
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from xling_tf.errors import UserError
-from xling_tf.search import arrays as vectors_module
-from xling_tf.search.search import (
+from xling_tf.search import neighbours
+from xling_tf.search.neighbours import (
+    as_vectors,
+    cosine_similarity,
+    index_kind,
+    nearest,
+    require_positive,
+    truncated,
+    unit_vectors,
+)
+from xling_tf.search.quantization import Int8Ranges, quantize
+from xling_tf.search.semantic import (
     bitext_mining,
     paraphrase_mining,
     paraphrase_mining_embeddings,
+    quantized_search,
     semantic_search,
 )
 
@@ -26,20 +41,113 @@ def ids(hits):
     return [[hit["corpus_id"] for hit in row] for row in hits]
 
 
+# --- vectors
+
+
+def test_cosines_derived_by_hand():
+    # |(3, 4)| = 5, |(6, 8)| = 10: (3*8 + 4*6) / 50 = 0.96, and each with itself 1.
+    found = cosine_similarity([[3.0, 4.0], [0.0, 0.0]], [[8.0, 6.0], [3.0, 4.0]])
+    assert found == pytest.approx(np.array([[0.96, 1.0], [0.0, 0.0]]))
+    assert found.dtype == np.float32
+    assert cosine_similarity([1.0, 0.0], np.eye(2)).shape == (1, 2)
+    assert cosine_similarity([], np.eye(2)).shape == (0, 2)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (["Hola"], "encode texts first"),
+        (np.zeros((2, 2), np.int8), "int8 of shape .* dequantize codes first"),
+        (np.zeros((2, 2, 2)), r"float64 of shape \[2, 2, 2\]"),
+        ([[1.0], [1.0, 2.0]], "of one length"),
+        ([[1.0, 0.0], [0.0, np.nan], [np.inf, 0.0]], "finite vectors, but row 1 has"),
+    ],
+)
+def test_what_is_no_vectors_is_named(wrong, message):
+    with pytest.raises(UserError, match=f"corpus must be .*{message}"):
+        as_vectors(wrong, "corpus")
+
+
+def test_unit_vectors_are_not_copied_and_others_not_changed():
+    whole, others = np.eye(3, dtype=np.float32), np.full((2, 2), 2.0)
+    assert np.shares_memory(unit_vectors(whole, "v"), whole)
+    assert unit_vectors(others, "v") == pytest.approx(np.full((2, 2), 0.5**0.5))
+    assert others.max() == 2
+    # Squares beyond float32 do not overflow.
+    assert unit_vectors(np.float32([[3e30, 4e30]]), "v")[0] == pytest.approx([0.6, 0.8])
+
+
+@given(st.integers(0, 5), st.integers(1, 6), st.integers(1, 6), st.integers(0, 9))
+@settings(max_examples=25, deadline=None)
+def test_truncated_vectors_are_unit_vectors_of_their_first_dimensions(rows, whole, dim, seed):
+    vectors = np.random.default_rng(seed).normal(0, 30, (rows, whole)).astype(np.float32)
+    if dim > whole:
+        with pytest.raises(UserError, match=rf"at most the {whole} dimensions .* got {dim}"):
+            truncated(vectors, dim)
+        return
+    kept = vectors[:, :dim]
+    expected = kept / np.linalg.norm(kept, axis=1, keepdims=True)
+    assert truncated(vectors, dim) == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize("wrong", [0, -1, 1.0, True, "3", None])
+def test_counts_are_integers_of_at_least_one(wrong):
+    with pytest.raises(UserError, match="top_k must be an integer of at least 1, got"):
+        require_positive(wrong, "top_k")
+
+
+# --- neighbours
+
+
+def test_nearest_with_ties_and_fewer_candidates():
+    candidates = np.array([[0, 1], [1, 0], [1, 0]], np.float32)
+    scores, indices = nearest(np.array([[1.0, 0.0]]), candidates, 4)
+    assert indices.tolist() == [[1, 2, 0, -1]]
+    assert scores.tolist() == [[1, 1, 0, -np.inf]]
+    assert nearest(np.zeros((0, 2)), candidates, 3).indices.shape == (0, 3)
+
+
+def test_chunks_make_no_difference(monkeypatch):
+    queries, candidates = normal(10, 4), normal(23, 4, seed=1)
+    whole = nearest(queries, candidates, 5)
+    monkeypatch.setattr(neighbours, "_CHUNK", 3)
+    assert nearest(queries, candidates, 5).indices.tolist() == whole.indices.tolist()
+    # By sorting all: exact search.
+    expected = np.argsort(-queries @ candidates.T, axis=1)[:, :5]
+    assert whole.indices.tolist() == expected.tolist()
+
+
+def test_clusters_find_nearly_all_that_the_exact_search_finds():
+    assert (index_kind(200_000), index_kind(200_001)) == ("flat", "ivf")
+    vectors = unit_vectors(normal(4000, 16), "v")
+    exact = nearest(vectors[:200], vectors, 10, kind="flat").indices
+    found = nearest(vectors[:200], vectors, 10, kind="ivf").indices
+    recall = np.mean([len({*a} & {*b}) / 10 for a, b in zip(exact, found, strict=True)])
+    assert recall >= 0.9
+
+
+def test_without_faiss_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "faiss", None)
+    with pytest.raises(UserError, match=r"xling_tf\[mining\]"):
+        semantic_search(units(0), units(0))
+
+
+# --- semantic search
+
+
 def test_hits_derived_by_hand():
     # cos 0, cos 60 and cos 90 degrees, whatever the vectors' lengths.
     (hits,) = semantic_search(units(0)[0] * 3, units(60, 90, 0) * 2, top_k=2)
     assert [hit["corpus_id"] for hit in hits] == [2, 0]
     assert [hit["score"] for hit in hits] == pytest.approx([1.0, 0.5], abs=1e-6)
-    assert isinstance(hits[0]["corpus_id"], int)
-    assert isinstance(hits[0]["score"], float)
+    assert (type(hits[0]["corpus_id"]), type(hits[0]["score"])) == (int, float)
 
 
 @given(st.integers(1, 30), st.integers(1, 30), st.integers(1, 12), st.integers(0, 5))
 @settings(max_examples=20, deadline=None)
 def test_hits_are_those_of_all_cosines(num_queries, num_corpus, top_k, seed):
     queries, corpus = normal(num_queries, seed=seed), normal(num_corpus, seed=seed + 1)
-    cosines = vectors_module.cosine_similarity(queries, corpus)
+    cosines = cosine_similarity(queries, corpus)
     expected = np.argsort(-cosines, axis=1, kind="stable")[:, :top_k].tolist()
     assert ids(semantic_search(queries, corpus, top_k)) == expected
 
@@ -53,8 +161,9 @@ def test_of_equal_ones_the_first_come_first(num_queries):
 
 def test_nothing_is_found_in_nothing():
     assert semantic_search(np.zeros((0, 2)), units(0)) == []
-    assert semantic_search(units(0, 1), np.zeros((0, 2))) == [[], []]
     assert semantic_search(units(0, 1), []) == [[], []]
+    assert bitext_mining([], units(0)) == bitext_mining(units(0), np.zeros((0, 2))) == []
+    assert paraphrase_mining_embeddings(units(0)) == paraphrase_mining_embeddings([]) == []
 
 
 @pytest.mark.parametrize("search", [semantic_search, bitext_mining])
@@ -63,27 +172,14 @@ def test_vectors_of_two_models_are_both_named(search):
         search(units(0), normal(3))
 
 
-def test_texts_are_no_queries():
-    with pytest.raises(UserError, match=r"queries must be float vectors.*encode texts first"):
-        semantic_search(["Hola"], units(0))
-
-
-def test_a_count_of_none_is_refused():
-    with pytest.raises(UserError, match="top_k must be an integer of at least 1, got 0"):
-        semantic_search(units(0), units(0), top_k=0)
+# --- paraphrases and translations
 
 
 def test_paraphrases_derived_by_hand():
     # Angles between 0, 60, 90 and 95 degrees: the pair 5 apart comes first, then 30, 35, 60, 90 and 95.
     pairs = paraphrase_mining_embeddings(units(0, 60, 90, 95))
-    assert [(first, second) for _, first, second in pairs] == [
-        (2, 3),
-        (1, 2),
-        (1, 3),
-        (0, 1),
-        (0, 2),
-        (0, 3),
-    ]
+    order = [(first, second) for _, first, second in pairs]
+    assert order == [(2, 3), (1, 2), (1, 3), (0, 1), (0, 2), (0, 3)]
     cosines = np.cos(np.radians([5, 30, 35, 60, 90, 95]))
     assert [pair.score for pair in pairs] == pytest.approx(cosines, abs=1e-6)
 
@@ -92,7 +188,7 @@ def test_paraphrases_derived_by_hand():
 @settings(max_examples=20, deadline=None)
 def test_paraphrases_are_the_best_of_all_pairs(count, top_k, max_pairs, seed):
     vectors = normal(count, seed=seed)
-    cosines = vectors_module.cosine_similarity(vectors, vectors)
+    cosines = cosine_similarity(vectors, vectors)
     best = np.argsort(-(cosines - 9 * np.eye(count)), axis=1)[:, :top_k].tolist()
     near = {(min(i, j), max(i, j)) for i in range(count) for j in best[i] if i != j}
     expected = sorted(near, key=lambda pair: -cosines[pair])[:max_pairs]
@@ -105,7 +201,6 @@ def test_equal_sentences_are_each_others_paraphrases_once():
     pairs = paraphrase_mining_embeddings(np.tile(units(0), (6, 1)), top_k=2)
     assert all(pair.first < pair.second for pair in pairs)
     assert len({(pair.first, pair.second) for pair in pairs}) == len(pairs) >= 6
-    assert [pair.score for pair in pairs] == pytest.approx([1.0] * len(pairs))
 
 
 def test_an_encoder_makes_the_vectors():
@@ -117,20 +212,12 @@ def test_an_encoder_makes_the_vectors():
     assert (best.first, best.second) == (0, 2)
 
 
-def test_one_sentence_has_no_paraphrase():
-    assert paraphrase_mining_embeddings(units(0)) == []
-    assert paraphrase_mining_embeddings([]) == []
-
-
 def test_translations_derived_by_hand():
-    # As in test_evaluators_bitext_mining: sources at 0 and 60 degrees, targets at 90 and 0, margins 1.6 and
+    # Sources at 0 and 60 degrees, targets at 90 and 0: margins 1 / ((0.5 + 0.75) / 2) = 1.6 and
     # 0.866 / ((0.683 + 0.433) / 2) = 1.552.
     pairs = bitext_mining(units(0, 60) * 2, units(90, 0))
     assert [(pair.first, pair.second) for pair in pairs] == [(0, 1), (1, 0)]
     assert [pair.score for pair in pairs] == pytest.approx([1.6, 1.552], abs=1e-3)
-
-
-def test_translations_of_one_neighbour_have_the_margin_one():
     # The mean over the nearest alone is the cosine itself.
     pairs = bitext_mining(units(0, 90), units(10, 80), num_neighbours=1)
     assert [tuple(pair) for pair in pairs] == [
@@ -139,5 +226,82 @@ def test_translations_of_one_neighbour_have_the_margin_one():
     ]
 
 
-def test_nothing_translates_nothing():
-    assert bitext_mining([], units(0)) == bitext_mining(units(0), np.zeros((0, 2))) == []
+# --- int8 and bits
+
+RANDOM = np.random.default_rng(0)
+# Clusters, so that neighbours are told apart by more than chance.
+CORPUS = np.repeat(RANDOM.normal(size=(50, 64)), 20, axis=0) + RANDOM.normal(size=(1000, 64)) * 0.5
+CORPUS = (CORPUS / np.linalg.norm(CORPUS, axis=1, keepdims=True)).astype(np.float32)
+QUERIES = CORPUS[::50] + RANDOM.normal(size=(20, 64)).astype(np.float32) * 0.02
+INT8, BITS = quantize(CORPUS, "int8"), quantize(CORPUS, "ubinary")
+
+
+def recall(hits):
+    pairs = zip(ids(hits), ids(semantic_search(QUERIES, CORPUS)), strict=True)
+    return np.mean([len(set(some) & set(others)) / 10 for some, others in pairs])
+
+
+@pytest.mark.parametrize("ranges", [None, Int8Ranges.calibrated(CORPUS)])
+def test_int8_finds_nearly_all_by_either_range(ranges):
+    codes = quantize(CORPUS, "int8", ranges=ranges)
+    # By the codes alone too: what each one stands for has its own step.
+    for oversampling in (1, 10):
+        found = quantized_search(QUERIES, codes, "int8", ranges=ranges, oversampling=oversampling)
+        assert recall(found) > 0.95
+
+
+def test_more_candidates_and_better_scores_find_more():
+    recalls = [
+        recall(quantized_search(QUERIES, BITS, "ubinary", oversampling=1)),
+        recall(quantized_search(QUERIES, BITS, "ubinary", oversampling=4)),
+        recall(quantized_search(QUERIES, BITS, "ubinary", oversampling=4, rescore_with=CORPUS)),
+    ]
+    assert recalls == sorted(recalls)
+    assert recalls[0] < recalls[-1]
+
+
+@pytest.mark.parametrize(("precision", "codes"), [("int8", INT8), ("ubinary", BITS)])
+def test_all_candidates_rescored_in_floats_are_the_exact_search(precision, codes):
+    exact = semantic_search(QUERIES, CORPUS)
+    found = quantized_search(
+        QUERIES, codes, precision, oversampling=100, rescore_with=CORPUS.astype(np.float64) * 3
+    )
+    assert ids(found) == ids(exact)
+    scores, expected = ([[hit["score"] for hit in row] for row in rows] for rows in (found, exact))
+    assert scores == pytest.approx(np.array(expected), abs=1e-6)
+
+
+def test_bits_are_rescored_with_int8_codes_too():
+    found = quantized_search(QUERIES, BITS, "ubinary", oversampling=100, rescore_with=INT8)
+    assert ids(found) == ids(quantized_search(QUERIES, INT8, "int8"))
+
+
+def test_the_score_of_bits_derived_by_hand():
+    # A query of eight equal numbers and the signs + + + + + + - -: (6 - 2) / 8.
+    vectors = np.array([[1.0] * 6 + [-1.0] * 2])
+    for precision in ("binary", "ubinary"):
+        ((hit,),) = quantized_search([0.5] * 8, quantize(vectors, precision), precision)
+        assert hit["score"] == pytest.approx(0.5)
+
+
+def test_of_equal_codes_the_first_come_first_and_none_are_found_in_none():
+    codes = quantize(np.ones((40, 8)), "int8")
+    assert ids(quantized_search([1.0] * 8, codes, "int8", 3, oversampling=1)) == [[0, 1, 2]]
+    assert quantized_search(QUERIES[:2], INT8[:0], "int8") == [[], []]
+    assert quantized_search(QUERIES[:0], BITS, "ubinary") == []
+
+
+@pytest.mark.parametrize(
+    ("codes", "precision", "options", "message"),
+    [
+        (CORPUS, "float32", {}, "got 'float32'; use semantic_search"),
+        (CORPUS, "int8", {}, "must be int8 .* but are float32"),
+        (INT8[:, :32], "int8", {}, r"\[1000, 64\] .*64 dimensions, .*\[1000, 32\]"),
+        (BITS[:, :4], "ubinary", {}, r"\[1000, 8\] .* has \[1000, 4\]"),
+        (BITS, "ubinary", {"rescore_with": CORPUS[:9]}, "rescore_with must"),
+        (BITS, "ubinary", {"oversampling": 0}, "oversampling must be an"),
+    ],
+)
+def test_what_does_not_suit_is_named(codes, precision, options, message):
+    with pytest.raises(UserError, match=message):
+        quantized_search(QUERIES, codes, precision, **options)

@@ -11,7 +11,7 @@ from testing import SENTENCES
 
 import xling_tf
 from xling_tf.errors import UserError
-from xling_tf.search.arrays import truncated
+from xling_tf.search.neighbours import truncated
 from xling_tf.search.quantization import Int8Ranges, quantize
 from xling_tf.sentence_encoder import ResponseEncoder, SentenceEncoder
 

@@ -45,6 +45,8 @@ def tokens(text, **config):
         ("我爱你。", "我 爱 你 。"),
         ("你好,世界 ok", "你 好 , 世 界 ok"),
         ("カナと漢字 abc", "カ ナ と 漢 字 abc"),
+        ("スーパーで買う人々", "ス ー パ ー で 買 う 人 々"),
+        ("2024年5月,3日", "2024 年 5 月 , 3 日"),
         ("한국어 문장", "한국어 문장"),
         ("مرحبا بالعالم؟", "مرحبا بالعالم ؟"),
         ("l'amie", "l'amie"),
@@ -76,39 +78,6 @@ def test_treebank_style(text, expected):
 )
 def test_marks_that_touch(text, expected):
     assert tokens(text) == expected.split(" ")
-
-
-@pytest.mark.parametrize(
-    ("text", "characters", "runs"),
-    [
-        # Runs of Han, of hiragana and of katakana; scripts part where they meet.
-        ("我爱北京，New York!", "我 爱 北 京 ， New York !", "我爱北京 ， New York !"),
-        ("你好。「再见」", "你 好 。 「 再 见 」", "你好 。 「 再见 」"),
-        ("カナと漢字 abc漢字x", "カ ナ と 漢 字 abc 漢 字 x", "カナ と 漢字 abc 漢字 x"),
-        # The mark of long vowels belongs to its kana, the mark of repetition to its Han.
-        ("スーパーで買う", "ス ー パ ー で 買 う", "スーパー で 買 う"),
-        ("ラーメン屋の人々", "ラ ー メ ン 屋 の 人 々", "ラーメン 屋 の 人々"),
-        ("2024年5月,3日", "2024 年 5 月 , 3 日", "2024 年 5 月 , 3 日"),
-        # Nothing else changes.
-        ("한국어 문장", "한국어 문장", "한국어 문장"),
-        ("Don't 10:30.", "Do n't 10:30 .", "Do n't 10:30 ."),
-    ],
-)
-def test_scripts_without_spaces_by_the_character_or_by_the_run(text, characters, runs):
-    assert tokens(text, split_han=True) == characters.split(" ")
-    assert tokens(text, split_han=False) == runs.split(" ")
-
-
-def test_the_ngrams_of_a_run_are_its_characters_and_words():
-    # "<我爱你>": 5 characters, 4 pairs.
-    config = TextConfig(split_han=False, ngram_sizes=(1, 2), num_ngram_buckets=10**9)
-    (row,) = (
-        WordNgramPreprocessor([EMPTY_TOKEN], config).tokenize(tf.constant(["我爱你"])).to_list()
-    )
-    assert row == ["我爱你".encode()]
-    expected = [*"<我爱你>", "<我", "我爱", "爱你", "你>"]
-    ids = tf.strings.to_hash_bucket_fast(expected, 10**9).numpy().tolist()
-    assert sorted(ngram_buckets(tf.constant(row), config)[0].numpy().tolist()) == sorted(ids)
 
 
 @pytest.mark.parametrize("text", ["", " ", "\t\n\u00a0\u200b", "\x00"])
@@ -275,3 +244,13 @@ def test_the_smallest_vocabulary_knows_the_empty_sentence_alone():
     assert preprocess(tf.constant([""])).words.ids.numpy().tolist() == [0]
     unknown = preprocess(tf.constant(["a b c"])).words.ids.numpy()
     assert set(unknown.tolist()) <= {1, 2, 3, 4, 5}
+
+
+def test_texts_that_encoders_cannot_tell_apart_have_one_fingerprint():
+    texts = tf.constant(["Ñandú", "ñandú", "nandu", b"\xff", ""])
+    for lowercase, distinct in ((False, 5), (True, 4)):
+        config = dataclasses.replace(CONFIG, lowercase=lowercase)
+        found = word_preprocessor(VOCABULARY, config).fingerprints(texts).numpy()
+        assert (found >= 0).all()
+        assert len(set(found)) == distinct
+        assert (found[0] == found[1]) == lowercase

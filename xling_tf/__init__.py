@@ -11,16 +11,19 @@ __version__ = "0.1.0.dev0"
 
 _HOMES = {
     "Int8Ranges": "search.quantization",
+    "MiningConfig": "search.mining",
     "SentenceEncoder": "sentence_encoder",
     "UserError": "errors",
-    "bitext_mining": "search.search",
+    "bitext_mining": "search.semantic",
     "dequantize": "search.quantization",
+    "fine_tune": "trainer.fine_tuning",
     "load": "sentence_encoder",
-    "paraphrase_mining": "search.search",
-    "paraphrase_mining_embeddings": "search.search",
+    "mine_hard_negatives": "search.mining",
+    "paraphrase_mining": "search.semantic",
+    "paraphrase_mining_embeddings": "search.semantic",
     "quantize": "search.quantization",
-    "quantized_search": "search.search",
-    "semantic_search": "search.search",
+    "quantized_search": "search.semantic",
+    "semantic_search": "search.semantic",
 }
 __all__ = [*_HOMES]
 

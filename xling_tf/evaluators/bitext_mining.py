@@ -15,7 +15,7 @@ from xling_tf.evaluators.data import LANGUAGE, Dataset, Missing, Suite, read_tab
 from xling_tf.evaluators.encoding import Encode
 from xling_tf.evaluators.parallel_texts import Rows, datasets, find_bitexts
 from xling_tf.evaluators.retrieval import encode_in_chunks
-from xling_tf.search.margins import NUM_NEIGHBOURS, mine_by_margin
+from xling_tf.search.semantic import NUM_NEIGHBOURS, mine_by_margin
 
 _LEAST_PAIRS = 8
 _MOST_PAIRS = 20_000

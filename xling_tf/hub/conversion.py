@@ -28,7 +28,7 @@ from xling_tf.text.preprocessor import (
     vocabulary_file,
 )
 from xling_tf.text.sentencepiece import SentencePiecePreprocessor
-from xling_tf.text.tokenization import BYTES_PER_TOKEN, EMPTY_TOKEN, rules
+from xling_tf.text.tokenization import BYTES_PER_TOKEN, EMPTY_TOKEN, RULES
 from xling_tf.text.words import MAX_WORD_CHARACTERS, WordNgramPreprocessor
 
 # What the exporting library has to offer: reductions and layer norms as ONNX Runtime fuses them.
@@ -293,7 +293,7 @@ def text_settings(preprocessor: TextPreprocessor) -> Mapping[str, Any]:
         "empty": EMPTY_TOKEN,
         "num_buckets": config.num_oov_buckets,
         "ngrams": ngrams if config.ngram_sizes else None,
-        "rules": rules(config),
+        "rules": RULES,
         "classes": character_classes(),
     }
 

@@ -5,21 +5,35 @@ Chidambaram et al. 2019, sec. 2.2. The knobs have the names and the meaning of s
 `mine_hard_negatives`.
 """
 
+import hashlib
+import json
+import tempfile
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+from absl import logging
 from numpy.typing import NDArray
+from tqdm import tqdm
 
+from xling_tf.corpora.folder import load_folder
+from xling_tf.corpora.hard_negatives import mined_path, write_mined
+from xling_tf.corpora.records import TranslationPair
+from xling_tf.corpora.split import normalised
+from xling_tf.corpora.store import transient_store
 from xling_tf.errors import UserError
-from xling_tf.search.neighbours import IndexKind, Neighbours, nearest_in_chunks
+from xling_tf.files import replacing, require_writable_folder
+from xling_tf.search.neighbours import Neighbours, nearest_in_chunks, unit_vectors
 
 STRATEGIES = ("top", "random")
+QUERIES = ("target", "source")
 
 _MOST_ANSWERS = 100  # right answers of one query for which room is made in its search
 _SPARE = 10  # candidates looked at for each negative where rules may drop some
+_ENCODED = 16_384  # texts encoded before their vectors go to the disk
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +53,12 @@ class MiningConfig:
             score at most 95% of it.
         sampling_strategy: "top": the nearest that pass; "random": any of them.
         seed: Of the random ones.
+        query: Similar to what: to the right translation ("5 translations that are similar to the
+            correct translation", Chidambaram et al. 2018, sec. 2.2), or to the "source", as in Guo et
+            al. 2018.
+
+    Raises:
+        UserError: A number is out of its range, or a name is unknown.
     """
 
     num_negatives: int = 5  # Chidambaram et al. 2019, sec. 2.2
@@ -50,13 +70,10 @@ class MiningConfig:
     relative_margin: float | None = None
     sampling_strategy: str = "top"
     seed: int = 1
+    query: str = "target"
 
     def __post_init__(self) -> None:
-        """Refuses what cannot be met.
-
-        Raises:
-            UserError: A number is out of its range, or the strategy is unknown.
-        """
+        """Refuses what cannot be met."""
         for name, value, least in (
             ("num_negatives", self.num_negatives, 1),
             ("range_min", self.range_min, 0),
@@ -64,9 +81,9 @@ class MiningConfig:
         ):
             if value < least:
                 raise UserError(f"{name} must be at least {least}, got {value}")
-        if self.sampling_strategy not in STRATEGIES:
-            expected = " or ".join(STRATEGIES)
-            raise UserError(f"sampling_strategy expects {expected}, got {self.sampling_strategy!r}")
+        for name, known in (("sampling_strategy", STRATEGIES), ("query", QUERIES)):
+            if getattr(self, name) not in known:
+                raise UserError(f"{name} expects {' or '.join(known)}, got {getattr(self, name)!r}")
 
     @property
     def num_looked_at(self) -> int:
@@ -78,123 +95,247 @@ class MiningConfig:
         return self.range_min + self.num_negatives * (_SPARE if chooses else 1)
 
 
-class HardNegatives(NamedTuple):
-    """What was mined.
-
-    Attributes:
-        indices: `[examples, num_negatives]` int64 candidates, nearest first; -1 where too few passed.
-        dropped: How many candidates each rule dropped, by the rule's name.
-    """
-
-    indices: NDArray[np.int64]
-    dropped: Counter[str]
-
-
 def mine_hard_negatives(
-    queries: NDArray[np.floating],
-    candidates: NDArray[np.floating],
-    positives: NDArray[np.integer],
-    groups: NDArray[np.integer],
-    config: MiningConfig,
+    encode: Callable[[list[str]], NDArray[Any]],
+    pairs: Sequence[tuple[str, str]],
+    config: MiningConfig | None = None,
     *,
-    query_rows: NDArray[np.integer] | None = None,
-    kind: IndexKind | None = None,
+    counts: Counter[str] | None = None,
+    folder: Path | None = None,
     show_progress: bool = False,
-) -> HardNegatives:
-    """Finds for each example the candidates most similar to its query that are wrong.
+) -> list[tuple[str, ...]]:
+    """Finds wrong translations among the targets of some pairs that are similar to the right ones.
 
-    Right is an example's own positive, and that of every other example of its group.
+    Texts that differ only in case, in spaces or in forms of their characters are one text.
+    Right answers are also the targets of pairs with the same source.
 
     Args:
-        queries: `[queries, dim]` unit vectors; may be memory-mapped.
-        candidates: `[candidates, dim]` unit vectors of distinct texts, alike.
-        positives: `[examples]`, the candidate that is right.
-        groups: `[examples]`, equal where examples share their right answers.
-        config: Which of the nearest are taken.
-        query_rows: `[examples]`, the row of `queries`; None: row i for example i.
-        kind: Of the index, as in `nearest`.
-        show_progress: Whether to show a bar.
+        encode: The model: n texts to `[n, dim]`, as `SentenceEncoder.encode`.
+        pairs: Source and target of each pair.
+        config: Which similar targets are taken; None: the nearest five.
+        counts: Gets the numbers of pairs by their negatives, and of candidates dropped by each rule.
+        folder: Where the vectors are on the disk meanwhile; None: the system's for temporary files.
+        show_progress: Whether to show bars.
 
     Returns:
-        The negatives of each example.
+        The negatives of each pair, nearest first; fewer where fewer pass.
 
     Raises:
-        UserError: FAISS is not installed.
+        UserError: FAISS is not installed, or a vector is not finite.
 
     Example:
-        >>> vectors, places = np.array([[1, 0], [0.8, 0.6], [0, 1]]), np.arange(3)
-        >>> config = MiningConfig(num_negatives=1)
-        >>> mine_hard_negatives(vectors, vectors, places, places, config).indices.tolist()
-        [[1], [0], [1]]
+        >>> angles = {"dos": 0.0, "dos ": 0.0, "tres": 0.1, "mil": 2.0}
+        >>> encode = lambda texts: np.array([[np.cos(angles[t]), np.sin(angles[t])] for t in texts])
+        >>> pairs = [("two", "dos"), ("three", "tres"), ("thousand", "mil")]
+        >>> mine_hard_negatives(encode, pairs, MiningConfig(num_negatives=1))
+        [('tres',), ('dos',), ('tres',)]
     """
-    rows = np.arange(len(queries)) if query_rows is None else query_rows
+    config, counts = config or MiningConfig(), Counter() if counts is None else counts
+    targets, positives = _distinct([pair[1] for pair in pairs])
+    sources, groups = _distinct([pair[0] for pair in pairs])
+    candidates = embed(targets, encode, folder, show_progress=show_progress)
+    queries, rows = candidates, positives
+    if config.query == "source":
+        queries, rows = embed(sources, encode, folder, show_progress=show_progress), groups
     # A group and a candidate in one number.
-    group_starts = groups.astype(np.int64) * len(candidates)
+    group_starts = groups * len(candidates)
     answers = np.unique(group_starts + positives)
     num_answers = np.unique(answers // len(candidates), return_counts=True)[1]
     k = config.num_looked_at + min(int(num_answers.max(initial=0)), _MOST_ANSWERS)
     random = np.random.default_rng(config.seed)
-    indices = np.full((len(rows), config.num_negatives), -1)
+    negatives: list[tuple[str, ...]] = []
     dropped: Counter[str] = Counter()
-    start = 0
-    for neighbours in nearest_in_chunks(
-        queries, rows, candidates, k, kind=kind, show_progress=show_progress
+    for found in nearest_in_chunks(queries, rows, candidates, k, show_progress=show_progress):
+        part = slice(len(negatives), len(negatives) + len(found.indices))
+        own = positives[part, None]
+        products = candidates[positives[part]].astype(np.float32) * queries[rows[part]]
+        is_answer = np.isin(group_starts[part, None] + found.indices, answers)
+        dropped["right_answer"] += int(np.sum(is_answer & (found.indices != own)))
+        passes = _passing(found, ~is_answer, products.sum(axis=1)[:, None], config, dropped)
+        chosen = _chosen(passes, config, random)
+        negatives += [
+            tuple(targets[place] for place in found.indices[row][chosen[row]])
+            for row in range(len(chosen))
+        ]
+    counts.update({"pairs": len(pairs), "distinct targets": len(targets)})
+    found_by_number = Counter(map(len, negatives))
+    for number in range(config.num_negatives + 1):
+        counts[f"pairs with {number}"] += found_by_number[number]
+    counts.update({f"dropped by {rule}": count for rule, count in dropped.items()})
+    return negatives
+
+
+def mine_folder(
+    data: Path,
+    encode: Callable[[list[str]], NDArray[Any]],
+    config: MiningConfig,
+    *,
+    model: str,
+    source: str,
+    targets: Sequence[str],
+    names: Sequence[str] = (),
+    output: Path | None = None,
+    show_progress: bool = False,
+) -> dict[str, dict[str, int]]:
+    """Writes a mined file for each parallel corpus of a data folder.
+
+    A file that was mined by the same model with the same knobs from the same pairs is kept.
+    Only training pairs are mined, among training targets: no held-out sentence is seen.
+
+    Args:
+        data: The data folder.
+        encode: The model.
+        config: Which similar targets are taken.
+        model: What tells the model from others, for the record beside a mined file.
+        source: The source language.
+        targets: The target languages.
+        names: Of the corpora to mine; none: all.
+        output: The folder whose `hard_negatives` gets the files; None: `data`.
+        show_progress: Whether to show bars.
+
+    Returns:
+        The counts of each corpus, by its name and languages.
+
+    Raises:
+        UserError: There is no such corpus, or a file cannot be written.
+    """
+    folder_corpora = load_folder(data, source=source, targets=targets)
+    corpora = [corpus for corpus in folder_corpora if corpus.kind == "parallel"]
+    if unknown := sorted(set(names) - {corpus.name for corpus in corpora}):
+        known = ", ".join(sorted({corpus.name for corpus in corpora}))
+        raise UserError(f"the name of a corpus is expected, got {unknown[0]!r}; {data} has {known}")
+    folder = (output or data) / "hard_negatives"
+    require_writable_folder(folder, "give another with --output")
+    counts: dict[str, dict[str, int]] = {}
+    for corpus in transient_store(corpora, folder).corpora:
+        pairs = [pair for pair in corpus.train if isinstance(pair, TranslationPair)]
+        if not pairs or (names and corpus.name not in names):
+            continue
+        path = mined_path(output or data, corpus.name, corpus.languages)
+        record_path = path.with_name(path.name.removesuffix(".tsv.gz") + ".json")
+        recipe = {"model": model, **asdict(config), "pairs": _fingerprint(pairs)}
+        kept = _read_record(record_path) if path.is_file() else {}
+        if kept.get("recipe") == recipe:
+            logging.info("%s is kept: model, knobs and pairs are the same", path)
+            counts[f"{corpus.name}.{corpus.languages}"] = kept["counts"]
+            continue
+        logging.info("mining %s: %d training pairs", path, len(pairs))
+        counters: Counter[str] = Counter()
+        texts = [pair[:2] for pair in pairs]
+        try:
+            record_path.unlink(missing_ok=True)
+            negatives = mine_hard_negatives(
+                encode, texts, config, counts=counters, folder=folder, show_progress=show_progress
+            )
+            mined = zip(pairs, negatives, strict=True)
+            write_mined(path, (pair._replace(negatives=found) for pair, found in mined if found))
+            with replacing(record_path) as temporary:
+                record = json.dumps({"recipe": recipe, "counts": counters}, indent=2)
+                temporary.write_text(record + "\n", encoding="utf-8")
+        except OSError as error:
+            raise UserError(
+                f"{path} must be written, but cannot be: {error.strerror}; make room, or "
+                "give another folder with --output; the same command goes on from here"
+            ) from error
+        counts[f"{corpus.name}.{corpus.languages}"] = dict(counters)
+    return counts
+
+
+def embed(
+    texts: Sequence[str],
+    encode: Callable[[list[str]], NDArray[Any]],
+    folder: Path | None = None,
+    *,
+    show_progress: bool = False,
+) -> NDArray[np.float16]:
+    """Encodes any number of texts into unit vectors on the disk: `[texts, dim]` float16, memory-mapped.
+
+    Their file has no name, so nothing is left of it when the array is gone or the program killed.
+    """
+    with (
+        tempfile.TemporaryFile(dir=folder) as file,
+        tqdm(total=len(texts), disable=not show_progress, unit="text", desc="encoding") as bar,
     ):
-        part = slice(start, start + len(neighbours.indices))
-        start = part.stop
-        own = positives[part]
-        products = candidates[own].astype(np.float32) * queries[rows[part]]
-        is_answer = np.isin(group_starts[part, None] + neighbours.indices, answers)
-        dropped["right_answer"] += int(np.sum(is_answer & (neighbours.indices != own[:, None])))
-        passes = _passing(neighbours, ~is_answer, np.sum(products, axis=1), config, dropped)
-        indices[part] = _chosen(neighbours.indices, passes, config, random)
-    return HardNegatives(indices, dropped)
+        for start in range(0, len(texts), _ENCODED):
+            vectors = unit_vectors(encode(list(texts[start : start + _ENCODED])), "encodings")
+            file.write(vectors.astype(np.float16).tobytes())
+            bar.update(len(vectors))
+        file.flush()
+        return np.memmap(file, np.float16, mode="r", shape=(len(texts), vectors.shape[1]))
+
+
+def _distinct(texts: Sequence[str]) -> tuple[list[str], NDArray[np.int64]]:
+    """Lists each text once, in its first form, and says which one each text is."""
+    places: dict[str, int] = {}
+    first: list[str] = []
+    rows = np.empty(len(texts), np.int64)
+    for number, text in enumerate(texts):
+        rows[number] = places.setdefault(normalised(text), len(first))
+        if rows[number] == len(first):
+            first.append(text)
+    return first, rows
 
 
 def _passing(
-    neighbours: Neighbours,
+    found: Neighbours,
     is_wrong: NDArray[np.bool_],
     right_scores: NDArray[np.float32],
     config: MiningConfig,
     dropped: Counter[str],
 ) -> NDArray[np.bool_]:
     """Says which of the wrong ones pass the rules, and counts the others by the first that fails."""
-    passes = is_wrong & (neighbours.indices >= 0)
+    passes = is_wrong & (found.indices >= 0)
     passes &= np.cumsum(passes, axis=1) <= config.num_looked_at
-    for rule, fails in _failures(neighbours, right_scores[:, None], config):
+    limits = {
+        "absolute_margin": right_scores - (config.absolute_margin or 0),
+        # Not (1 - margin) times the score, which for a negative score would lie above it.
+        "relative_margin": right_scores - np.abs(right_scores) * (config.relative_margin or 0),
+        "max_score": config.max_score,
+    }
+    failures = {
+        rule: found.scores > limit
+        for rule, limit in limits.items()
+        if getattr(config, rule) is not None
+    }
+    if config.min_score is not None:
+        failures["min_score"] = found.scores < config.min_score
+    for rule, fails in failures.items():
         dropped[rule] += int(np.sum(passes & fails))
         passes &= ~fails
     return passes
 
 
-def _failures(
-    neighbours: Neighbours, right_scores: NDArray[np.float32], config: MiningConfig
-) -> Iterator[tuple[str, NDArray[np.bool_]]]:
-    """Yields the rules of the config, and which neighbours each would drop."""
-    scores = neighbours.scores
-    if config.absolute_margin is not None:
-        yield "absolute_margin", scores + config.absolute_margin > right_scores
-    if config.relative_margin is not None:
-        # Not (1 - margin) times the score, which for a negative score would lie above it.
-        most = right_scores - np.abs(right_scores) * config.relative_margin
-        yield "relative_margin", scores > most
-    if config.max_score is not None:
-        yield "max_score", scores > config.max_score
-    if config.min_score is not None:
-        yield "min_score", scores < config.min_score
-
-
 def _chosen(
-    indices: NDArray[np.int64],
-    passes: NDArray[np.bool_],
-    config: MiningConfig,
-    random: np.random.Generator,
-) -> NDArray[np.int64]:
-    """Takes the negatives of each row from those that pass, nearest first, -1 for what lacks."""
+    passes: NDArray[np.bool_], config: MiningConfig, random: np.random.Generator
+) -> NDArray[np.bool_]:
+    """Says which of those that pass are the negatives of each row."""
     passes = passes & (np.cumsum(passes, axis=1) > config.range_min)
     if config.sampling_strategy == "random":
         draws = np.where(passes, random.random(passes.shape), 2)
         limit = np.sort(draws, axis=1)[:, config.num_negatives - 1, None]
         passes &= draws <= limit
-    first = np.argsort(~passes, axis=1, kind="stable")[:, : config.num_negatives]
-    return np.take_along_axis(np.where(passes, indices, -1), first, axis=1)
+    return passes & (np.cumsum(passes, axis=1) <= config.num_negatives)
+
+
+def model_fingerprint(folder: Path) -> str:
+    """Tells a SavedModel from others, wherever it lies: a digest of its graph and weights."""
+    digest = hashlib.blake2b(digest_size=16)
+    for path in [folder / "saved_model.pb", *sorted((folder / "variables").glob("*"))]:
+        with path.open("rb") as file:
+            digest.update(hashlib.file_digest(file, "blake2b").digest())
+    return digest.hexdigest()
+
+
+def _fingerprint(pairs: Sequence[TranslationPair]) -> str:
+    digest = hashlib.blake2b(digest_size=16)
+    for source, target, _ in pairs:
+        digest.update(f"{source}\t{target}\n".encode())
+    return digest.hexdigest()
+
+
+def _read_record(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}

@@ -1,31 +1,27 @@
-"""Nearest neighbours among vectors, by FAISS (the extra `mining`)."""
+"""Vectors of users, checked and brought to unit length, and their nearest neighbours by FAISS."""
 
 from collections.abc import Iterator
 from types import ModuleType
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from tqdm import tqdm
 
 from xling_tf.errors import UserError
 
-IndexKind = Literal["flat", "hnsw", "ivf"]
+IndexKind = Literal["flat", "ivf"]
 
-# Exact search of as many queries as candidates takes their number squared: minutes on a laptop up
-# to here, hours at ten times as many.
+# Exact search of as many queries as candidates takes their number squared: minutes on a laptop up to
+# here, hours at ten times as many. Beyond, clusters of half-precision vectors take half the memory too.
 _FLAT_LIMIT = 200_000
-# A graph needs no training and finds nearly all neighbours, but holds every vector whole and takes
-# long to build; beyond, clusters of half-precision vectors take half the memory.
-_HNSW_LIMIT = 1_000_000
-_HNSW_LINKS = 32  # FAISS' guidelines: 4 to 64, more are more accurate
-_HNSW_CONSTRUCTION = 80  # twice FAISS' default, for vectors of hundreds of dimensions
-_HNSW_SEARCH = 128  # or as many as are asked for, where that is more
 _IVF_CLUSTERS = 4  # times the root of the candidates: FAISS' guidelines say 4 to 16
 _IVF_TRAINING = 64  # vectors a cluster for k-means: FAISS' guidelines say 30 to 256
 _IVF_PROBES = 32  # clusters looked into for each query
 
 _CHUNK = 16_384  # rows in memory at once
+# Lengths of float32 unit vectors are this near to 1; float16 ones are not, and are normalised.
+_UNIT_TOLERANCE = 1e-5
 
 
 class Neighbours(NamedTuple):
@@ -41,10 +37,8 @@ class Neighbours(NamedTuple):
 
 
 def index_kind(num_candidates: int) -> IndexKind:
-    """Chooses the index: exact while that takes minutes, then a graph, then clusters."""
-    if num_candidates <= _FLAT_LIMIT:
-        return "flat"
-    return "hnsw" if num_candidates <= _HNSW_LIMIT else "ivf"
+    """Chooses the index: exact while that takes minutes, then clusters."""
+    return "flat" if num_candidates <= _FLAT_LIMIT else "ivf"
 
 
 def nearest(
@@ -53,16 +47,14 @@ def nearest(
     k: int,
     *,
     kind: IndexKind | None = None,
-    show_progress: bool = False,
 ) -> Neighbours:
     """Finds the candidates with the highest inner products: of unit vectors, the cosines.
 
     Args:
         queries: `[queries, dim]` of any float type; may be memory-mapped.
-        candidates: `[candidates, dim]`, alike.
+        candidates: `[candidates, dim]` of any float type; may be memory-mapped.
         k: How many are wanted of each.
         kind: Of the index; None: `index_kind` of the number of candidates.
-        show_progress: Whether to show a bar.
 
     Returns:
         The neighbours; of those with the same score, the first candidate comes first.
@@ -75,12 +67,9 @@ def nearest(
         >>> nearest(eye[:1], eye, 2).indices
         array([[0, 1]])
     """
-    rows = np.arange(len(queries))
-    chunks = list(
-        nearest_in_chunks(queries, rows, candidates, k, kind=kind, show_progress=show_progress)
-    )
+    found = list(nearest_in_chunks(queries, np.arange(len(queries)), candidates, k, kind=kind))
     nothing = Neighbours(np.zeros((0, k), np.float32), np.zeros((0, k), np.int64))
-    return Neighbours(*map(np.concatenate, zip(nothing, *chunks, strict=True)))
+    return Neighbours(*map(np.concatenate, zip(nothing, *found, strict=True)))
 
 
 def nearest_in_chunks(
@@ -93,53 +82,39 @@ def nearest_in_chunks(
     show_progress: bool = False,
 ) -> Iterator[Neighbours]:
     """Yields what `nearest` finds for some rows of the queries, thousands at a time, in order."""
-    if not len(candidates):
-        raise ValueError("at least one candidate is expected, got none")
-    index = _build(candidates, kind or index_kind(len(candidates)), k)
+    index = _build(candidates, kind or index_kind(len(candidates)))
     with tqdm(total=len(rows), disable=not show_progress, unit="query", desc="searching") as bar:
-        for start in range(0, len(rows), _CHUNK):
-            chunk = rows[start : start + _CHUNK]
-            scores, indices = index.search(_float32(queries[chunk]), k)
-            scores = np.where(indices < 0, -np.inf, scores)
-            order = np.lexsort((indices, -scores), axis=1)
-            yield Neighbours(
-                np.take_along_axis(scores, order, axis=1),
-                np.take_along_axis(indices, order, axis=1),
-            )
+        for chunk in chunks(rows):
+            yield best_first(*index.search(_float32(queries[chunk]), k), k)
             bar.update(len(chunk))
 
 
-def _build(candidates: NDArray[np.floating], kind: IndexKind, k: int) -> Any:
+def best_first(scores: NDArray[Any], indices: NDArray[np.int64], k: int) -> Neighbours:
+    """Sorts `[queries, any]` by score, then by index, and keeps k; index -1 stands for none."""
+    scores = np.where(indices < 0, -np.inf, scores)
+    order = np.lexsort((indices, -scores), axis=1)[:, :k]
+    return Neighbours(
+        np.take_along_axis(scores, order, axis=1), np.take_along_axis(indices, order, axis=1)
+    )
+
+
+def _build(candidates: NDArray[np.floating], kind: IndexKind) -> Any:
     faiss = require_faiss()
     count, dim = candidates.shape
-    metric = faiss.METRIC_INNER_PRODUCT
-    if kind == "flat":
-        index = faiss.IndexFlatIP(dim)
-    elif kind == "hnsw":
-        index = faiss.IndexHNSWFlat(dim, _HNSW_LINKS, metric)
-        index.hnsw.efConstruction = _HNSW_CONSTRUCTION
-        index.hnsw.efSearch = max(_HNSW_SEARCH, k)
-    else:
+    index = faiss.IndexFlatIP(dim)
+    if kind == "ivf":
         clusters = max(1, int(_IVF_CLUSTERS * count**0.5))
-        index = faiss.index_factory(dim, f"IVF{clusters},SQfp16", metric)
+        index = faiss.index_factory(dim, f"IVF{clusters},SQfp16", faiss.METRIC_INNER_PRODUCT)
         index.nprobe = _IVF_PROBES
         sample = np.linspace(0, count - 1, min(count, _IVF_TRAINING * clusters)).astype(int)
         index.train(_float32(candidates[sample]))
-    for start in range(0, count, _CHUNK):
-        index.add(_float32(candidates[start : start + _CHUNK]))
+    for chunk in chunks(candidates):
+        index.add(_float32(chunk))
     return index
 
 
-def _float32(vectors: NDArray[np.floating]) -> NDArray[np.float32]:
-    return np.ascontiguousarray(vectors, np.float32)
-
-
 def require_faiss() -> ModuleType:
-    """Imports FAISS.
-
-    Raises:
-        UserError: It is not installed.
-    """
+    """Imports FAISS; a `UserError` says how to install it."""
     try:
         import faiss
     except ImportError as error:
@@ -149,3 +124,102 @@ def require_faiss() -> ModuleType:
             "(in a checkout: pip install -e '.[mining]')"
         ) from error
     return faiss
+
+
+def chunks(array: NDArray[Any]) -> Iterator[NDArray[Any]]:
+    """Yields the rows of an array, some thousands at a time."""
+    return (array[start : start + _CHUNK] for start in range(0, len(array), _CHUNK))
+
+
+def _float32(vectors: NDArray[np.floating]) -> NDArray[np.float32]:
+    return np.ascontiguousarray(vectors, np.float32)
+
+
+def as_vectors(vectors: ArrayLike, name: str) -> NDArray[np.floating]:
+    """Checks that something, called `name`, is finite float vectors: `[rows, dim]`, or one `[dim]`."""
+    try:
+        array = np.asarray(vectors)
+    except ValueError:  # NumPy's words for vectors of several lengths
+        raise UserError(
+            f"{name} must be vectors of one length, but theirs differ; encode all with one model"
+        ) from None
+    if array.size == 0 and array.ndim == 1:
+        return np.zeros((0, 0), np.float32)
+    if array.dtype.kind != "f" or array.ndim not in (1, 2):
+        hint = "encode texts first" if array.dtype.kind in "OSUT" else "dequantize codes first"
+        raise UserError(
+            f"{name} must be float vectors of shape [rows, dim], but are {array.dtype} of shape "
+            f"{list(array.shape)}; {hint}"
+        )
+    array = np.atleast_2d(array)
+    for number, chunk in enumerate(chunks(array)):
+        finite = np.isfinite(chunk).all(axis=1)
+        if not finite.all():
+            row = _CHUNK * number + int(np.argmin(finite))
+            raise UserError(
+                f"{name} must be finite vectors, but row {row} has infinity or NaN in it; encode it anew"
+            )
+    return array
+
+
+def unit_vectors(vectors: ArrayLike, name: str) -> NDArray[np.floating]:
+    """Gives vectors unit length, whose inner products are their cosines; zero stays zero.
+
+    Where all are of unit length already, the same array comes back, else a float32 copy.
+
+    Example:
+        >>> unit_vectors([[3.0, 4.0], [0.0, 0.0]], "corpus").round(3).tolist()
+        [[0.6000000238418579, 0.800000011920929], [0.0, 0.0]]
+    """
+    array = as_vectors(vectors, name)
+    lengths = [np.linalg.norm(chunk.astype(np.float64), axis=1) for chunk in chunks(array)]
+    if all(np.all(np.abs(some - 1) <= _UNIT_TOLERANCE) for some in lengths):
+        return array
+    divisors = np.concatenate(lengths)[:, np.newaxis]
+    result = np.empty(array.shape, np.float32)
+    return np.divide(array, np.where(divisors > 0, divisors, 1), out=result, casting="unsafe")
+
+
+def truncated(vectors: ArrayLike, dim: int, name: str = "vectors") -> NDArray[np.floating]:
+    """Keeps the first `dim` dimensions of vectors, brought to unit length again.
+
+    Loses least for models trained with these dimensions (Kusupati et al. 2022, "Matryoshka
+    Representation Learning").
+    """
+    array = as_vectors(vectors, name)
+    require_positive(dim, "truncate_dim")
+    if dim > array.shape[1]:
+        raise UserError(
+            f"truncate_dim must be at most the {array.shape[1]} dimensions that {name} have, got {dim}"
+        )
+    return unit_vectors(array[:, :dim], name)
+
+
+def cosine_similarity(a: ArrayLike, b: ArrayLike) -> NDArray[np.float32]:
+    """The cosine of each vector of `[n, dim]` with each of `[m, dim]`; 0 where a vector is zero.
+
+    Example:
+        >>> cosine_similarity([[1.0, 0.0], [0.0, 2.0]], [3.0, 0.0]).tolist()
+        [[1.0], [0.0]]
+    """
+    rows, columns = unit_vectors(a, "a"), unit_vectors(b, "b")
+    if not len(rows) or not len(columns):
+        return np.zeros((len(rows), len(columns)), np.float32)
+    require_same_dim(rows, columns, "a", "b")
+    return rows.astype(np.float32) @ columns.astype(np.float32).T
+
+
+def require_same_dim(a: NDArray[Any], b: NDArray[Any], name_a: str, name_b: str) -> None:
+    """Makes sure that two arrays `[rows, dim]` have vectors of one space."""
+    if a.shape[1] != b.shape[1]:
+        raise UserError(
+            f"{name_a} and {name_b} must have as many dimensions, but {name_a} have {a.shape[1]} and "
+            f"{name_b} {b.shape[1]}; encode both with one model and one truncate_dim"
+        )
+
+
+def require_positive(value: int, name: str) -> None:
+    """Makes sure that a count is an integer of at least 1."""
+    is_integer = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not is_integer or value < 1:
+        raise UserError(f"{name} must be an integer of at least 1, got {value!r}")

@@ -3,7 +3,7 @@
 An embedding quantized to int8 takes a quarter of the memory of float32, one of bits a 32nd; what is
 lost is mostly won back by scoring some more of the nearest with a float query (Yamada et al. 2021,
 "Efficient Passage Retrieval with Hashing for Open-domain Question Answering", sec. 3; the names of the
-precisions are sentence-transformers'). `xling_tf.search.search.quantized_search` does that.
+precisions are sentence-transformers'). `quantized_search` does that.
 """
 
 import json
@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from xling_tf.errors import UserError
 from xling_tf.files import replacing
-from xling_tf.search.arrays import as_vectors, chunks, require_finite
+from xling_tf.search.neighbours import as_vectors, chunks
 
 Precision = Literal["float32", "int8", "binary", "ubinary"]
 
@@ -48,19 +48,13 @@ class Int8Ranges:
 
     def __post_init__(self) -> None:
         """Refuses what is no range."""
-        shapes = [np.shape(side) for side in (self.minimum, self.maximum)]
+        shapes = [list(np.shape(side)) for side in (self.minimum, self.maximum)]
         is_range = len(shapes[0]) == 1 and shapes[0] == shapes[1]
-        if not is_range or not np.isfinite([self.minimum, self.maximum]).all():
+        widths = np.subtract(self.maximum, self.minimum) if is_range else np.array([np.nan])
+        if not np.all(np.isfinite(widths) & (widths >= 0)):
             raise UserError(
-                "ranges must be finite minima and maxima of shape [dim], but have shapes "
-                f"{[list(shape) for shape in shapes]} or infinity or NaN in them; make them with "
-                "Int8Ranges.calibrated"
-            )
-        if np.any(self.minimum > self.maximum):
-            dim = int(np.argmax(self.minimum > self.maximum))
-            raise UserError(
-                f"ranges must have minima not above the maxima, but have {self.minimum[dim]} and "
-                f"{self.maximum[dim]} in dimension {dim}; make them with Int8Ranges.calibrated"
+                f"ranges must be finite minima and maxima of shape [dim], no minimum above its maximum, got "
+                f"shapes {shapes}; make them with Int8Ranges.calibrated"
             )
 
     @classmethod
@@ -76,15 +70,11 @@ class Int8Ranges:
         array = as_vectors(vectors, "vectors to calibrate with")
         if not len(array):
             raise UserError("at least one vector is expected to calibrate with, got none")
-        lowest, highest = array.min(axis=0), array.max(axis=0)
-        return cls(lowest.astype(np.float32), highest.astype(np.float32))
+        return cls(array.min(axis=0).astype(np.float32), array.max(axis=0).astype(np.float32))
 
     @classmethod
     def of_unit_vectors(cls, dim: int) -> Self:
         """Takes one range for all unit vectors and dimensions, which needs no calibration.
-
-        Args:
-            dim: Of the vectors.
 
         Example:
             >>> float(Int8Ranges.of_unit_vectors(100).maximum[0])
@@ -95,11 +85,7 @@ class Int8Ranges:
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Reads what `save` wrote.
-
-        Raises:
-            UserError: The file is missing or something else.
-        """
+        """Reads what `save` wrote; raises `UserError` where the file is missing or something else."""
         try:
             found = json.loads(Path(path).read_text(encoding="utf-8"))
             sides = [np.asarray(found[name], np.float32) for name in ("minimum", "maximum")]
@@ -146,21 +132,24 @@ def quantize(
     """
     require_precision(precision)
     array = as_vectors(vectors, "vectors")
+    dim = array.shape[1]
     if precision == "float32":
         return array.astype(np.float32, copy=False)
-    require_finite(array, "vectors")
     if precision == "int8":
-        ranges = _ranges(ranges, array.shape[1])
-        parts = [_to_int8(part, ranges) for part in chunks(array)]
-        return np.concatenate([np.zeros((0, array.shape[1]), np.int8), *parts])
-    if array.shape[1] % 8:
-        whole = array.shape[1] // 8 * 8
+        ranges = ranges_of(ranges, dim)
+        codes = np.empty(array.shape, np.int8)
+        for part, vectors_part in zip(chunks(codes), chunks(array), strict=True):
+            levels = np.rint((vectors_part.astype(np.float32) - ranges.minimum) / ranges.steps)
+            part[:] = np.clip(levels, 0, _STEPS) + _LEAST
+        return codes
+    if dim % 8:
         raise UserError(
-            f"bits need vectors with a multiple of 8 dimensions, got {array.shape[1]}; shorten them to "
-            f"{whole} (truncate_dim) or use int8"
+            f"bits need vectors with a multiple of 8 dimensions, got {dim}; shorten them to "
+            f"{dim // 8 * 8} (truncate_dim) or use int8"
         )
     packed = np.packbits(array > 0, axis=1)
-    return packed if precision == "ubinary" else _flipped(packed).view(np.int8)
+    # Less 128 is, in two's complement, the highest bit turned.
+    return packed if precision == "ubinary" else (packed ^ np.uint8(128)).view(np.int8)
 
 
 def dequantize(
@@ -188,25 +177,14 @@ def dequantize(
     if precision == "float32":
         return array.astype(np.float32, copy=False)
     if precision == "int8":
-        ranges = _ranges(ranges, array.shape[1])
-        result = array.astype(np.float32)
-        result -= _LEAST
-        result *= ranges.steps
-        result += ranges.minimum
-        return result
-    signs = np.unpackbits(as_bits(array), axis=1).astype(np.float32)
-    signs *= 2
-    signs -= 1
-    signs /= np.sqrt(np.float32(signs.shape[1]))
-    return signs
+        ranges = ranges_of(ranges, array.shape[1])
+        return (array.astype(np.float32) - _LEAST) * ranges.steps + ranges.minimum
+    signs = np.unpackbits(as_bits(array), axis=1).astype(np.float32) * 2 - 1
+    return signs / np.sqrt(np.float32(signs.shape[1]))
 
 
 def require_codes(codes: ArrayLike, precision: Precision) -> NDArray[Any]:
-    """Makes sure that an array is codes `[rows, dim or bytes]` of a precision, and gives it.
-
-    Raises:
-        UserError: It is not, or the precision is unknown.
-    """
+    """Makes sure that an array is codes `[rows, dim or bytes]` of a precision, and gives it."""
     require_precision(precision)
     array = np.asarray(codes)
     expected = {"float32": "float", "ubinary": "uint8"}.get(precision, "int8")
@@ -220,11 +198,7 @@ def require_codes(codes: ArrayLike, precision: Precision) -> NDArray[Any]:
 
 
 def require_precision(precision: str) -> None:
-    """Makes sure that a precision is known.
-
-    Raises:
-        UserError: It is not.
-    """
+    """Makes sure that a precision is known."""
     if precision not in get_args(Precision):
         expected = ", ".join(get_args(Precision))
         raise UserError(f"precision must be one of {expected}, got {precision!r}")
@@ -232,20 +206,11 @@ def require_precision(precision: str) -> None:
 
 def as_bits(codes: NDArray[Any]) -> NDArray[np.uint8]:
     """The bytes of "ubinary" from those of either precision of bits, told by their type."""
-    return codes if codes.dtype == np.uint8 else _flipped(codes.view(np.uint8))
+    return codes if codes.dtype == np.uint8 else codes.view(np.uint8) ^ np.uint8(128)
 
 
-def _flipped(packed: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    # Less 128 is, in two's complement, the highest bit turned.
-    return packed ^ np.uint8(128)
-
-
-def _to_int8(vectors: NDArray[np.floating], ranges: Int8Ranges) -> NDArray[np.int8]:
-    levels = np.rint((vectors.astype(np.float32) - ranges.minimum) / ranges.steps)
-    return (np.clip(levels, 0, _STEPS) + _LEAST).astype(np.int8)
-
-
-def _ranges(ranges: Int8Ranges | None, dim: int) -> Int8Ranges:
+def ranges_of(ranges: Int8Ranges | None, dim: int) -> Int8Ranges:
+    """The ranges that were given, checked, or those of unit vectors."""
     ranges = ranges or Int8Ranges.of_unit_vectors(dim)
     if len(ranges.minimum) != dim:
         raise UserError(

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Self
 import tensorflow as tf
 
 from xling_tf.config import TextConfig
+from xling_tf.text.tokenization import lowercased, readable
 
 # By `config.text.tokenizer`: what learns a vocabulary, and what makes a preprocessor of it.
 TOKENIZERS = {
@@ -91,6 +92,15 @@ class TextPreprocessor(tf.Module, ABC):
             longer = self.tokenize(contexts, self.config.max_context_tokens)
             tokens = tf.concat([tokens, longer], axis=0)
         return self.features(tokens)
+
+    def fingerprints(self, sentences: tf.Tensor) -> tf.Tensor:
+        """Hashes `[batch]` strings to int64 of at least 0, equal where texts are the same to an encoder.
+
+        Texts that differ in case alone are the same with `config.lowercase`.
+        """
+        if self.config.lowercase:
+            sentences = lowercased(readable(sentences, self.config.max_tokens))
+        return tf.strings.to_hash_bucket_fast(sentences, 2**62)
 
     @abstractmethod
     def tokenize(self, sentences: tf.Tensor, max_tokens: int | None = None) -> tf.RaggedTensor:

@@ -15,14 +15,17 @@ BYTES_PER_TOKEN = 40
 
 # Each rule is (pattern, replacement) in RE2 syntax, applied in order; they follow the Penn Treebank
 # tokenizer (Chidambaram et al. 2019, sec. 3.2: "treebank style tokenized") for punctuation and English
-# contractions, extended to the punctuation of the other languages. {UNSPACED} stands for what is a
-# token in scripts without spaces between words. Classes of characters stand in brackets, where other
-# runtimes can put their ranges.
-_RULES = (
+# contractions, extended to the punctuation of the other languages. In scripts without spaces between
+# words each character is a token. Classes of characters stand in brackets, where other runtimes can put
+# their ranges.
+RULES = (
     (r"[\pZ\pC]+", " "),
     (r"[‘’ʼ`´]", "'"),
     (r"[“”„«»″]", '"'),
-    (r"(\.\.\.+|…|--+|{UNSPACED}|[^\pL\pM\pN\s.,:'_-])", r" \1 "),
+    (
+        r"(\.\.\.+|…|--+|[\p{Han}\p{Hiragana}\p{Katakana}]|[^\pL\pM\pN\s.,:'_-])",
+        r" \1 ",
+    ),
     # Every comma and colon is a token, but inside numbers ("1,234", "10:30") they are put back.
     # Twice, because matches do not overlap and "1,2,3" has two that share a digit.
     (r"([,:])", r" \1 "),
@@ -36,20 +39,6 @@ _RULES = (
     (r"(?i)([\pL])('(?:s|m|d|ll|re|ve))(\s|$)", r"\1 \2 "),
     (r"(?i)([\pL])(n't)(\s|$)", r"\1 \2 "),
 )
-# By `TextConfig.split_han`: a run of one script, or each of its characters. The mark of long vowels
-# belongs to both kinds of kana and to neither script.
-_UNSPACED = {
-    False: r"[\p{Han}]+|[\p{Hiragana}ー]+|[\p{Katakana}ー]+",
-    True: r"[\p{Han}\p{Hiragana}\p{Katakana}]",
-}
-
-
-def rules(config: TextConfig) -> list[tuple[str, str]]:
-    """The rules of `tokenize`: patterns in RE2 syntax and their replacements, applied in order."""
-    unspaced = _UNSPACED[True]
-    return [
-        (pattern.replace("{UNSPACED}", unspaced), replacement) for pattern, replacement in _RULES
-    ]
 
 
 def readable(sentences: tf.Tensor, max_tokens: int) -> tf.Tensor:
@@ -59,13 +48,18 @@ def readable(sentences: tf.Tensor, max_tokens: int) -> tf.Tensor:
     return tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", replacement_char=0x20)
 
 
+def lowercased(text: tf.Tensor) -> tf.Tensor:
+    """Lowercases `[batch]` UTF-8 strings of any language."""
+    # It would drop what follows a zero character, which is as good as a space.
+    return tf.strings.lower(tf.strings.regex_replace(text, r"\x00", " "), encoding="utf-8")
+
+
 def tokenize(sentences: tf.Tensor, config: TextConfig) -> tf.RaggedTensor:
     """Splits sentences into tokens; a sentence without any becomes `EMPTY_TOKEN`.
 
     Args:
         sentences: `[batch]` strings; bytes that are not UTF-8 count as spaces.
-        config: `max_tokens` kept at the start of each sentence (64 in the paper), `lowercase` and
-            `split_han`.
+        config: `lowercase`, and `max_tokens` kept at the start of each sentence (64 in the paper).
 
     Returns:
         `[batch, (tokens)]` strings, at least one token a sentence.
@@ -76,9 +70,8 @@ def tokenize(sentences: tf.Tensor, config: TextConfig) -> tf.RaggedTensor:
     """
     text = readable(sentences, config.max_tokens)
     if config.lowercase:
-        # It would drop what follows a zero character, which is as good as a space below.
-        text = tf.strings.lower(tf.strings.regex_replace(text, r"\x00", " "), encoding="utf-8")
-    for pattern, replacement in rules(config):
+        text = lowercased(text)
+    for pattern, replacement in RULES:
         text = tf.strings.regex_replace(text, pattern, replacement)
     text = tf.strings.strip(text)
     text = tf.where(tf.equal(text, ""), EMPTY_TOKEN, text)

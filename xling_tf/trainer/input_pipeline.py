@@ -283,7 +283,7 @@ def _to_batch(preprocessor: TextPreprocessor, examples: Examples) -> Callable[..
 
     def convert(texts: tf.Tensor, labels: tf.Tensor, vectors: tf.Tensor) -> Batch:
         texts, labels = tf.ensure_shape(texts, [None]), tf.ensure_shape(labels, [None])
-        fingerprints = tf.strings.to_hash_bucket_fast(texts, 2**62)
+        fingerprints = preprocessor.fingerprints(texts)
         split = tf.size(texts) // num_columns * num_sentences
         contexts = [texts[split:]] if examples.num_contexts else []
         return Batch(

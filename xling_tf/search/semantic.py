@@ -6,38 +6,50 @@ only little is in memory.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple, Protocol, TypedDict
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from xling_tf.search.arrays import require_positive, require_same_dim, unit_vectors
-from xling_tf.search.margins import NUM_NEIGHBOURS, mine_by_margin
-from xling_tf.search.neighbours import IndexKind, Neighbours, nearest, nearest_in_chunks
-from xling_tf.search.quantization import Int8Ranges, Precision
-from xling_tf.search.quantized_neighbours import nearest_quantized
+from xling_tf.errors import UserError
+from xling_tf.search.neighbours import (
+    IndexKind,
+    Neighbours,
+    best_first,
+    chunks,
+    nearest,
+    nearest_in_chunks,
+    require_faiss,
+    require_positive,
+    require_same_dim,
+    unit_vectors,
+)
+from xling_tf.search.quantization import (
+    Int8Ranges,
+    Precision,
+    as_bits,
+    dequantize,
+    quantize,
+    ranges_of,
+    require_codes,
+)
+
+NUM_NEIGHBOURS = 4  # Artetxe and Schwenk 2019, sec. 4: "k = 4"
+# Sentences whose neighbours are all at right angles or beyond have no margin worth a quotient.
+_LEAST_SIMILARITY = 1e-6
+_NUMBERS = 2**22  # float32 numbers of candidates in memory at once
 
 
 class Hit(TypedDict):
-    """A result of a search.
-
-    Attributes:
-        corpus_id: The place in the corpus.
-        score: The cosine.
-    """
+    """A result of a search: the place in the corpus, and the cosine."""
 
     corpus_id: int
     score: float
 
 
 class ScoredPair(NamedTuple):
-    """Two sentences by their places.
-
-    Attributes:
-        score: How well they go together.
-        first: The place of the one.
-        second: The place of the other.
-    """
+    """Two sentences by their places, and how well they go together."""
 
     score: float
     first: int
@@ -116,16 +128,57 @@ def quantized_search(
     """
     require_positive(top_k, "top_k")
     require_positive(oversampling, "oversampling")
-    found = nearest_quantized(
-        unit_vectors(queries, "queries"),
-        codes,
-        precision,
-        top_k,
-        ranges=ranges,
-        oversampling=oversampling,
-        rescore_with=rescore_with,
-    )
-    return _hits(found)
+    units, array = unit_vectors(queries, "queries"), require_codes(codes, precision)
+    if precision == "float32":
+        raise UserError(
+            "precision must be int8, binary or ubinary, got 'float32'; use semantic_search"
+        )
+    if not len(units) or not len(array):
+        return [[] for _ in units]
+    count, dim = len(array), units.shape[1]
+    top_k = min(top_k, count)
+    _require_shape(array, (count, dim if precision == "int8" else dim / 8), "codes", dim)
+    faiss, wanted = require_faiss(), min(top_k * oversampling, count)
+    if precision == "int8":
+        # FAISS takes a code c, of 0 to 255, for minimum + width * (c + 0.5) / 255.
+        own = ranges_of(ranges, dim)
+        trained = np.concatenate([own.minimum - own.steps / 2, own.steps * 255])
+        metric, kind = faiss.METRIC_INNER_PRODUCT, faiss.ScalarQuantizer.QT_8bit
+        index = faiss.IndexScalarQuantizer(dim, kind, metric)
+        faiss.copy_array_to_vector(trained.astype(np.float32), index.sq.trained)
+        index.is_trained = True
+        for part in chunks(array):
+            index.add_sa_codes(part.view(np.uint8) ^ np.uint8(128))
+        _, candidates = index.search(np.ascontiguousarray(units, np.float32), wanted)
+    else:
+        index = faiss.IndexBinaryFlat(dim)
+        for part in chunks(as_bits(array)):
+            index.add(np.ascontiguousarray(part))
+        _, candidates = index.search(quantize(units, "ubinary"), wanted)
+    exact = array if rescore_with is None else np.asarray(rescore_with)
+    if rescore_with is not None:
+        _require_shape(exact, (count, dim), "rescore_with", dim)
+        precision = "int8" if exact.dtype == np.int8 else "float32"
+    scores = np.empty(candidates.shape, np.float32)
+    step = max(1, _NUMBERS // (wanted * dim))
+    for start in range(0, len(units), step):
+        rows = slice(start, start + step)
+        vectors = dequantize(exact[candidates[rows].ravel()], precision, ranges=ranges)
+        if precision == "float32":
+            vectors = unit_vectors(vectors, "rescore_with").astype(np.float32)
+        vectors = vectors.reshape(*candidates[rows].shape, dim)
+        scores[rows] = np.einsum("qd,qcd->qc", units[rows], vectors, optimize=True)
+    return _hits(best_first(scores, candidates, top_k))
+
+
+def _require_shape(
+    array: NDArray[np.generic], shape: tuple[int, float], name: str, dim: int
+) -> None:
+    if array.shape != shape:
+        raise UserError(
+            f"{name} must have shape [{shape[0]}, {shape[1]:g}] for queries of {dim} dimensions, but "
+            f"has {list(array.shape)}; encode both with one model and one truncate_dim"
+        )
 
 
 def paraphrase_mining(
@@ -133,17 +186,7 @@ def paraphrase_mining(
 ) -> list[ScoredPair]:
     """Finds the sentences of a list that are most similar to each other.
 
-    Args:
-        encoder: What makes them vectors.
-        sentences: The list.
-        top_k: As in `paraphrase_mining_embeddings`.
-        max_pairs: Alike.
-
-    Returns:
-        As `paraphrase_mining_embeddings` does.
-
-    Raises:
-        UserError: As it does.
+    See `paraphrase_mining_embeddings`, which gets the vectors that `encoder.encode(sentences)` gives.
     """
     vectors = encoder.encode(sentences)
     return paraphrase_mining_embeddings(vectors, top_k=top_k, max_pairs=max_pairs)
@@ -185,18 +228,22 @@ def paraphrase_mining_embeddings(
         return []
     scores, keys = np.zeros(0, np.float32), np.zeros(0, np.int64)
     rows, k = np.arange(count), min(top_k + 1, count)  # each is its own neighbour
-    start = 0
-    for found in nearest_in_chunks(units, rows, units, k, kind=kind, show_progress=show_progress):
-        some = rows[start : start + len(found.indices), np.newaxis]
-        start += len(some)
+    found_in_chunks = nearest_in_chunks(
+        units, rows, units, k, kind=kind, show_progress=show_progress
+    )
+    for own, found in zip(chunks(rows), found_in_chunks, strict=True):
+        some = np.broadcast_to(own[:, np.newaxis], found.indices.shape)
         is_other = (found.indices != some) & (found.indices >= 0)
         is_other &= np.cumsum(is_other, axis=1) <= top_k
-        some = np.broadcast_to(some, found.indices.shape)[is_other]
-        others = found.indices[is_other]
-        new_keys = np.minimum(some, others) * count + np.maximum(some, others)
-        scores, keys = _best_once(
-            np.append(scores, found.scores[is_other]), np.append(keys, new_keys), max_pairs
-        )
+        some, others = some[is_other], found.indices[is_other]
+        keys = np.append(keys, np.minimum(some, others) * count + np.maximum(some, others))
+        # A pair was found from both of its sides, with the same score to the last bit but one.
+        scores = np.append(scores, found.scores[is_other])
+        order = np.lexsort((-scores, keys))
+        keys, first = np.unique(keys[order], return_index=True)
+        scores = scores[order][first]
+        best = np.lexsort((keys, -scores))[:max_pairs]
+        scores, keys = scores[best], keys[best]
     return _pairs(scores, np.stack([keys // count, keys % count], axis=1))
 
 
@@ -209,7 +256,7 @@ def bitext_mining(
 ) -> list[ScoredPair]:
     """Finds the translations among two lists of sentences, most of which need have none.
 
-    The score is the margin of `margins.mine_by_margin` (Artetxe and Schwenk 2019, eq. 2, ratio). The
+    The score is the margin of `mine_by_margin` (Artetxe and Schwenk 2019, eq. 2, ratio). The
     last ones are no translations: where to cut is chosen on sentences whose translations are known.
 
     Args:
@@ -238,6 +285,71 @@ def bitext_mining(
     return _pairs(mined.margins, mined.rows)
 
 
+class Mined(NamedTuple):
+    """Pairs of sentences, each of which occurs once, the best ones first.
+
+    Attributes:
+        rows: The source's and the target's place, `[pairs, 2]`.
+        margins: How much more similar they are than their neighbours, `[pairs]`.
+    """
+
+    rows: NDArray[np.int64]
+    margins: NDArray[np.float64]
+
+
+def mine_by_margin(
+    sources: NDArray[np.floating],
+    targets: NDArray[np.floating],
+    *,
+    num_neighbours: int = NUM_NEIGHBOURS,
+    kind: IndexKind | None = None,
+) -> Mined:
+    """Finds the sentences that are much more similar to each other than to their other neighbours.
+
+    The margin of a pair is its cosine divided by the mean cosine of its sentences to their nearest
+    neighbours (Artetxe and Schwenk 2019, "Margin-based parallel corpus mining", eq. 2, ratio). The
+    candidates are every sentence's best in both directions, and no sentence is taken twice (its
+    retrieval strategy "max"). Takes unit vectors, at least one of each side.
+
+    Example:
+        >>> mined = mine_by_margin(np.eye(3, dtype=np.float32), np.eye(3, dtype=np.float32)[[2, 0, 1]])
+        >>> mined.rows.tolist()
+        [[0, 1], [1, 2], [2, 0]]
+    """
+    forward = nearest(sources, targets, min(num_neighbours, len(targets)), kind=kind)
+    backward = nearest(targets, sources, min(num_neighbours, len(sources)), kind=kind)
+    means = [found.scores.astype(np.float64).mean(axis=1) for found in (forward, backward)]
+    best_target, target_margins = _best_margin(forward, means[0], means[1])
+    best_source, source_margins = _best_margin(backward, means[1], means[0])
+    rows = np.concatenate(
+        [
+            np.stack([np.arange(len(sources)), best_target], axis=1),
+            np.stack([best_source, np.arange(len(targets))], axis=1),
+        ]
+    )
+    margins = np.concatenate([target_margins, source_margins])
+    order = np.argsort(-margins, kind="stable")
+    seen: tuple[set[int], set[int]] = (set(), set())
+    kept = []
+    for place, (source, target) in zip(order.tolist(), rows[order].tolist(), strict=True):
+        if source not in seen[0] and target not in seen[1]:
+            seen[0].add(source)
+            seen[1].add(target)
+            kept.append(place)
+    return Mined(rows[kept], margins[kept])
+
+
+def _best_margin(
+    found: Neighbours, own_means: NDArray[np.float64], other_means: NDArray[np.float64]
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Picks each sentence's neighbour with the best margin, and tells that margin."""
+    means = (own_means[:, np.newaxis] + other_means[found.indices]) / 2
+    margins = found.scores / np.maximum(means, _LEAST_SIMILARITY)
+    best = np.argmax(margins, axis=1)[:, np.newaxis]
+    pick = partial(np.take_along_axis, indices=best, axis=1)
+    return pick(found.indices)[:, 0], pick(margins)[:, 0]
+
+
 def _hits(found: Neighbours) -> list[list[Hit]]:
     rows = zip(found.indices.tolist(), found.scores.tolist(), strict=True)
     return [
@@ -249,15 +361,3 @@ def _hits(found: Neighbours) -> list[list[Hit]]:
 def _pairs(scores: NDArray[np.floating], rows: NDArray[np.int64]) -> list[ScoredPair]:
     both = zip(scores.tolist(), rows.tolist(), strict=True)
     return [ScoredPair(score, *row) for score, row in both]
-
-
-def _best_once(
-    scores: NDArray[np.float32], keys: NDArray[np.int64], count: int
-) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """The best pairs, falling, each once: it was found from both of its sides."""
-    order = np.lexsort((-scores, keys))
-    scores, keys = scores[order], keys[order]
-    is_first = np.append(True, keys[1:] != keys[:-1])
-    scores, keys = scores[is_first], keys[is_first]
-    order = np.lexsort((keys, -scores))[:count]
-    return scores[order], keys[order]
