@@ -286,17 +286,15 @@ def _passing(
     """Says which of the wrong ones pass the rules, and counts the others by the first that fails."""
     passes = is_wrong & (found.indices >= 0)
     passes &= np.cumsum(passes, axis=1) <= config.num_looked_at
-    limits = {
-        "absolute_margin": right_scores - (config.absolute_margin or 0),
+    failures = {}
+    if config.absolute_margin is not None:
+        failures["absolute_margin"] = found.scores > right_scores - config.absolute_margin
+    if config.relative_margin is not None:
         # Not (1 - margin) times the score, which for a negative score would lie above it.
-        "relative_margin": right_scores - np.abs(right_scores) * (config.relative_margin or 0),
-        "max_score": config.max_score,
-    }
-    failures = {
-        rule: found.scores > limit
-        for rule, limit in limits.items()
-        if getattr(config, rule) is not None
-    }
+        most = right_scores - np.abs(right_scores) * config.relative_margin
+        failures["relative_margin"] = found.scores > most
+    if config.max_score is not None:
+        failures["max_score"] = found.scores > config.max_score
     if config.min_score is not None:
         failures["min_score"] = found.scores < config.min_score
     for rule, fails in failures.items():

@@ -85,7 +85,8 @@ def nearest_in_chunks(
     index = _build(candidates, kind or index_kind(len(candidates)))
     with tqdm(total=len(rows), disable=not show_progress, unit="query", desc="searching") as bar:
         for chunk in chunks(rows):
-            yield best_first(*index.search(_float32(queries[chunk]), k), k)
+            scores, indices = index.search(_float32(queries[chunk]), k)
+            yield best_first(scores, indices, k)
             bar.update(len(chunk))
 
 
