@@ -121,10 +121,9 @@ def test_a_module_that_has_only_the_two_sides_of_question_answering(tmp_path: Pa
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        (called(lambda x: x * 2, tf.TensorSpec([None], tf.float32)), "fails given two"),
-        (called(tf.strings.length), r"array of shape \[2\]"),
-        (called(tf.strings.to_number), "fails given two: .*StringToNumber"),
-        (tf.Module(), "has none that is called or 'serving_default'"),
+        (called(lambda x: x * 2, tf.TensorSpec([None], tf.float32)), "given two it fails"),
+        (called(tf.strings.length), r"fails: .* gave shape \[2\]"),
+        (called(tf.strings.to_number), "given two it fails: .*StringToNumber"),
     ],
 )
 def test_models_of_something_else_are_refused(model: Any, message: str, tmp_path: Path) -> None:
@@ -134,6 +133,9 @@ def test_models_of_something_else_are_refused(model: Any, message: str, tmp_path
 
 
 def test_what_is_no_model_is_refused(plain_folder: Path, tmp_path: Path) -> None:
+    nothing = str(save(tmp_path / "nothing", tf.Module()))
+    with pytest.raises(UserError, match=r"must have a signature 'serving_default'.*has none"):
+        open_system(nothing)
     for name in (str(tmp_path), f"hub:{tmp_path}/none"):
         with pytest.raises(UserError, match=r"has no saved_model\.pb"):
             open_system(name)

