@@ -29,7 +29,6 @@ sys.path.insert(0, str(ROOT))
 
 import numpy as np
 from absl import app, flags
-from numpy.typing import NDArray
 
 from xling_tf.corpora.folder import load_folder
 from xling_tf.corpora.records import TranslationPair
@@ -43,17 +42,6 @@ from xling_tf.files import provenance, replacing
 from xling_tf.search.neighbours import truncated
 from xling_tf.search.quantization import Int8Ranges, Precision, quantize
 from xling_tf.search.semantic import Hit, quantized_search, semantic_search
-
-_MODEL = flags.DEFINE_string("model", None, "System to measure, as evaluation/main.py takes it.")
-_PAIR = flags.DEFINE_string("pair", "en-es", "training: preset whose model is measured.")
-_STEPS = flags.DEFINE_integer("steps", 30, "training: steps that are timed.", lower_bound=2)
-_DATA = flags.DEFINE_string("data", None, "Folder of corpora; without it, the built-in sample.")
-_CORPUS = flags.DEFINE_string("corpus", "tatoeba", "vectors: translations of this name.")
-_SOURCE = flags.DEFINE_string("source", "en", "vectors: language of the queries.")
-_TARGET = flags.DEFINE_string("target", "es", "vectors: language that is searched.")
-_SENTENCES = flags.DEFINE_integer("sentences", 100_000, "vectors: searched, at most.")
-_QUERIES = flags.DEFINE_integer("queries", 1000, "vectors: queries, at most.", lower_bound=1)
-_OUTPUT = flags.DEFINE_string("output", None, "Where the figures are written.")
 
 _WARM_UP_STEPS = 5
 _MIB = 2**20
@@ -70,7 +58,7 @@ def main(argv: list[str]) -> None:
 
 
 def _write(default: str, figures: Mapping[str, Any]) -> None:
-    path = Path(_OUTPUT.value or default)
+    path = Path(flags.FLAGS.output or default)
     path.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps({**provenance(), **figures}, indent=2) + "\n"
     with replacing(path) as temporary:
@@ -83,11 +71,11 @@ def _write(default: str, figures: Mapping[str, Any]) -> None:
 
 def _training() -> None:
     """Runs the training program on translation ranking alone, and encodes with what it exports."""
-    data = Path(_DATA.value or SAMPLE_FOLDER).resolve()
+    data = Path(flags.FLAGS.data).resolve()
     with tempfile.TemporaryDirectory() as folder:
         command = [
-            *(sys.executable, f"{ROOT}/training/main.py", f"--pair={_PAIR.value}"),
-            *(f"--data={data}", f"--steps={_WARM_UP_STEPS + _STEPS.value}"),
+            *(sys.executable, f"{ROOT}/training/main.py", f"--pair={flags.FLAGS.pair}"),
+            *(f"--data={data}", f"--steps={_WARM_UP_STEPS + flags.FLAGS.steps}"),
             *("--run_dir=run", "--output=model", "--set=tasks.alignment_steps=0"),
             "--set=tasks.translation_ranking.examples_per_batch=256",
             *(f"--set=tasks.{task}.weight=0" for task in ("response_prediction", "quick_thought")),
@@ -98,7 +86,7 @@ def _training() -> None:
         lines = (Path(folder) / "run" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
         steps = [json.loads(line) for line in lines][_WARM_UP_STEPS:]
         config = json.loads((Path(folder) / "model" / "config.json").read_text(encoding="utf-8"))
-        corpora = load_folder(data, source=_SOURCE.value, targets=[_TARGET.value])
+        corpora = load_folder(data, source=flags.FLAGS.source, targets=[flags.FLAGS.target])
         texts = [
             text
             for corpus in corpora
@@ -245,8 +233,8 @@ RESOURCES = Suite(
 
 
 def _system() -> None:
-    system = open_system(_MODEL.value or "")
-    output = Path(_OUTPUT.value or f"runs/evaluation/{system.name}.json")
+    system = open_system(flags.FLAGS.model)
+    output = Path(flags.FLAGS.output or f"runs/evaluation/{system.name}.json")
     selection = select({"resources": RESOURCES}, ROOT, [], 0)
     results = evaluate_system(system, selection, output, folder=ROOT, seed=0)
     for cell, value in results["scores"]["resources"]["figure2"].items():
@@ -267,82 +255,58 @@ _WAYS: tuple[tuple[Precision, int | None, int, Precision | None], ...] = (
 
 def _vectors() -> None:
     """How many of the float vectors' ten nearest are found, and how often a translation comes first."""
-    found = load_folder(
-        Path(_DATA.value or SAMPLE_FOLDER), source=_SOURCE.value, targets=[_TARGET.value]
-    )
-    corpora = {c.name: c for c in found if c.kind == "parallel"}
-    if _CORPUS.value not in corpora:
-        raise UserError(f"--corpus must be one of {', '.join(corpora)}, got {_CORPUS.value!r}")
-    pairs = [record for record, _ in corpora[_CORPUS.value] if isinstance(record, TranslationPair)]
+    asked = flags.FLAGS
+    found = load_folder(Path(asked.data), source=asked.source, targets=[asked.target])
+    corpora = {corpus.name: corpus for corpus in found if corpus.kind == "parallel"}
+    if asked.corpus not in corpora:
+        raise UserError(f"--corpus must be one of {', '.join(corpora)}, got {asked.corpus!r}")
+    pairs = [record for record, _ in corpora[asked.corpus] if isinstance(record, TranslationPair)]
     np.random.default_rng(0).shuffle(pairs)
     places: dict[str, int] = {}
     right: defaultdict[str, set[int]] = defaultdict(set)
     for pair in pairs:
-        if pair.target in places or len(places) < _SENTENCES.value:
+        if pair.target in places or len(places) < asked.sentences:
             right[pair.source].add(places.setdefault(pair.target, len(places)))
-    texts = list(right)[: _QUERIES.value]
-    encode = open_system(_MODEL.value or "")
-    queries, corpus = encode(texts), encode(list(places))
+    texts = list(right)[: asked.queries]
+    system = open_system(asked.model)
+    queries, corpus = system(texts), system(list(places))
     exact = _ids(semantic_search(queries, corpus, 10))
     rows = []
     for precision, dim, oversampling, rescore_with in _WAYS:
         if (dim or 0) >= queries.shape[1]:
             continue
+        some, vectors = (truncated(v, dim) if dim else v for v in (queries, corpus))
+        ranges = Int8Ranges.calibrated(vectors[:10_000]) if precision == "int8" else None
+        codes = quantize(vectors, precision, ranges=ranges)
+        again = quantize(vectors, rescore_with) if rescore_with else None
+        options: dict[str, Any] = {
+            "ranges": ranges,
+            "oversampling": oversampling,
+            "rescore_with": again,
+        }
         begin = time.perf_counter()
-        num_bytes, hits = _search(queries, corpus, precision, dim, oversampling, rescore_with)
+        if precision == "float32":
+            hits = _ids(semantic_search(some, codes, 10))
+        else:
+            hits = _ids(quantized_search(some, codes, precision, 10, **options))
         seconds = time.perf_counter() - begin
-        recalls = [
-            len({*some} & {*others}) / len(others) for some, others in zip(hits, exact, strict=True)
-        ]
+        recalls = [len({*ours} & {*all}) / len(all) for ours, all in zip(hits, exact, strict=True)]
         firsts = [row[0] in right[text] for row, text in zip(hits, texts, strict=True)]
         rows.append(
             {
-                "precision": precision,
-                "dim": dim or queries.shape[1],
-                "oversampling": oversampling,
-                "rescore_with": rescore_with,
-                "bytes_per_vector": num_bytes,
+                **{"precision": precision, "dim": dim or queries.shape[1]},
+                **{"oversampling": oversampling, "rescore_with": rescore_with},
+                "bytes_per_vector": codes[0].nbytes,
                 "milliseconds_per_query": round(1000 * seconds / len(texts), 2),
                 "recall_at_10": round(statistics.fmean(recalls), 4),
                 "translation_at_1": round(statistics.fmean(firsts), 4),
             }
         )
-        print(" ".join(f"{name}={value}" for name, value in rows[-1].items()))
     figures = {
-        "corpus": f"{_CORPUS.value}.{_SOURCE.value}-{_TARGET.value}",
-        "sentences": len(places),
-        "queries": len(texts),
-        "models": {encode.name: rows},
+        "corpus": f"{asked.corpus}.{asked.source}-{asked.target}",
+        **{"sentences": len(places), "queries": len(texts), "models": {system.name: rows}},
     }
     _write("evaluation/results/quantization.json", figures)
-
-
-def _search(
-    queries: NDArray[Any],
-    corpus: NDArray[Any],
-    precision: Precision,
-    dim: int | None,
-    oversampling: int,
-    rescore_with: Precision | None,
-) -> tuple[int, list[list[int]]]:
-    """Bytes of a vector and the places of the hits."""
-    if dim:
-        queries, corpus = truncated(queries, dim), truncated(corpus, dim)
-    if precision == "float32":
-        return corpus[0].nbytes, _ids(semantic_search(queries, corpus, 10))
-    ranges = Int8Ranges.calibrated(corpus[:10_000]) if precision == "int8" else None
-    codes = quantize(corpus, precision, ranges=ranges)
-    again = quantize(corpus, rescore_with) if rescore_with else None
-    hits = quantized_search(
-        queries,
-        codes,
-        precision,
-        10,
-        ranges=ranges,
-        oversampling=oversampling,
-        rescore_with=again,
-    )
-    return codes[0].nbytes, _ids(hits)
 
 
 def _ids(hits: list[list[Hit]]) -> list[list[int]]:
@@ -350,4 +314,14 @@ def _ids(hits: list[list[Hit]]) -> list[list[int]]:
 
 
 if __name__ == "__main__":
+    flags.DEFINE_string("model", "", "System to measure, as evaluation/main.py takes it.")
+    flags.DEFINE_string("pair", "en-es", "training: preset whose model is measured.")
+    flags.DEFINE_integer("steps", 30, "training: steps that are timed.", lower_bound=2)
+    flags.DEFINE_string("data", str(SAMPLE_FOLDER), "Folder of corpora.")
+    flags.DEFINE_string("corpus", "tatoeba", "vectors: translations of this name.")
+    flags.DEFINE_string("source", "en", "Language of the queries.")
+    flags.DEFINE_string("target", "es", "Language that is searched.")
+    flags.DEFINE_integer("sentences", 100_000, "vectors: searched, at most.", lower_bound=100)
+    flags.DEFINE_integer("queries", 1000, "vectors: queries, at most.", lower_bound=1)
+    flags.DEFINE_string("output", None, "Where the figures are written.")
     app.run(main, flags_parser=parse_flags_and_files)

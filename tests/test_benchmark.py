@@ -1,0 +1,103 @@
+"""The benchmarks of systems and vectors; that of training is a training and its log."""
+
+import importlib.util
+import json
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+from programs import ROOT, run_python, the_error
+
+from xling_tf.evaluators.encoding import System
+
+PROGRAM = ROOT / "evaluation" / "benchmark.py"
+_SPEC = importlib.util.spec_from_file_location("benchmark", PROGRAM)
+benchmark: Any = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(benchmark)
+
+
+def encode(texts):
+    return np.ones([len(texts), 2], np.float32)
+
+
+def test_every_text_is_new_and_has_its_length():
+    seen = []
+
+    def remember(texts):
+        seen.extend(texts)
+        return encode(texts)
+
+    usage = benchmark.ResourceUsage((1, 3), (1, 4))
+    usage(remember)
+    assert len(set(seen)) == len(seen)
+    assert {len(text.split()) for text in seen} == {1, 3}
+
+
+def test_rates_follow_from_times():
+    def slow(texts):
+        time.sleep(0.02)
+        return encode(texts)
+
+    # A call takes 20 ms or, on a busy machine, somewhat more; of 4 sentences: at most 200 a second.
+    scores = benchmark.ResourceUsage((2,), (4,))(slow)
+    milliseconds = scores["length_2/batch_4/milliseconds"]
+    assert 20 <= milliseconds < 200
+    rate = scores["length_2/batch_4/sentences_per_second"]
+    assert rate == pytest.approx(4 / (milliseconds / 1000))
+
+
+def test_memory_growth_sees_what_a_call_uses_for_a_while():
+    def wasteful(texts):
+        block = np.ones(50 * 2**20 if len(texts) > 1 else 1, np.uint8)  # 50 MiB
+        time.sleep(0.05)
+        return encode(texts) * block[0]
+
+    scores = benchmark.ResourceUsage((1,), (1, 2))(wasteful)
+    small, large = (scores[f"length_1/batch_{batch}/memory_growth_mib"] for batch in (1, 2))
+    assert small < 10
+    assert 49 <= large < 80
+
+
+def test_the_memory_of_another_machine_is_left_out():
+    description = {"url": "http://localhost:8501", "device": "one GPU"}
+    usage = benchmark.ResourceUsage((1,), (1,))
+    scores = usage(System(name="served", sentences=encode, description=description))
+    assert set(scores) == {"length_1/batch_1/sentences_per_second", "length_1/batch_1/milliseconds"}
+    assert usage.protocol["device"] == "one GPU"
+
+
+def test_mistakes_are_one_line(tmp_path):
+    run = run_python(tmp_path, str(PROGRAM), "speed")
+    assert "one of training, system, vectors is expected" in the_error(run)
+    run = run_python(tmp_path, str(PROGRAM), "vectors", "--corpus=novels")
+    assert "--corpus must be one of everyday" in the_error(run)
+
+
+@pytest.mark.slow
+def test_vectors_in_fewer_bytes(hub_folder, tmp_path):
+    flags = [
+        f"--model={hub_folder}",
+        "--corpus=everyday",
+        "--queries=20",
+        "--output=x/figures.json",
+    ]
+    run = run_python(tmp_path, str(PROGRAM), "vectors", *flags)
+    assert run.status == 0, run.errors
+    figures = json.loads((tmp_path / "x" / "figures.json").read_text("utf-8"))
+    exact, *others = figures["models"]["tiny"]
+    # Eight dimensions: 32 bytes of floats, 8 of int8 and 1 of bits, whose floats find all again.
+    assert (exact["dim"], exact["bytes_per_vector"], exact["recall_at_10"]) == (8, 32, 1.0)
+    assert {row["bytes_per_vector"] for row in others} == {8, 1}
+    assert all(0 < row["recall_at_10"] <= 1 for row in others)
+
+
+@pytest.mark.slow
+def test_training_and_encoding_beside_the_ceiling(tmp_path):
+    flags = ["--pair=smoke", "--steps=4", "--output=figures.json"]
+    run = run_python(tmp_path, str(PROGRAM), "training", *flags)
+    assert run.status == 0, run.errors
+    figures = json.loads((tmp_path / "figures.json").read_text("utf-8"))
+    for name in ("training", "encoding"):
+        assert figures[name]["sentences_per_second"] > 1
+        assert 0 < figures[name]["fraction_of_float32_ceiling"] < 1
