@@ -7,161 +7,97 @@
 """
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import tensorflow as tf
 
 LABELS = {"half_plus": {"stable": 1, "canary 2/3": 2}}
-_FLOATS = tf.TensorSpec([None], tf.float32)
-_TEXTS = tf.TensorSpec([None], tf.string)
+_CONFIG = """\
+model_config_list {
+  config { name: "half_plus" base_path: "/models/half_plus" model_platform: "tensorflow"
+           model_version_policy { specific { versions: 1 versions: 2 } }
+           version_labels { key: "stable" value: 1 } version_labels { key: "canary 2/3" value: 2 } }
+  config { name: "several" base_path: "/models/several" model_platform: "tensorflow" }
+  config { name: "texts" base_path: "/models/texts" model_platform: "tensorflow" }
+}
+"""
+_FLOATS, _MATRIX = tf.TensorSpec([None], tf.float32), tf.TensorSpec([None, None], tf.float32)
+_TEXTS, _PAIRS = tf.TensorSpec([None], tf.string), tf.TensorSpec([None, 2], tf.float32)
+Signature = tuple[Callable[..., Mapping[str, tf.Tensor]], dict[str, tf.TensorSpec]]
 
 
-class HalfPlus(tf.Module):
-    """x / 2 + 1 + the number of the version, so that an answer tells which version gave it."""
+class Added(tf.Module):
+    """What HalfPlus adds: 1 and the number of the version, so that an answer tells who gave it."""
 
     def __init__(self, version: int) -> None:
         super().__init__()
         self.added = tf.Variable(1.0 + version)
 
-    @tf.function
-    def serving_default(self, x: tf.Tensor) -> dict[str, tf.Tensor]:
-        return {"y": x / 2 + self.added}
 
-    @tf.function
-    def double(self, x: tf.Tensor) -> dict[str, tf.Tensor]:
-        return {"y": x / 2 + tf.cast(self.added, tf.float64)}
+def _half_plus(model: Added) -> dict[str, Signature]:
+    def half(x: tf.Tensor) -> dict[str, tf.Tensor]:
+        return {"y": x / 2 + tf.cast(model.added, x.dtype)}
 
-    @tf.function
-    def matrix(self, x: tf.Tensor) -> dict[str, tf.Tensor]:
-        return {"y": x / 2 + self.added}
-
-    @tf.function
-    def divided(self, x: tf.Tensor) -> dict[str, tf.Tensor]:
-        return {"y": x / (self.added * 0)}
-
-
-class Several(tf.Module):
-    """Several inputs and outputs, and all the types."""
-
-    @tf.function
-    def serving_default(self, factor: tf.Tensor, pair: tf.Tensor) -> dict[str, tf.Tensor]:
-        scaled = tf.cast(factor, tf.float32)[:, None] * pair
-        return {"scaled": scaled, "total": tf.reduce_sum(scaled, 1)}
-
-    @tf.function
-    def plus_one(self, x: tf.Tensor) -> dict[str, tf.Tensor]:
-        return {"y": x + 1}
-
-    @tf.function
-    def negated(self, x: tf.Tensor) -> dict[str, tf.Tensor]:
-        return {"y": tf.logical_not(x)}
-
-    @tf.function
-    def total(self, x: tf.Tensor) -> dict[str, tf.Tensor]:
-        return {"y": tf.reduce_sum(x, 1)}
-
-    @tf.function
-    def scalar(self, x: tf.Tensor) -> dict[str, tf.Tensor]:
-        return {"y": x * 2}
-
-    @tf.function
-    def batch_sizes(self, x: tf.Tensor) -> dict[str, tf.Tensor]:
-        return {"all": x, "first": x[:1]}
-
-    @tf.function
-    def complex(self, x: tf.Tensor) -> dict[str, tf.Tensor]:
-        return {"y": tf.complex(x, x)}
-
-
-class Texts(tf.Module):
-    """Strings to strings."""
-
-    @tf.function
-    def serving_default(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
-        return {"quoted": tf.strings.join(["<", text, ">"])}
-
-    @tf.function
-    def binary(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
-        return {"text_bytes": text}
-
-    @tf.function
-    def both(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
-        return {"length": tf.strings.length(text), "text_bytes": text}
-
-    @tf.function
-    def joined(self, left: tf.Tensor, right: tf.Tensor) -> dict[str, tf.Tensor]:
-        return {"joined": tf.strings.join([left, right], "+")}
-
-
-def _half_plus(version: int) -> tuple[tf.Module, Mapping[str, object]]:
-    model = HalfPlus(version)
-    signatures = {
-        "serving_default": model.serving_default.get_concrete_function(x=_FLOATS),
-        "double": model.double.get_concrete_function(x=tf.TensorSpec([None], tf.float64)),
-        "matrix": model.matrix.get_concrete_function(x=tf.TensorSpec([None, None], tf.float32)),
-        "divided": model.divided.get_concrete_function(x=_FLOATS),
+    return {
+        "serving_default": (half, {"x": _FLOATS}),
+        "double": (half, {"x": tf.TensorSpec([None], tf.float64)}),
+        "matrix": (half, {"x": _MATRIX}),
+        "divided": (lambda x: {"y": x / (model.added * 0)}, {"x": _FLOATS}),
     }
-    return model, signatures
 
 
-def _several() -> tuple[tf.Module, Mapping[str, object]]:
-    model = Several()
-    pairs = tf.TensorSpec([None, 2], tf.float32)
-    signatures = {
-        "serving_default": model.serving_default.get_concrete_function(
-            factor=tf.TensorSpec([None], tf.int32), pair=pairs
-        ),
-        "negated": model.negated.get_concrete_function(x=tf.TensorSpec([None], tf.bool)),
-        "total": model.total.get_concrete_function(x=pairs),
-        "scalar": model.scalar.get_concrete_function(x=tf.TensorSpec([], tf.float32)),
-        "batch_sizes": model.batch_sizes.get_concrete_function(x=_FLOATS),
-        "complex": model.complex.get_concrete_function(x=_FLOATS),
+def _scaled(factor: tf.Tensor, pair: tf.Tensor) -> dict[str, tf.Tensor]:
+    scaled = tf.cast(factor, tf.float32)[:, None] * pair
+    return {"scaled": scaled, "total": tf.reduce_sum(scaled, 1)}
+
+
+_SEVERAL: dict[str, Signature] = {
+    "serving_default": (_scaled, {"factor": tf.TensorSpec([None], tf.int32), "pair": _PAIRS}),
+    "negated": (lambda x: {"y": tf.logical_not(x)}, {"x": tf.TensorSpec([None], tf.bool)}),
+    "total": (lambda x: {"y": tf.reduce_sum(x, 1)}, {"x": _PAIRS}),
+    "scalar": (lambda x: {"y": x * 2}, {"x": tf.TensorSpec([], tf.float32)}),
+    "batch_sizes": (lambda x: {"all": x, "first": x[:1]}, {"x": _FLOATS}),
+    "complex": (lambda x: {"y": tf.complex(x, x)}, {"x": _FLOATS}),
+} | {
+    dtype.name: (lambda x: {"y": x + 1}, {"x": tf.TensorSpec([None], dtype)})
+    for dtype in (tf.int64, tf.uint8, tf.uint32, tf.uint16)
+}
+_STRINGS: dict[str, Signature] = {
+    "serving_default": (
+        lambda text: {"quoted": tf.strings.join(["<", text, ">"])},
+        {"text": _TEXTS},
+    ),
+    "binary": (lambda text: {"text_bytes": text}, {"text": _TEXTS}),
+    "both": (
+        lambda text: {"length": tf.strings.length(text), "text_bytes": text},
+        {"text": _TEXTS},
+    ),
+    "joined": (
+        lambda left, right: {"joined": tf.strings.join([left, right], "+")},
+        {"left": _TEXTS, "right": _TEXTS},
+    ),
+}
+
+
+def save(model: tf.Module, signatures: Mapping[str, Signature], folder: Path) -> None:
+    """Exports a model with signatures."""
+    concrete: dict[str, Any] = {
+        name: tf.function(function).get_concrete_function(**specs)
+        for name, (function, specs) in signatures.items()
     }
-    for dtype in (tf.int64, tf.uint8, tf.uint32, tf.uint16):
-        spec = tf.TensorSpec([None], dtype)
-        signatures[dtype.name] = model.plus_one.get_concrete_function(x=spec)
-    return model, signatures
-
-
-def _texts() -> tuple[tf.Module, Mapping[str, object]]:
-    model = Texts()
-    signatures = {
-        name: getattr(model, name).get_concrete_function(text=_TEXTS)
-        for name in ("serving_default", "binary", "both")
-    }
-    signatures["joined"] = model.joined.get_concrete_function(left=_TEXTS, right=_TEXTS)
-    return model, signatures
+    tf.saved_model.save(model, str(folder), signatures=concrete)
 
 
 def lay_out(folder: Path) -> None:
     """Writes the models' versions and the real server's configuration."""
-    models = {
-        "half_plus/1": _half_plus(1),
-        "half_plus/2": _half_plus(2),
-        "several/1": _several(),
-        "texts/1": _texts(),
-    }
-    for place, (model, signatures) in models.items():
-        tf.saved_model.save(model, str(folder / place), signatures=signatures)
-    (folder / "models.config").write_text(_config(sorted({name.split("/")[0] for name in models})))
-
-
-def _config(names: list[str]) -> str:
-    entries = []
-    for name in names:
-        labels = LABELS.get(name, {})
-        versions = " ".join(f"versions: {version}" for version in labels.values())
-        policy = f"model_version_policy {{ specific {{ {versions} }} }}" if labels else ""
-        named = " ".join(
-            f'version_labels {{ key: "{label}" value: {version} }}'
-            for label, version in labels.items()
-        )
-        entries.append(
-            f'  config {{ name: "{name}" base_path: "/models/{name}" '
-            f'model_platform: "tensorflow" {policy} {named} }}\n'
-        )
-    return "model_config_list {\n" + "".join(entries) + "}\n"
+    for version in (1, 2):
+        model = Added(version)
+        save(model, _half_plus(model), folder / "half_plus" / str(version))
+    save(tf.Module(), _SEVERAL, folder / "several" / "1")
+    save(tf.Module(), _STRINGS, folder / "texts" / "1")
+    (folder / "models.config").write_text(_CONFIG)
 
 
 if __name__ == "__main__":

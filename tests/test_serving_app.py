@@ -219,6 +219,7 @@ def test_a_mistake_is_one_line(tmp_path: Path, flags: list[str], said: str) -> N
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium")
 def test_the_page_compares_and_searches_in_a_browser(hub_folder: Path) -> None:
     api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")

@@ -104,7 +104,7 @@ def test_a_full_queue_refuses_and_takes_again_when_there_is_room() -> None:
     async def test(case: Case) -> None:
         # Two batches of two may wait; [1, 2, 3] takes both places.
         tasks = [await case.submit(0), await case.submit(1, 2, 3)]
-        assert "task size is 1 (num_enqueued_batches=2" in await case.refusal(4)
+        assert "task size is 1, num_enqueued_batches=2" in await case.refusal(4)
         case.model.let.set()
         assert await answers(*tasks) == [[0], [2, 4, 6]]
         assert "task size is 5" in await case.refusal(1, 2, 3, 4, 5)

@@ -24,22 +24,11 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import Receive, Scope, Send
 
+from xling_tf.serving import protocol
 from xling_tf.serving.batching import BatchingParameters, BatchScheduler, Lane
 from xling_tf.serving.models import ModelConfig, ServedModel, follow, load_models
 from xling_tf.serving.monitoring import Metrics, log, start_logging
-from xling_tf.serving.protocol import (
-    ServingError,
-    Target,
-    Tensors,
-    format_error,
-    format_metadata,
-    format_outputs,
-    format_status,
-    parse_path,
-    parse_request,
-    signature_of,
-    to_inputs,
-)
+from xling_tf.serving.protocol import ServingError, Target, Tensors
 
 _CODES = {200: "OK", 400: "INVALID_ARGUMENT", 404: "NOT_FOUND", 408: "DEADLINE_EXCEEDED"}
 _CODES |= {413: "RESOURCE_EXHAUSTED", 429: "RESOURCE_EXHAUSTED", 499: "CANCELLED"}
@@ -71,29 +60,22 @@ def make_app(
     def metrics_page(request: Request) -> Response:
         return Response(metrics.page(), media_type="text/plain; version=0.0.4")
 
-    def health(request: Request) -> Response:
-        return JSONResponse({"status": "alive"})
-
     def readiness(request: Request) -> Response:
         if all(model.is_available() for model in models.values()):
             return JSONResponse({"status": "ready"})
         return _error(ServingError("Not every model is available", 503))
 
-    def names(request: Request) -> Response:
-        return JSONResponse({"models": list(models)})
-
-    def refused(request: Request, error: Exception) -> Response:
-        assert isinstance(error, HTTPException)
+    def refused(request: Request, error: Any) -> Response:
         return _error(ServingError(error.detail, error.status_code))
 
     page = resources.files(__package__) / "page"
     app = Starlette(
         routes=[
             Route("/monitoring/prometheus/metrics", metrics_page),
-            Route("/healthz", health),
+            Route("/healthz", lambda request: JSONResponse({"status": "alive"})),
             Route("/readyz", readiness),
             Route("/", lambda request: FileResponse(str(page / "index.html"))),
-            Route("/page/models", names),
+            Route("/page/models", lambda request: JSONResponse({"models": list(models)})),
             Mount("/page", StaticFiles(directory=str(page))),
         ],
         exception_handlers={HTTPException: refused},
@@ -116,18 +98,8 @@ def run(
 ) -> None:
     """Serves until SIGTERM or SIGINT, answers what has come by then, and ends with status 0.
 
-    Args:
-        models: What is served.
-        listener: Bound to an address; it is listened to once the models are loaded.
-        batching: How requests share calls, unless `enable_batching` is False.
-        limits: Of clients.
-        enable_batching: Whether requests share calls.
-        poll_seconds: Between two looks at the models' folders; 0 for none.
-        drain_seconds: For the requests in flight at the end.
-        log_level: "DEBUG" logs each request.
-
-    Raises:
-        UserError: A model cannot be loaded.
+    The listener is bound to an address; it is listened to once the models are loaded, of which a `UserError`
+    tells one that cannot be.
     """
     lines = start_logging(log_level)
     try:
@@ -185,7 +157,7 @@ class _Protocol:
         try:
             path, query = scope.get("raw_path") or scope["path"].encode(), scope["query_string"]
             whole = path + b"?" + query if query else path
-            target = parse_path(scope["method"], whole.decode("utf-8", "replace"))
+            target = protocol.parse_path(scope["method"], whole.decode("utf-8", "replace"))
             response = Response(await self._answer(target, request), media_type="application/json")
         except ServingError as error:
             response = _error(error)
@@ -213,26 +185,22 @@ class _Protocol:
         nothing = ServedModel(ModelConfig(target.model, Path()), self.metrics)
         model = self.models.get(target.model, nothing)
         if target.action == "status":
-            return format_status(model.statuses(target))
-        document: dict[str, Any] = {}
-        if target.action != "metadata":
-            body = await self._body(request)
-            request.state.started = time.perf_counter()
-            document = await _off_loop(len(body), parse_request, body)
-        servable = model.acquire(target)
-        try:
-            if target.action == "metadata":
-                return format_metadata(target.model, servable.version, servable.signatures)
-            if target.action != "predict":
-                raise ServingError(f"This server does not {target.action}; use predict.", 501)
-            name = signature_of(document, servable.signatures)
-            infos = servable.signatures[name].inputs
-            inputs, row_form = await _off_loop(len(body), to_inputs, document, infos)
-            outputs = await self._outputs(request, servable.lanes[name], inputs)
-        finally:
-            servable.release()
+            return protocol.format_status(model.statuses(target))
+        if target.action == "metadata":
+            servable = model.servable(target)
+            return protocol.format_metadata(target.model, servable.version, servable.signatures)
+        body = await self._body(request)
+        request.state.started = time.perf_counter()
+        document = await _off_loop(len(body), protocol.parse_request, body)
+        servable = model.servable(target)
+        if target.action != "predict":
+            raise ServingError(f"This server does not {target.action}; use predict.", 501)
+        name = protocol.signature_of(document, servable.lanes)
+        infos = servable.signatures[name].inputs
+        inputs, row_form = await _off_loop(len(body), protocol.to_inputs, document, infos)
+        outputs = await self._outputs(request, servable.lanes[name], inputs)
         size = sum(array.nbytes for array in outputs.values())
-        return await _off_loop(size, format_outputs, outputs, row_form)
+        return await _off_loop(size, protocol.format_outputs, outputs, row_form)
 
     async def _body(self, request: Request) -> bytes:
         """The body, unpacked where it is gzip."""
@@ -283,5 +251,5 @@ async def _off_loop(size: int, function: Callable[..., Any], *arguments: Any) ->
 def _error(error: ServingError) -> Response:
     # What is left of a request that was refused half read is not waited for.
     headers = {"connection": "close"} if error.status in (408, 413) else None
-    body = format_error(error.message)
+    body = protocol.format_error(error.message)
     return Response(body, error.status, headers, media_type="application/json")

@@ -75,11 +75,7 @@ class BatchScheduler:
         self._threads = ThreadPoolExecutor(parameters.num_batch_threads, "batch")
 
     async def run(self, lane: Lane, inputs: Tensors) -> Tensors:
-        """Calls a model; cancelling it takes the request out of the queue, until its call begins.
-
-        Raises:
-            ServingError: The lane's queue is full, or the model refuses the inputs.
-        """
+        """Calls a model; cancelling it takes the request out of the queue, until its call begins."""
         answer = asyncio.get_running_loop().create_future()
         rows = _common_rows(inputs) if lane.batched else None
         shapes = sorted((name, values.shape[1:]) for name, values in inputs.items())
@@ -107,9 +103,8 @@ class BatchScheduler:
             needed = places + math.ceil(request.rows / limit)
             if lane.batched and needed > self._parameters.max_enqueued_batches:
                 raise ServingError(
-                    "The batch scheduling queue to which this task was submitted is full; task size is "
-                    f"{request.rows} (num_enqueued_batches={places}, max_enqueued_batches="
-                    f"{self._parameters.max_enqueued_batches}, max_batch_size={limit})",
+                    "The batch scheduling queue to which this task was submitted is full; "
+                    f"task size is {request.rows}, num_enqueued_batches={places}",
                     429,
                 )
             if batch:
@@ -207,11 +202,9 @@ class BatchScheduler:
             return _join([self._call(lane, part) for part in parts])
         started = time.perf_counter()
         outputs = lane.run(inputs)
-        microseconds = (time.perf_counter() - started) * 1e6
         self._metrics.batch_rows.labels(lane.model_name).observe(rows)
-        self._metrics.runtime_latency.labels(lane.model_name, "predict", "TF2").observe(
-            microseconds
-        )
+        latency = self._metrics.runtime_latency.labels(lane.model_name, "predict", "TF2")
+        latency.observe((time.perf_counter() - started) * 1e6)
         return outputs
 
 

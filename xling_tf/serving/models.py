@@ -4,16 +4,18 @@ import gc
 import logging
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+import weakref
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from threading import Event, Lock, Thread
+from threading import Event, Thread
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from tensorflow.core.protobuf.meta_graph_pb2 import SignatureDef
+from tensorflow.core.protobuf.meta_graph_pb2 import MetaGraphDef, SignatureDef
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 from tensorflow_serving.apis import prediction_log_pb2
 
@@ -49,40 +51,22 @@ class ModelConfig:
 
 
 class Servable:
-    """A loaded version of a model: its SignatureDefs, and a lane for each that can be called."""
+    """A loaded version of a model: its SignatureDefs, and a lane for each that can be called.
+
+    Requests hold it as long as they need it. When the last reference is gone, its memory is given back.
+    """
 
     def __init__(self, name: str, version: int, folder: Path, *, batched: bool = True) -> None:
         self.version = version
-        self._model = load_saved_model(folder)
+        model = load_saved_model(folder)
         graphs = SavedModel.FromString((folder / SAVED_MODEL).read_bytes()).meta_graphs
         (graph,) = (each for each in graphs if tf.saved_model.SERVING in each.meta_info_def.tags)
         self.signatures: Mapping[str, SignatureDef] = dict(graph.signature_def)
         self.lanes = {
-            key: Lane(name, partial(self._call, key), batched and _is_batchable(signature))
-            for key, signature in self.signatures.items()
-            if key in self._model.signatures
+            key: Lane(name, partial(_call, function), batched and _is_batchable(graph, key))
+            for key, function in model.signatures.items()
         }
-        self._users = 0
-        self._on_unloaded: Callable[[], None] | None = None
-        self._lock = Lock()
-
-    def acquire(self) -> bool:
-        """Keeps it loaded until `release`; False if it is being unloaded."""
-        with self._lock:
-            self._users += self._on_unloaded is None
-            return self._on_unloaded is None
-
-    def release(self) -> None:
-        """Takes back an `acquire`; after the last one a retired version is unloaded."""
-        with self._lock:
-            self._users -= 1
-        self._unload_if_idle()
-
-    def retire(self, on_unloaded: Callable[[], None]) -> None:
-        """Unloads it once nobody uses it, and calls back."""
-        with self._lock:
-            self._on_unloaded = on_unloaded
-        self._unload_if_idle()
+        weakref.finalize(self, _release, [model]).atexit = False
 
     def warm_up(self, folder: Path) -> int:
         """Makes the calls of the version's warm-up requests, or one of each signature; counts them.
@@ -103,31 +87,8 @@ class Servable:
                 self.lanes[request.model_spec.signature_name or "serving_default"].run(inputs)
                 calls += 1
         except (ServingError, KeyError, tf.errors.OpError) as error:
-            raise UserError(
-                f"a warm-up request of {path} failed: {error}; remove the file"
-            ) from error
+            raise UserError(f"a warm-up request of {path} failed: {error}; remove it") from error
         return calls
-
-    def _unload_if_idle(self) -> None:
-        with self._lock:
-            if self._on_unloaded is None or self._users or self._model is None:
-                return
-            model, self._model = self._model, None
-        release_resources(model)
-        del model
-        gc.collect()  # A SavedModel's objects refer to each other.
-        self._on_unloaded()
-
-    def _call(self, name: str, inputs: Tensors) -> Tensors:
-        try:
-            function = self._model.signatures[name]
-            outputs = function(**{key: tf.constant(value) for key, value in inputs.items()})
-            return {key: value.numpy() for key, value in outputs.items()}
-        except tf.errors.OpError as error:
-            status = _STATUSES.get(error.error_code, 500)
-            raise ServingError(first_line(error.message), status) from error
-        except (TypeError, ValueError) as error:
-            raise ServingError(first_line(str(error))) from error
 
 
 class ServedModel:
@@ -148,18 +109,15 @@ class ServedModel:
         # What the files were like when a version was last loaded, or could not be.
         self._tried: dict[int, object] = {}
 
-    def acquire(self, target: Target) -> Servable:
-        """The version that a request is for; its user calls its `release`."""
-        version = self._version(target)
-        while True:
-            serving = self._serving
-            wanted = max(serving, default=0) if version is None else version
-            if wanted not in serving:
-                name = self.config.name
-                asked = f"Latest({name})" if version is None else f"Specific({name}, {version})"
-                raise ServingError(f"Servable not found for request: {asked}", 404)
-            if serving[wanted].acquire():
-                return serving[wanted]
+    def servable(self, target: Target) -> Servable:
+        """The version that a request is for."""
+        version, serving = self._version(target), self._serving
+        wanted = max(serving, default=0) if version is None else version
+        if wanted not in serving:
+            name = self.config.name
+            asked = f"Latest({name})" if version is None else f"Specific({name}, {version})"
+            raise ServingError(f"Servable not found for request: {asked}", 404)
+        return serving[wanted]
 
     def statuses(self, target: Target) -> list[VersionStatus]:
         """The state of the version that a request is for, or of all."""
@@ -198,31 +156,38 @@ class ServedModel:
         if self._tried.get(version) == tried:
             return version in self._serving
         self._tried[version] = tried
-        replaced = self._serving.get(version)  # an older export of the same number
-        if replaced is None:
+        replaced = version in self._serving  # an older export of the same number
+        if not replaced:
             self._set_status(version, "LOADING")
         self._log("loading", version)
-        started, servable = time.perf_counter(), None
+        started = time.perf_counter()
         try:
             servable = Servable(self.config.name, version, folder, batched=self._batched)
             calls = servable.warm_up(folder)
         except Exception as error:  # Whatever is wrong with a model, the server goes on.
-            if servable is not None:
-                servable.retire(lambda: None)
             message = first_line(str(error).replace(str(folder), f"version {version}"))
-            state = "AVAILABLE" if replaced else "END"
-            self._set_status(version, state, "UNKNOWN", message)
+            self._set_status(version, "AVAILABLE" if replaced else "END", "UNKNOWN", message)
             self._metrics.load_failures.labels(self.config.name).inc()
             self._log("load_failed", version, logging.ERROR, error=message)
-            return replaced is not None
+            return replaced
         seconds = time.perf_counter() - started
         self._metrics.load_seconds.labels(self.config.name).set(seconds)
         self._serving = {**self._serving, version: servable}
         self._set_status(version, "AVAILABLE")
         self._log("available", version, ms=round(seconds * 1e3), warm_up_calls=calls)
-        if replaced is not None:
-            replaced.retire(lambda: self._log("replaced", version))
         return True
+
+    def _unload(self, version: int) -> None:
+        """Stops serving a version; its memory is given back after its last request."""
+
+        def unloaded() -> None:
+            self._set_status(version, "END")
+            self._log("unloaded", version)
+
+        self._set_status(version, "UNLOADING")
+        weakref.finalize(self._serving[version], unloaded).atexit = False
+        self._serving = {key: value for key, value in self._serving.items() if key != version}
+        del self._tried[version]
 
     def _version(self, target: Target) -> int | None:
         if target.label is None:
@@ -230,19 +195,6 @@ class ServedModel:
         if target.label not in self.config.labels:
             raise ServingError(f"Unrecognized servable version label: {target.label}")
         return self.config.labels[target.label]
-
-    def _unload(self, version: int) -> None:
-        """Stops serving a version; its memory is given back after its last request."""
-        servable = self._serving[version]
-        self._set_status(version, "UNLOADING")
-        self._serving = {key: value for key, value in self._serving.items() if key != version}
-        del self._tried[version]
-
-        def unloaded() -> None:
-            self._set_status(version, "END")
-            self._log("unloaded", version)
-
-        servable.retire(unloaded)
 
     def _set_status(self, version: int, state: str, *error: str) -> None:
         self.known = {**self.known, version: VersionStatus(version, state, *error)}
@@ -311,11 +263,27 @@ def first_line(message: str) -> str:
     return _PATH.sub("...", _NODES.sub("", lines[0] if lines else ""))[:500]
 
 
-def _is_batchable(signature: SignatureDef) -> bool:
+def _call(function: Any, inputs: Tensors) -> Tensors:
+    try:
+        outputs = function(**{key: tf.constant(value) for key, value in inputs.items()})
+        return {key: value.numpy() for key, value in outputs.items()}
+    except tf.errors.OpError as error:
+        status = _STATUSES.get(error.error_code, 500)
+        raise ServingError(first_line(error.message), status) from error
+    except (TypeError, ValueError) as error:
+        raise ServingError(first_line(str(error))) from error
+
+
+def _release(model: list[Any]) -> None:
+    release_resources(model.pop())
+    gc.collect()  # A SavedModel's objects refer to each other.
+
+
+def _is_batchable(graph: MetaGraphDef, name: str) -> bool:
     """Whether a signature takes and gives any number of rows."""
-    infos = [*signature.inputs.values(), *signature.outputs.values()]
-    shapes = [info.tensor_shape for info in infos]
-    return bool(signature.inputs) and all(s.dim and s.dim[0].size == -1 for s in shapes)
+    inputs, outputs = graph.signature_def[name].inputs, graph.signature_def[name].outputs
+    shapes = [info.tensor_shape for info in (*inputs.values(), *outputs.values())]
+    return bool(inputs) and all(each.dim and each.dim[0].size == -1 for each in shapes)
 
 
 def _one_empty_row(signature: SignatureDef) -> Tensors:

@@ -36,40 +36,28 @@ class Metrics:
             return kind(name, text, ["model_name", *labels], registry=self._registry, **more)
 
         def latency(name: str, text: str, *labels: str) -> prometheus.Histogram:
-            name = f":tensorflow:serving:{name}"
-            return make(prometheus.Histogram, name, text, *labels, buckets=_MICROSECONDS)
+            buckets, name = _MICROSECONDS, f":tensorflow:serving:{name}"
+            return make(
+                prometheus.Histogram, name, f"Microseconds {text}.", *labels, buckets=buckets
+            )
 
-        self.requests: prometheus.Counter = make(
-            prometheus.Counter, ":tensorflow:serving:request_count", "Requests by code.", "status"
-        )
+        counter, gauge, histogram = prometheus.Counter, prometheus.Gauge, prometheus.Histogram
+        name, rows = "xling_tf_serving_", [2**power for power in range(15)]
+        self.requests = make(counter, ":tensorflow:serving:request_count", "By code.", "status")
         self.request_latency = latency(
-            "request_latency",
-            "Microseconds from a request's last byte to its answer.",
-            *("API", "entrypoint"),
+            "request_latency", "from a request's last byte to its answer", "API", "entrypoint"
         )
         self.runtime_latency = latency(
-            "runtime_latency", "Microseconds of a call of the model.", "API", "runtime"
+            "runtime_latency", "of a call of the model", "API", "runtime"
         )
         self.queuing_latency = latency(
-            "batching_session:queuing_latency", "Microseconds that a batch waited for a thread."
+            "batching_session:queuing_latency", "that a batch waited for a thread"
         )
-        self.batch_rows: prometheus.Histogram = make(
-            prometheus.Histogram,
-            "xling_tf_serving_batch_rows",
-            "Rows of a call of the model.",
-            buckets=[2**power for power in range(15)],
-        )
-        self.queued_rows, self.available_version, self.load_seconds = (
-            make(prometheus.Gauge, f"xling_tf_serving_{name}", text)
-            for name, text in (
-                ("queued_rows", "Rows that wait for a call of the model."),
-                ("available_version", "Largest version that answers."),
-                ("load_seconds", "Seconds of the last load, warm-up included."),
-            )
-        )
-        self.load_failures: prometheus.Counter = make(
-            prometheus.Counter, "xling_tf_serving_load_failures", "Versions that were not loaded."
-        )
+        self.batch_rows = make(histogram, name + "batch_rows", "Rows of a call.", buckets=rows)
+        self.queued_rows = make(gauge, name + "queued_rows", "Rows that wait for a call.")
+        self.available_version = make(gauge, name + "available_version", "Largest that answers.")
+        self.load_seconds = make(gauge, name + "load_seconds", "Of the last load, with warm-up.")
+        self.load_failures = make(counter, name + "load_failures", "Versions not loaded.")
 
     def page(self) -> bytes:
         """The metrics in Prometheus' text format; TensorFlow Serving's have no `_total` there."""

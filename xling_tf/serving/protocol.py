@@ -8,7 +8,7 @@ import base64
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from itertools import chain
 from typing import Any, NamedTuple
 from urllib.parse import unquote_to_bytes
@@ -49,11 +49,7 @@ class ServingError(Exception):
 
 
 class Target(NamedTuple):
-    """What a request asks for: an action ("predict", "classify", "regress", "status", "metadata").
-
-    The model's name is percent-decoded, with surrogates for bytes that are not UTF-8 (PEP 383); the path
-    names a version, a label or neither.
-    """
+    """What a request asks for; its action is "predict", "classify", "regress", "status" or "metadata"."""
 
     model: str
     version: int | None
@@ -71,14 +67,7 @@ class VersionStatus(NamedTuple):
 
 
 def parse_path(method: str, path: str) -> Target:
-    """Reads the target of a request.
-
-    Args:
-        method: Of HTTP.
-        path: As in the request line: percent-encoded, with its query, which belongs to the path.
-
-    Raises:
-        ServingError: The protocol has no such request.
+    """Reads the target of a request; the query belongs to the path, which is still percent-encoded.
 
     Example:
         >>> parse_path("POST", "/v1/models/en-es/versions/3:predict")
@@ -104,13 +93,10 @@ def parse_path(method: str, path: str) -> Target:
 
 
 def parse_request(body: bytes) -> dict[str, Any]:
-    """Reads the JSON of a request, as far as that needs no model.
+    """Reads the JSON object of a request.
 
     As with RapidJSON, NaN and Infinity are numbers, the first of two equal keys counts, a zero byte ends
-    the document, and strings may hold bytes that are not UTF-8.
-
-    Raises:
-        ServingError: It is no JSON object, or has more than `MAX_VALUES` values.
+    the document, and strings may hold bytes that are not UTF-8 (surrogates here, PEP 383).
 
     Example:
         >>> parse_request(b'{"instances": [1.0, NaN], "instances": []}')
@@ -132,7 +118,7 @@ def parse_request(body: bytes) -> dict[str, Any]:
     return document
 
 
-def signature_of(document: Mapping[str, Any], signatures: Mapping[str, SignatureDef]) -> str:
+def signature_of(document: Mapping[str, Any], signatures: Container[str]) -> str:
     """The name of the signature that a request is for."""
     name: str = document.get("signature_name") or "serving_default"
     if name not in signatures:
@@ -141,34 +127,24 @@ def signature_of(document: Mapping[str, Any], signatures: Mapping[str, Signature
 
 
 def to_inputs(document: Mapping[str, Any], infos: Mapping[str, TensorInfo]) -> tuple[Tensors, bool]:
-    """Converts the values of a request.
+    """Converts the values of a request; also whether they came in row form, as `instances`.
 
-    Args:
-        document: Of `parse_request`.
-        infos: The signature's inputs.
-
-    Returns:
-        An array for each input, strings as `bytes` in object arrays, and whether they came in row form
-        (`instances`), so that `predictions` are answered.
-
-    Raises:
-        ServingError: Keys, types or shapes are not the signature's.
+    Strings are `bytes` in object arrays.
     """
     if "instances" in document and "inputs" in document:
         raise ServingError("Expecting only one of 'inputs' or 'instances' keys to exist")
     if "instances" not in document and "inputs" not in document:
         raise ServingError("Missing 'inputs' or 'instances' key")
     row_form = "instances" in document
-    columns = (_rows if row_form else _columns)(document, infos)
     arrays = {}
-    for name, info in infos.items():
+    for name, column in (_rows if row_form else _columns)(document, sorted(infos)).items():
         try:
-            arrays[name] = _to_array(columns[name], info)
+            arrays[name] = _to_array(column, infos[name].dtype)
         except ServingError as error:
             # In a row, whatever is wrong is an invalid argument.
             status = 400 if row_form else error.status
             raise ServingError(f"Failed to process input {name}: {error.message}", status) from None
-        shape = tf.TensorShape(info.tensor_shape)
+        shape = tf.TensorShape(infos[name].tensor_shape)
         if not shape.is_compatible_with(arrays[name].shape):
             raise ServingError(f"Input {name} must have shape {shape}, not {arrays[name].shape}")
     return arrays, row_form
@@ -176,9 +152,6 @@ def to_inputs(document: Mapping[str, Any], infos: Mapping[str, TensorInfo]) -> t
 
 def format_outputs(outputs: Tensors, row_form: bool) -> bytes:
     """The answer to a request to predict; `row_form` is that of `to_inputs`.
-
-    Raises:
-        ServingError: In row form, the outputs differ in their first dimension; or JSON lacks a type.
 
     Example:
         >>> format_outputs({"outputs": np.array([[0.1, 2]], np.float32)}, row_form=True)
@@ -233,17 +206,15 @@ def format_error(message: str) -> bytes:
     return orjson.dumps({"error": message.encode("utf-8", "replace").decode()})
 
 
-def _first_counts(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    return dict(reversed(pairs))
-
-
 def _double(digits: str) -> float:
     if math.isinf(number := float(digits)):
         raise ValueError("Number too big to be stored in double")
     return number
 
 
-_DECODER = json.JSONDecoder(object_pairs_hook=_first_counts, parse_float=_double)
+_DECODER = json.JSONDecoder(
+    object_pairs_hook=lambda pairs: dict(reversed(pairs)), parse_float=_double
+)
 
 
 def _is_base64(value: Any) -> bool:
@@ -254,9 +225,9 @@ def _is_object(value: Any) -> bool:
     return isinstance(value, dict) and not _is_base64(value)
 
 
-def _rows(document: Mapping[str, Any], infos: Mapping[str, TensorInfo]) -> dict[str, Any]:
+def _rows(document: Mapping[str, Any], names: list[str]) -> dict[str, Any]:
     """The columns of `instances`: a plain list, or objects with exactly the signature's keys."""
-    instances, names = document["instances"], sorted(infos)
+    instances = document["instances"]
     if not isinstance(instances, list):
         raise ServingError("Expecting 'instances' to be a list/array")
     if not instances:
@@ -276,9 +247,9 @@ def _rows(document: Mapping[str, Any], infos: Mapping[str, TensorInfo]) -> dict[
     return {name: [instance[name] for instance in instances] for name in names}
 
 
-def _columns(document: Mapping[str, Any], infos: Mapping[str, TensorInfo]) -> dict[str, Any]:
+def _columns(document: Mapping[str, Any], names: list[str]) -> dict[str, Any]:
     """The columns of `inputs`: an object of whole tensors, or the only tensor."""
-    columns, names = document["inputs"], sorted(infos)
+    columns = document["inputs"]
     if not _is_object(columns):
         if len(names) != 1:
             raise ServingError(f"inputs is a plain value/list, but expecting an object of {names}")
@@ -286,10 +257,10 @@ def _columns(document: Mapping[str, Any], infos: Mapping[str, TensorInfo]) -> di
     for name in names:
         if name not in columns:
             raise ServingError(f"Missing named input: {name} in 'inputs' object.")
-    return dict(columns)
+    return {name: columns[name] for name in names}
 
 
-def _to_array(value: Any, info: TensorInfo) -> np.ndarray:
+def _to_array(value: Any, tf_type: int) -> np.ndarray:
     """A value or nested lists of them as an array."""
     shape, inner = [], value
     while isinstance(inner, list):
@@ -303,17 +274,13 @@ def _to_array(value: Any, info: TensorInfo) -> np.ndarray:
             if type(each) is not list or len(each) != size:
                 raise ServingError(f"Expecting shape {shape}, but got {_brief(each)} in it")
         elements = list(chain.from_iterable(elements))
-    dtype = np.dtype(tf.dtypes.as_dtype(info.dtype).as_numpy_dtype)
+    dtype = np.dtype(tf.dtypes.as_dtype(tf_type).as_numpy_dtype)
     if dtype.kind == "O":
         elements = [_to_bytes(element) for element in elements]
     elif dtype.name not in _INPUT_TYPES:
         raise ServingError(f"Conversion of JSON Value to type: {dtype}", 501)
-    else:
-        for element in elements:
-            if not _fits(element, dtype):
-                raise ServingError(
-                    f"JSON Value: {_brief(element)} is not of expected type: {dtype}"
-                )
+    elif wrong := [element for element in elements if not _fits(element, dtype)]:
+        raise ServingError(f"JSON Value: {_brief(wrong[0])} is not of expected type: {dtype}")
     array = np.empty(len(elements), dtype)
     array[:] = elements
     return array.reshape(shape)
@@ -357,12 +324,9 @@ def _brief(value: Any) -> str:
 def _from_array(alias: str, array: np.ndarray) -> Any:
     """What orjson can write; bytes are text, or base64 where the output's name says so."""
     if array.dtype.kind == "O":
-        texts = [
-            {"b64": base64.b64encode(value).decode()}
-            if alias.endswith("_bytes")
-            else value.decode("utf-8", "replace")
-            for value in array.flat
-        ]
+        texts = [value.decode("utf-8", "replace") for value in array.flat]
+        if alias.endswith("_bytes"):
+            texts = [{"b64": base64.b64encode(value).decode()} for value in array.flat]
         return np.array(texts, object).reshape(array.shape).tolist()
     if array.dtype.kind not in "biuf":
         raise ServingError(f"Failed to write JSON value for tensor type: {array.dtype}")
