@@ -70,23 +70,6 @@ class DependsOnBatch(Whole):
         return tf.math.l2_normalize(vectors + tf.reduce_sum(vectors, axis=0), axis=1)
 
 
-class MixesLargeBatchesUp(Whole):
-    def finish(self, vectors: tf.Tensor) -> tf.Tensor:
-        shift = tf.cast(tf.shape(vectors)[0] > 50, tf.int32)
-        return tf.math.l2_normalize(tf.roll(vectors, shift, axis=0), axis=1)
-
-
-class Constant(Whole):
-    def encode(self, texts: tf.Tensor) -> tf.Tensor:
-        return 0 * super().encode(texts) + self.table[0]
-
-
-class HalfPrecision(Whole):
-    @tf.function(input_signature=CALL)
-    def __call__(self, inputs: tf.Tensor, training: bool = False) -> tf.Tensor:
-        return tf.cast(self.finish(self.encode(tf.reshape(inputs, [-1]))), tf.float16)
-
-
 class ListsAlone(Whole):
     @tf.function(input_signature=[TEXTS, CALL[1]])
     def __call__(self, inputs: tf.Tensor, training: bool = False) -> tf.Tensor:
@@ -167,10 +150,7 @@ SIGNATURES = "has_the_published_signatures"
 BROKEN: dict[str, tuple[str, Callable[[], Any]]] = {
     "not of unit length": ("encodes_any_string_to_a_unit_vector", NotNormalized),
     "no number": ("encodes_any_string_to_a_unit_vector", NoNumber),
-    "a constant": ("encodes_any_string_to_a_unit_vector", Constant),
     "depends on the batch": ("gives_a_text_one_vector", DependsOnBatch),
-    "mixes large batches up": ("encodes_many_texts_in_bounded_memory", MixesLargeBatchesUp),
-    "half precision": ("takes_every_form_of_call", HalfPrecision),
     "takes lists alone": ("takes_every_form_of_call", ListsAlone),
     "retraces": ("neither_retraces_nor_grows", Retracing),
     "variables are lost": ("is_fine_tuned_by_a_keras_layer", LostVariables),
@@ -178,14 +158,9 @@ BROKEN: dict[str, tuple[str, Callable[[], Any]]] = {
     "no signature": (SIGNATURES, serving(None)),
     "another output": (SIGNATURES, serving(lambda model, texts: {"vectors": model(texts)})),
     "other vectors": (SIGNATURES, serving(lambda model, texts: {"outputs": -model(texts)})),
-    "half a vector": (SIGNATURES, serving(lambda model, texts: {"outputs": model(texts)[:, :2]})),
     "another input": (
         SIGNATURES,
         serving(lambda model, texts: {"outputs": model(texts)}, tf.TensorSpec([None], tf.string)),
-    ),
-    "a batch of four": (
-        SIGNATURES,
-        serving(lambda model, texts: {"outputs": model(texts)}, tf.TensorSpec([4], tf.string)),
     ),
 }
 
@@ -199,8 +174,8 @@ def test_a_module_that_breaks_a_contract_fails_its_check(how: str, tmp_path: Pat
 
 
 def test_growing_memory_fails(whole: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    peaks = iter([10, 10 + 2**31])
-    monkeypatch.setattr(program, "_peak_memory", lambda: next(peaks))
+    peaks = iter([10, 100])
+    monkeypatch.setattr(program, "_peak_mib", lambda: next(peaks))
     outcome = program.run_check(CHECKS["neither_retraces_nor_grows"], whole)
     assert "expected 64" in outcome["text"]
 

@@ -106,14 +106,6 @@ def test_a_kill_between_the_two_renames_is_mended(tmp_path, monkeypatch):
     assert names(tmp_path) == ["model"]
 
 
-def test_a_kill_after_both_renames_leaves_the_new_one(tmp_path):
-    path = make_folder(tmp_path / "model", "new")
-    make_folder(tmp_path / ".model.previous", "old")
-    recover_folder(path)
-    assert (path / "file").read_text() == "new"
-    assert names(tmp_path) == ["model"]
-
-
 def test_a_writable_folder_is_made_and_left_empty(tmp_path):
     require_writable_folder(tmp_path / "a" / "b", "--run_dir")
     assert names(tmp_path / "a" / "b") == []

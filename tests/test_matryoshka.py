@@ -1,7 +1,5 @@
 """Prefixes of the vectors rank as well (Kusupati et al. 2022)."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -17,7 +15,6 @@ from tests.testing import (
 )
 from xling_tf.config import apply_overrides
 from xling_tf.errors import UserError
-from xling_tf.hub.card import model_card
 
 # Keras warns of one key alone, which is what a sentence of one word has.
 pytestmark = pytest.mark.filterwarnings("ignore:You are using a softmax over axis:UserWarning")
@@ -67,17 +64,3 @@ def test_negatives_are_cut_too():
 def test_prefixes_that_are_none_are_told(dims):
     with pytest.raises(UserError, match=r"different numbers below encoder\.hidden_dim, 8, .* got"):
         apply_overrides(TINY, [f"tasks.similarity.matryoshka_dims={dims}"])
-
-
-def test_the_card_tells_where_vectors_can_be_cut():
-    results = {
-        "scores": {},
-        "versions": {"xling_tf": "1"},
-        "steps": 1,
-        "minutes": 1.0,
-        "corpora": {},
-    }
-    assert "cut to" not in model_card("x", TINY, results)
-    similarity = dataclasses.replace(TINY.tasks.similarity, matryoshka_dims=(2, 4))
-    config = dataclasses.replace(TINY, tasks=dataclasses.replace(TINY.tasks, similarity=similarity))
-    assert "cut to their first 2, 4 numbers" in " ".join(model_card("x", config, results).split())

@@ -40,16 +40,12 @@ def test_a_string_has_a_vector_and_a_list_rows():
         np.array(["1 20", "3 4"]),
         np.array(["1 20", "3 4"], object),
         pd.Series(["1 20", "3 4"], index=[7, 5]),
+        iter(["1 20", "3 4"]),
     ],
-    ids=["tuple", "array", "objects", "series"],
+    ids=["tuple", "array", "objects", "series", "iterator"],
 )
 def test_strings_come_in_many_forms(sentences):
     assert SentenceEncoder(numbers).encode(sentences).tolist() == [[1, 20], [3, 4]]
-
-
-def test_strings_come_from_generators_too():
-    sentences = (f"{number} 0" for number in range(3))
-    assert SentenceEncoder(numbers).encode(sentences, batch_size=2)[:, 0].tolist() == [0, 1, 2]
 
 
 @pytest.mark.parametrize(
@@ -60,10 +56,7 @@ def test_strings_come_from_generators_too():
         ([b"1"], r"sentences\[0\] is bytes b'1'; decode bytes"),
         ([["1"]], r"sentences\[0\] is list \['1'\]; .*flatten nested lists"),
         (None, "a string or a list of strings, but got NoneType None"),
-        (b"1", "a string or a list of strings, but got bytes b'1'"),
-        ({"1": 2}, "but got dict"),
         ({"1", "2"}, "but got set"),
-        (np.array([["1"]]), "but got 2 dimensions"),
         (pd.DataFrame({"1": ["2"]}), "but got 2 dimensions"),
     ],
 )
@@ -76,15 +69,8 @@ def test_what_is_no_string_is_named_with_its_place(sentences, message):
     ("options", "message"),
     [
         ({"batch_size": 0}, "batch_size must be an integer of at least 1, got 0"),
-        ({"batch_size": 2.0}, r"batch_size must be an integer of at least 1, got 2\.0"),
-        ({"truncate_dim": 0}, "truncate_dim must be an integer of at least 1, got 0"),
         ({"truncate_dim": 3}, "truncate_dim must be at most the 2 dimensions .* got 3"),
         ({"precision": "int4"}, "precision must be one of float32, int8, .* got 'int4'"),
-        ({"precision": "ubinary"}, "multiple of 8 dimensions, got 2"),
-        (
-            {"precision": "int8", "ranges": Int8Ranges.of_unit_vectors(3)},
-            "ranges must have the 2 dimensions",
-        ),
     ],
 )
 def test_arguments_out_of_their_range_are_named(options, message):
@@ -92,14 +78,11 @@ def test_arguments_out_of_their_range_are_named(options, message):
         SentenceEncoder(numbers).encode(["3 4"], **options)
 
 
-def test_what_gives_no_vectors_is_named():
-    with pytest.raises(UserError, match=r"shape \[2, dim\] for 2 texts .* gave shape \[2\]"):
-        SentenceEncoder(lambda texts: np.zeros(len(texts))).encode(["a", "b"])
-
-
-def test_a_model_of_signatures_alone_is_refused():
+def test_models_that_are_no_encoders_are_refused():
     with pytest.raises(UserError, match="can be called with sentences is expected"):
         SentenceEncoder(object())
+    with pytest.raises(UserError, match=r"shape \[2, dim\] for 2 texts .* gave shape \[2\]"):
+        SentenceEncoder(lambda texts: np.zeros(len(texts))).encode(["a", "b"])
 
 
 def test_vectors_are_shortened_and_quantized_batch_by_batch():
@@ -128,13 +111,6 @@ def test_loaded_it_encodes_as_the_model_does(loaded, hub_vectors):
     assert loaded.similarity(hub_vectors[0], hub_vectors) == pytest.approx(
         hub_vectors[:1] @ hub_vectors.T, abs=1e-6
     )
-
-
-def test_a_folder_without_a_model_is_named(tmp_path):
-    with pytest.raises(
-        UserError, match=r"the folder of an exported model is expected, but .*nothing"
-    ):
-        xling_tf.load(tmp_path / "nothing")
 
 
 def test_questions_responses_and_inference_are_those_of_the_signatures(loaded, hub_loaded):
@@ -206,11 +182,6 @@ def test_the_package_gives_its_short_names_without_tensorflow():
         "assert set(xling_tf.__all__) <= set(dir(xling_tf))\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
-
-
-def test_an_unknown_name_is_an_attribute_error():
-    with pytest.raises(AttributeError, match="'xling_tf' has no attribute 'laod'"):
-        xling_tf.laod  # noqa: B018
 
 
 def test_type_checkers_are_told_of_every_short_name():

@@ -112,10 +112,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def read_json(path: Path) -> Any:
-    """Reads a file of JSON that may hold anything.
-
-    Args:
-        path: UTF-8, of 256 MiB at most.
+    """Reads a file of JSON, UTF-8 of 256 MiB at most, that may hold anything.
 
     Raises:
         OSError: It cannot be read.
@@ -134,12 +131,8 @@ def read_json(path: Path) -> Any:
 def require_writable_folder(path: Path, remedy: str) -> None:
     """Makes `path` and proves that a file can be written there, before hours go into its content.
 
-    Args:
-        path: The folder.
-        remedy: What to do where it cannot be written.
-
     Raises:
-        UserError: The folder cannot be made or written.
+        UserError: It cannot be written; `remedy` says what to do.
     """
     try:
         path.mkdir(parents=True, exist_ok=True)

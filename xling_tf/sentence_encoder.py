@@ -28,8 +28,7 @@ _SHOWN = 40  # characters of a wrong value in a message
 class SentenceEncoder:
     """Encodes sentences with anything that maps a string tensor to vectors.
 
-    It changes nothing in itself or in the model: any number of threads may share one. In asyncio,
-    `await asyncio.to_thread(encoder.encode, sentences)` leaves the loop free.
+    Any number of threads may share one; in asyncio, use `asyncio.to_thread(encoder.encode, sentences)`.
 
     Args:
         embed: A loaded SavedModel or a model in training: `[n]` strings to `[n, dim]`.
@@ -56,9 +55,6 @@ class SentenceEncoder:
         """Loads an exported model.
 
         Its graph runs with the rights of this process: load models only from those you trust.
-
-        Args:
-            folder: With `saved_model.pb`.
 
         Raises:
             UserError: The folder holds no model that encodes sentences.
@@ -160,7 +156,7 @@ class SentenceEncoder:
             strings, `[3]`.
 
         Raises:
-            UserError: The model was not trained for it, a text is no string, or their numbers differ.
+            UserError: The model was not trained for it, or the texts are not as many strings.
         """
         call, _ = self._signature("inference")
         first, second = as_texts(premises, "premises"), as_texts(hypotheses, "hypotheses")

