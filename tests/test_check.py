@@ -191,6 +191,7 @@ def test_the_program_reports_and_ends_with_its_status(tmp_path: Path, hub_folder
     failed = [[c["check"] for c in m["checks"] if c["status"] == "failed"] for m in models]
     assert failed == [[], ["encodes_any_string_to_a_unit_vector"]]
     assert "expected vectors of length 1" in done.output
+    assert "nowhere" in the_error(run_python(tmp_path, str(PROGRAM), "nowhere"))
 
 
 @pytest.mark.slow
@@ -202,7 +203,3 @@ def test_a_model_that_needs_python_fails_in_a_bare_process(tmp_path: Path) -> No
 
     subject = save(NeedsPython, tmp_path / "model")
     assert program.run_check(program.loads_in_a_bare_process, subject)["status"] == "failed"
-
-
-def test_the_program_asks_for_folders_of_models(tmp_path: Path) -> None:
-    assert "nowhere" in the_error(run_python(tmp_path, str(PROGRAM), "nowhere"))
