@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from absl import app, flags
 
 from xling_tf.corpora.line_files import read_every_line, write_lines
-from xling_tf.corpora.squad import read_paragraphs
+from xling_tf.corpora.questions import read_paragraphs
 from xling_tf.errors import UserError, one_line_errors, parse_flags, set_up_logging
 from xling_tf.evaluators.data import read_table
 

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
     "modules",
     [
         "xling_tf, xling_tf.config, xling_tf.presets, xling_tf.errors, xling_tf.files",
-        "xling_tf.corpora.default, xling_tf.search.semantic, xling_tf.search.mining",
+        "xling_tf.corpora.folder, xling_tf.search.semantic, xling_tf.search.mining",
         "xling_tf.evaluators.running",
     ],
 )

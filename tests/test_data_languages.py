@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 
 from xling_tf.config import DataConfig, ExperimentConfig, apply_overrides
-from xling_tf.corpora import default
-from xling_tf.corpora.default import load_corpora, resolve_languages
-from xling_tf.corpora.folder import find_targets, load_folder
+from xling_tf.corpora import folder as default
+from xling_tf.corpora.folder import find_targets, load_corpora, load_folder, resolve_languages
 from xling_tf.corpora.records import TranslationPair
 from xling_tf.errors import UserError
 from xling_tf.presets import get_preset

@@ -3,10 +3,9 @@ import gzip
 import pytest
 
 from xling_tf.corpora.folder import load_folder
-from xling_tf.corpora.hard_negatives import (
+from xling_tf.corpora.readers import (
     mined_path,
     read_mined,
-    require_mined,
     with_negatives,
     write_mined,
 )
@@ -113,12 +112,12 @@ def test_without_any_mined_file_the_command_is_named(tmp_path, caplog):
     with pytest.raises(UserError, match=message):
         load_folder(tmp_path, source="en", targets=["es"], with_mined=True)
     write_mined(mined_path(tmp_path, "x", "en-es"), PAIRS)
-    require_mined(tmp_path, "en", ["es"])
     # A corpus that has none beside one that has some is told.
     write_corpus(tmp_path, name="y.en-es")
     write_corpus(tmp_path, [pair[:2] for pair in PAIRS])
     with caplog.at_level("WARNING"):
         load_folder(tmp_path, source="en", targets=["es"], with_mined=True)
     assert ["y.en-es.tsv has no hard negatives" in line for line in caplog.messages] == [True]
+    write_corpus(tmp_path, name="z.en-fr")
     with pytest.raises(UserError, match="none for en-fr"):
-        require_mined(tmp_path, "en", ["es", "fr"])
+        load_folder(tmp_path, source="en", targets=["es", "fr"], with_mined=True)

@@ -16,15 +16,14 @@ from hostile_bytes import FEW, damaged, odd_json, packed, require_told
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from xling_tf.corpora.corpus_files import discover
-from xling_tf.corpora.folder import load_folder
-from xling_tf.corpora.hard_negatives import read_mined
+from xling_tf.corpora.folder import discover, load_folder
 from xling_tf.corpora.line_files import MAX_LINE, normal_form, read_lines
 from xling_tf.corpora.questions import read_questions, read_squad
 from xling_tf.corpora.readers import (
     MalformedLineError,
     read_conversations,
     read_documents,
+    read_mined,
     read_moses,
     read_nli,
     read_parallel,

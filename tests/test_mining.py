@@ -9,7 +9,7 @@ import tensorflow as tf
 from programs import ROOT, run_python, the_error
 
 from xling_tf.corpora.folder import load_folder
-from xling_tf.corpora.hard_negatives import mined_path, read_mined, write_mined
+from xling_tf.corpora.readers import mined_path, read_mined, write_mined
 from xling_tf.corpora.split import held_out
 from xling_tf.corpora.store import transient_store
 from xling_tf.errors import UserError

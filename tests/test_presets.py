@@ -12,7 +12,7 @@ import tensorflow as tf
 from starting_models import export_model, make_model
 
 from xling_tf.config import ExperimentConfig, apply_overrides
-from xling_tf.corpora.default import load_corpora, resolve_languages
+from xling_tf.corpora.folder import load_corpora, resolve_languages
 from xling_tf.corpora.sample import SAMPLE_FOLDER
 from xling_tf.corpora.store import transient_store
 from xling_tf.errors import UserError

@@ -4,13 +4,10 @@ import json
 
 import pytest
 from absl import logging
-from testing import ListCorpus
 
 from xling_tf.corpora.folder import load_folder
 from xling_tf.corpora.questions import read_questions
 from xling_tf.corpora.records import QuestionAnswer
-from xling_tf.corpora.split import held_out
-from xling_tf.corpora.store import transient_store
 from xling_tf.errors import UserError
 
 SQUAD = {
@@ -113,35 +110,3 @@ def test_a_corpus_without_answers_is_an_error_when_it_is_read(tmp_path):
     (corpus,) = questions_of(folder_of(tmp_path, {"questions/x.en.tsv": "Who?\t\nWhy?\t\n"}))
     with pytest.raises(UserError, match="2 question without an answer"):
         list(corpus)
-
-
-def divided(*records):
-    corpus = ListCorpus(name="x", kind="questions", languages="en", records=records)
-    (stored,) = transient_store([corpus]).corpora
-    return list(stored.train), list(stored.held_out)
-
-
-PARAGRAPHS = [f"paragraph {number}" for number in range(100)]
-
-
-def test_questions_of_a_paragraph_are_not_separated():
-    records = [
-        QuestionAnswer(f"question {number}", f"{paragraph}, sentence {number}", paragraph)
-        for paragraph in PARAGRAPHS
-        for number in range(4)
-    ]
-    train, held = divided(*records)
-    assert train == [record for record in records if not held_out(record.context)]
-    assert held == [record for record in records if held_out(record.context)]
-    assert 0 < len(held) < 100
-
-
-def test_an_answer_that_is_held_out_is_none_in_training():
-    trained = next(text for text in PARAGRAPHS if not held_out(text))
-    hidden = next(text for text in PARAGRAPHS if held_out(text))
-    records = [
-        QuestionAnswer("Who?", "Ada.", hidden),
-        QuestionAnswer("Who came?", "ADA.", trained),
-        QuestionAnswer("Who left?", "Bo.", trained),
-    ]
-    assert divided(*records) == ([records[2]], [records[0]])

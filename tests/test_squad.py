@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from xling_tf.corpora.questions import read_squad
+from xling_tf.corpora.questions import SquadQuestion, read_paragraphs, read_squad, sentence_spans
 from xling_tf.corpora.records import QuestionAnswer
-from xling_tf.corpora.squad import SquadQuestion, read_paragraphs, sentence_spans
 from xling_tf.errors import UserError
 
 FOX = "The fox sleeps. It is red.\nCafe\u0301s are closed."

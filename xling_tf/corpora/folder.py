@@ -1,19 +1,205 @@
-"""The data folder: the corpora of some languages, and the languages that it has."""
+"""The data folder: what its files' names say, the corpora of some languages, and the default ones.
 
+`parallel/NAME.en-es.tsv`, `documents/NAME.en.txt`, `conversations/NAME.en.tsv`,
+`nli/NAME.en.train.tsv` and `questions/NAME.en.tsv`, each plain or .gz, and as shards
+`NAME.en-es-00000-of-00010.tsv`; Moses pairs; SNLI, MultiNLI and SQuAD as they are published.
+"""
+
+import dataclasses
 import difflib
-from collections.abc import Sequence
+import hashlib
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from absl import logging
 
+from xling_tf.config import ALL_LANGUAGES, DataConfig
 from xling_tf.corpora.cleaning import require_known
-from xling_tf.corpora.corpus_files import CorpusFile, discover, group_shards
-from xling_tf.corpora.file_corpus import FileCorpus
-from xling_tf.corpora.hard_negatives import mined_path, require_mined
-from xling_tf.corpora.records import Corpus
+from xling_tf.corpora.debian import default_targets, prepare_default_corpora
+from xling_tf.corpora.questions import read_questions, read_squad
+from xling_tf.corpora.readers import (
+    MINED_FOLDER,
+    Reading,
+    mined_path,
+    mining_command,
+    read_conversations,
+    read_documents,
+    read_moses,
+    read_nli,
+    read_parallel,
+    with_negatives,
+)
+from xling_tf.corpora.records import Corpus, Kind, Row, TranslationPair
+from xling_tf.corpora.sample import SAMPLE_FOLDER
+from xling_tf.corpora.snli import SNLI_FILE, SNLI_FOLDERS, fetch_snli, read_snli
 from xling_tf.errors import UserError
+from xling_tf.files import require_writable_folder
 
+Reader = Callable[..., Reading[Any]]
+
+_LANGUAGE = r"[a-z]{2,3}(?:_[A-Za-z]{2,4})?"
+_ONE = rf"(?P<name>[^.].*)\.(?P<source>{_LANGUAGE})"
+_PAIR = rf"{_ONE}-(?P<target>{_LANGUAGE})"
+_SPLIT = r"\.(?P<split>train|dev(?:_(?:mis)?matched)?|test)"
+# As Apache Beam names shards. An empty one is nothing unusual.
+_END = r"(?:-(?P<shard>\d{5,})-of-(?P<of>\d{5,}))?\.%s(?:\.gz)?"
+_MOSES = re.compile(rf"{_PAIR}\.(?P<side>(?P=source)|(?P=target))(?:\.gz)?")
+_SQUAD = re.compile(rf"{_ONE}\.json")
+_SQUAD_TRAIN = "train-v1.1.json"  # the other published file is for evaluation
+_FORMATS: tuple[tuple[Kind, re.Pattern[str], Reader], ...] = (
+    ("parallel", re.compile(_PAIR + _END % "tsv"), read_parallel),
+    ("documents", re.compile(_ONE + _END % "txt"), read_documents),
+    ("conversations", re.compile(_ONE + _END % "tsv"), read_conversations),
+    ("nli", re.compile(_ONE + _SPLIT + _END % "tsv"), read_nli),
+    ("questions", re.compile(_ONE + _END % "tsv"), read_questions),
+)
+_DATA_ENDINGS = (".tsv", ".txt", ".json", ".jsonl", ".gz")
+_NAMED = 5  # missing shards in a message
 _ANY = "LANGUAGE"  # in messages
+_RAW, _PREPARED = Path("data/raw"), Path("data/prepared")
+
+
+class CorpusFile(NamedTuple):
+    """A file that its name tells to be a corpus, or a shard of one; of a Moses pair both files."""
+
+    kind: Kind
+    name: str
+    languages: tuple[str, ...]
+    split: str
+    paths: tuple[Path, ...]
+    read: Reader
+    shard: int = 0
+    num_shards: int = 1
+
+    @property
+    def pattern(self) -> str:
+        """The path, which all shards of a corpus share but for their numbers."""
+        return re.sub(r"-\d+(?=-of-\d+\.)", "-*", str(self.paths[0]))
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileCorpus(Corpus):
+    """Records of files; a warning is logged for each file with lines left out.
+
+    Attributes:
+        shards: What the reader takes for each of the shards, which together are the corpus.
+        read: The reader of their format.
+        is_reversed: Whether source and target change places.
+        mined: The file with the hard negatives of the pairs, if they are wanted.
+    """
+
+    shards: tuple[tuple[Path, ...], ...]
+    read: Reader
+    is_reversed: bool = False
+    mined: Path | None = None
+
+    def version(self) -> str:
+        """Tells the files as they are now from others, by their names, sizes and times."""
+        paths = [path for shard in self.shards for path in shard]
+        digest = hashlib.blake2b(digest_size=8)
+        for path in [*paths, *([self.mined] if self.mined else [])]:
+            try:
+                status = path.stat()
+            except OSError as error:
+                raise UserError(
+                    f"{path} must stay where it is while it is used, but is not there now "
+                    f"({error.strerror}); bring it back, or start again without it"
+                ) from error
+            digest.update(f"{path.name} {status.st_size} {status.st_mtime_ns}\n".encode())
+        return digest.hexdigest()
+
+    def __iter__(self) -> Iterator[Row]:
+        """Yields the rows of shard after shard, or raises a `UserError` that says what is wrong."""
+        if self.mined is None:
+            return self._rows()
+        pairs = (record for record, _ in self._rows() if isinstance(record, TranslationPair))
+        return ((pair, None) for pair in with_negatives(pairs, self.mined))
+
+    def _rows(self) -> Iterator[Row]:
+        readings = [self.read(*paths) for paths in self.shards]
+        for reading in readings:
+            for record, group in reading:
+                if self.is_reversed:
+                    yield TranslationPair(record.target, record.source), group
+                else:
+                    yield record, group
+            if reading.malformed:
+                logging.warning("%s", reading.summary())
+        if not any(reading.num_records for reading in readings):
+            raise readings[0].nothing_usable()
+
+
+def load_corpora(
+    data: Path | None,
+    config: DataConfig,
+    *,
+    with_mined: bool = False,
+    target_inference: bool = False,
+) -> list[Corpus]:
+    """Finds the corpora of an experiment's languages.
+
+    Args:
+        data: A data folder; None for the default corpora, which are fetched into `data/raw` and
+            prepared in `data/prepared` of the working folder the first time.
+        config: The languages, as `resolve_languages` gives them, and which corpora are the default.
+        with_mined: Whether translations come with their mined hard negatives.
+        target_inference: Whether natural language inference is wanted in the target languages too.
+
+    Raises:
+        UserError: The folder, or the machine's package client, does not give them.
+    """
+    load = partial(
+        load_folder,
+        source=config.source,
+        all_pairs=config.all_pairs,
+        target_inference=target_inference,
+        with_mined=with_mined,
+    )
+    if data or config.sample:
+        return load(data or SAMPLE_FOLDER, targets=config.targets)
+    for folder in (_RAW, _PREPARED):
+        require_writable_folder(folder, "start in another folder, or give corpora with --data DIR")
+    corpora: dict[str, Corpus] = {}
+    for target in config.targets:
+        folder = prepare_default_corpora(
+            config.source, target, raw_dir=_RAW, prepared_dir=_PREPARED
+        )
+        fetch_snli(folder)
+        for corpus in load(folder, targets=[target]):
+            # Every pair's folder has texts in the source language, largely the same ones.
+            corpora.setdefault(corpus.title, corpus)
+    return list(corpora.values())
+
+
+def resolve_languages(data: Path | None, config: DataConfig) -> DataConfig:
+    """Puts the languages that the data have in the place of "all".
+
+    Args:
+        data: A data folder; None for the default corpora.
+        config: As asked for.
+
+    Raises:
+        UserError: There is no such language, or no such folder.
+
+    Example:
+        >>> resolve_languages(None, DataConfig(targets=("all",))).targets
+        ('es', 'fr', 'de', 'zh')
+    """
+    if ALL_LANGUAGES not in config.targets:
+        return config
+    if data or config.sample:
+        folder = data or SAMPLE_FOLDER
+        targets = find_targets(folder, source=config.source, all_pairs=config.all_pairs)
+    else:
+        targets = default_targets(config.source)
+    logging.info("languages: %s", ", ".join((config.source, *targets)))
+    return dataclasses.replace(config, targets=targets)
 
 
 def load_folder(
@@ -30,8 +216,7 @@ def load_folder(
     These are the translations between the source and a target language, in either direction of
     the file name, documents, conversations and questions with answers in all these languages, and
     natural language inference in the source language (the paper trains it on English, Chidambaram et
-    al. 2019, sec. 3.1). A file `name.en-es.tsv` may come as shards `name.en-es-00000-of-00010.tsv`; they
-    are read when the corpora are gone through.
+    al. 2019, sec. 3.1). They are read when the corpora are gone through.
 
     Args:
         folder: A folder with `parallel`, `documents`, `conversations`, `nli` and `questions` in it; all
@@ -55,6 +240,7 @@ def load_folder(
         >>> {corpus.kind for corpus in corpora} >= {"parallel", "nli"}
         True
     """
+    logging.info("corpora of %s", folder)
     _require_folder(folder, source, targets[0])
     languages = (source, *targets)
     found = list(discover(folder))
@@ -69,23 +255,35 @@ def load_folder(
     for target in targets:
         if not any(file.kind == "parallel" and target in file.languages for file in wanted):
             raise _nothing_found(folder, found, source, target)
-    wholes = group_shards(wanted)
-    _require_distinct([shards[0] for shards in wholes])
-    if with_mined:
-        require_mined(folder, source, targets)
-    return [_corpus(shards, languages, folder if with_mined else None) for shards in wholes]
+        if with_mined and not any((folder / MINED_FOLDER).glob(f"[!.]*.{source}-{target}.tsv.gz")):
+            raise UserError(
+                f"tasks.hard_negatives needs mined files in {folder / MINED_FOLDER}, but there is none "
+                f"for {source}-{target}; {mining_command(folder, source, target)}, or set it to 0"
+            )
+    shards: defaultdict[str, list[CorpusFile]] = defaultdict(list)
+    for file in wanted:
+        shards[file.pattern].append(file)
+    seen: dict[tuple[object, ...], str] = {}
+    for pattern, files in shards.items():
+        _require_all_shards(pattern, files)
+        file = files[0]
+        key = (file.kind, file.name, *sorted(file.languages), file.split)
+        if key in seen:
+            raise UserError(
+                f"every corpus must have a name of its own, but {seen[key]} and {pattern} have the "
+                "same; delete one of them, or rename it if they differ"
+            )
+        seen[key] = pattern
+    return [_corpus(files, languages, folder if with_mined else None) for files in shards.values()]
 
 
 def find_targets(folder: Path, *, source: str, all_pairs: bool = False) -> tuple[str, ...]:
-    """Finds the languages that a data folder has translations in.
+    """The languages besides the source that a data folder has translations in, sorted.
 
     Args:
         folder: As `load_folder` takes it.
         source: The source language, as "en".
         all_pairs: Whether those between any two languages count, not only those with the source.
-
-    Returns:
-        The languages besides the source, in alphabetical order.
 
     Raises:
         UserError: There is no such folder, or no such language in it.
@@ -107,6 +305,84 @@ def find_targets(folder: Path, *, source: str, all_pairs: bool = False) -> tuple
     return tuple(sorted(translated - {source}))
 
 
+def discover(folder: Path) -> Iterator[CorpusFile]:
+    """Finds the corpus files of a data folder, in all languages, by kind and then by name.
+
+    A warning is logged for data files whose names are not of the layout, and for what has such a name but
+    is no file, as a folder or a link to nothing.
+
+    Raises:
+        UserError: One side of a Moses pair is missing, or a folder cannot be read.
+    """
+    for kind, pattern, read in _FORMATS:
+        for path in _files_of(folder / kind):
+            if match := pattern.fullmatch(path.name):
+                parts = match.groupdict()
+                languages = tuple(parts[s] for s in ("source", "target") if s in parts)
+                number, of = int(parts["shard"] or 0), int(parts["of"] or 1)
+                split = parts.get("split", "")
+                yield CorpusFile(kind, match["name"], languages, split, (path,), read, number, of)
+            elif kind == "parallel" and (match := _MOSES.fullmatch(path.name)):
+                yield from _moses_file(path, match)
+            elif kind == "questions" and (match := _SQUAD.fullmatch(path.name)):
+                yield _squad_file(path, match["name"], match["source"])
+            elif path.name.endswith(_DATA_ENDINGS) and not (
+                path.name == _SQUAD_TRAIN or SNLI_FILE.fullmatch(path.name)
+            ):
+                logging.warning("%s is not read: its name is not of the layout", path)
+    for place in SNLI_FOLDERS:
+        for path in _files_of(folder / place):
+            if match := SNLI_FILE.fullmatch(path.name):
+                yield CorpusFile("nli", match["name"], ("en",), match["split"], (path,), read_snli)
+    for place in (".", "questions"):
+        if (path := folder / place / _SQUAD_TRAIN).is_file():
+            yield _squad_file(path, "squad_train", "en")
+
+
+def _squad_file(path: Path, name: str, language: str) -> CorpusFile:
+    read = partial(read_squad, language=language)
+    return CorpusFile("questions", name, (language,), "", (path,), read)
+
+
+def _moses_file(path: Path, match: re.Match[str]) -> Iterator[CorpusFile]:
+    # The source side stands for the pair; the target side is looked at so that a source side
+    # that is missing is noticed as well.
+    languages = (match["source"], match["target"])
+    other = languages[match["side"] == languages[0]]
+    stem = f"{match['name']}.{'-'.join(languages)}.{other}"
+    partners = [path.with_name(stem + ending) for ending in ("", ".gz")]
+    partner = next((partner for partner in partners if partner.is_file()), None)
+    if partner is None:
+        raise UserError(
+            f"{path} must have its translation in {partners[0]}[.gz], but that file is missing; "
+            "add it or take this one out of the folder"
+        )
+    if match["side"] == languages[0]:
+        yield CorpusFile("parallel", match["name"], languages, "", (path, partner), read_moses)
+
+
+def _files_of(folder: Path) -> list[Path]:
+    if not folder.is_dir():
+        return []
+    try:
+        paths = sorted(path for path in folder.iterdir() if path.name[0] != ".")
+    except OSError as error:
+        raise UserError(
+            f"{folder} must be a readable folder, but is not ({error.strerror}); correct its permissions"
+        ) from error
+    files = []
+    for path in paths:
+        # Other bytes of a name become halves of surrogate pairs, which no results file takes.
+        is_text = not any("\ud800" <= character <= "\udfff" for character in path.name)
+        if path.is_file() and is_text:
+            files.append(path)
+        elif not is_text:
+            logging.warning("%s is not read: its name is not UTF-8", ascii(str(path)))
+        elif path.name.endswith(_DATA_ENDINGS):
+            logging.warning("%s is not read: it is no file", path)
+    return files
+
+
 def _require_folder(folder: Path, source: str, target: str) -> None:
     if not folder.is_dir():
         what = "a file" if folder.exists() else "missing"
@@ -116,16 +392,17 @@ def _require_folder(folder: Path, source: str, target: str) -> None:
         )
 
 
-def _require_distinct(files: Sequence[CorpusFile]) -> None:
-    seen: dict[tuple[object, ...], str] = {}
-    for file in files:
-        key = (file.kind, file.name, *sorted(file.languages), file.split)
-        if key in seen:
-            raise UserError(
-                f"every corpus must have a name of its own, but {seen[key]} and {file.pattern} have "
-                "the same; delete one of them, or rename it if they differ"
-            )
-        seen[key] = file.pattern
+def _require_all_shards(pattern: str, files: Sequence[CorpusFile]) -> None:
+    num_shards = files[0].num_shards
+    present = {file.shard for file in files}
+    if num_missing := num_shards - sum(shard < num_shards for shard in present):
+        # A name may claim any number of shards.
+        missing = (f"{number:05}" for number in range(num_shards) if number not in present)
+        named = ", ".join(islice(missing, _NAMED)) + (", ..." if num_missing > _NAMED else "")
+        raise UserError(
+            f"{pattern} must be {num_shards} shards, but {num_missing} of them are missing ({named}); "
+            "fetch or make them again, or take the others out of the folder"
+        )
 
 
 def _corpus(shards: Sequence[CorpusFile], order: Sequence[str], mined_in: Path | None) -> Corpus:

@@ -1,31 +1,51 @@
-"""Readers of question answering corpora: tables, and JSON of SQuAD's layout."""
+"""Question answering corpora: tables, and JSON of SQuAD's layout.
 
-from collections.abc import Iterator
+Rajpurkar et al. 2016, "SQuAD: 100,000+ questions for machine comprehension of text" (licence CC BY-SA
+4.0); XQuAD, MLQA, PIAF, DRCD and CMRC 2018 are published in the same layout.
+"""
+
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from xling_tf.corpora.cleaning import normalise
 from xling_tf.corpora.readers import MalformedLineError, Reading, read_records
 from xling_tf.corpora.records import QuestionAnswer
-from xling_tf.corpora.squad import read_paragraphs
+from xling_tf.corpora.sentences import sentence_spans
+from xling_tf.errors import UserError
+from xling_tf.files import read_json
 
-_NO_ANSWER = "question without an answer"
-_NO_QUESTION = "answer without a question"
+
+class SquadQuestion(NamedTuple):
+    """A question to a paragraph.
+
+    Attributes:
+        key: Its id in the file.
+        text: The question.
+        answers: The distinct sentences in which an annotated answer begins; none of a question that
+            the paragraph does not answer, as SQuAD v2 has some.
+    """
+
+    key: str
+    text: str
+    answers: tuple[str, ...]
+
+
+class Paragraph(NamedTuple):
+    """A paragraph, its sentences in order and the questions to it."""
+
+    context: str
+    sentences: list[str]
+    questions: list[SquadQuestion]
 
 
 def read_questions(path: Path) -> Reading[QuestionAnswer]:
-    """Reads `question TAB answer` lines, with or without a third column: the answer's context.
-
-    Args:
-        path: Text or, by its name, gzip.
-    """
+    """Reads `question TAB answer` lines, with or without a third column: the answer's context."""
     return read_records(path, "lines of question TAB answer, or with TAB context", parse_question)
 
 
 def parse_question(line: str) -> QuestionAnswer:
-    r"""Makes a record of a line.
-
-    Raises:
-        MalformedLineError: It has another number of columns, or no answer or question.
+    r"""Makes a record of a line, or raises a `MalformedLineError`.
 
     Example:
         >>> parse_question("Who wrote it?\tAda did.")
@@ -46,10 +66,6 @@ def read_squad(path: Path, *, language: str) -> Reading[QuestionAnswer]:
     The context is the whole paragraph (Yang et al. 2019, footnote 4 and sec. 5.3). A question that is
     annotated with several sentences gives a record for each. Questions that the paragraph does not
     answer, of which SQuAD v2 has many, are left out and counted.
-
-    Args:
-        path: The file.
-        language: ISO code; decides which abbreviations do not end a sentence.
     """
 
     def rows(reading: Reading[QuestionAnswer]) -> Iterator[tuple[QuestionAnswer, None]]:
@@ -68,7 +84,60 @@ def read_squad(path: Path, *, language: str) -> Reading[QuestionAnswer]:
     return Reading(path, "questions with answers in SQuAD's layout", rows, unit="question")
 
 
+def read_paragraphs(path: Path, language: str) -> list[Paragraph]:
+    """Reads the paragraphs of JSON of SQuAD v1.1's layout.
+
+    A paragraph's sentences are told by its `sentence_breaks` where it has them (XQuAD-R), else by
+    sentencex. The answer of a question is the sentence in which an annotated answer begins, as in
+    the ReQA evaluation suite (Yang et al. 2019, sec. 5.3); several annotations may give several.
+
+    Raises:
+        UserError: The file cannot be read, has another layout, or an answer begins outside its
+            paragraph.
+    """
+    found: list[Paragraph] = []
+    try:
+        for article in read_json(path)["data"]:
+            found += (_paragraph(paragraph, language) for paragraph in article["paragraphs"])
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise UserError(
+            f"{path} must be JSON in the layout of SQuAD v1.1 (data, paragraphs, context, qas, id, "
+            f"question, answers, answer_start), but is not: {repr(error)[:200]} at paragraph "
+            f"{len(found) + 1}; give the file as published"
+        ) from error
+    except OSError as error:
+        raise UserError(
+            f"{path} must be a readable file, but is not ({error.strerror}); correct the path"
+        ) from error
+    return found
+
+
 def _fault(question: str, answer: str) -> str | None:
     if not answer:
-        return _NO_ANSWER
-    return None if question else _NO_QUESTION
+        return "question without an answer"
+    return None if question else "answer without a question"
+
+
+def _paragraph(paragraph: Mapping[str, Any], language: str) -> Paragraph:
+    context = _text(paragraph["context"])
+    spans = paragraph.get("sentence_breaks") or sentence_spans(context, language)
+    parts = [(end, text) for start, end in spans if (text := context[start:end].strip())]
+    questions = []
+    for entry in paragraph["qas"]:
+        starts = (answer["answer_start"] for answer in entry["answers"])
+        answers = dict.fromkeys(_sentence_at(parts, start) for start in starts)
+        text = _text(entry["question"]).strip()
+        questions.append(SquadQuestion(str(entry["id"]), text, tuple(answers)))
+    return Paragraph(context.strip(), [text for _, text in parts], questions)
+
+
+def _text(value: str) -> str:
+    value.encode()  # which half a surrogate pair, as JSON can spell it, refuses
+    return value
+
+
+def _sentence_at(parts: list[tuple[int, str]], offset: int) -> str:
+    for end, text in parts:
+        if 0 <= offset < end:
+            return text
+    raise ValueError(f"an answer begins at {offset}, outside its paragraph")

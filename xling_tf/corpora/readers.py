@@ -1,13 +1,18 @@
-"""One reader per corpus format: text in, records and an account of what was left out."""
+"""One reader per corpus format: text in, records and an account of what was left out.
+
+Mined hard negatives lie beside a corpus: `hard_negatives/NAME.SRC-TGT.tsv.gz` belongs to the corpus
+NAME of `parallel/`. A line is `source TAB target TAB negative TAB ...`, in the order of the corpus, so
+that neither has to be in memory for the join; pairs without negatives have no line.
+"""
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from xling_tf.corpora.line_files import Unreadable, read_lines
+from xling_tf.corpora.line_files import Unreadable, read_every_line, read_lines, write_lines
 from xling_tf.corpora.records import (
     NLI_LABELS,
     InferencePair,
@@ -19,6 +24,7 @@ from xling_tf.corpora.records import (
 from xling_tf.corpora.split import text_hash
 from xling_tf.errors import UserError
 
+MINED_FOLDER = "hard_negatives"
 _NUM_FIRST_LINES = 5
 _MAX_DOCUMENT = 1 << 25  # bytes of its sentences in memory
 
@@ -241,3 +247,68 @@ def _documents(path: Path, reading: Reading[Any]) -> Iterator[tuple[str, list[st
 
 def _digest(document: list[str]) -> str:
     return f"{text_hash(' '.join(document)):x}"
+
+
+def mined_path(data: Path, name: str, languages: str) -> Path:
+    """Names the mined file of a corpus of a data folder; languages are as in "en-es".
+
+    Example:
+        >>> mined_path(Path("corpora"), "tatoeba", "en-es").as_posix()
+        'corpora/hard_negatives/tatoeba.en-es.tsv.gz'
+    """
+    return data / MINED_FOLDER / f"{name}.{languages}.tsv.gz"
+
+
+def write_mined(path: Path, pairs: Iterable[TranslationPair]) -> None:
+    """Writes pairs with negatives, in the order of their corpus, whole or not at all."""
+    rows = ((source, target, *negatives) for source, target, negatives in pairs)
+    write_lines(path, ("\t".join(map(_cell, row)) for row in rows))
+
+
+def read_mined(path: Path) -> Iterator[TranslationPair]:
+    """Yields the pairs of a mined file; a line without a negative is a `UserError`."""
+    for number, line in read_every_line(path):
+        cells = line.split("\t")
+        if len(cells) < 3 or not all(cells):
+            raise UserError(
+                f"{path} must hold lines of source TAB target TAB negative ..., but line {number} is "
+                f"{line[:80]!r}; delete the file and mine it again with data/mine.py"
+            )
+        yield TranslationPair(cells[0], cells[1], tuple(cells[2:]))
+
+
+def with_negatives(pairs: Iterable[TranslationPair], path: Path) -> Iterator[TranslationPair]:
+    """Yields the pairs of a corpus, in its order, with the negatives that were mined for them.
+
+    Raises:
+        UserError: The file has a pair that the corpus has not, or not there: it was mined from
+            another one. This is raised after the last pair.
+    """
+    mined = read_mined(path)
+    awaited = next(mined, None)
+    for pair in pairs:
+        if awaited and (_cell(pair.source), _cell(pair.target)) == awaited[:2]:
+            yield pair._replace(negatives=awaited.negatives)
+            awaited = next(mined, None)
+        else:
+            yield pair
+    if awaited:
+        languages = path.name.removesuffix(".tsv.gz").rpartition(".")[2].split("-")
+        raise UserError(
+            f"{path} must have pairs of its corpus in their order, but {awaited.source[:80]!r} is "
+            "not in the corpus, or not after those before it: the corpus has changed; "
+            + mining_command(path.parents[1], *languages)
+        )
+
+
+def _cell(text: str) -> str:
+    # What a reader of lines gives back: a Moses file may have tabs in a line.
+    return text.replace("\t", " ").strip(" ")
+
+
+def mining_command(data: Path, source: str, target: str) -> str:
+    """What to do where mined negatives are missing, for messages."""
+    return (
+        f"mine with `python data/mine.py --model exported/translation-ranking-{source}-{target} "
+        f"--data {data} --source {source} --target {target}`"
+    )

@@ -1,7 +1,8 @@
 """Sentences of a text, and of a text and its translation."""
 
 import re
-from collections.abc import Iterator
+import unicodedata
+from collections.abc import Iterator, Sequence
 
 import sentencex
 
@@ -70,3 +71,23 @@ def aligned_sentences(
             yield from pairs
         else:
             yield TranslationPair(source, target)
+
+
+def surroundings(sentences: Sequence[str], num_neighbours: int) -> dict[str, str]:
+    """Maps each distinct sentence of a text to itself between its neighbours where it comes first.
+
+    Example:
+        >>> surroundings(["One.", "Two.", "Three."], 1)["Three."]
+        'Two. Three.'
+    """
+    around: dict[str, str] = {}
+    for place, sentence in enumerate(sentences):
+        if sentence not in around:
+            near = sentences[max(0, place - num_neighbours) : place + num_neighbours + 1]
+            # No space follows the wide full stop of Chinese.
+            is_wide = (unicodedata.east_asian_width(each[-1:] or " ") in "WF" for each in near)
+            spaced = (
+                each if wide else f"{each} " for each, wide in zip(near, is_wide, strict=True)
+            )
+            around[sentence] = "".join(spaced).strip()
+    return around

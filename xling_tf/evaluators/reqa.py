@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from xling_tf.corpora.question_contexts import surroundings
+from xling_tf.corpora.sentences import surroundings
 from xling_tf.errors import UserError
 from xling_tf.evaluators import data
 from xling_tf.evaluators.data import Dataset, Missing

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from xling_tf.corpora.folder import load_folder
-from xling_tf.corpora.hard_negatives import mined_path, write_mined
+from xling_tf.corpora.readers import mined_path, write_mined
 from xling_tf.corpora.records import TranslationPair
 from xling_tf.corpora.split import normalised
 from xling_tf.corpora.store import transient_store

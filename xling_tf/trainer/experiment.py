@@ -15,7 +15,7 @@ import tensorflow as tf
 from absl import logging
 
 from xling_tf.config import PRECISIONS, ExperimentConfig, to_json
-from xling_tf.corpora.default import load_corpora, resolve_languages
+from xling_tf.corpora.folder import load_corpora, resolve_languages
 from xling_tf.corpora.records import Corpus
 from xling_tf.corpora.store import CorpusStore, open_store, transient_store
 from xling_tf.corpora.tfds import read_sources
