@@ -1,7 +1,5 @@
 """Filters of sentences and pairs on cases worked out by hand, languages, and faults of corpora."""
 
-from collections import Counter
-
 import pytest
 
 from xling_tf.corpora.cleaning import (
@@ -17,7 +15,6 @@ from xling_tf.corpora.cleaning import (
     repeat_key,
     require_known,
     sentence_fault,
-    without_repeats,
     word_count,
 )
 from xling_tf.corpora.folder import load_folder
@@ -147,15 +144,6 @@ def test_a_japanese_side_is_not_asked_for_chinese_letters():
         "The children are playing outside.", "こどもたちがそとであそんでいます。"
     )
     assert bitext_fault(pair, "en", "ja") is None
-
-
-def test_repeats_are_told_by_what_differs():
-    other = TranslationPair("Good morning.", "Buenos días.")
-    in_capitals = TranslationPair(GOOD.source.upper(), GOOD.target)
-    dropped = Counter()
-    kept = list(without_repeats([GOOD, other, in_capitals, GOOD, other], dropped))
-    assert kept == [GOOD, other]
-    assert dropped == {"near-duplicate": 1, "duplicate": 2}
 
 
 def test_sides_are_not_confused_by_where_they_part():

@@ -1,25 +1,45 @@
-"""Raw files, whole and damaged, to sharded corpora; the command line and the program."""
+"""Raw files, whole and damaged, to sharded corpora, by Beam's local runner; the program's flags."""
 
 import bz2
 import gzip
-import importlib
-import re
-import shlex
-import sys
+import importlib.util
+import json
+import zipfile
+from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 
+import apache_beam as beam
 import pytest
+import tensorflow as tf
 import zstandard
-from apache_beam.options.pipeline_options import PipelineOptions
-from programs import ROOT, run_python, the_error
+from hostile_bytes import FEW, damaged, odd_json
+from hypothesis import given
+from hypothesis import strategies as st
+from programs import ROOT, run_python
 from raw_files import HEADER, comment_line, page_xml, report, shards
 
-import xling_tf.pipelines
 from xling_tf.errors import UserError
-from xling_tf.pipelines import reddit, wikipedia
-from xling_tf.pipelines.command import beam_options, format_account, parse_command, run_command
-from xling_tf.pipelines.common import Account
-from xling_tf.pipelines.registry import COMMANDS
+from xling_tf.pipelines.bitext import CleanPairs, corpus_name, moses_twin, sound_pair
+from xling_tf.pipelines.common import find_files, prepare
+from xling_tf.pipelines.nli import Inferences, find_splits, labelled_line
+from xling_tf.pipelines.reddit import Conversations, kept_comments
+from xling_tf.pipelines.wikipedia import Documents, articles
+
+_SPEC = importlib.util.spec_from_file_location("data_main", ROOT / "data/main.py")
+PROGRAM = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(PROGRAM)
+
+
+def run(corpora: Mapping[str, beam.PTransform], output: Path, num_shards: int = 2) -> Counter[str]:
+    options = PROGRAM.beam_options([])
+    return prepare(
+        corpora, output=str(output), num_shards=num_shards, options=options, settings={"a": 1}
+    )
+
+
+def written(output: Path) -> list[str]:
+    return sorted("".join(shards(output).values()).splitlines())
 
 
 def comment(name: str, parent: str, body: str, author: str = "ann") -> bytes:
@@ -29,75 +49,44 @@ def comment(name: str, parent: str, body: str, author: str = "ann") -> bytes:
 def test_dumps_of_comments_become_pairs(tmp_path: Path):
     first = comment("a", "t3_s", "How are you?") + comment("b", "t1_a", "Fine,\n\nthank you.")
     second = comment("c", "t1_a", "Not so well.") + comment("d", "t1_b", "Nice.", author="A_Bot")
-    (tmp_path / "RC_2016-01.zst").write_bytes(
-        b"".join(map(zstandard.ZstdCompressor().compress, (first, second)))
-    )
-    # A reply in a later month, one of a comment that is dropped, one said twice; bad lines.
+    zst, bz = tmp_path / "RC_2016-01.zst", tmp_path / "RC_2016-02.bz2"
+    zst.write_bytes(b"".join(map(zstandard.ZstdCompressor().compress, (first, second))))
+    # A reply in a later month, one to a comment that is dropped, one said twice; a bad line.
     third = (
         comment("e", "t1_b", "You are welcome.\tBye")
         + comment("f", "t1_d", "Who asked?")
         + comment("g", "t1_a", "Not so well.")
-        + b'{"id": "h", "parent_id\n'
-        + b"\n"
-        + b'{"body": "'
-        + b"x" * (1 << 20)
-        + b'"}\n'
+        + b'{"id": "h", "parent_id\n\n'
     )
-    (tmp_path / "RC_2016-02.bz2").write_bytes(bz2.compress(third))
+    bz.write_bytes(bz2.compress(third))
     output = tmp_path / "out"
-    argv = ["reddit", "--input", f"{tmp_path}/RC_2016-*", "--output", str(output), "--num_shards=2"]
-    account = run_command(COMMANDS, argv)
-    found = shards(output)
-    assert list(found) == [f"reddit.en-0000{n}-of-00002.tsv.gz" for n in (0, 1)]
-    assert sorted("".join(found.values()).splitlines()) == [
+    paths = find_files([f"{tmp_path}/RC_2016-*"])
+    counts = run({"conversations/reddit.en.tsv.gz": Conversations(paths)}, output)
+    assert sorted(shards(output)) == [f"reddit.en-0000{n}-of-00002.tsv.gz" for n in (0, 1)]
+    assert written(output) == [
         "Fine, thank you.\tYou are welcome. Bye",
         "How are you?\tFine, thank you.",
         "How are you?\tNot so well.",
     ]
-    # 7 comments and 2 bad lines; of the 6 that are kept, all but a are replies.
-    assert account.counts == {
-        "comments": 9,
+    # 7 comments and a bad line; of the 6 that are kept, all but a are replies.
+    assert counts == {
+        "comments": 8,
         "comments kept": 6,
         "comments dropped: author's name has bot": 1,
-        "comments dropped: line of more than 1 MiB": 1,
         "comments dropped: not JSON with id, parent_id, author, body": 1,
         "replies": 5,
         "replies dropped: said before to the same comment": 1,
         "replies dropped: the comment they answer is not kept": 1,
         "lines written": 3,
     }
-    entry = report(output)["conversations/reddit.en"]
-    assert entry["counts"] == dict(account.counts)
-    assert [Path(file["path"]).name for file in entry["inputs"]] == [
-        "RC_2016-01.zst",
-        "RC_2016-02.bz2",
-    ]
+    entry = report(output)["conversations/reddit.en.tsv.gz"]
+    assert entry == {"a": 1, "counts": dict(counts)}
     assert [path.name for path in output.iterdir() if path.name.startswith(".")] == []
 
 
-def test_a_damaged_dump_is_named_and_read_as_far_as_it_goes(tmp_path: Path):
-    lines = b"".join(
-        comment(f"c{i}", "t3_s", "Words " + "".join(chr(97 + i**k % 26) for k in range(2, 40)))
-        for i in range(5000)
-    )
-    path = tmp_path / "RC_2016-03.gz"
-    path.write_bytes(gzip.compress(lines)[:-500])
-    account = Account()
-    kept = list(reddit.comments(str(path), account))
-    assert 4000 < len(kept) < 5000
-    assert account.damaged == {
-        str(path): f"truncated .gz after {account.counts['comments']} comments"
-    }
-    assert "RC_2016-03.gz: truncated .gz" in format_account(account)
-
-
-# Wikipedia
-
-FIRST = page_xml("Ada wrote. She counted.\n== Life ==\nShe was born.")
-SECOND = page_xml(f"One. {'far too long ' * 30}. Two. Three. Four.", title="Bo")
 PAGES = (
-    FIRST,
-    SECOND,
+    page_xml("Ada wrote. She counted.\n== Life ==\nShe was born."),
+    page_xml(f"One. {'far too long ' * 30}. Two. Three. Four.", title="Bo"),
     page_xml("x", title="C", extra='<redirect title="Ada" />'),
     page_xml("Talk.", title="Talk:Ada", namespace=1),
     page_xml("a < b", title="D"),
@@ -107,141 +96,195 @@ DUMP = "".join((HEADER, *(f"  {page}\n" for page in PAGES), "</mediawiki>\n")).e
 
 
 def test_a_dump_of_wikipedia_becomes_documents(tmp_path: Path):
-    path = tmp_path / "enwiki.xml"
-    path.write_bytes(DUMP)
-    account = Account()
-    records = list(wikipedia.extract(str(path), account, language="en"))
-    lines = list(wikipedia.documents([*records, records[0]], account))
-    # What is too long parts the second article; "Bo" and "One." before it are only two sentences.
-    assert "\n".join(lines) == (
-        "Ada\nAda wrote.\nShe counted.\nLife\nShe was born.\n\nTwo.\nThree.\nFour.\n"
-    )
-    assert account.damaged == {}
-    assert account.counts == {
-        "pages": 6,
-        "pages dropped: redirect": 1,
-        "pages dropped: no article, by its namespace": 1,
-        "pages dropped: not a page in MediaWiki's XML": 1,
-        "articles": 3,
-        "articles dropped: nothing left": 1,
-        "articles dropped: title seen before": 1,
-        "sentences dropped: too long": 1,
-        "sentences dropped: fewer than three in a row": 4,
+    # The same articles twice: of two with one title, one stays.
+    for name in ("a.xml", "b.xml"):
+        (tmp_path / name).write_bytes(DUMP)
+    paths = find_files([f"{tmp_path}/*.xml"])
+    counts = run({"documents/wikipedia.en.txt.gz": Documents(paths, "en")}, tmp_path / "out", 1)
+    (text,) = shards(tmp_path / "out").values()
+    # What is too long splits the second article; "Bo" and "One." before it are only two sentences.
+    documents = {"Ada\nAda wrote.\nShe counted.\nLife\nShe was born.", "Two.\nThree.\nFour."}
+    assert set(text.strip().split("\n\n")) == documents
+    assert text.endswith("\n\n")
+    del counts["lines written"]
+    assert counts == {
+        "pages": 12,
+        "pages dropped: redirect": 2,
+        "pages dropped: no article, by its namespace": 2,
+        "pages dropped: not a page in MediaWiki's XML": 2,
+        "articles": 6,
+        "articles dropped: nothing left": 2,
+        "articles dropped: title seen before": 2,
+        "sentences dropped: too long": 2,
+        "sentences dropped: fewer than three in a row": 8,
         "documents": 2,
         "sentences": 8,
-        "triplets": 4,
     }
 
 
-@pytest.mark.parametrize(
-    ("content", "articles", "fault"),
-    [
-        (DUMP[: DUMP.index(b"Two.")], ["Ada"], "truncated, without </mediawiki> after 2 pages"),
-        (b"Once upon a time", [], "no MediaWiki dump: its siteinfo cannot be read after 0 pages"),
-        (b"", [], "truncated, without </mediawiki> after 0 pages"),
-    ],
-)
-def test_a_damaged_dump_of_wikipedia(
-    tmp_path: Path, content: bytes, articles: list[str], fault: str
-):
+def test_a_dump_opens_no_other_file_and_its_entities_do_not_grow(tmp_path: Path):
+    (tmp_path / "secret").write_text("a secret")
+    entities = "".join(f'<!ENTITY e{n} "{f"&e{n - 1};" * 10}">' for n in range(1, 12))
+    for entity in (
+        f'<!ENTITY e11 SYSTEM "file://{tmp_path / "secret"}">',
+        f'<!ENTITY e0 "ha">{entities}',
+    ):
+        path = tmp_path / "enwiki.xml"
+        header = f"<!DOCTYPE mediawiki [{entity}]>{HEADER}".replace("eswiki", "&e11;")
+        path.write_text(f"{header}{page_xml('One &e11;. Two. Three.')}</mediawiki>")
+        assert "secret" not in str(list(articles(str(path), "en")))
+
+
+def bitext(paths: list[str], *, model: str = "", min_cosine: float = 0.5) -> CleanPairs:
+    return CleanPairs(paths, "en", "es", model, min_cosine)
+
+
+def test_bitext_is_cleaned_and_repeats_go(tmp_path: Path):
+    table, moses = tmp_path / "web.en-es.tsv", tmp_path / "web.en-es.en.gz"
+    table.write_bytes(
+        b"The cat sleeps.\tEl gato duerme.\r\n"
+        b"THE CAT  sleeps.\tEl gato duerme.\n"
+        b"one column\n"
+        b"It is 10 past 9.\tSon las 12.\n"
+        b"bad \xff bytes\tno UTF-8\n"
+    )
+    moses.write_bytes(gzip.compress(b"Good morning.\nA red house.\n"))
+    twin = tmp_path / "web.en-es.es.gz"
+    twin.write_bytes(gzip.compress("Buenos días.\nUna casa roja.\n".encode()))
+    paths = find_files([f"{tmp_path}/web.*"])
+    assert corpus_name(paths, "en-es") == "web"
+    counts = run({"parallel/web.en-es.tsv.gz": bitext(paths)}, tmp_path / "out")
+    assert [line.split("\t")[1] for line in written(tmp_path / "out")] == [
+        "Una casa roja.",
+        "Buenos días.",
+        "El gato duerme.",
+    ]
+    assert counts == {
+        "pairs": 7,
+        "pairs dropped: duplicate": 1,
+        "pairs dropped: not 2 columns": 1,
+        "pairs dropped: numbers differ": 1,
+        "pairs dropped: not UTF-8": 1,
+        "lines written": 3,
+    }
+
+
+def test_of_a_moses_pair_of_two_lengths_nothing_is_used(tmp_path: Path):
+    (tmp_path / "x.en").write_text("Good morning.\nA red house.\n")
+    (tmp_path / "x.es").write_text("Buenos días.\n")
+    with pytest.raises(UserError, match="1 Moses pairs dropped"):
+        run({"parallel/x.en-es.tsv.gz": bitext([str(tmp_path / "x.en")])}, tmp_path / "out")
+    assert moses_twin("a.en.tsv", "en", "es") is None
+
+
+def test_pairs_below_the_lowest_cosine_are_dropped(tmp_path: Path):
+    class FirstLetter(tf.Module):
+        """Maps a text to (1, 0) if it begins with A, else to (0, 1)."""
+
+        @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
+        def __call__(self, texts: tf.Tensor) -> tf.Tensor:
+            return tf.one_hot(tf.cast(tf.strings.substr(texts, 0, 1) != "A", tf.int32), 2)
+
+    tf.saved_model.save(FirstLetter(), str(tmp_path / "model"))
+    table = tmp_path / "x.tsv"
+    table.write_text("A green tree.\tArbol verde alto.\nAn old house.\tUna casa vieja.\n")
+    pairs = bitext([str(table)], model=str(tmp_path / "model"))
+    counts = run({"parallel/x.en-es.tsv.gz": pairs}, tmp_path / "out")
+    assert written(tmp_path / "out") == ["A green tree.\tArbol verde alto."]
+    assert counts["pairs dropped: low cosine"] == 1
+
+
+def nli_line(label: str, premise: str = "A man.") -> str:
+    return json.dumps({"gold_label": label, "sentence1": premise, "sentence2": "He  sits."}) + "\n"
+
+
+def test_nli_becomes_a_corpus_for_each_split(tmp_path: Path):
+    with zipfile.ZipFile(tmp_path / "snli_1.0.zip", "w") as archive:
+        archive.writestr("__MACOSX/snli_1.0/snli_1.0_train.jsonl", "junk")
+        text = nli_line("neutral") + nli_line("-") + "{\n"
+        archive.writestr("snli_1.0/snli_1.0_train.jsonl", text)
+    (tmp_path / "multinli_1.0_dev_matched.jsonl").write_text(nli_line("entailment", "A\tdog."))
+    places = find_splits(find_files([f"{tmp_path}/*"]))
+    counts = run({name: Inferences(place) for name, place in places.items()}, tmp_path / "out", 1)
+    texts = shards(tmp_path / "out")
+    assert texts == {
+        "snli_1.0.en.train-00000-of-00001.tsv.gz": "neutral\tA man.\tHe sits.\n",
+        "multinli_1.0.en.dev_matched-00000-of-00001.tsv.gz": "entailment\tA dog.\tHe sits.\n",
+    }
+    assert counts["pairs"] == 4
+    assert counts["pairs dropped: no gold label"] == 1
+
+
+def test_inputs_that_are_not_nli_are_refused(tmp_path: Path):
+    train = tmp_path / "snli_1.0_train.jsonl"
+    with pytest.raises(UserError, match="xnli"):
+        find_splits(["xnli.jsonl"])
+    with pytest.raises(UserError, match="name one of them"):
+        find_splits([str(train), f"{train}.gz"])
+    (tmp_path / "snli_1.0.zip").write_bytes(b"PK half")
+    with pytest.raises(UserError, match="fetch it again"):
+        find_splits([str(tmp_path / "snli_1.0.zip")])
+
+
+def test_new_shards_replace_earlier_ones_and_nothing_kept_leaves_them(tmp_path: Path):
+    table, output, name = tmp_path / "x.tsv", tmp_path / "out", "parallel/x.en-es.tsv.gz"
+    table.write_text("Good morning.\tBuenos días.\n")
+    run({name: bitext([str(table)])}, output, 2)
+    run({name: bitext([str(table)])}, output, 1)
+    assert list(shards(output)) == ["x.en-es-00000-of-00001.tsv.gz"]
+    before = shards(output)
+    table.write_text("nothing of use\n")
+    with pytest.raises(UserError, match="not 2 columns"):
+        run({name: bitext([str(table)])}, output, 2)
+    assert shards(output) == before
+    assert not list(output.glob(".*"))
+
+
+def test_a_pattern_without_files_is_refused(tmp_path: Path):
+    with pytest.raises(UserError, match="matches none"):
+        find_files([f"{tmp_path}/RC_*"])
+
+
+@FEW
+@given(data=st.data())
+def test_no_line_stops_a_pipeline(data: st.DataObject):
+    nli = nli_line("neutral").encode()
+    for line in data.draw(st.one_of(damaged(comment_line()), odd_json(comment_line()))).split(
+        b"\n"
+    ):
+        assert all("\n" not in each.text for each in kept_comments(line))
+    for line in data.draw(st.one_of(damaged(nli), odd_json(nli))).split(b"\n"):
+        assert all(text.count("\t") == 2 for text in labelled_line(line))
+    columns = data.draw(damaged(b"The cat sleeps.\tEl gato duerme.")).split(b"\t")
+    assert len(list(sound_pair(columns, "en", "es"))) <= 1
+
+
+@FEW
+@given(data=st.data())
+def test_no_dump_stops_a_pipeline(data: st.DataObject, tmp_path: Path):
     path = tmp_path / "enwiki.xml"
-    path.write_bytes(content)
-    account = Account()
-    records = wikipedia.extract(str(path), account, language="en")
-    assert [record.key for record in records] == articles
-    assert account.damaged == {str(path): fault}
+    path.write_bytes(data.draw(damaged(DUMP)))
+    assert all(runs for _, runs in articles(str(path), "en"))
 
 
-# The command line
-
-PAGES_TEXT = "".join(
-    path.read_text(encoding="utf-8") for path in (ROOT / "README.md", *ROOT.glob("*/README.md"))
-)
-SHOWN = re.findall(r"python data/main\.py ((?:\\\n|[^`\n])+)", PAGES_TEXT)
-
-
-@pytest.mark.parametrize("command", [line for line in SHOWN if "--help" not in line])
-def test_commands_on_the_pages_have_no_unknown_flag(command: str):
-    parse_command(COMMANDS, shlex.split(command.replace("\\\n", " "), comments=True))
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (["--num_shard=3"], "got --num_shard=3"),
-        (["--rnner=DirectRunner"], "got --rnner=DirectRunner"),
-        (["stray", "words"], "got stray words"),
-        (["--direct_num_workers=x"], "argument --direct_num_workers: invalid int value: 'x'"),
-        (["--runner=NoRunner"], "Unexpected pipeline runner: NoRunner"),
-        (["--num_shards=0"], "1 to 500 is expected, got '0'"),
-        (["--language=English"], "a language code such as en is expected, got 'English'"),
-        (["--input=missing-*.zst"], "missing-*.zst has none"),
-    ],
-)
-def test_mistakes_in_flags_are_told(tmp_path: Path, flags: list[str], message: str):
-    argv = ["reddit", "--input", __file__, f"--output={tmp_path}", *flags]
-    with pytest.raises(UserError, match=re.escape(message)):
-        run_command(COMMANDS, argv)
-
-
-def test_the_plain_runner_needs_no_other_program():
-    for flags in ([], ["--runner=DirectRunner"]):
-        assert beam_options(flags).get_all_options()["runner"] == "FnApiRunner"
-
-
-def test_flags_of_beam_reach_it():
-    options = beam_options(["--runner=FlinkRunner", "--flink_master=host:8081", "--streaming"])
-    assert isinstance(options, PipelineOptions)
-    assert options.get_all_options()["flink_master"] == "host:8081"
-
-
-def test_without_beam_the_extra_is_named(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setitem(sys.modules, "apache_beam", None)
-    with pytest.raises(UserError, match=r"pip install 'xling_tf\[beam\]'"):
-        importlib.reload(xling_tf.pipelines)
-
-
-def test_the_program_prints_and_reports_what_it_did(tmp_path: Path):
-    (tmp_path / "enwiki-1.xml.bz2").write_bytes(bz2.compress(DUMP))
-    (tmp_path / "enwiki-2.xml.bz2").write_bytes(bz2.compress(DUMP)[:-20])
-    flags = "wikipedia --input enwiki-*.bz2 --language=en --output=out --num_shards=1"
-    run = run_python(tmp_path, str(ROOT / "data/main.py"), *flags.split())
-    assert run.status == 0, run.errors
-    assert re.search(r"^articles +3$", run.output, re.MULTILINE)
-    assert re.search(
-        r"^damaged: \S*enwiki-2.xml.bz2: truncated .bz2 after 0 pages$", run.output, re.M
-    )
-    assert (tmp_path / "out/documents/wikipedia.en-00000-of-00001.txt.gz").exists()
-    assert report(tmp_path / "out")["documents/wikipedia.en"]["counts"]["triplets"] == 4
-
-
-def test_the_program_tells_of_a_full_disk_in_one_line(tmp_path: Path):
-    (tmp_path / "RC_2016-01").write_bytes(
-        b"".join(comment(f"c{i}", "t3_s", "Hi") for i in range(9))
-    )
-    program = str(ROOT / "data/main.py")
-    # No file may have more than 40 bytes, which a packed shard has.
-    code = (
-        "import resource, runpy, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (40, 40));"
-        f"sys.argv = [{program!r}, 'reddit', '--input=RC_2016-01', '--output=out'];"
-        f"runpy.run_path({program!r}, run_name='__main__')"
-    )
-    error = the_error(run_python(tmp_path, "-B", "-c", code))
-    assert "[Errno 27] File too large; mend that and start the same command again" in error
+@pytest.mark.parametrize("flag", ["--no_such_flag", "--direct_num_workers=many"])
+def test_flags_that_beam_does_not_know_are_refused(flag: str):
+    with pytest.raises(UserError, match="Beam"):
+        PROGRAM.beam_options([flag])
 
 
 @pytest.mark.slow
-def test_several_processes_give_the_same_bytes(tmp_path: Path):
-    for month in (1, 2):
-        lines = (
-            comment(f"{month}{i}", f"t1_{3 - month}{i // 2}", f"Say{i % 9 * ' so'}!")
-            for i in range(99)
-        )
-        (tmp_path / f"RC_{month}").write_bytes(b"".join(lines))
-    written = []
-    for folder, flags in (("one", ()), ("two", ("--direct_running_mode=multi_processing",))):
-        command = ("reddit", "--input=RC_*", f"--output={folder}", "--direct_num_workers=2", *flags)
-        run = run_python(tmp_path, str(ROOT / "data/main.py"), *command)
-        assert run.status == 0, run.errors
-        written.append({path.name: path.read_bytes() for path in (tmp_path / folder).rglob("*.gz")})
-    assert written[0] == written[1]
+def test_two_processes_write_the_same_lines(tmp_path: Path):
+    for month in range(4):
+        lines = [
+            comment(f"{month}_{i}", f"t1_{(month + 1) % 4}_{i}", "Yes, it is.") for i in range(50)
+        ]
+        (tmp_path / f"RC_2016-{month}").write_bytes(b"".join(lines))
+    command = ["data/main.py", "reddit", "--input", f"{tmp_path}/RC_*", "--num_shards=3"]
+    two = ["--direct_running_mode=multi_processing", "--direct_num_workers=2"]
+    for name, flags in (("one", []), ("two", two)):
+        result = run_python(ROOT, *command, f"--output={tmp_path / name}", *flags)
+        assert result.status == 0, result.errors
+        assert "lines written" in result.output
+    assert written(tmp_path / "one") == written(tmp_path / "two")
+    assert len(written(tmp_path / "one")) == 200

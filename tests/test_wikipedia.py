@@ -1,5 +1,7 @@
 """From a page of MediaWiki's XML to the sentences of an article."""
 
+from contextlib import suppress
+
 import pytest
 from raw_files import HEADER, page_xml
 
@@ -142,3 +144,16 @@ def test_sentences_of_other_languages():
 )
 def test_broken_markup_is_no_obstacle(broken: str):
     assert isinstance(prose(f"Text. {broken}\n\nMore."), list)
+
+
+# Each took the parser minutes and more: it reads on to the end for all that is not closed.
+@pytest.mark.parametrize(
+    "unit", ["<ref ", "<b>", "[http://a ", "{{a|", "[[a|", "<nowiki>", "'''", "<i><b>", "\n{|"]
+)
+def test_markup_without_end_is_parsed_in_seconds_or_dropped(unit: str):
+    with suppress(MalformedLineError):
+        list(prose(unit * 8000))
+
+
+def test_less_than_is_text():
+    assert lines("It is 3 < 4 and a <b>bold</b> word <i.") == ["It is 3 < 4 and a bold word <i."]

@@ -2,11 +2,10 @@
 
 import copy
 import difflib
-import hashlib
 import locale
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cache
 
 from absl import logging
@@ -185,28 +184,6 @@ def bitext_fault(pair: TranslationPair, source_language: str, target_language: s
 def repeat_key(pair: TranslationPair) -> str:
     """What equal pairs have in common: their text but for case, width and spaces."""
     return "\t".join(map(normalised, (pair.source, pair.target)))
-
-
-def without_repeats(
-    pairs: Iterable[TranslationPair], dropped: Counter[str]
-) -> Iterator[TranslationPair]:
-    """Yields the first pair of each `repeat_key`, and counts the others.
-
-    Args:
-        pairs: Normalised pairs; digests of all that differ are held in memory.
-        dropped: Counts "duplicate" and, where case, width or spaces differ, "near-duplicate".
-    """
-    seen: dict[bytes, bytes] = {}
-    for pair in pairs:
-        key, exact = (
-            hashlib.blake2b(text.encode(), digest_size=16).digest()
-            for text in (repeat_key(pair), "\t".join((pair.source, pair.target)))
-        )
-        if key not in seen:
-            seen[key] = exact
-            yield pair
-        else:
-            dropped["duplicate" if seen[key] == exact else "near-duplicate"] += 1
 
 
 def plain(language: str) -> str:

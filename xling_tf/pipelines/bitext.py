@@ -1,33 +1,74 @@
-"""Found bitext to the pairs that translate each other (appendix A.1)."""
+"""Found bitext to the pairs that translate each other (Chidambaram et al. 2018, sec. A.1)."""
 
-import argparse
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
+from typing import Any
 
-from apache_beam.options.pipeline_options import PipelineOptions
+import apache_beam as beam
+import numpy as np
+from apache_beam.io.filesystems import FileSystems
+from apache_beam.ml.inference.base import ModelHandler, RunInference
+from apache_beam.pvalue import PCollection
 
-from xling_tf.corpora.cleaning import bitext_fault, normalise, repeat_key, without_repeats
-from xling_tf.corpora.line_files import MAX_LINE
+from xling_tf.corpora.cleaning import bitext_fault, normalise, repeat_key
+from xling_tf.corpora.readers import MalformedLineError
 from xling_tf.corpora.records import TranslationPair
 from xling_tf.errors import UserError
-from xling_tf.pipelines import storage
-from xling_tf.pipelines.command import Command, language_code
-from xling_tf.pipelines.common import Account, Keyed, Preparation
-from xling_tf.pipelines.jobs import prepare
-from xling_tf.pipelines.scoring import model_identity, well_scored
-from xling_tf.pipelines.storage import Input
-from xling_tf.pipelines.streams import DamagedFileError, decompressed, split
+from xling_tf.pipelines.common import ReadLines, count, decoded
 
-_DEFAULT_MIN_COSINE = 0.5
+_BATCH_PAIRS = 512
 
 
-def twin(path: str, source: str, target: str) -> str | None:
-    """The target side of a Moses pair, given its source side; None for any other file.
+class CleanPairs(beam.PTransform[Any, Any]):
+    """Keeps the pairs that are fit, new, and similar enough to a model.
+
+    Args:
+        paths: Files of source TAB target, or the source sides of Moses pairs (`x.en-es.en`).
+        source: ISO code.
+        target: ISO code.
+        model: Folder of an exported model that scores the pairs; empty: none does.
+        min_cosine: The lowest cosine of the two sides' vectors that is kept.
+    """
+
+    def __init__(
+        self, paths: Sequence[str], source: str, target: str, model: str, min_cosine: float
+    ) -> None:
+        super().__init__()
+        self._languages = (source, target)
+        self._model, self._min_cosine = model, min_cosine
+        twins = {path: moses_twin(path, source, target) for path in paths}
+        self._moses = [(path, twin) for path, twin in twins.items() if twin]
+        # Target sides are read with their source sides.
+        self._tables = [path for path in paths if not twins[path] and path not in twins.values()]
+
+    def expand(self, pipeline: beam.Pipeline) -> PCollection[str]:
+        """Gives lines of source TAB target."""
+        parts = []
+        if self._tables:
+            columns = pipeline | ReadLines(self._tables) | beam.Map(lambda line: line.split(b"\t"))
+            parts.append(columns)
+        if self._moses:
+            parts.append(pipeline | beam.Create(self._moses) | beam.FlatMapTuple(moses_lines))
+        pairs = (
+            parts
+            | beam.Flatten()
+            | beam.FlatMap(sound_pair, *self._languages)
+            | beam.Map(lambda pair: (repeat_key(pair), pair))
+            | beam.GroupByKey()
+            | beam.MapTuple(first_of)
+        )
+        if self._model:
+            require_model(self._model)
+            scored = pairs | RunInference(PairScorer(self._model))
+            pairs = scored | beam.FlatMap(well_scored, self._min_cosine)
+        return pairs | beam.Map(lambda pair: f"{pair.source}\t{pair.target}")
+
+
+def moses_twin(path: str, source: str, target: str) -> str | None:
+    """Returns the target side of a Moses pair, given its source side; None for any other file.
 
     Example:
-        >>> twin("news.en-es.en.gz", "en", "es")
+        >>> moses_twin("news.en-es.en.gz", "en", "es")
         'news.en-es.es.gz'
     """
     if match := re.fullmatch(rf"(.*\.){source}(\.gz)?", path):
@@ -35,90 +76,13 @@ def twin(path: str, source: str, target: str) -> str | None:
     return None
 
 
-def extract(path: str, account: Account, *, source: str, target: str) -> Iterator[Keyed]:
-    """Yields the pairs of a bitext that are sound by themselves, and counts the others.
+def corpus_name(paths: Sequence[str], pair: str) -> str:
+    """Returns the files' common name: what stands before the languages, or before the first dot.
 
-    Args:
-        path: Lines of source TAB target, or the source side of a Moses pair.
-        account: Gets the counts, and the file's name if it is damaged.
-        source: The first language.
-        target: The second language.
+    Raises:
+        UserError: They have several.
     """
-    other = twin(path, source, target)
-    try:
-        for columns in _moses_columns(path, other) if other else _tsv_columns(path):
-            account.counts["pairs"] += 1
-            if len(columns) != 2:
-                account.counts["pairs dropped: not 2 columns of UTF-8"] += 1
-                continue
-            pair = TranslationPair(normalise(columns[0]), normalise(columns[1]))
-            if fault := bitext_fault(pair, source, target):
-                account.counts[f"pairs dropped: {fault}"] += 1
-            else:
-                yield Keyed(repeat_key(pair), (pair.source, pair.target))
-    except DamagedFileError as error:
-        account.damaged[path] = f"{error} after {account.counts['pairs']} pairs"
-
-
-def clean_lines(
-    records: Iterable[Keyed], account: Account, *, model: str | None, min_cosine: float
-) -> Iterator[str]:
-    """Yields source TAB target of the pairs of a partition that are new and score well enough."""
-    dropped: Counter[str] = Counter()
-    pairs = without_repeats((TranslationPair(*value) for _, value in records), dropped)
-    if model:
-        pairs = well_scored(pairs, model, min_cosine, dropped)
-    yield from (f"{pair.source}\t{pair.target}" for pair in pairs)
-    account.counts.update({f"pairs dropped: {reason}": n for reason, n in dropped.items()})
-
-
-def _lines(path: str) -> Iterator[bytes | None]:
-    """The lines of a file; None for one that is too long."""
-    with storage.open_raw(path) as file:
-        yield from split(decompressed(file, path), b"\n", MAX_LINE)
-
-
-def _tsv_columns(path: str) -> Iterator[list[str]]:
-    for line in _lines(path):
-        text = _decoded(line)
-        yield [] if text is None else text.split("\t")
-
-
-def _moses_columns(path: str, other: str) -> Iterator[list[str]]:
-    if not storage.exists(other):
-        raise DamagedFileError(f"its translation {other} is missing")
-    counts = [_num_lines(side) for side in (path, other)]
-    if counts[0] != counts[1]:
-        # Nobody knows from where on the lines are no translations of each other.
-        raise DamagedFileError(f"it has {counts[0]} lines, but {other} has {counts[1]}")
-    for line, translation in zip(_lines(path), _lines(other), strict=True):
-        texts = _decoded(line), _decoded(translation)
-        yield [text for text in texts if text is not None]
-
-
-def _num_lines(path: str) -> int:
-    try:
-        return sum(1 for _ in _lines(path))
-    except DamagedFileError as error:
-        raise DamagedFileError(f"{path} is {error}") from error
-
-
-def _decoded(line: bytes | None) -> str | None:
-    try:
-        return None if line is None else line.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        return None
-
-
-def _without_twins(inputs: Sequence[Input], source: str, target: str) -> list[Input]:
-    """The inputs but for target sides of Moses pairs, which are read with their source sides."""
-    sides = {twin(file.path, source, target) for file in inputs}
-    return [file for file in inputs if file.path not in sides]
-
-
-def _corpus_name(inputs: Sequence[Input], pair: str) -> str:
-    """The files' common name: what stands before the languages, or before the first dot."""
-    files = (re.split(r"[/\\]", file.path)[-1] for file in inputs)
+    files = (re.split(r"[/\\]", path)[-1] for path in paths)
     names = {name.partition(f".{pair}." if f".{pair}." in name else ".")[0] for name in files}
     if len(names) > 1:
         raise UserError(
@@ -128,44 +92,107 @@ def _corpus_name(inputs: Sequence[Input], pair: str) -> str:
     return names.pop()
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--source", type=language_code, required=True, help="language of column 1")
-    parser.add_argument("--target", type=language_code, required=True, help="language of column 2")
-    parser.add_argument("--name", help="the corpus' name; default: that of the input")
-    parser.add_argument("--model", metavar="DIR", help="an exported model that scores the pairs")
-    parser.add_argument(
-        "--min_cosine",
-        type=float,
-        help=f"with --model: the lowest score that is kept (default: {_DEFAULT_MIN_COSINE})",
-    )
+def moses_lines(path: str, twin: str) -> Iterator[list[bytes]]:
+    """Yields the lines of a Moses pair side by side; nothing if one side has more lines."""
+    if not FileSystems.exists(twin):
+        raise UserError(f"{path} must have its translation beside it, but {twin} is missing")
+    lengths = [_num_lines(side) for side in (path, twin)]
+    if lengths[0] != lengths[1]:
+        # Nobody knows from where on the lines are no translations of each other.
+        count("Moses pairs dropped: sides of different length")
+        return
+    with FileSystems.open(path) as ours, FileSystems.open(twin) as theirs:
+        for columns in zip(iter(ours.readline, b""), iter(theirs.readline, b""), strict=True):
+            yield [column.rstrip(b"\n") for column in columns]
 
 
-def _run(arguments: argparse.Namespace, options: PipelineOptions) -> Account:
-    source, target, model = arguments.source, arguments.target, arguments.model
-    if arguments.min_cosine is not None and not model:
-        raise UserError("--min_cosine needs a model that scores, got none; give one with --model")
-    min_cosine = _DEFAULT_MIN_COSINE if arguments.min_cosine is None else arguments.min_cosine
-    inputs = _without_twins(storage.find_inputs(arguments.input), source, target)
-    scoring = {"model": model_identity(model), "min_cosine": min_cosine} if model else {}
-    pair = f"{source}-{target}"
-    preparation = Preparation(
-        corpus=f"parallel/{arguments.name or _corpus_name(inputs, pair)}.{pair}",
-        suffix=".tsv.gz",
-        settings=scoring,
-        extract=partial(extract, source=source, target=target),
-        combine=partial(clean_lines, model=model, min_cosine=min_cosine),
-    )
-    return prepare(
-        preparation,
-        inputs=inputs,
-        output=arguments.output,
-        num_shards=arguments.num_shards,
-        options=options,
-    )
+def _num_lines(path: str) -> int:
+    with FileSystems.open(path) as file:
+        return sum(1 for _ in iter(file.readline, b""))
 
 
-COMMAND = Command(
-    description="Bitext (lines of source TAB target, or Moses pairs) to the pairs that are fit.",
-    add_arguments=_add_arguments,
-    run=_run,
-)
+def sound_pair(columns: Sequence[bytes], source: str, target: str) -> Iterator[TranslationPair]:
+    """Yields the pair of a line if it is fit, and counts it."""
+    count("pairs")
+    try:
+        texts = [normalise(decoded(column)) for column in columns]
+    except MalformedLineError as error:
+        count(f"pairs dropped: {error}")
+        return
+    if len(texts) != 2:
+        count("pairs dropped: not 2 columns")
+        return
+    pair = TranslationPair(texts[0], texts[1])
+    if fault := bitext_fault(pair, source, target):
+        count(f"pairs dropped: {fault}")
+    else:
+        yield pair
+
+
+def first_of(key: str, pairs: Iterable[TranslationPair]) -> TranslationPair:
+    """Returns the first in order of pairs that differ in case, width and spaces alone."""
+    del key
+    first, *others = sorted(pairs)
+    if others:
+        count("pairs dropped: duplicate", len(others))
+    return first
+
+
+def require_model(model: str) -> None:
+    """Checks that there is a SavedModel.
+
+    Raises:
+        UserError: There is none.
+    """
+    graph = FileSystems.join(model, "saved_model.pb")
+    if not FileSystems.exists(graph):
+        raise UserError(
+            f"--model must be the folder of an exported model, but {graph} is missing; "
+            "train one with training/main.py, or leave --model out"
+        )
+
+
+class PairScorer(ModelHandler[TranslationPair, tuple[TranslationPair, float], Any]):
+    """Scores pairs by the cosine of a SavedModel's vectors, loaded once by each worker.
+
+    Args:
+        model: Folder of the SavedModel.
+    """
+
+    def __init__(self, model: str) -> None:
+        super().__init__()
+        self._model = model
+
+    def load_model(self) -> Any:
+        """Loads the model."""
+        # Only here, because it takes seconds to start.
+        import tensorflow as tf
+
+        return tf.saved_model.load(self._model)
+
+    def run_inference(
+        self, batch: Sequence[TranslationPair], model: Any, inference_args: Any = None
+    ) -> Iterator[tuple[TranslationPair, float]]:
+        """Yields the pairs of a batch, each with its cosine."""
+        del inference_args
+        texts = [pair.source for pair in batch] + [pair.target for pair in batch]
+        vectors = np.asarray(model(texts), np.float32)
+        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+        units = vectors / np.maximum(lengths, 1e-12)
+        cosines = np.sum(units[: len(batch)] * units[len(batch) :], axis=1)
+        yield from zip(batch, cosines.tolist(), strict=True)
+
+    def batch_elements_kwargs(self) -> dict[str, int]:
+        """Returns the largest batch, in pairs."""
+        return {"max_batch_size": _BATCH_PAIRS}
+
+
+def well_scored(
+    scored: tuple[TranslationPair, float], min_cosine: float
+) -> Iterator[TranslationPair]:
+    """Yields the pair of a scored pair if its sides are similar enough."""
+    pair, cosine = scored
+    if cosine >= min_cosine:
+        yield pair
+    else:
+        count("pairs dropped: low cosine")

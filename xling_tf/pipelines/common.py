@@ -1,73 +1,177 @@
-"""What a pipeline is made of: a `Preparation`; and the `Account` of what became of the records.
+"""What the pipelines share: finding and reading files, counting records, publishing a corpus' shards."""
 
-`jobs.prepare` runs every preparation in two stages of independent units of work:
-
-1. `extract` turns an input file into (key, value) records, which are written to one of
-   `num_shards` partitions by the hash of their key.
-2. `combine` turns the records of a partition, from all inputs, into the lines of one shard. Records
-   with equal keys meet here: joins and the removal of duplicates belong into this stage.
-
-Beam spreads units over the workers of its runner. Records lie on disk between the stages, and not in
-the runner's shuffle, for two reasons: Beam's DirectRunner keeps what it shuffles in memory, where
-here a worker holds one partition at most; and a unit whose account is on disk is done, so the same
-command goes on where it was stopped. Whatever the runner and however often it was stopped, the same
-inputs and settings give the same bytes.
-"""
-
+import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import apache_beam as beam
+from absl import logging
+from apache_beam.coders import BytesCoder
+from apache_beam.io import ReadAllFromText, WriteToText
+from apache_beam.io.filesystem import BeamIOError, CompressionTypes
+from apache_beam.io.filesystems import FileSystems
+from apache_beam.metrics.metric import Metrics, MetricsFilter
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.pvalue import PCollection
+
+from xling_tf.corpora.readers import MalformedLineError
+from xling_tf.errors import UserError
+
+_METRICS = "xling_tf"
+_REPORT = "preparation.json"
 
 
-class Keyed(NamedTuple):
-    """A record on its way to the partition of its key; the value is anything JSON can hold."""
-
-    key: str
-    value: Any
+def count(outcome: str, number: int = 1) -> None:
+    """Counts records of an outcome in the runner's metrics; to be called on workers."""
+    Metrics.counter(_METRICS, outcome).inc(number)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Account:
-    """What became of the records of a unit of work, or of all units.
+def find_files(patterns: Sequence[str]) -> list[str]:
+    """Finds the files that match, on any file system that Beam knows.
 
-    Attributes:
-        counts: How many records had each outcome, as "comments" or "comments dropped: too long".
-        damaged: For each damaged file what is wrong with it, and where.
+    Raises:
+        UserError: A pattern matches nothing.
     """
-
-    counts: Counter[str] = field(default_factory=Counter)
-    damaged: dict[str, str] = field(default_factory=dict)
-
-    def add(self, other: Mapping[str, Any]) -> None:
-        """Adds another account, as JSON holds it, to this one."""
-        self.counts.update(other["counts"])
-        self.damaged.update(other["damaged"])
-
-    def as_json(self) -> dict[str, Any]:
-        """What JSON holds of it, the counts by name."""
-        return {"counts": dict(sorted(self.counts.items())), "damaged": self.damaged}
+    found: dict[str, None] = {}
+    for pattern in patterns:
+        try:
+            (match,) = FileSystems.match([pattern])
+        except (BeamIOError, ValueError) as error:
+            raise UserError(f"--input {pattern} cannot be looked up: {error}") from error
+        if not match.metadata_list:
+            raise UserError(f"--input must match files, but {pattern} matches none; correct it")
+        found |= dict.fromkeys(sorted(file.path for file in match.metadata_list))
+    return list(found)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Preparation:
-    """How raw files become one corpus.
+class ReadLines(beam.PTransform[Any, Any]):
+    """Reads the lines of text files as bytes; .gz, .bz2, .xz and .zst are unpacked."""
 
-    The functions are sent to workers: functions of a module, or `functools.partial`s of such.
+    def __init__(self, paths: Sequence[str]) -> None:
+        super().__init__()
+        self._paths = list(paths)
 
-    Attributes:
-        corpus: The corpus in the output folder, by kind, name and languages:
-            "conversations/reddit.en".
-        suffix: The rest of its files' names, as ".tsv.gz".
-        settings: All that decides the result besides the inputs; JSON values.
-        extract: (path, account) to the records of one input file. It counts in the account what
-            it reads and drops, and names a damaged file there instead of raising.
-        combine: (records of one partition, account) to its lines of text, without the line feed
-            at their end. The records come in the order of the inputs and of `extract`.
+    def expand(self, pipeline: beam.Pipeline) -> PCollection[bytes]:
+        """Applies the transform."""
+        return pipeline | beam.Create(self._paths) | ReadAllFromText(coder=BytesCoder())
+
+
+def decoded(line: bytes) -> str:
+    """Decodes a line of UTF-8, without byte order mark and carriage return.
+
+    Raises:
+        MalformedLineError: It is not UTF-8.
     """
+    try:
+        return line.decode("utf-8-sig").rstrip("\r")
+    except UnicodeDecodeError:
+        raise MalformedLineError("not UTF-8") from None
 
-    corpus: str
-    suffix: str
-    settings: Mapping[str, Any]
-    extract: Callable[[str, Account], Iterator[Keyed]]
-    combine: Callable[[Iterable[Keyed], Account], Iterator[str]]
+
+def prepare(
+    corpora: Mapping[str, beam.PTransform[Any, Any]],
+    *,
+    output: str,
+    num_shards: int,
+    options: PipelineOptions,
+    settings: Mapping[str, Any],
+) -> Counter[str]:
+    """Runs the pipelines that write some corpora of a data folder.
+
+    Shards are written under a hidden folder and moved to `<output>/<corpus>-00000-of-000NN<suffix>` when
+    all are there, in place of earlier shards of that corpus; the counts go to `preparation.json`.
+
+    Args:
+        corpora: What gives the lines of each corpus, by its path in the folder with the files' suffix:
+            "conversations/reddit.en.tsv.gz". A document has a line feed after each of its sentences.
+        output: The data folder, on any file system that Beam and all workers reach.
+        num_shards: How many files each corpus gets.
+        options: Beam's.
+        settings: What `preparation.json` tells of how the corpora were made.
+
+    Returns:
+        How many records had each outcome.
+
+    Raises:
+        UserError: Nothing usable was in the inputs; earlier corpora stay.
+    """
+    staging = FileSystems.join(output, f".{next(iter(corpora)).replace('/', '.')}.work")
+    if FileSystems.exists(staging):
+        FileSystems.delete([staging])
+    with beam.Pipeline(options=options) as pipeline:
+        for name, lines in corpora.items():
+            stem, suffix = _split_suffix(name)
+            prefix = FileSystems.join(staging, *stem.split("/"))
+            _ = (
+                pipeline
+                | f"Make {name}" >> lines
+                | f"Count {name}" >> beam.Map(_counted)
+                | f"Write {name}"
+                >> WriteToText(prefix, file_name_suffix=suffix, num_shards=num_shards)
+            )
+    counters = pipeline.result.metrics().query(MetricsFilter().with_namespace(_METRICS))["counters"]
+    counts: Counter[str] = Counter()
+    for counter in counters:  # each step has its own
+        counts[counter.key.metric.name] += counter.result
+    if not counts["lines written"]:
+        FileSystems.delete([staging])
+        found = ", ".join(f"{number} {name}" for name, number in sorted(counts.items()))
+        raise UserError(
+            f"the inputs must hold text for {', '.join(corpora)}, but nothing was kept of them: "
+            f"{found or 'no record'}; name other files with --input"
+        )
+    for name in corpora:
+        _publish(name, staging, output)
+    FileSystems.delete([staging])
+    _report(output, {name: {**settings, "counts": dict(counts)} for name in corpora})
+    return counts
+
+
+def _counted(line: str) -> str:
+    count("lines written")
+    return line
+
+
+def _split_suffix(name: str) -> tuple[str, str]:
+    """Splits "documents/x.en.txt.gz" into "documents/x.en" and ".txt.gz"."""
+    stem, first, second = name.rsplit(".", 2)
+    return stem, f".{first}.{second}"
+
+
+def _shards(folder: str, name: str) -> list[str]:
+    stem, suffix = _split_suffix(name)
+    pattern = FileSystems.join(folder, *f"{stem}-*-of-*{suffix}".split("/"))
+    return sorted(
+        file.path for match in FileSystems.match([pattern]) for file in match.metadata_list
+    )
+
+
+def _publish(name: str, staging: str, output: str) -> None:
+    """Moves a corpus' shards to the data folder, where they replace earlier ones."""
+    new, earlier = _shards(staging, name), _shards(output, name)
+    folder = FileSystems.join(output, *name.split("/")[:-1])
+    if not FileSystems.exists(folder):
+        FileSystems.mkdirs(folder)
+    if earlier:
+        FileSystems.delete(earlier)
+    FileSystems.rename(new, [FileSystems.join(folder, FileSystems.split(path)[1]) for path in new])
+
+
+def _report(output: str, entries: Mapping[str, Any]) -> None:
+    """Adds what was prepared to the folder's `preparation.json`."""
+    path = FileSystems.join(output, _REPORT)
+    report: dict[str, Any] = {}
+    if FileSystems.exists(path):
+        try:
+            with FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED) as file:
+                report = dict(json.loads(file.read()))
+        except (RecursionError, TypeError, ValueError) as error:
+            logging.warning("%s is replaced, since it cannot be read: %s", path, error)
+    temporary = f"{path}.tmp"
+    with FileSystems.create(temporary, compression_type=CompressionTypes.UNCOMPRESSED) as file:
+        text = json.dumps({**report, **entries}, indent=2, ensure_ascii=False)
+        file.write(f"{text}\n".encode())
+    if FileSystems.exists(path):
+        FileSystems.delete([path])
+    FileSystems.rename([temporary], [path])

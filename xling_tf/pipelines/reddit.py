@@ -1,113 +1,71 @@
-"""Reddit's dumps of comments to pairs of a comment and its reply (appendix A.1)."""
+"""Reddit's dumps of comments to pairs of a comment and its reply (Chidambaram et al. 2018, sec. A.1)."""
 
-import argparse
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
-from apache_beam.options.pipeline_options import PipelineOptions
+import apache_beam as beam
+from apache_beam.pvalue import PCollection
 
-from xling_tf.corpora.line_files import MAX_LINE
 from xling_tf.corpora.readers import MalformedLineError
 from xling_tf.corpora.reddit import Comment, comment_fault, parse_comment
-from xling_tf.pipelines.command import Command, language_code
-from xling_tf.pipelines.common import Account, Keyed, Preparation
-from xling_tf.pipelines.jobs import prepare
-from xling_tf.pipelines.storage import find_inputs, open_raw
-from xling_tf.pipelines.streams import DamagedFileError, decompressed, split
-
-_MESSAGE, _REPLY = 0, 1
+from xling_tf.pipelines.common import ReadLines, count
 
 
-def comments(path: str, account: Account) -> Iterator[Comment]:
-    """Yields the comments of a dump that are kept, and counts them and the others.
+class Conversations(beam.PTransform[Any, Any]):
+    """Joins comments with their replies, from whatever files they come.
 
     Args:
-        path: JSON lines, compressed or not by the name's ending.
-        account: Gets the counts, and the file's name if it is damaged.
+        paths: Dumps, a JSON object a line.
     """
-    counts = account.counts
-    with open_raw(path) as file:
-        try:
-            for line in split(decompressed(file, path), b"\n", MAX_LINE):
-                if line is not None and not line.strip():
-                    continue
-                counts["comments"] += 1
-                if (comment := _parsed(line, account)) and not (fault := comment_fault(comment)):
-                    counts["comments kept"] += 1
-                    yield comment
-                elif comment:
-                    counts[f"comments dropped: {fault}"] += 1
-        except DamagedFileError as error:
-            account.damaged[path] = f"{error} after {counts['comments']} comments"
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        super().__init__()
+        self._paths = paths
+
+    def expand(self, pipeline: beam.Pipeline) -> PCollection[str]:
+        """Gives lines of message TAB response."""
+        comments = pipeline | ReadLines(self._paths) | beam.FlatMap(kept_comments)
+        messages = comments | "By name" >> beam.Map(lambda comment: (comment.name, comment.text))
+        replies = (
+            comments
+            | beam.Filter(lambda comment: comment.is_reply)
+            | "By parent" >> beam.Map(lambda comment: (comment.parent, comment.text))
+        )
+        joined = {"messages": messages, "replies": replies} | beam.CoGroupByKey()
+        return joined | beam.FlatMapTuple(pairs)
 
 
-def extract(path: str, account: Account) -> Iterator[Keyed]:
-    """Yields each comment under its own name, and each reply under its parent's."""
-    for comment in comments(path, account):
-        yield Keyed(comment.name, (_MESSAGE, comment.text))
-        if comment.is_reply:
-            yield Keyed(comment.parent, (_REPLY, comment.text))
-
-
-def pairs(records: Iterable[Keyed], account: Account) -> Iterator[str]:
-    """Joins the comments and replies of a partition to lines of message TAB response."""
-    counts = account.counts
-    messages: dict[str, str] = {}
-    replies: dict[str, dict[str, None]] = {}
-    for key, (role, text) in records:
-        if role == _MESSAGE:
-            messages[key] = text
-            continue
-        texts = replies.setdefault(key, {})
-        counts["replies"] += 1
-        if text in texts:
-            counts["replies dropped: said before to the same comment"] += 1
-        texts[text] = None
-    for key, texts in replies.items():
-        if key in messages:
-            yield from (f"{messages[key]}\t{text}" for text in texts)
-        else:
-            counts["replies dropped: the comment they answer is not kept"] += len(texts)
-
-
-def _parsed(line: bytes | None, account: Account) -> Comment | None:
-    if line is None:
-        account.counts["comments dropped: line of more than 1 MiB"] += 1
-        return None
+def kept_comments(line: bytes) -> Iterator[Comment]:
+    """Yields the comment of a line if it is kept, and counts it."""
+    if not line.strip():
+        return
+    count("comments")
     try:
-        return parse_comment(line)
+        comment = parse_comment(line)
     except MalformedLineError as error:
-        account.counts[f"comments dropped: {error}"] += 1
-        return None
+        count(f"comments dropped: {error}")
+        return
+    if fault := comment_fault(comment):
+        count(f"comments dropped: {fault}")
+        return
+    count("comments kept")
+    yield comment
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--language",
-        type=language_code,
-        default="en",
-        help="the comments' language, for the name of the corpus (default: %(default)s)",
-    )
+def pairs(name: str, found: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """Yields a comment with each of its different replies.
 
-
-def _run(arguments: argparse.Namespace, options: PipelineOptions) -> Account:
-    preparation = Preparation(
-        corpus=f"conversations/reddit.{arguments.language}",
-        suffix=".tsv.gz",
-        settings={},
-        extract=extract,
-        combine=pairs,
-    )
-    return prepare(
-        preparation,
-        inputs=find_inputs(arguments.input),
-        output=arguments.output,
-        num_shards=arguments.num_shards,
-        options=options,
-    )
-
-
-COMMAND = Command(
-    description="Reddit's dumps of comments (RC_2016-01.zst) to pairs of a comment and its reply.",
-    add_arguments=_add_arguments,
-    run=_run,
-)
+    Args:
+        name: The comment's full name.
+        found: Its text as "messages" (none if the comment was dropped), and "replies".
+    """
+    del name
+    messages, replies = sorted(found["messages"]), sorted(set(found["replies"]))
+    count("replies", len(found["replies"]))
+    if messages:
+        count(
+            "replies dropped: said before to the same comment", len(found["replies"]) - len(replies)
+        )
+        yield from (f"{messages[0]}\t{reply}" for reply in replies)
+    else:
+        count("replies dropped: the comment they answer is not kept", len(found["replies"]))
