@@ -40,19 +40,6 @@ def test_the_order_of_rows_makes_no_difference_and_the_seed_does():
     assert evaluator(seed=1)(encode) != evaluator()(encode)
 
 
-def test_the_protocol_says_how_the_data_was_made():
-    # Of 200 pairs each half has 100: 50 whole, and 25 more sentences of each language.
-    assert evaluator().protocol == {
-        "margin": "ratio",
-        "num_neighbours": 4,
-        "threshold_from": "the other part",
-        "num_sources": 75,
-        "num_targets": 75,
-        "num_gold": 50,
-        "seed": 0,
-    }
-
-
 def test_scores_derived_by_hand():
     # Two directions a right angle apart: "a" and "x" share the one, "b" and "y" the other. Of the two
     # mined pairs (a, x) is gold, and so is (b, z), which is not found: P = R = 1/2.

@@ -7,7 +7,7 @@ import pytest
 from encode_functions import by_meaning, constant, random_vectors
 
 from xling_tf.errors import UserError
-from xling_tf.evaluators.data import Dataset, Missing
+from xling_tf.evaluators.data import Dataset
 from xling_tf.evaluators.eigen_similarity import SUITE, EigenSimilarity, laplacian_spectrum
 
 PAIRS = [(f"en {number}", f"es {number}") for number in range(200)]
@@ -114,15 +114,6 @@ def test_pairs_that_share_a_sentence_come_once() -> None:
         EigenSimilarity(pairs, name="x")
 
 
-@pytest.mark.parametrize(("value", "told_of"), [(np.nan, "infinity or NaN"), (0.0, "zero only")])
-def test_vectors_without_an_angle_are_told(value: float, told_of: str) -> None:
-    def encode(texts: list[str]) -> np.ndarray:
-        return np.array([[value if text == "es 7" else 1.0] * 2 for text in texts])
-
-    with pytest.raises(UserError, match=f"{told_of}.*'es 7'"):
-        EigenSimilarity(PAIRS[:10], name="x")(encode)
-
-
 def test_files_of_a_pair_of_languages_are_one_data_set(tmp_path: Path) -> None:
     folder = tmp_path / "bitext"
     folder.mkdir()
@@ -144,9 +135,3 @@ def test_files_of_a_pair_of_languages_are_one_data_set(tmp_path: Path) -> None:
     assert sides == [{"en"}, {"de"}]
     with pytest.raises(UserError, match="de-fr must have 10 pairs"):
         datasets[0].load()
-
-
-def test_nothing_found_is_told(tmp_path: Path) -> None:
-    (missing,) = SUITE.find(tmp_path, 0)
-    assert isinstance(missing, Missing)
-    assert "bitext/<name>.<aa>-<bb>.tsv" in missing.expected

@@ -4,7 +4,7 @@ A table is tab-separated lines below a line that names the columns.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -221,14 +221,6 @@ def tables_in(folder: Path) -> dict[str, Path]:
     for path in sorted([*folder.glob("*.tsv"), *folder.glob("*.tsv.gz")]):
         found.setdefault(stem_of(path), path)
     return dict(sorted(found.items()))
-
-
-def missing(expected: Mapping[str, str], found: Iterable[Dataset]) -> Iterator[Missing]:
-    """Yields what no name of a data set begins with; `expected` says by name which files make it."""
-    names = [dataset.name for dataset in found]
-    for name, files in expected.items():
-        if not any(other.startswith(name) for other in names):
-            yield Missing(name=name, expected=files)
 
 
 def stem_of(path: Path) -> str:

@@ -28,12 +28,10 @@ _MARKS = "\u0300-\u036f\u0900-\u0963\u0966-\u0dff"
 _TOKEN = re.compile(rf"[{_ALONE}]|(?:[^\W{_ALONE}]|[{_MARKS}])+")
 _NEIGHBOURS = 2  # sentences on either side that stand for the paragraph where none is known
 _TRIED = 8  # sentences, with and without their contexts
-_EXPECTED = dict.fromkeys(
-    ("squad_dev.en", "squad_train.en", "cross-lingual.xquad"),
-    "reqa/<name>.<language>.{questions,sentences,paragraphs}.tsv (data/convert.py --format squad), for "
-    "cross-lingual ones in two languages or more",
+_MISSING = Missing(
+    name="squad_dev.en",
+    expected="reqa/<name>.<language>.{questions,sentences,paragraphs}.tsv (data/convert.py --format squad)",
 )
-
 Vectors = NDArray[np.float64]
 
 
@@ -281,21 +279,21 @@ def read_tables(tables: Mapping[str, Path]) -> ReqaData:
 
 def _find(folder: Path, seed: int) -> Iterator[Dataset | Missing]:
     del seed  # nothing is drawn
-    names: dict[str, dict[str, dict[str, Path]]] = {}
+    tables: dict[str, dict[str, Path]] = {}
+    sets: defaultdict[str, dict[str, Mapping[str, Path]]] = defaultdict(dict)
     for table, path in data.tables_in(folder / "reqa").items():
-        if match := re.fullmatch(r"([^.]+)\.([a-z-]+)\.(paragraphs|questions|sentences)", table):
-            names.setdefault(match[1], {}).setdefault(match[2], {})[match[3]] = path
-    found = []
-    for name, tables_of in names.items():
-        languages = {code: of_one for code, of_one in tables_of.items() if "questions" in of_one}
-        sets = {f"{name}.{language}": {language: of_one} for language, of_one in languages.items()}
-        if len(languages) > 1:
-            sets[f"cross-lingual.{name}"] = languages
-        for of_set, parts in sets.items():
-            files = tuple(path for tables in parts.values() for path in tables.values())
-            found.append(Dataset(name=of_set, files=files, load=partial(_load, of_set, parts)))
-    yield from found
-    yield from data.missing(_EXPECTED, found)
+        name, _, kind = table.rpartition(".")
+        tables.setdefault(name, {})[kind] = path
+        match = re.fullmatch(r"([^.]+)\.([a-z-]+)", name)
+        if match and kind == "questions":
+            sets[name][match[2]] = tables[name]
+            sets[f"cross-lingual.{match[1]}"][match[2]] = tables[name]
+    for name, parts in sets.items():
+        if len(parts) > 1 or not name.startswith("cross-lingual."):
+            files = tuple(path for part in parts.values() for path in part.values())
+            yield Dataset(name=name, files=files, load=partial(_load, name, parts))
+    if not sets:
+        yield _MISSING
 
 
 def _load(name: str, parts: Mapping[str, Mapping[str, Path]]) -> RetrievalQuestionAnswering:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from xling_tf.corpora.split import normalised
 from xling_tf.errors import UserError
-from xling_tf.evaluators.data import Dataset, Missing, Suite, missing
+from xling_tf.evaluators.data import Dataset, Missing, Suite
 from xling_tf.evaluators.encoding import Encode, encode_checked, encode_units
 from xling_tf.evaluators.parallel_texts import (
     NO_BITEXTS,
@@ -29,11 +29,10 @@ _QUERIES_PER_CHUNK = 256
 _TEXTS_PER_CHUNK = 65_536
 # Right answers of one query for which room is made in its search.
 _MOST_ANSWERS = 10
-# What the papers use: LASER's Tatoeba sets and the UN Parallel Corpus; the same sentences in each language.
-_KNOWN_BITEXTS = dict.fromkeys(("tatoeba", "UNv1.0"), NO_BITEXTS.expected)
-_KNOWN_MULTILINGUAL = dict.fromkeys(
-    ("europarl", "newstest2012", "xnli.15way"),
-    "similarity_search/<name>.tsv, a column a language (data/convert.py --format parallel_lines)",
+# What Yu et al. 2018 use: 5,000 sentences of Europarl, and WMT's newstest2012.
+_NO_TEXTS = Missing(
+    name="europarl",
+    expected="similarity_search/<name>.tsv, a column a language (data/convert.py --format parallel_lines)",
 )
 
 
@@ -293,14 +292,12 @@ def _find(folder: Path, seed: int) -> Iterable[Dataset | Missing]:
 
 def _find_bitexts(folder: Path, seed: int) -> Iterable[Dataset | Missing]:
     del seed  # nothing is drawn
-    found = datasets(find_bitexts(folder), BitextRetrieval)
-    return [*found, *missing(_KNOWN_BITEXTS, found)]
+    return datasets(find_bitexts(folder), BitextRetrieval) or [NO_BITEXTS]
 
 
 def _find_multilingual(folder: Path, seed: int) -> Iterable[Dataset | Missing]:
     del seed
-    found = datasets(find_multilingual(folder), SimilaritySearch)
-    return [*found, *missing(_KNOWN_MULTILINGUAL, found)]
+    return datasets(find_multilingual(folder), SimilaritySearch) or [_NO_TEXTS]
 
 
 SUITES = (

@@ -23,11 +23,10 @@ CUTOFF = 100  # Yang et al. 2019, Table 4: MAP@100
 _SCORES_PER_CHUNK = 2**23
 # Vectors are float32 by contract: scores that differ by less than its rounding are a tie.
 _TIE = 1e-6
-_TEXTS = (("question1", "question2"), ("sentence1", "sentence2"))
-_EXPECTED = dict.fromkeys(
-    ("quora.en", "askubuntu.en.dev", "askubuntu.en.test", "cross-lingual.quora"),
-    "paraphrase/<name>.<language>.<split>.tsv (columns label, question1, question2; data/convert.py), for "
-    "cross-lingual ones in two languages or more: the same pairs in the same order, translated",
+_MISSING = Missing(
+    name="quora.en",
+    expected="paraphrase/<name>.<language>[.<split>].tsv, in several languages the same pairs in the same "
+    "order (columns label, question1, question2; data/convert.py --format quora, askubuntu or pawsx)",
 )
 
 
@@ -181,33 +180,28 @@ def average_precision(ranks: NDArray[np.int64], k: int) -> float:
 
 def read_pairs(path: Path) -> list[Pair]:
     """Reads pairs: `label` (1: the same, 0: not) and `question1`, `question2` or `sentence1`, `sentence2`."""
-    header = set(data.header_of(path))
-    texts = next((columns for columns in _TEXTS if set(columns) <= header), _TEXTS[0])
-    rows = data.read_table(path, (*texts, "label"))
-    wrong = next((label for _, _, label in rows if label not in ("0", "1")), None)
-    if wrong is not None:
+    text = "sentence" if "sentence1" in data.header_of(path) else "question"
+    rows = data.read_table(path, (f"{text}1", f"{text}2", "label"))
+    wrong = {label for _, _, label in rows} - {"0", "1"}
+    if wrong:
         raise UserError(
-            f"{path} must have the label 1 for texts that mean the same and 0 for others, but has "
-            f"{wrong[:80]!r}; correct it"
+            f"{path} must have the labels 0 and 1, but has {min(wrong)[:80]!r}; correct it"
         )
     return [Pair(first, second, label == "1") for first, second, label in rows]
 
 
 def _find(folder: Path, seed: int) -> Iterator[Dataset | Missing]:
     del seed  # nothing is drawn
-    found = []
-    parts: defaultdict[str, dict[str, Path]] = defaultdict(dict)
+    sets: defaultdict[str, dict[str, Path]] = defaultdict(dict)
     for name, path in data.tables_in(folder / "paraphrase").items():
         if match := re.fullmatch(r"([^.]+)\.([a-z-]+)((?:\.[^.]+)?)", name):
-            parts[f"cross-lingual.{match[1]}{match[3]}"][match[2]] = path
-            load = partial(_load, name, {match[2]: path})
-            found.append(Dataset(name=name, files=(path,), load=load))
-    for name, paths in parts.items():
-        if len(paths) > 1:
-            load = partial(_load, name, paths)
-            found.append(Dataset(name=name, files=tuple(paths.values()), load=load))
-    yield from found
-    yield from data.missing(_EXPECTED, found)
+            sets[name][match[2]] = path
+            sets[f"cross-lingual.{match[1]}{match[3]}"][match[2]] = path
+    for name, paths in sets.items():
+        if len(paths) > 1 or not name.startswith("cross-lingual."):
+            yield Dataset(name=name, files=(*paths.values(),), load=partial(_load, name, paths))
+    if not sets:
+        yield _MISSING
 
 
 def _load(name: str, paths: Mapping[str, Path]) -> SemanticRetrieval:

@@ -197,7 +197,8 @@ def _find(folder: Path, seed: int) -> Iterator[Dataset | Missing]:
         load = partial(_load_year, name, sets)
         found.append(Dataset(name=name, files=(*sets.values(),), load=load))
     yield from found
-    yield from data.missing(_EXPECTED, found)
+    names = " ".join(dataset.name for dataset in found)
+    yield from (Missing(name=n, expected=e) for n, e in _EXPECTED.items() if n not in names)
     for name, path in single.items():
         english = single.get(re.sub(r"\.\w+\.", ".en.", name))
         if name.startswith("stsb.") and english not in (None, path):
