@@ -8,7 +8,6 @@ from xling_tf.errors import UserError
 from xling_tf.evaluators.bitext_mining import (
     SUITE,
     BitextMining,
-    Comparable,
     best_threshold,
     from_bitext,
 )
@@ -43,12 +42,12 @@ def test_the_order_of_rows_makes_no_difference_and_the_seed_does():
 def test_scores_derived_by_hand():
     # Two directions a right angle apart: "a" and "x" share the one, "b" and "y" the other. Of the two
     # mined pairs (a, x) is gold, and so is (b, z), which is not found: P = R = 1/2.
-    part = Comparable(["a", "b"], ["x", "y", "z"], frozenset({("a", "x"), ("b", "z")}))
+    rows = [("a", "x"), ("b", "z"), ("", "y")]
     vectors = {"a": [1, 0], "b": [0, 1], "x": [1, 0], "y": [0, 1], "z": [-1, -1]}
-    scores = BitextMining(part, part, name="x", protocol={})(
-        lambda texts: np.array([vectors[text] for text in texts])
-    )
+    evaluator = BitextMining(rows, name="x")
+    scores = evaluator(lambda texts: np.array([vectors[text] for text in texts]))
     assert (scores["precision"], scores["recall"], scores["f1"]) == (0.5, 0.5, 0.5)
+    assert evaluator.protocol["threshold_from"] == "the scored part itself"
 
 
 def units(*degrees):
@@ -109,15 +108,18 @@ def test_the_best_threshold_derived_by_hand():
 
 def test_a_bitext_is_divided_without_a_second_translation():
     rows = [*ROWS, ("en 0", "es 0 again"), ("en 1 again", "es 1"), ROWS[5]]
-    tuning, scored = from_bitext(rows, 0)
-    assert not set(tuning.sources) & set(scored.sources)
-    for part in (tuning, scored):
-        assert len(part.gold) == len(part.sources) * 2 // 3
-        with_translation = {meaning(source) for source, _ in part.gold}
-        sides = [{meaning(text) for text in texts} for texts in (part.sources, part.targets)]
-        assert sides[0] & sides[1] == with_translation
+    corpora = from_bitext(rows, 0)
+    for corpus in corpora:
+        # Of 200 pairs each half has 100: 50 whole, and 25 more sentences of each language.
+        whole = [source for source, target in corpus if source and target]
+        sources, targets = (
+            {meaning(text) for text in side if text} for side in zip(*corpus, strict=True)
+        )
+        assert (len(whole), len(sources), len(targets)) == (50, 75, 75)
+        assert sources & targets == {meaning(source) for source in whole}
+    assert not {source for source, _ in corpora[0]} & {source for source, _ in corpora[1]} - {""}
     many = [(f"en {number}", f"es {number}") for number in range(30_000)]
-    assert [len(part.gold) for part in from_bitext(many, 0)] == [5000, 5000]
+    assert [len(corpus) for corpus in from_bitext(many, 0)] == [10_000, 10_000]
     with pytest.raises(UserError, match="8 pairs at least that share no sentence, but has 1;"):
         from_bitext([("a", "x"), ("a", "y")] * 10, 0)
 

@@ -12,7 +12,6 @@ from xling_tf.evaluators import semantic_retrieval
 from xling_tf.evaluators.data import Missing
 from xling_tf.evaluators.semantic_retrieval import (
     SUITE,
-    Pair,
     SemanticRetrieval,
     average_precision,
     inner_products,
@@ -22,8 +21,8 @@ from xling_tf.evaluators.semantic_retrieval import (
 
 MAP = "mean_average_precision_at_100"
 # 200 meanings in two wordings, and 100 questions that are near none of them.
-PAIRS = [Pair(f"ask {n}", f"enquire {n}", True) for n in range(200)]
-PAIRS += [Pair(f"ask {n}", f"ask {n + 1000}", False) for n in range(100)]
+PAIRS = [(f"ask {n}", f"enquire {n}", True) for n in range(200)]
+PAIRS += [(f"ask {n}", f"ask {n + 1000}", False) for n in range(100)]
 
 
 def number(text):
@@ -31,7 +30,7 @@ def number(text):
 
 
 def german(pairs):
-    return [Pair(f"de {pair.first}", f"de {pair.second}", pair.duplicate) for pair in pairs]
+    return [(f"de {first}", f"de {second}", same) for first, second, same in pairs]
 
 
 def by_text(vectors):
@@ -117,7 +116,7 @@ def test_perfect_random_and_constant_encoders():
 
 
 def test_neither_the_order_of_lines_nor_a_second_call_makes_a_difference():
-    pairs = [pair if n % 2 else Pair(pair[1], pair[0], pair[2]) for n, pair in enumerate(PAIRS)]
+    pairs = [pair if n % 2 else (pair[1], pair[0], pair[2]) for n, pair in enumerate(PAIRS)]
     random.Random(0).shuffle(pairs)
     first = SemanticRetrieval({"en": PAIRS}, name="x")
     second = SemanticRetrieval({"en": pairs}, name="x")
@@ -130,7 +129,7 @@ def test_the_closure_is_transitive():
     # a: b 10, d 20, c 80 -> (1/1 + 2/3) / 2 = 5/6
     # b: a and d are 10 degrees off, a tie that d wins, then c -> (1/2 + 2/3) / 2 = 7/12
     # c: d 60, b 70, a 80 -> (1/2 + 2/3) / 2 = 7/12
-    pairs = [Pair("a", "b", True), Pair("b", "c", True), Pair("c", "d", False)]
+    pairs = [("a", "b", True), ("b", "c", True), ("c", "d", False)]
     angles = {"a": 0, "b": 10, "c": 80, "d": 20}
 
     def encode(texts):
@@ -149,8 +148,8 @@ def test_each_language_is_searched_with_the_other():
     assert scores["de-en/num_candidates"] == 499
     # English queries fall together, so that every one has the right one at the same place.
     pairs = {
-        "en": [Pair("a", "b", True), Pair("c", "c", False)],
-        "de": [Pair("A", "B", True), Pair("C", "C", False)],
+        "en": [("a", "b", True), ("c", "c", False)],
+        "de": [("A", "B", True), ("C", "C", False)],
     }
     vectors = {"a": [1, 0], "b": [1, 0], "c": [0, 1], "A": [1, 0], "B": [1, 2], "C": [2, 1]}
     scores = SemanticRetrieval(pairs, name="x")(by_text(vectors))
@@ -159,8 +158,8 @@ def test_each_language_is_searched_with_the_other():
     # de-en: A asks for b (first: 1), B for a (c nearer: 1/2).
     assert scores[f"de-en/{MAP}"] == pytest.approx(3 / 4)
     # A question with two translations is asked in the first of them, in whatever line it stands.
-    pairs["en"].append(Pair("a", "c", False))
-    pairs["de"].append(Pair("Z", "C", False))
+    pairs["en"].append(("a", "c", False))
+    pairs["de"].append(("Z", "C", False))
     again = SemanticRetrieval(pairs, name="x")(by_text({**vectors, "Z": [-1, 0]}))
     assert again[f"de-en/{MAP}"] == scores[f"de-en/{MAP}"]
 
@@ -168,9 +167,9 @@ def test_each_language_is_searched_with_the_other():
 @pytest.mark.parametrize(
     "pairs",
     [
-        {"en": [Pair("a", "b", False)]},
+        {"en": [("a", "b", False)]},
         {"en": []},
-        {"en": [Pair("a", "a", True)]},
+        {"en": [("a", "a", True)]},
         {"en": PAIRS, "de": german(PAIRS[1:])},
         {"en": PAIRS, "de": german(PAIRS[::-1])},
     ],
@@ -188,11 +187,11 @@ def write(path, *lines):
 
 def test_tables(tmp_path):
     rows = ("label\tquestion1\tquestion2", "1\tHow so ?\tWhy ?", "0\tWhy ?\tWhere ?")
-    expected = [Pair("How so ?", "Why ?", True), Pair("Why ?", "Where ?", False)]
+    expected = [("How so ?", "Why ?", True), ("Why ?", "Where ?", False)]
     assert read_pairs(write(tmp_path / "quora.tsv", *rows)) == expected
     # PAWS-X has its columns in another order, and an id.
     rows = ("id\tsentence1\tsentence2\tlabel", "1\tA b.\tB a.\t0")
-    assert read_pairs(write(tmp_path / "pawsx.tsv", *rows)) == [Pair("A b.", "B a.", False)]
+    assert read_pairs(write(tmp_path / "pawsx.tsv", *rows)) == [("A b.", "B a.", False)]
     with pytest.raises(UserError, match="question1, question2, label"):
         read_pairs(write(tmp_path / "bad.tsv", "label\ttext1\ttext2"))
     with pytest.raises(UserError, match="labels 0 and 1, but has 'yes'"):

@@ -2,9 +2,10 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,12 +30,12 @@ _BUCC_LAYOUT = (
 )
 
 
-class Comparable(NamedTuple):
+class _Part(NamedTuple):
     """Distinct sentences of two languages, and the pairs among them that translate each other."""
 
     sources: list[str]
     targets: list[str]
-    gold: frozenset[tuple[str, str]]
+    gold: set[tuple[str, ...]]
 
 
 class BitextMining:
@@ -45,29 +46,47 @@ class BitextMining:
     eq. 2, ratio, and its retrieval strategy "max"). A sentence that comes again counts once.
 
     Args:
-        tuning: On which the threshold is chosen that gives the best F1.
-        scored: On which the scores are computed; the same as `tuning` where no other gold is known.
+        tuning: Sentences and their translations, one of them "" where there is none. The threshold is the
+            one that gives the best F1 here.
+        scored: More of the kind, on which the scores are computed; None: on `tuning` too.
         name: What results call this evaluator.
         protocol: What else results should say of the data.
 
     Raises:
-        UserError: There is no gold pair.
+        UserError: There is no pair of translations.
+
+    Example:
+        >>> rows = [("one", "uno"), ("two", "dos"), ("three", ""), ("", "cuatro")]
+        >>> vectors = {"one": [1, 0, 0], "two": [0, 1, 0], "three": [0, 1, 1], "cuatro": [1, 0, -1]}
+        >>> vectors |= {"uno": [1, 0, 0], "dos": [0, 1, 0]}
+        >>> evaluator = BitextMining(rows, name="numbers")
+        >>> evaluator(lambda texts: np.array([vectors[text] for text in texts]))["f1"]
+        1.0
     """
 
     def __init__(
-        self, tuning: Comparable, scored: Comparable, *, name: str, protocol: Mapping[str, Any]
+        self,
+        tuning: Rows,
+        scored: Rows | None = None,
+        *,
+        name: str,
+        protocol: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
-        if not tuning.gold or not scored.gold:
-            raise UserError(f"{name} must have a pair of translations, but has none; add some")
         self.name = name
-        self._tuning, self._scored = tuning, scored
+        self._parts = []
+        for rows in (tuning, scored):
+            if rows is not None:
+                sources, targets = (sorted({row[side] for row in rows} - {""}) for side in (0, 1))
+                self._parts.append(_Part(sources, targets, {row for row in rows if all(row)}))
+        if not all(part.gold for part in self._parts):
+            raise UserError(f"{name} must have a pair of translations, but has none; add some")
         self.protocol: Mapping[str, Any] = {
             "margin": "ratio",
             "num_neighbours": NUM_NEIGHBOURS,
-            "threshold_from": "the scored part itself" if tuning is scored else "the other part",
-            "num_sources": len(scored.sources),
-            "num_targets": len(scored.targets),
-            "num_gold": len(scored.gold),
+            "threshold_from": "the scored part itself" if scored is None else "the other part",
+            "num_sources": len(self._parts[-1].sources),
+            "num_targets": len(self._parts[-1].targets),
+            "num_gold": len(self._parts[-1].gold),
             **protocol,
         }
 
@@ -77,12 +96,12 @@ class BitextMining:
         Raises:
             UserError: A vector is zero or not finite, or FAISS is not installed.
         """
-        tuning = _mine(encode, self._tuning)
-        margins, is_right = tuning if self._scored is self._tuning else _mine(encode, self._scored)
-        threshold = best_threshold(*tuning, len(self._tuning.gold))
+        mined = [_mine(encode, part) for part in self._parts]
+        threshold = best_threshold(*mined[0], len(self._parts[0].gold))
+        margins, is_right = mined[-1]
         num_taken = int(np.sum(margins >= threshold))
         num_right = int(np.sum(is_right[margins >= threshold]))
-        num_gold = len(self._scored.gold)
+        num_gold = len(self._parts[-1].gold)
         return {
             "f1": 2 * num_right / (num_taken + num_gold),
             "precision": num_right / max(num_taken, 1),
@@ -102,7 +121,7 @@ def best_threshold(
     return float(np.mean(margins[last : last + 2]))
 
 
-def _mine(encode: Encode, part: Comparable) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+def _mine(encode: Encode, part: _Part) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """The margins of mined pairs, falling, and which of the pairs are gold."""
     sides = (encode_in_chunks(encode, texts) for texts in (part.sources, part.targets))
     mined = mine_by_margin(*sides)
@@ -110,8 +129,8 @@ def _mine(encode: Encode, part: Comparable) -> tuple[NDArray[np.float64], NDArra
     return mined.margins, np.array([pair in part.gold for pair in pairs])
 
 
-def from_bitext(rows: Rows, seed: int) -> tuple[Comparable, Comparable]:
-    """Makes two comparable corpora of a bitext, to choose a threshold on one and apply it to the other.
+def from_bitext(rows: Rows, seed: int) -> tuple[Rows, Rows]:
+    """Makes two corpora of a bitext, to choose a threshold on one and apply it to the other.
 
     Each gets half of the pairs, drawn at random, up to 10,000. Half of its own keep both their sides, which
     are its gold; of the others one side stays, in turns the source and the target. Of pairs that share a
@@ -132,21 +151,12 @@ def from_bitext(rows: Rows, seed: int) -> tuple[Comparable, Comparable]:
             f"{len(pairs)}; give more data"
         )
     drawn = [pairs[i] for i in np.random.default_rng(seed).permutation(len(pairs))[:_MOST_PAIRS]]
-    middle = len(drawn) // 2
-    return _with_distractors(drawn[:middle]), _with_distractors(drawn[middle:])
-
-
-def _with_distractors(pairs: Rows) -> Comparable:
-    whole, rest = pairs[: len(pairs) // 2], pairs[len(pairs) // 2 :]
-    singles = [(pair[0], "") for pair in rest[::2]] + [("", pair[1]) for pair in rest[1::2]]
-    return _comparable([*whole, *singles])
-
-
-def _comparable(rows: Iterable[tuple[str, ...]]) -> Comparable:
-    """Makes a comparable corpus of rows of two sentences, or of one and an empty field."""
-    rows = set(rows)
-    sources, targets = (sorted({row[side] for row in rows} - {""}) for side in (0, 1))
-    return Comparable(sources, targets, frozenset((a, b) for a, b in rows if a and b))
+    corpora = []
+    for half in (drawn[: len(drawn) // 2], drawn[len(drawn) // 2 :]):
+        rest = half[len(half) // 2 :]
+        sources, targets = [(a, "") for a, _ in rest[::2]], [("", b) for _, b in rest[1::2]]
+        corpora.append([*half[: len(half) // 2], *sources, *targets])
+    return corpora[0], corpora[1]
 
 
 def _find(folder: Path, seed: int) -> Iterator[Dataset | Missing]:
@@ -168,10 +178,8 @@ def _find(folder: Path, seed: int) -> Iterator[Dataset | Missing]:
 
 def _load_bucc(name: str, parts: Mapping[str, Path]) -> BitextMining:
     languages = name.removeprefix("bucc.").split("-")
-    read = {part: _comparable(read_table(path, languages)) for part, path in parts.items()}
-    tuning = read.get("training") or read["test"]
-    protocol = {"parts": list(parts)}
-    return BitextMining(tuning, read.get("test", tuning), name=name, protocol=protocol)
+    read = [read_table(parts[n], languages) for n in ("training", "test") if n in parts]
+    return BitextMining(*read, name=name, protocol={"parts": list(parts)})
 
 
 SUITE = Suite(

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import permutations
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,12 +30,7 @@ _MISSING = Missing(
 )
 
 
-class Pair(NamedTuple):
-    """Two texts and whether they mean the same."""
-
-    first: str
-    second: str
-    duplicate: bool
+Pairs = Sequence[tuple[str, str, bool]]  # two texts and whether they mean the same
 
 
 class SemanticRetrieval:
@@ -50,14 +45,15 @@ class SemanticRetrieval:
     Table 7), and the query's own original is left out of the candidates as above.
 
     Args:
-        pairs: The data by language; in each the same pairs in the same order.
+        pairs: Two texts and whether they mean the same, by language; in each the same pairs in the same
+            order.
         name: What results call this evaluator.
 
     Raises:
         UserError: No two texts mean the same, or the languages do not have the same pairs.
 
     Example:
-        >>> pairs = [Pair("hi", "hello", True), Pair("hi", "bye", False)]
+        >>> pairs = [("hi", "hello", True), ("hi", "bye", False)]
         >>> evaluator = SemanticRetrieval({"en": pairs}, name="greetings")
         >>> vectors = {"hi": [1, 0], "hello": [4, 3], "bye": [3, 4]}
         >>> scores = evaluator(lambda texts: np.array([vectors[text] for text in texts]))
@@ -65,31 +61,31 @@ class SemanticRetrieval:
         0.75
     """
 
-    def __init__(self, pairs: Mapping[str, Sequence[Pair]], *, name: str) -> None:
-        duplicates = {tuple(pair.duplicate for pair in of_one) for of_one in pairs.values()}
-        duplicate = np.array(next(iter(duplicates)), bool)
-        self._texts, self._rows = {}, {}
-        for language, of_one in pairs.items():
-            texts = sorted({text for pair in of_one for text in pair[:2]})
-            row_of = {text: row for row, text in enumerate(texts)}
-            rows = [[row_of[pair.first], row_of[pair.second]] for pair in of_one]
-            self._texts[language], self._rows[language] = texts, np.array(rows).reshape(-1, 2)
-        first = next(iter(self._rows.values()))
-        if len(duplicates) > 1 or not np.any(first[duplicate][:, 0] != first[duplicate][:, 1]):
-            counts = {language: len(of_one) for language, of_one in pairs.items()}
+    def __init__(self, pairs: Mapping[str, Pairs], *, name: str) -> None:
+        self.name = name
+        self._texts: dict[str, list[str]] = {}
+        self._rows: dict[str, NDArray[np.int64]] = {}
+        labels = [[same for _, _, same in rows] for rows in pairs.values()]
+        for language, rows in pairs.items():
+            self._texts[language] = sorted({text for row in rows for text in row[:2]})
+            place_of = {text: place for place, text in enumerate(self._texts[language])}
+            places = [(place_of[first], place_of[second]) for first, second, _ in rows]
+            self._rows[language] = np.array(places, np.int64).reshape(-1, 2)
+        self._duplicate = np.array(labels[0], bool)
+        first, second = next(iter(self._rows.values()))[self._duplicate].T
+        if labels.count(labels[0]) < len(labels) or not np.any(first != second):
+            counts = {language: len(rows) for language, rows in pairs.items()}
             raise UserError(
                 f"{name} must have different texts that mean the same, and in every language the same "
                 f"pairs in the same order, but its pairs are others or none: {counts}; correct the data"
             )
-        self.name = name
-        self._duplicate = duplicate
         self.protocol: Mapping[str, Any] = {
             "similarity": "cosine",
             "cutoff": CUTOFF,
             "ties": "against the system",
             "query_among_candidates": False,
-            "num_pairs": len(duplicate),
-            "num_duplicate_pairs": int(duplicate.sum()),
+            "num_pairs": len(self._duplicate),
+            "num_duplicate_pairs": int(self._duplicate.sum()),
         }
 
     def __call__(self, encode: Encode) -> dict[str, float]:
@@ -178,7 +174,7 @@ def average_precision(ranks: NDArray[np.int64], k: int) -> float:
     return float(np.sum(np.arange(1, len(found) + 1) / found) / min(len(ranks), k))
 
 
-def read_pairs(path: Path) -> list[Pair]:
+def read_pairs(path: Path) -> Pairs:
     """Reads pairs: `label` (1: the same, 0: not) and `question1`, `question2` or `sentence1`, `sentence2`."""
     text = "sentence" if "sentence1" in data.header_of(path) else "question"
     rows = data.read_table(path, (f"{text}1", f"{text}2", "label"))
@@ -187,7 +183,7 @@ def read_pairs(path: Path) -> list[Pair]:
         raise UserError(
             f"{path} must have the labels 0 and 1, but has {min(wrong)[:80]!r}; correct it"
         )
-    return [Pair(first, second, label == "1") for first, second, label in rows]
+    return [(first, second, label == "1") for first, second, label in rows]
 
 
 def _find(folder: Path, seed: int) -> Iterator[Dataset | Missing]:
