@@ -12,6 +12,7 @@ from xling_tf.evaluators.data import (
     Dataset,
     Missing,
     find_file,
+    find_tables,
     header_of,
     read_table,
     stem_of,
@@ -99,9 +100,9 @@ def _table(name: str, path: Path, languages: tuple[str, ...]) -> ParallelTexts:
 
 def _xnli(folder: Path) -> dict[str, Path]:
     """XNLI's development sets whose rows say which pair they are, by language."""
-    tables = tables_in(folder / "nli").items()
-    sets = {name: path for name, path in tables if re.fullmatch(rf"xnli\.{LANGUAGE}\.dev", name)}
-    return {name.split(".")[1]: path for name, path in sets.items() if "pair_id" in header_of(path)}
+    languages = find_tables(folder / "nli").get("xnli", {})
+    paths = {code: splits["dev"] for code, splits in languages.items() if "dev" in splits}
+    return {code: path for code, path in paths.items() if "pair_id" in header_of(path)}
 
 
 def _hypotheses(suffix: str, paths: Mapping[str, Path]) -> ParallelTexts:

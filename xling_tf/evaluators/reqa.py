@@ -279,24 +279,20 @@ def read_tables(tables: Mapping[str, Path]) -> ReqaData:
 
 def _find(folder: Path, seed: int) -> Iterator[Dataset | Missing]:
     del seed  # nothing is drawn
-    tables: dict[str, dict[str, Path]] = {}
-    sets: defaultdict[str, dict[str, Mapping[str, Path]]] = defaultdict(dict)
-    for table, path in data.tables_in(folder / "reqa").items():
-        name, _, kind = table.rpartition(".")
-        tables.setdefault(name, {})[kind] = path
-        match = re.fullmatch(r"([^.]+)\.([a-z-]+)", name)
-        if match and kind == "questions":
-            sets[name][match[2]] = tables[name]
-            sets[f"cross-lingual.{match[1]}"][match[2]] = tables[name]
+    sets: dict[str, data.Tables] = {}
+    for name, languages in data.find_tables(folder / "reqa").items():
+        asked = {code: tables for code, tables in languages.items() if "questions" in tables}
+        sets |= {f"{name}.{code}": {code: tables} for code, tables in asked.items()}
+        if len(asked) > 1:
+            sets[f"cross-lingual.{name}"] = asked
     for name, parts in sets.items():
-        if len(parts) > 1 or not name.startswith("cross-lingual."):
-            files = tuple(path for part in parts.values() for path in part.values())
-            yield Dataset(name=name, files=files, load=partial(_load, name, parts))
+        files = tuple(path for tables in parts.values() for path in tables.values())
+        yield Dataset(name=name, files=files, load=partial(_load, name, parts))
     if not sets:
         yield _MISSING
 
 
-def _load(name: str, parts: Mapping[str, Mapping[str, Path]]) -> RetrievalQuestionAnswering:
+def _load(name: str, parts: data.Tables) -> RetrievalQuestionAnswering:
     read = {language: read_tables(tables) for language, tables in parts.items()}
     return RetrievalQuestionAnswering(read, name=name)
 

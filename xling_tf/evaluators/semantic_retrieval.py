@@ -1,6 +1,5 @@
 """Semantic retrieval: are a question's paraphrases found among all other questions?"""
 
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -189,10 +188,12 @@ def read_pairs(path: Path) -> Pairs:
 def _find(folder: Path, seed: int) -> Iterator[Dataset | Missing]:
     del seed  # nothing is drawn
     sets: defaultdict[str, dict[str, Path]] = defaultdict(dict)
-    for name, path in data.tables_in(folder / "paraphrase").items():
-        if match := re.fullmatch(r"([^.]+)\.([a-z-]+)((?:\.[^.]+)?)", name):
-            sets[name][match[2]] = path
-            sets[f"cross-lingual.{match[1]}{match[3]}"][match[2]] = path
+    for name, languages in data.find_tables(folder / "paraphrase").items():
+        for language, splits in languages.items():
+            for split, path in splits.items():
+                end = f".{split}" if split else ""
+                sets[f"{name}.{language}{end}"][language] = path
+                sets[f"cross-lingual.{name}{end}"][language] = path
     for name, paths in sets.items():
         if len(paths) > 1 or not name.startswith("cross-lingual."):
             yield Dataset(name=name, files=(*paths.values(),), load=partial(_load, name, paths))
