@@ -235,3 +235,20 @@ def test_retrieval_between_targets_is_scored_where_there_are_such_pairs():
     model = tiny_model(apply_overrides(TINY, ["data.targets=es,fr", "data.all_pairs=true"]))
     encoder = SentenceEncoder(lambda texts: np.ones((len(texts), 2)))
     assert list(evaluate(model, encoder, {}, corpora, None)) == ["retrieval/es-fr/all"]
+
+
+def test_retrieval_is_scored_without_near_twins_of_training_too(monkeypatch):
+    # Every pair of the first corpus differs from the others in one word; those of the second in four.
+    alike = [TranslationPair(f"the number is {n}", f"el número es {n}") for n in range(100)]
+    unlike = [TranslationPair(f"{n} {n}a {n}b {n}c", f"{n} {n}d {n}e {n}f") for n in range(200)]
+    corpora = [
+        ListCorpus(name=name, kind="parallel", languages="en-es", records=records)
+        for name, records in (("alike", alike), ("unlike", unlike))
+    ]
+    monkeypatch.setattr(module, "_CANDIDATES", 12)
+    stored = transient_store(corpora).corpora
+    encoder = SentenceEncoder(lambda texts: np.ones((len(texts), 2)))
+    found = evaluate(tiny_model(), encoder, {}, stored, None)
+    pairs = {name: scores["num_queries"] for name, scores in found.items()}
+    assert pairs["retrieval/en-es/no_near_twins"] == len(stored[1].held_out)
+    assert pairs["retrieval/en-es/all"] == len(stored[0].held_out) + len(stored[1].held_out)

@@ -92,28 +92,6 @@ def test_stopped_halfway_it_ends_the_same_without_the_model(start, tuned, tmp_pa
 
 
 @pytest.mark.slow
-def test_a_run_goes_on_from_its_copy_of_a_model_that_has_changed(start, tmp_path, caplog):
-    model = shutil.copytree(start, tmp_path / "model")
-    tune(model, tmp_path, steps=1)
-    before = variables(tmp_path / "mine")
-    shutil.rmtree(model / "variables")
-    tune(model, tmp_path, steps=1)
-    assert "model has changed since this run was begun" in caplog.text
-    for new, expected in zip(variables(tmp_path / "mine"), before, strict=True):
-        np.testing.assert_array_equal(new, expected)
-
-
-@pytest.mark.slow
-def test_a_run_killed_before_it_had_copied_a_model_that_then_changed_is_refused(start, tmp_path):
-    model = shutil.copytree(start, tmp_path / "model")
-    tune(model, tmp_path, steps=1)
-    shutil.rmtree(tmp_path / "run" / "start")
-    (model / "config.json").touch()
-    with pytest.raises(UserError, match=r"model was expected as it was when this run was begun"):
-        tune(model, tmp_path, steps=1)
-
-
-@pytest.mark.slow
 def test_the_run_tells_what_it_was_started_from(start, tuned):
     folder, results = tuned
     assert results["config"]["initial"] == {"model": str(start), "keep_weight": 1.0}

@@ -5,7 +5,6 @@ import json
 import logging as std_logging
 from pathlib import Path
 
-import numpy as np
 import pytest
 import tensorflow as tf
 from testing import TINY, WORDS, ListCorpus
@@ -18,7 +17,6 @@ from xling_tf.errors import UserError
 from xling_tf.trainer.checkpoints import Checkpoints
 from xling_tf.trainer.log import _lines_before
 from xling_tf.trainer.run_folder import RunFolder
-from xling_tf.trainer.teacher import _is_whole
 from xling_tf.trainer.warm_start import StartRecord
 
 GARBAGE = [b"", b"{", b"[]", b"{}", b"null", b'"x"', b"7", b"\xff\xfe", b"[" * 100_000, bytes(50)]
@@ -156,24 +154,6 @@ def test_a_checkpoint_with_a_garbled_state_is_set_aside(content, tmp_path):
     assert checkpoints.restore() == {"step": 1}
     assert variable.numpy() == 1
     assert (tmp_path / "step-000000002.damaged").is_dir()
-
-
-@pytest.mark.parametrize("how", ["cut", "zeros"])
-def test_a_damaged_shard_of_a_teacher_is_encoded_again(how, tmp_path, caplog):
-    path = tmp_path / "shard-00000.npy"
-    np.save(path, np.random.default_rng(0).standard_normal([500, 64]).astype(np.float16))
-    assert _is_whole(path, (500, 64))
-    for shape in ((499, 64), (500, 32)):
-        assert not _is_whole(path, shape)
-    damage(path, how)
-    with caplog.at_level(std_logging.WARNING, logger="absl"):
-        assert not _is_whole(path, (500, 64))
-    assert "shard-00000.npy is damaged: its texts are encoded again" in caplog.text
-    for content in (*GARBAGE, b"PK\x03\x04" + bytes(90), np.random.default_rng(0).bytes(64_128)):
-        path.write_bytes(content)
-        assert not _is_whole(path, (500, 64))
-    np.save(path, np.ones([500, 64], np.float32))
-    assert not _is_whole(path, (500, 64))
 
 
 @pytest.mark.parametrize("content", GARBAGE)

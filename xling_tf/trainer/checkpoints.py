@@ -41,11 +41,7 @@ class Checkpoints:
         self._checkpoint = tf.train.Checkpoint(values=self.variables)
 
     def save(self, step: int, state: dict[str, Any]) -> Path:
-        """Writes the variables and `state`, and removes all but the newest two checkpoints.
-
-        Raises:
-            CheckpointError: The disk is full, say.
-        """
+        """Writes the variables and `state`, and removes all but the newest two checkpoints."""
         path = self._folder / f"step-{step:09d}"
         try:
             with replacing_folder(path) as temporary:

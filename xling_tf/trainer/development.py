@@ -35,12 +35,7 @@ _DRAWN_FROM = 100_000
 
 
 class HeldOutScores:
-    """Loss and accuracy of each task on its held-out examples, on the same ones at every call.
-
-    Args:
-        model: Its tasks are scored that have examples.
-        held_out: Held-out examples, by the task's name.
-    """
+    """Loss and accuracy of each task that has held-out examples, on the same ones at every call."""
 
     def __init__(self, model: Model, held_out: Mapping[str, Examples]) -> None:
         self._scorers = {
@@ -139,7 +134,7 @@ def evaluate(
     corpora: Sequence[StoredCorpus],
     data: Path | None,
 ) -> dict[str, dict[str, float]]:
-    """Scores a trained model on what was held out of its training.
+    """Scores a trained model on what was held out of its training, by suite and metric.
 
     Args:
         model: For the loss and accuracy of each task.
@@ -147,9 +142,6 @@ def evaluate(
         held_out: Held-out examples of each task.
         corpora: For the held-out translations of each corpus.
         data: Folder in which STS sets are looked for.
-
-    Returns:
-        Scores by suite and metric.
     """
     logging.info("evaluating the tasks")
     scores = {f"task/{name}": of_task for name, of_task in HeldOutScores(model, held_out)().items()}

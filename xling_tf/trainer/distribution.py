@@ -36,17 +36,11 @@ class WorkerLostError(UserError):
 
 
 class Cluster(NamedTuple):
-    """Who trains together.
-
-    Attributes:
-        names: "worker 0", "worker 1", ...; the first is the chief, whose disk is used.
-        addresses: Host and port of each.
-        rank: Which of them this process is.
-    """
+    """The processes that train together; the first is the chief, whose disk is used."""
 
     names: tuple[str, ...] = ("worker 0",)
     addresses: tuple[str, ...] = ("",)
-    rank: int = 0
+    rank: int = 0  # which of them this process is
 
     @property
     def is_chief(self) -> bool:
@@ -54,11 +48,7 @@ class Cluster(NamedTuple):
         return self.rank == 0
 
     def wait_for_others(self, *, seconds: float = _SECONDS_TO_START) -> None:
-        """Waits until every other process listens at its address; TensorFlow would wait for an hour.
-
-        Raises:
-            UserError: One is missing after so many seconds, or this process' own port is taken.
-        """
+        """Waits until every other process listens at its address; TensorFlow would wait for an hour."""
         if len(self.names) == 1:
             return
         logging.info("%s of %d: waiting for the others", self.names[self.rank], len(self.names))
@@ -81,10 +71,7 @@ ALONE = Cluster()
 
 
 def read_cluster(environment: Mapping[str, str]) -> Cluster:
-    """Reads TF_CONFIG; without it, this process trains alone.
-
-    Args:
-        environment: `os.environ`.
+    """Reads TF_CONFIG from `os.environ`; without it, this process trains alone.
 
     Raises:
         UserError: It is not of the form that TensorFlow reads, which would wait for workers that do not
@@ -150,9 +137,7 @@ def _answers(address: str) -> bool:
 def make_strategy(cluster: Cluster = ALONE) -> tf.distribute.Strategy:
     """Mirrors the variables over the GPUs found, else on the CPU, of this machine or of several.
 
-    Args:
-        cluster: Who trains together. Where that is more than one process, no TensorFlow operation
-            may have run before, and this returns once all have come here.
+    With several processes, no TensorFlow operation may have run before, and all must come here.
     """
     if len(cluster.names) > 1:
         return tf.distribute.MultiWorkerMirroredStrategy()
@@ -161,22 +146,14 @@ def make_strategy(cluster: Cluster = ALONE) -> tf.distribute.Strategy:
 
 
 def connect(cluster: Cluster) -> "Workers":
-    """Waits for the other processes, and makes the strategy that they share.
-
-    Raises:
-        UserError: Another process is not started.
-    """
+    """Waits for the other processes, and makes the strategy that they share."""
     cluster.wait_for_others()
     return Workers(make_strategy(cluster), cluster)
 
 
 @contextmanager
 def lost_workers(cluster: Cluster) -> Iterator[None]:
-    """Turns TensorFlow's errors about another process into one line.
-
-    Raises:
-        WorkerLostError: Another process is gone.
-    """
+    """Turns TensorFlow's errors about another process into a `WorkerLostError` of one line."""
     try:
         yield
     except _LOST as error:
@@ -195,10 +172,6 @@ class Workers:
 
     All of them must call the same methods in the same order: a call waits for the others. One that
     trains alone calls them too, and waits for nobody.
-
-    Args:
-        strategy: The replicas of all.
-        cluster: Who they are; by default, this process alone.
     """
 
     def __init__(self, strategy: tf.distribute.Strategy, cluster: Cluster = ALONE) -> None:
@@ -224,11 +197,7 @@ class Workers:
         self.add_up([0.0])
 
     def from_chief(self, make: Callable[[], Value]) -> Value:
-        """Lets the chief alone make something, and gives it to all.
-
-        Raises:
-            UserError: The chief's, in every process.
-        """
+        """Lets the chief alone make something, and gives it to all, or its `UserError`."""
         if not self._together:
             return make()
         made: Any = None
@@ -252,11 +221,7 @@ class Workers:
             variable.assign(tf.cast(values, variable.dtype))
 
     def require_same(self, facts: Mapping[str, Any]) -> None:
-        """Makes sure that nested mappings are the same in all processes.
-
-        Raises:
-            UserError: Names the first process that differs from the chief, and in what.
-        """
+        """Refuses nested mappings that are not the same in all processes, by the first difference."""
         if not self._together:
             return
         of_chief, *of_others = self._gather(facts)

@@ -35,25 +35,13 @@ from xling_tf.trainer.run_folder import RunFolder
 from xling_tf.trainer.teacher import open_teacher, with_vectors
 from xling_tf.trainer.warm_start import start_text, start_weights
 
+# What each kind of task lacks, and the file in the data folder that would help.
 _MISSING = {
-    "nli": (
-        "no {language} NLI data: the inference task is left out, which costs accuracy on semantic "
-        "similarity (Chidambaram et al. 2018, sec. A.4) and the NLI head; put SNLI's "
-        "snli_1.0_train.jsonl, or nli/<name>.{language}.train.tsv, into the folder given with --data"
-    ),
-    "conversations": (
-        "no conversations: {task} is left out; put conversations/<name>.{language}.tsv into the "
-        "folder given with --data"
-    ),
-    "documents": (
-        "no documents: {task} is left out; put documents/<name>.{language}.txt into the folder "
-        "given with --data"
-    ),
-    "parallel": "no translations: {task} is left out",
-    "questions": (
-        "no questions: {task} is left out; put questions/<name>.{language}.tsv, or a .json of "
-        "SQuAD's layout, into the folder given with --data"
-    ),
+    "nli": ("{} NLI data", "nli/<name>.{}.train.tsv, or SNLI's snli_1.0_train.jsonl,"),
+    "conversations": ("conversations", "conversations/<name>.{}.tsv"),
+    "documents": ("documents", "documents/<name>.{}.txt"),
+    "parallel": ("translations", "parallel/<name>.{}.tsv"),
+    "questions": ("questions", "questions/<name>.{}.tsv, or a .json of SQuAD's layout,"),
 }
 # Where bfloat16 has no hardware it is emulated and slower; where it has, it is about twice as fast.
 # Between the two lies nothing worth the lost digits.
@@ -119,15 +107,17 @@ def run_experiment(run: Run) -> dict[str, Any] | None:
 
 
 def _train(run: Run, workers: Workers) -> dict[str, Any] | None:
-    teacher = open_teacher(run.config, run.cache)
+    teacher = open_teacher(run.config)
     store = _read_corpora(run, is_chief=workers.is_chief)
     facts = {"config": dataclasses.asdict(run.config), "data": store.contents()}
     workers.require_same({**facts, "teacher": teacher and teacher.checksum})
     resolved, vocabulary = workers.from_chief(lambda: _resolve(run, store))
     model, examples = _build(run, workers, resolved, vocabulary, store)
     if teacher:
-        kept = run.run_dir / "teacher" if workers.is_chief else None
-        examples = with_vectors(model.tasks, examples, teacher, kept)
+        own = run.run_dir / "teacher" if workers.is_chief else None
+        # What has no checksum may have changed since another run.
+        folder = run.cache if run.cache and teacher.system.checksum else own
+        examples = with_vectors(model.tasks, examples, teacher, folder)
         del teacher  # its memory is for the training now
     held_out = {task: parts.held_out for task, parts in examples.items()}
     best = run.run_dir / "checkpoints" / "best"
@@ -209,7 +199,11 @@ def _with_examples(tasks: Sequence[Task], examples: Mapping[str, Any], source: s
     for task in tasks:
         is_extra = task.kind in ("parallel", "nli") and source not in task.languages.split("-")
         if task.name not in examples and not is_extra:
-            logging.warning(_MISSING[task.kind].format(language=task.languages, task=task.name))
+            lack, file = (text.format(task.languages) for text in _MISSING[task.kind])
+            logging.warning(
+                "no %s: %s is left out; put %s into the folder given with --data",
+                *(lack, task.name, file),
+            )
     kept = [task for task in tasks if task.name in examples]
     if not kept:
         raise UserError("at least one task with examples is expected, got none; see the warnings")
@@ -253,15 +247,12 @@ def resolve_precision(precision: str) -> str:
     return chosen
 
 
-def matmul_gflops(dtype: str, *, rows: int = 4096, inner: int = 512, columns: int = 2048) -> float:
-    """Measures the matrix-product rate of the default device, in units of 10^9 operations a second.
+def matmul_gflops(dtype: str) -> float:
+    """Measures the rate of matrix products in 10^9 operations a second.
 
-    Args:
-        dtype: "float32" or "bfloat16".
-        rows: Of the left matrix: the tokens of a batch.
-        inner: The width of the transformer.
-        columns: The width of its feed-forward layer.
+    They are as large as those of a batch's tokens in the feed-forward layer of the paper.
     """
+    rows, inner, columns = 4096, 512, 2048
     left = tf.cast(tf.random.normal([rows, inner]), dtype)
     right = tf.cast(tf.random.normal([inner, columns]), dtype)
     product = tf.function(lambda: tf.reduce_max(tf.matmul(left, right)))

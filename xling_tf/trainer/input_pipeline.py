@@ -301,13 +301,6 @@ class TrainingInput:
 
     The n-th step of a task takes one batch a replica: those at the positions from n times the number
     of replicas on, in the order of the replicas, whichever process they belong to.
-
-    Args:
-        task: Says how large its batches are.
-        examples: Its training examples.
-        preprocessor: Turns texts into features.
-        config: Says how examples are drawn.
-        workers: Whose replicas train.
     """
 
     def __init__(

@@ -234,15 +234,11 @@ class Trainer:
 
 
 def make_schedule(model: Model, sizes: Mapping[str, int]) -> Schedule:
-    """Cycles through the model's tasks, after a lead of those that align the languages.
+    """Cycles through the model's tasks, of so many examples, after a lead of those that align languages.
 
     These are translation ranking and distillation: neither has a head that starts at random, both
     draw a sentence and its translation together. A lead of translation ranking alone would align the
     languages in a space that distillation then has to turn into its teacher's.
-
-    Args:
-        model: Its tasks and their weights.
-        sizes: Training examples of each task, by its name.
     """
     temperature = model.config.data.sampling_temperature
     weights: dict[str, int] = {}

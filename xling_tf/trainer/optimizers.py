@@ -122,17 +122,11 @@ class Optimizers:
         return factor * config.learning_rate
 
     def apply(self, gradients: Sequence[Any], variables: Sequence[keras.Variable]) -> tf.Tensor:
-        """Sums the gradients of the replicas, clips them and updates `variables`.
+        """Sums the gradients of the replicas, the tables' first, clips them and updates `variables`.
 
         Only the gradient of the dense layers is clipped, by its own norm: that of the tables grows
-        with the number of distinct words in the batch, and they have a rate of their own.
-
-        Args:
-            gradients: Of this replica, the tables' first.
-            variables: What they are the gradients of; others stay as they are.
-
-        Returns:
-            The norm of the whole sum, tables and dense layers, before it is clipped.
+        with the number of distinct words in the batch, and they have a rate of their own. Returns the norm
+        of the whole sum, tables and dense layers, before it is clipped.
         """
         context = tf.distribute.get_replica_context()
         summed = context.all_reduce("sum", list(gradients))

@@ -27,11 +27,7 @@ _TASKS = "tasks.json"
 
 
 class RunFolder:
-    """Keeps a run's request, resolved config, vocabulary and the data it was started with.
-
-    Args:
-        path: `runs/en-es`, say.
-    """
+    """Keeps a run's request, resolved config, vocabulary and what tells its data from other data."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -42,15 +38,7 @@ class RunFolder:
         return (self.path / _REQUEST).exists()
 
     def require_same(self, config: ExperimentConfig, data: Mapping[str, Any]) -> None:
-        """Makes sure that a started run is continued with what it was started with.
-
-        Args:
-            config: The config asked for.
-            data: What tells the corpora from others.
-
-        Raises:
-            UserError: The folder holds a run of another config or other data, or a damaged file.
-        """
+        """Refuses to continue a started run with another config or other data."""
         if not self.is_started:
             return
         saved = self._request()
@@ -63,13 +51,7 @@ class RunFolder:
                 )
 
     def resolved(self, request: ExperimentConfig) -> tuple[ExperimentConfig, Vocabulary] | None:
-        """Returns the resolved config, with the budget of `request`, and the vocabulary.
-
-        None where no run was started.
-
-        Raises:
-            UserError: A file is not as the run has written it.
-        """
+        """Reads the resolved config, with the budget of `request`, and the vocabulary, if there are any."""
         if not self.is_started:
             return None
         for name, digest in self._request()["files"].items():

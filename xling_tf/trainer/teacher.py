@@ -1,13 +1,11 @@
-"""A teacher's vectors of the source sentences: computed once, then in float16 shards on the disk."""
+"""A teacher's vectors of the source sentences: each is computed once, and kept on the disk."""
 
+import atexit
 import dataclasses
-import hashlib
-import json
 import shutil
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
-from itertools import accumulate, pairwise
+import threading
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,46 +16,27 @@ from tqdm import tqdm
 
 from xling_tf.config import ExperimentConfig
 from xling_tf.errors import UserError
-from xling_tf.evaluators.batching import length_sorted_batches
 from xling_tf.evaluators.cache import cached
-from xling_tf.evaluators.encoding import Encode, encode_checked, require
+from xling_tf.evaluators.encoding import System, encode_checked
 from xling_tf.evaluators.systems import open_system
-from xling_tf.files import read_json, replacing
 from xling_tf.tasks.base import Task
 from xling_tf.tasks.distillation import Distillation
 from xling_tf.trainer.input_pipeline import Examples, TaskExamples
 
-# Texts of a shard: what is encoded again after a kill. 34 MB of vectors of 512 numbers.
-SHARD_SIZE = 2**15
-_CONTENT = "content.json"
-# What the teacher is given at once.
-_MAX_ROWS = 1024
-_MAX_CHARACTERS = 2**17
+# Texts that the teacher is given at once, of which batches of similar length are made.
+_CHUNK = 2**14
 
 
 class Teacher(NamedTuple):
-    """A system whose vectors a student learns.
+    """A system whose vectors a student learns."""
 
-    Attributes:
-        name: As the user calls it.
-        sentences: n texts to an array `[n, dim]`.
-        checksum: Tells its vectors from those of others.
-        dim: Numbers of a vector.
-    """
-
-    name: str
-    sentences: Encode
-    checksum: str
+    system: System
+    checksum: str  # tells its vectors from those of others
     dim: int
 
 
-def open_teacher(config: ExperimentConfig, cache: Path | None) -> Teacher | None:
+def open_teacher(config: ExperimentConfig) -> Teacher | None:
     """Opens the teacher of the distillation tasks; None where the config has none of them.
-
-    Args:
-        config: Names it.
-        cache: Folder that keeps its vectors by text, for other runs too; what has no checksum is not
-            kept there. None: each run computes them.
 
     Raises:
         UserError: It cannot be used, or its vectors are not as wide as the student's.
@@ -74,10 +53,8 @@ def open_teacher(config: ExperimentConfig, cache: Path | None) -> Teacher | None
             f"{name} have {dim}: --set encoder.hidden_dim={dim} --set tasks.tower_dims={towers} fits the "
             "student to it"
         )
-    if cache and system.checksum:
-        system = cached(system, cache, show_progress=False)
     # Of what has no checksum, the name alone tells it from others.
-    return Teacher(name, system, system.checksum or name, dim)
+    return Teacher(system, system.checksum or name, dim)
 
 
 def with_vectors(
@@ -88,168 +65,75 @@ def with_vectors(
 ) -> dict[str, TaskExamples]:
     """Gives the examples of the distillation tasks the teacher's vectors of their sources.
 
-    Each distinct text is encoded once, in shards: a process that was killed and is started again
-    goes on with the first one that is missing. In memory are some bytes a text, and the vectors of a
-    shard; later, those of a batch.
+    Each distinct text is encoded once: a process that was killed and is started again goes on with those
+    that are missing. The teacher itself is not needed afterwards.
 
     Args:
         tasks: All of them.
         examples: Of each task, by its name.
         teacher: Encodes what is not in the folder.
-        folder: Keeps the shards of one teacher and one set of texts; others are replaced. None: they
-            are gone when the process has ended.
+        folder: Keeps the vectors, as `evaluators.cache` does; None: they go with the process.
 
     Raises:
         UserError: A text's vector is zero or not finite.
     """
-    if folder is None:
-        with tempfile.TemporaryDirectory() as temporary:  # mapped files outlive their names
-            return with_vectors(tasks, examples, teacher, Path(temporary))
     names = [task.name for task in tasks if isinstance(task, Distillation)]
     parts = [part for name in names for part in examples[name]]
     if not parts:
         return dict(examples)
-    texts = _Texts(parts)
-    shards = _shards(folder, teacher, texts)
-    ends = accumulate((len(part) for part in parts), initial=0)
-    taught = iter(
-        dataclasses.replace(part, vectors=TeacherVectors(shards, texts.row_of[begin:end]))
-        for part, (begin, end) in zip(parts, pairwise(ends), strict=True)
-    )
-    return {**examples, **{name: TaskExamples(next(taught), next(taught)) for name in names}}
+    if folder is None:
+        folder = Path(tempfile.mkdtemp())
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    system = dataclasses.replace(teacher.system, checksum=teacher.checksum)
+    encode = cached(system, folder, show_progress=False)
+    total = sum(map(len, parts))
+    logging.info("%s encodes %d source sentences into %s", system.name, total, folder)
+    # None: hidden where it would fill a file instead of moving on a screen.
+    with tqdm(total=total, unit="text", leave=False, disable=None) as bar:
+        for part in parts:
+            for begin in range(0, len(part), _CHUNK):
+                texts = _sources(part, np.arange(begin, min(begin + _CHUNK, len(part))))
+                encode(texts)
+                bar.update(len(texts))
+    # It holds no function of the teacher's, whose memory is for the training now.
+    reader = System(name=system.name, sentences=_missing, checksum=system.checksum)
+    kept = cached(reader, folder, show_progress=False)
+    lock = threading.Lock()
+
+    def taught(part: Examples) -> Examples:
+        vectors = TeacherVectors(kept, teacher.dim, part, lock)
+        return dataclasses.replace(part, vectors=vectors)
+
+    return {**examples, **{name: TaskExamples(*map(taught, examples[name])) for name in names}}
 
 
 class TeacherVectors:
-    """The vectors of some examples, on the disk.
+    """The vectors of the sources of some examples, on the disk.
 
     Args:
-        shards: `[SHARD_SIZE, dim]` float16 each, the last one shorter.
-        rows: `[examples]` int64: where the vector of each stands in them.
+        kept: Has all of them.
+        dim: Numbers of a vector.
+        examples: Whose sources they are of.
+        lock: Batches of several tasks are read at the same time, of one file.
     """
 
-    def __init__(self, shards: Sequence[NDArray[np.float16]], rows: NDArray[np.int64]) -> None:
-        self._shards = shards
-        self._rows = rows
-        self.shape = (len(rows), shards[0].shape[1])
+    def __init__(self, kept: System, dim: int, examples: Examples, lock: threading.Lock) -> None:
+        self.shape = (len(examples), dim)
+        self._kept, self._examples, self._lock = kept, examples, lock
 
     def __getitem__(self, indices: NDArray[np.int64], /) -> NDArray[np.float16]:
         """The vectors of some examples: `[indices, dim]`."""
-        numbers, places = np.divmod(self._rows[indices], SHARD_SIZE)
-        vectors = np.empty((len(indices), self.shape[1]), np.float16)
-        for number in np.unique(numbers):
-            here = numbers == number
-            vectors[here] = self._shards[number][places[here]]
-        return vectors
+        with self._lock:
+            vectors = self._kept(_sources(self._examples, indices))
+        return vectors.astype(np.float16).reshape(-1, self.shape[1])
 
 
-class _Texts:
-    """The distinct sources of examples, the longest first; numbers alone are in memory.
-
-    Attributes:
-        row_of: `[examples]` which of the distinct texts each has.
-        digest: Tells these texts from others.
-    """
-
-    def __init__(self, parts: Sequence[Examples]) -> None:
-        self._parts = parts
-        self._starts = np.cumsum([0, *(len(part) for part in parts)])
-        total = int(self._starts[-1])
-        keys = np.fromiter(map(_key, map(self._read, range(total))), np.dtype((np.int64, 2)), total)
-        # Texts with the same 64 bits are taken for equal.
-        hashes, first, inverse = np.unique(keys[:, 0], return_index=True, return_inverse=True)
-        order = np.argsort(-keys[first, 1], kind="stable")
-        self._examples = first[order]
-        self.row_of = np.argsort(order)[inverse]
-        self.digest = hashlib.blake2b(hashes[order].tobytes(), digest_size=16).hexdigest()
-
-    def __len__(self) -> int:
-        return len(self._examples)
-
-    def shard(self, begin: int) -> list[str]:
-        """The texts of the shard that begins there."""
-        return [self._read(int(index)) for index in self._examples[begin : begin + SHARD_SIZE]]
-
-    def _read(self, index: int) -> str:
-        number = int(np.searchsorted(self._starts, index, side="right")) - 1
-        part = self._parts[number]
-        return part.texts_of(part.records[index - int(self._starts[number])])[0]
+def _sources(examples: Examples, indices: NDArray[np.int64]) -> list[str]:
+    return [examples.texts_of(examples.records[index])[0] for index in indices.tolist()]
 
 
-def _key(text: str) -> tuple[int, int]:
-    # As Python's own hash, but the same in every process.
-    digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "little", signed=True), len(text)
-
-
-def _shards(folder: Path, teacher: Teacher, texts: _Texts) -> list[NDArray[np.float16]]:
-    """Maps the shards of a folder, of which those missing are written first."""
-    _begin(folder, teacher, texts)
-    paths = {
-        folder / f"shard-{b // SHARD_SIZE:05d}.npy": b for b in range(0, len(texts), SHARD_SIZE)
-    }
-    sizes = {path: min(SHARD_SIZE, len(texts) - begin) for path, begin in paths.items()}
-    missing = [path for path in paths if not _is_whole(path, (sizes[path], teacher.dim))]
-    if missing:
-        megabytes = len(texts) * teacher.dim * np.dtype(np.float16).itemsize / 1e6
-        logging.info(
-            "%s encodes %d source sentences: %.0f MB in %s",
-            *(teacher.name, len(texts), megabytes, folder),
-        )
-    there = len(texts) - sum(sizes[path] for path in missing)
-    # None: hidden where it would fill a file instead of moving on a screen.
-    with tqdm(total=len(texts), initial=there, unit="text", leave=False, disable=None) as bar:
-        for path in missing:
-            vectors = _encode(teacher, texts.shard(paths[path]), bar)
-            with replacing(path) as temporary, temporary.open("wb") as file:
-                np.save(file, vectors)
-    return [np.load(path, mmap_mode="r") for path in paths]
-
-
-def _begin(folder: Path, teacher: Teacher, texts: _Texts) -> None:
-    """Empties the folder where it is of another teacher or of other texts."""
-    of = {"teacher": teacher.checksum, "texts": texts.digest}
-    content = {**of, "dim": teacher.dim, "shard_size": SHARD_SIZE}
-    if folder.exists() and any(folder.iterdir()):
-        with suppress(OSError, ValueError):
-            if read_json(folder / _CONTENT) == content:
-                return
-        logging.info("%s is of another teacher or of other texts: it begins anew", folder)
-        shutil.rmtree(folder)
-    folder.mkdir(exist_ok=True)
-    with replacing(folder / _CONTENT) as temporary:
-        temporary.write_text(json.dumps(content, indent=1), encoding="utf-8")
-
-
-def _is_whole(path: Path, shape: tuple[int, int]) -> bool:
-    """True if a shard holds vectors as `_encode` makes them; damaged ones are encoded again."""
-    if not path.exists():
-        return False
-    # Not `np.load`, which opens archives as well.
-    with suppress(EOFError, OSError, ValueError):
-        vectors = np.lib.format.open_memmap(path, mode="r")
-        # What is lost on a disk reads as zeros, and other bytes as a number that is not finite before
-        # long: of all float16 a thirty-second.
-        bits = vectors.view(np.uint16) & 0x7FFF
-        is_ours = vectors.shape == shape and vectors.dtype == np.float16
-        if is_ours and (bits < 0x7C00).all() and bits.any(axis=1).all():
-            return True
-    logging.warning("%s is damaged: its texts are encoded again", path)
-    return False
-
-
-def _encode(teacher: Teacher, texts: Sequence[str], bar: tqdm) -> NDArray[np.float16]:
-    """Encodes texts, whose vectors must be worth learning."""
-    vectors = np.empty((len(texts), teacher.dim), np.float16)
-    lengths = [len(text) for text in texts]
-    for rows in length_sorted_batches(lengths, max_rows=_MAX_ROWS, max_length=_MAX_CHARACTERS):
-        batch = [texts[row] for row in rows]
-        encoded = encode_checked(teacher.sentences, batch)
-        wide = np.full(len(batch), encoded.shape[1] == teacher.dim)
-        require(wide, batch, f"vectors of {teacher.dim} numbers", f"{encoded.shape[1]} numbers")
-        with np.errstate(over="ignore"):
-            vectors[rows] = encoded
-        finite = np.asarray(np.isfinite(vectors[rows]).all(axis=1))
-        require(finite, batch, "a vector that float16 holds", "numbers beyond 65504")
-        require(np.any(vectors[rows], axis=1), batch, "a vector with a direction", "zero only")
-        bar.update(len(rows))
-    return vectors
+def _missing(texts: list[str]) -> NDArray[np.float32]:
+    raise UserError(
+        f"the vectors of {len(texts)} texts are missing from the teacher's file, as of {texts[0]!r}: start "
+        "the same command again, which computes them"
+    )

@@ -4,11 +4,9 @@ The run keeps a record of the model and a copy of the weights: a restart needs t
 """
 
 import dataclasses
-import hashlib
 import json
 import zipfile
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -41,32 +39,19 @@ _RECORD = "start.json"
 # What no weight depends on, and may be set anew.
 _FREE = ("text.max_tokens", "text.max_context_tokens")
 _FAMILY = ("encoder.kind", "text.tokenizer")
-# Whose size and time of change tell a model from others.
-_FILES = (CONFIG, "variables/*", "training/*", "checkpoints/**/*")
 
 Weights = Sequence[NDArray[np.float32]]
 
 
 class StartRecord(NamedTuple):
-    """What a run keeps of the model it was started from, which may change or go meanwhile.
+    """What a run keeps of the model it was started from, which may change or go meanwhile."""
 
-    Attributes:
-        model: The folder, as it was given.
-        digest: Tells the files from others.
-        config: The model's own.
-    """
-
-    model: str
-    digest: str
+    model: str  # the folder, as it was given
     config: ExperimentConfig
 
     @classmethod
     def of(cls, model: str) -> Self:
-        """Looks at the folder of a run or of an exported model.
-
-        Raises:
-            UserError: It is neither.
-        """
+        """Looks at the folder of a run or of an exported model."""
         folder = Path(model)
         is_run = any(folder.glob("checkpoints/*/state.json"))
         if not (folder / CONFIG).is_file() or not (is_run or (folder / SAVED_MODEL).is_file()):
@@ -83,20 +68,11 @@ class StartRecord(NamedTuple):
                 f"{folder / CONFIG} must be the settings of a model of xling_tf, but is not ({error}); bring "
                 "it back from a copy, or export the model anew"
             ) from error
-        digest = hashlib.blake2b(digest_size=8)
-        for pattern in _FILES:
-            for path in sorted(path for path in folder.glob(pattern) if path.is_file()):
-                status, name = path.stat(), path.relative_to(folder)
-                digest.update(f"{name} {status.st_size} {status.st_mtime_ns}\n".encode())
-        return cls(model, digest.hexdigest(), config)
+        return cls(model, config)
 
     @classmethod
     def read(cls, run_dir: Path) -> "StartRecord | None":
-        """Reads what a run has kept; None where it has nothing.
-
-        Raises:
-            UserError: The file is damaged.
-        """
+        """Reads what a run has kept; None where it has nothing."""
         path = run_dir / _RECORD
         if not path.is_file():
             return None
@@ -195,19 +171,12 @@ def _leaves(config: ExperimentConfig | _Sections) -> Mapping[str, str]:
 
 
 class StartingPoint(NamedTuple):
-    """The weights that a training starts from, and what they are of.
-
-    Attributes:
-        config: Of the model, resolved.
-        vocabulary: Its words, or SentencePiece's serialized model.
-        weights: Of the encoder's `[*table_variables, *dense_variables]`.
-        heads: Of the layers that its tasks put on the encoder, by the layer's name.
-    """
+    """The weights that a training starts from, and what they are of."""
 
     config: ExperimentConfig
     vocabulary: Vocabulary
-    weights: Weights
-    heads: Mapping[str, Weights]
+    weights: Weights  # of the encoder's `[*table_variables, *dense_variables]`
+    heads: Mapping[str, Weights]  # of the layers that tasks put on the encoder, by the layer's name
 
     @classmethod
     def open(cls, folder: Path) -> Self:
@@ -226,19 +195,12 @@ class StartingPoint(NamedTuple):
             weights = _arrays(loaded.trainable_variables)
             if (folder / TRAINING / WORDS).is_file():
                 weights = _unfolded(weights, folder / TRAINING / WORDS)
-            heads = getattr(loaded, "heads", {}).items()
-            return cls(
-                config, vocabulary, weights, {name: _arrays(head.weights) for name, head in heads}
-            )
-        model = _read_run(folder, config, vocabulary)
-        weights = _arrays([*model.encoder.table_variables, *model.encoder.dense_variables])
-        heads = model.heads.items()
-        return cls(
-            config,
-            vocabulary,
-            weights,
-            {name: _arrays(layer.trainable_variables) for name, layer in heads},
-        )
+            heads = {n: _arrays(head.weights) for n, head in getattr(loaded, "heads", {}).items()}
+        else:
+            model = _read_run(folder, config, vocabulary)
+            weights = _arrays([*model.encoder.table_variables, *model.encoder.dense_variables])
+            heads = {n: _arrays(layer.trainable_variables) for n, layer in model.heads.items()}
+        return cls(config, vocabulary, weights, heads)
 
     def give(self, model: Model) -> list[str]:
         """Gives a model of this config these weights; returns the names of the heads that got theirs.
@@ -323,12 +285,7 @@ def _read_run(folder: Path, config: ExperimentConfig, vocabulary: Vocabulary) ->
 
 
 def start_text(run: RunFolder, config: ExperimentConfig) -> tuple[TextConfig, Vocabulary]:
-    """Takes the vocabulary of the model that a run starts from, and writes down whose it was.
-
-    Raises:
-        UserError: `config` has another text or encoder than the model, as where it is not from
-            `apply_start`.
-    """
+    """Takes the vocabulary of the model that a run starts from, and writes down whose it was."""
     start = StartRecord.of(config.initial.model)
     _require_equal(start, config, _leaves(config))
     vocabulary = _read_vocabulary(Path(start.model), start.config)
@@ -339,18 +296,8 @@ def start_text(run: RunFolder, config: ExperimentConfig) -> tuple[TextConfig, Vo
 def start_weights(workers: Workers, run_dir: Path, model: Model) -> Model:
     """Gives a model the weights it starts from; a restart takes them from the run's own copy.
 
-    Heads of the model it starts from that no task trains are carried on, to be exported again.
-
-    Args:
-        workers: Who train together; the chief alone reads files.
-        run_dir: Keeps the weights, and knows whose they are.
-        model: Built under the strategy's scope, with the tasks that have examples.
-
-    Returns:
-        The model with the tasks that are carried on.
-
-    Raises:
-        UserError: The weights cannot be read.
+    Heads of the model it starts from that no task trains are carried on, to be exported again: the model
+    is returned with their tasks. The chief alone reads files.
     """
     start = workers.from_chief(lambda: StartRecord.read(run_dir))
     assert start is not None  # `start_text` has written it
@@ -368,21 +315,8 @@ def start_weights(workers: Workers, run_dir: Path, model: Model) -> Model:
 
 def _restore_or_read(kept: Checkpoints, start: StartRecord, model: Model) -> list[str]:
     """Reads the weights of the run's own copy, or the model's, which are copied; returns its heads."""
-    state = kept.restore()
-    if state is not None:
-        with suppress(UserError):  # it may be gone
-            if StartRecord.of(start.model).digest != start.digest:
-                logging.warning(
-                    "%s has changed since this run was begun, which goes on from its own copy; for what is "
-                    "there now start another with --run_dir",
-                    start.model,
-                )
+    if (state := kept.restore()) is not None:
         return list(state["heads"])
-    if StartRecord.of(start.model).digest != start.digest:  # killed before it was copied
-        raise UserError(
-            f"{start.model} was expected as it was when this run was begun, but is another model by "
-            "now; start a new run with --run_dir"
-        )
     given = StartingPoint.open(Path(start.model)).give(model)
     kept.save(0, {"heads": given})
     trained = list(dict.fromkeys(head.name for task in model.tasks for head in task.heads))
