@@ -19,8 +19,8 @@ from evaluation.illustrations import SUITES as ILLUSTRATIONS
 from xling_tf.errors import UserError, one_line_errors, parse_flags, set_up_logging
 from xling_tf.evaluators.cache import cached
 from xling_tf.evaluators.data import format_table, select
+from xling_tf.evaluators.running import SUITES as SCORES
 from xling_tf.evaluators.running import evaluate_system, headlines
-from xling_tf.evaluators.suites import SUITES as SCORES
 from xling_tf.evaluators.systems import open_system
 
 SUITES = {**SCORES, **ILLUSTRATIONS}

@@ -30,7 +30,7 @@ from absl import app, flags
 from matplotlib.figure import Figure
 
 from xling_tf.errors import UserError, one_line_errors, parse_flags_and_files
-from xling_tf.evaluators.suites import SUITES
+from xling_tf.evaluators.running import SUITES
 from xling_tf.files import read_json, replacing, require_writable_folder
 
 Key = tuple[str, str, str]  # suite, data set, metric

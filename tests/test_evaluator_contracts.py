@@ -15,7 +15,7 @@ from xling_tf.errors import UserError
 from xling_tf.evaluators import classifiers, transfer
 from xling_tf.evaluators.data import Selected, select
 from xling_tf.evaluators.encoding import Encode, NotApplicableError
-from xling_tf.evaluators.suites import SUITES
+from xling_tf.evaluators.running import SUITES
 
 # What the first score of a suite's data sets is with a perfect encoder, and the range with one of chance.
 KNOWN: Mapping[str, tuple[float, tuple[float, float]]] = {

@@ -1,11 +1,11 @@
-"""Evaluates a system on data set after data set, and keeps every result as soon as it is there."""
+"""The suites, and a run that evaluates a system on data set after data set, each result kept at once."""
 
 import hashlib
 import json
 import math
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,9 +14,39 @@ from absl import logging
 
 from xling_tf.corpora.line_files import read_lines
 from xling_tf.errors import UserError
-from xling_tf.evaluators.data import Selected, Selection
+from xling_tf.evaluators import (
+    bitext_mining,
+    cross_lingual,
+    documents,
+    eigen_similarity,
+    inference,
+    reqa,
+    retrieval,
+    semantic_retrieval,
+    sts,
+    transfer,
+)
+from xling_tf.evaluators.data import Selected, Selection, Suite
 from xling_tf.evaluators.encoding import NotApplicableError, System
 from xling_tf.files import provenance, read_json, replacing
+
+# A table of the papers each.
+SUITES: Mapping[str, Suite] = {
+    suite.name: suite
+    for suite in (
+        sts.SUITE,
+        transfer.SUITE,
+        *retrieval.SUITES,
+        bitext_mining.SUITE,
+        inference.SUITE,
+        cross_lingual.CLASSIFICATION,
+        semantic_retrieval.SUITE,
+        reqa.SUITE,
+        documents.SUITE,
+        cross_lingual.ARGUMENT,
+        eigen_similarity.SUITE,
+    )
+}
 
 Results = dict[str, Any]
 
