@@ -13,15 +13,10 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from absl import app, flags
+from folder_mining import mine_folder, model_fingerprint
 
 from xling_tf.errors import one_line_errors, parse_flags, quiet_start, set_up_logging
-from xling_tf.search.mining import (
-    QUERIES,
-    STRATEGIES,
-    MiningConfig,
-    mine_folder,
-    model_fingerprint,
-)
+from xling_tf.search.mining import QUERIES, STRATEGIES, MiningConfig
 
 _MODEL = flags.DEFINE_string(
     "model", None, "Exported model that says what is similar.", required=True

@@ -1,9 +1,7 @@
 """The task that learns a teacher's vectors: losses by hand, training, restart, replicas."""
 
 import dataclasses
-import json
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -18,12 +16,7 @@ from testing import (
 )
 
 from xling_tf.config import apply_overrides
-from xling_tf.errors import UserError
 from xling_tf.tasks.base import Batch
-from xling_tf.trainer.development import Development, HeldOutScores
-from xling_tf.trainer.distribution import Workers, make_strategy
-from xling_tf.trainer.input_pipeline import make_dataset, make_sampler
-from xling_tf.trainer.loop import Trainer, make_schedule
 
 # Keras warns of one key alone, which is what a sentence of one word has.
 pytestmark = pytest.mark.filterwarnings("ignore:You are using a softmax over axis:UserWarning")
@@ -102,18 +95,6 @@ def random_vectors(count):
 EXAMPLES = make_examples(SOURCES, TARGETS, vectors=random_vectors(len(SOURCES)))
 
 
-def test_a_batch_holds_the_vectors_of_its_examples_and_depends_on_its_position_alone():
-    model = tiny_model(ALONE)
-    vector_of = dict(zip(SOURCES, EXAMPLES.vectors.tolist(), strict=True))
-    sampler = make_sampler(EXAMPLES, ALONE, size=3)
-    for start in (0, 5):
-        dataset = make_dataset(EXAMPLES, sampler, model.preprocessor, start=start, count=4)
-        assert dataset.element_spec.vectors == tf.TensorSpec([None, DIM], tf.float32)
-        for position, batch in enumerate(dataset, start):
-            texts = [SOURCES[index] for index in sampler.batch(position)]
-            assert batch.vectors.numpy().tolist() == [vector_of[text] for text in texts]
-
-
 def test_other_tasks_batches_have_no_vectors():
     model = tiny_model(BESIDE)
     batch = make_batch(model, make_examples(SOURCES, TARGETS))
@@ -121,78 +102,7 @@ def test_other_tasks_batches_have_no_vectors():
     assert batch.vectors.dtype == tf.float32
 
 
-def train(folder, config, *budgets, strategy=None):
-    """Trains up to each number of steps in turn, always a new model; returns the last model."""
-    folder.mkdir()
-    strategy = strategy or make_strategy()
-    for steps in budgets:
-        keras.utils.set_random_seed(1)
-        with strategy.scope():
-            model = tiny_model(apply_overrides(config, [f"training.steps={steps}"]))
-        examples = {task.name: EXAMPLES for task in model.tasks if task.name == NAME}
-        others = {task.name: make_examples(SOURCES, TARGETS) for task in model.tasks}
-        trainer = Trainer(
-            model=model,
-            examples={**others, **examples},
-            workers=Workers(strategy),
-            run_dir=folder,
-        )
-        assert trainer.train()
-    return model
-
-
-def curve(folder):
-    lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-    return [(line["task"], line["loss"]) for line in map(json.loads, lines)]
-
-
-def test_the_student_learns_its_teachers_vectors_for_both_languages(tmp_path):
-    adam = ["name=adam", "learning_rate=0.01", "embedding_learning_rate=0.03"]
-    settings = [f"optimizer.{setting}" for setting in adam]
-    model = train(tmp_path / "run", apply_overrides(ALONE, settings), 150)
-    (scores,) = HeldOutScores(model, {NAME: EXAMPLES})().values()
-    assert scores["loss"] < 0.3 * curve(tmp_path / "run")[0][1]
-    assert scores["accuracy"] > 0.85
-    vectors = EXAMPLES.vectors.astype(np.float32)
-    for texts in (SOURCES, TARGETS):
-        student = encoded(model, texts)
-        cosines = np.sum(student * vectors, axis=1) / (
-            np.linalg.norm(student, axis=1) * np.linalg.norm(vectors, axis=1)
-        )
-        assert np.mean(cosines) > 0.8
-
-
 @pytest.mark.slow
-def test_beside_other_tasks_a_restart_changes_nothing(tmp_path):
-    whole = train(tmp_path / "whole", BESIDE, 7)
-    parts = train(tmp_path / "parts", BESIDE, 2, 5, 7)
-    names, losses = zip(*curve(tmp_path / "parts"), strict=True)
-    expected_names, expected = zip(*curve(tmp_path / "whole"), strict=True)
-    assert names == expected_names
-    assert names.count(NAME) == 2  # 1 of 3 steps
-    assert losses == pytest.approx(expected, rel=1e-5)
-    for one, other in zip(whole.encoder.get_weights(), parts.encoder.get_weights(), strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
-
-
-def test_it_leads_together_with_translation_ranking_and_without_it():
-    model = tiny_model(apply_overrides(BESIDE, ["tasks.alignment_steps=3"]))
-    sizes = {task.name: 10 for task in model.tasks}
-    ranking = "translation_ranking_en-es"
-    assert make_schedule(model, sizes).lead == (ranking, NAME, ranking)
-    alone = model._replace(tasks=[find_task(model, NAME)])
-    assert make_schedule(alone, sizes).lead == (NAME,) * 3
-
-
-def test_without_translation_ranking_its_held_out_loss_decides_on_the_best_weights(tmp_path):
-    config = apply_overrides(ALONE, ["tasks.inference.weight=1", "training.dev_steps=1"])
-    model = tiny_model(config)
-    held_out = {NAME: EXAMPLES, "inference": make_examples(SOURCES, TARGETS, labels=[0, 1] * 4)}
-    development = Development(model, held_out, tmp_path)
-    scores = development.score(1)
-    assert development.best.loss == pytest.approx(scores[NAME]["loss"])
-
-
 def test_replicas_find_hits_among_the_vectors_of_all():
     strategy = two_replicas()
     with strategy.scope():
@@ -218,18 +128,6 @@ def test_replicas_find_hits_among_the_vectors_of_all():
     expected = task.losses(model.encoder, batch_of(range(8)))
     np.testing.assert_allclose(gathered[0], expected[0], rtol=1e-4)
     assert gathered[1].tolist() == expected[1].numpy().tolist()
-
-
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        (["weight=2"], r"tasks\.distillation\.weight=2 expects a teacher, got none: .* --teacher"),
-        (["teacher=usem3"], r"teacher=usem3 expects a tasks\.distillation\.weight above 0.* got 0"),
-    ],
-)
-def test_a_teacher_and_a_weight_belong_together(settings, said):
-    with pytest.raises(UserError, match=said):
-        apply_overrides(TINY, [f"tasks.distillation.{setting}" for setting in settings])
 
 
 def test_every_pair_of_the_source_has_its_task():

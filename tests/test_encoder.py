@@ -7,8 +7,6 @@ import pytest
 import tensorflow as tf
 from testing import TINY, tiny_model
 
-from xling_tf.sentence_encoder import SentenceEncoder
-
 # Keras warns of one key alone, which is what a sentence of one word has.
 pytestmark = pytest.mark.filterwarnings("ignore:You are using a softmax over axis:UserWarning")
 
@@ -34,16 +32,6 @@ def test_a_sentence_has_one_vector_alone_and_in_a_batch(norm_first):
         assert encode(model, text)[0] == pytest.approx(vector, abs=1e-5)
 
 
-def test_where_the_norms_stand_matters():
-    post, pre = tiny(norm_first=False), tiny(norm_first=True)
-    weights = {variable.path: variable for variable in post.encoder.variables}
-    for variable in pre.encoder.variables:
-        if not variable.path.startswith("encoder/final_norm/"):
-            variable.assign(weights.pop(variable.path))
-    assert not weights
-    assert np.abs(encode(post, "a b c") - encode(pre, "a b c")).max() > 0.01
-
-
 @pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
 def test_any_string_gives_a_finite_float32_vector(policy):
     keras.config.set_dtype_policy(policy)
@@ -61,12 +49,6 @@ def test_bfloat16_is_near_float32():
     fast.encoder.set_weights(exact.encoder.get_weights())
     # bfloat16 holds 8 bits: about 1% of values of size 1 after a few layers.
     assert encode(fast, *TEXTS) == pytest.approx(encode(exact, *TEXTS), abs=0.1)
-
-
-def test_the_order_of_words_matters():
-    model = tiny()
-    ab, ba = encode(model, "a b", "b a")
-    assert np.abs(ab - ba).max() > 1e-3
 
 
 @pytest.mark.parametrize("norm_first", [False, True])
@@ -138,33 +120,3 @@ def test_encoders_are_made_anew_of_their_config(setting):
     assert copy.compute_dtype == model.encoder.compute_dtype
     expected = encode(model, *TEXTS)
     assert encode(model._replace(encoder=copy), *TEXTS).tolist() == expected.tolist()
-
-
-class Lengths:
-    """Stands for a model: a sentence's vector is its length and its first byte."""
-
-    def __init__(self):
-        self.sizes = []
-
-    def __call__(self, sentences):
-        self.sizes.append(len(sentences))
-        rows = [[len(text), text[0] if text else 0] for text in sentences.numpy()]
-        return tf.reshape(tf.constant(rows, tf.float32), [-1, 2])
-
-
-def test_encode_keeps_the_order_and_bounds_the_batches():
-    embed = Lengths()
-    sentences = ["ccc", "a", "", "bb", "dddd"]
-    vectors = SentenceEncoder(embed).encode(sentences, batch_size=2)
-    assert vectors.tolist() == [[3, 99], [1, 97], [0, 0], [2, 98], [4, 100]]
-    assert embed.sizes == [2, 2, 1]
-
-
-def test_encode_nothing():
-    assert SentenceEncoder(Lengths()).encode([]).shape == (0, 2)
-
-
-def test_encode_many_with_a_bar(capsys):
-    vectors = SentenceEncoder(Lengths()).encode(["x"] * 5000, show_progress=True)
-    assert vectors.shape == (5000, 2)
-    assert "sentence" in capsys.readouterr().err

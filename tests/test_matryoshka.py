@@ -3,9 +3,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-
-from tests.testing import (
-    TINY,
+from testing import (
     find_task,
     make_batch,
     make_examples,
@@ -13,8 +11,8 @@ from tests.testing import (
     tiny_config,
     tiny_model,
 )
+
 from xling_tf.config import apply_overrides
-from xling_tf.errors import UserError
 
 # Keras warns of one key alone, which is what a sentence of one word has.
 pytestmark = pytest.mark.filterwarnings("ignore:You are using a softmax over axis:UserWarning")
@@ -58,9 +56,3 @@ def test_negatives_are_cut_too():
         for dim in (3, 8)
     ]
     np.testing.assert_allclose(found, np.mean(expected, axis=0) / 2, rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize("dims", ["0,4", "4,4", "8", "-2"])
-def test_prefixes_that_are_none_are_told(dims):
-    with pytest.raises(UserError, match=r"different numbers below encoder\.hidden_dim, 8, .* got"):
-        apply_overrides(TINY, [f"tasks.similarity.matryoshka_dims={dims}"])

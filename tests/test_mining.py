@@ -1,6 +1,7 @@
 """Hard negatives: which candidates are taken, the mined files of a folder, and the program."""
 
 import json
+import sys
 from collections import Counter
 
 import numpy as np
@@ -13,14 +14,12 @@ from xling_tf.corpora.readers import mined_path, read_mined, write_mined
 from xling_tf.corpora.split import held_out
 from xling_tf.corpora.store import transient_store
 from xling_tf.errors import UserError
-from xling_tf.search import mining
-from xling_tf.search.mining import (
-    MiningConfig,
-    embed,
-    mine_folder,
-    mine_hard_negatives,
-    model_fingerprint,
-)
+from xling_tf.search.mining import MiningConfig, mine_hard_negatives
+
+sys.path.insert(0, str(ROOT / "data"))
+
+import folder_mining
+from folder_mining import mine_folder, model_fingerprint
 
 # Directions of texts, in degrees: the inner products of the first with all are 1, 0.8, 0.6, 0 and -1.
 ANGLES = {"a": 0, "b": 36.87, "c": 53.13, "d": 90, "e": 180}
@@ -129,16 +128,6 @@ def test_random_ones_are_any_that_pass_and_the_seed_says_which():
 def test_knobs_out_of_range(knobs, message):
     with pytest.raises(UserError, match=message):
         MiningConfig(**knobs)
-
-
-def test_vectors_are_unit_ones_in_order_however_many_are_encoded_at_once(tmp_path, monkeypatch):
-    texts = ["cero", "lejos", "cerca"]
-    whole = embed(texts, encode, tmp_path)
-    monkeypatch.setattr(mining, "_ENCODED", 2)
-    parts = embed(texts, encode, tmp_path)
-    assert whole.tolist() == parts.tolist()
-    assert parts == pytest.approx(encode(texts) / 3, abs=1e-3)
-    assert list(tmp_path.iterdir()) == []
 
 
 # --- a folder
@@ -251,7 +240,7 @@ def test_a_full_disk_is_told_and_leaves_what_is_done(tmp_path, monkeypatch):
             raise OSError(28, "No space left on device")
         write_mined(path, pairs)
 
-    monkeypatch.setattr(mining, "write_mined", full)
+    monkeypatch.setattr(folder_mining, "write_mined", full)
     with pytest.raises(UserError, match=r"y.en-es.tsv.gz must be written, .*No space left"):
         mine(tmp_path)
     names = {path.name for path in (tmp_path / "hard_negatives").iterdir()}

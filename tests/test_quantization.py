@@ -37,12 +37,6 @@ def test_a_dimension_with_one_value_comes_back():
     assert back.tolist() == [[0.25, 1.0]]
 
 
-def test_parts_of_an_index_have_the_codes_of_the_whole():
-    whole = quantize(UNITS, "int8")
-    parts = [quantize(UNITS[:7], "int8"), quantize(UNITS[7:], "int8")]
-    assert np.array_equal(np.concatenate(parts), whole)
-
-
 def test_ranges_of_unit_vectors_keep_the_cosines():
     back = dequantize(quantize(UNITS, "int8"), "int8")
     # Steps of 10 / sqrt(32) / 255 = 0.007, rounded errors of 0.002 in the mean square.
@@ -65,15 +59,6 @@ def test_bits_come_back_as_unit_vectors_with_their_signs(precision):
     assert np.linalg.norm(back, axis=1) == pytest.approx(np.ones(500), rel=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("precision", "shape"), [("float32", (0, 16)), ("int8", (0, 16)), ("ubinary", (0, 2))]
-)
-def test_no_vectors_have_no_codes(precision, shape):
-    codes = quantize(np.zeros((0, 16)), precision)
-    assert codes.shape == shape
-    assert dequantize(codes, precision).shape == (0, 16)
-
-
 def test_bits_need_whole_bytes():
     with pytest.raises(UserError, match=r"multiple of 8 dimensions, got 20; shorten them to 16"):
         quantize(np.ones((2, 20)), "ubinary")
@@ -86,11 +71,6 @@ def test_unknown_precisions_and_codes_of_another_are_named():
         UserError, match=r"int8 vectors must be int8 .* but are uint8 of shape \[2, 4\]"
     ):
         dequantize(np.zeros((2, 4), np.uint8), "int8")
-
-
-def test_vectors_that_are_not_finite_are_not_quantized():
-    with pytest.raises(UserError, match="row 1 has infinity or NaN"):
-        quantize([[0.0], [np.nan]], "int8")
 
 
 def test_ranges_of_other_dimensions_are_named():

@@ -9,7 +9,6 @@ import tensorflow as tf
 from testing import (
     DIM,
     TINY,
-    ListCorpus,
     find_task,
     make_batch,
     make_batches,
@@ -21,8 +20,6 @@ from testing import (
 
 from xling_tf.config import apply_overrides
 from xling_tf.corpora.records import QuestionAnswer
-from xling_tf.corpora.store import transient_store
-from xling_tf.encoders.base import average_words
 from xling_tf.model import Model
 from xling_tf.tasks.base import build_tasks
 from xling_tf.text.preprocessor import fit_text
@@ -127,14 +124,6 @@ def test_without_contexts_the_tower_is_over_the_answer_alone():
     assert task.texts(QuestionAnswer("q", "a", "c")) == ("q", "a")
 
 
-def test_averages_count_each_word_as_often_as_it_is_there():
-    # (3 * 1 + 5) / 4 = 2 and (3 * 2 - 2) / 4 = 1.
-    words = tf.constant([[1.0, 2.0], [5.0, -2.0]], tf.bfloat16)
-    averages = average_words(words, tf.ragged.constant([[0, 0, 1, 0], [1]], dtype=tf.int32))
-    assert averages.dtype == tf.float32
-    assert averages.numpy().tolist() == [[2.0, 1.0], [5.0, -2.0]]
-
-
 def test_other_answers_to_the_question_and_the_same_answer_elsewhere_are_not_wrong():
     # Questions 0 and 2 are one with two answers; 1 and 3 have one answer from two contexts.
     questions, answers = ["a b", "c", "a b", "d e"], ["f", "g h", "i", "g h"]
@@ -181,6 +170,7 @@ def step(model, batch):
     return per_example, [tf.convert_to_tensor(gradient) for gradient in gradients]
 
 
+@pytest.mark.slow
 def test_two_replicas_rank_the_answers_of_both():
     strategy = two_replicas()
     with strategy.scope():
@@ -211,13 +201,6 @@ def test_two_replicas_rank_the_answers_of_both():
         assert summed == pytest.approx(gradient.numpy(), rel=1e-3, abs=1e-4)
 
 
-def test_in_mixed_precision_it_differs_by_rounding():
-    expected = losses(make_model(*BEST), examples())
-    keras.config.set_dtype_policy("mixed_bfloat16")
-    # bfloat16 has 8 bits, and the scale is 20.
-    assert losses(make_model(*BEST), examples()) == pytest.approx(expected, rel=0.1, abs=0.3)
-
-
 def test_the_convolutions_of_pieces_are_not_in_the_way():
     config = apply_overrides(
         TINY,
@@ -233,16 +216,6 @@ def test_the_convolutions_of_pieces_are_not_in_the_way():
     found, gradients = step(model, batch)
     assert np.isfinite(found).all()
     assert all(np.isfinite(gradient).all() for gradient in gradients)
-
-
-def test_batches_are_of_questions_and_answers_of_similar_length():
-    records = [QuestionAnswer("a b c", "d e", "f g h i j k l"), QuestionAnswer("a", "b", "c d")]
-    corpus = ListCorpus(name="x", kind="questions", languages="en", split="train", records=records)
-    (stored,) = transient_store([corpus]).corpora
-    lengths = dict(
-        zip([record.question for record in stored.train], stored.train.lengths, strict=True)
-    )
-    assert lengths == {"a b c": 3, "a": 1}
 
 
 def build(*overrides):

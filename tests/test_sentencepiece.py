@@ -6,19 +6,15 @@ import io
 import time
 from pathlib import Path
 
-import numpy as np
 import pytest
 import tensorflow as tf
-from testing import TINY, make_batches, make_examples
 
-from xling_tf.config import ExperimentConfig, TextConfig, apply_overrides
+from xling_tf.config import TextConfig
 from xling_tf.corpora.sample import SAMPLE_FOLDER
 from xling_tf.errors import UserError
-from xling_tf.hub.card import model_card
-from xling_tf.model import Model
+from xling_tf.text import sentencepiece
 from xling_tf.text.preprocessor import fit_text
-from xling_tf.text.sentencepiece import SentencePiecePreprocessor, fit_pieces
-from xling_tf.trainer.run_folder import RunFolder
+from xling_tf.text.sentencepiece import SentencePiecePreprocessor, draw_balanced, fit_pieces
 
 CONFIG = TextConfig(
     tokenizer="sentencepiece", sentencepiece_size=200, max_tokens=12, lowercase=True
@@ -79,12 +75,6 @@ def test_what_is_no_model_of_pieces_is_told(model):
         with pytest.raises(UserError, match=rf"these {len(content)} bytes are none") as caught:
             SentencePiecePreprocessor(content, CONFIG)
         assert "\n" not in str(caught.value)
-
-
-def test_a_missing_library_is_named_with_the_extra(model, monkeypatch):
-    monkeypatch.setitem(importlib.import_module("sys").modules, "tensorflow_text", None)
-    with pytest.raises(UserError, match=r"needs tensorflow-text, .*xling_tf\[sentencepiece\]"):
-        SentencePiecePreprocessor(model, CONFIG)
 
 
 def test_the_model_outlives_tensorflows_caches(preprocess):
@@ -165,11 +155,6 @@ def test_any_string_has_a_piece_between_marks(name, marked):
     assert rows(marked, "", "the cat")[0] == [1, 0, 2]
 
 
-def test_no_sentences_have_no_rows(preprocess, marked):
-    none = tf.constant([], tf.string)
-    assert preprocess.tokenize(none).to_list() == marked.tokenize(none).to_list() == []
-
-
 def test_marks_that_a_model_lacks_are_told():
     buffer = io.BytesIO()
     options = {"vocab_size": 200, "hard_vocab_limit": False, "minloglevel": 2}
@@ -180,11 +165,6 @@ def test_marks_that_a_model_lacks_are_told():
     assert SentencePiecePreprocessor(model, CONFIG).num_words == 200
     with pytest.raises(UserError, match=r"sentence_marks=true expects .* <s> and </s>"):
         SentencePiecePreprocessor(model, MARKED)
-
-
-def test_marks_leave_room_for_a_piece():
-    with pytest.raises(UserError, match=r"must be at least 3 then, got 2$"):
-        apply_overrides(ExperimentConfig(), ["text.sentence_marks=true", "text.max_tokens=2"])
 
 
 def test_a_model_in_the_layout_of_the_published_one_loads(model):
@@ -206,60 +186,11 @@ def test_features_hold_each_piece_once_and_no_ngrams(preprocess):
     assert all(tensor.dtype == tf.int32 for tensor in tf.nest.flatten(features))
 
 
-EXPERIMENT = dataclasses.replace(TINY, text=CONFIG)
-
-
-def test_a_task_learns_on_pieces(model):
-    trained = Model.build(EXPERIMENT, model)
-    examples = make_examples(TEXTS[0:16:2], TEXTS[1:16:2])
-    (batch,) = make_batches(trained, examples, [range(8)])
-    task = trained.tasks[0]
-    variables = [v.value for v in trained.encoder.trainable_variables]
-    with tf.GradientTape() as tape:
-        losses, _ = task.losses(trained.encoder, batch)
-    assert losses.shape == (8,)
-    for variable, gradient in zip(variables, tape.gradient(losses, variables), strict=True):
-        assert np.isfinite(tf.convert_to_tensor(gradient)).all(), variable.name
-    assert [table.shape for table in trained.encoder.table_variables] == [(200, 6)]
-
-
-def test_the_run_folder_keeps_the_model_for_the_restart(model, tmp_path):
-    run = RunFolder(tmp_path)
-    # A start with words that was killed before its end does not count.
-    run.write("vocabulary.txt", "left\nover\n")
-    run.start(EXPERIMENT, EXPERIMENT, model, {})
-    assert run.resolved(EXPERIMENT) == (EXPERIMENT, model)
-    assert library().SentencePieceProcessor(str(tmp_path / "sentencepiece.model")).encode("the")
-
-
-def test_the_tokenizer_is_chosen_by_name():
-    config = apply_overrides(
-        ExperimentConfig(), ["text.tokenizer=sentencepiece", "text.sentencepiece_size=200"]
-    )
-    fitted, vocabulary = fit_text(config.text, BY_LANGUAGE)
-    assert fitted == config.text
-    assert isinstance(vocabulary, bytes)
-
-
-def test_the_page_of_a_model_of_pieces_says_what_it_needs():
-    results = {"scores": {}, "versions": {"xling_tf": "1"}, "steps": 1, "minutes": 1, "corpora": {}}
-    card = model_card("en-es", EXPERIMENT, results)
-    assert "import tensorflow_text" in card
-    assert "nothing else" not in card
-    assert "nothing else" in model_card("en-es", TINY, results)
-
-
-# In the 16 languages of Yang et al. 2019, sec. 3.2.
 GREETINGS = [
-    *("القطة تنام على الأريكة.", "Die Katze schläft auf dem Sofa.", "The cat sleeps on the sofa."),
-    *("El gato duerme en el sofá.", "Le chat dort sur le canapé.", "Il gatto dorme sul divano."),
-    *(
-        "猫がソファの上で寝ています。",
-        "고양이가 소파에서 자고 있어요.",
-        "De kat slaapt op de bank.",
-    ),
-    *("Kot śpi na kanapie.", "O gato dorme no sofá.", "Кошка спит на диване."),
-    *("แมวนอนอยู่บนโซฟา", "Kedi kanepede uyuyor.", "猫在沙发上睡觉。", "貓在沙發上睡覺。"),
+    "Die Katze schläft auf dem Sofa.",
+    "القطة تنام",
+    "แมวนอนอยู่บนโซฟา",
+    "猫がソファの上で寝ています。",
 ]
 
 
@@ -275,3 +206,97 @@ def test_the_published_pieces_are_those_of_the_package_that_carries_them():
         expected = theirs.encode(text)
         assert row == (expected if len(expected) <= 256 else [*expected[:255], 2])
     assert all(0 not in row for row in ours.tokenize(tf.constant(GREETINGS)).to_list())
+
+
+# --- learning pieces
+
+
+def pieces(model):
+    found = library().SentencePieceProcessor(model_proto=model)
+    return {found.id_to_piece(i) for i in range(found.get_piece_size())}
+
+
+def test_languages_are_drawn_alike_as_far_as_they_go():
+    numbers = {"en": map(str, range(1000)), "es": map(str, range(100)), "zh": ["a", "b"]}
+    drawn = draw_balanced(numbers, 60)
+    assert [len(texts) for texts in drawn.values()] == [20, 20, 2]
+    assert len({*drawn["en"]}) == 20
+    assert draw_balanced({"en": map(str, range(1000))}, 20)["en"] == drawn["en"]
+
+
+def test_what_is_drawn_lies_evenly_over_the_texts():
+    # Of 0..9999, 1,000 have a mean of 4999.5, give or take 10000 / sqrt(12 * 1000) = 91.
+    drawn = [int(text) for text in draw_balanced({"en": map(str, range(10_000))}, 1000)["en"]]
+    assert abs(sum(drawn) / 1000 - 4999.5) < 4 * 91
+
+
+def test_the_same_texts_give_the_same_model():
+    fitted = fit_pieces(CONFIG, BY_LANGUAGE)
+    assert fitted[0] == CONFIG
+    assert fit_pieces(CONFIG, {name: iter(texts) for name, texts in BY_LANGUAGE.items()}) == fitted
+
+
+def test_a_language_with_few_texts_weighs_as_much_as_the_bound_lets_it(monkeypatch):
+    # 20 of each language: of the 2,000 Chinese ones, 2 held aside of 20, 18 characters are learnt.
+    monkeypatch.setattr(sentencepiece, "_SAMPLED_TEXTS", 40)
+    monkeypatch.setattr(sentencepiece, "_CHARACTER_COVERAGE", 1.0)
+    characters = [chr(0x4E00 + i) for i in range(2000)]
+    _, model = fit_pieces(CONFIG, {"zh": iter(characters), "en": ["tea"] * 15})
+    kept = [place for place, text in enumerate(characters) if text in pieces(model)]
+    assert len(kept) == 18
+    assert kept[0] < 500 < 1500 < kept[-1]
+    assert {*"tea"} <= pieces(model)
+
+
+def test_few_texts_have_few_pieces_and_this_is_said(caplog):
+    # "a", "▁a", "▁", and the three that every model has; what is unknown has a row too.
+    with caplog.at_level("WARNING", logger="absl"):
+        _, model = fit_pieces(CONFIG, {"en": ["a a a"]})
+    preprocess = SentencePiecePreprocessor(model, CONFIG)
+    assert preprocess.num_words <= 6
+    assert rows(preprocess, "zz")[0][-1] == 0
+    size, coverage = caplog.messages
+    assert "size=200 asks for more pieces than the texts have" in size
+    assert "en: of 0 held-out texts" in coverage
+
+
+@pytest.mark.parametrize(
+    "texts", [{}, {"en": []}, {"en": ["", " "]}], ids=["none", "no text", "empty"]
+)
+def test_no_text_is_told(texts):
+    with pytest.raises(UserError, match=r"expects texts to learn the pieces from") as caught:
+        fit_pieces(CONFIG, texts)
+    assert "\n" not in str(caught.value)
+
+
+def test_fewer_pieces_than_characters_are_told_with_both_numbers():
+    # The characters that have pieces, and those that every model has.
+    config = dataclasses.replace(CONFIG, sentencepiece_size=5)
+    with pytest.raises(
+        UserError, match=r"=5 expects .* need, \d\d; set .* more than \d\d$"
+    ) as caught:
+        fit_pieces(config, BY_LANGUAGE)
+    needed = int(str(caught.value).rsplit(" ", 1)[1])
+    fit_pieces(dataclasses.replace(CONFIG, sentencepiece_size=needed + 1), BY_LANGUAGE)
+
+
+def test_coverage_of_other_texts_is_said_for_each_language(caplog):
+    with caplog.at_level("INFO", logger="absl"):
+        fit_pieces(CONFIG, BY_LANGUAGE)
+    size, english, spanish = caplog.messages
+    assert size == "200 pieces of 360 texts"  # of 400, a tenth of each language is held out
+    assert english.startswith(
+        "en: of 20 held-out texts the pieces spell 100.000% of the characters"
+    )
+    assert spanish.startswith("es: of 20 held-out texts")
+
+
+def test_much_that_is_unknown_is_warned_of(caplog):
+    # Each text has a character of its own, so the 4 texts held aside of 40 have 4 unknown characters of
+    # 4 * 9: 88.889% are known.
+    texts = [f"abcdabcd{chr(0x4E00 + i)}" for i in range(40)]
+    with caplog.at_level("WARNING", logger="absl"):
+        fit_pieces(CONFIG, {"zh": texts, "en": TEXTS[::2]})
+    (warning,) = caplog.messages
+    assert warning.startswith("zh: of 4 held-out texts the pieces spell 88.889% of the characters")
+    assert "give more texts" in warning

@@ -85,10 +85,6 @@ def test_a_sentence_without_tokens_becomes_one(text):
     assert tokens(text) == [EMPTY_TOKEN]
 
 
-def test_no_user_can_type_the_empty_token():
-    assert EMPTY_TOKEN not in tokens(EMPTY_TOKEN)
-
-
 def test_lowercase():
     assert tokens("Ñandú ÀÉ Don't WORLD Ωmega", lowercase=True) == [
         *("ñandú", "àé", "do", "n't", "world", "ωmega")
@@ -164,14 +160,6 @@ def test_known_words_have_their_rows_and_others_a_bucket_after_them(preprocess):
     )
 
 
-def test_each_distinct_word_comes_once(preprocess):
-    features = preprocess(tf.constant(["a hola a", "hola xyz a"]))
-    # Distinct words in the order they are met: a, hola, xyz.
-    assert features.tokens.numpy().tolist() == [[0, 1, 0], [1, 2, 0]]
-    assert features.words.ids.numpy()[:2].tolist() == [2, 0]
-    assert len(features.words.ids) == 3
-
-
 def test_ngrams_by_hand():
     # "<a>": one 3-gram, no 4-gram. "<ab>": <ab ab> and <ab>. "<hola>" (6 characters): 4 and 3.
     # "<我>" counts characters, not bytes.
@@ -188,12 +176,6 @@ def test_ngrams_are_grouped_by_word(preprocess):
     assert features.words.ngram_words.numpy().tolist() == [0] * 7 + [1]
     expected = ngram_buckets(tf.constant(["hola", "a"]), CONFIG).values
     assert features.words.ngram_ids.numpy().tolist() == expected.numpy().tolist()
-
-
-def test_the_sizes_of_ngrams_are_the_configs():
-    config = TextConfig(ngram_sizes=(2,), num_ngram_buckets=97)
-    # "<ab>": <a ab b>.
-    assert ngram_buckets(tf.constant(["ab"]), config).row_lengths().numpy().tolist() == [3]
 
 
 def test_long_words_are_clipped_before_ngrams_are_cut():
@@ -236,14 +218,6 @@ def test_words_alone_have_the_same_rows_and_no_ngrams(preprocess):
         (features.lengths, expected.lengths),
     ):
         assert one.numpy().tolist() == other.numpy().tolist()
-
-
-def test_the_smallest_vocabulary_knows_the_empty_sentence_alone():
-    preprocess = WordNgramPreprocessor([EMPTY_TOKEN], CONFIG)
-    assert preprocess.num_words == 6
-    assert preprocess(tf.constant([""])).words.ids.numpy().tolist() == [0]
-    unknown = preprocess(tf.constant(["a b c"])).words.ids.numpy()
-    assert set(unknown.tolist()) <= {1, 2, 3, 4, 5}
 
 
 def test_texts_that_encoders_cannot_tell_apart_have_one_fingerprint():

@@ -5,27 +5,17 @@ Chidambaram et al. 2019, sec. 2.2. The knobs have the names and the meaning of s
 `mine_hard_negatives`.
 """
 
-import hashlib
-import json
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from absl import logging
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from xling_tf.corpora.folder import load_folder
-from xling_tf.corpora.readers import mined_path, write_mined
-from xling_tf.corpora.records import TranslationPair
 from xling_tf.corpora.split import normalised
-from xling_tf.corpora.store import transient_store
 from xling_tf.errors import UserError
-from xling_tf.files import replacing, require_writable_folder
 from xling_tf.search.neighbours import Neighbours, nearest_in_chunks, unit_vectors
 
 STRATEGIES = ("top", "random")
@@ -33,7 +23,7 @@ QUERIES = ("target", "source")
 
 _MOST_ANSWERS = 100  # right answers of one query for which room is made in its search
 _SPARE = 10  # candidates looked at for each negative where rules may drop some
-_ENCODED = 16_384  # texts encoded before their vectors go to the disk
+_ENCODED = 16_384  # texts encoded before their vectors are rounded
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +91,6 @@ def mine_hard_negatives(
     config: MiningConfig | None = None,
     *,
     counts: Counter[str] | None = None,
-    folder: Path | None = None,
     show_progress: bool = False,
 ) -> list[tuple[str, ...]]:
     """Finds wrong translations among the targets of some pairs that are similar to the right ones.
@@ -114,7 +103,6 @@ def mine_hard_negatives(
         pairs: Source and target of each pair.
         config: Which similar targets are taken; None: the nearest five.
         counts: Gets the numbers of pairs by their negatives, and of candidates dropped by each rule.
-        folder: Where the vectors are on the disk meanwhile; None: the system's for temporary files.
         show_progress: Whether to show bars.
 
     Returns:
@@ -133,10 +121,10 @@ def mine_hard_negatives(
     config, counts = config or MiningConfig(), Counter() if counts is None else counts
     targets, positives = _distinct([pair[1] for pair in pairs])
     sources, groups = _distinct([pair[0] for pair in pairs])
-    candidates = embed(targets, encode, folder, show_progress=show_progress)
+    candidates = _embed(targets, encode, show_progress)
     queries, rows = candidates, positives
     if config.query == "source":
-        queries, rows = embed(sources, encode, folder, show_progress=show_progress), groups
+        queries, rows = _embed(sources, encode, show_progress), groups
     # A group and a candidate in one number.
     group_starts = groups * len(candidates)
     answers = np.unique(group_starts + positives)
@@ -165,103 +153,17 @@ def mine_hard_negatives(
     return negatives
 
 
-def mine_folder(
-    data: Path,
-    encode: Callable[[list[str]], NDArray[Any]],
-    config: MiningConfig,
-    *,
-    model: str,
-    source: str,
-    targets: Sequence[str],
-    names: Sequence[str] = (),
-    output: Path | None = None,
-    show_progress: bool = False,
-) -> dict[str, dict[str, int]]:
-    """Writes a mined file for each parallel corpus of a data folder.
-
-    A file that was mined by the same model with the same knobs from the same pairs is kept.
-    Only training pairs are mined, among training targets: no held-out sentence is seen.
-
-    Args:
-        data: The data folder.
-        encode: The model.
-        config: Which similar targets are taken.
-        model: What tells the model from others, for the record beside a mined file.
-        source: The source language.
-        targets: The target languages.
-        names: Of the corpora to mine; none: all.
-        output: The folder whose `hard_negatives` gets the files; None: `data`.
-        show_progress: Whether to show bars.
-
-    Returns:
-        The counts of each corpus, by its name and languages.
-
-    Raises:
-        UserError: There is no such corpus, or a file cannot be written.
-    """
-    folder_corpora = load_folder(data, source=source, targets=targets)
-    corpora = [corpus for corpus in folder_corpora if corpus.kind == "parallel"]
-    if unknown := sorted(set(names) - {corpus.name for corpus in corpora}):
-        known = ", ".join(sorted({corpus.name for corpus in corpora}))
-        raise UserError(f"the name of a corpus is expected, got {unknown[0]!r}; {data} has {known}")
-    folder = (output or data) / "hard_negatives"
-    require_writable_folder(folder, "give another with --output")
-    counts: dict[str, dict[str, int]] = {}
-    for corpus in transient_store(corpora, folder).corpora:
-        pairs = [pair for pair in corpus.train if isinstance(pair, TranslationPair)]
-        if not pairs or (names and corpus.name not in names):
-            continue
-        path = mined_path(output or data, corpus.name, corpus.languages)
-        record_path = path.with_name(path.name.removesuffix(".tsv.gz") + ".json")
-        recipe = {"model": model, **asdict(config), "pairs": _fingerprint(pairs)}
-        kept = _read_record(record_path) if path.is_file() else {}
-        if kept.get("recipe") == recipe:
-            logging.info("%s is kept: model, knobs and pairs are the same", path)
-            counts[f"{corpus.name}.{corpus.languages}"] = kept["counts"]
-            continue
-        logging.info("mining %s: %d training pairs", path, len(pairs))
-        counters: Counter[str] = Counter()
-        texts = [pair[:2] for pair in pairs]
-        try:
-            record_path.unlink(missing_ok=True)
-            negatives = mine_hard_negatives(
-                encode, texts, config, counts=counters, folder=folder, show_progress=show_progress
-            )
-            mined = zip(pairs, negatives, strict=True)
-            write_mined(path, (pair._replace(negatives=found) for pair, found in mined if found))
-            with replacing(record_path) as temporary:
-                record = json.dumps({"recipe": recipe, "counts": counters}, indent=2)
-                temporary.write_text(record + "\n", encoding="utf-8")
-        except OSError as error:
-            raise UserError(
-                f"{path} must be written, but cannot be: {error.strerror}; make room, or "
-                "give another folder with --output; the same command goes on from here"
-            ) from error
-        counts[f"{corpus.name}.{corpus.languages}"] = dict(counters)
-    return counts
-
-
-def embed(
-    texts: Sequence[str],
-    encode: Callable[[list[str]], NDArray[Any]],
-    folder: Path | None = None,
-    *,
-    show_progress: bool = False,
+def _embed(
+    texts: Sequence[str], encode: Callable[[list[str]], NDArray[Any]], show_progress: bool
 ) -> NDArray[np.float16]:
-    """Encodes any number of texts into unit vectors on the disk: `[texts, dim]` float16, memory-mapped.
-
-    Their file has no name, so nothing is left of it when the array is gone or the program killed.
-    """
-    with (
-        tempfile.TemporaryFile(dir=folder) as file,
-        tqdm(total=len(texts), disable=not show_progress, unit="text", desc="encoding") as bar,
-    ):
-        for start in range(0, len(texts), _ENCODED):
-            vectors = unit_vectors(encode(list(texts[start : start + _ENCODED])), "encodings")
-            file.write(vectors.astype(np.float16).tobytes())
-            bar.update(len(vectors))
-        file.flush()
-        return np.memmap(file, np.float16, mode="r", shape=(len(texts), vectors.shape[1]))
+    """Encodes any number of texts into `[texts, dim]` unit vectors of half precision."""
+    parts = [
+        unit_vectors(encode(list(texts[start : start + _ENCODED])), "encodings").astype(np.float16)
+        for start in tqdm(
+            range(0, len(texts), _ENCODED), disable=not show_progress, desc="encoding"
+        )
+    ]
+    return np.concatenate(parts)
 
 
 def _distinct(texts: Sequence[str]) -> tuple[list[str], NDArray[np.int64]]:
@@ -313,27 +215,3 @@ def _chosen(
         limit = np.sort(draws, axis=1)[:, config.num_negatives - 1, None]
         passes &= draws <= limit
     return passes & (np.cumsum(passes, axis=1) <= config.num_negatives)
-
-
-def model_fingerprint(folder: Path) -> str:
-    """Tells a SavedModel from others, wherever it lies: a digest of its graph and weights."""
-    digest = hashlib.blake2b(digest_size=16)
-    for path in [folder / "saved_model.pb", *sorted((folder / "variables").glob("*"))]:
-        with path.open("rb") as file:
-            digest.update(hashlib.file_digest(file, "blake2b").digest())
-    return digest.hexdigest()
-
-
-def _fingerprint(pairs: Sequence[TranslationPair]) -> str:
-    digest = hashlib.blake2b(digest_size=16)
-    for source, target, _ in pairs:
-        digest.update(f"{source}\t{target}\n".encode())
-    return digest.hexdigest()
-
-
-def _read_record(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return content if isinstance(content, dict) else {}

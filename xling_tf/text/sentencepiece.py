@@ -8,6 +8,7 @@ from importlib import import_module
 from random import Random
 from typing import Any
 
+import sentencepiece
 import tensorflow as tf
 from absl import logging
 
@@ -46,14 +47,13 @@ class SentencePiecePreprocessor(TextPreprocessor):
         empty: The row of the piece that stands for a sentence without any.
 
     Raises:
-        UserError: tensorflow-text is not installed, `model` is none of SentencePiece's, or has no such
-            marks.
+        UserError: `model` is none of SentencePiece's, or has no such marks.
     """
 
     def __init__(self, model: bytes, config: TextConfig) -> None:
         super().__init__(config)
         self.vocabulary = model
-        library("tensorflow_text")
+        import_module("tensorflow_text")  # registers the operations
         module = import_module("tensorflow_text.python.ops.sentencepiece_tokenizer")
         self._operations = module.gen_sentencepiece_tokenizer
         try:
@@ -127,22 +127,6 @@ class _ModelResource(tf.saved_model.experimental.TrackableResource):
         return self._operations.sentencepiece_op(model=self._model, shared_name=name)
 
 
-def library(name: str) -> Any:
-    """Imports one of the two libraries that nothing else needs.
-
-    Raises:
-        UserError: It is not installed.
-    """
-    try:
-        return import_module(name)
-    except ImportError as error:
-        raise UserError(
-            f"text.tokenizer=sentencepiece needs {name.replace('_', '-')}, which is not installed; "
-            "install the extra with: pip install 'xling_tf[sentencepiece]' "
-            "(in a checkout: pip install -e '.[sentencepiece]')"
-        ) from error
-
-
 def fit_pieces(
     config: TextConfig, texts_by_language: Mapping[str, Iterable[str]]
 ) -> tuple[TextConfig, bytes]:
@@ -159,9 +143,8 @@ def fit_pieces(
         `config` as it was, and the serialized model.
 
     Raises:
-        UserError: A library is not installed, or no such model can be learnt from the texts.
+        UserError: No such model can be learnt from the texts.
     """
-    library("tensorflow_text")  # without it the model could not be used
     parts = {
         language: _hold_out(texts)
         for language, texts in draw_balanced(texts_by_language, _SAMPLED_TEXTS).items()
@@ -170,7 +153,7 @@ def fit_pieces(
     # The rarest characters of all texts may be those of one language: Chinese beside European ones.
     unknown = (1 - _CHARACTER_COVERAGE) / max(1, len(parts))
     model = _train_pieces(texts, config, character_coverage=1 - unknown)
-    processor = library("sentencepiece").SentencePieceProcessor(model_proto=model)
+    processor = sentencepiece.SentencePieceProcessor(model_proto=model)
     logging.info("%d pieces of %d texts", processor.get_piece_size(), len(texts))
     if processor.get_piece_size() < config.sentencepiece_size:
         logging.warning(
@@ -222,7 +205,7 @@ def _train_pieces(texts: Sequence[str], config: TextConfig, *, character_coverag
     """Learns the serialized model; few texts have fewer pieces than the config asks for."""
     model, size = io.BytesIO(), config.sentencepiece_size
     try:
-        library("sentencepiece").SentencePieceTrainer.train(
+        sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=iter(texts),
             model_writer=model,
             model_type="unigram",
