@@ -29,9 +29,7 @@ from absl import app, flags
 from xling_tf.corpora.line_files import read_every_line, write_lines
 from xling_tf.corpora.questions import read_paragraphs
 from xling_tf.errors import UserError, one_line_errors, parse_flags, set_up_logging
-from xling_tf.evaluators.data import read_table
-
-LANGUAGE = "[a-z]{2,3}(?:_[A-Za-z]+)?"  # a code in a file's name, as a regular expression
+from xling_tf.evaluators.data import LANGUAGE, read_table
 
 
 class Table(NamedTuple):

@@ -42,8 +42,7 @@ class Missing:
 
     Args:
         name: Within its suite.
-        expected: The files that would make it, with their layout: "senteval/CR.tsv (label TAB text under
-            a line with these names) or, as published, senteval/CR/custrev.pos and custrev.neg".
+        expected: The files that would make it, with their columns and the format of `data/convert.py`.
     """
 
     name: str
