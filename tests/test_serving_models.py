@@ -208,7 +208,7 @@ def test_only_whole_numbers_are_versions(tmp_path: Path) -> None:
     ("folder", "labels", "told"),
     [
         ("empty", {}, "--model m=.*empty is expected to be an exported model, .*found: none"),
-        ("wreck", {}, "found: version 1: .*cannot be loaded: Read less bytes"),
+        ("wreck", {}, "found: 1: .*cannot be loaded: Read less bytes"),
         ("good", {"stable": 7}, "named 1, 2, ..., 7 too"),
     ],
 )

@@ -137,6 +137,8 @@ class ServedModel:
         found = find_versions(self.config.path)
         if not found:  # So a folder looks while it is replaced.
             return
+        if any(each.state == "UNLOADING" for each in self.known.values()):
+            gc.collect()  # A request's error and its traceback refer to each other, and to the version.
         labelled = found.keys() & set(self.config.labels.values())
         for version in {max(found), *labelled} - self.known.keys():
             self._set_status(version, "START")
@@ -212,8 +214,7 @@ def load_models(
         metrics.load_failures.labels(name)  # A counter that is not there cannot be watched.
         model.poll()
         if not model.is_available():
-            known = model.known.values()
-            failures = [f"version {each.version}: {each.error_message}" for each in known]
+            failures = [f"{each.version}: {each.error_message}" for each in model.known.values()]
             wanted = ["1, 2, ...", *(f"{version} too" for version in model.config.labels.values())]
             raise UserError(
                 f"--model {name}={model.config.path} is expected to be an exported model, or to have such "
@@ -243,10 +244,8 @@ def find_versions(path: Path) -> dict[int, Path]:
     if (path / SAVED_MODEL).is_file():
         return {1: path}
     folders = sorted(path.iterdir()) if path.is_dir() else []
-    numbered = [
-        each for each in folders if re.fullmatch("[0-9]{1,19}", each.name) and each.is_dir()
-    ]
-    return {int(each.name): each for each in numbered if int(each.name) <= MAX_VERSION}
+    numbered = {int(each.name): each for each in folders if re.fullmatch("[0-9]{1,19}", each.name)}
+    return {key: each for key, each in numbered.items() if key <= MAX_VERSION and each.is_dir()}
 
 
 def first_line(message: str) -> str:
