@@ -59,7 +59,7 @@ def target(version: int | None = None, label: str | None = None) -> Target:
 
 
 def states(model: ServedModel) -> dict[int, str]:
-    return {status.version: status.state for status in model.statuses(target())}
+    return {version: state for version, (state, _, _) in model.states(target()).items()}
 
 
 def answering(model: ServedModel, version: int | None = None, label: str | None = None) -> float:
@@ -149,10 +149,10 @@ def test_a_wreck_is_told_and_tried_again_when_it_changes(serve, tmp_path: Path) 
     model.poll()
     assert model._metrics.load_failures.labels("m")._value.get() == 1
     assert (answering(model), states(model)) == (1, {1: "AVAILABLE", 2: "END"})
-    (told,) = model.statuses(target(2))
-    assert told.error_code != "OK"
-    assert "cannot be loaded" in told.error_message
-    assert str(tmp_path) not in told.error_message
+    _, code, message = model.states(target(2))[2]
+    assert code != "OK"
+    assert "cannot be loaded" in message
+    assert str(tmp_path) not in message
     put_export(wreck, 2)
     model.poll()
     assert (answering(model), states(model)) == (2, {1: "END", 2: "AVAILABLE"})
@@ -171,8 +171,7 @@ def test_an_export_that_is_replaced_is_loaded_anew(serve, tmp_path: Path) -> Non
     (tmp_path / "m" / "saved_model.pb").write_bytes(b"\xff")
     model.poll()
     assert answering(model) == 6
-    (told,) = model.statuses(target())
-    assert (told.state, told.error_code) == ("AVAILABLE", "UNKNOWN")
+    assert model.states(target())[1][:2] == ("AVAILABLE", "UNKNOWN")
 
 
 def put_warm_up(folder: Path, text: bytes) -> None:
@@ -193,7 +192,7 @@ def test_warm_up_requests_are_made_and_one_that_fails_fails_the_version(
     put_warm_up(put_export(tmp_path / "m" / "2", 2), b"bad")
     model.poll()
     assert states(model) == {1: "AVAILABLE", 2: "END"}
-    assert "the text is bad" in model.statuses(target(2))[0].error_message
+    assert "the text is bad" in model.states(target(2))[2][2]
 
 
 def test_only_whole_numbers_are_versions(tmp_path: Path) -> None:

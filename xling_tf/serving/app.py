@@ -185,7 +185,7 @@ class _Protocol:
         nothing = ServedModel(ModelConfig(target.model, Path()), self.metrics)
         model = self.models.get(target.model, nothing)
         if target.action == "status":
-            return protocol.format_status(model.statuses(target))
+            return protocol.format_status(model.states(target))
         if target.action == "metadata":
             servable = model.servable(target)
             return protocol.format_metadata(target.model, servable.version, servable.signatures)

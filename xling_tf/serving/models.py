@@ -24,7 +24,7 @@ from xling_tf.files import SAVED_MODEL
 from xling_tf.hub.saved_models import load_saved_model, release_resources
 from xling_tf.serving.batching import Lane
 from xling_tf.serving.monitoring import Metrics, log
-from xling_tf.serving.protocol import MAX_VERSION, ServingError, Target, Tensors, VersionStatus
+from xling_tf.serving.protocol import MAX_VERSION, ServingError, Target, Tensors
 
 # Below a version's folder: TensorFlow Serving's g3doc/saved_model_warmup.md; up to 1,000 count.
 WARMUP_REQUESTS = Path("assets.extra") / "tf_serving_warmup_requests"
@@ -105,7 +105,8 @@ class ServedModel:
         self._batched = batched
         # Dictionaries are never changed, only replaced: a request sees all of a switch or nothing.
         self._serving: dict[int, Servable] = {}
-        self.known: dict[int, VersionStatus] = {}  # the state of every version that was ever met
+        # Of every version that was ever met: its state, and the code and message of an error.
+        self.known: dict[int, tuple[str, str, str]] = {}
         # What the files were like when a version was last loaded, or could not be.
         self._tried: dict[int, object] = {}
 
@@ -119,14 +120,14 @@ class ServedModel:
             raise ServingError(f"Servable not found for request: {asked}", 404)
         return serving[wanted]
 
-    def statuses(self, target: Target) -> list[VersionStatus]:
+    def states(self, target: Target) -> dict[int, tuple[str, str, str]]:
         """The state of the version that a request is for, or of all."""
         version = self._version(target)
-        statuses = [each for each in self.known.values() if version in (None, each.version)]
-        if not statuses:
+        states = {key: state for key, state in self.known.items() if version in (None, key)}
+        if not states:
             asked = "any versions" if version is None else f"version {version}"
             raise ServingError(f"Could not find {asked} of model {self.config.name}", 404)
-        return statuses
+        return states
 
     def is_available(self) -> bool:
         """Whether all that should be served is."""
@@ -137,7 +138,7 @@ class ServedModel:
         found = find_versions(self.config.path)
         if not found:  # So a folder looks while it is replaced.
             return
-        if any(each.state == "UNLOADING" for each in self.known.values()):
+        if any(state == "UNLOADING" for state, _, _ in self.known.values()):
             gc.collect()  # A request's error and its traceback refer to each other, and to the version.
         labelled = found.keys() & set(self.config.labels.values())
         for version in {max(found), *labelled} - self.known.keys():
@@ -198,8 +199,8 @@ class ServedModel:
             raise ServingError(f"Unrecognized servable version label: {target.label}")
         return self.config.labels[target.label]
 
-    def _set_status(self, version: int, state: str, *error: str) -> None:
-        self.known = {**self.known, version: VersionStatus(version, state, *error)}
+    def _set_status(self, version: int, state: str, code: str = "OK", text: str = "") -> None:
+        self.known = {**self.known, version: (state, code, text)}
 
     def _log(self, event: str, version: int, level: int = logging.INFO, **fields: object) -> None:
         log(level, event, model=self.config.name, version=version, **fields)
@@ -214,7 +215,7 @@ def load_models(
         metrics.load_failures.labels(name)  # A counter that is not there cannot be watched.
         model.poll()
         if not model.is_available():
-            failures = [f"{each.version}: {each.error_message}" for each in model.known.values()]
+            failures = [f"{version}: {text}" for version, (_, _, text) in model.known.items()]
             wanted = ["1, 2, ...", *(f"{version} too" for version in model.config.labels.values())]
             raise UserError(
                 f"--model {name}={model.config.path} is expected to be an exported model, or to have such "

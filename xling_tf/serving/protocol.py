@@ -8,7 +8,7 @@ import base64
 import json
 import math
 import re
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Mapping
 from itertools import chain
 from typing import Any, NamedTuple
 from urllib.parse import unquote_to_bytes
@@ -55,15 +55,6 @@ class Target(NamedTuple):
     version: int | None
     label: str | None
     action: str
-
-
-class VersionStatus(NamedTuple):
-    """The state of one version (apis/get_model_status.proto)."""
-
-    version: int
-    state: str  # "START", "LOADING", "AVAILABLE", "UNLOADING" or "END"
-    error_code: str = "OK"
-    error_message: str = ""
 
 
 def parse_path(method: str, path: str) -> Target:
@@ -175,17 +166,17 @@ def format_outputs(outputs: Tensors, row_form: bool) -> bytes:
     return orjson.dumps(document, option=orjson.OPT_SERIALIZE_NUMPY)
 
 
-def format_status(versions: Iterable[VersionStatus]) -> bytes:
-    """The answer to `GET /v1/models/m`, the newest version first."""
-    states = [
+def format_status(states: Mapping[int, tuple[str, str, str]]) -> bytes:
+    """The answer to `GET /v1/models/m`, the newest version first (apis/get_model_status.proto)."""
+    statuses = [
         {
-            "version": str(each.version),
-            "state": each.state,
-            "status": {"error_code": each.error_code, "error_message": each.error_message},
+            "version": str(version),
+            "state": state,
+            "status": {"error_code": code, "error_message": text},
         }
-        for each in sorted(versions, reverse=True)
+        for version, (state, code, text) in sorted(states.items(), reverse=True)
     ]
-    return orjson.dumps({"model_version_status": states})
+    return orjson.dumps({"model_version_status": statuses})
 
 
 def format_metadata(model: str, version: int, signatures: Mapping[str, SignatureDef]) -> bytes:
