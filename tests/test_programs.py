@@ -1,74 +1,60 @@
-"""One whole smoke run of the training program, and what it leaves behind."""
+"""The training program: one whole smoke run and what it leaves behind, and what it says of mistakes."""
 
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
-from programs import SHORT, Run, the_error, train
+from programs import ONE_TASK, PROGRAM, SHORT, run_python, the_error, train
+from programs import Run as Finished
 
-import xling_tf
+from xling_tf.config import apply_overrides
+from xling_tf.errors import UserError
+from xling_tf.presets import get_preset
+from xling_tf.trainer.experiment import Run, run_experiment
 
 SIGNATURES = {"serving_default", "default", "question_encoder", "response_encoder", "inference"}
 
 
 @pytest.fixture(scope="module")
-def smoke(tmp_path_factory: pytest.TempPathFactory) -> Run:
+def smoke(tmp_path_factory: pytest.TempPathFactory) -> Finished:
     return train(tmp_path_factory.mktemp("smoke"), *SHORT)
 
 
-def test_a_smoke_run_succeeds_and_prints_a_table_and_how_to_use_the_model(smoke: Run) -> None:
+def test_a_smoke_run_prints_a_table_and_nothing_alarming(smoke: Finished) -> None:
     assert smoke.status == 0, smoke.errors
+    assert not [line for line in smoke.errors.splitlines() if not re.match(r"[\d:]{8} INFO ", line)]
     lines = smoke.output.splitlines()
     assert lines[0].split() == ["suite", "metric", "value"]
-    assert any(
-        re.match(r"retrieval/en-es/all +en-es/precision_at_1 +[01]\.\d+$", line) for line in lines
-    )
+    score = r"retrieval/en-es/all +en-es/precision_at_1 +[01]\.\d+$"
+    assert any(re.match(score, line) for line in lines)
     assert "exported/smoke" in lines[-1]
-    assert "load" in lines[-1]
 
 
-def test_a_smoke_run_says_nothing_alarming(smoke: Run) -> None:
-    for line in smoke.errors.splitlines():
-        assert re.match(r"[\d:]{8} INFO ", line), line
-
-
-def test_results_hold_scores_corpora_versions_machine_and_config(smoke: Run) -> None:
+def test_results_hold_scores_corpora_versions_machine_and_config(smoke: Finished) -> None:
     results = smoke.results
     assert (results["preset"], results["steps"]) == ("smoke", 30)
-    assert results["minutes"] > 0
     assert re.match(r"python \S*training/main.py --pair=smoke --steps=30 ", results["command"])
-    assert results["num_parameters"] > 1000
     assert results["corpora"]["parallel/everyday.en-es"] > 100
-    assert results["versions"]["tensorflow"] == tf.__version__
-    assert results["versions"]["xling_tf"] == xling_tf.__version__
-    assert results["machine"]["cpus"] >= 1
-    assert results["config"]["training"]["precision"] == "float32"
+    assert {"minutes", "num_parameters", "versions", "machine"} <= set(results)
     retrieval = results["scores"]["retrieval/en-es/all"]
     for direction in ("en-es", "es-en"):
         precisions = [retrieval[f"{direction}/precision_at_{k}"] for k in (1, 3, 10)]
-        assert precisions == sorted(precisions)
-        assert 0 <= precisions[0] <= precisions[2] <= 1
+        assert 0 <= precisions[0] <= precisions[1] <= precisions[2] <= 1
     task = results["scores"]["task/translation_ranking_en-es"]
     assert set(task) == {"loss", "accuracy", "num_examples"}
 
 
-def test_the_run_folder_holds_metrics_checkpoints_and_tensorboard(smoke: Run) -> None:
+def test_the_run_folder_holds_metrics_checkpoints_and_tensorboard(smoke: Finished) -> None:
     lines = (smoke.run_dir / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     records = [json.loads(line) for line in lines]
     assert [record["step"] for record in records] == list(range(30))
     tasks = [record["task"] for record in records]
-    assert tasks[:5] == ["translation_ranking_en-es"] * 5
-    assert set(tasks) == {
-        "translation_ranking_en-es",
-        "response_prediction_en",
-        "response_prediction_es",
-        "quick_thought_en",
-        "quick_thought_es",
-        "inference",
-    }
+    assert tasks[:5] == ["translation_ranking_en-es"] * 5  # alignment comes first
+    assert {"response_prediction_en", "quick_thought_es", "inference"} <= set(tasks)
     assert np.isfinite([record["loss"] for record in records]).all()
     (checkpoint,) = (smoke.run_dir / "checkpoints").iterdir()
     assert checkpoint.name == "step-000000030"
@@ -79,36 +65,49 @@ def test_the_run_folder_holds_metrics_checkpoints_and_tensorboard(smoke: Run) ->
         for value in event.summary.value
     }
     assert {"loss/translation_ranking_en-es", "accuracy/inference", "learning_rate"} <= tags
+    assert list(smoke.folder.rglob(".*")) == []  # no temporary file stays
 
 
-def test_the_exported_model_loads_with_its_card_and_config(smoke: Run) -> None:
+def test_the_exported_model_loads_with_its_card_and_config(smoke: Finished) -> None:
     model = tf.saved_model.load(str(smoke.model))
     vectors = model(["Hola", "Hello", ""]).numpy()
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-6)
     assert set(model.signatures) == SIGNATURES
     card = (smoke.model / "README.md").read_text(encoding="utf-8")
-    assert "preset\n`smoke`" in card or "preset `smoke`" in card
-    assert "parallel/everyday.en-es" in card
-    assert "retrieval/en-es/all" in card
+    assert all(said in card for said in ("`smoke`", "parallel/everyday", "retrieval/en-es/all"))
     config = json.loads((smoke.model / "config.json").read_text(encoding="utf-8"))
     assert config == smoke.results["config"]
 
 
-def test_the_finished_command_again_only_evaluates_and_exports(smoke: Run) -> None:
+@pytest.mark.slow
+def test_the_finished_command_again_only_evaluates_and_exports(smoke: Finished) -> None:
     scores, metrics = smoke.results["scores"], (smoke.run_dir / "metrics.jsonl").read_bytes()
     before = (smoke.model / "saved_model.pb").stat().st_mtime_ns
     again = train(smoke.folder, *SHORT)
     assert again.status == 0, again.errors
-    assert "continuing at step 30" in again.errors
     assert (smoke.run_dir / "metrics.jsonl").read_bytes() == metrics
     assert (smoke.model / "saved_model.pb").stat().st_mtime_ns > before
     for suite, values in scores.items():
         assert again.results["scores"][suite] == pytest.approx(values, abs=1e-4), suite
 
 
-def test_a_started_run_without_a_budget_is_one_line(smoke: Run) -> None:
-    line = the_error(train(smoke.folder, *SHORT, "--steps=0", timeout=60))
-    assert "--steps" in line
+@pytest.mark.parametrize(
+    ("flag", "said"),
+    [
+        ("--pair=en-xx", ["--pair", "en-es", "paper-en-es", "smoke", "'en-xx'"]),
+        ("--set=text.max_token=3", ["--set text.max_token", "max_tokens"]),
+        ("--set=encoder.num_heads=7", ["encoder.hidden_dim", "encoder.num_heads", "7"]),
+        ("--piar=smoke", ["piar", "pair"]),
+        ("--steps=-1", ["steps", "-1"]),
+        ("smoke", ["'smoke'"]),
+    ],
+)
+def test_a_mistake_in_the_flags_is_one_line_before_anything_starts(
+    flag: str, said: list[str], tmp_path: Path
+) -> None:
+    line = the_error(train(tmp_path, flag))
+    assert all(words in line for words in said), line
+    assert not list(tmp_path.iterdir())
 
 
 def test_list_names_every_preset_with_its_description(tmp_path: Path) -> None:
@@ -117,3 +116,77 @@ def test_list_names_every_preset_with_its_description(tmp_path: Path) -> None:
     lines = listing.output.splitlines()
     assert {"en-es", "paper-en-es", "smoke"} <= {line.split()[0] for line in lines}
     assert all(len(line.split()) > 3 for line in lines)
+
+
+# Stands for what may happen at any time: Ctrl-C while corpora are prepared, say.
+RAISING = """
+import runpy, sys, types
+
+def run_experiment(run):
+    raise {error}
+
+experiment = types.SimpleNamespace(Run=dict, run_experiment=run_experiment)
+sys.modules["xling_tf.trainer.experiment"] = experiment
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "line"),
+    [
+        ("KeyboardInterrupt", 130, "interrupted; the same command continues\n"),
+        (
+            "OSError(28, '')",
+            2,
+            "error: the disk is full; make room, and the same command continues\n",
+        ),
+    ],
+)
+def test_an_interruption_and_a_full_disk_are_one_line(
+    error: str, status: int, line: str, tmp_path: Path
+) -> None:
+    run = run_python(tmp_path, "-c", RAISING.format(error=error), str(PROGRAM), "--pair=smoke")
+    assert (run.status, run.output, run.errors) == (status, "", line)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"data": "empty"}, ["empty"]),
+        ({"run_dir": "file/run"}, ["--run_dir", "file/run"]),
+        ({"output": "file/model"}, ["--output", "file"]),
+        ({"output": "notes"}, ["--output", "notes"]),
+        ({"settings": ["training.steps=0"]}, ["--minutes", "--steps"]),
+    ],
+)
+def test_folders_and_budgets_that_will_not_do_are_refused_at_once(
+    changes: dict[str, Any], said: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").touch()
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "todo.txt").write_text("mine")
+    settings = [*ONE_TASK, "training.steps=1", *changes.get("settings", ())]
+    folders = {"run_dir": "run", "output": "model"} | changes
+    folders.pop("settings", None)
+    run = Run(
+        name="smoke",
+        config=apply_overrides(get_preset("smoke"), settings),
+        **{name: tmp_path / folder for name, folder in folders.items()},
+    )
+    with pytest.raises(UserError) as caught:
+        run_experiment(run)
+    assert all(words in str(caught.value) for words in said)
+    assert "\n" not in str(caught.value)
+    assert (tmp_path / "notes" / "todo.txt").read_text() == "mine"
+
+
+@pytest.mark.slow
+def test_a_diverging_training_is_one_line_and_keeps_the_batch(tmp_path: Path) -> None:
+    rates = ["--set=optimizer.learning_rate=1e38", "--set=optimizer.warmup=0"]
+    run = train(tmp_path, *SHORT, *(f"--set={setting}" for setting in ONE_TASK), *rates)
+    assert "translation_ranking_en-es" in the_error(run)
+    batch = json.loads((run.run_dir / "non_finite_batch.json").read_text(encoding="utf-8"))
+    assert batch["task"] == "translation_ranking_en-es"
+    assert not run.model.exists()
