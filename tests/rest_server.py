@@ -55,27 +55,14 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         if self.path == "/v1/models/en-es":
             states = {"1": "END", "3": self.server.state, "12": "LOADING"}
-            self.answer(
-                200,
-                {
-                    "model_version_status": [
-                        {"version": version, "state": state, "status": {"error_code": "OK"}}
-                        for version, state in states.items()
-                    ]
-                },
-            )
+            statuses = [{"version": v, "state": state} for v, state in states.items()]
+            self.answer(200, {"model_version_status": statuses})
         elif self.path == "/v1/models/en-es/metadata":
             signatures = {
                 name: {"inputs": {key: {"dtype": "DT_STRING"} for key in inputs}}
                 for name, inputs in self.server.signatures.items()
             }
-            self.answer(
-                200,
-                {
-                    "model_spec": {"name": "en-es", "version": "3"},
-                    "metadata": {"signature_def": {"signature_def": signatures}},
-                },
-            )
+            self.answer(200, {"metadata": {"signature_def": {"signature_def": signatures}}})
         else:
             self.answer(404, {"error": f"Could not find any versions of model {self.path}"})
 

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from absl import logging
 from numpy.typing import NDArray
 from tqdm import tqdm
 
@@ -26,7 +25,6 @@ _MAX_ROWS = 1024
 _MAX_CHARACTERS = 2**17
 # Keys of one query: below every SQLite's limit on parameters (999 before 3.32).
 _KEYS_PER_QUERY = 900
-_DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _SCHEMA = """
     PRAGMA page_size = 32768;
     CREATE TABLE IF NOT EXISTS vectors (key BLOB UNIQUE NOT NULL, vector BLOB NOT NULL);
@@ -82,7 +80,10 @@ class _Cache:
         if folder is not None and system.checksum is not None:
             require_writable_folder(folder, "choose another folder for the embeddings")
             self._path = folder / f"{_digest(system.checksum).hex()}.sqlite"
-        self._open()
+        # Without a name it is a file of SQLite's own that goes with the connection. Another process
+        # writes for milliseconds.
+        self._connection = sqlite3.connect(self._path or "", timeout=60, check_same_thread=False)
+        weakref.finalize(self, self._connection.close)
 
     def encode(
         self, role: str, encode: Callable[..., np.ndarray], columns: Sequence[list[str]]
@@ -91,28 +92,11 @@ class _Cache:
         try:
             return self._encode(role, encode, columns)
         except sqlite3.DatabaseError as error:
-            # The lowest byte is the kind of error, the others its details.
-            if (
-                getattr(error, "sqlite_errorcode", _DAMAGE[0]) & 0xFF not in _DAMAGE
-                or not self._path
-            ):
-                raise UserError(
-                    f"the file of embeddings {self._path or ''} must be readable and writable, but "
-                    f"SQLite says {str(error)!r}; make room on its disk or choose another folder (what "
-                    "was encoded before is kept)"
-                ) from error
-            logging.warning("%s is damaged (%s) and begun anew", self._path, error)
-            self._connection.close()
-            for path in (self._path.with_name(f"{self._path.name}-journal"), self._path):
-                path.unlink(missing_ok=True)
-            self._open()
-            return self._encode(role, encode, columns)
-
-    def _open(self) -> None:
-        # Without a name it is a file of SQLite's own that goes with the connection. Another process
-        # writes for milliseconds.
-        self._connection = sqlite3.connect(self._path or "", timeout=60, check_same_thread=False)
-        weakref.finalize(self, self._connection.close)
+            raise UserError(
+                f"the file of embeddings {self._path} must be readable and writable, but SQLite says "
+                f"{str(error)!r}; make room on its disk or, if the file is damaged, remove it (what was "
+                "encoded before is kept)"
+            ) from error
 
     def _encode(
         self, role: str, encode: Callable[..., np.ndarray], columns: Sequence[list[str]]
