@@ -7,15 +7,14 @@ from encode_functions import random_vectors
 
 from xling_tf.corpora.records import NLI_LABELS
 from xling_tf.evaluators.encoding import System
-from xling_tf.evaluators.inference import LabelledPair
 
 Infer = Callable[[list[str], list[str]], np.ndarray]
 
 
-def make_pairs(count: int, language: str = "en") -> list[LabelledPair]:
+def make_pairs(count: int, language: str = "en") -> list[tuple[str, str, str]]:
     """Three pairs, one of each label, for each of so many premises."""
     return [
-        LabelledPair(f"{language} premise {number}", f"{language} {number} so {label}", label)
+        (f"{language} premise {number}", f"{language} {number} so {label}", label)
         for number in range(count)
         for label in NLI_LABELS
     ]

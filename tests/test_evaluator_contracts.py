@@ -40,6 +40,7 @@ def _narrow(monkeypatch):
     """Classifiers of the papers' sizes are for real vectors."""
     monkeypatch.setitem(classifiers.TANH, "hidden", (32, 32))
     monkeypatch.setattr(transfer, "_FOLDS", 3)
+    monkeypatch.setitem(classifiers.NETWORK, "rate", 0.02)
     monkeypatch.setitem(classifiers.NETWORK, "max_epochs", 30)
     monkeypatch.setitem(classifiers.NETWORK, "weight_decay", (1e-5,))
 

@@ -10,7 +10,6 @@ from sklearn.neural_network import MLPClassifier
 from xling_tf.errors import UserError
 from xling_tf.evaluators import classifiers
 from xling_tf.evaluators.classifiers import (
-    Network,
     cross_validated,
     encode_columns,
     fit_logistic,
@@ -27,8 +26,9 @@ FITS = [fit_logistic, fit_network, fit_tanh_network]
 
 @pytest.fixture(autouse=True)
 def _narrow(monkeypatch):
-    """Layers of 512 are for real vectors."""
+    """Layers of 512, and steps that thousands of rows make, are for real vectors."""
     monkeypatch.setitem(classifiers.TANH, "hidden", (64, 64))
+    monkeypatch.setitem(classifiers.NETWORK, "rate", 0.02)
 
 
 def clusters(rows=60, labels=("a", "b", "c"), noise=0.1, seed=0):
@@ -43,7 +43,6 @@ def clusters(rows=60, labels=("a", "b", "c"), noise=0.1, seed=0):
 @pytest.mark.parametrize("labels", [("a", "b", "c"), (3, 7)])
 def test_separate_clusters_are_told_apart(fit, labels):
     test_x, test_y = clusters(30, labels, seed=1)
-    # A network may stop as soon as it tells the rows held out apart.
     assert np.mean(fit(*clusters(300, labels))(test_x) == test_y) > 0.95
 
 
@@ -79,55 +78,6 @@ def test_regularisation_is_what_does_best_on_dev():
     assert np.mean(predict(dev[0]) == dev[1]) == pytest.approx(max(accuracies), abs=0.01)
 
 
-class FixedOrder(np.random.Generator):
-    """Draws weights by chance but leaves rows as they stand."""
-
-    def permutation(self, x, axis=0):
-        return np.arange(x)
-
-
-def make(widths, activation="tanh"):
-    return Network(widths, activation, FixedOrder(np.random.PCG64(0)))
-
-
-def test_steps_derived_by_hand():
-    # Zero weights, two classes: probabilities 1/2, errors (1/2 - 1, 1/2) for class 0. Adam's first step
-    # is the rate times the sign of the gradient, whatever its size.
-    network = make((1, 2))
-    network.layers[0][:] = 0
-    network.train_epoch(np.array([[3.0]], np.float32), np.array([0]), batch=1, rate=0.1)
-    assert network.layers[0] == pytest.approx(np.array([[0.1, -0.1], [0.1, -0.1]]))
-    # Input 0: the weights' only gradient is decay * weight, which takes them towards 0 by the rate; the
-    # biases, which do not decay, have that of their error.
-    network = make((1, 2))
-    network.layers[0][:] = [[1.0, -1.0], [0, 0]]
-    network.train_epoch(np.zeros((1, 1), np.float32), np.array([0]), batch=1, rate=0.1, decay=0.5)
-    assert network.layers[0] == pytest.approx(np.array([[0.9, -0.9], [0.1, -0.1]]))
-
-
-@pytest.mark.parametrize(("activation", "theirs"), [("tanh", "tanh"), ("sigmoid", "logistic")])
-def test_a_network_takes_the_steps_of_scikit_learn(activation, theirs):
-    rng = np.random.default_rng(0)
-    x = rng.standard_normal((100, 20)).astype(np.float32)
-    classes = (x[:, 0] > 0).astype(int) + (x[:, 1] > 0)
-    network = make((20, 8, 6, 3), activation)
-    # scikit-learn divides the decay by the rows of the batch, so 100 rows make 4 equal batches.
-    model = MLPClassifier((8, 6), activation=theirs, batch_size=25, shuffle=False, alpha=25 * 0.01)
-    # The first call makes the model; then it is set to where ours begins.
-    model.partial_fit(x, classes, classes=[0, 1, 2])
-    for weights, bias, layer in zip(model.coefs_, model.intercepts_, network.layers, strict=True):
-        weights[:], bias[:] = layer[:-1], layer[-1]
-    model._optimizer.t = 0
-    for moment in model._optimizer.ms + model._optimizer.vs:
-        moment[:] = 0
-    for _ in range(3):
-        model.partial_fit(x, classes)
-        network.train_epoch(x, classes, batch=25, rate=1e-3, decay=0.01)
-    for weights, bias, layer in zip(model.coefs_, model.intercepts_, network.layers, strict=True):
-        assert layer == pytest.approx(np.vstack([weights, bias]), abs=1e-6)
-    assert network.predictor(np.arange(3))(x).tolist() == model.predict(x).tolist()
-
-
 def test_a_network_that_only_gets_worse_is_the_first_one():
     x, y = clusters(200, noise=1.0)
     # A label nobody has can never be told, so no epoch is better than the first check.
@@ -138,13 +88,14 @@ def test_a_network_that_only_gets_worse_is_the_first_one():
 
 def test_the_tanh_networks_rate_falls_every_epoch(monkeypatch):
     rates = []
+    epoch = MLPClassifier.partial_fit
 
-    class Recorded(Network):
-        def train_epoch(self, x, classes, *, batch, rate, decay=0.0):
-            rates.append(rate)
-            assert (batch, decay, self.layers[0].shape) == (16, 0.0, (9, 64))
+    def recorded(model, *rows, **options):
+        epoch(model, *rows, **options)
+        assert (model.batch_size, model.solver, model.alpha) == (16, "adam", 0)
+        rates.append(model._optimizer.learning_rate_init)
 
-    monkeypatch.setattr(classifiers, "Network", Recorded)
+    monkeypatch.setattr(MLPClassifier, "partial_fit", recorded)
     fit_tanh_network(*clusters(32))
     assert len(rates) == 20
     assert rates[:3] == pytest.approx([5e-4, 4.5e-4, 4.05e-4])

@@ -5,8 +5,16 @@ import pytest
 from encode_functions import by_meaning, constant, random_vectors
 
 from xling_tf.errors import UserError
+from xling_tf.evaluators import classifiers
 from xling_tf.evaluators.data import Dataset, Missing
 from xling_tf.evaluators.transfer import SUITE, TransferClassification, TransferRelatedness
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch):
+    """The papers' network takes its steps on thousands of rows."""
+    monkeypatch.setitem(classifiers.NETWORK, "rate", 0.02)
+    monkeypatch.setitem(classifiers.NETWORK, "weight_decay", (1e-5,))
 
 
 def sentences(number, labels=("good", "bad"), start=0):

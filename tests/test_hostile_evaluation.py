@@ -13,7 +13,6 @@ from test_report import report
 
 from xling_tf.errors import UserError
 from xling_tf.evaluators.data import read_table
-from xling_tf.evaluators.inference import read_inference
 from xling_tf.evaluators.reqa import read_tables
 from xling_tf.evaluators.running import _read
 from xling_tf.evaluators.semantic_retrieval import read_pairs
@@ -30,7 +29,6 @@ def read_reqa(path: Path) -> object:
 READERS = {
     "table": (partial(read_table, columns=("a", "b")), b"a\tb\tc\n1\t2\t3\n4\t5\t6\n"),
     "scores": (read_scored, b"sentence1\tsentence2\tscore\na\tb\t2.5\nc\td\t5\n"),
-    "nli": (read_inference, b"label\tpremise\thypothesis\nneutral\ta\tb\nentailment\tc\td\n"),
     "pairs": (read_pairs, b"label\tquestion1\tquestion2\n1\ta\tb\n0\tc\td\n"),
     "reqa": (read_reqa, b"question_id\tquestion\tanswer_sentence_id\nq\tWho?\t1\n"),
 }
@@ -62,7 +60,7 @@ def test_damaged_files_are_read_or_told(name, data, tmp_path):
     read_or_told(read, path, tmp_path)
 
 
-@pytest.mark.parametrize("name", ["table", "nli", "pairs"])
+@pytest.mark.parametrize("name", ["table", "pairs"])
 def test_a_folder_or_nothing_in_its_place_is_told(name, tmp_path):
     read, _ = READERS[name]
     path = tmp_path / "x.file"

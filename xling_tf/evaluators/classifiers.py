@@ -3,13 +3,13 @@
 All take float vectors `[n, dim]` and labels `[n]`, and give a function from vectors to labels.
 """
 
+import copy
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from itertools import chain, pairwise
-from operator import itemgetter
-from typing import Any, Literal, TypeVar
+from itertools import chain
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,9 +25,6 @@ _Result = TypeVar("_Result")
 # A solver stops at a slope that is small beside the features. scikit-learn's own limit, 1e-4, is
 # this one for unit vectors of 512 dimensions; features ten times as small it would leave unfitted.
 _TOLERANCE = 1e-4 * 512**0.5
-# Adam's constants (Kingma and Ba 2015).
-_FIRST, _SECOND, _EPSILON = 0.9, 0.999, 1e-8
-
 # What the scores of each depend on: SentEval's grids of the inverse strength of its regularisation
 # and of the weight decay of its network (senteval/tools/validation.py).
 LOGISTIC: dict[str, Any] = {"C": tuple(2.0**power for power in range(-2, 4))}
@@ -89,8 +86,8 @@ def fit_logistic(
     splits = [(x, y, *dev)] if dev else stratified_splits(x, y, folds, seed)
     with single_threaded():
         accuracies = [
-            [accuracy(model.predict, dev_x, dev_y) for model in logistic_path(train_x, train_y)]
-            for train_x, train_y, dev_x, dev_y in splits
+            [accuracy(model.predict, *held_out) for model in logistic_path(train_x, train_y)]
+            for train_x, train_y, *held_out in splits
         ]
         best = LOGISTIC["C"][int(np.argmax(np.mean(accuracies, axis=0)))]
         predict: Predict = _logistic(x).set_params(C=best).fit(x, y).predict
@@ -126,167 +123,69 @@ def fit_network(
     """Fits SentEval's network of sigmoid units; weight decay and epochs are chosen by accuracy.
 
     Unlike SentEval, which fits anew on all rows what it chose by folds, this keeps the network that
-    did best on the rows held out.
-
-    Args:
-        x: Vectors.
-        y: Their labels.
-        dev: Vectors and labels to choose by; None: one stratified fold of the training rows.
-        folds: How many folds.
-        hidden: Units of the hidden layer.
-        seed: Of the fold, the weights and the order of the rows.
+    did best on `dev`, or on one fold of the training rows. See `fit_logistic` for the arguments.
     """
     x, y = _training(x, y)
-    train_x, train_y, dev_x, dev_y = (
+    train_x, train_y, *held_out = (
         (x, y, *dev) if dev else next(stratified_splits(x, y, folds, seed))
     )
-    labels, classes = np.unique(train_y, return_inverse=True)
-
-    def attempt(decay: float) -> tuple[float, Predict]:
-        rng = np.random.default_rng(seed)
-        network = Network((x.shape[1], hidden, len(labels)), "sigmoid", rng)
-        best, patience = (-1.0, network.predictor(labels)), NETWORK["patience"]
-        for _ in range(0, NETWORK["max_epochs"], NETWORK["epochs_a_check"]):
-            for _ in range(NETWORK["epochs_a_check"]):
-                network.train_epoch(
-                    train_x, classes, batch=NETWORK["batch"], rate=NETWORK["rate"], decay=decay
-                )
-            predict = network.predictor(labels)
-            score = accuracy(predict, dev_x, dev_y)
-            if score > best[0]:
-                best = score, predict
-            elif patience:
-                patience -= 1
-            else:
-                break
-        return best
-
+    best = -1.0
+    predict: Any = None
     with single_threaded():
-        return max(map(attempt, NETWORK["weight_decay"]), key=itemgetter(0))[1]
+        for decay in NETWORK["weight_decay"]:
+            network = _network(train_x, (hidden,), "logistic", NETWORK, seed, decay)
+            best_of_decay, patience = -1.0, NETWORK["patience"]
+            for _ in range(0, NETWORK["max_epochs"], NETWORK["epochs_a_check"]):
+                for _ in range(NETWORK["epochs_a_check"]):
+                    network.partial_fit(train_x, train_y, classes=np.unique(y))
+                score = accuracy(network.predict, *held_out)
+                if score > best:
+                    best, predict = score, copy.deepcopy(network).predict
+                if score > best_of_decay:
+                    best_of_decay = score
+                elif patience:
+                    patience -= 1
+                else:
+                    break
+    return predict
 
 
 def fit_tanh_network(x: Array, y: Array, *, seed: int = 0) -> Predict:
-    """Fits the classifier of Chidambaram et al. 2019, sec. 4.2: two layers of 512 tanh units.
-
-    Raises:
-        UserError: scikit-learn is not installed, or all labels are equal.
-    """
+    """Fits the classifier of Chidambaram et al. 2019, sec. 4.2: two layers of 512 tanh units."""
     x, y = _training(x, y)
-    labels, classes = np.unique(y, return_inverse=True)
-    widths = (x.shape[1], *TANH["hidden"], len(labels))
-    network = Network(widths, "tanh", np.random.default_rng(seed))
+    network = _network(x, TANH["hidden"], "tanh", TANH, seed)
     with single_threaded():
-        for epoch in range(TANH["epochs"]):
-            rate = TANH["rate"] * TANH["rate_decay_per_epoch"] ** epoch
-            network.train_epoch(x, classes, batch=TANH["batch"], rate=rate)
-    return network.predictor(labels)
+        for _ in range(TANH["epochs"]):
+            network.partial_fit(x, y, classes=np.unique(y))
+            # scikit-learn lets no learning rate of Adam fall.
+            network._optimizer.learning_rate_init *= TANH["rate_decay_per_epoch"]
+    predict: Predict = network.predict
+    return predict
 
 
-class Network:
-    """Hidden layers of one activation below a softmax, trained on cross-entropy by Adam.
+def _network(
+    x: Array, hidden: Sequence[int], activation: str, how: Any, seed: int, decay: float = 0.0
+) -> Any:
+    from sklearn.neural_network import MLPClassifier
 
-    scikit-learn's `MLPClassifier` takes the same steps (the tests compare the two), but three times
-    as long over the papers' small batches, and has no learning rate that falls with the epochs.
-
-    Args:
-        widths: Of the input, of each hidden layer, and the number of classes.
-        activation: Of the hidden layers.
-        rng: Draws the weights (Glorot and Bengio 2010, uniform) and the order of the rows.
-
-    Attributes:
-        layers: Of each layer the weights and, in the last row, the biases: `[rows + 1, columns]`.
-    """
-
-    def __init__(
-        self,
-        widths: Sequence[int],
-        activation: Literal["tanh", "sigmoid"],
-        rng: np.random.Generator,
-    ) -> None:
-        self._rng = rng
-        self._is_tanh = activation == "tanh"
-        self.layers: list[Array] = []
-        for rows, columns in pairwise(widths):
-            bound = np.sqrt(6 / (rows + columns))
-            layer = np.zeros((rows + 1, columns), np.float32)
-            layer[:-1] = rng.uniform(-bound, bound, (rows, columns))
-            self.layers.append(layer)
-        self._gradients = [np.empty_like(layer) for layer in self.layers]
-        self._moments = [(np.zeros_like(layer), np.zeros_like(layer)) for layer in self.layers]
-        self._steps = 0
-
-    def train_epoch(
-        self, x: Array, classes: Array, *, batch: int, rate: float, decay: float = 0.0
-    ) -> None:
-        """Sees every row once, in random order; `decay` is L2, of the weights but not the biases."""
-        order = self._rng.permutation(len(x))
-        for start in range(0, len(x), batch):
-            rows = order[start : start + batch]
-            *inputs, logits = self._forward(x[rows], self.layers)
-            errors = np.exp(logits - logits.max(axis=1, keepdims=True))
-            errors /= errors.sum(axis=1, keepdims=True)
-            errors[np.arange(len(rows)), classes[rows]] -= 1
-            errors /= len(rows)
-            self._steps += 1
-            for level in range(len(self.layers) - 1, -1, -1):
-                layer, gradient, y = self.layers[level], self._gradients[level], inputs[level]
-                # Copied, the small transpose takes the fast way through the product.
-                np.matmul(y.T.copy(), errors, out=gradient[:-1])
-                np.sum(errors, axis=0, out=gradient[-1])
-                if decay:
-                    gradient[:-1] += np.float32(decay) * layer[:-1]
-                if level:
-                    slope = 1 - y * y if self._is_tanh else y * (1 - y)
-                    errors = (layer[:-1] @ errors.T).T * slope
-                self._update(level, rate)
-
-    def predictor(self, labels: Array) -> Predict:
-        """Returns what this network, as it is now, makes of vectors: the likeliest labels."""
-        layers = [layer.copy() for layer in self.layers]
-
-        def predict(x: Array) -> Array:
-            logits = self._forward(np.asarray(x, np.float32), layers)[-1]
-            return labels[np.argmax(logits, axis=1)]
-
-        return predict
-
-    def _forward(self, x: Array, layers: Sequence[Array]) -> list[Array]:
-        """The input of each layer, and the logits."""
-        values = [x]
-        half = np.float32(0.5)
-        for layer in layers[:-1]:
-            z = values[-1] @ layer[:-1] + layer[-1]
-            values.append(np.tanh(z) if self._is_tanh else half * (1 + np.tanh(half * z)))
-        return [*values, values[-1] @ layers[-1][:-1] + layers[-1][-1]]
-
-    def _update(self, level: int, rate: float) -> None:
-        """A step of Adam, with the factors (1 - beta) of its moments moved into `rate` and epsilon."""
-        second = np.sqrt((1 - _SECOND**self._steps) / (1 - _SECOND))
-        rate = rate * (1 - _FIRST) / (1 - _FIRST**self._steps) * second
-        gradient, (mean, square) = self._gradients[level], self._moments[level]
-        mean *= np.float32(_FIRST)
-        mean += gradient
-        square *= np.float32(_SECOND)
-        square += np.square(gradient, out=gradient)
-        np.sqrt(square, out=gradient)
-        gradient += np.float32(_EPSILON / np.sqrt(1 - _SECOND))
-        np.divide(mean, gradient, out=gradient)
-        gradient *= np.float32(rate)
-        self.layers[level] -= gradient
+    batch = min(how["batch"], len(x))
+    return MLPClassifier(
+        hidden_layer_sizes=hidden,
+        activation=activation,
+        batch_size=batch,
+        learning_rate_init=how["rate"],
+        alpha=decay * batch,  # which scikit-learn divides by the rows of a batch
+        random_state=seed,
+    )
 
 
 def cross_validated(
     x: Array, y: Array, fit: Callable[[Array, Array], Predict], *, folds: int = 10, seed: int = 0
 ) -> float:
-    """Returns the mean accuracy of stratified cross-validation, whose folds follow the rows' order.
-
-    Raises:
-        UserError: Each label has fewer rows than there are folds.
-    """
+    """Returns the mean accuracy of stratified cross-validation, whose folds follow the rows' order."""
 
     def score(split: Sequence[Array]) -> float:
-        train_x, train_y, test_x, test_y = split
-        return accuracy(fit(train_x, train_y), test_x, test_y)
+        return accuracy(fit(*split[:2]), *split[2:])
 
     return float(np.mean(in_threads(score, stratified_splits(x, y, folds, seed))))
 

@@ -24,17 +24,18 @@ from xling_tf.evaluators.data import Dataset, Missing, Suite, Tables, find_table
 from xling_tf.evaluators.encoding import Encode
 
 SOURCE = "en"  # the language that both papers learn labels in
-_DEV = 10  # percent of the training set; Chidambaram et al. 2019, sec. 4.2
+_DEV_SHARE = 0.1  # of the training set; Chidambaram et al. 2019, sec. 4.2
 _PERCENTAGES = (10, 20, 40, 80, 100)  # Table 6
 # Whether the languages' rows translate each other, of the tasks of Rücklé et al. 2018, Table 1.
 _ALIGNED = {"AM": True, "AC": True, "CLS": False}
 # Sec. 4.1, and the settings of the authors' published experiments.
 _NUM_RUNS = 50
-_DEV_SHARE, _TEST_SHARE = 0.2, 0.2
+_PART = 0.2  # of the rows to choose by, and to test on
 # The authors choose one of five learning rates by the mean score of all runs on their dev parts. This
 # chooses one of five strengths of regularisation, each four times the one before, by a few runs.
 _STRENGTHS = (1.0, 4.0, 16.0, 64.0, 256.0)
 _NUM_TUNING_RUNS = 5
+_LAYOUT = ".tsv (label TAB text, so named in line 1)"
 
 Labelled = Sequence[tuple[str, ...]]  # labels and texts
 _Set = tuple[Array, Array]  # vectors and labels
@@ -80,10 +81,12 @@ class CrossLingualClassification:
         self._test = {language: _by_text(test[language]) for language in sorted(test)}
         self._dev = _by_text(dev)
         if source in train and not dev:
-            rows = self._train[source]
-            held_out = set(_part(np.array([label for label, _ in rows]), _DEV, seed))
-            self._dev = [row for number, row in enumerate(rows) if number in held_out]
-            self._train[source] = [row for number, row in enumerate(rows) if number not in held_out]
+            from sklearn.model_selection import train_test_split
+
+            labels = [label for label, _ in self._train[source]]
+            self._train[source], self._dev = train_test_split(
+                self._train[source], test_size=_DEV_SHARE, stratify=labels, random_state=seed
+            )
         self._source = source
         self._seed = seed
         self.protocol: Mapping[str, Any] = {
@@ -147,11 +150,11 @@ class CrossLingualClassification:
 class SubsampleValidation:
     """Macro-F1 of logistic regression in random subsample validation, within and across languages.
 
-    In every run the rows are cut at random in parts to train (60%), to choose by (20%) and to test
-    (20%). Of translated rows, the parts of all languages have the same numbers, so that no test
-    sentence is the translation of one that was trained on (Rücklé et al. 2018, sec. 4.1 and 5.1, and
-    the authors' published experiments). One strength of regularisation serves all runs. All vectors are
-    divided by one number, their mean length, so that it means the same for each system.
+    In every run the rows are cut at random in parts to train on (60%), to choose by and to test on
+    (20% each). Of translated rows, the parts of all languages have the same numbers, so that no test
+    sentence translates one that was trained on (Rücklé et al. 2018, sec. 4.1 and 5.1). One strength of
+    regularisation serves all runs; vectors are divided by their mean length, so that it means the same
+    for each system.
 
     Args:
         rows: (label, text) rows, by language.
@@ -183,8 +186,8 @@ class SubsampleValidation:
         self.protocol: Mapping[str, Any] = {
             "aligned": aligned,
             "num_runs": num_runs,
-            "dev_share": _DEV_SHARE,
-            "test_share": _TEST_SHARE,
+            "dev_share": _PART,
+            "test_share": _PART,
             "classifier": "logistic regression",
             "C": _STRENGTHS,
             "num_tuning_runs": min(_NUM_TUNING_RUNS, num_runs),
@@ -221,8 +224,8 @@ class SubsampleValidation:
         cuts = {}
         for language, own in orders.items():
             order = first if aligned else own
-            num_dev, num_test = int(_DEV_SHARE * len(order)), int(_TEST_SHARE * len(order))
-            cuts[language] = np.split(order, [num_dev, num_dev + num_test])
+            size = int(_PART * len(order))
+            cuts[language] = np.split(order, [size, 2 * size])
         return cuts
 
     def __call__(self, encode: Encode) -> dict[str, float]:
@@ -307,15 +310,10 @@ def _find_reviews(folder: Path, seed: int) -> Iterator[Dataset | Missing]:
     found = find_tables(folder / "sentiment")
     for name, tables in found.items():
         if {"train", "test"} <= {split for splits in tables.values() for split in splits}:
-            files = [path for splits in tables.values() for path in splits.values()]
-            yield Dataset(
-                name=name, files=tuple(files), load=partial(_load_reviews, name, tables, seed)
-            )
+            files = tuple(path for splits in tables.values() for path in splits.values())
+            yield Dataset(name=name, files=files, load=partial(_load_reviews, name, tables, seed))
     if "cls" not in found:
-        expected = (
-            "sentiment/cls.<language>.<train or test>.tsv (label TAB text, so named in line 1)"
-        )
-        yield Missing(name="cls", expected=expected)
+        yield Missing(name="cls", expected=f"sentiment/cls.<language>.<train or test>{_LAYOUT}")
 
 
 def _load_reviews(name: str, tables: Tables, seed: int) -> CrossLingualClassification:
@@ -331,14 +329,13 @@ def _find_argument(folder: Path, seed: int) -> Iterator[Dataset | Missing]:
     found = find_tables(folder / "argument")
     for name in _ALIGNED:
         # English first, whose rows are trained on.
-        codes = sorted(found.get(name, ()), key=lambda code: (code != SOURCE, code))
-        paths = {code: found[name][code][""] for code in codes if "" in found[name][code]}
+        tables = sorted(found.get(name, {}).items(), key=lambda item: (item[0] != SOURCE, item[0]))
+        paths = {code: splits[""] for code, splits in tables if "" in splits}
         if paths:
             load = partial(_load_argument, name, paths, seed)
             yield Dataset(name=name, files=tuple(paths.values()), load=load)
         else:
-            expected = f"argument/{name}.<language>.tsv (label TAB text, so named in line 1)"
-            yield Missing(name=name, expected=expected)
+            yield Missing(name=name, expected=f"argument/{name}.<language>{_LAYOUT}")
 
 
 def _load_argument(name: str, paths: Mapping[str, Path], seed: int) -> SubsampleValidation:

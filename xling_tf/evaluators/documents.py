@@ -1,9 +1,9 @@
 """Document classification within and across languages: parts of documents encoded, then pooled."""
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from importlib.metadata import version
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,6 @@ STRIDE_WORDS = 64
 UNSPACED_LANGUAGES = frozenset({"zh", "ja", "th"})
 MAX_PARTS = 64  # of news about a dozen sentences are one document; a book is known by its beginning
 _DOCUMENTS_AT_ONCE = 2000  # their parts are encoded together
-_POOLINGS = ("mean", "max")
 # The way that scored best (Table 5) and was used in Tables 4 and 6.
 _BEST = "sentences-mean"
 _TUNING_LANGUAGE = "en"  # where training sets of several languages are joined (sec. 5.2)
@@ -110,40 +109,29 @@ class DocumentClassification:
             languages, where there are two or more and English.
         """
         scores: dict[str, float] = {}
-        for segmentation, pooling in product(("sentences", "windows"), _POOLINGS):
-            if pooling == _POOLINGS[0]:
-                pooled = self._pool(encode, segmentation)
-            way = f"{segmentation}-{pooling}"
-            sets = pooled[pooling]
-            scores |= _named(f"{way}/zero_shot", _transfer(sets, targeted=False))
-            if way == _BEST:
-                scores |= _named(f"{way}/targeted", _transfer(sets, targeted=True))
-                scores |= _named(f"{way}/leave_one_out", _leave_one_out(sets))
+        for segmentation in ("sentences", "windows"):
+            for pooling, sets in self._pool(encode, segmentation).items():
+                way = f"{segmentation}-{pooling}"
+                scores |= _named(f"{way}/zero_shot", _transfer(sets, targeted=False))
+                if way == _BEST:
+                    scores |= _named(f"{way}/targeted", _transfer(sets, targeted=True))
+                    scores |= _named(f"{way}/leave_one_out", _leave_one_out(sets))
         return scores
 
-    def _pool(self, encode: Encode, segmentation: str) -> dict[str, _Sets]:
+    def _pool(self, encode: Encode, segmentation: str) -> Mapping[str, _Sets]:
         """The documents' vectors and labels, by pooling."""
-        pooled: dict[str, dict[str, dict[str, tuple[Array, Array]]]]
-        pooled = {pooling: {language: {} for language in self._documents} for pooling in _POOLINGS}
+        pooled: defaultdict[str, Any] = defaultdict(lambda: defaultdict(dict))
         for language, splits in self._documents.items():
             for split, rows in splits.items():
                 y = np.array([label for label, _ in rows])
                 vectors = pool(encode, [divide(text, language, segmentation) for _, text in rows])
                 for pooling, x in vectors.items():
                     pooled[pooling][language][split] = x, y
-        return dict(pooled)
+        return pooled
 
 
 def divide(text: str, language: str, segmentation: str) -> list[str]:
-    """Divides a document into the parts that are encoded, `MAX_PARTS` of them at most.
-
-    Args:
-        text: The document.
-        language: ISO code.
-        segmentation: "sentences" or "windows".
-
-    Returns:
-        Its parts in order; of an empty document one empty part.
+    """Divides a document into the "sentences" or "windows" that are encoded, `MAX_PARTS` at most.
 
     Example:
         >>> divide("Dr. Smith left. Why?", "en", "sentences")

@@ -1,9 +1,10 @@
 """Natural language inference in languages that no inference was learnt in."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from xling_tf.corpora.records import NLI_LABELS
 from xling_tf.corpora.split import normalised
 from xling_tf.errors import UserError
 from xling_tf.evaluators.classifiers import Array, encode_columns, f1, fit_logistic, pair_features
-from xling_tf.evaluators.data import Dataset, Missing, Suite, find_tables, read_table
+from xling_tf.evaluators.data import LANGUAGE, Dataset, Missing, Suite, read_table, tables_in
 from xling_tf.evaluators.encoding import Encode, NotApplicableError, as_system
 
 TWO_WAY_LABELS = ("entailment", "not_entailment")
@@ -27,26 +28,7 @@ _WELL_KNOWN = (
 )
 
 
-class LabelledPair(NamedTuple):
-    """A premise, a hypothesis and the name of their relation."""
-
-    premise: str
-    hypothesis: str
-    label: str
-
-
-class InferenceSet(NamedTuple):
-    """What a table holds.
-
-    Attributes:
-        pairs: In order of their texts, whatever their order in the file.
-        labels: Those that the pairs may have: `NLI_LABELS` or `TWO_WAY_LABELS`.
-        num_left_out: Pairs without a label, whose annotators did not agree.
-    """
-
-    pairs: list[LabelledPair]
-    labels: tuple[str, ...]
-    num_left_out: int
+Pairs = Sequence[tuple[str, ...]]  # premise, hypothesis and label
 
 
 class ZeroShotInference:
@@ -56,27 +38,30 @@ class ZeroShotInference:
     knows only entailment and not_entailment, the head's two other labels are the latter.
 
     Args:
-        data: The labelled pairs.
+        pairs: (premise, hypothesis, label) rows; those labelled "-" are left out.
         name: What results call this evaluator.
+
+    Raises:
+        UserError: There are no pairs, or a label is unknown.
 
     Example:
         >>> from xling_tf.evaluators.encoding import System
         >>> def infer(premises, hypotheses):
         ...     return np.array([[p == h, 0, p != h] for p, h in zip(premises, hypotheses)])
-        >>> pairs = [LabelledPair("a", "a", "entailment"), LabelledPair("a", "b", "contradiction")]
-        >>> evaluator = ZeroShotInference(InferenceSet(pairs, NLI_LABELS, 0), name="letters")
+        >>> pairs = [("a", "a", "entailment"), ("a", "b", "contradiction")]
+        >>> evaluator = ZeroShotInference(pairs, name="letters")
         >>> evaluator(System(name="equal", sentences=len, inference=infer))["accuracy"]
         1.0
     """
 
-    def __init__(self, data: InferenceSet, *, name: str) -> None:
+    def __init__(self, pairs: Pairs, *, name: str) -> None:
         self.name = name
+        self._pairs = _labelled(pairs, name)
         self.protocol: Mapping[str, Any] = {
-            "labels": list(data.labels),
-            "num_pairs": len(data.pairs),
-            "num_left_out": data.num_left_out,
+            "labels": list(_labels_of(self._pairs)),
+            "num_pairs": len(self._pairs),
+            "num_left_out": len(pairs) - len(self._pairs),
         }
-        self._data = data
 
     def __call__(self, encode: Encode) -> dict[str, float]:
         """Classifies the pairs.
@@ -94,7 +79,7 @@ class ZeroShotInference:
         infer = as_system(encode).inference
         if infer is None:
             raise NotApplicableError("it has no head for inference")
-        premises, hypotheses, _ = map(list, zip(*self._data.pairs, strict=True))
+        premises, hypotheses, _ = map(list, zip(*self._pairs, strict=True))
         probabilities = np.asarray(infer(premises, hypotheses), np.float64)
         expected = (len(premises), len(NLI_LABELS))
         if probabilities.shape != expected or not np.isfinite(probabilities).all():
@@ -104,7 +89,7 @@ class ZeroShotInference:
                 f"{'' if np.isfinite(probabilities).all() else ' with infinity or NaN'}; look for "
                 "the cause in its training or its inference function"
             )
-        return _scores(self._data, np.array(NLI_LABELS)[np.argmax(probabilities, axis=1)])
+        return _scores(self._pairs, np.array(NLI_LABELS)[np.argmax(probabilities, axis=1)])
 
 
 class InferenceProbe:
@@ -116,7 +101,7 @@ class InferenceProbe:
 
     Args:
         train: English pairs with three labels. Those whose premise a test set has as well are left out.
-        tests: The sets to classify, by name.
+        tests: The pairs to classify, by name.
         name: What results call this evaluator.
         max_train: More training pairs than this are sampled.
         seed: Of the sample, and of the tenth by which the regularisation is chosen.
@@ -127,26 +112,26 @@ class InferenceProbe:
 
     def __init__(
         self,
-        train: Sequence[LabelledPair],
-        tests: Mapping[str, InferenceSet],
+        train: Pairs,
+        tests: Mapping[str, Pairs],
         *,
         name: str,
         max_train: int = _MAX_TRAIN,
         seed: int = 0,
     ) -> None:
         self.name = name
-        tested = {normalised(pair.premise) for data in tests.values() for pair in data.pairs}
-        unseen = [pair for pair in sorted(set(train)) if normalised(pair.premise) not in tested]
+        self._tests = {test: _labelled(pairs, test) for test, pairs in tests.items()}
+        tested = {normalised(premise) for pairs in self._tests.values() for premise, *_ in pairs}
+        unseen = [pair for pair in sorted(set(train)) if normalised(pair[0]) not in tested]
         order = np.random.default_rng(seed).permutation(len(unseen))[:max_train]
         self._train = [unseen[index] for index in order]
-        self._tests = dict(tests)
         self.protocol: Mapping[str, Any] = {
             "features": "u, v, |u - v|, u * v",
             "classifier": "logistic regression",
             "max_train": max_train,
             "seed": seed,
             "num_train": len(self._train),
-            "num_left_out": {name: data.num_left_out for name, data in tests.items()},
+            "num_left_out": {n: len(pairs) - len(self._tests[n]) for n, pairs in tests.items()},
         }
         if len(self._train) < _DEV_PARTS:
             raise UserError(
@@ -160,76 +145,63 @@ class InferenceProbe:
         Returns:
             "accuracy", the mean over the test sets, and "<set>/accuracy" and "<set>/num_pairs" of each.
         """
-        x = _features(encode, self._train)
-        y = np.array([pair.label for pair in self._train])
+        x, y = _features(encode, self._train), np.array([label for *_, label in self._train])
         num_dev = len(y) // _DEV_PARTS
         predict = fit_logistic(x[num_dev:], y[num_dev:], dev=(x[:num_dev], y[:num_dev]))
-        scores = {}
-        for name, data in self._tests.items():
-            of_set = _scores(data, predict(_features(encode, data.pairs)))
-            scores[f"{name}/accuracy"] = of_set["accuracy"]
-            scores[f"{name}/num_pairs"] = of_set["num_pairs"]
-        accuracies = [score for name, score in scores.items() if name.endswith("/accuracy")]
+        scores: dict[str, float] = {}
+        for name, pairs in self._tests.items():
+            of_set = _scores(pairs, predict(_features(encode, pairs)))
+            scores |= {f"{name}/{score}": of_set[score] for score in ("accuracy", "num_pairs")}
+        accuracies = [scores[f"{name}/accuracy"] for name in self._tests]
         return {"accuracy": float(np.mean(accuracies)), **scores}
 
 
-def _features(encode: Encode, pairs: Sequence[LabelledPair]) -> Array:
+def _labelled(pairs: Pairs, name: str) -> list[tuple[str, ...]]:
+    """The pairs that have a label, in the order of their texts, whatever that of the file."""
+    kept = sorted(pair for pair in pairs if pair[-1] != _NO_LABEL)
+    unknown = {label for *_, label in kept} - set(_labels_of(kept))
+    if not kept or unknown:
+        raise UserError(
+            f"{name} must have pairs labelled {', '.join(NLI_LABELS)}, or only "
+            f"{' and '.join(TWO_WAY_LABELS)}, but has {sorted(unknown) or 'none'}; correct the data"
+        )
+    return kept
+
+
+def _labels_of(pairs: Pairs) -> tuple[str, ...]:
+    return TWO_WAY_LABELS if any(pair[-1] == TWO_WAY_LABELS[1] for pair in pairs) else NLI_LABELS
+
+
+def _features(encode: Encode, pairs: Pairs) -> Array:
     """Features of the pairs: `[n, 4 * dim]`."""
-    columns = [[pair.premise for pair in pairs], [pair.hypothesis for pair in pairs]]
-    u, v = encode_columns(encode, columns)
+    u, v = encode_columns(encode, list(zip(*pairs, strict=True))[:2])
     return np.concatenate([u, v, pair_features(u, v)], axis=1)
 
 
-def _scores(data: InferenceSet, predicted: Array) -> dict[str, float]:
-    """Compares predictions out of `NLI_LABELS` with the labels of the data."""
-    if data.labels == TWO_WAY_LABELS:
+def _scores(pairs: Pairs, predicted: Array) -> dict[str, float]:
+    """Compares predictions out of `NLI_LABELS` with the pairs' own labels."""
+    from sklearn.metrics import recall_score
+
+    labels = _labels_of(pairs)
+    if labels == TWO_WAY_LABELS:
         predicted = np.where(predicted == TWO_WAY_LABELS[0], *TWO_WAY_LABELS)
-    gold = np.array([pair.label for pair in data.pairs])
-    recalls = {
-        f"{label}/recall": float(np.sum((gold == label) & (predicted == label)))
-        / max(1, int(np.sum(gold == label)))
-        for label in data.labels
-    }
+    gold = np.array([label for *_, label in pairs])
+    recalls = recall_score(gold, predicted, labels=labels, average=None, zero_division=0)
     return {
         "accuracy": float(np.mean(gold == predicted)),
-        "macro_f1": float(np.mean([f1(gold, predicted, label) for label in data.labels])),
-        **recalls,
+        "macro_f1": float(np.mean([f1(gold, predicted, label) for label in labels])),
+        **{f"{label}/recall": float(recall) for label, recall in zip(labels, recalls, strict=True)},
         "num_pairs": float(len(gold)),
     }
-
-
-def read_inference(path: Path) -> InferenceSet:
-    """Reads a table with the columns label, premise and hypothesis.
-
-    Args:
-        path: Text or, by its name, gzip; the label is one of `NLI_LABELS` or, in the whole file, of
-            `TWO_WAY_LABELS`, or "-" where there is none.
-
-    Raises:
-        UserError: A column is missing, or a label is another one.
-    """
-    rows = read_table(path, ("premise", "hypothesis", "label"))
-    pairs = sorted(LabelledPair(*row) for row in rows if row[-1] != _NO_LABEL)
-    present = {pair.label for pair in pairs}
-    labels = TWO_WAY_LABELS if TWO_WAY_LABELS[1] in present else NLI_LABELS
-    if not pairs or present - set(labels):
-        raise UserError(
-            f"{path} must have pairs labelled {', '.join(NLI_LABELS)}, or only "
-            f"{' and '.join(TWO_WAY_LABELS)}, but its labels are "
-            f"{', '.join(map(repr, sorted(present))) or 'missing'}; correct the file"
-        )
-    return InferenceSet(pairs, labels, len(rows) - len(pairs))
 
 
 def _find(folder: Path, seed: int) -> Iterator[Dataset | Missing]:
     """Yields each set for the trained head, and all of them for one probe."""
     paths = {
-        ".".join(filter(None, (name, language, split))): path
-        for name, tables in find_tables(folder / "nli").items()
-        for language, splits in tables.items()
-        for split, path in splits.items()
+        name: path
+        for name, path in tables_in(folder / "nli").items()
+        if re.fullmatch(rf"[^.]+\.{LANGUAGE}(?:\.[a-z_]+)?", name)
     }
-    paths = dict(sorted(paths.items()))
     tests = {name: path for name, path in paths.items() if not name.endswith(".train")}
     for name, path in tests.items():
         yield Dataset(name=name, files=(path,), load=partial(_load_zero_shot, name, path))
@@ -252,15 +224,19 @@ def _expected(name: str) -> str:
 
 
 def _load_zero_shot(name: str, path: Path) -> ZeroShotInference:
-    return ZeroShotInference(read_inference(path), name=name)
+    return ZeroShotInference(_read(path), name=name)
 
 
 def _load_probe(train: Sequence[Path], tests: Mapping[str, Path], seed: int) -> InferenceProbe:
+    sets = [_labelled(_read(path), path.name) for path in train]
     # Pairs of two-way sets that are not entailed may be either of the two other labels.
-    sets = [data for data in map(read_inference, train) if data.labels == NLI_LABELS]
-    pairs = [pair for data in sets for pair in data.pairs]
-    tested = {name: read_inference(path) for name, path in tests.items()}
+    pairs = [pair for those in sets if _labels_of(those) == NLI_LABELS for pair in those]
+    tested = {name: _read(path) for name, path in tests.items()}
     return InferenceProbe(pairs, tested, name="probe", seed=seed)
+
+
+def _read(path: Path) -> Pairs:
+    return read_table(path, ("premise", "hypothesis", "label"))
 
 
 SUITE = Suite(

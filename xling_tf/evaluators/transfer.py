@@ -160,11 +160,11 @@ class TransferRelatedness:
                     f"one are scored {part[0][0]}; correct the data"
                 )
         if not dev:
-            order = np.random.default_rng(seed).permutation(len(train))
-            pairs, size = self._train, len(train) // _RELATEDNESS_HELD_OUT
-            self._dev, self._train = (
-                [pairs[n] for n in order[:size]],
-                [pairs[n] for n in order[size:]],
+            from sklearn.model_selection import train_test_split
+
+            share = 1 / _RELATEDNESS_HELD_OUT
+            self._train, self._dev = train_test_split(
+                self._train, test_size=share, random_state=seed
             )
         self.protocol: Mapping[str, Any] = {
             "seed": seed,
