@@ -61,13 +61,14 @@ test: $(DEV) ## Runs the quick tests
 	$(BIN)/python -m pytest -n auto --dist loadfile $(ARGS)
 
 .PHONY: lint
-lint: $(DEV) ## Checks style, formatting and types
+lint: $(DEV) ## Checks style, formatting, imports and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
 	$(BIN)/mypy
 
 .PHONY: format
-format: $(DEV) ## Formats the code and mends what ruff can mend
+format: $(DEV) ## Formats the code and fixes what ruff can fix
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
