@@ -1,13 +1,20 @@
 """From a page of MediaWiki's XML to the sentences of an article."""
 
-from contextlib import suppress
-
 import pytest
 from raw_files import HEADER, page_xml
 
 from xling_tf.corpora.readers import MalformedLineError
-from xling_tf.corpora.wikipedia import Page, article_sentences, file_prefixes, parse_page
-from xling_tf.corpora.wikitext import Block, prose
+from xling_tf.corpora.records import SentenceTriplet
+from xling_tf.corpora.wikipedia import (
+    Block,
+    Page,
+    article_sentences,
+    file_prefixes,
+    parse_page,
+    prose,
+    wiki40b_sentences,
+    wiki40b_triplets,
+)
 
 
 def lines(wikitext: str, *prefixes: str) -> list[str]:
@@ -139,21 +146,68 @@ def test_sentences_of_other_languages():
     assert article_sentences(page, "zh") == ["图灵", "他生于伦敦。", "他喜欢跑步。"]
 
 
+# A parser that reads on to the end for all that is not closed takes minutes.
 @pytest.mark.parametrize(
-    "broken", ["{{" * 5000, "[[" * 5000, "{|" * 2000, "<ref>" * 2000, "=" * 9999]
+    "unit", ["<ref ", "<b>", "[http://a ", "{{a|", "[[a|", "<nowiki>", "'''", "<i><b>", "\n{|", "="]
 )
-def test_broken_markup_is_no_obstacle(broken: str):
-    assert isinstance(prose(f"Text. {broken}\n\nMore."), list)
-
-
-# Each took the parser minutes and more: it reads on to the end for all that is not closed.
-@pytest.mark.parametrize(
-    "unit", ["<ref ", "<b>", "[http://a ", "{{a|", "[[a|", "<nowiki>", "'''", "<i><b>", "\n{|"]
-)
-def test_markup_without_end_is_parsed_in_seconds_or_dropped(unit: str):
-    with suppress(MalformedLineError):
-        list(prose(unit * 8000))
+def test_markup_without_end_is_no_obstacle(unit: str):
+    assert isinstance(prose(f"Text. {unit * 8000}\n\nMore."), list)
 
 
 def test_less_than_is_text():
     assert lines("It is 3 < 4 and a <b>bold</b> word <i.") == ["It is 3 < 4 and a bold word <i."]
+
+
+# As the rows of the dataset are.
+ARTICLE = (
+    "\n_START_ARTICLE_\nAda Lovelace\n_START_PARAGRAPH_\nAda Lovelace wrote programs. Dr. Babbage "
+    "had the machine._NEWLINE_She died in 1852.\n_START_SECTION_\nEarly life\n_START_PARAGRAPH_\n"
+    "She was born in London.\n_START_SECTION_\nDeath\n_START_SECTION_\nBurial\n_START_PARAGRAPH_\n"
+    "It took place in Hucknall.\n"
+)
+SENTENCES = [
+    "Ada Lovelace",
+    "Ada Lovelace wrote programs.",
+    "Dr. Babbage had the machine.",
+    "She died in 1852.",
+    "Early life",
+    "She was born in London.",
+    "Death",
+    "Burial",
+    "It took place in Hucknall.",
+]
+
+
+def test_titles_and_section_names_are_sentences_in_their_places():
+    assert wiki40b_sentences(ARTICLE, "en") == SENTENCES
+
+
+def test_a_section_name_is_one_sentence_whatever_is_in_it():
+    text = "\n_START_ARTICLE_\nWho? Me!\n_START_PARAGRAPH_\nWho? Me!"
+    assert wiki40b_sentences(text, "en") == ["Who? Me!", "Who?", "Me!"]
+
+
+def test_what_is_no_article_has_no_sentences():
+    assert wiki40b_sentences("", "en") == []
+    assert wiki40b_sentences("no mark", "en") == []
+    assert wiki40b_sentences("\n_START_ARTICLE_\n\n_START_PARAGRAPH_\n_NEWLINE_\n", "en") == []
+
+
+def test_triplets_are_contiguous():
+    triplets = list(wiki40b_triplets(ARTICLE, "en"))
+    assert triplets == [SentenceTriplet(*SENTENCES[i : i + 3]) for i in range(7)]
+
+
+def test_no_triplet_spans_a_sentence_that_is_left_out():
+    # The fourth of seven lines is a formula: only the first and the last three are contiguous.
+    lines = ["One two.", "Three four.", "Five six.", "= 1 + 2 = 3", "Seven.", "Eight.", "Nine."]
+    text = "_START_ARTICLE_\n" + "".join(f"_START_SECTION_\n{line}\n" for line in lines)
+    assert list(wiki40b_triplets(text, "en")) == [
+        SentenceTriplet("One two.", "Three four.", "Five six."),
+        SentenceTriplet("Seven.", "Eight.", "Nine."),
+    ]
+
+
+def test_chinese_sentences_are_split():
+    text = "\n_START_ARTICLE_\n北京\n_START_PARAGRAPH_\n北京是中国的首都。它有很多人口。"
+    assert wiki40b_sentences(text, "zh") == ["北京", "北京是中国的首都。", "它有很多人口。"]

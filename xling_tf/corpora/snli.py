@@ -78,20 +78,18 @@ def parse_snli(line: str) -> InferencePair:
 def fetch_snli(folder: Path) -> Path | None:
     """Makes sure that SNLI's three files are in a data folder, if the network gives them.
 
-    Args:
-        folder: A data folder; files that are missing are put into its `nli`.
-
     Returns:
         The folder that holds the three files, or None when they cannot be had; a log line then
         says why and nothing is left behind.
     """
     for place in SNLI_FOLDERS:
-        if all(_present(folder / place / name) for name in _FILE_NAMES):
+        if all(any((folder / place).glob(f"{name}*")) for name in _FILE_NAMES):
             return folder / place
     # An unnamed file: even a killed program leaves nothing of it.
     with tempfile.TemporaryFile(dir=folder) as archive:
         try:
-            _download(archive)
+            with urllib.request.urlopen(SNLI_URL, timeout=_TIMEOUT_SECONDS) as response:
+                shutil.copyfileobj(response, archive)
             _extract(archive, folder / "nli")
         except (OSError, http.client.HTTPException) as error:
             logging.info("SNLI cannot be fetched from %s: %s", SNLI_URL, error)
@@ -100,15 +98,6 @@ def fetch_snli(folder: Path) -> Path | None:
             logging.warning("%s is not the SNLI archive or came corrupt: %s", SNLI_URL, error)
             return None
     return folder / "nli"
-
-
-def _present(path: Path) -> bool:
-    return path.is_file() or path.with_name(path.name + ".gz").is_file()
-
-
-def _download(archive: IO[bytes]) -> None:
-    with urllib.request.urlopen(SNLI_URL, timeout=_TIMEOUT_SECONDS) as response:
-        shutil.copyfileobj(response, archive)
 
 
 def _extract(archive: IO[bytes], target: Path) -> None:

@@ -1,9 +1,9 @@
 """TensorFlow Datasets as a source of corpora: `--source tfds:wiki40b/es`."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from absl import logging
 
@@ -18,7 +18,7 @@ from xling_tf.corpora.records import (
     Row,
     TranslationPair,
 )
-from xling_tf.corpora.wiki40b import article_triplets
+from xling_tf.corpora.wikipedia import wiki40b_triplets
 from xling_tf.errors import UserError
 
 _PREFIX = "tfds:"
@@ -27,30 +27,13 @@ _CODES = {"zh-cn": "zh"}  # where theirs is not ours
 Example = Mapping[str, Any]  # a row of a dataset; its texts are bytes
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Builder:
-    """How the rows of a builder become records.
-
-    Attributes:
-        kind: Of the corpora.
-        splits: TFDS' names of the splits that are read, and ours.
-        languages: (the builder) to the languages of its texts.
-        records: (row, languages=the names of its languages in our order) to records.
-    """
-
-    kind: Kind
-    splits: Mapping[str, str]
-    languages: Callable[[Any], Iterable[str]]
-    records: Callable[..., Iterator[Record]]
-
-
-def _translations(row: Example, *, languages: Sequence[str]) -> Iterator[TranslationPair]:
+def _translations(row: Example, languages: Sequence[str]) -> Iterator[TranslationPair]:
     source, target = (_text(row[language]) for language in languages)
     if source and target:
         yield TranslationPair(source, target)
 
 
-def _inferences(row: Example, *, languages: Sequence[str]) -> Iterator[InferencePair]:
+def _inferences(row: Example, languages: Sequence[str]) -> Iterator[InferencePair]:
     del languages
     premise, hypothesis, label = _text(row["premise"]), _text(row["hypothesis"]), int(row["label"])
     # Where the annotators did not agree it is -1.
@@ -58,47 +41,38 @@ def _inferences(row: Example, *, languages: Sequence[str]) -> Iterator[Inference
         yield InferencePair(premise, hypothesis, label)
 
 
-def _articles(row: Example, *, languages: Sequence[str]) -> Iterator[Record]:
-    yield from article_triplets(row["text"].decode("utf-8", "replace"), languages[0])
+def _articles(row: Example, languages: Sequence[str]) -> Iterator[Record]:
+    yield from wiki40b_triplets(row["text"].decode("utf-8", "replace"), languages[0])
 
 
 def _text(raw: bytes) -> str:
     return normalise(raw.decode("utf-8", "replace"))
 
 
-# The features are those of tensorflow-datasets 4.9; tests compare them.
-_TRANSLATIONS = _Builder(
-    kind="parallel",
-    splits={"train": ""},
-    languages=lambda builder: builder.info.features,
-    records=_translations,
-)
-_SNLI = _Builder(
-    kind="nli",
-    splits={"train": "train", "validation": "dev"},
-    languages=lambda builder: ("en",),
-    records=_inferences,
-)
-_MULTI_NLI = _Builder(
-    kind="nli",
-    splits={
-        "train": "train",
-        "validation_matched": "dev_matched",
-        "validation_mismatched": "dev_mismatched",
-    },
-    languages=lambda builder: ("en",),
-    records=_inferences,
-)
-_WIKI40B = _Builder(
-    kind="documents",
-    splits={"train": ""},
-    languages=lambda builder: (builder.builder_config.name,),
-    records=_articles,
-)
+class _Builder(NamedTuple):
+    """How the rows of a builder become records.
+
+    The features are those of tensorflow-datasets 4.9; tests compare them.
+
+    Attributes:
+        kind: Of the corpora.
+        splits: TFDS' names of the splits that are read, and ours.
+        languages: (the builder) to the languages of its texts.
+        records: (row, the names of its languages in our order) to records.
+    """
+
+    kind: Kind
+    splits: Mapping[str, str]
+    languages: Callable[[Any], Iterable[str]]
+    records: Callable[[Example, Sequence[str]], Iterator[Record]]
+
+
+_TRANSLATIONS = _Builder("parallel", {"train": ""}, lambda b: b.info.features, _translations)
+_VALIDATION = {"validation_matched": "dev_matched", "validation_mismatched": "dev_mismatched"}
 BUILDERS: Mapping[str, _Builder] = {
-    "snli": _SNLI,
-    "multi_nli": _MULTI_NLI,
-    "wiki40b": _WIKI40B,
+    "snli": _Builder("nli", {"train": "train", "validation": "dev"}, lambda b: ["en"], _inferences),
+    "multi_nli": _Builder("nli", {"train": "train", **_VALIDATION}, lambda b: ["en"], _inferences),
+    "wiki40b": _Builder("documents", {"train": ""}, lambda b: [b.builder_config.name], _articles),
     **dict.fromkeys(("para_crawl", "opus", "ted_hrlr_translate"), _TRANSLATIONS),
     **{f"wmt{year}_translate": _TRANSLATIONS for year in range(13, 20)},
 }
@@ -123,11 +97,7 @@ class TfdsCorpus(Corpus):
         return self.dataset
 
     def __iter__(self) -> Iterator[Row]:
-        """Yields its rows, in the same order each time.
-
-        Raises:
-            UserError: There are none.
-        """
+        """Yields its rows in the same order each time; a `UserError` if there are none."""
         num_records = num_rows = num_empty = 0
         for row in self.rows():
             num_rows += 1
@@ -149,11 +119,7 @@ class TfdsCorpus(Corpus):
 
 
 def read_sources(config: DataConfig) -> list[Corpus]:
-    """Makes the corpora of all `data.sources`.
-
-    Raises:
-        UserError: One of them cannot be used; see `read_tfds`.
-    """
+    """Makes the corpora of all `data.sources`."""
     return [
         corpus
         for spec in config.sources
@@ -185,14 +151,26 @@ def read_tfds(spec: str, *, source: str, targets: Sequence[str]) -> list[TfdsCor
         )
     builder = _builder(name)
     found = {_CODES.get(language, language): language for language in known.languages(builder)}
-    languages = _wanted(known.kind, found, source, targets)
+    if known.kind == "parallel":
+        pairs = ((source, target) for target in targets)
+        languages: tuple[str, ...] = next((pair for pair in pairs if {*pair} <= {*found}), ())
+    else:
+        wanted = (source,) if known.kind == "nli" else (source, *targets)
+        languages = tuple(language for language in wanted if language in found)
     if not languages:
         raise UserError(
             f"{spec} must be in languages of the model, {', '.join((source, *targets))}, as its "
             f"kind ({known.kind}) is used, but is in {', '.join(found)}; take it out of the sources"
         )
-    _prepare(builder, spec)
-    theirs = [found[language] for language in languages]
+    try:
+        builder.download_and_prepare()
+    # Without network, without disk, and where files must be fetched by hand.
+    except (OSError, AssertionError) as error:
+        reason = str(error).partition("\n")[0]
+        raise UserError(
+            f"{spec} must be prepared in {builder.data_dir}, or be there to download, but: "
+            f"{reason}; prepare it elsewhere and set TFDS_DATA_DIR"
+        ) from error
     return [
         TfdsCorpus(
             name=name.replace("/", "_"),
@@ -201,21 +179,10 @@ def read_tfds(spec: str, *, source: str, targets: Sequence[str]) -> list[TfdsCor
             split=ours,
             dataset=builder.info.full_name,
             rows=partial(_rows, builder, split),
-            records=partial(known.records, languages=theirs),
+            records=partial(_records, known, [found[code] for code in languages]),
         )
         for split, ours in known.splits.items()
     ]
-
-
-def _wanted(
-    kind: Kind, found: Collection[str], source: str, targets: Sequence[str]
-) -> tuple[str, ...]:
-    """The languages of a dataset that are of use, in our order; none if it is of no use."""
-    if kind == "parallel":
-        pairs = ((source, target) for target in targets)
-        return next((pair for pair in pairs if set(pair) <= set(found)), ())
-    wanted = (source,) if kind == "nli" else (source, *targets)
-    return tuple(language for language in wanted if language in found)
 
 
 def _builder(name: str) -> Any:
@@ -236,16 +203,8 @@ def _builder(name: str) -> Any:
         ) from error
 
 
-def _prepare(builder: Any, spec: str) -> None:
-    try:
-        builder.download_and_prepare()
-    # Without network, without disk, and where files must be fetched by hand.
-    except (OSError, AssertionError) as error:
-        reason = str(error).partition("\n")[0]
-        raise UserError(
-            f"{spec} must be prepared in {builder.data_dir}, or be there to download, but: "
-            f"{reason}; prepare it elsewhere and set TFDS_DATA_DIR"
-        ) from error
+def _records(known: _Builder, languages: Sequence[str], row: Example) -> Iterator[Record]:
+    return known.records(row, languages)
 
 
 def _rows(builder: Any, split: str) -> Iterator[Example]:

@@ -1,29 +1,57 @@
-"""Wikipedia's dumps: a page's XML to the sentences of an article (appendix A.1).
+"""Wikipedia: a page of a dump, or an article of Wiki-40B, to the sentences of an article.
 
 Chidambaram et al. 2018, appendix A.1: articles are split into sentences, and "all article titles and
 article section names are treated as sentences inline".
 """
 
-import io
-from collections.abc import Collection
+import html
+import re
+from collections.abc import Collection, Iterator
+from itertools import chain
 from typing import NamedTuple
-from xml.etree.ElementTree import ParseError
+from xml.etree import ElementTree
 
-import mwxml
-from mwxml.errors import MalformedXML
-
-from xling_tf.corpora.cleaning import normalise
+from xling_tf.corpora.cleaning import normalise, sentence_fault
 from xling_tf.corpora.readers import MalformedLineError
-from xling_tf.corpora.sentences import sentences
-from xling_tf.corpora.wikitext import prose
+from xling_tf.corpora.records import SentenceTriplet
+from xling_tf.corpora.sentences import paragraphs, sentences
 
-_NO_TEXT_NAMESPACES = frozenset({-2, 6, 14})  # media, files, categories
-_WIKITEXT = (None, "wikitext")
-# What mwxml raises for other XML, and for none.
-_NOT_SUCH_XML = (
-    *(ParseError, MalformedXML, StopIteration),
-    *(AssertionError, AttributeError, TypeError, ValueError),
+_NO_TEXT_NAMESPACES = ("-2", "6", "14")  # media, files, categories
+_MIN_SENTENCES = 3
+
+# What is no prose. An open comment goes to the end; an open tag must not swallow the next of its kind.
+_DROPPED_TAGS = (
+    "ce|chem|code|gallery|graph|hiero|imagemap|indicator|inputbox|mapframe|maplink|math|nowiki|poem|pre"
+    "|ref|references|score|section|source|style|syntaxhighlight|table|templatestyles|timeline"
 )
+_DROPPED = re.compile(
+    rf"<!--.*?(?:-->|\Z)|<(?:{_DROPPED_TAGS})\b[^<>]*/>"
+    rf"|<(?P<tag>{_DROPPED_TAGS})\b[^<>]*>(?:(?!<(?P=tag)\b).)*?</(?P=tag)\s*>",
+    re.DOTALL | re.IGNORECASE,
+)
+_BRACES = re.compile(r"(?P<opens>\{\{+)|\}\}+")  # of templates and their arguments
+_TABLE = re.compile(r"^[ \t:]*(?P<opens>\{)\||^[ \t]*\|\}", re.MULTILINE)
+_LINK = re.compile(r"\[\[([^\[\]|]*)(?:\|([^\[\]]*))?\]\]")
+_MAX_DEPTH = 5  # of links in captions
+# Names of files and categories that dumps of no language list, or of other languages than theirs.
+_NO_TEXT_LINKS = frozenset(
+    {
+        *("file", "image", "media", "category", "imagen", "bild", "datei", "fichier", "archivo"),
+        *("图像", "圖像", "檔案", "分類"),
+    }
+)
+_INTERLANGUAGE = re.compile(r"[a-z]{2,3}(?:-[a-z]+)*")
+_EXTERNAL = re.compile(r"\[(?:[a-z]+:)?//[^\s\[\]]*\s*([^\[\]]*)\]|\bhttps?://[^\s<>\[\]]+")
+_ITEM = re.compile(r"^[*#:;]+|</?(?:li|dd|dt|p|div|blockquote|hr)\b[^<>]*>", re.M | re.I)
+_BREAK = re.compile(r"<br\b[^<>]*>", re.IGNORECASE)
+# What is left of a reference stays, which costs the sentence that it is in.
+_MARK = re.compile(r"'{2,}|__[A-Z]+__|</?(?!ref\b)[a-z][^<>]*>", re.IGNORECASE)
+_HEADING = re.compile(r"^(={1,6})[ \t]*([^\n=](?:[^\n]*[^\n=])?)[ \t]*\1[ \t]*$", re.MULTILINE)
+# What a dropped template leaves of "(German: {{lang|de|...}}; 1912-1954)".
+_HOLLOW = re.compile(r"\(\s*[;,:]*\s*\)|(?<=\()\s*[;,:]\s*|\s+(?=[,.;:]\s)")
+# Wiki-40B's marks; the paragraphs of a section stand on one line.
+_WIKI40B = re.compile(r"(_START_ARTICLE_|_START_SECTION_|_START_PARAGRAPH_|_NEWLINE_)")
+_PROSE = ("_START_PARAGRAPH_", "_NEWLINE_")
 
 
 class Page(NamedTuple):
@@ -40,32 +68,35 @@ class Page(NamedTuple):
     fault: str | None
 
 
-def parse_page(xml: bytes) -> Page:
-    """Reads a page of a MediaWiki dump (export-0.10 and its like).
+class Block(NamedTuple):
+    """A paragraph (level 0), or the name of a section (level 2 and more), on one line."""
 
-    Args:
-        xml: From "<page>" to "</page>".
+    level: int
+    text: str
+
+
+def parse_page(xml: bytes) -> Page:
+    """Reads a page of a MediaWiki dump (export-0.10 and its like), from "<page>" to "</page>".
 
     Raises:
         MalformedLineError: It is no such XML.
     """
     try:
         # What is not UTF-8 becomes U+FFFD, which costs the sentence it is in.
-        page = next(mwxml.Dump.from_page_xml(xml.decode("utf-8", "replace")))
-        # A page reads its revisions when they are asked for.
-        revisions = list(page)
-    except _NOT_SUCH_XML:
+        page = ElementTree.fromstring(xml.decode("utf-8", "replace"))
+        title, namespace = page.findtext("title", ""), int(page.findtext("ns", "none"))
+    except (ElementTree.ParseError, ValueError):
         raise MalformedLineError("not a page in MediaWiki's XML") from None
-    last = revisions[-1] if revisions else None
-    if page.redirect is not None:
+    revisions = page.findall("revision")
+    text = (revisions[-1].findtext("text") or "") if revisions else ""
+    fault = None
+    if page.find("redirect") is not None:
         fault = "redirect"
-    elif page.namespace != 0:
+    elif namespace != 0:
         fault = "no article, by its namespace"
-    elif not last or not last.text or last.model not in _WIKITEXT:
+    elif not text or revisions[-1].findtext("model", "wikitext") != "wikitext":
         fault = "no wikitext"
-    else:
-        fault = None
-    return Page(page.title or "", (last.text if last else None) or "", fault)
+    return Page(title, text, fault)
 
 
 def file_prefixes(header: bytes) -> list[str]:
@@ -78,26 +109,15 @@ def file_prefixes(header: bytes) -> list[str]:
         MalformedLineError: It is no such XML.
     """
     try:
-        dump = mwxml.Dump.from_file(io.BytesIO(header + b"</mediawiki>"))
-        found = dump.site_info.namespaces or ()
-    except _NOT_SUCH_XML:
+        dump = ElementTree.fromstring(header + b"</mediawiki>")
+    except (ElementTree.ParseError, ValueError):
         raise MalformedLineError("no MediaWiki dump: its siteinfo cannot be read") from None
-    return [space.name.lower() for space in found if space.id in _NO_TEXT_NAMESPACES]
+    spaces = (element for element in dump.iter() if element.tag.endswith("namespace"))
+    return [(s.text or "").lower() for s in spaces if s.get("key") in _NO_TEXT_NAMESPACES]
 
 
 def article_sentences(page: Page, language: str, file_prefixes: Collection[str] = ()) -> list[str]:
-    r"""The sentences of an article, with its title and section names among them.
-
-    Args:
-        page: An article.
-        language: ISO code.
-        file_prefixes: As `file_prefixes` gives them.
-
-    Returns:
-        The sentences in order, unfiltered.
-
-    Raises:
-        MalformedLineError: As `prose` does.
+    r"""The sentences of an article in order, unfiltered, with its title and section names among them.
 
     Example:
         >>> article_sentences(Page("Ada", "She wrote. \n== Life ==\nBorn. Died.", None), "en")
@@ -107,3 +127,103 @@ def article_sentences(page: Page, language: str, file_prefixes: Collection[str] 
     for block in prose(page.text, file_prefixes):
         found += [block.text] if block.level else sentences(block.text, language)
     return found
+
+
+def prose(wikitext: str, file_prefixes: Collection[str] = ()) -> list[Block]:
+    r"""The paragraphs and section names of a page's source, in order.
+
+    Templates, tables, references, formulas, comments, files, categories and sections without text
+    are left out; of links their text stays. Time grows with the length, whatever the source holds.
+
+    Args:
+        wikitext: A page's source.
+        file_prefixes: What links to files and categories begin with in the page's language, in
+            lower case, besides the English and some other names.
+
+    Example:
+        >>> for block in prose("'''Ada''' wrote [[x|programs]].{{cn}}\n== Life ==\n* Born."):
+        ...     print(block)
+        Block(level=0, text='Ada wrote programs.')
+        Block(level=2, text='Life')
+        Block(level=0, text='Born.')
+    """
+    text = _DROPPED.sub("", wikitext)
+    text = _without_pairs(_TABLE, _without_pairs(_BRACES, text))
+    prefixes = _NO_TEXT_LINKS.union(file_prefixes)
+    for _ in range(_MAX_DEPTH):
+        text, num_links = _LINK.subn(lambda link: _link_text(link, prefixes), text)
+        if not num_links:
+            break
+    # The name of a section is a paragraph of its own, known by a mark that no text holds.
+    text = _HEADING.sub(lambda name: f"\n\n\0{len(name[1])}{name[2]}\n\n", text.replace("\0", " "))
+    text = _ITEM.sub("\n\n", _EXTERNAL.sub(lambda link: link[1] or "", text))
+    text = html.unescape(_MARK.sub("", _BREAK.sub(" ", text)))
+    blocks = []
+    for part in re.split(r"\n\s*\n", text):
+        if part.lstrip().startswith("\0"):
+            blocks.append(Block(int(part.lstrip()[1]), normalise(part.lstrip()[2:])))
+        else:
+            blocks += [Block(0, _HOLLOW.sub("", paragraph)) for paragraph in paragraphs(part)]
+    kept = [block for i, block in enumerate(blocks) if not block.level or _has_text(blocks, i)]
+    return [block for block in kept if block.text]
+
+
+def _without_pairs(pattern: re.Pattern[str], text: str) -> str:
+    """The text without what stands between paired marks, the marks and what is nested included."""
+    opened: list[int] = []
+    spans: list[tuple[int, int]] = []
+    for mark in pattern.finditer(text):
+        if mark["opens"]:
+            opened += [mark.start() + place for place in range(len(mark["opens"]))]
+            continue
+        num_closed = len(mark[0]) if pattern is _BRACES else 1
+        if opened:
+            first = opened[-min(num_closed, len(opened))]
+            del opened[-num_closed:]
+            while spans and spans[-1][0] >= first:
+                spans.pop()
+            spans.append((first, mark.end()))
+    edges = [0, *chain.from_iterable(spans), len(text)]
+    return "".join(text[a:b] for a, b in zip(edges[::2], edges[1::2], strict=True))
+
+
+def _link_text(link: re.Match[str], prefixes: Collection[str]) -> str:
+    title = link[1].strip()
+    prefix, colon, _ = title.partition(":")
+    if colon and (prefix.strip().lower() in prefixes or _INTERLANGUAGE.fullmatch(prefix)):
+        return ""
+    return link[2] or title.removeprefix(":")
+
+
+def _has_text(blocks: list[Block], index: int) -> bool:
+    level = blocks[index].level
+    # What comes first: a paragraph of this section, or the next section that is not part of it?
+    following = (block.level for block in blocks[index + 1 :])
+    return next((found == 0 for found in following if found <= level), False)
+
+
+def wiki40b_sentences(text: str, language: str) -> list[str]:
+    r"""As `article_sentences`, of an article of Wiki-40B (Guo et al. 2020) with its marks.
+
+    Example:
+        >>> wiki40b_sentences(
+        ...     "\n_START_ARTICLE_\nAda\n_START_PARAGRAPH_\nShe wrote. She died._NEWLINE_So.", "en"
+        ... )
+        ['Ada', 'She wrote.', 'She died.', 'So.']
+    """
+    found: list[str] = []
+    # What stands before the first mark is no text.
+    _, *parts = _WIKI40B.split(text)
+    for mark, part in zip(parts[::2], parts[1::2], strict=True):
+        if line := normalise(part):
+            found += sentences(line, language) if mark in _PROSE else [line]
+    return found
+
+
+def wiki40b_triplets(text: str, language: str) -> Iterator[SentenceTriplet]:
+    """Yields the runs of three sentences of an article of Wiki-40B, none of which has a fault."""
+    lines = wiki40b_sentences(text, language)
+    fit = [not sentence_fault(line, language, min_words=1) for line in lines]
+    for i in range(len(lines) - _MIN_SENTENCES + 1):
+        if all(fit[i : i + _MIN_SENTENCES]):
+            yield SentenceTriplet(*lines[i : i + _MIN_SENTENCES])
