@@ -11,11 +11,9 @@ from testing import (
     TINY,
     find_task,
     make_batch,
-    make_batches,
     make_examples,
     numpy_ranking,
     tiny_model,
-    two_replicas,
 )
 
 from xling_tf.config import apply_overrides
@@ -168,37 +166,6 @@ def step(model, batch):
         loss = tf.reduce_sum(per_example * tf.range(1.0, 6.0))
     gradients = tape.gradient(loss, [variable.value for variable in variables])
     return per_example, [tf.convert_to_tensor(gradient) for gradient in gradients]
-
-
-@pytest.mark.slow
-def test_two_replicas_rank_the_answers_of_both():
-    strategy = two_replicas()
-    with strategy.scope():
-        model = make_model(*BEST)
-    task = find_task(model, NAME)
-    whole, *halves = make_batches(model, examples(), [range(5), [0, 1, 2], [3, 4]])
-
-    def losses_and_gradients(batch):
-        variables = [v.value for v in (*model.encoder.trainable_variables, *task.variables())]
-        with tf.GradientTape() as tape:
-            per_example = task.losses(model.encoder, batch)[0]
-            loss = tf.reduce_sum(per_example)
-        return per_example, [tf.convert_to_tensor(g) for g in tape.gradient(loss, variables)]
-
-    @tf.function
-    def on_both():
-        batch = strategy.experimental_distribute_values_from_function(
-            lambda context: halves[context.replica_id_in_sync_group]
-        )
-        return strategy.run(losses_and_gradients, args=(batch,))
-
-    of_two, gradients_of_two = on_both()
-    expected, gradients = losses_and_gradients(whole)
-    found = np.concatenate(strategy.experimental_local_results(of_two))
-    assert found == pytest.approx(expected.numpy(), rel=1e-4)
-    for gradient, parts in zip(gradients, gradients_of_two, strict=True):
-        summed = sum(strategy.experimental_local_results(parts)).numpy()
-        assert summed == pytest.approx(gradient.numpy(), rel=1e-3, abs=1e-4)
 
 
 def test_the_convolutions_of_pieces_are_not_in_the_way():

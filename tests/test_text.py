@@ -1,5 +1,4 @@
 import dataclasses
-import time
 
 import numpy as np
 import pytest
@@ -101,13 +100,11 @@ def test_invalid_utf8_counts_as_spaces(text, expected):
 
 
 @pytest.mark.parametrize("unit", ["word ", "我", "😀", "aa.b,", "x'", "...", "é"])
-def test_a_megabyte_costs_what_a_page_costs(unit):
-    text = tf.constant([unit * (2**20 // len(unit.encode()))])
-    tokenize(text, TextConfig(lowercase=True))
-    begin = time.perf_counter()
-    result = tokenize(text, TextConfig(lowercase=True))
-    assert time.perf_counter() - begin < 0.5
-    assert 1 <= result.row_lengths()[0] <= 64
+def test_of_a_megabyte_a_page_is_looked_at(unit):
+    text = unit * (2**20 // len(unit.encode()))
+    page = text.encode()[: 40 * 64].decode(errors="ignore")
+    assert tokens(text, lowercase=True) == tokens(page, lowercase=True)
+    assert 1 <= len(tokens(text)) <= 64
 
 
 def test_tokens_are_cut_at_the_limit_and_no_character_is_cut_in_two():

@@ -25,7 +25,6 @@ class TokenEncoder(keras.Model, ABC):
     Args:
         config: Sizes.
         num_words: Rows of the word table.
-        **kwargs: Of `keras.Model`.
 
     Attributes:
         hidden_dim: Width of the sentence vectors.

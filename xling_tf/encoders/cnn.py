@@ -32,7 +32,6 @@ class CnnEncoder(TokenEncoder):
     Args:
         config: Sizes; `num_layers` convolutions a branch.
         num_words: Rows of the table.
-        **kwargs: Of `keras.Model`.
     """
 
     def __init__(self, config: EncoderConfig, *, num_words: int, **kwargs: Any) -> None:

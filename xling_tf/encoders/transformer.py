@@ -25,7 +25,6 @@ class TransformerEncoder(TokenEncoder):
         num_words: Rows of the word table, hash buckets included.
         num_ngrams: Rows of the n-gram table; 0 for words that are not spelt.
         max_tokens: Longest sentence.
-        **kwargs: Of `keras.Model`.
     """
 
     def __init__(

@@ -19,7 +19,6 @@ class ConvolutionBranch(Layer):
         num_filters: Width of the branch (256 in sec. 4.2).
         width: Tokens that a filter sees.
         num_layers: Convolutions (2 in sec. 4.2).
-        **kwargs: Of `keras.layers.Layer`.
     """
 
     def __init__(self, num_filters: int, width: int, num_layers: int, **kwargs: Any) -> None:
@@ -50,7 +49,6 @@ class NormalizedProjection(Layer):
 
     Args:
         dim: Width of the branch.
-        **kwargs: Of `keras.layers.Layer`.
     """
 
     def __init__(self, dim: int, **kwargs: Any) -> None:
@@ -74,7 +72,6 @@ class ResidualFeedforward(Layer):
     Args:
         intermediate_dim: Of the first two layers (320).
         dim: Of the third and of the output (512).
-        **kwargs: Of `keras.layers.Layer`.
     """
 
     def __init__(self, intermediate_dim: int, dim: int, **kwargs: Any) -> None:

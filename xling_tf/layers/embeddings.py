@@ -28,7 +28,6 @@ class EmbeddingTable(Layer):
         num_rows: Rows of the table.
         dim: Width of a row.
         stddev: Of the initial values.
-        **kwargs: Of `keras.layers.Layer`.
     """
 
     def __init__(self, num_rows: int, dim: int, stddev: float, **kwargs: Any) -> None:
@@ -53,7 +52,6 @@ class WordEmbedding(Layer):
         num_words: Rows of the word table, hash buckets included.
         dim: Width of the table.
         stddev: Of the initial values; None: such that vectors have about length 1.
-        **kwargs: Of `keras.layers.Layer`.
     """
 
     def __init__(
@@ -84,7 +82,6 @@ class WordNgramEmbedding(Layer):
         num_words: Rows of the word table, hash buckets included.
         num_ngrams: Rows of the n-gram table.
         dim: Width of both (320 in sec. 3.2).
-        **kwargs: Of `keras.layers.Layer`.
     """
 
     def __init__(self, num_words: int, num_ngrams: int, dim: int, **kwargs: Any) -> None:

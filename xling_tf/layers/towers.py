@@ -15,7 +15,6 @@ class Tower(Layer):
 
     Args:
         dims: Width of each layer.
-        **kwargs: Of `keras.layers.Layer`.
 
     Example:
         >>> Tower((320, 512))(keras.ops.zeros((2, 512))).shape
@@ -51,7 +50,6 @@ class InferenceHead(Layer):
     Args:
         dim: Width of the hidden layer (512).
         num_classes: Relations: entailment, contradiction and neither.
-        **kwargs: Of `keras.layers.Layer`.
     """
 
     def __init__(self, dim: int, num_classes: int = 3, **kwargs: Any) -> None:

@@ -15,11 +15,6 @@ class SelfAttention(Layer):
     Args:
         hidden_dim: Width of input and output.
         num_heads: Heads, of `hidden_dim / num_heads` each.
-        **kwargs: Of `keras.layers.Layer`.
-
-    Call arguments:
-        inputs: `[batch, length, hidden_dim]`.
-        attention_bias: `[batch, 1, 1, length]`, 0 at tokens and very negative at padding.
     """
 
     def __init__(self, hidden_dim: int, num_heads: int, **kwargs: Any) -> None:
@@ -34,7 +29,7 @@ class SelfAttention(Layer):
     def call(
         self, inputs: keras.KerasTensor, attention_bias: keras.KerasTensor
     ) -> keras.KerasTensor:
-        """Returns `[batch, length, hidden_dim]`."""
+        """Maps `[batch, length, hidden_dim]` to that shape; the bias, `[batch, 1, 1, length]`, masks."""
         batch, length = ops.shape(inputs)[:2]
         heads = ops.reshape(
             self.query_key_value(inputs), (batch, length, 3, self.num_heads, self.head_dim)
@@ -56,7 +51,6 @@ class TransformerBlock(Layer):
         intermediate_dim: Width of the feed-forward layer (filter size 2048).
         norm_first: Normalise what enters each sub-layer, which trains without a long warm-up,
             rather than the sum after it, as Vaswani et al. 2017, sec. 3.1, do.
-        **kwargs: Of `keras.layers.Layer`.
     """
 
     def __init__(

@@ -156,7 +156,7 @@ def mine_hard_negatives(
 def _embed(
     texts: Sequence[str], encode: Callable[[list[str]], NDArray[Any]], show_progress: bool
 ) -> NDArray[np.float16]:
-    """Encodes any number of texts into `[texts, dim]` unit vectors of half precision."""
+    """Encodes texts into `[texts, dim]` unit vectors of half precision."""
     parts = [
         unit_vectors(encode(list(texts[start : start + _ENCODED])), "encodings").astype(np.float16)
         for start in tqdm(

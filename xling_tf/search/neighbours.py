@@ -25,12 +25,7 @@ _UNIT_TOLERANCE = 1e-5
 
 
 class Neighbours(NamedTuple):
-    """The nearest candidates of some queries, best first.
-
-    Attributes:
-        scores: `[queries, k]` float32 inner products; -inf where there are fewer candidates.
-        indices: `[queries, k]` int64; -1 where there are fewer candidates.
-    """
+    """The nearest candidates of each query, best first: `[queries, k]`, -inf and -1 where there are fewer."""
 
     scores: NDArray[np.float32]
     indices: NDArray[np.int64]
@@ -48,19 +43,9 @@ def nearest(
     *,
     kind: IndexKind | None = None,
 ) -> Neighbours:
-    """Finds the candidates with the highest inner products: of unit vectors, the cosines.
+    """Finds the k candidates `[candidates, dim]` with the highest inner products: cosines, of unit vectors.
 
-    Args:
-        queries: `[queries, dim]` of any float type; may be memory-mapped.
-        candidates: `[candidates, dim]` of any float type; may be memory-mapped.
-        k: How many are wanted of each.
-        kind: Of the index; None: `index_kind` of the number of candidates.
-
-    Returns:
-        The neighbours; of those with the same score, the first candidate comes first.
-
-    Raises:
-        UserError: FAISS is not installed.
+    Of those with the same score, the first comes first. Arrays may be memory-mapped.
 
     Example:
         >>> eye = np.eye(3)

@@ -59,14 +59,7 @@ class Int8Ranges:
 
     @classmethod
     def calibrated(cls, vectors: ArrayLike) -> Self:
-        """Takes each dimension's least and greatest value.
-
-        Args:
-            vectors: `[rows, dim]`, thousands that are like those to be quantized.
-
-        Raises:
-            UserError: There are none, or one is not finite.
-        """
+        """Takes each dimension's least and greatest value of thousands of vectors `[rows, dim]`."""
         array = as_vectors(vectors, "vectors to calibrate with")
         if not len(array):
             raise UserError("at least one vector is expected to calibrate with, got none")

@@ -1,8 +1,7 @@
 """What vectors are for: semantic search, paraphrases, translations; names and forms as in
 sentence-transformers.
 
-Everything is computed in blocks, so that besides the vectors, a copy of them in FAISS and the result
-only little is in memory.
+Everything is computed in blocks: besides vectors, their copy in FAISS and results, memory needs little.
 """
 
 from collections.abc import Sequence
@@ -14,7 +13,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from xling_tf.errors import UserError
 from xling_tf.search.neighbours import (
-    IndexKind,
     Neighbours,
     best_first,
     chunks,
@@ -197,7 +195,6 @@ def paraphrase_mining_embeddings(
     *,
     top_k: int = 100,
     max_pairs: int = 500_000,
-    kind: IndexKind | None = None,
     show_progress: bool = False,
 ) -> list[ScoredPair]:
     """Finds the vectors that are most similar to each other.
@@ -206,7 +203,6 @@ def paraphrase_mining_embeddings(
         vectors: `[sentences, dim]`.
         top_k: How many neighbours of each are looked at.
         max_pairs: How many pairs are wanted at most.
-        kind: Of the index; None: exact up to some 100,000s (`neighbours.index_kind`).
         show_progress: Whether to show a bar.
 
     Returns:
@@ -228,9 +224,7 @@ def paraphrase_mining_embeddings(
         return []
     scores, keys = np.zeros(0, np.float32), np.zeros(0, np.int64)
     rows, k = np.arange(count), min(top_k + 1, count)  # each is its own neighbour
-    found_in_chunks = nearest_in_chunks(
-        units, rows, units, k, kind=kind, show_progress=show_progress
-    )
+    found_in_chunks = nearest_in_chunks(units, rows, units, k, show_progress=show_progress)
     for own, found in zip(chunks(rows), found_in_chunks, strict=True):
         some = np.broadcast_to(own[:, np.newaxis], found.indices.shape)
         is_other = (found.indices != some) & (found.indices >= 0)
@@ -248,11 +242,7 @@ def paraphrase_mining_embeddings(
 
 
 def bitext_mining(
-    source: ArrayLike,
-    target: ArrayLike,
-    *,
-    num_neighbours: int = NUM_NEIGHBOURS,
-    kind: IndexKind | None = None,
+    source: ArrayLike, target: ArrayLike, *, num_neighbours: int = NUM_NEIGHBOURS
 ) -> list[ScoredPair]:
     """Finds the translations among two lists of sentences, most of which need have none.
 
@@ -263,7 +253,6 @@ def bitext_mining(
         source: `[sources, dim]`.
         target: `[targets, dim]`.
         num_neighbours: Of each sentence, that its margin is computed over.
-        kind: Of the index; None: exact up to some 100,000s (`neighbours.index_kind`).
 
     Returns:
         The pairs, the best first, `first` a source and `second` a target, and none of them twice.
@@ -281,17 +270,12 @@ def bitext_mining(
     if not len(sources) or not len(targets):
         return []
     require_same_dim(sources, targets, "source", "target")
-    mined = mine_by_margin(sources, targets, num_neighbours=num_neighbours, kind=kind)
+    mined = mine_by_margin(sources, targets, num_neighbours=num_neighbours)
     return _pairs(mined.margins, mined.rows)
 
 
 class Mined(NamedTuple):
-    """Pairs of sentences, each of which occurs once, the best ones first.
-
-    Attributes:
-        rows: The source's and the target's place, `[pairs, 2]`.
-        margins: How much more similar they are than their neighbours, `[pairs]`.
-    """
+    """The places of sources and targets `[pairs, 2]`, none of them twice, and margins `[pairs]`, falling."""
 
     rows: NDArray[np.int64]
     margins: NDArray[np.float64]
@@ -302,7 +286,6 @@ def mine_by_margin(
     targets: NDArray[np.floating],
     *,
     num_neighbours: int = NUM_NEIGHBOURS,
-    kind: IndexKind | None = None,
 ) -> Mined:
     """Finds the sentences that are much more similar to each other than to their other neighbours.
 
@@ -316,8 +299,8 @@ def mine_by_margin(
         >>> mined.rows.tolist()
         [[0, 1], [1, 2], [2, 0]]
     """
-    forward = nearest(sources, targets, min(num_neighbours, len(targets)), kind=kind)
-    backward = nearest(targets, sources, min(num_neighbours, len(sources)), kind=kind)
+    forward = nearest(sources, targets, min(num_neighbours, len(targets)))
+    backward = nearest(targets, sources, min(num_neighbours, len(sources)))
     means = [found.scores.astype(np.float64).mean(axis=1) for found in (forward, backward)]
     best_target, target_margins = _best_margin(forward, means[0], means[1])
     best_source, source_margins = _best_margin(backward, means[1], means[0])

@@ -127,11 +127,7 @@ class Task(ABC):
         return records
 
     def texts_of(self, records: StoredRecords) -> Callable[[Record], tuple[str, ...]]:
-        """What gives the texts of a record that are encoded, one for each of `columns`.
-
-        Args:
-            records: All of its corpora.
-        """
+        """What gives the texts of a record of its corpora that are encoded, one for each of `columns`."""
         return self.texts
 
     def texts(self, record: Record) -> tuple[str, ...]:
@@ -150,13 +146,7 @@ class Task(ABC):
     def losses(
         self, encoder: TokenEncoder, batch: Batch, start: StartingEncoder | None = None
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Encodes a batch: `[batch]` losses, and `[batch]` float32 hits (1 where right).
-
-        Args:
-            encoder: In training.
-            batch: Of this task.
-            start: What the encodings are to stay near to, which adds to the losses.
-        """
+        """Encodes a batch: `[batch]` losses, with the distance from `start`, and hits (1 where right)."""
         columns = self.encode(encoder, batch.features)
         losses, hits = self.score(columns, batch)
         if start is not None:
@@ -205,11 +195,8 @@ def gather_candidates(values: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     Ranking against the candidates of every replica makes two replicas compute what one computes on
     their joined batch.
 
-    Args:
-        values: `[rows, ...]`; replicas may hold different numbers of rows.
-
-    Returns:
-        `[all rows, ...]` in the order of the replicas, and the int32 offset of this replica's.
+    Maps `[rows, ...]`, of which replicas may hold different numbers, to `[all rows, ...]` in the order of
+    the replicas, and the int32 offset of this replica's.
     """
     context = tf.distribute.get_replica_context()
     if context is None or context.num_replicas_in_sync == 1:

@@ -17,11 +17,9 @@ NO_TEXT = -1  # fingerprints of texts are at least 0
 
 
 class Negatives(NamedTuple):
-    """Texts that are wrong for every query, but where they are known to be right.
+    """Texts that are wrong but where they are known to be right: `[negatives, dim]` and `[negatives]`.
 
-    Attributes:
-        encodings: `[negatives, dim]`.
-        fingerprints: `[negatives]` int64; `NO_TEXT` where a column is only filled.
+    The fingerprint is `NO_TEXT` where a column is only filled.
     """
 
     encodings: tf.Tensor
@@ -31,13 +29,7 @@ class Negatives(NamedTuple):
 def negatives_of(
     columns: list[tf.Tensor], fingerprints: tf.Tensor, right_fingerprints: tf.Tensor
 ) -> Negatives:
-    """Makes the negatives of columns that the right text fills where an example has none.
-
-    Args:
-        columns: Of each `[batch, dim]` encodings.
-        fingerprints: `[columns, batch]`.
-        right_fingerprints: `[batch]`, of the right texts.
-    """
+    """Makes the negatives of columns of `[batch, dim]`; the right text fills what an example lacks."""
     no_text = tf.constant(NO_TEXT, tf.int64)
     fingerprints = tf.where(tf.equal(fingerprints, right_fingerprints), no_text, fingerprints)
     return Negatives(tf.concat(columns, axis=0), tf.reshape(fingerprints, [-1]))

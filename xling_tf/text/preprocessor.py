@@ -81,12 +81,7 @@ class TextPreprocessor(tf.Module, ABC):
 
     @tf.Module.with_name_scope
     def __call__(self, sentences: tf.Tensor, contexts: tf.Tensor | None = None) -> TokenFeatures:
-        """Maps `[batch]` strings to their features.
-
-        Args:
-            sentences: `[batch]` strings.
-            contexts: Strings that follow them in the batch, cut at `config.max_context_tokens`.
-        """
+        """Maps strings, and contexts that follow them, cut at `max_context_tokens`, to their features."""
         tokens = self.tokenize(sentences)
         if contexts is not None:
             longer = self.tokenize(contexts, self.config.max_context_tokens)
@@ -104,12 +99,7 @@ class TextPreprocessor(tf.Module, ABC):
 
     @abstractmethod
     def tokenize(self, sentences: tf.Tensor, max_tokens: int | None = None) -> tf.RaggedTensor:
-        """Splits `[batch]` strings into `[batch, (tokens)]`: 1 to `max_tokens` of each.
-
-        Args:
-            sentences: `[batch]` strings.
-            max_tokens: Kept at the start of each; None: `config.max_tokens`.
-        """
+        """Splits `[batch]` strings into `[batch, (tokens)]`: 1 to `max_tokens` (`config`'s) of each."""
 
     @abstractmethod
     def word_ids(self, words: tf.Tensor) -> tf.Tensor:
@@ -132,15 +122,7 @@ class TextPreprocessor(tf.Module, ABC):
 def fit_text(
     config: TextConfig, texts_by_language: Mapping[str, Iterable[str]]
 ) -> tuple[TextConfig, Vocabulary]:
-    """Learns words or pieces from the training texts.
-
-    Args:
-        config: As asked for.
-        texts_by_language: Read once, language after language.
-
-    Returns:
-        `config` with the sizes that the texts decide, and what was learnt.
-    """
+    """Learns words or pieces from texts, which are read once; `config` comes back with the sizes decided."""
     fit, _ = TOKENIZERS[config.tokenizer]
     fitted: tuple[TextConfig, Vocabulary] = _imported(fit)(config, texts_by_language)
     return fitted

@@ -134,16 +134,7 @@ def fit_pieces(
 
     Every language gives the same number of texts, as far as it has them. How well the pieces cover
     each language is logged, and warned of where it is below the paper's figures.
-
-    Args:
-        config: With `lowercase`, letters are case-folded after normalisation (rule nmt_nfkc_cf).
-        texts_by_language: Read once, language after language, in bounded memory.
-
-    Returns:
-        `config` as it was, and the serialized model.
-
-    Raises:
-        UserError: No such model can be learnt from the texts.
+    The texts are read once, in bounded memory; `config` comes back as it was.
     """
     parts = {
         language: _hold_out(texts)
@@ -172,10 +163,6 @@ def draw_balanced(
 
     A language with fewer than its share gives all it has (Yang et al. 2019, sec. 3.2: "sampled from
     our training corpus and balanced across the 16 languages").
-
-    Args:
-        texts_by_language: Each language's texts, read once.
-        count: Texts of all languages together, at most.
 
     Example:
         >>> draw_balanced({"en": ["a", "b", "c"], "es": ["d"]}, 4)

@@ -63,10 +63,6 @@ class WordNgramPreprocessor(WordPreprocessor):
     N-grams are hashed into `config.num_ngram_buckets`. With `config.num_ngrams`, the table of n-grams
     has rows for those buckets alone that n-grams of the vocabulary fall in, and row 0 for all others.
 
-    Args:
-        vocabulary: The known words, most frequent first; row i of the word table is word i.
-        config: Sizes and rules.
-
     Attributes:
         ngram_rows: `[num_ngram_buckets]` int32, each bucket's row; None: bucket i has row i.
     """
@@ -119,15 +115,7 @@ def ngram_buckets(words: tf.Tensor, config: TextConfig) -> tf.RaggedTensor:
 def fit_words(
     config: TextConfig, texts_by_language: Mapping[str, Iterable[str]]
 ) -> tuple[TextConfig, list[str]]:
-    """Builds the vocabulary, and sizes the n-gram table by it.
-
-    Args:
-        config: As asked for.
-        texts_by_language: Read once, language after language.
-
-    Returns:
-        `config` with the size of the n-gram table, and the vocabulary.
-    """
+    """Builds the vocabulary of texts, which are read once, and sizes the n-gram table by it."""
     counts = count_words(chain.from_iterable(texts_by_language.values()), config)
     vocabulary = select_vocabulary(counts, config)
     logging.info("%d words", len(vocabulary))
@@ -159,11 +147,7 @@ def select_vocabulary(counts: Counter[str], config: TextConfig) -> list[str]:
     """Keeps the most frequent words, equal counts in alphabetical order.
 
     `EMPTY_TOKEN` is always known, so that no vocabulary is empty and every model knows "".
-
-    Args:
-        counts: How often each word occurs.
-        config: `max_words` (200k in Chidambaram et al. 2019, sec. 3.2) and `min_word_count`: a word
-            seen less often teaches its row nothing that its n-grams do not.
+    At most `config.max_words`, none seen less often than `config.min_word_count`.
     """
     ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     kept = ranked[: config.max_words]
