@@ -17,6 +17,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from string import ascii_lowercase
 from typing import Any, NamedTuple
 
 # A bare checkout is enough: the package need not be installed.
@@ -103,11 +104,12 @@ def main(argv: list[str]) -> None:
     with one_line_errors("the same command makes the report anew"):
         results = read_results([Path(argument) for argument in argv[1:]])
         if asked.markdown is not None:
-            parts = sections(results)
             if asked.scores:
                 table = chosen_scores(results, asked.scores, asked.published)
-                parts, results = [Section("", "", [table])], []
-            _write(asked.markdown, render(parts, results, as_page=False))
+                text = render([Section("", "", [table])], [], as_page=False)
+            else:
+                text = render(sections(results), results, as_page=False)
+            _write(asked.markdown, text)
         if asked.output is not None or asked.markdown is None:
             charts = [chart for run in asked.training for chart in learning_curves(Path(run))]
             curves = [Section("Learning curves", "", (), charts)] if charts else []
@@ -269,13 +271,18 @@ def sections(results: Sequence[Results]) -> list[Section]:
         parts.append(Section("Overview", "", [overview]))
     beside = list(paper_tables(results))
     for suite in dict.fromkeys(key[0] for key in keys):
-        rows, notes = [], []
-        for _, dataset, metric in (key for key in keys if key[0] == suite):
-            differ = differences(results, suite, dataset)
-            notes += [f"⚠ {dataset}: {difference}" for difference in differ]
-            cells = marked(metric, [r.scores.get((suite, dataset, metric)) for r in results])
-            rows.append(Row([f"⚠ {dataset}" if differ else dataset, label(metric)], cells))
-        scores = Table("All scores", ["data", "score", *names], rows, list(dict.fromkeys(notes)))
+        of_suite = [key for key in keys if key[0] == suite]
+        datasets = dict.fromkeys(key[1] for key in of_suite)
+        differ = {dataset: differences(results, suite, dataset) for dataset in datasets}
+        rows = [
+            Row(
+                [f"⚠ {key[1]}" if differ[key[1]] else key[1], label(key[2])],
+                marked(key[2], [result.scores.get(key) for result in results]),
+            )
+            for key in of_suite
+        ]
+        notes = [f"⚠ {dataset}: {told}" for dataset, of in differ.items() for told in of]
+        scores = Table("All scores", ["data", "score", *names], rows, notes)
         title, source = suite.replace("_", " "), ""
         if suite in SUITES:
             title, source = SUITES[suite].title, f"{suite}: {SUITES[suite].source}"
@@ -354,7 +361,7 @@ def paper_tables(results: Sequence[Results]) -> Iterator[tuple[str, Table]]:
             differs = next((row[place][1] for row in found.values() if row[place][1]), "")
             headings.append((own if own and is_one else heading) + _mark(notes, differs))
         ours = {name: [value for value, _ in row] for name, row in found.items()}
-        ours = {name: values for name, values in ours.items() if any(values)}
+        ours = {name: values for name, values in ours.items() if values.count(None) < len(values)}
         rows = []
         for group, kind in ((ours, "measured"), (systems, "published")):
             values = zip(*group.values(), strict=True)
@@ -362,10 +369,10 @@ def paper_tables(results: Sequence[Results]) -> Iterator[tuple[str, Table]]:
             for name, row in zip(group, zip(*cells, strict=True), strict=False):
                 rows.append(Row([name], row, kind))
         metric = f" ({label('/'.join(shared))})" if shared else ""
-        notes += [table["note"]] if "note" in table else []
+        below = _lettered(notes) + ([table["note"]] if "note" in table else [])
         if ours:
             title = f"{source}: {table['title']}{metric}"
-            yield columns[0]["suite"], Table(title, headings, rows, notes)
+            yield columns[0]["suite"], Table(title, headings, rows, below)
 
 
 def _measured(result: Results, column: Mapping[str, str]) -> tuple[float | None, str]:
@@ -380,9 +387,13 @@ def _measured(result: Results, column: Mapping[str, str]) -> tuple[float | None,
 
 def _mark(notes: list[str], note: str) -> str:
     """Adds a note, and gives the letter that stands for it."""
-    if note and not any(told.endswith(note) for told in notes):
-        notes.append(f"({chr(ord('a') + len(notes))}) {note}")
-    return next((f" {told[:3]}" for told in notes if note and told.endswith(note)), "")
+    if note and note not in notes:
+        notes.append(note)
+    return f" ({ascii_lowercase[notes.index(note)]})" if note else ""
+
+
+def _lettered(notes: Sequence[str]) -> list[str]:
+    return [f"({letter}) {note}" for letter, note in zip(ascii_lowercase, notes, strict=False)]
 
 
 def chosen_scores(
@@ -425,7 +436,7 @@ def chosen_scores(
         rows.append(Row([key[0], key[1], label(key[2])], cells))
     titles = [f"{system} ({paper})" for paper, _, system in (n.partition("/") for n in published)]
     headings = ["suite", "data", "score", *(result.name for result in results), *titles]
-    return Table("", headings, rows, notes)
+    return Table("", headings, rows, _lettered(notes))
 
 
 # Charts.

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
     [
         "xling_tf, xling_tf.config, xling_tf.presets, xling_tf.errors, xling_tf.files",
         "xling_tf.corpora.folder, xling_tf.search.semantic, xling_tf.search.mining",
-        "xling_tf.evaluators.running",
+        "xling_tf.evaluators.running, xling_tf.evaluators.systems",
     ],
 )
 def test_what_needs_no_tensorflow_loads_without_it(modules):

