@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from programs import ROOT
-from testing import CARD_FILES, SENTENCES, TINY, tiny_model
+from testing import CARD_FILES, SENTENCES, TINY
 
 from xling_tf.errors import UserError
 from xling_tf.hub import module as hub
@@ -42,15 +42,6 @@ def test_every_kind_of_input_is_exported(changes: dict[str, Any], tmp_path: Path
     loaded = tf.saved_model.load(str(tmp_path / "model"))
     tf.random.set_seed(1)  # clears TensorFlow's caches, in which nothing must be lost
     np.testing.assert_allclose(loaded(TEXTS), live, atol=1e-5)
-
-
-def test_words_alone_are_exported_without_a_table_of_ngrams() -> None:
-    text = dataclasses.replace(TINY.text, ngram_sizes=())
-    model = tiny_model(dataclasses.replace(TINY, text=text))
-    # One row a word, hash buckets included, as it is trained.
-    shapes = [variable.shape.as_list() for variable in model.hub_module().variables]
-    assert shapes[0] == [model.preprocessor.num_words, TINY.encoder.embedding_dim]
-    assert [TINY.text.num_ngram_buckets, TINY.encoder.embedding_dim] not in shapes
 
 
 def test_it_can_be_moved_and_has_its_card_and_config(

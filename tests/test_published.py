@@ -139,9 +139,3 @@ def test_the_package_is_missing_or_another(monkeypatch, tmp_path):
     np.savez(tmp_path / "resources" / "weights.npz", q1=np.zeros((3, 2), np.uint8))
     with pytest.raises(UserError, match="but they cannot be read"):
         read_package()
-
-
-def test_what_is_no_model_is_not_replaced(tmp_path):
-    (tmp_path / "letters.txt").write_text("of a friend", encoding="utf-8")
-    with pytest.raises(UserError, match="--output must be a new folder or an exported model"):
-        import_published(tmp_path)
