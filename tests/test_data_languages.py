@@ -4,13 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from xling_tf.config import DataConfig, ExperimentConfig, apply_overrides
+from xling_tf.config import DataConfig
 from xling_tf.corpora import folder as default
 from xling_tf.corpora.folder import find_targets, load_corpora, load_folder, resolve_languages
 from xling_tf.corpora.records import TranslationPair
 from xling_tf.errors import UserError
 from xling_tf.presets import get_preset
-from xling_tf.trainer import experiment
 
 ALL = DataConfig(targets=("all",))
 
@@ -127,17 +126,6 @@ def test_all_is_resolved_by_what_the_corpora_will_be(folder):
     assert resolve_languages(folder, named) is named
 
 
-def test_all_stands_alone():
-    with pytest.raises(UserError, match=r"languages, or all alone .* got \['all', 'es'\]"):
-        ExperimentConfig(data=DataConfig(targets=("all", "es")))
-
-
-def test_corpora_are_loaded_as_the_config_says(folder):
-    config = DataConfig(targets=("es", "fr"), all_pairs=True)
-    corpora = {corpus.title for corpus in load_corpora(folder, config, target_inference=True)}
-    assert {"parallel/a.es-fr", "nli/n.fr.train"} <= corpora
-
-
 def test_unknown_languages_of_the_default_corpora(monkeypatch, tmp_path):
     monkeypatch.setattr(default, "_RAW", tmp_path / "raw")
     monkeypatch.setattr(default, "_PREPARED", tmp_path / "prepared")
@@ -145,20 +133,3 @@ def test_unknown_languages_of_the_default_corpora(monkeypatch, tmp_path):
         load_corpora(None, DataConfig(targets=("esp",)))
     with pytest.raises(UserError, match=r"default corpora for the pairs .* not for en-it"):
         load_corpora(None, DataConfig(targets=("it",)))
-
-
-def test_an_experiment_knows_its_languages_before_anything_else(folder, tmp_path, monkeypatch):
-    seen = []
-    monkeypatch.setattr(experiment, "_train", lambda run, workers: seen.append(run.config))
-    experiment.run_experiment(
-        experiment.Run(
-            name="smoke",
-            config=apply_overrides(
-                get_preset("smoke"), ["data.targets=all", "data.all_pairs=true"]
-            ),
-            data=folder,
-            run_dir=tmp_path / "run",
-            output=tmp_path / "model",
-        )
-    )
-    assert seen[0].data.targets == ("es", "fr", "it")

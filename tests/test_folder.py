@@ -139,11 +139,6 @@ def test_no_file_for_the_pair_says_what_there_is(tmp_path):
     assert "\n" not in message
 
 
-def test_empty_folder(tmp_path):
-    with pytest.raises(UserError, match="has pairs: none; other texts in: none"):
-        load_folder(tmp_path, source="en", targets=["es"])
-
-
 def test_two_files_of_one_name(tmp_path):
     fill(tmp_path, {**PAIR, "parallel/chat.en-es.tsv.gz": "Bye\tAdiós\n"})
     with pytest.raises(UserError, match=r"chat\.en-es\.tsv.* and .*chat\.en-es\.tsv\.gz"):
@@ -211,32 +206,11 @@ def test_a_corpus_and_its_shards_beside_it_are_two_of_one_name(tmp_path):
         load_folder(tmp_path, source="en", targets=["es"])
 
 
-def test_malformed_lines_are_told_for_each_shard(tmp_path, warnings):
-    shards = ["a\tb\nc\n", "a\tb\n", "d\ne\n"]
-    fill(
-        tmp_path,
-        {f"parallel/x.en-es-0000{n}-of-00003.tsv": shard for n, shard in enumerate(shards)},
-    )
-    (corpus,) = load_folder(tmp_path, source="en", targets=["es"])
-    assert len(records(corpus)) == 2
-    assert [line.partition(".tsv: ")[2] for line in warnings] == [
-        "1 records; lines left out: 1 not 2 columns (first lines: 2)",
-        "0 records; lines left out: 2 not 2 columns (first lines: 1, 2)",
-    ]
-
-
 def test_a_corpus_without_a_record_is_an_error_when_it_is_read(tmp_path):
     fill(tmp_path, {f"parallel/x.en-es-0000{n}-of-00002.tsv": "" for n in range(2)})
     (corpus,) = load_folder(tmp_path, source="en", targets=["es"])
     with pytest.raises(UserError, match=r"x\.en-es-00000-of-00002\.tsv must hold lines of source"):
         records(corpus)
-
-
-def test_a_corpus_is_read_anew_each_time(tmp_path):
-    fill(tmp_path, {"parallel/x.en-es.tsv": "".join(LINES)})
-    (corpus,) = load_folder(tmp_path, source="en", targets=["es"])
-    assert next(iter(corpus)) == next(iter(corpus))
-    assert len(records(corpus)) == 10
 
 
 def test_the_version_tells_changed_files(tmp_path):

@@ -168,12 +168,6 @@ def test_moses_pairs_and_mined_files(data, tmp_path):
     read_or_told(read_mined, mined)
 
 
-def test_a_byte_order_mark_goes_wherever_files_were_put_together(tmp_path):
-    path = tmp_path / "x.tsv"
-    path.write_bytes(b"\xef\xbb\xbfone\tuno\r\n\xef\xbb\xbftwo\tdos\r\n")
-    assert [record[:2] for record, _ in read_parallel(path)] == [("one", "uno"), ("two", "dos")]
-
-
 def test_the_longest_line_is_kept_and_a_longer_one_counted(tmp_path):
     path = tmp_path / "x.txt"
     path.write_bytes(b"a\n" + b"x" * MAX_LINE + b"\n" + b"x" * (MAX_LINE + 1) + b"\nb")

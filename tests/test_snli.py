@@ -1,7 +1,6 @@
 import gzip
 import io
 import json
-import re
 import zipfile
 
 import pytest
@@ -10,7 +9,6 @@ from xling_tf.corpora import snli
 from xling_tf.corpora.folder import load_folder
 from xling_tf.corpora.records import InferencePair
 from xling_tf.corpora.store import transient_store
-from xling_tf.errors import UserError
 
 NAMES = [f"snli_1.0_{split}.jsonl" for split in ("dev", "test", "train")]
 
@@ -61,15 +59,6 @@ def test_reads_the_three_labels_and_counts_the_rest(tmp_path):
         "empty sentence": 1,
     }
     assert reading.first_lines["no gold label"] == (2,)
-
-
-def test_a_file_that_is_not_json_lines(tmp_path):
-    path = tmp_path / "snli_1.0_dev.jsonl"
-    path.write_text("neutral\tp\th\n")
-    reading = snli.read_snli(path)
-    assert list(reading) == []
-    error = str(reading.nothing_usable())
-    assert re.search(r"JSON lines with gold_label .*'neutral\\tp\\th'", error)
 
 
 def test_fetches_the_three_files(published, folder):
@@ -151,19 +140,3 @@ def test_multi_nli_is_read_in_place_beside_snli(folder, place, ending):
     held_out = [record.premise for corpus in stored for record in corpus.held_out]
     assert sorted(trained) == ["other premise 2", "premise 0"]
     assert sorted(held_out) == ["other premise 0", "premise 1", "premise 2"]
-
-
-def test_the_fields_of_multi_nli(tmp_path):
-    path = tmp_path / "multinli_1.0_dev_matched.jsonl"
-    fields = {"annotator_labels": ["neutral"] * 5, "genre": "slate", "pairID": "63735n"}
-    content = fields | json.loads(row("neutral", "The new rights are nice enough", "All is well"))
-    path.write_text(json.dumps(content) + "\n")
-    expected = InferencePair("The new rights are nice enough", "All is well", 1)
-    assert list(snli.read_snli(path)) == [(expected, None)]
-
-
-def test_a_truncated_gzip_of_multi_nli(tmp_path):
-    path = tmp_path / "multinli_1.0_train.jsonl.gz"
-    path.write_bytes(gzip.compress("\n".join([row("neutral")] * 50).encode())[:-9])
-    with pytest.raises(UserError, match=r"truncated or corrupt gzip"):
-        list(snli.read_snli(path))

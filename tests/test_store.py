@@ -6,7 +6,6 @@ import tracemalloc
 from itertools import pairwise
 from pathlib import Path
 
-import numpy as np
 import pytest
 from testing import TINY, ListCorpus
 
@@ -22,7 +21,7 @@ from xling_tf.corpora.split import held_out
 from xling_tf.corpora.store import open_store, transient_store
 from xling_tf.errors import UserError
 from xling_tf.tasks.base import build_tasks
-from xling_tf.trainer.input_pipeline import Examples, make_sampler, task_examples
+from xling_tf.trainer.input_pipeline import make_sampler, task_examples
 
 WORDS = [f"sentence {number}" for number in range(400)]
 TRAINED = [word for word in WORDS if not held_out(word)]
@@ -190,28 +189,6 @@ def test_a_corpus_of_which_nothing_is_left_for_training_is_named(caplog):
         transient_store([PAIRS, leaking, tests])
     (line,) = (line for line in caplog.messages if "left for training" in line)
     assert re.match(r"parallel/x\.en-es: of its 2 records none is left .* 0 are held out", line)
-
-
-def test_batches_are_those_of_the_same_records_in_memory():
-    examples = task_examples(build_tasks(TINY), transient_store(ALL).corpora)
-    assert list(examples) == [
-        *("translation_ranking_en-es", "response_prediction_en", "quick_thought_en", "inference"),
-    ]
-    for train, _ in examples.values():
-        in_memory = Examples(
-            records=list(train.records),
-            texts_of=train.texts_of,
-            num_columns=train.num_columns,
-            labels=np.array([getattr(record, "label", 0) for record in train.records]),
-            lengths=train.lengths,
-            corpora=train.corpora,
-        )
-        samplers = [make_sampler(each, TINY, 8) for each in (train, in_memory)]
-        for position in range(20):
-            one, other = (sampler.batch(position) for sampler in samplers)
-            assert one.tolist() == other.tolist()
-            assert train.texts(one).tolist() == in_memory.texts(one).tolist()
-            assert train.labels[one].tolist() == in_memory.labels[one].tolist()
 
 
 def peak(folder: Path, count: int) -> int:

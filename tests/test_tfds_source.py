@@ -39,13 +39,6 @@ def test_inference_without_the_pairs_that_have_no_label():
     assert [records for _, records in corpora] == [expected] * 2
 
 
-def test_labels_beyond_ours_are_left_out_and_told(caplog):
-    columns = {"premise": ["p", "q"], "hypothesis": ["h", "i"], "label": [1, 3]}
-    train, *_ = read(columns, "tfds:snli")
-    assert train[1] == [(InferencePair("p", "h", 1), None)]
-    assert "nli/snli.en.train: 1 of 2 rows give no record" in caplog.messages
-
-
 def test_multi_nli_has_two_splits_for_development():
     corpora = read(NLI, "tfds:multi_nli")
     assert [c.split for c, _ in corpora] == ["train", "dev_matched", "dev_mismatched"]
@@ -86,44 +79,6 @@ def test_the_articles_of_a_wikipedia():
     # Each article is a document of its own.
     groups = [group for _, group in records]
     assert groups[0] != groups[1] == groups[2]
-
-
-def test_their_name_of_chinese():
-    columns = {"text": ["\n_START_ARTICLE_\n一二\n_START_PARAGRAPH_\n三四五六。七八九十。"]}
-    ((corpus, records),) = read(columns, "tfds:wiki40b/zh-cn", targets=("zh",))
-    assert corpus.languages == "zh"
-    assert [triplet for triplet, _ in records] == [
-        SentenceTriplet("一二", "三四五六。", "七八九十。")
-    ]
-
-
-def test_rows_are_read_as_they_are_asked_for_and_again():
-    read_rows = []
-
-    def rows():
-        for i in range(5):
-            read_rows.append(i)
-            yield {"en": f"word {i}", "es": f"palabra {i}"}
-
-    signature = {"en": tf.TensorSpec([], tf.string), "es": tf.TensorSpec([], tf.string)}
-
-    def as_dataset(self, **kwargs):
-        return tf.data.Dataset.from_generator(rows, output_signature=signature)
-
-    with tfds.testing.mock_data(as_dataset_fn=as_dataset):
-        (corpus,) = read_tfds("tfds:para_crawl/enes", source="en", targets=["es"])
-        assert read_rows == []
-        assert next(iter(corpus)) == (TranslationPair("word 0", "palabra 0"), None)
-        assert len(list(corpus)) == len(list(corpus)) == 5
-
-
-@pytest.mark.parametrize(
-    "name", ["opus/medical", "wmt19_translate/de-en", "ted_hrlr_translate/pt_to_en"]
-)
-def test_other_translations_have_features_of_that_form(name):
-    features = tfds.builder(name).info.features
-    assert isinstance(features, tfds.features.Translation)
-    assert "en" in features
 
 
 def test_a_dataset_without_a_record():

@@ -77,12 +77,6 @@ def comment_fault(comment: Comment) -> str | None:
     The share of letters is taken of the characters that are not spaces, so that it does not depend
     on how long the words are.
 
-    Args:
-        comment: As `parse_comment` gives it.
-
-    Returns:
-        The reason's name.
-
     Example:
         >>> comment_fault(Comment("t1_a", "t3_b", "RobotsFan", "Beep."))
         "author's name has bot"
