@@ -1,6 +1,7 @@
 """The server around the protocol: clients that leave or wait, limits, metrics, health, the page, programs."""
 
 import asyncio
+import http.client
 import json
 import shutil
 import signal
@@ -178,6 +179,21 @@ def test_a_request_is_a_line_without_what_it_says(program: tuple[Server, Path]) 
     told = server.event("request", status=200)
     assert told.keys() == {"time", "level", "event", "action", "model", "status", "ms"}
     assert told["model"] == "m"
+
+
+def test_an_answer_does_not_wait_for_its_headers_to_be_acknowledged(
+    program: tuple[Server, Path],
+) -> None:
+    """Nagle's algorithm and delayed acknowledgements would make it 40 ms, always."""
+    connection = http.client.HTTPConnection("127.0.0.1", program[0].port)
+    seconds = []
+    for _ in range(20):
+        started = time.perf_counter()
+        connection.request("POST", PREDICT, b'{"instances": ["a"]}')
+        assert connection.getresponse().read()
+        seconds.append(time.perf_counter() - started)
+    connection.close()
+    assert min(seconds) < 0.03
 
 
 def test_a_taken_port_is_told(program: tuple[Server, Path], tmp_path: Path) -> None:
