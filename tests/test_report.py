@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 from typing import Any
 
 import pytest
-from programs import ROOT, run_python, the_error
+from programs import ROOT, run_python
 from result_files import results, write
 
 from xling_tf.errors import UserError
@@ -115,6 +115,8 @@ def test_what_does_not_compare_is_marked(tmp_path, part, value, told):
 def test_two_results_of_one_system_are_told_apart_by_their_files(tmp_path):
     paths = [write(tmp_path, results(), name) for name in ("first", "second")]
     assert [r.name for r in report.read_results(paths)] == ["mine", "mine (second)"]
+    with pytest.raises(UserError, match="results files are expected"):
+        report.read_results([])
     with pytest.raises(UserError, match="twice"):
         report.read_results([*paths, paths[1]])
 
@@ -308,4 +310,3 @@ def test_the_program_writes_both_forms(tmp_path):
     assert run.status == 0, run.errors
     assert "<!doctype html>" in (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "table 2: STS Benchmark" in (tmp_path / "tables.md").read_text(encoding="utf-8")
-    assert "results files are expected" in the_error(run_python(tmp_path, str(PROGRAM)))

