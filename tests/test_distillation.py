@@ -1,7 +1,5 @@
 """The task that learns a teacher's vectors: losses by hand, training, restart, replicas."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -95,13 +93,6 @@ def random_vectors(count):
 EXAMPLES = make_examples(SOURCES, TARGETS, vectors=random_vectors(len(SOURCES)))
 
 
-def test_other_tasks_batches_have_no_vectors():
-    model = tiny_model(BESIDE)
-    batch = make_batch(model, make_examples(SOURCES, TARGETS))
-    assert batch.vectors.shape == (len(SOURCES), 0)
-    assert batch.vectors.dtype == tf.float32
-
-
 @pytest.mark.slow
 def test_replicas_find_hits_among_the_vectors_of_all():
     strategy = two_replicas()
@@ -128,10 +119,3 @@ def test_replicas_find_hits_among_the_vectors_of_all():
     expected = task.losses(model.encoder, batch_of(range(8)))
     np.testing.assert_allclose(gathered[0], expected[0], rtol=1e-4)
     assert gathered[1].tolist() == expected[1].numpy().tolist()
-
-
-def test_every_pair_of_the_source_has_its_task():
-    data = dataclasses.replace(ALONE.data, targets=("es", "fr"), all_pairs=True)
-    model = tiny_model(dataclasses.replace(ALONE, data=data))
-    assert [task.name for task in model.tasks] == [NAME, "distillation_en-fr"]
-    assert [task.languages for task in model.tasks] == ["en-es", "en-fr"]

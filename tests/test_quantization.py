@@ -31,12 +31,6 @@ def test_calibrated_int8_is_right_to_half_a_step(rows, dim, seed):
     assert np.all(np.abs(back - vectors) <= ranges.steps / 2 + 1e-5)
 
 
-def test_a_dimension_with_one_value_comes_back():
-    ranges = Int8Ranges.calibrated([[0.25, 0.0], [0.25, 1.0]])
-    back = dequantize(quantize([[0.25, 1.0]], "int8", ranges=ranges), "int8", ranges=ranges)
-    assert back.tolist() == [[0.25, 1.0]]
-
-
 def test_ranges_of_unit_vectors_keep_the_cosines():
     back = dequantize(quantize(UNITS, "int8"), "int8")
     # Steps of 10 / sqrt(32) / 255 = 0.007, rounded errors of 0.002 in the mean square.
@@ -110,8 +104,3 @@ def test_a_file_that_holds_no_ranges_is_named(tmp_path, text):
 def test_what_is_no_range_is_refused(minimum, maximum, message):
     with pytest.raises(UserError, match=message):
         Int8Ranges(np.float32(minimum), np.float32(maximum))
-
-
-def test_nothing_calibrates_nothing():
-    with pytest.raises(UserError, match="at least one vector is expected to calibrate with"):
-        Int8Ranges.calibrated(np.zeros((0, 4)))

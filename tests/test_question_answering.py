@@ -19,7 +19,6 @@ from testing import (
 from xling_tf.config import apply_overrides
 from xling_tf.corpora.records import QuestionAnswer
 from xling_tf.model import Model
-from xling_tf.tasks.base import build_tasks
 from xling_tf.text.preprocessor import fit_text
 
 # Keras warns of one key alone, which is what a sentence of one word has.
@@ -183,27 +182,3 @@ def test_the_convolutions_of_pieces_are_not_in_the_way():
     found, gradients = step(model, batch)
     assert np.isfinite(found).all()
     assert all(np.isfinite(gradient).all() for gradient in gradients)
-
-
-def build(*overrides):
-    return {task.name: task for task in build_tasks(apply_overrides(TINY, overrides))}
-
-
-def test_languages_share_the_towers():
-    tasks = build(*ON, "data.targets=es,fr")
-    answering = [tasks[f"question_answering_{language}"] for language in ("en", "es", "fr")]
-    assert [(task.kind, task.languages) for task in answering] == [
-        ("questions", language) for language in ("en", "es", "fr")
-    ]
-    assert len({id(head) for task in answering for head in task.heads}) == 3
-
-
-def test_all_pairs_and_inference_in_the_target_languages():
-    tasks = build("data.targets=es,fr", "data.all_pairs=true", "tasks.target_inference=true")
-    pairs = [name for name, task in tasks.items() if task.kind == "parallel"]
-    assert pairs == [f"translation_ranking_{pair}" for pair in ("en-es", "en-fr", "es-fr")]
-    inference = {name: task.languages for name, task in tasks.items() if task.kind == "nli"}
-    assert inference == {"inference": "en", "inference_es": "es", "inference_fr": "fr"}
-    assert tasks["inference"].head is tasks["inference_fr"].head
-    alone = build("data.targets=es,fr")
-    assert not {"translation_ranking_es-fr", "inference_es"} & set(alone)

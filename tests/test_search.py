@@ -21,7 +21,6 @@ from xling_tf.search.neighbours import (
 from xling_tf.search.quantization import Int8Ranges, quantize
 from xling_tf.search.semantic import (
     bitext_mining,
-    paraphrase_mining,
     paraphrase_mining_embeddings,
     quantized_search,
     semantic_search,
@@ -194,22 +193,6 @@ def test_paraphrases_are_the_best_of_all_pairs(count, top_k, max_pairs, seed):
     expected = sorted(near, key=lambda pair: -cosines[pair])[:max_pairs]
     pairs = paraphrase_mining_embeddings(vectors, top_k=top_k, max_pairs=max_pairs)
     assert [(pair.first, pair.second) for pair in pairs] == expected
-
-
-def test_equal_sentences_are_each_others_paraphrases_once():
-    # With more copies than neighbours a sentence need not be among its own.
-    pairs = paraphrase_mining_embeddings(np.tile(units(0), (6, 1)), top_k=2)
-    assert all(pair.first < pair.second for pair in pairs)
-    assert len({(pair.first, pair.second) for pair in pairs}) == len(pairs) >= 6
-
-
-def test_an_encoder_makes_the_vectors():
-    class Encoder:
-        def encode(self, sentences):
-            return units(*map(len, sentences))
-
-    (best, *_) = paraphrase_mining(Encoder(), ["a" * 80, "", "b" * 79], max_pairs=2)
-    assert (best.first, best.second) == (0, 2)
 
 
 def test_translations_derived_by_hand():

@@ -51,13 +51,6 @@ def test_the_library_gives_the_same_pieces(model, preprocess):
         assert rows(preprocess, text) == [processor.encode(text)[:12]]
 
 
-def test_pieces_spell_the_text(model, preprocess):
-    processor = library().SentencePieceProcessor(model_proto=model)
-    assert processor.decode(rows(preprocess, "She had tea")[0]) == "she had tea"
-    assert preprocess.num_words == processor.get_piece_size() == 200
-    assert preprocess.num_ngrams == 0
-
-
 def test_the_rule_for_the_case_of_letters_is_the_models():
     def fit(*, lowercase):
         config = dataclasses.replace(CONFIG, lowercase=lowercase)
@@ -106,12 +99,6 @@ def test_any_string_has_a_piece(name, preprocess):
 def test_a_sentence_without_pieces_has_one_that_no_text_has(preprocess):
     assert rows(preprocess, "", " ", "</s>")[:2] == [[2], [2]]
     assert 2 not in rows(preprocess, "</s>")[0]
-
-
-def test_nul_and_invalid_bytes_hide_nothing_behind_them(preprocess):
-    (expected,) = rows(preprocess, "the cat")
-    assert rows(preprocess, b"the\xff\xfe cat") == [expected]
-    assert rows(preprocess, b"a\0the cat")[0][-1] == expected[-1]
 
 
 @pytest.mark.parametrize("unit", ["word ", "我", "x", " "])

@@ -18,9 +18,6 @@ from testing import (
 
 from xling_tf.config import apply_overrides
 from xling_tf.corpora.records import (
-    InferencePair,
-    ResponsePair,
-    SentenceTriplet,
     TranslationPair,
 )
 from xling_tf.tasks.base import build_tasks
@@ -154,14 +151,6 @@ def test_duplicates_are_not_wrong_answers():
     assert (found < unmasked - 1e-3).all()
 
 
-def test_a_batch_of_one_text_has_nothing_to_learn():
-    model = tiny_model()
-    for name, columns in {"translation_ranking_en-es": 2, "quick_thought_en": 3}.items():
-        found, hits = losses(model, name, make_examples(*[["a b"] * 3] * columns))
-        assert found == pytest.approx([0] * 3, abs=1e-6)
-        assert hits.tolist() == [1] * 3
-
-
 @pytest.mark.parametrize(
     ("name", "columns"),
     [
@@ -288,13 +277,6 @@ def test_two_replicas_rank_the_negatives_of_both():
         assert summed == pytest.approx(gradient.numpy(), rel=1e-3, abs=1e-4)
 
 
-def test_texts_are_one_for_each_column():
-    tasks = build()
-    assert tasks["quick_thought_en"].texts(SentenceTriplet("a", "b", "c")) == ("a", "b", "c")
-    assert tasks["inference"].texts(InferencePair("p", "h", 2)) == ("p", "h")
-    assert tasks["response_prediction_es"].texts(ResponsePair("m", "r")) == ("m", "r")
-
-
 def build(*overrides):
     return {task.name: task for task in build_tasks(apply_overrides(TINY, overrides))}
 
@@ -327,3 +309,27 @@ def test_mirrored_tasks_share_their_heads():
     assert tasks["quick_thought_en"].towers == tasks["quick_thought_es"].towers
     assert len({id(tower) for tower in tasks["quick_thought_en"].towers}) == 3
     assert tasks["translation_ranking_en-es"].heads == ()
+
+
+def test_tasks_of_several_targets():
+    tasks = build(
+        *("data.targets=es,fr", "data.all_pairs=true", "tasks.target_inference=true"),
+        *("tasks.question_answering.weight=1", "tasks.distillation.weight=1"),
+        "tasks.distillation.teacher=usem3",
+    )
+    languages = {}
+    for task in tasks.values():
+        languages.setdefault(type(task).__name__, []).append(task.languages)
+    assert languages == {
+        "TranslationRanking": ["en-es", "en-fr", "es-fr"],
+        "ResponsePrediction": ["en", "es", "fr"],
+        "QuickThought": ["en", "es", "fr"],
+        "Inference": ["en", "es", "fr"],
+        "QuestionAnswering": ["en", "es", "fr"],
+        "Distillation": ["en-es", "en-fr"],
+    }
+    assert [name for name in tasks if name.startswith("inf")] == [
+        *("inference", "inference_es", "inference_fr")
+    ]
+    for kind in ("question_answering_es", "inference_es"):
+        assert tasks[kind].heads == tasks[kind.replace("_es", "_fr")].heads

@@ -145,10 +145,9 @@ def mine_hard_negatives(
             tuple(targets[place] for place in found.indices[row][chosen[row]])
             for row in range(len(chosen))
         ]
+    numbers = Counter(map(len, negatives))
     counts.update({"pairs": len(pairs), "distinct targets": len(targets)})
-    found_by_number = Counter(map(len, negatives))
-    for number in range(config.num_negatives + 1):
-        counts[f"pairs with {number}"] += found_by_number[number]
+    counts.update({f"pairs with {n}": numbers[n] for n in range(config.num_negatives + 1)})
     counts.update({f"dropped by {rule}": count for rule, count in dropped.items()})
     return negatives
 
@@ -185,7 +184,7 @@ def _passing(
     config: MiningConfig,
     dropped: Counter[str],
 ) -> NDArray[np.bool_]:
-    """Says which of the wrong ones pass the rules, and counts the others by the first that fails."""
+    """Says which of the wrong ones pass the rules; counts the others by the first that fails."""
     passes = is_wrong & (found.indices >= 0)
     passes &= np.cumsum(passes, axis=1) <= config.num_looked_at
     failures = {}

@@ -5,7 +5,6 @@ Everything is computed in blocks: besides vectors, their copy in FAISS and resul
 """
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any, NamedTuple, Protocol, TypedDict
 
 import numpy as np
@@ -304,11 +303,12 @@ def mine_by_margin(
     means = [found.scores.astype(np.float64).mean(axis=1) for found in (forward, backward)]
     best_target, target_margins = _best_margin(forward, means[0], means[1])
     best_source, source_margins = _best_margin(backward, means[1], means[0])
-    rows = np.concatenate(
+    rows = np.stack(
         [
-            np.stack([np.arange(len(sources)), best_target], axis=1),
-            np.stack([best_source, np.arange(len(targets))], axis=1),
-        ]
+            np.append(np.arange(len(sources)), best_source),
+            np.append(best_target, np.arange(len(targets))),
+        ],
+        axis=1,
     )
     margins = np.concatenate([target_margins, source_margins])
     order = np.argsort(-margins, kind="stable")
@@ -328,9 +328,8 @@ def _best_margin(
     """Picks each sentence's neighbour with the best margin, and tells that margin."""
     means = (own_means[:, np.newaxis] + other_means[found.indices]) / 2
     margins = found.scores / np.maximum(means, _LEAST_SIMILARITY)
-    best = np.argmax(margins, axis=1)[:, np.newaxis]
-    pick = partial(np.take_along_axis, indices=best, axis=1)
-    return pick(found.indices)[:, 0], pick(margins)[:, 0]
+    best = np.arange(len(margins)), np.argmax(margins, axis=1)
+    return found.indices[best], margins[best]
 
 
 def _hits(found: Neighbours) -> list[list[Hit]]:
