@@ -41,7 +41,7 @@ def main(argv: list[str]) -> None:
     output = Path(_OUTPUT.value)
     with one_line_errors("the same command starts anew"):
         with quiet_start():
-            from xling_tf.hub.published import import_published
+            from published import import_published
 
         import_published(output, Path(_FROM.value) if _FROM.value is not None else None)
     size = sum(path.stat().st_size for path in output.rglob("*") if path.is_file())

@@ -74,7 +74,7 @@ def _make(model: Path) -> Iterator[str]:
         yield _serve(model, Path(_SERVING.value))
     if _LITERT.value or _ONNX.value:
         with quiet_start():
-            from xling_tf.hub.conversion import export_litert, export_onnx
+            from conversion import export_litert, export_onnx
 
         for value, export in ((_LITERT.value, export_litert), (_ONNX.value, export_onnx)):
             if value:

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import keras
 import numpy as np
+import published
 import sentencepiece
 import tensorflow as tf
 
 from xling_tf.config import EncoderConfig, ExperimentConfig
-from xling_tf.hub import published
 from xling_tf.model import Model
 
 SENTENCES = [

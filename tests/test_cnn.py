@@ -4,11 +4,11 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from published import named_layers
 from published_model import SENTENCES, WIDTHS, random_model
 
 from xling_tf.encoders.folded import FoldedEncoder
 from xling_tf.hub import module as hub
-from xling_tf.hub.published import named_layers
 from xling_tf.layers.convolution import ConvolutionBranch
 
 TEXTS = [*SENTENCES, "", "😀", "cat", "the red cat " * 300]

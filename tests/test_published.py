@@ -5,13 +5,13 @@ from importlib.util import find_spec
 from types import SimpleNamespace
 
 import numpy as np
+import published
 import pytest
 import tensorflow as tf
+from published import build_module, import_published, read_module, read_package
 from published_model import SENTENCES, pieces, random_model, save_published, small_config
 
 from xling_tf.errors import UserError
-from xling_tf.hub import published
-from xling_tf.hub.published import build_module, import_published, read_module, read_package
 
 # What the published module gives for a sentence, as a public demonstration of it shows: the first 20 of
 # 512 numbers.

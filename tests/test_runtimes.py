@@ -10,17 +10,17 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import conversion
 import numpy as np
 import pytest
 import tensorflow as tf
+from conversion import export_litert, export_onnx
 from programs import ROOT, run_python
 from testing import SENTENCES, TINY
 
 from xling_tf.config import ExperimentConfig, to_json
 from xling_tf.errors import UserError
-from xling_tf.hub import conversion
 from xling_tf.hub import module as hub
-from xling_tf.hub.conversion import export_litert, export_onnx
 from xling_tf.hub.runtimes import Pieces, RuntimeEncoder, Words, load
 from xling_tf.model import Model
 from xling_tf.text.preprocessor import (

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import publishing
 import pytest
 import tensorflow as tf
 import yaml
 from google.protobuf import text_format
 from programs import ROOT, run_python
+from publishing import IMAGE, Published, docker_command, next_version, publish
 from serving_models import save
 from serving_servers import files_of, server_process
 from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
@@ -21,10 +23,6 @@ from tensorflow_serving.config.model_server_config_pb2 import ModelServerConfig
 
 from xling_tf.errors import UserError
 from xling_tf.serving.models import WARMUP_REQUESTS, find_versions
-
-sys.path.insert(0, str(ROOT / "export"))
-import publishing
-from publishing import IMAGE, Published, docker_command, next_version, publish
 
 CONFIGURATION = {"models.config", "batching.config", "monitoring.config", "compose.yaml"}
 PROGRAM = str(ROOT / "export" / "main.py")
