@@ -1,7 +1,6 @@
 import logging as std_logging
 import resource
 
-import keras
 import pytest
 import tensorflow as tf
 
@@ -69,51 +68,16 @@ DAMAGES = [
     lambda path: (path / "values.index").unlink(),
     lambda path: (path / "state.json").unlink(),
     lambda path: (path / "state.json").write_text('{"step": 3'),
+    lambda path: (path / "state.json").write_text("[]"),
+    lambda path: (path / "state.json").write_text('{"step": 9}'),
     lambda path: [file.unlink() for file in path.iterdir()],
 ]
-
-
-def test_nothing_to_restore(tmp_path):
-    assert restored(tmp_path / "checkpoints") == (None, 0, 0)
 
 
 def test_round_trip_and_two_are_kept(tmp_path):
     save_three(tmp_path)
     assert names(tmp_path) == ["step-000000020", "step-000000030"]
     assert restored(tmp_path) == ({"step": 30, "seconds": 7.5}, 30, 30)
-
-
-def test_saving_a_step_again_replaces_it(tmp_path):
-    checkpoints, (vector, _) = make(tmp_path)
-    checkpoints.save(5, {"step": 5})
-    vector.assign([1.0] * 50)
-    checkpoints.save(5, {"step": 5})
-    assert names(tmp_path) == ["step-000000005"]
-    assert restored(tmp_path)[1] == 1
-
-
-def test_optimizer_state_comes_back(tmp_path):
-    def make_training():
-        weight = keras.Variable([1.0, 2.0])
-        optimizer = keras.optimizers.Adam(0.1)
-        optimizer.build([weight])
-        variables = [weight.value, *(variable.value for variable in optimizer.variables)]
-        return Checkpoints(tmp_path, variables), weight, optimizer
-
-    def train(weight, optimizer):
-        for gradient in ([1.0, -1.0], [0.5, 3.0]):
-            optimizer.apply([tf.constant(gradient)], [weight])
-
-    checkpoints, weight, optimizer = make_training()
-    train(weight, optimizer)
-    checkpoints.save(2, {})
-    train(weight, optimizer)
-
-    restarted, again, other = make_training()
-    restarted.restore()
-    train(again, other)
-    assert again.numpy().tolist() == weight.numpy().tolist()
-    assert other.iterations.numpy() == 4
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
@@ -125,14 +89,6 @@ def test_a_damaged_newest_falls_back_and_says_so(tmp_path, damage, caplog):
     assert "step-000000030 cannot be read" in caplog.text
     assert "step-000000030.damaged" in caplog.text
     assert names(tmp_path) == ["step-000000020", "step-000000030.damaged"]
-
-
-@pytest.mark.parametrize("damage", DAMAGES)
-def test_all_damaged_is_none_and_touches_nothing(tmp_path, damage):
-    save_three(tmp_path)
-    damage(tmp_path / "step-000000020")
-    damage(tmp_path / "step-000000030")
-    assert restored(tmp_path) == (None, 0, 0)
 
 
 def test_what_a_kill_leaves_is_ignored(tmp_path):
@@ -168,14 +124,6 @@ def test_a_full_disk_is_told_and_leaves_the_old_checkpoints(tmp_path, request):
     assert "step-000000040 cannot be written" in message
     assert "the newest is step-000000030" in message
     assert "\n" not in message
-    assert names(tmp_path) == ["step-000000020", "step-000000030"]
-
-
-def test_a_failed_save_leaves_the_others(tmp_path):
-    save_three(tmp_path)
-    checkpoints, _ = make(tmp_path)
-    with pytest.raises(TypeError):
-        checkpoints.save(40, {"step": object()})
     assert names(tmp_path) == ["step-000000020", "step-000000030"]
 
 

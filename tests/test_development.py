@@ -14,7 +14,6 @@ from testing import (
     make_batch,
     make_examples,
     tiny_model,
-    two_replicas,
 )
 
 from xling_tf.config import apply_overrides
@@ -146,19 +145,6 @@ def test_a_restart_in_the_middle_changes_nothing(disturb, at, undisturbed, tmp_p
     assert_same(development.model.encoder.get_weights(), undisturbed.seen[8])
 
 
-@pytest.mark.slow
-def test_every_replica_gets_the_best_weights(tmp_path):
-    strategy = two_replicas()
-    trainer, development = make_trainer(tmp_path, strategy=strategy)
-    assert trainer.train()
-    assert trainer.use_best_weights() == 8
-    for variable, best in zip(
-        development.model.encoder.trainable_variables, development.seen[8], strict=True
-    ):
-        for replica in strategy.experimental_local_results(variable.value):
-            np.testing.assert_allclose(replica, best, rtol=1e-6)
-
-
 def test_best_weights_that_find_no_room_are_a_warning(tmp_path, monkeypatch, caplog):
     def save(checkpoints, step, state):
         raise CheckpointError("no room")
@@ -226,15 +212,6 @@ def test_retrieval_is_over_the_held_out_pairs_of_a_store(monkeypatch):
     monkeypatch.setattr(module, "_DRAWN_FROM", 20)
     step = -(-num_held_out // 20)
     assert num_queries() == len(range(0, num_held_out, step))
-
-
-def test_retrieval_between_targets_is_scored_where_there_are_such_pairs():
-    pairs = [TranslationPair(f"frase {n}", f"phrase {n}") for n in range(100)]
-    corpus = ListCorpus(name="x", kind="parallel", languages="es-fr", records=pairs)
-    corpora = transient_store([corpus]).corpora
-    model = tiny_model(apply_overrides(TINY, ["data.targets=es,fr", "data.all_pairs=true"]))
-    encoder = SentenceEncoder(lambda texts: np.ones((len(texts), 2)))
-    assert list(evaluate(model, encoder, {}, corpora, None)) == ["retrieval/es-fr/all"]
 
 
 def test_retrieval_is_scored_without_near_twins_of_training_too(monkeypatch):

@@ -17,7 +17,6 @@ from testing import (
 )
 
 from xling_tf.config import apply_overrides
-from xling_tf.tasks.base import gather_candidates
 from xling_tf.tasks.distillation import Distillation
 from xling_tf.trainer.distribution import Workers, make_strategy
 from xling_tf.trainer.loop import Trainer
@@ -33,60 +32,6 @@ COLUMNS = (
 )
 # Replicas may hold different numbers of rows.
 HALVES = [[0, 1, 2, 3, 4], [5, 6, 7]]
-
-
-def test_without_a_strategy_nothing_is_gathered():
-    values, offset = gather_candidates(tf.constant([[1.0], [2.0]]))
-    assert values.numpy().tolist() == [[1], [2]]
-    assert offset.numpy() == 0
-
-
-def test_candidates_come_in_the_order_of_the_replicas():
-    strategy = two_replicas()
-
-    @tf.function
-    def gather():
-        def replica():
-            number = tf.distribute.get_replica_context().replica_id_in_sync_group
-            # Replica 0 holds [0] and [1]; replica 1 holds [10], [11] and [12].
-            rows = tf.range(2 + number) + 10 * number
-            return gather_candidates(tf.cast(rows, tf.float32)[:, None])
-
-        return strategy.run(replica)
-
-    values, offsets = gather()
-    for local in strategy.experimental_local_results(values):
-        assert local.numpy().tolist() == [[0], [1], [10], [11], [12]]
-    assert [int(o) for o in strategy.experimental_local_results(offsets)] == [0, 2]
-
-
-def test_gathering_passes_gradients_back_to_where_candidates_came_from():
-    strategy = two_replicas()
-
-    @tf.function
-    def gradients():
-        def replica():
-            number = tf.distribute.get_replica_context().replica_id_in_sync_group
-            rows = tf.ones([2, 1])
-            with tf.GradientTape() as tape:
-                tape.watch(rows)
-                values, _ = gather_candidates(rows)
-                # Replica 0 weighs rows by 1, 2, 3, 4 and replica 1 by 10, 20, 30, 40.
-                weights = tf.constant([[1.0], [2], [3], [4]]) * tf.cast(9 * number + 1, tf.float32)
-                loss = tf.reduce_sum(values * weights)
-            return tape.gradient(loss, rows)
-
-        return strategy.run(replica)
-
-    first, second = strategy.experimental_local_results(gradients())
-    assert first.numpy().tolist() == [[11], [22]]
-    assert second.numpy().tolist() == [[33], [44]]
-
-
-def test_the_strategy_of_a_machine_without_a_gpu_has_one_replica():
-    if tf.config.list_logical_devices("GPU"):
-        pytest.skip("this machine has a GPU")
-    assert make_strategy().num_replicas_in_sync == 1
 
 
 # Replica 0 holds the first row and replica 1 the others, as queries and as their right candidates.

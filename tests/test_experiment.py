@@ -1,6 +1,5 @@
 """The corpora of an experiment: read once, kept for the restart, refused where they have changed."""
 
-import os
 import shutil
 from pathlib import Path
 
@@ -52,13 +51,6 @@ def test_a_restart_reads_no_corpus_again(run: Run) -> None:
     assert content(run.run_dir) == before
     assert again.counts() == store.counts()
     assert texts(again) == texts(store)
-
-
-def test_files_that_were_only_touched_are_read_again(run: Run) -> None:
-    store = started(run)
-    (path, *_) = sorted(run.data.glob("parallel/*"))
-    os.utime(path, ns=(0, 0))
-    assert texts(_read_corpora(run, is_chief=True)) == texts(store)
 
 
 def test_changed_corpora_are_refused_and_the_run_is_left_as_it_was(run: Run) -> None:

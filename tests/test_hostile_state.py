@@ -1,20 +1,16 @@
 """What a training reads back after a kill: whole, made anew, or one error; never another thing in silence."""
 
-import dataclasses
 import json
 import logging as std_logging
 from pathlib import Path
 
 import pytest
-import tensorflow as tf
 from testing import TINY, WORDS, ListCorpus
 
 from xling_tf.config import to_json
-from xling_tf.corpora.folder import load_folder
 from xling_tf.corpora.records import TranslationPair
 from xling_tf.corpora.store import open_store
 from xling_tf.errors import UserError
-from xling_tf.trainer.checkpoints import Checkpoints
 from xling_tf.trainer.log import _lines_before
 from xling_tf.trainer.run_folder import RunFolder
 from xling_tf.trainer.warm_start import StartRecord
@@ -66,38 +62,6 @@ def test_a_store_whose_content_is_garbage_is_written_anew(content, tmp_path):
     assert json.loads((folder / "content.json").read_bytes())["files"]
 
 
-def test_a_file_that_grows_while_it_is_read_is_told(tmp_path):
-    path = tmp_path / "data/parallel/x.en-es.tsv"
-    path.parent.mkdir(parents=True)
-    path.write_text("one\tuno\n" * 10)
-    corpora = load_folder(tmp_path / "data", source="en", targets=["es"])
-
-    reading = corpora[0].read(path)
-    growing = dataclasses.replace(corpora[0], read=lambda path: Growing(path, reading))
-    with pytest.raises(UserError, match="a file has changed meanwhile"):
-        open_store(tmp_path / "store", [growing], accept)
-    assert not (tmp_path / "store").exists()
-
-
-class Growing:
-    """A reading of a file that another program is still writing."""
-
-    def __init__(self, path, reading):
-        self._path, self._reading = path, reading
-        self.malformed = reading.malformed
-
-    @property
-    def num_records(self):
-        """Of the file."""
-        return self._reading.num_records
-
-    def __iter__(self):
-        """Reads it, and lets it grow."""
-        yield from self._reading
-        with self._path.open("a") as file:
-            file.write("two\tdos\n")
-
-
 @pytest.fixture
 def run(tmp_path):
     folder = RunFolder(tmp_path)
@@ -141,19 +105,6 @@ def test_a_garbled_record_of_the_start_is_told(content, tmp_path):
     if content != b"{}":
         with pytest.raises(UserError, match=r"config\.json must be the settings of a model"):
             StartRecord.of(str(tmp_path))
-
-
-@pytest.mark.parametrize("content", [*GARBAGE[:3], *GARBAGE[4:], b'{"step": 9}'])
-def test_a_checkpoint_with_a_garbled_state_is_set_aside(content, tmp_path):
-    variable = tf.Variable([1.0])
-    checkpoints = Checkpoints(tmp_path, [variable])
-    for step in (1, 2):
-        variable.assign([float(step)])
-        checkpoints.save(step, {"step": step})
-    (tmp_path / "step-000000002/state.json").write_bytes(content)
-    assert checkpoints.restore() == {"step": 1}
-    assert variable.numpy() == 1
-    assert (tmp_path / "step-000000002.damaged").is_dir()
 
 
 @pytest.mark.parametrize("content", GARBAGE)

@@ -60,12 +60,6 @@ def test_a_batch_depends_on_its_position_alone():
     assert backwards[::-1] == batches
 
 
-def test_the_seed_decides_the_order():
-    assert (
-        drawn(make(RAGGED), range(10)).tolist() != drawn(make(RAGGED, seed=2), range(10)).tolist()
-    )
-
-
 @pytest.mark.parametrize(
     "corpora", [None, [("a", 20), ("b", 40)], [("a", 1), ("b", 48), ("c", 11)]]
 )
@@ -81,16 +75,6 @@ def test_an_epoch_holds_every_example_once(corpora):
     assert set(counts) == set(range(60))
     assert {8, 9, 10, 11} >= set(counts.values())
     assert first.tolist() != second.tolist()
-
-
-def test_a_corpus_is_exhausted_before_an_example_comes_again():
-    examples = numbered(50, [("a", 30), ("b", 20)])
-    indices = drawn(make(examples, size=7, pool=2), range(100))
-    counts = Counter(indices.tolist())
-    of_a = [counts[index] for index in range(30)]
-    of_b = [counts[index] for index in range(30, 50)]
-    assert max(of_a) - min(of_a) <= 1
-    assert max(of_b) - min(of_b) <= 1
 
 
 def test_weights_are_relative_to_the_size():
@@ -117,36 +101,6 @@ def test_batches_hold_similar_lengths_and_equal_work():
     assert sizes[0] > 3 * sizes[-1]
 
 
-def test_batches_of_a_pool_come_in_random_order():
-    sampler = make(RAGGED, size=16, pool=10)
-    means = [RAGGED.lengths[sampler.batch(position)].mean() for position in range(10)]
-    assert means != sorted(means)
-    assert means != sorted(means, reverse=True)
-
-
-def test_pools_are_no_larger_than_the_corpora():
-    # 20 examples in batches of 4: a pool of 64 batches would hold each example 12 times.
-    sampler = make(numbered(20), size=4, pool=64)
-    assert sorted(drawn(sampler, range(5))) == list(range(20))
-
-
-@pytest.mark.parametrize("count", [1, 2, 3])
-def test_fewer_examples_than_a_batch(count):
-    sampler = make(numbered(count), size=4, pool=3)
-    for position in range(7):
-        batch = sampler.batch(position)
-        assert 1 <= len(batch) <= 5
-        assert set(batch.tolist()) <= set(range(count))
-    assert set(drawn(sampler, range(7)).tolist()) == set(range(count))
-
-
-def test_more_corpora_than_a_batch_holds():
-    sampler = make(numbered(3, [("a", 1), ("b", 1), ("c", 1)]), size=2, pool=1)
-    # Every pool has one of each, however the shares of a third are rounded.
-    for position in range(99):
-        assert sorted(sampler.batch(position)) == [0, 1, 2]
-
-
 @pytest.mark.parametrize("count", [1, 7, 40])
 def test_no_pool_is_empty_however_many_corpora_there_are(count):
     examples = numbered(3 * count, [(str(number), 3) for number in range(count)])
@@ -159,11 +113,6 @@ def test_weights_that_leave_nothing_or_less_are_refused(weights):
     examples = numbered(5, [("tatoeba", 3), ("manpages", 2)])
     with pytest.raises(UserError, match=r"^data\.corpus_weights .* tatoeba, manpages have \["):
         make(examples, weights=weights)
-
-
-def test_a_corpus_of_weight_zero_is_left_out():
-    sampler = make(numbered(5, [("a", 3), ("b", 2)]), weights=[0.0, 1.0], size=1)
-    assert set(drawn(sampler, range(20)).tolist()) == {3, 4}
 
 
 PREPROCESS = WordNgramPreprocessor(list("abcdefgh"), TINY.text)
@@ -199,11 +148,6 @@ def test_fingerprints_are_equal_where_texts_are():
     equal = fingerprints.reshape(-1)[:, None] == fingerprints.reshape(-1)[None, :]
     assert equal.tolist() == (flat[:, None] == flat[None, :]).tolist()
     assert equal.sum() > 40  # "b c" is there ten times
-
-
-def test_a_stream_without_a_count_has_no_end():
-    dataset = make_dataset(numbered(2), make(numbered(2)), PREPROCESS)
-    assert len(list(dataset.take(50))) == 50
 
 
 def test_the_config_gives_weights_pool_and_seed():
@@ -271,32 +215,11 @@ def test_a_place_does_not_depend_on_what_else_is_asked_for():
     assert shuffled(places, epochs, 1000, (1, 2)).tolist() == expected
 
 
-def test_sizes_beyond_what_an_array_holds():
-    size = 10**15 + 1
-    places = np.arange(size - 1000, size)
-    found = shuffled(places, np.zeros(1000, int), size, [3])
-    assert len(set(found.tolist())) == 1000
-    assert found.min() >= 0
-    assert found.max() < size
-    # Of 1000 even draws the mean is size / 2, its standard deviation size / sqrt(12 * 1000).
-    assert abs(found.mean() / size - 0.5) < 5 / np.sqrt(12_000)
-
-
 def test_epochs_and_seeds_have_other_orders():
     orders = [order(100), order(100, epoch=1), order(100, seed=(1, 3)), order(100, seed=(2, 2))]
     # Two random orders agree in one place on average, rarely in more than five.
     agreements = [np.sum(a == b) for i, a in enumerate(orders) for b in orders[:i]]
     assert max(agreements) < 10
-
-
-def test_neighbours_are_torn_apart():
-    found = order(100_000)
-    # The correlation of 100,000 independent pairs has a standard deviation of 0.003.
-    assert abs(np.corrcoef(found[:-1], found[1:])[0, 1]) < 0.016
-    assert abs(np.corrcoef(found, np.arange(len(found)))[0, 1]) < 0.016
-    # A tenth of the places holds a tenth of each tenth: 1000, standard deviation 28.
-    table = np.histogram2d(found, np.arange(len(found)), bins=10)[0]
-    assert np.abs(table - 1000).max() < 150
 
 
 def corpus(kind, languages, records, name="x", split=""):
@@ -348,39 +271,11 @@ def test_columns_are_the_records_in_order(examples):
     assert story.texts(np.array([0])).tolist() == [b"a", b"b b b", b"c c"]
 
 
-def test_labels(examples):
-    assert examples["inference"].train.labels.tolist() == [2, 1]
-    assert examples["translation_ranking_en-es"].train.labels.tolist() == [0, 0, 0]
-
-
 def test_lengths_are_of_the_longest_column(examples):
     # Words; "我爱你" is a word of 3 characters without spaces.
     assert examples["translation_ranking_en-es"].train.lengths.tolist() == [2, 1, 4]
     assert examples["inference"].train.lengths.tolist() == [3, 2]
     assert examples["quick_thought_en"].train.lengths.tolist() == [3]
-
-
-@pytest.mark.parametrize(
-    ("text", "length"),
-    [
-        ("", 1),
-        (" \t ", 1),
-        ("Hello, world!", 4),
-        ("well-known l'amie x.y 3.50", 4),
-        ("¿Qué tal, José?", 6),
-        ("... -- ()", 7),
-        ("el niño", 2),
-        # A run of unspaced script is one word to the pattern, and each of its characters one more.
-        ("我爱你", 1 + 3),
-        ("カナ abc", 1 + 2 + 1),
-        ("word " * 256, 256),
-        ("word " * 257, 256),
-        ("!" * 100_000, 256),
-    ],
-)
-def test_lengths_are_about_the_tokens_and_clipped(text, length):
-    (parts,) = examples_of(corpus("parallel", "en-es", [TranslationPair("x", text)])).values()
-    assert parts.train.lengths.tolist() == [length]
 
 
 def test_held_out_examples_are_apart(examples):

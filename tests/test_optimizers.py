@@ -59,22 +59,6 @@ def test_only_the_rows_of_the_batch_move_and_their_moments_wait():
             assert new[[1, 4]].tolist() == old[[1, 4]].tolist()
 
 
-def test_two_tables_keep_their_own_moments():
-    tables = [make_table(), make_table(rows=3)]
-    optimizer = RowSparseAdam(1.0)
-    optimizer.build(tables)
-    optimizer.apply([slices([[1, 1]], [4]), slices([[-2, -2]], [0])], tables)
-    assert tables[0].numpy()[4] == pytest.approx([-1, -1], rel=1e-4)
-    assert tables[1].numpy()[0] == pytest.approx([1, 1], rel=1e-4)
-
-
-def test_a_zero_gradient_moves_nothing():
-    table = make_table()
-    optimizer = RowSparseAdam(1.0)
-    optimizer.build([table])
-    assert not apply(optimizer, table, [[0, 0]], [1]).any()
-
-
 def make(name, **kwargs):
     table, dense = make_table(), keras.Variable([1.0, 2.0])
     config = OptimizerConfig(name=name, learning_rate=0.1, embedding_learning_rate=1.0, **kwargs)
@@ -126,21 +110,6 @@ def test_clipping_shortens_the_dense_gradient_and_tells_the_norm_before():
     # That of the tables is left alone, and counts in the norm: 85^2 = 84^2 + 13^2.
     assert table.numpy()[3].tolist() == [0, -84]
     assert float(norm) == pytest.approx(85)
-
-
-def test_a_shorter_gradient_is_not_clipped():
-    optimizers, table, dense = make("sgd", clip_norm=20.0)
-    optimizers.apply([slices([[1, 1]], [0]), tf.constant([10.0, -10.0])], [table, dense])
-    assert dense.numpy() == pytest.approx([0, 3])
-    optimizers.apply([slices([[1, 1]], [0]), tf.constant([0.0, 0.0])], [table, dense])
-    assert dense.numpy() == pytest.approx([0, 3])
-
-
-@pytest.mark.parametrize("clip_norm", [0.0, 1.0])
-def test_a_gradient_that_is_not_finite_is_told(clip_norm):
-    optimizers, table, dense = make("sgd", clip_norm=clip_norm)
-    norm = optimizers.apply([slices([[1, 1]], [0]), tf.constant([np.nan, 1.0])], [table, dense])
-    assert not np.isfinite(norm)
 
 
 def test_progress_sets_both_rates():

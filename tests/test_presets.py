@@ -67,11 +67,6 @@ def test_what_the_variants_leave_out(name, left_out):
     assert tasks_of(name) == [task for task in six_tasks("es") if task not in left_out]
 
 
-def test_many_mirrors_the_tasks_over_five_languages():
-    # 4 pairs, 5 languages of conversations and of documents, English inference.
-    assert len(tasks_of("many")) == 4 + 5 + 5 + 1
-
-
 @pytest.mark.parametrize("name", PRESETS)
 def test_every_preset_has_a_budget_and_a_description(name):
     preset = get_preset(name)
@@ -160,18 +155,6 @@ def test_it_trains(name: str, folder: Path, tmp_path: Path) -> None:
     trainer = make_trainer(apply_overrides(get_preset(name), NARROW), folder, tmp_path)
     assert trainer.train()
     assert trainer.step == 3
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["multilingual", "multilingual-qa"])
-def test_questions_and_inference_train(name: str, folder: Path, tmp_path: Path) -> None:
-    # Translation ranking has so many steps of a cycle that three show nothing else.
-    others = ("tasks.translation_ranking.weight=0", "data.sampling_temperature=0")
-    config = apply_overrides(get_preset(name), [*NARROW, *others])
-    trainer = make_trainer(config, folder, tmp_path)
-    steps = [trainer._schedule.task(step) for step in range(4)]
-    assert {"inference", "question_answering_en", "question_answering_es"} <= set(steps)
-    assert trainer.train()
 
 
 def test_the_best_recipes_start_from_the_published_weights(tmp_path, monkeypatch):

@@ -114,12 +114,6 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "run"
 
 
-def test_sigkill_ends_it_at_once_in_the_middle(stages: dict[str, Stage]) -> None:
-    for name, at in (("killed", 40), ("killed again", 90)):
-        assert stages[name].status == -signal.SIGKILL
-        assert at <= len(stages[name].metrics) < STEPS
-
-
 def test_after_a_kill_it_continues_at_the_newest_checkpoint(stages: dict[str, Stage]) -> None:
     for before, after in (("killed", "killed again"), ("killed again", "stopped")):
         step = int(stages[before].checkpoints[-1].removeprefix("step-"))
@@ -145,10 +139,6 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(stages: dict[str, Sta
     assert newest in warning
     assert "the one before is used" in warning
     assert f"continuing at step {int(before.removeprefix('step-'))}," in errors
-
-
-def test_what_a_killed_save_left_is_removed(stages: dict[str, Stage]) -> None:
-    assert not [name for name in stages["finished"].checkpoints if name.startswith(".")]
 
 
 def test_it_ends_at_the_same_step_with_every_step_once(

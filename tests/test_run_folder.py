@@ -1,9 +1,8 @@
 import dataclasses
-import json
 
 import pytest
 
-from xling_tf.config import ExperimentConfig, apply_overrides, from_json
+from xling_tf.config import ExperimentConfig, apply_overrides
 from xling_tf.errors import UserError
 from xling_tf.trainer.run_folder import RunFolder
 
@@ -24,12 +23,6 @@ def run(tmp_path):
 
 def changed(*overrides):
     return apply_overrides(REQUEST, overrides)
-
-
-def test_a_new_folder_holds_nothing(tmp_path):
-    run = RunFolder(tmp_path)
-    run.require_same(REQUEST, DATA)
-    assert run.resolved(REQUEST) is None
 
 
 def test_a_start_that_was_killed_before_the_request_does_not_count(tmp_path):
@@ -95,10 +88,3 @@ def test_nor_may_the_data(run, data, message):
     with pytest.raises(UserError) as caught:
         run.require_same(REQUEST, data)
     assert message in str(caught.value)
-
-
-def test_files_can_be_read_by_others(run):
-    text = (run.path / "config.json").read_text(encoding="utf-8")
-    assert from_json(ExperimentConfig, text) == RESOLVED
-    assert json.loads((run.path / "request.json").read_text("utf-8"))["data"] == DATA
-    assert (run.path / "vocabulary.txt").read_text("utf-8").splitlines() == WORDS

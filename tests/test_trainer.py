@@ -46,11 +46,6 @@ def model():
     return tiny_model(TWO_TASKS)
 
 
-def with_alignment(model, steps):
-    tasks = dataclasses.replace(model.config.tasks, alignment_steps=steps)
-    return model._replace(config=dataclasses.replace(model.config, tasks=tasks))
-
-
 def make_trainer(model, folder, strategy):
     return Trainer(model=model, examples=EXAMPLES, workers=Workers(strategy), run_dir=folder)
 
@@ -58,13 +53,6 @@ def make_trainer(model, folder, strategy):
 def test_translation_ranking_leads_and_the_cycle_follows(model):
     schedule = make_schedule(model, SIZES)
     assert [schedule.task(step) for step in range(9)] == ORDER
-
-
-def test_nothing_leads_where_there_are_no_translations(model):
-    alone = model._replace(tasks=[task for task in model.tasks if task.name == "inference"])
-    schedule = make_schedule(with_alignment(alone, 1000), SIZES)
-    assert schedule.lead == ()
-    assert schedule.task(0) == "inference"
 
 
 def train(folder, *budgets, **settings):

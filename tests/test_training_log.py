@@ -1,5 +1,4 @@
 import json
-import os
 
 import pytest
 import tensorflow as tf
@@ -41,28 +40,10 @@ def test_each_step_is_a_line(tmp_path):
     assert lines(tmp_path) == [result(step)._asdict() for step in range(3)]
 
 
-def test_lines_are_there_while_training_runs(tmp_path):
-    with TrainingLog(tmp_path, first_step=0, progress=0.0) as log:
-        log.report(result(0), 0.1)
-        assert steps_of(tmp_path) == [0]
-
-
 def test_a_restart_drops_the_steps_that_are_repeated(tmp_path):
     train(tmp_path, range(10))
     train(tmp_path, range(6, 8))
     assert steps_of(tmp_path) == list(range(8))
-
-
-def test_a_restart_from_the_start_drops_all(tmp_path):
-    train(tmp_path, range(10))
-    train(tmp_path, range(2))
-    assert steps_of(tmp_path) == [0, 1]
-
-
-def test_a_continued_run_loses_nothing(tmp_path):
-    train(tmp_path, range(4))
-    train(tmp_path, range(4, 6))
-    assert steps_of(tmp_path) == list(range(6))
 
 
 @pytest.mark.parametrize("cut", [1, 2, 30])
@@ -72,23 +53,6 @@ def test_a_line_that_a_kill_has_cut_is_dropped(tmp_path, cut):
     path.write_text(path.read_text()[:-cut])
     train(tmp_path, range(4, 6))
     assert steps_of(tmp_path) == list(range(6))
-
-
-def test_a_kill_while_old_lines_are_dropped_loses_none(tmp_path, monkeypatch):
-    train(tmp_path, range(5))
-
-    def killed(source, target):
-        raise KeyboardInterrupt
-
-    # The last moment before the new lines take the place of the old ones.
-    monkeypatch.setattr(os, "replace", killed)
-    with pytest.raises(KeyboardInterrupt):
-        TrainingLog(tmp_path, first_step=2, progress=0.0)
-    monkeypatch.undo()
-    assert steps_of(tmp_path) == list(range(5))
-    train(tmp_path, range(2, 4))
-    assert steps_of(tmp_path) == list(range(4))
-    assert {path.name for path in tmp_path.iterdir()} == {"metrics.jsonl", "tensorboard"}
 
 
 def test_tensorboard_gets_the_losses(tmp_path):
@@ -141,22 +105,3 @@ def test_without_a_terminal_a_line_stands_for_the_bar(tmp_path, monkeypatch, cap
     assert "50% step 2," in caplog.text
     assert "loss: qt-en 2.20" in caplog.text
     assert capsys.readouterr().out == ""
-
-
-@pytest.mark.parametrize(
-    ("name", "short"),
-    [
-        ("translation_ranking_en-es", "tr-en-es"),
-        ("quick_thought_en", "qt-en"),
-        ("response_prediction_es", "rp-es"),
-        ("inference", "i"),
-    ],
-)
-def test_short_names(name, short, tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(training_log, "_SECONDS_BETWEEN_LINES", -1.0)
-    with (
-        caplog.at_level("INFO", logger="absl"),
-        TrainingLog(tmp_path, first_step=0, progress=0.0) as log,
-    ):
-        log.report(result(0, task=name), 0.25)
-    assert f"loss: {short} 2.00" in caplog.text

@@ -38,12 +38,6 @@ def cnn(tmp_path):
     return folder
 
 
-def test_without_a_model_only_the_overrides_are_applied(tmp_path):
-    preset = get_preset("smoke")
-    settings = ["encoder.num_layers=1"]
-    assert apply_start(preset, settings, tmp_path) == apply_overrides(preset, settings)
-
-
 def test_text_encoder_and_heads_are_the_models_and_the_rest_the_presets(cnn, tmp_path):
     start, preset = tiny_config("cnn"), get_preset("multilingual")
     settings = [f"initial.model={cnn}", "training.steps=3", "text.max_tokens=5"]
@@ -74,13 +68,6 @@ def test_text_encoder_and_heads_are_the_models_and_the_rest_the_presets(cnn, tmp
 def test_another_family_or_size_is_refused(preset, settings, said, cnn, tmp_path):
     with pytest.raises(UserError, match=said):
         apply_start(get_preset(preset), [f"initial.model={cnn}", *settings], tmp_path / "run")
-
-
-def test_a_family_may_be_set_to_the_models(cnn, tmp_path):
-    settings = ["encoder.kind=cnn", "text.tokenizer=sentencepiece", f"initial.model={cnn}"]
-    config = apply_start(get_preset("en-es"), settings, tmp_path / "run")
-    assert config.encoder.kind == "cnn"
-    assert config.data == get_preset("en-es").data
 
 
 def test_a_run_goes_on_with_what_it_has_kept_of_a_model_that_is_gone(cnn, tmp_path):
@@ -229,15 +216,6 @@ def test_the_best_weights_come_before_the_newest(tmp_path):
     np.testing.assert_allclose(encode(live, SENTENCES), encode(model, SENTENCES), atol=1e-6)
 
 
-def test_a_run_whose_checkpoints_are_damaged_is_refused_and_left_alone(tmp_path):
-    run_folder(tmp_path / "run")
-    state = tmp_path / "run" / "checkpoints" / "step-000000003" / "state.json"
-    state.write_text("{")
-    with pytest.raises(UserError, match=r"a checkpoint of the run is expected in .*none"):
-        StartingPoint.open(tmp_path / "run")
-    assert state.read_text() == "{"
-
-
 @pytest.mark.parametrize(
     ("files", "said"),
     [
@@ -278,13 +256,6 @@ def test_the_loss_by_hand():
     now = [tf.constant([[3.0, 4.0]]), tf.constant([[0.0, 5.0]])]
     then = [tf.constant([[8.0, 6.0]]), tf.constant([[1.0, 0.0]])]
     assert start.losses(now, then).numpy() == pytest.approx([1.04])
-
-
-def test_the_starting_encodings_have_no_gradient():
-    start, vectors = StartingEncoder([], 1.0), tf.Variable([[3.0, 4.0]])
-    with tf.GradientTape() as tape:
-        loss = tf.reduce_sum(start.losses([tf.constant([[1.0, 0.0]])], [vectors * 2]))
-    assert tape.gradient(loss, vectors) is None
 
 
 def changed_model():
@@ -346,14 +317,6 @@ def train_model(tmp_path, *settings):
     products = np.linalg.norm(before, axis=1) * np.linalg.norm(after, axis=1)
     moved = [bool(np.any(v.numpy() != old)) for v, old in zip(variables, values, strict=True)]
     return np.sum(before * after, axis=1) / products, moved
-
-
-@pytest.mark.slow
-def test_a_large_weight_keeps_the_space_and_none_lets_it_go(tmp_path):
-    free, _ = train_model(tmp_path / "free")
-    kept, _ = train_model(tmp_path / "kept", "initial.keep_weight=300")
-    assert free.mean() < 0.9
-    assert kept.min() > 0.99
 
 
 @pytest.mark.parametrize("settings", [(), ("initial.keep_weight=1",)])

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import shutil
 import signal
 import socket
 import subprocess
@@ -19,7 +18,6 @@ from programs import ONE_TASK, PROGRAM
 from testing import two_replicas
 
 from xling_tf.config import apply_overrides
-from xling_tf.corpora.sample import SAMPLE_FOLDER
 from xling_tf.errors import UserError
 from xling_tf.files import locked
 from xling_tf.presets import get_preset
@@ -78,7 +76,6 @@ def train_together(
     *,
     stop: signal.Signals | None = None,
     at: int = 0,
-    of_second: tuple[str, ...] = (),
 ) -> list[Ended]:
     """Runs the command as two workers; the second gets a signal once `at` steps are trained."""
     flags = ["--pair=smoke", f"--steps={STEPS}", *(f"--set={setting}" for setting in SETTINGS)]
@@ -90,7 +87,7 @@ def train_together(
         with (own / "errors.txt").open("w", encoding="utf-8") as errors:
             processes.append(
                 subprocess.Popen(
-                    [sys.executable, str(PROGRAM), *flags, *(of_second if index else ())],
+                    [sys.executable, str(PROGRAM), *flags],
                     cwd=own,
                     env={**os.environ, "TF_CONFIG": tf_config},
                     stdout=subprocess.DEVNULL,
@@ -141,13 +138,6 @@ def test_the_same_commands_go_on_to_the_end(stages: dict[str, list[Ended]], fold
     assert len(continued) == 1
     assert [ended.status for ended in stages["finished"]] == [0, 0]
     assert [line["step"] for line in read_metrics(folder)] == list(range(STEPS))
-
-
-@pytest.mark.slow
-def test_only_the_first_worker_writes(stages: dict[str, list[Ended]], folder: Path) -> None:
-    assert (folder / "0" / "exported" / "smoke" / "saved_model.pb").exists()
-    assert (folder / "0" / "runs" / "smoke" / "results.json").exists()
-    assert [path.name for path in (folder / "1").iterdir()] == ["errors.txt"]
 
 
 @pytest.mark.slow
@@ -259,17 +249,6 @@ def test_a_refusal_of_the_chief_and_what_differs_reach_all(talk: list[dict]) -> 
         assert same is None
         assert "worker 1 has optimizer.sizes=(1, 3), and worker 0 has (1, 2)" in config
         assert "worker 1 has data.nli/snli.en.train=5, and worker 0 has None" in data
-
-
-@pytest.mark.slow
-def test_workers_with_different_texts_are_told_apart(tmp_path: Path) -> None:
-    data = shutil.copytree(SAMPLE_FOLDER, tmp_path / "data")
-    for path in data.glob("parallel/*"):
-        text = path.read_text(encoding="utf-8")
-        path.write_text(text.replace("a", "á"), encoding="utf-8")
-    for ended in train_together(tmp_path, of_second=(f"--data={data}",)):
-        assert ended.status == 2
-        assert "worker 1 has data." in ended.error
 
 
 def test_a_second_training_in_a_run_folder_is_refused(tmp_path: Path) -> None:

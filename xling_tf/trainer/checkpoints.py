@@ -29,10 +29,7 @@ class Checkpoints:
     """The checkpoints of one run: a folder for each, named by the step.
 
     A folder appears by a rename once everything in it is written, so a kill leaves no half checkpoint.
-
-    Args:
-        folder: Where they are kept.
-        variables: What is saved and restored, always in the same order.
+    Variables are saved and restored by their order.
     """
 
     def __init__(self, folder: Path, variables: Sequence[tf.Variable]) -> None:

@@ -75,15 +75,8 @@ class Development:
 
     The best weights have the lowest mean loss of the translation ranking tasks: aligning the languages
     is what the model is for, and its accuracy moves in steps and ends at 1. Without such tasks, it is
-    that of distillation, which aligns them too; without these, the mean loss of all.
-
-    Args:
-        model: In training.
-        held_out: Held-out examples, by the task's name.
-        folder: Where the best weights are kept, apart from the checkpoints.
-
-    Raises:
-        UserError: There are no held-out examples.
+    that of distillation, which aligns them too; without these, the mean loss of all. They are kept in
+    `folder`, apart from the checkpoints.
     """
 
     def __init__(self, model: Model, held_out: Mapping[str, Examples], folder: Path) -> None:
@@ -134,14 +127,9 @@ def evaluate(
     corpora: Sequence[StoredCorpus],
     data: Path | None,
 ) -> dict[str, dict[str, float]]:
-    """Scores a trained model on what was held out of its training, by suite and metric.
+    """Scores what was held out of training, and STS sets in the folder `data`, by suite and metric.
 
-    Args:
-        model: For the loss and accuracy of each task.
-        encoder: What will be exported: for retrieval and similarity.
-        held_out: Held-out examples of each task.
-        corpora: For the held-out translations of each corpus.
-        data: Folder in which STS sets are looked for.
+    The tasks are scored by the model in training, retrieval and similarity by what will be exported.
     """
     logging.info("evaluating the tasks")
     scores = {f"task/{name}": of_task for name, of_task in HeldOutScores(model, held_out)().items()}

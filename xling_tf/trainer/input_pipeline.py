@@ -24,28 +24,18 @@ from xling_tf.trainer.distribution import Workers
 
 @dataclass(frozen=True, kw_only=True)
 class Examples:
-    """Examples of one task, corpus after corpus.
-
-    Attributes:
-        records: What they are made of; they may be on the disk until they are asked for.
-        texts_of: (record) to its text in each column.
-        num_columns: How many these are.
-        num_contexts: How many of them, the last ones, are contexts.
-        labels: `[examples]` int32.
-        lengths: `[examples]` tokens of the longest text.
-        corpora: Name and number of examples of each corpus, in order.
-        vectors: `[examples, dim]` float16 of a teacher, or what is indexed as such an array and on the
-            disk until then; None where the task has none.
-    """
+    """Examples of one task, corpus after corpus; on the disk, perhaps, until they are asked for."""
 
     records: Sequence[Record]
-    texts_of: Callable[[Record], tuple[str, ...]]
+    texts_of: Callable[[Record], tuple[str, ...]]  # to the text of each column
     num_columns: int
-    num_contexts: int = 0
+    num_contexts: int = 0  # how many of the columns, the last ones, are contexts
     labels: NDArray[np.int32]
-    lengths: NDArray[np.signedinteger[Any]]
-    corpora: tuple[tuple[str, int], ...]
-    vectors: Any = None
+    lengths: NDArray[np.signedinteger[Any]]  # tokens of the longest text
+    corpora: tuple[tuple[str, int], ...]  # name and number of examples of each, in order
+    vectors: Any = (
+        None  # `[examples, dim]` float16 of a teacher, or what is indexed as such an array
+    )
 
     def __len__(self) -> int:
         """Number of examples."""
@@ -114,15 +104,6 @@ class BatchSampler:
     pool is sorted by length and cut into batches that take equal work, so a batch of short sentences
     holds more of them; or into equal numbers with `data.equal_batches`. The batches of a pool come in
     random order.
-
-    Args:
-        examples: What to draw from.
-        weights: Of each corpus, relative to its size.
-        examples_per_batch: On average.
-        config: Its `data` says how batches are cut; the seed is `training.seed`.
-
-    Raises:
-        UserError: A weight is negative, or all are 0.
     """
 
     def __init__(
@@ -205,16 +186,8 @@ def shuffled(
     """Computes what is at some places of random orders, one order for each epoch, in no memory.
 
     An order is a Feistel network over the numbers of an even number of bits; its rounds repeat until
-    the number is below `size` ("cycle walking", Black and Rogaway 2002, sec. 4).
-
-    Args:
-        places: `[n]` numbers from 0 to `size`.
-        epochs: `[n]` number of the order of each, from 0.
-        size: How many things are ordered; a billion is as cheap as ten.
-        seed: Of all orders.
-
-    Returns:
-        `[n]` numbers from 0 to `size`.
+    the number is below `size` ("cycle walking", Black and Rogaway 2002, sec. 4). `places`, `epochs` and
+    what is returned are `[n]`.
 
     Example:
         >>> places = np.arange(5)
@@ -252,15 +225,7 @@ def make_dataset(
     count: int | None = None,
     position: Callable[[int], int] = int,
 ) -> tf.data.Dataset:
-    """Streams batches, `count` of them or without end.
-
-    Args:
-        examples: Of one task.
-        sampler: Says which examples are the batch at a position.
-        preprocessor: Turns their texts into features.
-        count: How many batches; None: without end.
-        position: (n) to the position of the n-th batch of the stream.
-    """
+    """Streams batches, `count` of them or without end; the n-th is the sampler's at `position(n)`."""
 
     def read(number: NDArray[np.int64]) -> tuple[NDArray[Any], ...]:
         indices = sampler.batch(position(int(number)))

@@ -18,39 +18,23 @@ _SECONDS_BETWEEN_LINES = 30.0
 
 
 class StepResult(NamedTuple):
-    """What one training step measured.
+    """What one training step measured."""
 
-    Attributes:
-        step: The step's number, from 0.
-        task: The task it trained.
-        loss: Mean loss of the batch.
-        accuracy: Share of the batch whose right answer scored highest.
-        gradient_norm: Norm of all gradients together.
-        learning_rate: Of the dense layers.
-        sentences: Sentences encoded.
-        seconds: Of training since it began, restarts added up.
-    """
-
-    step: int
+    step: int  # from 0
     task: str
-    loss: float
-    accuracy: float
-    gradient_norm: float
-    learning_rate: float
+    loss: float  # mean of the batch
+    accuracy: float  # share of the batch whose right answer scored highest
+    gradient_norm: float  # of all gradients together
+    learning_rate: float  # of the dense layers
     sentences: int
-    seconds: float
+    seconds: float  # of training since it began, restarts added up
 
 
 class TrainingLog(AbstractContextManager["TrainingLog"]):
     """Reports steps on the screen, in `metrics.jsonl` and to TensorBoard.
 
-    Where the output is no terminal, a line every half minute stands for the bar.
-
-    Args:
-        run_dir: Folder of the run; lines of `metrics.jsonl` and `dev.jsonl` from `first_step` on, left
-            by a killed run, are dropped because the steps are about to be repeated.
-        first_step: The step that training starts or continues at.
-        progress: Share of the budget used before.
+    Where the output is no terminal, a line every half minute stands for the bar. Lines of `metrics.jsonl`
+    and `dev.jsonl` from `first_step` on, left by a killed run, are dropped: the steps come again.
     """
 
     def __init__(self, run_dir: Path, *, first_step: int, progress: float) -> None:

@@ -77,15 +77,7 @@ class Optimizers:
 
     A head has its own because Adam corrects the bias of its moments by the number of steps (Kingma and Ba
     2015, sec. 3), and a head's steps are those of its tasks: they may begin late, and are a part of all.
-
-    Args:
-        config: Kinds, rates and clipping.
-        tables: Embedding tables.
-        dense: The other trainable variables of the encoder.
-        heads: The trainable variables of each head.
-
-    Attributes:
-        tables: Those that are trained: none where their rate is 0.
+    `tables` are those that are trained: none where their rate is 0.
     """
 
     def __init__(

@@ -60,16 +60,10 @@ class Schedule:
 
 
 def sampling_weights(weight: int, sizes: Sequence[int], temperature: float) -> list[int]:
-    """Divides the steps of one kind of task among its languages.
+    """Divides the steps of one kind of task, `weight` for each language on average, among its languages.
 
-    Args:
-        weight: Steps in each cycle, for each language on average.
-        sizes: Examples of each language.
-        temperature: A language is drawn in proportion to its size to the power of 1 / temperature
-            (Arivazhagan et al. 2019, sec. 4.2); 0: all languages alike.
-
-    Returns:
-        Steps of each language in ten cycles, at least 1, or in one where all are alike.
+    A language is drawn in proportion to its size to the power of 1 / temperature (Arivazhagan et al. 2019,
+    sec. 4.2), at least once in the ten cycles that are returned; 0 gives each language `weight` in one.
 
     Example:
         >>> sampling_weights(1, [900, 100], temperature=1.0)
@@ -85,12 +79,7 @@ def sampling_weights(weight: int, sizes: Sequence[int], temperature: float) -> l
 
 
 def learning_rate_factor(progress: float, *, warmup: float, decay: str) -> float:
-    """Scales the learning rates over the budget: a linear rise, then a fall if asked.
-
-    Args:
-        progress: Share of the budget that is used, 0 to 1.
-        warmup: Share of the budget in which the factor rises to 1.
-        decay: How it falls to 0 afterwards: "linear"; "constant": not at all.
+    """Scales the learning rates over the budget: a linear rise in `warmup` of it, then a fall if asked.
 
     Example:
         >>> [learning_rate_factor(p, warmup=0.5, decay="linear") for p in (0.25, 0.5, 0.75, 1.0)]

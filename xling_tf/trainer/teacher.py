@@ -98,7 +98,7 @@ def with_vectors(
     # It holds no function of the teacher's, whose memory is for the training now.
     reader = System(name=system.name, sentences=_missing, checksum=system.checksum)
     kept = cached(reader, folder, show_progress=False)
-    lock = threading.Lock()
+    lock = threading.Lock()  # several tasks read batches at the same time, of one file
 
     def taught(part: Examples) -> Examples:
         vectors = TeacherVectors(kept, teacher.dim, part, lock)
@@ -108,14 +108,7 @@ def with_vectors(
 
 
 class TeacherVectors:
-    """The vectors of the sources of some examples, on the disk.
-
-    Args:
-        kept: Has all of them.
-        dim: Numbers of a vector.
-        examples: Whose sources they are of.
-        lock: Batches of several tasks are read at the same time, of one file.
-    """
+    """The vectors of the sources of some examples, on the disk."""
 
     def __init__(self, kept: System, dim: int, examples: Examples, lock: threading.Lock) -> None:
         self.shape = (len(examples), dim)

@@ -113,12 +113,7 @@ def apply_start(
     """Applies overrides to a preset; one that names a model to start from gets its text and encoder.
 
     So do the widths of towers and of the head for inference, unless they are set: those of the model
-    can then go on.
-
-    Args:
-        preset: Says what is trained on what.
-        settings: Overrides, as `apply_overrides` takes them.
-        run_dir: Of the run; one that was started there has kept the settings of its model.
+    can then go on. A run that was started in `run_dir` has kept the settings of its model.
 
     Raises:
         UserError: The preset or an override asks for another text or encoder.
@@ -184,9 +179,6 @@ class StartingPoint(NamedTuple):
 
         An exported model may have been fine-tuned by other programs and saved again, with `config.json`
         and `training/` of the old folder put beside it.
-
-        Raises:
-            UserError: The folder is neither, or its files do not fit together.
         """
         config = StartRecord.of(str(folder)).config
         vocabulary = _read_vocabulary(folder, config)
@@ -206,9 +198,6 @@ class StartingPoint(NamedTuple):
         """Gives a model of this config these weights; returns the names of the heads that got theirs.
 
         Heads that are not among them, or of another size, stay random.
-
-        Raises:
-            UserError: The weights are not those of the encoder.
         """
         encoder, num_words = model.encoder, model.preprocessor.num_words
         variables = [*encoder.table_variables, *encoder.dense_variables]
