@@ -1,6 +1,5 @@
 """Presets: which tasks they have, and that each trains on the sample corpus, few and narrow layers deep."""
 
-import dataclasses
 import gzip
 import json
 import shutil
@@ -11,19 +10,12 @@ import pytest
 import tensorflow as tf
 from starting_models import export_model, make_model
 
-from xling_tf.config import ExperimentConfig, apply_overrides
-from xling_tf.corpora.folder import load_corpora, resolve_languages
+from xling_tf.config import apply_overrides
 from xling_tf.corpora.sample import SAMPLE_FOLDER
-from xling_tf.corpora.store import transient_store
 from xling_tf.errors import UserError
-from xling_tf.model import Model
 from xling_tf.presets import PRESETS, PUBLISHED, get_preset
 from xling_tf.tasks.base import TASKS, build_tasks
-from xling_tf.text.preprocessor import fit_text
-from xling_tf.trainer.distribution import Workers, make_strategy
 from xling_tf.trainer.experiment import Run, run_experiment
-from xling_tf.trainer.input_pipeline import task_examples
-from xling_tf.trainer.loop import Trainer
 from xling_tf.trainer.warm_start import apply_start
 
 # Keras warns of one key alone, which is what a sentence of one word has.
@@ -122,39 +114,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def make_trainer(config: ExperimentConfig, folder: Path, run_dir: Path) -> Trainer:
-    config = dataclasses.replace(config, data=resolve_languages(folder, config.data))
-    with_mined, target_inference = config.tasks.hard_negatives > 0, config.tasks.target_inference
-    store = transient_store(
-        load_corpora(folder, config.data, with_mined=with_mined, target_inference=target_inference)
-    )
-    text, vocabulary = fit_text(config.text, store.training_texts_by_language())
-    workers = Workers(make_strategy())
-    with workers.strategy.scope():
-        model = Model.build(dataclasses.replace(config, text=text), vocabulary)
-    examples = task_examples(model.tasks, store.corpora)
-    missing = [task for task in model.tasks if task.name not in examples]
-    # The sample has no translations between targets, and few data in target languages alone.
-    assert not [task for task in missing if config.data.source in task.languages.split("-")]
-    assert config.data.all_pairs or not missing
-    model = model._replace(tasks=[task for task in model.tasks if task.name in examples])
-    return Trainer(
-        model=model,
-        examples={task: parts.train for task, parts in examples.items()},
-        workers=workers,
-        run_dir=run_dir,
-    )
-
-
 # One of each kind of text, encoder and tasks; the others differ in languages and numbers alone.
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["en-es", "many", "word-only", "sentencepiece", "paper-en-zh", "multilingual-qa"]
 )
 def test_it_trains(name: str, folder: Path, tmp_path: Path) -> None:
-    trainer = make_trainer(apply_overrides(get_preset(name), NARROW), folder, tmp_path)
-    assert trainer.train()
-    assert trainer.step == 3
+    config = apply_overrides(get_preset(name), NARROW)
+    run = Run(
+        name=name, config=config, data=folder, run_dir=tmp_path / "run", output=tmp_path / "model"
+    )
+    assert run_experiment(run)["steps"] == 3
 
 
 def test_the_best_recipes_start_from_the_published_weights(tmp_path, monkeypatch):

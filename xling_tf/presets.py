@@ -55,8 +55,8 @@ _RECIPE = ExperimentConfig(
     training=TrainingConfig(minutes=30.0),
 )
 
-# As 2019, sec. 2.2 and 3.2, but for P(source | target), which it trains, and its 5 hard negatives, wrong
-# translations, at once: these are candidates of P(target | source), which is what is trained with them.
+# As 2019, sec. 2.2 and 3.2, but for one thing: the paper minimises -log P(source | target) and gives each
+# example 5 wrong translations. These are candidates for a source, so P(target | source) is trained.
 _PAPER = ExperimentConfig(
     data=DataConfig(equal_batches=True),
     tasks=TasksConfig(hard_negatives=5),

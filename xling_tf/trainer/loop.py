@@ -110,7 +110,11 @@ class Trainer:
         }
         train_steps = {name: self._compile(task) for name, task in self._tasks.items()}
         with ExitStack() as stack:
-            log = stack.enter_context(self._log()) if self._workers.is_chief else None
+            log = None
+            if self._workers.is_chief:
+                progress = self._progress()
+                log = TrainingLog(self._run_dir, first_step=self.step, progress=progress)
+                stack.enter_context(log)
             stop = stack.enter_context(_stop_requests())
             stopped = False
             while not stopped and self._progress() < 1:
@@ -135,9 +139,6 @@ class Trainer:
         """Gives the model its best weights, or leaves the last; returns after how many steps they were."""
         step = self._development.restore_best() if self._development else None
         return self.step if step is None else step
-
-    def _log(self) -> TrainingLog:
-        return TrainingLog(self._run_dir, first_step=self.step, progress=self._progress())
 
     def _agree(self, stop: bool) -> bool:
         """Takes the chief's clock for that of all workers; True if any was asked to stop."""
