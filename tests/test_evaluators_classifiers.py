@@ -15,7 +15,6 @@ from xling_tf.evaluators.classifiers import (
     fit_logistic,
     fit_network,
     fit_tanh_network,
-    in_threads,
     logistic_path,
     pair_features,
     stratified_splits,
@@ -133,10 +132,6 @@ def test_cross_validation_of_a_constant_and_of_chance():
     x = np.random.default_rng(0).standard_normal((400, 8))
     # The error of 400 coin tosses is 0.025.
     assert cross_validated(x, np.arange(400) % 2, fit_logistic) == pytest.approx(0.5, abs=0.1)
-
-
-def test_threads_keep_the_order():
-    assert in_threads(lambda item: item * 2, range(50)) == list(range(0, 100, 2))
 
 
 def test_scikit_learn_is_named_where_it_is_missing(monkeypatch):

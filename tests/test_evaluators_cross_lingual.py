@@ -36,14 +36,6 @@ def sets(number=100, languages=("en", "fr")):
     return train, test
 
 
-def shuffled(rows_of):
-    rng = np.random.default_rng(1)
-    return {
-        language: [rows_of[language][place] for place in rng.permutation(len(rows_of[language]))]
-        for language in reversed(rows_of)
-    }
-
-
 def test_labels_that_mean_the_same_everywhere_are_transferred():
     scores = CrossLingualClassification(*sets(), name="x")(by_meaning(lambda text: text.split()[0]))
     percentages = (10, 20, 40, 80, 100)
@@ -89,22 +81,6 @@ def test_labels_that_mean_the_opposite_are_learnt_by_the_target_alone():
     assert scores["monolingual/fr/100/accuracy"] == 1.0
     # 90 rows in English outweigh 10 in French.
     assert scores["few_shot/fr/10/accuracy"] == 0.0
-
-
-def test_vectors_of_chance_score_chance():
-    scores = CrossLingualClassification(*sets(200), name="x")(random_vectors(8))
-    del scores["zero_shot/dev/accuracy"]  # of 20 rows only
-    # The error of 200 coin tosses is 0.035; of the dozen scores one is out by twice that.
-    assert list(scores.values()) == pytest.approx([0.5] * len(scores), abs=0.15)
-
-
-def test_the_order_of_lines_makes_no_difference_nor_does_a_second_call():
-    train, test = sets(40)
-    evaluator = CrossLingualClassification(train, test, name="x", seed=1)
-    scores = evaluator(random_vectors(8))
-    assert evaluator(random_vectors(8)) == scores
-    other = CrossLingualClassification(shuffled(train), shuffled(test), name="x", seed=1)
-    assert other(random_vectors(8)) == scores
 
 
 def test_macro_f1_derived_by_hand():
@@ -163,19 +139,9 @@ def test_a_perfect_encoder_scores_one_within_and_across_languages():
     }
 
 
-def test_random_vectors_score_chance_whatever_their_length_and_the_lines_order():
-    evaluator = subsamples()
-    scores = evaluator(random_vectors())
-    # Two labels of equal frequency: 1/2 for guesses, and 1/3 for one answer to everything, to which
-    # regularisation tends; 0.1 for the chance of six runs with 24 test rows each.
-    for name in ("en-de", "en", "de"):
-        assert 1 / 3 - 0.1 < scores[f"{name}/macro_f1"] < 1 / 2 + 0.1
-        assert 0 < scores[f"{name}/macro_f1_stderr"] < 0.1
-    assert evaluator(random_vectors()) == scores
-    order = np.random.default_rng(0).permutation(120)
-    other = {language: [rows[place] for place in order] for language, rows in ROWS.items()}
-    assert subsamples(other)(random_vectors()) == scores
-    longer = evaluator(lambda texts: 1000 * random_vectors()(texts))
+def test_the_length_of_vectors_makes_no_difference():
+    scores = subsamples()(random_vectors())
+    longer = subsamples()(lambda texts: 1000 * random_vectors()(texts))
     assert longer == pytest.approx(scores, abs=0.02)
 
 

@@ -65,17 +65,7 @@ def pair_features(u: Array, v: Array) -> Array:
 def fit_logistic(
     x: Array, y: Array, *, dev: tuple[Array, Array] | None = None, folds: int = 5, seed: int = 0
 ) -> Predict:
-    """Fits logistic regression, its regularisation chosen from SentEval's grid.
-
-    Args:
-        x: Vectors.
-        y: Their labels, integers or strings.
-        dev: Vectors and labels to choose by; None: stratified folds of the training rows.
-        folds: How many folds.
-        seed: Of the folds.
-
-    Raises:
-        UserError: scikit-learn is not installed, all labels are equal, or there are too few rows.
+    """Fits logistic regression, its regularisation chosen from SentEval's grid on `dev` or by folds.
 
     Example:
         >>> x, y = np.array([[0.0], [0.1], [0.9], [1.0]] * 5), np.array(["low", "low", "high", "high"] * 5)
@@ -123,7 +113,7 @@ def fit_network(
     """Fits SentEval's network of sigmoid units; weight decay and epochs are chosen by accuracy.
 
     Unlike SentEval, which fits anew on all rows what it chose by folds, this keeps the network that
-    did best on `dev`, or on one fold of the training rows. See `fit_logistic` for the arguments.
+    did best on `dev`, or on one fold of the training rows.
     """
     x, y = _training(x, y)
     train_x, train_y, *held_out = (

@@ -44,23 +44,19 @@ _Set = tuple[Array, Array]  # vectors and labels
 class CrossLingualClassification:
     """Zero-shot and few-shot accuracy in each language (Chidambaram et al. 2019, Tables 5 and 6).
 
-    A network of two layers of tanh units is trained on nine tenths of the examples in the source
-    language (the paper keeps the others for development), on these and a part of those in a target
-    language, and on that part alone. A larger part contains the smaller ones, and each has its share
-    of every label. Without examples in the source language only the classifier of all examples in each
-    target language is left.
+    A network of two layers of tanh units is trained on nine tenths of the English examples (the paper
+    keeps the others for development), on these and a part of those in a target language, and on that
+    part alone. A larger part contains the smaller ones, and each has its share of every label. Without
+    English examples only the classifier of all examples in each target language is left.
 
     Args:
-        train: (label, text) rows, by language.
-        test: Likewise.
-        dev: Such rows in the source language; the classifier is then trained on all of `train`.
+        train, test: (label, text) rows, by language.
+        dev: Such rows in English; the classifier is then trained on all of `train`.
         name: What results call this evaluator.
-        source: The language that labels are learnt in.
         seed: Of the networks and of the parts.
 
     Raises:
-        UserError: A language has test examples but neither it nor the source has any to train on, or a
-            label has none.
+        UserError: A label of the test sets has no examples to train on.
     """
 
     def __init__(
@@ -70,29 +66,28 @@ class CrossLingualClassification:
         dev: Labelled = (),
         *,
         name: str,
-        source: str = SOURCE,
         seed: int = 0,
     ) -> None:
         self.name = name
         for language, rows in test.items():
-            require_trained(name, train.get(source if source in train else language, ()), rows)
+            require_trained(name, train.get(SOURCE if SOURCE in train else language, ()), rows)
         # Sorted, since parts are drawn by number.
         self._train = {language: _by_text(train[language]) for language in sorted(train)}
         self._test = {language: _by_text(test[language]) for language in sorted(test)}
         self._dev = _by_text(dev)
-        if source in train and not dev:
+        if SOURCE in train and not dev:
             from sklearn.model_selection import train_test_split
 
-            labels = [label for label, _ in self._train[source]]
-            self._train[source], self._dev = train_test_split(
-                self._train[source], test_size=_DEV_SHARE, stratify=labels, random_state=seed
+            rows = self._train[SOURCE]
+            labels = [label for label, _ in rows]
+            self._train[SOURCE], self._dev = train_test_split(
+                rows, test_size=_DEV_SHARE, stratify=labels, random_state=seed
             )
-        self._source = source
         self._seed = seed
         self.protocol: Mapping[str, Any] = {
             "seed": seed,
-            "source": source if source in train else None,
-            "percentages": _PERCENTAGES if source in train else (100,),
+            "source": SOURCE if SOURCE in train else None,
+            "percentages": _PERCENTAGES if SOURCE in train else (100,),
             "network": TANH,
             "num_train": {language: len(rows) for language, rows in self._train.items()},
             "num_dev": len(self._dev),
@@ -103,11 +98,9 @@ class CrossLingualClassification:
         """Trains the classifiers and scores them on the test sets.
 
         Returns:
-            "zero_shot/<language>/accuracy" and ".../macro_f1" of the classifier trained in the source
-            language (for the source language itself this is no transfer), and "zero_shot/dev/accuracy";
-            "few_shot/<language>/<percent>/accuracy" of those that saw that share of the
-            language's own examples too, "monolingual/<language>/<percent>/accuracy" of those that
-            saw nothing else.
+            "zero_shot/<language>/accuracy" and ".../macro_f1" of the English classifier, and
+            "zero_shot/dev/accuracy"; "few_shot/<language>/<percent>/accuracy" of those that saw that
+            share of the language's own examples too, "monolingual/..." of those that saw nothing else.
         """
         sets = _encoded(encode, [*self._train.values(), *self._test.values(), self._dev])
         train = dict(zip(self._train, sets, strict=False))
@@ -131,12 +124,12 @@ class CrossLingualClassification:
     def _jobs(self, train: Mapping[str, _Set]) -> dict[str, _Set]:
         """What each classifier learns from."""
         targets = [language for language in train if language in self._test]
-        if self._source not in train:
+        if SOURCE not in train:
             return {f"monolingual/{target}/100": train[target] for target in targets}
-        source_x, source_y = train[self._source]
+        source_x, source_y = train[SOURCE]
         jobs = {"zero_shot": (source_x, source_y)}
         for target, percent in product(targets, _PERCENTAGES):
-            if target != self._source:
+            if target != SOURCE:
                 x, y = train[target]
                 rows = _part(y, percent, self._seed)
                 jobs[f"few_shot/{target}/{percent}"] = (

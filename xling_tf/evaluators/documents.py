@@ -47,8 +47,7 @@ class DocumentClassification:
     the development set of the language that is trained on, in targeted transfer on that of the language
     tested on (sec. 5.2, Table 6, there as here by the mean of sentences only).
 
-    The paper takes each of ".!?" as a sentence's end; here sentencex finds them, which knows
-    abbreviations and the marks of other scripts.
+    The paper takes each of ".!?" as a sentence's end; here sentencex finds them.
 
     Args:
         documents: (label, text) rows, by the language's ISO code and by split: "train", "dev", "test".
@@ -102,11 +101,10 @@ class DocumentClassification:
         """Encodes the documents' parts, trains on each language and tests in all.
 
         Returns:
-            "<way>/zero_shot/<from>-<to>/accuracy" of each two languages, where ways are "sentences-mean",
-            "sentences-max", "windows-mean" and "windows-max"; "<way>/zero_shot/<language>/accuracy"
-            within one; "<way>/zero_shot/all/accuracy", the mean of these; "sentences-mean/targeted/..."
-            likewise; and "sentences-mean/leave_one_out/<language>/accuracy" of training on all other
-            languages, where there are two or more and English.
+            "<way>/zero_shot/<from>-<to>/accuracy" of each two languages, with ways from "sentences-mean"
+            to "windows-max", "<way>/zero_shot/<language>/accuracy" within one, and ".../all/accuracy", the
+            mean of these; "sentences-mean/targeted/..." likewise; and of training on all other languages
+            (two at least, and English) "sentences-mean/leave_one_out/<language>/accuracy".
         """
         scores: dict[str, float] = {}
         for segmentation in ("sentences", "windows"):
@@ -148,7 +146,7 @@ def divide(text: str, language: str, segmentation: str) -> list[str]:
 
 
 def pool(encode: Encode, documents: Sequence[Sequence[str]]) -> dict[str, Array]:
-    """Encodes the parts of documents, one at least each: "mean" and "max", each `[documents, dim]`."""
+    """Encodes the parts of documents: "mean" and "max" over those of each, `[documents, dim]`."""
     means, maxima = [], []
     for start in range(0, len(documents), _DOCUMENTS_AT_ONCE):
         for x in encode_columns(encode, documents[start : start + _DOCUMENTS_AT_ONCE]):

@@ -31,8 +31,7 @@ from xling_tf.evaluators.data import Dataset, Missing, Suite, find_file, read_ta
 from xling_tf.evaluators.encoding import Encode, Evaluator
 
 _FOLDS = 10  # SentEval, of sets without a test set
-# SentEval takes 10. Two choose as well: 80.9, 80.7 and 80.9% with 2, 3 and 5 (CR, multilingual USE),
-# 91.4% with each (SUBJ), at a fraction of the time.
+# SentEval takes 10. Two choose as well: 80.9, 80.7 and 80.9% with 2, 3 and 5 (CR).
 _INNER_FOLDS = 2
 _HELD_OUT = 10  # one part in so many of the training set, for the network
 _RELATEDNESS_HELD_OUT = 5  # likewise, for relatedness
@@ -49,8 +48,7 @@ class TransferClassification:
 
     Args:
         train: Examples (label, sentence), or all (label, sentence, sentence).
-        dev: Likewise.
-        test: Likewise.
+        dev, test: Likewise.
         name: What results call this evaluator.
         positive: The label whose F1 is reported too, as SentEval does for MRPC.
         hidden: Units of the network's hidden layer: 50 in SentEval's example, 128 in Yu et al. 2018.
@@ -61,8 +59,9 @@ class TransferClassification:
 
     Example:
         >>> evaluator = TransferClassification([("0", "a"), ("1", "b")] * 100, name="letters")
-        >>> evaluator(lambda texts: np.array([[t == "a", t == "b"] for t in texts]))
-        {'logistic/accuracy': 1.0, 'network/accuracy': 1.0}
+        >>> scores = evaluator(lambda texts: np.array([[t == "a", t == "b"] for t in texts]))
+        >>> scores["logistic/accuracy"]
+        1.0
     """
 
     def __init__(
@@ -96,12 +95,7 @@ class TransferClassification:
         self._seed = seed
 
     def __call__(self, encode: Encode) -> dict[str, float]:
-        """Trains and scores the classifiers.
-
-        Returns:
-            "logistic/accuracy" and "network/accuracy"; with a positive label also "logistic/f1" and
-            "network/f1".
-        """
+        """Returns "logistic/accuracy" and "network/accuracy", of a positive label ".../f1" too."""
         parts = (self._train, self._dev, self._test)
         labels = [np.array([label for label, *_ in part]) for part in parts]
         train, dev, test = zip(_features(encode, parts), labels, strict=True)
@@ -176,11 +170,7 @@ class TransferRelatedness:
         }
 
     def __call__(self, encode: Encode) -> dict[str, float]:
-        """Learns and scores.
-
-        Returns:
-            "pearson" and "spearman" (0 where all predictions are the same) and "mean_squared_error".
-        """
+        """Returns "pearson" and "spearman" (0 for constant predictions) and "mean_squared_error"."""
         parts = (self._train, self._dev, self._test)
         train_y, dev_y, test_y = (np.array([float(score) for score, *_ in part]) for part in parts)
         train_x, dev_x, test_x = _features(encode, parts)
@@ -215,14 +205,13 @@ def _features(encode: Encode, parts: Sequence[Sequence[Example]]) -> list[Array]
 
 def _number(score: str, name: str) -> float:
     try:
-        number = float(score)
+        if math.isfinite(float(score)):
+            return float(score)
     except ValueError:
-        number = math.nan
-    if not math.isfinite(number):
-        raise UserError(
-            f"{name} must score each pair with a number, but has {score[:40]!r}; correct it"
-        )
-    return number
+        pass
+    raise UserError(
+        f"{name} must score each pair with a number, but has {score[:40]!r}; correct it"
+    )
 
 
 def _correlations(predicted: Array, gold: Array) -> tuple[float, float]:
@@ -246,8 +235,8 @@ _TEXT = ("label", "text")
 _PAIR = ("sentence1", "sentence2")
 
 
-def _split(stem: str, dev: str = "dev", test: str = "test") -> dict[str, str]:
-    return {"train": f"{stem}.train", "dev": f"{stem}.{dev}", "test": f"{stem}.{test}"}
+def _split(stem: str) -> dict[str, str]:
+    return {split: f"{stem}.{split}" for split in ("train", "dev", "test")}
 
 
 _TASKS = {
