@@ -81,19 +81,20 @@ _INPUTS = {
     "inference": ["premise", "hypothesis"],
 }
 
-# What TensorFlow has not imported by itself cannot be imported, except for tensorflow-text at need.
+# tensorflow-text imports Keras; the model itself must not need it, nor what else is refused.
 _BARE = """
 import sys
 import tensorflow as tf
-refused = {"keras", "tf_keras", "tensorflow_hub", "xling_tf", "sentencepiece"}
-for name in [name for name in sys.modules if name.partition(".")[0] in refused]:
-    sys.modules[name] = None
-sys.modules.update(dict.fromkeys(refused))
+needs = "tensorflow"
 try:
-    needs, model = "tensorflow", tf.saved_model.load(sys.argv[1])
+    tf.saved_model.load(sys.argv[1])
 except (tf.errors.OpError, RuntimeError, OSError, LookupError):
     import tensorflow_text
-    needs, model = "tensorflow_text", tf.saved_model.load(sys.argv[1])
+    needs = "tensorflow_text"
+refused = {"keras", "tf_keras", "tensorflow_hub", "xling_tf", "sentencepiece"}
+for name in [*refused, *(name for name in sys.modules if name.partition(".")[0] in refused)]:
+    sys.modules[name] = None
+model = tf.saved_model.load(sys.argv[1])
 print(needs, len(model(["Hola", "", "What?"])))
 """
 
