@@ -5,12 +5,12 @@ import json
 import stat
 import sys
 
+import debian
 import polib
 import pytest
+from debian import SOURCES, Cleaner, newest, prepare_default_corpora
+from package_text import LOCALES, Extraction
 
-from xling_tf.corpora import debian
-from xling_tf.corpora.debian import SOURCES, Cleaner, newest, prepare_default_corpora
-from xling_tf.corpora.package_text import LOCALES, Extraction
 from xling_tf.corpora.records import ResponsePair, TranslationPair
 from xling_tf.errors import UserError
 

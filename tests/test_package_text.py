@@ -4,8 +4,7 @@ import json
 
 import polib
 import pytest
-
-from xling_tf.corpora.package_text import (
+from package_text import (
     Block,
     Line,
     exchanges,
@@ -22,6 +21,7 @@ from xling_tf.corpora.package_text import (
     read_topics,
     replies,
 )
+
 from xling_tf.corpora.records import ResponsePair, TranslationPair
 from xling_tf.corpora.sentences import aligned_sentences, paragraphs, sentences
 

@@ -6,6 +6,7 @@
 The same command continues a training that was stopped or killed.
 """
 
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from absl import app, flags
 
-from xling_tf.config import ExperimentConfig, apply_overrides
+from xling_tf.config import ALL_LANGUAGES, ExperimentConfig, apply_overrides
+from xling_tf.corpora.folder import DEFAULT_TARGETS
 from xling_tf.errors import one_line_errors, parse_flags, quiet_start, set_up_logging
 from xling_tf.presets import PRESETS, get_preset
 
@@ -43,7 +45,10 @@ def main(argv: list[str]) -> None:
         return
     set_up_logging()
     with one_line_errors("the same command continues"):
-        results = _run(_config())
+        config = _config()
+        if _DATA.value is None and not config.data.sample:
+            _prepare_default_corpora(config)
+        results = _run(config)
     if results is None:
         sys.exit(1)
 
@@ -71,6 +76,18 @@ def _config() -> ExperimentConfig:
     with quiet_start():
         from xling_tf.trainer.warm_start import apply_start
     return apply_start(preset, settings, _run_dir())
+
+
+def _prepare_default_corpora(config: ExperimentConfig) -> None:
+    """Runs data/default.py, which ends at once where it has been run before."""
+    targets = config.data.targets
+    if ALL_LANGUAGES in targets:
+        targets = DEFAULT_TARGETS
+    program = Path(__file__).resolve().parents[1] / "data" / "default.py"
+    languages = ["--source", config.data.source, "--target", ",".join(targets)]
+    done = subprocess.run([sys.executable, str(program), *languages], stdout=subprocess.DEVNULL)
+    if done.returncode:
+        sys.exit(done.returncode)
 
 
 def _run(config: ExperimentConfig) -> dict[str, Any] | None:

@@ -21,7 +21,6 @@ from absl import logging
 
 from xling_tf.config import ALL_LANGUAGES, DataConfig
 from xling_tf.corpora.cleaning import require_known
-from xling_tf.corpora.debian import default_targets, prepare_default_corpora
 from xling_tf.corpora.questions import read_questions, read_squad
 from xling_tf.corpora.readers import (
     MINED_FOLDER,
@@ -37,9 +36,8 @@ from xling_tf.corpora.readers import (
 )
 from xling_tf.corpora.records import Corpus, Kind, Row, TranslationPair
 from xling_tf.corpora.sample import SAMPLE_FOLDER
-from xling_tf.corpora.snli import SNLI_FILE, SNLI_FOLDERS, fetch_snli, read_snli
+from xling_tf.corpora.snli import SNLI_FILE, SNLI_FOLDERS, read_snli
 from xling_tf.errors import UserError
-from xling_tf.files import require_writable_folder
 
 Reader = Callable[..., Reading[Any]]
 
@@ -62,7 +60,9 @@ _FORMATS: tuple[tuple[Kind, re.Pattern[str], Reader], ...] = (
 _DATA_ENDINGS = (".tsv", ".txt", ".json", ".jsonl", ".gz")
 _NAMED = 5  # missing shards in a message
 _ANY = "LANGUAGE"  # in messages
-_RAW, _PREPARED = Path("data/raw"), Path("data/prepared")
+# Where data/default.py puts the default corpora, and the languages that it has beside English.
+_PREPARED = Path("data/prepared")
+DEFAULT_TARGETS = ("es", "fr", "de", "zh")
 
 
 class CorpusFile(NamedTuple):
@@ -145,14 +145,14 @@ def load_corpora(
     """Finds the corpora of an experiment's languages.
 
     Args:
-        data: A data folder; None for the default corpora, which are fetched into `data/raw` and
-            prepared in `data/prepared` of the working folder the first time.
+        data: A data folder; None for the default corpora, which data/default.py prepares in `data/prepared`
+            of the working folder.
         config: The languages, as `resolve_languages` gives them, and which corpora are the default.
         with_mined: Whether translations come with their mined hard negatives.
         target_inference: Whether natural language inference is wanted in the target languages too.
 
     Raises:
-        UserError: The folder, or the machine's package client, does not give them.
+        UserError: The folder does not have them.
     """
     load = partial(
         load_folder,
@@ -163,14 +163,14 @@ def load_corpora(
     )
     if data or config.sample:
         return load(data or SAMPLE_FOLDER, targets=config.targets)
-    for folder in (_RAW, _PREPARED):
-        require_writable_folder(folder, "start in another folder, or give corpora with --data DIR")
     corpora: dict[str, Corpus] = {}
     for target in config.targets:
-        folder = prepare_default_corpora(
-            config.source, target, raw_dir=_RAW, prepared_dir=_PREPARED
-        )
-        fetch_snli(folder)
+        folder = _PREPARED / f"{config.source}-{target}"
+        if not folder.is_dir():
+            raise UserError(
+                f"the default corpora are expected in {folder}, which is missing; prepare them with "
+                f"python data/default.py --target {target}, or give corpora with --data DIR"
+            )
         for corpus in load(folder, targets=[target]):
             # Every pair's folder has texts in the source language, largely the same ones.
             corpora.setdefault(corpus.title, corpus)
@@ -197,7 +197,7 @@ def resolve_languages(data: Path | None, config: DataConfig) -> DataConfig:
         folder = data or SAMPLE_FOLDER
         targets = find_targets(folder, source=config.source, all_pairs=config.all_pairs)
     else:
-        targets = default_targets(config.source)
+        targets = DEFAULT_TARGETS
     logging.info("languages: %s", ", ".join((config.source, *targets)))
     return dataclasses.replace(config, targets=targets)
 

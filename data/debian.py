@@ -20,10 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from absl import logging
-
-from xling_tf.corpora.cleaning import normalise, pair_fault, require_known, sentence_fault
-from xling_tf.corpora.line_files import write_lines
-from xling_tf.corpora.package_text import (
+from package_text import (
     LOCALES,
     Document,
     Extraction,
@@ -32,6 +29,9 @@ from xling_tf.corpora.package_text import (
     extract_manual,
     extract_wesnoth,
 )
+
+from xling_tf.corpora.cleaning import normalise, pair_fault, require_known, sentence_fault
+from xling_tf.corpora.line_files import write_lines
 from xling_tf.corpora.records import ResponsePair, TranslationPair
 from xling_tf.corpora.sentences import aligned_sentences, sentences
 from xling_tf.errors import UserError
