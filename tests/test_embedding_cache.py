@@ -13,7 +13,7 @@ from encode_functions import Counting, random_vectors
 from xling_tf.errors import UserError
 from xling_tf.evaluators import cache
 from xling_tf.evaluators.cache import cached
-from xling_tf.evaluators.encoding import Encode, System
+from xling_tf.evaluators.encoding import Encode, System, in_batches, length_sorted_batches
 
 # A lone surrogate can stand in JSON, and a text may end in the null character.
 TEXTS = ["b", "a longer one", "", "b", "猫在睡觉。", "a\0", "a", "\ud800"]
@@ -41,26 +41,19 @@ def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_each_text_is_encoded_once_and_keeps_its_vector_to_the_bit(
     encode: Counting, tmp_path: Path
 ) -> None:
-    texts = TEXTS[:-1]
+    texts = TEXTS
     expected = encode.encode(texts)
     first = make(encode, tmp_path)(texts)
     np.testing.assert_array_equal(first, expected)
     assert first.dtype == np.float32
     # Two at a time, the longest first, "b" once.
-    assert [len(batch) for batch in encode.batches] == [2, 2, 2]
+    assert [len(batch) for batch in encode.batches] == [2, 2, 2, 1]
     assert encode.batches[0] == ["a longer one", "猫在睡觉。"]
     again = Counting(encode.encode)
     np.testing.assert_array_equal(make(again, tmp_path)(texts[::-1]), expected[::-1])
     assert again.batches == []
     np.testing.assert_array_equal(make(again, tmp_path)([*texts, "new"])[:-1], expected)
     assert again.batches == [["new"]]
-
-
-def test_any_string_is_a_key_and_so_are_more_than_a_query_takes(tmp_path: Path) -> None:
-    texts = TEXTS + [f"text {number}" for number in range(2000)]
-    for _ in range(2):
-        system = make(lambda texts: np.array([[1.0 + len(text)] for text in texts]), tmp_path)
-        assert system(texts).tolist() == [[1.0 + len(text)] for text in texts]
 
 
 @pytest.mark.parametrize("with_folder", [False, True])
@@ -103,23 +96,12 @@ def test_an_answer_has_a_vector_in_each_of_its_contexts(tmp_path: Path) -> None:
     assert sorted(calls) == [("a", "bc"), ("ab", "c")]
 
 
-def test_no_texts(encode: Counting, tmp_path: Path) -> None:
-    system = make(encode, tmp_path)
-    assert system([]).shape == (0, 0)
-    system(["a"])
-    assert system([]).shape == (0, 5)
-    assert encode.batches == [["a"]]
-
-
 @pytest.mark.parametrize(
     ("vector", "came"),
     [
         ([1.0, np.nan], "1 of 2 have infinity or NaN.* first 'bad'"),
-        ([1.0, 1e300], "1 of 2 have infinity or NaN"),  # infinite in single precision
         ([0.0, 0.0], "1 of 2 have zero only.* first 'bad'"),
-        ([0.0, 1e-300], "1 of 2 have zero only"),  # zero in single precision
         ([1.0, 2.0, 3.0], "array of numbers of shape"),
-        (["one", "two"], "array of numbers of shape"),
     ],
 )
 def test_bad_vectors_are_refused_and_not_kept(vector: list, came: str, tmp_path: Path) -> None:
@@ -138,10 +120,8 @@ def test_the_width_is_one_over_batches_and_runs(tmp_path: Path) -> None:
 
     with pytest.raises(UserError, match=r"vectors of 4 numbers.* have 2 numbers.* first 'cc'"):
         make(by_length, tmp_path)(["aaaa", "bbbb", "cc", "dd"])
-    again = make(by_length, tmp_path)
     with pytest.raises(UserError, match=r"vectors of 4 numbers.* have 3 numbers.* first 'eee'"):
-        again(["aaaa", "eee"])
-    assert again(["aaaa"]).tolist() == [[1, 1, 1, 1]]
+        make(by_length, tmp_path)(["aaaa", "eee"])
 
 
 _KILLED = """
@@ -182,32 +162,18 @@ def test_processes_at_the_same_time_agree(tmp_path: Path) -> None:
     assert vectors[0].tolist() == [1] * 5
 
 
-@pytest.mark.parametrize("damage", [lambda _: b"No SQLite. " * 9999, lambda c: c[: len(c) // 2]])
-def test_a_damaged_file_is_reported(
-    damage: Callable[[bytes], bytes], encode: Counting, tmp_path: Path
-) -> None:
+def test_more_than_a_query_takes_and_a_damaged_file(encode: Counting, tmp_path: Path) -> None:
     texts = [f"text {i}" for i in range(8000)]
-    make(encode, tmp_path)(texts)
+    np.testing.assert_array_equal(make(encode, tmp_path)(texts), encode.encode(texts))
     (path,) = tmp_path.iterdir()
-    path.write_bytes(damage(path.read_bytes()))
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) // 2])
     with pytest.raises(UserError, match=r"SQLite says .*remove it"):
         make(encode, tmp_path)(texts)
 
 
-def test_a_full_disk_is_reported_and_loses_nothing(encode: Counting, tmp_path: Path) -> None:
-    system = make(encode, tmp_path)
-    kept = system(["a"])
-    # SQLite has the same error for a limit of its own as for a full disk.
-    limited = cache._Cache(
-        System(name="system", sentences=encode, checksum="x"), tmp_path, show_progress=False
-    )
-    limited._connection.execute("PRAGMA max_page_count = 6")
-    with pytest.raises(UserError, match=r"database or disk is full.*make room"):
-        limited.encode("sentences", encode, ([f"text {i}" for i in range(5000)],))
-    np.testing.assert_array_equal(system(["a"]), kept)
-
-
-def test_a_folder_that_cannot_be_is_refused(encode: Counting, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match="choose another folder"):
-        make(encode, tmp_path / "file" / "folder")
+def test_batches_hold_what_they_may() -> None:
+    batches = length_sorted_batches([1, 50, 0, 4, 3, 3], max_rows=3, max_length=8)
+    # 50 alone exceeds 8; then 2 of at most 4, then 2 of at most 3, then what is left.
+    assert [batch.tolist() for batch in batches] == [[1], [3, 4], [5, 0], [2]]
+    assert in_batches(lambda texts: 1 / 0, [], max_rows=1, max_length=1).shape == (0, 0)

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from tqdm import tqdm
 
 from xling_tf.errors import UserError
-from xling_tf.evaluators.batching import length_sorted_batches
+from xling_tf.evaluators.encoding import length_sorted_batches
 from xling_tf.hub.saved_models import load_saved_model
 from xling_tf.search.neighbours import cosine_similarity, require_positive, truncated
 from xling_tf.search.quantization import Int8Ranges, Precision, quantize, require_precision

@@ -7,22 +7,19 @@ import dataclasses
 import hashlib
 import sqlite3
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from tqdm import tqdm
 
 from xling_tf.errors import UserError
-from xling_tf.evaluators.batching import length_sorted_batches
-from xling_tf.evaluators.encoding import System, encode_checked, require
+from xling_tf.evaluators.encoding import System, encode_checked, length_sorted_batches, require
 from xling_tf.files import require_writable_folder
 
 # What is encoded at once and lost if the process is killed: seconds of work.
-_MAX_ROWS = 1024
-_MAX_CHARACTERS = 2**17
+_MAX_ROWS, _MAX_CHARACTERS = 1024, 2**17
 # Keys of one query: below every SQLite's limit on parameters (999 before 3.32).
 _KEYS_PER_QUERY = 900
 _SCHEMA = """
@@ -32,23 +29,11 @@ _SCHEMA = """
 
 
 def cached(system: System, folder: Path | None, *, show_progress: bool) -> System:
-    """Gives a system whose vectors are computed once for each text, and kept.
+    """Gives a system whose vectors, float32 from now on, are computed once for each text, and kept.
 
-    Sentences, questions and responses (an answer in its context) are kept apart. A vector is the same
-    to the bit, whether it was kept or has just been computed.
-
-    Args:
-        system: Whose vectors are float32 from now on.
-        folder: Keeps a file for each system, by its checksum; several processes may use one at a time.
-            None, or a system without checksum: the vectors are gone with the system.
-        show_progress: Whether to show a bar while texts are encoded.
-
-    Returns:
-        The system. It raises `UserError` for a text whose vector is zero, not finite or of another
-        width than those before; vectors of its batch are not kept.
-
-    Raises:
-        UserError: The folder cannot be written.
+    Sentences, questions and responses (an answer in its context) are kept apart. The folder has a file
+    for each system, by its checksum; several processes may use it. Without a folder or a checksum the
+    vectors are gone with the system.
 
     Example:
         >>> calls = []
@@ -63,9 +48,7 @@ def cached(system: System, folder: Path | None, *, show_progress: bool) -> Syste
         encode = getattr(system, role)
         return encode and (lambda *columns: cache.encode(role, encode, columns))
 
-    roles: dict[str, Any] = {
-        role: keeping(role) for role in ("sentences", "questions", "responses")
-    }
+    roles: Any = {role: keeping(role) for role in ("sentences", "questions", "responses")}
     return dataclasses.replace(system, **roles)
 
 
@@ -87,82 +70,70 @@ class _Cache:
 
     def encode(
         self, role: str, encode: Callable[..., np.ndarray], columns: Sequence[list[str]]
-    ) -> NDArray[np.float32]:
+    ) -> np.ndarray:
         """Gives the vectors of rows of texts, of which those not yet known are encoded."""
+        keys = [_digest(role, *row) for row in zip(*columns, strict=True)]
         try:
-            return self._encode(role, encode, columns)
+            self._connection.executescript(_SCHEMA)
+            vectors = self._read(list(dict.fromkeys(keys)))
+            for vector in list(vectors.values())[:1]:
+                self._widths.setdefault(role, len(vector) // 4)
+            row_of = {key: row for row, key in enumerate(keys) if key not in vectors}
+            self._add(role, encode, row_of, columns)
+            # Read, as another process may have stored another vector meanwhile.
+            vectors |= self._read(list(row_of))
         except sqlite3.DatabaseError as error:
             raise UserError(
                 f"the file of embeddings {self._path} must be readable and writable, but SQLite says "
-                f"{str(error)!r}; make room on its disk or, if the file is damaged, remove it (what was "
-                "encoded before is kept)"
+                f"{str(error)!r}; make room on its disk or, if the file is damaged, remove it"
             ) from error
+        content = b"".join(vectors[key] for key in keys)
+        shape = len(keys), self._widths.get(role, 0)
+        return np.frombuffer(content, np.float32).reshape(shape).copy()
 
-    def _encode(
-        self, role: str, encode: Callable[..., np.ndarray], columns: Sequence[list[str]]
-    ) -> NDArray[np.float32]:
-        self._connection.executescript(_SCHEMA)
-        keys = [_digest(role, *row) for row in zip(*columns, strict=True)]
-        row_of = dict(zip(keys, range(len(keys)), strict=True))
-        known = {key for (key,) in self._select("key", list(row_of))}
-        if known and role not in self._widths:
-            ((num_bytes,),) = self._select("length(vector)", [next(iter(known))])
-            self._widths[role] = num_bytes // np.dtype(np.float32).itemsize
-        rows = [row for key, row in row_of.items() if key not in known]
-        lengths = [sum(len(column[row]) for column in columns) for row in rows]
-        batches = length_sorted_batches(lengths, max_rows=_MAX_ROWS, max_length=_MAX_CHARACTERS)
+    def _add(
+        self,
+        role: str,
+        encode: Callable[..., np.ndarray],
+        row_of: dict[bytes, int],
+        columns: Sequence[list[str]],
+    ) -> None:
+        """Encodes rows, batch after batch, and stores their vectors by their keys."""
+        keys = list(row_of)
+        lengths = [sum(len(column[row]) for column in columns) for row in row_of.values()]
         # None: hidden where it would fill a file instead of moving on a screen.
-        hidden = None if self._show_progress and rows else True
+        hidden = None if self._show_progress and keys else True
         label = f"{self._name}: {role}"
-        with tqdm(total=len(rows), desc=label, unit="text", leave=False, disable=hidden) as bar:
-            for batch in batches:
-                of_batch = [rows[place] for place in batch]
-                texts = [[column[row] for row in of_batch] for column in columns]
-                vectors = self._checked(role, encode, texts)
-                stored = zip(
-                    (keys[row] for row in of_batch), map(np.ndarray.tobytes, vectors), strict=True
+        with tqdm(total=len(keys), desc=label, unit="text", leave=False, disable=hidden) as bar:
+            for batch in length_sorted_batches(
+                lengths, max_rows=_MAX_ROWS, max_length=_MAX_CHARACTERS
+            ):
+                of_batch = [keys[place] for place in batch]
+                texts, *others = [[column[row_of[key]] for key in of_batch] for column in columns]
+                vectors = encode_checked(encode, texts, *others)
+                require(
+                    np.any(vectors != 0, axis=1), texts, "a vector with a direction", "zero only"
                 )
+                width = self._widths.setdefault(role, vectors.shape[1])
+                same = np.full(len(texts), width == vectors.shape[1])
+                require(same, texts, f"vectors of {width} numbers", f"{vectors.shape[1]} numbers")
+                rows = map(np.ndarray.tobytes, vectors.astype(np.float32))
                 with self._connection:
-                    # A key that another process stored meanwhile keeps its vector.
                     self._connection.executemany(
-                        "INSERT OR IGNORE INTO vectors VALUES (?, ?)", stored
+                        "INSERT OR IGNORE INTO vectors VALUES (?, ?)",
+                        zip(of_batch, rows, strict=True),
                     )
                 bar.update(len(batch))
-        return self._read(role, keys)
 
-    def _checked(
-        self, role: str, encode: Callable[..., np.ndarray], columns: list[list[str]]
-    ) -> NDArray[np.float32]:
-        """Encodes a batch of rows, whose vectors must be worth keeping."""
-        texts = columns[0]
-        with np.errstate(over="ignore"):
-            vectors = encode_checked(lambda _: encode(*columns), texts).astype(np.float32)
-        finite = np.asarray(np.isfinite(vectors).all(axis=1))
-        require(finite, texts, "a finite vector", "infinity or NaN in it")
-        require(np.any(vectors, axis=1), texts, "a vector with a direction", "zero only")
-        width = self._widths.setdefault(role, vectors.shape[1])
-        same = np.full(len(texts), width == vectors.shape[1])
-        require(same, texts, f"vectors of {width} numbers", f"{vectors.shape[1]} numbers")
-        return vectors
-
-    def _read(self, role: str, keys: list[bytes]) -> NDArray[np.float32]:
-        result = np.empty((len(keys), self._widths.get(role, 0)), np.float32)
-        for start in range(0, len(keys), _KEYS_PER_QUERY):
-            some = keys[start : start + _KEYS_PER_QUERY]
-            vectors = dict(self._select("key, vector", some))
-            content = b"".join(vectors.get(key, b"") for key in some)
-            part = result[start : start + len(some)]
-            if len(content) != part.nbytes:
-                raise sqlite3.DatabaseError("vectors are missing or cut")
-            part[:] = np.frombuffer(content, np.float32).reshape(part.shape)
-        return result
-
-    def _select(self, columns: str, keys: list[bytes]) -> Iterator[Any]:
+    def _read(self, keys: list[bytes]) -> dict[bytes, bytes]:
+        """Gives the vectors of those of the keys that have one."""
+        found: dict[bytes, bytes] = {}
         for start in range(0, len(keys), _KEYS_PER_QUERY):
             some = keys[start : start + _KEYS_PER_QUERY]
             places = ",".join("?" * len(some))
-            query = f"SELECT {columns} FROM vectors WHERE key IN ({places})"
-            yield from self._connection.execute(query, some)
+            query = f"SELECT key, vector FROM vectors WHERE key IN ({places})"
+            found.update(self._connection.execute(query, some))
+        return found
 
 
 def _digest(*texts: str) -> bytes:

@@ -1,6 +1,6 @@
-"""What is evaluated: anything that maps strings to vectors, and the check that it did."""
+"""What is evaluated: anything that maps strings to vectors, in bounded batches, and the check that it did."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -82,31 +82,19 @@ def as_system(encode: Encode) -> System:
     return encode if isinstance(encode, System) else System(name="encode", sentences=encode)
 
 
-def encode_checked(encode: Encode, texts: list[str]) -> NDArray[np.float64]:
-    """Encodes texts and makes sure that every one has a finite vector.
-
-    Args:
-        encode: The system: n texts to a float array of shape [n, dim].
-        texts: The texts.
-
-    Returns:
-        The vectors in double precision, in which rounding cannot reorder near-equal scores.
-
-    Raises:
-        UserError: The array has another shape, or a vector is not finite.
-    """
-    encoded = encode(texts)
+def encode_checked(
+    encode: Callable[..., np.ndarray], texts: list[str], *others: list[str]
+) -> NDArray[np.float64]:
+    """Encodes texts to finite vectors `[n, dim]`, in double precision so that rounding reorders no scores."""
+    encoded = encode(texts, *others)
+    expected = f"an encoder must give an array of numbers of shape [{len(texts)}, dim]"
     try:
         vectors = np.asarray(encoded, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise UserError(
-            f"an encoder must give an array of numbers of shape [{len(texts)}, dim] for {len(texts)} "
-            f"texts, but gave something else ({error}); correct the encode function"
-        ) from error
+        raise UserError(f"{expected}, but gave {error}; correct the encode function") from error
     if vectors.ndim != 2 or len(vectors) != len(texts):
         raise UserError(
-            f"an encoder must give an array of shape [{len(texts)}, dim] for {len(texts)} texts, "
-            f"but gave shape {list(vectors.shape)}; correct the encode function"
+            f"{expected}, but gave shape {list(vectors.shape)}; correct the encode function"
         )
     finite = np.asarray(np.isfinite(vectors).all(axis=1))
     require(finite, texts, "a finite vector", "infinity or NaN in it")
@@ -114,11 +102,7 @@ def encode_checked(encode: Encode, texts: list[str]) -> NDArray[np.float64]:
 
 
 def encode_units(encode: Encode, texts: list[str]) -> NDArray[np.float64]:
-    """Encodes texts and scales their vectors to length 1: `[n, dim]`.
-
-    Raises:
-        UserError: As in `encode_checked`, or a vector is zero, so that it has no direction.
-    """
+    """Encodes texts, none of them to zeros, and scales their vectors to length 1: `[n, dim]`."""
     vectors = encode_checked(encode, texts)
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     require(lengths[:, 0] > 0, texts, "a vector with a direction", "zero only")
@@ -134,3 +118,45 @@ def require(valid: NDArray[np.bool_], texts: list[str], expected: str, came: str
             f"have {came}, first {text[:80]!r}; look for the cause in its training or its encode "
             "function"
         )
+
+
+def length_sorted_batches(
+    lengths: Sequence[int], *, max_rows: int, max_length: int
+) -> Iterator[NDArray[np.intp]]:
+    """Divides rows into batches of at most `max_length` when padded to their longest row.
+
+    The longest come first: if the memory does not suffice, that shows at once. A row longer than
+    `max_length` is a batch of its own.
+
+    Example:
+        >>> batches = length_sorted_batches([1, 9, 2, 3], max_rows=2, max_length=6)
+        >>> [batch.tolist() for batch in batches]
+        [[1], [3, 2], [0]]
+    """
+    order = np.argsort(-np.asarray(lengths, np.int64), kind="stable")
+    start = 0
+    while start < len(order):
+        longest = max(1, lengths[order[start]])
+        size = min(max_rows, max(1, max_length // longest))
+        yield order[start : start + size]
+        start += size
+
+
+def in_batches(
+    encode: Callable[..., np.ndarray], *columns: list[str], max_rows: int, max_length: int
+) -> np.ndarray:
+    """Encodes rows of texts in length-sorted batches; the vectors are in the order of the rows.
+
+    Example:
+        >>> lengths = lambda texts: np.array([[len(text)] for text in texts])
+        >>> in_batches(lengths, ["a", "bcd", "ef"], max_rows=2, max_length=100).tolist()
+        [[1], [3], [2]]
+    """
+    lengths = [sum(map(len, row)) for row in zip(*columns, strict=True)]
+    result = np.zeros((0, 0), np.float32)
+    for rows in length_sorted_batches(lengths, max_rows=max_rows, max_length=max_length):
+        encodings = encode(*([column[i] for i in rows] for column in columns))
+        if not result.size:
+            result = np.empty((len(lengths), *encodings.shape[1:]), encodings.dtype)
+        result[rows] = encodings
+    return result

@@ -19,8 +19,7 @@ import numpy as np
 import urllib3
 
 from xling_tf.errors import UserError
-from xling_tf.evaluators.batching import in_batches
-from xling_tf.evaluators.encoding import System, encode_checked
+from xling_tf.evaluators.encoding import System, encode_checked, in_batches
 from xling_tf.files import SAVED_MODEL
 from xling_tf.hub.saved_models import load_saved_model, one_line
 

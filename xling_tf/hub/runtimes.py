@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xling_tf.errors import UserError
-from xling_tf.evaluators.batching import length_sorted_batches
+from xling_tf.evaluators.encoding import length_sorted_batches
 
 SETTINGS = "runtime.json"
 FORMAT = 1  # raised when older programs would read a folder wrongly
