@@ -199,7 +199,7 @@ def test_the_share_found_is_that_of_every_cosine_computed(seed):
     best_wrong = np.where(right, -np.inf, cosines).max(axis=1)
     expected = np.mean((best_wrong < best_right - 1e-6)[query_rows])
     assert 0.1 < expected < 0.9
-    found = share_found(queries, candidates, query_rows, answer_rows)
+    found = share_found(queries, query_rows, candidates, answer_rows)
     assert found == pytest.approx(expected)
 
 

@@ -41,13 +41,12 @@ class _Part(NamedTuple):
 class BitextMining:
     """F1 of the translations mined by margin, above a threshold chosen on other sentences.
 
-    Pairs are mined by `mine_by_margin`: the cosine divided by the mean cosine to the 4 nearest
-    neighbours, no sentence taken twice (Artetxe and Schwenk 2019, "Margin-based parallel corpus mining",
-    eq. 2, ratio, and its retrieval strategy "max"). A sentence that comes again counts once.
+    Pairs are mined by `mine_by_margin` (Artetxe and Schwenk 2019, "Margin-based parallel corpus mining",
+    eq. 2, ratio, "max"), no sentence taken twice. A sentence that comes again counts once.
 
     Args:
-        tuning: Sentences and their translations, one of them "" where there is none. The threshold is the
-            one that gives the best F1 here.
+        tuning: Sentences and their translations, one of them "" where there is none. The threshold is
+            the one that gives the best F1 here.
         scored: More of the kind, on which the scores are computed; None: on `tuning` too.
         name: What results call this evaluator.
         protocol: What else results should say of the data.
@@ -91,11 +90,7 @@ class BitextMining:
         }
 
     def __call__(self, encode: Encode) -> dict[str, float]:
-        """Returns "f1", "precision", "recall" and the "threshold" of the margin.
-
-        Raises:
-            UserError: A vector is zero or not finite, or FAISS is not installed.
-        """
+        """Returns "f1", "precision", "recall" and the "threshold" of the margin."""
         mined = [_mine(encode, part) for part in self._parts]
         threshold = best_threshold(*mined[0], len(self._parts[0].gold))
         margins, is_right = mined[-1]
@@ -132,12 +127,8 @@ def _mine(encode: Encode, part: _Part) -> tuple[NDArray[np.float64], NDArray[np.
 def from_bitext(rows: Rows, seed: int) -> tuple[Rows, Rows]:
     """Makes two corpora of a bitext, to choose a threshold on one and apply it to the other.
 
-    Each gets half of the pairs, drawn at random, up to 10,000. Half of its own keep both their sides, which
-    are its gold; of the others one side stays, in turns the source and the target. Of pairs that share a
-    sentence only the first by order is used.
-
-    Raises:
-        UserError: There are fewer than eight pairs, of which each corpus would have two gold ones.
+    Each gets half of the pairs, drawn at random, up to 10,000. Half of its own keep both sides, which are
+    its gold; of the others one side stays, in turns. Of pairs that share a sentence the first stays.
     """
     seen: set[tuple[int, str]] = set()
     pairs = []

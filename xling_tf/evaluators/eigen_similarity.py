@@ -19,13 +19,11 @@ from xling_tf.evaluators.parallel_texts import NO_BITEXTS, ParallelTexts, find_b
 class EigenSimilarity:
     """Distance between the spectra of two languages' sentence graphs; 0 where they have one shape.
 
-    N samples of K translations are drawn. In each of them the sentences of a language make a complete
-    graph whose edges weigh as much as their vectors are apart. The eigenvalues of its Laplacian are
-    compared with those of the other language's: Psi(S, T) = 1/N sum_i sum_j (lambda_j(L_i^s) -
-    lambda_j(L_i^t))^2 (Chidambaram et al. 2019, sec. 5, eq. 3, K = 10, N = 1000).
-
-    The paper does not say which distance it takes. Here it is the Euclidean one of unit vectors, so
-    that systems with longer vectors do not seem worse.
+    In each of N samples of K translations the sentences of a language make a complete graph whose
+    edges weigh as much as their vectors are apart. The eigenvalues of its Laplacian are compared with
+    those of the other language's: Psi(S, T) = 1/N sum_i sum_j (lambda_j(L_i^s) - lambda_j(L_i^t))^2
+    (Chidambaram et al. 2019, sec. 5, eq. 3, K = 10, N = 1000). The paper does not name its distance;
+    here it is the Euclidean one of unit vectors, so that longer vectors do not seem worse.
 
     Args:
         pairs: Translations. Of those that share a sentence only one stays.

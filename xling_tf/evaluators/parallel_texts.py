@@ -27,8 +27,6 @@ NO_BITEXTS: Missing = Missing(
 )
 Rows = Sequence[tuple[str, ...]]  # a text for each language
 
-_PIVOT = "en"
-
 
 class ParallelTexts(NamedTuple):
     """Texts that were found, row by row translations of each other; `read` gives a text a language."""
@@ -45,33 +43,28 @@ def datasets(found: Iterable[ParallelTexts], make: Callable[..., Evaluator]) -> 
     def load(texts: ParallelTexts) -> Evaluator:
         return make(texts.read(), texts.languages, name=texts.name)
 
-    return [
-        Dataset(name=texts.name, files=texts.files, load=partial(load, texts)) for texts in found
-    ]
+    return [Dataset(name=each.name, files=each.files, load=partial(load, each)) for each in found]
 
 
 def find_bitexts(folder: Path) -> list[ParallelTexts]:
-    """Finds the texts in two languages of an evaluation folder, by name.
-
-    They are `bitext/<name>.<aa>-<bb>.tsv`, and XNLI's hypotheses in English and each other language.
-    """
+    """Finds `bitext/<name>.<aa>-<bb>.tsv` and XNLI's hypotheses in English and another language."""
     found = []
     for name, path in tables_in(folder / "bitext").items():
         if match := re.fullmatch(rf".+\.({LANGUAGE})-({LANGUAGE})", name):
             found.append(_table(name, path, match.groups()))
     paths = _xnli(folder)
-    if pivot := paths.pop(_PIVOT, None):
+    if english := paths.pop("en", None):
         for language, path in paths.items():
-            found.append(_hypotheses(f".{_PIVOT}-{language}", {_PIVOT: pivot, language: path}))
+            found.append(_hypotheses(f".en-{language}", {"en": english, language: path}))
     return sorted(found)
 
 
 def find_multilingual(folder: Path) -> list[ParallelTexts]:
-    """Finds texts in several languages, most of them in three or more, by name.
+    """Finds texts in several languages, by name.
 
     They are `similarity_search/<name>.tsv` (a column a language), the utterances of XDailyDialog,
-    XNLI's hypotheses, and tables of two languages with the same name and first language, joined by its
-    texts: `bitext/wmt22.en-de.tsv` and `bitext/wmt22.en-zh.tsv` make "wmt22.en-de-zh".
+    XNLI's hypotheses, and bitexts with the same name and first language, joined by its texts:
+    `wmt22.en-de` and `wmt22.en-zh` make "wmt22.en-de-zh".
     """
     tables = tables_in(folder / "similarity_search").items()
     found = [_table(name, path, tuple(header_of(path))) for name, path in tables]

@@ -40,20 +40,18 @@ class TranslationRetrieval:
     """Precision at 1, 3 and 10 of finding a sentence's translation, in both directions.
 
     Each query's translation is ranked by dot product among candidates drawn at random from the
-    other pairs (Chidambaram et al. 2019, sec. 3.4: the right one and K = 999 others). Other
-    translations of the query, and repetitions of the right one, are never candidates. A tie counts
-    against the system, so one that maps all texts to one vector scores 0. Every system faces the same
-    candidates, whatever the order of `pairs`.
+    other pairs (Chidambaram et al. 2019, sec. 3.4: the right one and K = 999 others), the same for every
+    system and order of `pairs`. Other translations of the query are never candidates. A tie counts
+    against the system.
 
     Args:
         pairs: Translations held out of training: a source and a target each.
         source: The language of their sources, as "en".
         target: The language of their targets, as "es".
         name: What results call this evaluator.
-        num_candidates: The right translation and the random others together; where there are
-            too few pairs, as many as there are.
+        num_candidates: The right translation and the others; fewer where there are too few pairs.
         max_queries: The queries of a direction; more pairs than this are sampled.
-        seed: The seed of sampling and drawing.
+        seed: Of sampling and drawing.
 
     Raises:
         UserError: There are no two pairs that differ on both sides.
@@ -100,8 +98,8 @@ class TranslationRetrieval:
                 if pair[1 - side] in there:
                     translations[pair[side]].append(there[pair[1 - side]])
             asked = pool[:max_queries]
-            most = max((len(translations[pair[side]]) for pair in asked), default=0)
-            num_others = min(num_candidates - 1, len(there) - most)
+            num_right = max((len(translations[pair[side]]) for pair in asked), default=0)
+            num_others = min(num_candidates - 1, len(there) - num_right)
             if num_others < 1:
                 raise UserError(
                     f"{name} must have pairs with different sentences on both sides, but {len(there)} of "
@@ -125,26 +123,21 @@ class TranslationRetrieval:
             for k in (1, 3, 10):
                 scores[f"{direction}/precision_at_{k}"] = float(np.mean(ranks <= k))
         shapes = [candidates.shape for _, candidates in self._directions.values()]
-        num_queries, num_candidates = np.min(shapes, axis=0)
-        return {
-            **scores,
-            "num_queries": float(num_queries),
-            "num_candidates": float(num_candidates),
-        }
+        counts = np.min(shapes, axis=0).astype(float).tolist()
+        return scores | dict(zip(("num_queries", "num_candidates"), counts, strict=True))
 
 
-def _distinct(pairs: Iterable[tuple[Any, ...]]) -> list[tuple[str, str]]:
+def _distinct(pairs: Iterable[tuple[Any, ...]]) -> list[tuple[str, ...]]:
     """Texts that differ in case or spaces only are one text, spelt as in the first pair by order."""
     spellings: tuple[dict[str, str], dict[str, str]] = ({}, {})
-    return list(
-        dict.fromkeys(
-            (
-                spellings[0].setdefault(normalised(source), source),
-                spellings[1].setdefault(normalised(target), target),
-            )
-            for source, target, *_ in sorted(pairs)
+    spelt = (
+        tuple(
+            known.setdefault(normalised(text), text)
+            for known, text in zip(spellings, pair, strict=False)
         )
+        for pair in sorted(pairs)
     )
+    return list(dict.fromkeys(spelt))
 
 
 def _ranks(
@@ -168,11 +161,10 @@ class _CorpusSearch:
     """The share of sentences whose nearest one of another language translates them."""
 
     def __init__(self, rows: Rows, languages: Sequence[str], *, name: str) -> None:
-        columns = list(zip(*rows, strict=True)) or [()] * len(languages)
         # The different texts of each language in order, and each row's place among them.
         self._sides = {
-            language: np.unique(np.array(texts, object), return_inverse=True)
-            for language, texts in zip(languages, columns, strict=True)
+            language: np.unique(np.array([row[place] for row in rows], object), return_inverse=True)
+            for place, language in enumerate(languages)
         }
         counts = {language: len(texts) for language, (texts, _) in self._sides.items()}
         if len(counts) < 2 or min(counts.values()) < 2:
@@ -191,24 +183,20 @@ class _CorpusSearch:
 
     def _precisions(self, encode: Encode) -> dict[str, float]:
         """The precision at 1 by "<query language>-<candidate language>", of every ordered pair."""
-        units = {
-            code: encode_in_chunks(encode, [*texts]) for code, (texts, _) in self._sides.items()
+        sides = {
+            code: (encode_in_chunks(encode, [*texts]), rows)
+            for code, (texts, rows) in self._sides.items()
         }
-        return {
-            f"{one}-{other}": share_found(
-                units[one], units[other], self._sides[one][1], self._sides[other][1]
-            )
-            for one, other in permutations(units, 2)
-        }
+        pairs = permutations(sides, 2)
+        return {f"{one}-{other}": share_found(*sides[one], *sides[other]) for one, other in pairs}
 
 
 class BitextRetrieval(_CorpusSearch):
     """Precision at 1 of finding each sentence's translation among all of a corpus, both ways.
 
-    Yang et al. 2019, sec. 5.2 and Table 5 on the UN Parallel Corpus; Artetxe and Schwenk 2019 give
-    the error on Tatoeba. The similarity is the cosine, and the search is exact up to 200,000 sentences
-    (`index_kind`). A sentence that comes again is one candidate: every copy of the translation is right,
-    and so is every other translation that the corpus has of the query. A tie counts against the system.
+    Yang et al. 2019, sec. 5.2 and Table 5; Artetxe and Schwenk 2019 give the error on Tatoeba. The search
+    by cosine is exact up to 200,000 sentences (`index_kind`). Every translation that the corpus has of
+    the query is right. A tie counts against the system.
 
     Args:
         rows: Sentences that translate each other, one of each language.
@@ -263,8 +251,8 @@ def encode_in_chunks(encode: Encode, texts: list[str]) -> NDArray[np.float32]:
 
 def share_found(
     queries: NDArray[np.float32],
-    candidates: NDArray[np.float32],
     query_rows: NDArray[np.int64],
+    candidates: NDArray[np.float32],
     answer_rows: NDArray[np.int64],
 ) -> float:
     """The share of rows whose query has one of its answers nearest, and nothing else as near.
@@ -290,16 +278,6 @@ def _find(folder: Path, seed: int) -> Iterable[Dataset | Missing]:
     return datasets(find_bitexts(folder), make) or [NO_BITEXTS]
 
 
-def _find_bitexts(folder: Path, seed: int) -> Iterable[Dataset | Missing]:
-    del seed  # nothing is drawn
-    return datasets(find_bitexts(folder), BitextRetrieval) or [NO_BITEXTS]
-
-
-def _find_multilingual(folder: Path, seed: int) -> Iterable[Dataset | Missing]:
-    del seed
-    return datasets(find_multilingual(folder), SimilaritySearch) or [_NO_TEXTS]
-
-
 SUITES = (
     Suite(
         name="retrieval",
@@ -311,12 +289,14 @@ SUITES = (
         name="bitext",
         title="Translation retrieval from a whole corpus",
         source="Yang et al. 2019, sec. 5.2, Table 5",
-        find=_find_bitexts,
+        find=lambda folder, seed: datasets(find_bitexts(folder), BitextRetrieval) or [NO_BITEXTS],
     ),
     Suite(
         name="similarity_search",
         title="Every language's sentences searched by every other's",
         source="Yu et al. 2018, sec. 4, Table 2",
-        find=_find_multilingual,
+        find=lambda folder, seed: (
+            datasets(find_multilingual(folder), SimilaritySearch) or [_NO_TEXTS]
+        ),
     ),
 )
