@@ -55,7 +55,11 @@ class SemanticTextualSimilarity:
         self, rows: Scored, *, name: str, protocol: Mapping[str, Any] = MappingProxyType({})
     ) -> None:
         self.name = name
-        self.protocol = {"similarity": "-arccos", "num_pairs": len(rows), **protocol}
+        self.protocol: Mapping[str, Any] = {
+            "similarity": "-arccos",
+            "num_pairs": len(rows),
+            **protocol,
+        }
         # Sorted, so that sums come out the same to the last bit whatever the order of the data.
         rows = sorted(rows)
         self.gold = np.array([score for _, _, score in rows], np.float64)
