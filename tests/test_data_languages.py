@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from xling_tf.config import DataConfig
-from xling_tf.corpora.folder import find_targets, load_corpora, load_folder, resolve_languages
+from xling_tf.corpora.folder import load_corpora, load_folder, resolve_languages
 from xling_tf.corpora.records import TranslationPair
 from xling_tf.errors import UserError
 from xling_tf.presets import get_preset
@@ -38,10 +38,15 @@ def titles(folder: Path, **wanted: object) -> list[str]:
     return [corpus.title for corpus in load_folder(folder, source="en", **wanted)]
 
 
-def test_only_pairs_with_the_source_are_taken_without_more_ado(folder):
-    assert titles(folder, targets=["fr", "es"]) == [
-        *("parallel/a.en-es", "parallel/a.en-fr", "nli/n.en.train", "questions/q.fr"),
-    ]
+def test_pairs_with_the_source_and_what_else_is_wanted(folder):
+    pairs = ["parallel/a.en-es", "parallel/a.en-fr"]
+    assert titles(folder, targets=["fr", "es"]) == [*pairs, "nli/n.en.train", "questions/q.fr"]
+    found = titles(folder, targets=["es", "fr"], target_inference=True)
+    assert found == [*pairs, "nli/n.en.train", "nli/n.fr.train", "questions/q.fr"]
+    assert "parallel/b.es-it" in titles(folder, targets=["es", "it"], all_pairs=True)
+    # A language that no list has is used where files do.
+    (folder / "parallel" / "x.en-tlh.tsv").write_text("Hello\tnuqneH\n")
+    assert titles(folder, targets=["tlh"])[0] == "parallel/x.en-tlh"
 
 
 @pytest.mark.parametrize(
@@ -60,37 +65,13 @@ def test_pairs_of_targets_are_in_the_order_of_the_targets(folder, targets, pair,
     assert [found for found, _ in between] == [record]
 
 
-def test_a_target_without_the_source_is_enough_with_all_pairs(folder):
-    assert "parallel/b.es-it" in titles(folder, targets=["es", "it"], all_pairs=True)
-    with pytest.raises(UserError, match="translations for en-it"):
-        titles(folder, targets=["es", "it"])
-
-
-def test_inference_of_targets_is_taken_where_it_is_wanted(folder):
-    assert [
-        title
-        for title in titles(folder, targets=["es", "fr"], target_inference=True)
-        if "nli" in title
-    ] == ["nli/n.en.train", "nli/n.fr.train"]
-
-
-def test_all_languages_are_those_with_translations(folder):
-    assert find_targets(folder, source="en") == ("es", "fr")
-    assert find_targets(folder, source="en", all_pairs=True) == ("es", "fr", "it")
-    assert find_targets(folder, source="it") == ("es",)
-    # Texts of German are not enough.
-    with pytest.raises(
-        UserError, match="translations for de-LANGUAGE, but has pairs: en-en, en-es"
-    ):
-        find_targets(folder, source="de")
-
-
 @pytest.mark.parametrize(
     ("source", "targets", "message"),
     [
         ("eng", ["es"], "got 'eng'; did you mean en?"),
         ("en", ["es", "esp"], "got 'esp'; did you mean es?"),
         ("en", ["xx"], "got 'xx'$"),
+        ("en", ["es", "it"], "translations for en-it"),
         ("en", ["es_MX"], "must have translations for en-es_MX, but has pairs"),
     ],
 )
@@ -99,26 +80,32 @@ def test_unknown_languages_are_told(folder, source, targets, message):
         load_folder(folder, source=source, targets=targets)
 
 
-def test_languages_that_lists_do_not_have_are_used_where_files_do(folder):
-    (folder / "parallel" / "x.en-tlh.tsv").write_text("Hello\tnuqneH\n")
-    assert titles(folder, targets=["tlh"])[0] == "parallel/x.en-tlh"
-
-
-def test_an_unknown_source_of_all_languages(folder):
-    with pytest.raises(UserError, match="got 'eng'; did you mean en"):
-        resolve_languages(folder, DataConfig(source="eng", targets=("all",)))
-    with pytest.raises(UserError, match=r"is missing; make it with parallel/NAME\.en-LANGUAGE"):
-        resolve_languages(folder / "none", ALL)
-
-
 def test_all_is_resolved_by_what_the_corpora_will_be(folder):
-    assert resolve_languages(folder, ALL).targets == ("es", "fr")
+    for source, all_pairs, targets in (
+        *(("en", False, ("es", "fr")), ("en", True, ("es", "fr", "it")), ("it", False, ("es",))),
+    ):
+        wanted = DataConfig(source=source, targets=("all",), all_pairs=all_pairs)
+        assert resolve_languages(folder, wanted).targets == targets
     assert resolve_languages(None, DataConfig(targets=("all",), sample=True)).targets == (
         *("de", "es", "fr", "zh"),
     )
     assert set(resolve_languages(None, ALL).targets) == set(get_preset("many").data.targets)
     named = DataConfig(targets=("fr", "es"))
     assert resolve_languages(folder, named) is named
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "message"),
+    [
+        (".", "eng", "got 'eng'; did you mean en"),
+        # Texts of German are not enough.
+        (".", "de", "translations for de-LANGUAGE, but has pairs: en-en, en-es"),
+        ("none", "en", r"is missing; make it with parallel/NAME\.en-LANGUAGE"),
+    ],
+)
+def test_all_languages_of_a_folder_that_has_none(folder, name, source, message):
+    with pytest.raises(UserError, match=message):
+        resolve_languages(folder / name, DataConfig(source=source, targets=("all",)))
 
 
 def test_default_corpora_that_are_not_prepared_yet_are_named(monkeypatch, tmp_path):

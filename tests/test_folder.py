@@ -71,14 +71,7 @@ def test_every_kind_of_the_pair_is_read(tmp_path, warnings):
     assert warnings == []
 
 
-def test_the_reverse_direction_is_turned(tmp_path):
-    fill(tmp_path, {"parallel/a.es-en.tsv": "Hola\tHello\n"})
-    (corpus,) = load_folder(tmp_path, source="en", targets=["es"])
-    assert records(corpus) == [TranslationPair("Hello", "Hola")]
-    assert corpus.languages == "en-es"
-
-
-def test_moses_pairs_in_both_directions(tmp_path):
+def test_moses_pairs_and_tables_in_both_directions(tmp_path):
     fill(
         tmp_path,
         {
@@ -86,63 +79,13 @@ def test_moses_pairs_in_both_directions(tmp_path):
             "parallel/a.en-es.es.gz": "Hola\n",
             "parallel/b.es-en.es": "Uno\n",
             "parallel/b.es-en.en": "One\n",
+            "parallel/c.es-en.tsv": "Dos\tTwo\n",
         },
     )
-    first, second = load_folder(tmp_path, source="en", targets=["es"])
-    assert records(first) == [TranslationPair("Hello", "Hola")]
-    assert records(second) == [TranslationPair("One", "Uno")]
-
-
-@pytest.mark.parametrize("side", ["en", "es"])
-def test_half_a_moses_pair(tmp_path, side):
-    fill(tmp_path, {**PAIR, f"parallel/a.en-es.{side}": "x\n"})
-    missing = {"en": "es", "es": "en"}[side]
-    with pytest.raises(UserError, match=rf"a\.en-es\.{missing}\[\.gz\], but that file is missing"):
-        load_folder(tmp_path, source="en", targets=["es"])
-
-
-@pytest.mark.parametrize("place", [".", "nli", "snli_1.0"])
-def test_snli_is_found_in_its_places(tmp_path, place, warnings):
-    row = '{"gold_label": "neutral", "sentence1": "p", "sentence2": "h"}\n'
-    fill(tmp_path, {**PAIR, f"{place}/snli_1.0_dev.jsonl": row})
-    _, corpus = load_folder(tmp_path, source="en", targets=["es"])
-    assert (corpus.kind, corpus.name, corpus.split) == ("nli", "snli_1.0", "dev")
-    assert records(corpus) == [InferencePair("p", "h", 1)]
-    assert len(load_folder(tmp_path, source="es", targets=["en"])) == 1
-    assert warnings == []
-
-
-def test_missing_folder_and_file_for_folder(tmp_path):
-    with pytest.raises(UserError, match=r"is missing; make it with parallel/NAME\.en-es\.tsv"):
-        load_folder(tmp_path / "none", source="en", targets=["es"])
-    (tmp_path / "file").write_text("x")
-    with pytest.raises(UserError, match="but is a file"):
-        load_folder(tmp_path / "file", source="en", targets=["es"])
-
-
-def test_no_file_for_the_pair_says_what_there_is(tmp_path):
-    fill(tmp_path, {"parallel/a.en-fr.tsv": "a\tb\n", "documents/d.de.txt": "a\nb\nc\n"})
-    with pytest.raises(UserError) as caught:
-        load_folder(tmp_path, source="en", targets=["es"])
-    message = str(caught.value)
-    for part in (
-        "translations for en-es",
-        "has pairs: en-fr",
-        "other texts in: de",
-        "did you mean --pair en-fr?",
-        "parallel/NAME.en-es.tsv",
-        "documents/NAME.en.txt",
-        "conversations/NAME.en.tsv",
-        "nli/NAME.en.train.tsv",
-    ):
-        assert part in message
-    assert "\n" not in message
-
-
-def test_two_files_of_one_name(tmp_path):
-    fill(tmp_path, {**PAIR, "parallel/chat.en-es.tsv.gz": "Bye\tAdiós\n"})
-    with pytest.raises(UserError, match=r"chat\.en-es\.tsv.* and .*chat\.en-es\.tsv\.gz"):
-        load_folder(tmp_path, source="en", targets=["es"])
+    corpora = load_folder(tmp_path, source="en", targets=["es"])
+    pairs = [("Hello", "Hola"), ("One", "Uno"), ("Two", "Dos")]
+    assert [records(corpus) for corpus in corpora] == [[TranslationPair(*pair)] for pair in pairs]
+    assert {corpus.languages for corpus in corpora} == {"en-es"}
 
 
 def test_warnings_name_files_with_malformed_lines_and_names_outside_the_layout(tmp_path, warnings):
@@ -152,6 +95,39 @@ def test_warnings_name_files_with_malformed_lines_and_names_outside_the_layout(t
     strange, malformed = warnings
     assert "strange.tsv is not read" in strange
     assert "1 not 2 columns (first lines: 2)" in malformed
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({"parallel": ""}, "must be a folder, but is a file"),
+        ({"nli/n.en.train.tsv": "neutral\tp\th\n"}, "translations for en-es.*other texts in: en"),
+        (
+            {"parallel/a.en-fr.tsv": "a\tb\n", "documents/d.de.txt": "a\nb\nc\n"},
+            r"has pairs: en-fr; other texts in: de; did you mean --pair en-fr\?",
+        ),
+        ({**PAIR, "parallel/a.en-es.en": "x\n"}, r"a\.en-es\.es\[\.gz\], but that file is missing"),
+        ({**PAIR, "parallel/a.en-es.es": "x\n"}, r"a\.en-es\.en\[\.gz\], but that file is missing"),
+        (
+            {**PAIR, "parallel/chat.en-es.tsv.gz": ""},
+            r"chat\.en-es\.tsv and .*chat\.en-es\.tsv\.gz",
+        ),
+        (
+            {**PAIR, "parallel/chat.en-es-00000-of-00001.tsv": ""},
+            r"chat\.en-es-\*-of-00001\.tsv and .*chat\.en-es\.tsv",
+        ),
+        (
+            dict.fromkeys((f"parallel/x.en-es-{n:05}-of-00012.tsv" for n in (0, 1, 3, 4)), ""),
+            "must be 12 shards, but 8 of them are missing",
+        ),
+        ({"parallel/x.en-es-00000-of-00001.tsv": ""}, r"00001\.tsv must hold lines of source"),
+    ],
+)
+def test_what_a_folder_lacks_is_told(tmp_path, files, message):
+    fill(tmp_path, files)
+    folder = tmp_path / "parallel" if "parallel" in files else tmp_path
+    with pytest.raises(UserError, match=message):
+        list(load_folder(folder, source="en", targets=["es"])[0])
 
 
 LINES = [f"word {number}\tpalabra {number}\n" for number in range(10)]
@@ -184,33 +160,6 @@ def test_shards_are_one_corpus(tmp_path, stem, ending, parts, warnings):
     assert one == four
     assert len(one) == 2
     assert warnings == []
-
-
-def test_missing_shards_are_named(tmp_path):
-    names = [f"parallel/x.en-es-{n:05}-of-00012.tsv" for n in (0, 1, 3, 4)]
-    fill(tmp_path, dict.fromkeys(names, "a\tb\n"))
-    message = (
-        r"x\.en-es-\*-of-00012\.tsv must be 12 shards, but 8 of them are missing "
-        r"\(00002, 00005, 00006, 00007, 00008, \.\.\.\); fetch or make them again"
-    )
-    with pytest.raises(UserError, match=message):
-        load_folder(tmp_path, source="en", targets=["es"])
-    # Those of other languages are no matter.
-    fill(tmp_path, {"parallel/x.en-fr.tsv": "a\tb\n"})
-    assert len(load_folder(tmp_path, source="en", targets=["fr"])) == 1
-
-
-def test_a_corpus_and_its_shards_beside_it_are_two_of_one_name(tmp_path):
-    fill(tmp_path, {**PAIR, "parallel/chat.en-es-00000-of-00001.tsv": "Hello\tHola\n"})
-    with pytest.raises(UserError, match=r"chat\.en-es-\*-of-00001\.tsv and .*chat\.en-es\.tsv"):
-        load_folder(tmp_path, source="en", targets=["es"])
-
-
-def test_a_corpus_without_a_record_is_an_error_when_it_is_read(tmp_path):
-    fill(tmp_path, {f"parallel/x.en-es-0000{n}-of-00002.tsv": "" for n in range(2)})
-    (corpus,) = load_folder(tmp_path, source="en", targets=["es"])
-    with pytest.raises(UserError, match=r"x\.en-es-00000-of-00002\.tsv must hold lines of source"):
-        records(corpus)
 
 
 def test_the_version_tells_changed_files(tmp_path):

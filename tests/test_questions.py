@@ -10,18 +10,8 @@ from xling_tf.corpora.questions import read_questions
 from xling_tf.corpora.records import QuestionAnswer
 from xling_tf.errors import UserError
 
-SQUAD = {
-    "data": [
-        {
-            "paragraphs": [
-                {
-                    "context": "It rains. We stay.",
-                    "qas": [{"id": "1", "question": "Why?", "answers": [{"answer_start": 3}]}],
-                }
-            ]
-        }
-    ]
-}
+ASKED = {"id": "1", "question": "Why?", "answers": [{"answer_start": 3}]}
+SQUAD = {"data": [{"paragraphs": [{"context": "It rains. We stay.", "qas": [ASKED]}]}]}
 RAIN = QuestionAnswer("Why?", "It rains.", "It rains. We stay.")
 
 
@@ -44,27 +34,20 @@ def questions_of(folder):
     return [corpus for corpus in corpora if corpus.kind == "questions"]
 
 
-def test_tables_have_a_context_or_not(tmp_path):
+def test_tables_have_a_context_or_not_and_rows_without_an_answer_are_counted(tmp_path):
     path = tmp_path / "x.en.tsv"
-    path.write_text("Who? \tAda did.\nWhere?\tHere.\t We sit. Here. \nHow?\tSo.\t\n")
+    rows = "Who? \tAda did.\nWhere?\tHere.\t We sit. Here. \nHow?\tSo.\t\n"
+    path.write_text(rows + "Who?\t\nWho?\t \tAda came.\n\tAda.\nWho?\na\tb\tc\td\n")
     reading = read_questions(path)
     assert [record for record, _ in reading] == [
         QuestionAnswer("Who?", "Ada did.", "Ada did."),
         QuestionAnswer("Where?", "Here.", "We sit. Here."),
         QuestionAnswer("How?", "So.", "So."),
     ]
-    assert reading.malformed == {}
-
-
-def test_rows_without_an_answer_are_counted(tmp_path):
-    path = tmp_path / "x.en.tsv"
-    path.write_text("Who?\tAda.\nWho?\t\nWho?\t \tAda came.\n\tAda.\nWho?\na\tb\tc\td\n")
-    reading = read_questions(path)
-    assert len(list(reading)) == 1
     assert reading.first_lines == {
-        "question without an answer": (2, 3),
-        "answer without a question": (4,),
-        "not 2 or 3 columns": (5, 6),
+        "question without an answer": (4, 5),
+        "answer without a question": (6,),
+        "not 2 or 3 columns": (7, 8),
     }
 
 
@@ -78,13 +61,9 @@ def test_the_folder_has_tables_shards_and_json(tmp_path, warnings):
         "questions/dev-v1.1.json": json.dumps(SQUAD),
     }
     corpora = questions_of(folder_of(tmp_path, files))
-    assert [corpus.title for corpus in corpora] == [
-        *("questions/a.en", "questions/b.es", "questions/d.es"),
-    ]
-    assert [record for record, _ in corpora[1]] == [
-        QuestionAnswer("Quien?", "Ada.", "Ada."),
-        QuestionAnswer("Donde?", "En casa.", "En casa."),
-    ]
+    titles = [corpus.title for corpus in corpora]
+    assert titles == ["questions/a.en", "questions/b.es", "questions/d.es"]
+    assert [record.question for record, _ in corpora[1]] == ["Quien?", "Donde?"]
     assert [record for record, _ in corpora[2]] == [RAIN]
     # Data for evaluation is never trained on.
     (warning,) = warnings
@@ -97,13 +76,6 @@ def test_squad_as_published_is_found_in_its_places(tmp_path, place, warnings):
     (corpus,) = questions_of(folder)
     assert (corpus.title, [record for record, _ in corpus]) == ("questions/squad_train.en", [RAIN])
     assert warnings == []
-
-
-def test_two_copies_of_squad_are_told(tmp_path):
-    names = ("train-v1.1.json", "questions/train-v1.1.json")
-    folder = folder_of(tmp_path, dict.fromkeys(names, json.dumps(SQUAD)))
-    with pytest.raises(UserError, match="every corpus must have a name of its own"):
-        questions_of(folder)
 
 
 def test_a_corpus_without_answers_is_an_error_when_it_is_read(tmp_path):

@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -58,11 +58,10 @@ _FORMATS: tuple[tuple[Kind, re.Pattern[str], Reader], ...] = (
     ("questions", re.compile(_ONE + _END % "tsv"), read_questions),
 )
 _DATA_ENDINGS = (".tsv", ".txt", ".json", ".jsonl", ".gz")
-_NAMED = 5  # missing shards in a message
 _ANY = "LANGUAGE"  # in messages
 # Where data/default.py puts the default corpora, and the languages that it has beside English.
 _PREPARED = Path("data/prepared")
-DEFAULT_TARGETS = ("es", "fr", "de", "zh")
+DEFAULT_TARGETS: tuple[str, ...] = ("es", "fr", "de", "zh")
 
 
 class CorpusFile(NamedTuple):
@@ -85,13 +84,10 @@ class CorpusFile(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class FileCorpus(Corpus):
-    """Records of files; a warning is logged for each file with lines left out.
+    """Records of the shards of a file, of which `mined` may hold the hard negatives.
 
-    Attributes:
-        shards: What the reader takes for each of the shards, which together are the corpus.
-        read: The reader of their format.
-        is_reversed: Whether source and target change places.
-        mined: The file with the hard negatives of the pairs, if they are wanted.
+    A warning is logged for each file with lines left out. With `is_reversed`, source and target
+    change places.
     """
 
     shards: tuple[tuple[Path, ...], ...]
@@ -142,17 +138,9 @@ def load_corpora(
     with_mined: bool = False,
     target_inference: bool = False,
 ) -> list[Corpus]:
-    """Finds the corpora of an experiment's languages.
+    """Finds the corpora of languages that `resolve_languages` gave, in a data folder or the default ones.
 
-    Args:
-        data: A data folder; None for the default corpora, which data/default.py prepares in `data/prepared`
-            of the working folder.
-        config: The languages, as `resolve_languages` gives them, and which corpora are the default.
-        with_mined: Whether translations come with their mined hard negatives.
-        target_inference: Whether natural language inference is wanted in the target languages too.
-
-    Raises:
-        UserError: The folder does not have them.
+    The default corpora are where data/default.py puts them, in `data/prepared` of the working folder.
     """
     load = partial(
         load_folder,
@@ -178,14 +166,7 @@ def load_corpora(
 
 
 def resolve_languages(data: Path | None, config: DataConfig) -> DataConfig:
-    """Puts the languages that the data have in the place of "all".
-
-    Args:
-        data: A data folder; None for the default corpora.
-        config: As asked for.
-
-    Raises:
-        UserError: There is no such language, or no such folder.
+    """Puts the languages that the data (by default the default corpora) have in the place of "all".
 
     Example:
         >>> resolve_languages(None, DataConfig(targets=("all",))).targets
@@ -193,11 +174,16 @@ def resolve_languages(data: Path | None, config: DataConfig) -> DataConfig:
     """
     if ALL_LANGUAGES not in config.targets:
         return config
+    targets = DEFAULT_TARGETS
     if data or config.sample:
         folder = data or SAMPLE_FOLDER
-        targets = find_targets(folder, source=config.source, all_pairs=config.all_pairs)
-    else:
-        targets = DEFAULT_TARGETS
+        _require_folder(folder, config.source, _ANY)
+        found = list(discover(folder))
+        parallel = [file.languages for file in found if file.kind == "parallel"]
+        wanted = [pair for pair in parallel if config.all_pairs or config.source in pair]
+        targets = tuple(sorted({*chain.from_iterable(wanted)} - {config.source}))
+        if not targets:
+            raise _nothing_found(folder, found, config.source, _ANY)
     logging.info("languages: %s", ", ".join((config.source, *targets)))
     return dataclasses.replace(config, targets=targets)
 
@@ -211,7 +197,7 @@ def load_folder(
     target_inference: bool = False,
     with_mined: bool = False,
 ) -> list[Corpus]:
-    """Finds every corpus of a data folder that serves some language pairs.
+    """Finds every corpus of a data folder that serves some language pairs, by kind and then by name.
 
     These are the translations between the source and a target language, in either direction of
     the file name, documents, conversations and questions with answers in all these languages, and
@@ -219,21 +205,13 @@ def load_folder(
     al. 2019, sec. 3.1). They are read when the corpora are gone through.
 
     Args:
-        folder: A folder with `parallel`, `documents`, `conversations`, `nli` and `questions` in it; all
-            but `parallel` may be missing.
+        folder: A folder with `parallel`, and perhaps `documents`, `conversations`, `nli` and `questions`.
         source: The source language, as "en".
         targets: The target languages, as ["es"].
         all_pairs: Whether translations between target languages are wanted too (Yang et al. 2019, sec.
             3.1); the language that comes first in `targets` is their source.
         target_inference: Whether natural language inference in the target languages is (sec. 4.1).
         with_mined: Whether translations come with their mined hard negatives.
-
-    Returns:
-        The corpora, by kind and then by file name.
-
-    Raises:
-        UserError: There is no such folder, no translations of a target are in it, two files claim
-            the same name, a shard is missing, or mined negatives are wanted and there are none.
 
     Example:
         >>> corpora = load_folder(Path("xling_tf/corpora/sample"), source="en", targets=["es"])
@@ -265,44 +243,22 @@ def load_folder(
         shards[file.pattern].append(file)
     seen: dict[tuple[object, ...], str] = {}
     for pattern, files in shards.items():
-        _require_all_shards(pattern, files)
         file = files[0]
-        key = (file.kind, file.name, *sorted(file.languages), file.split)
-        if key in seen:
+        present = {each.shard for each in files if each.shard < file.num_shards}
+        if num_missing := file.num_shards - len(present):
             raise UserError(
-                f"every corpus must have a name of its own, but {seen[key]} and {pattern} have the "
+                f"{pattern} must be {file.num_shards} shards, but {num_missing} of them are missing; "
+                "fetch or make them again, or take the others out of the folder"
+            )
+        other = seen.setdefault(
+            (file.kind, file.name, *sorted(file.languages), file.split), pattern
+        )
+        if other != pattern:
+            raise UserError(
+                f"every corpus must have a name of its own, but {other} and {pattern} have the "
                 "same; delete one of them, or rename it if they differ"
             )
-        seen[key] = pattern
     return [_corpus(files, languages, folder if with_mined else None) for files in shards.values()]
-
-
-def find_targets(folder: Path, *, source: str, all_pairs: bool = False) -> tuple[str, ...]:
-    """The languages besides the source that a data folder has translations in, sorted.
-
-    Args:
-        folder: As `load_folder` takes it.
-        source: The source language, as "en".
-        all_pairs: Whether those between any two languages count, not only those with the source.
-
-    Raises:
-        UserError: There is no such folder, or no such language in it.
-
-    Example:
-        >>> find_targets(Path("xling_tf/corpora/sample"), source="en")
-        ('de', 'es', 'fr', 'zh')
-    """
-    _require_folder(folder, source, _ANY)
-    found = list(discover(folder))
-    translated = {
-        language
-        for file in found
-        if file.kind == "parallel" and (all_pairs or source in file.languages)
-        for language in file.languages
-    }
-    if not translated - {source}:
-        raise _nothing_found(folder, found, source, _ANY)
-    return tuple(sorted(translated - {source}))
 
 
 def discover(folder: Path) -> Iterator[CorpusFile]:
@@ -310,9 +266,6 @@ def discover(folder: Path) -> Iterator[CorpusFile]:
 
     A warning is logged for data files whose names are not of the layout, and for what has such a name but
     is no file, as a folder or a link to nothing.
-
-    Raises:
-        UserError: One side of a Moses pair is missing, or a folder cannot be read.
     """
     for kind, pattern, read in _FORMATS:
         for path in _files_of(folder / kind):
@@ -392,19 +345,6 @@ def _require_folder(folder: Path, source: str, target: str) -> None:
         )
 
 
-def _require_all_shards(pattern: str, files: Sequence[CorpusFile]) -> None:
-    num_shards = files[0].num_shards
-    present = {file.shard for file in files}
-    if num_missing := num_shards - sum(shard < num_shards for shard in present):
-        # A name may claim any number of shards.
-        missing = (f"{number:05}" for number in range(num_shards) if number not in present)
-        named = ", ".join(islice(missing, _NAMED)) + (", ..." if num_missing > _NAMED else "")
-        raise UserError(
-            f"{pattern} must be {num_shards} shards, but {num_missing} of them are missing ({named}); "
-            "fetch or make them again, or take the others out of the folder"
-        )
-
-
 def _corpus(shards: Sequence[CorpusFile], order: Sequence[str], mined_in: Path | None) -> Corpus:
     file = shards[0]
     ordered = tuple(sorted(file.languages, key=order.index))
@@ -446,8 +386,7 @@ def _nothing_found(
 
 def _layout(source: str, target: str) -> str:
     return (
-        f"parallel/NAME.{source}-{target}.tsv (or a Moses pair NAME.{source}-{target}.{source} "
-        f"and .{target}), documents/NAME.{source}.txt, conversations/NAME.{source}.tsv, "
-        f"nli/NAME.{source}.train.tsv, questions/NAME.{source}.tsv, each plain or .gz, and "
-        f"questions/NAME.{source}.json, as SQuAD is"
+        f"parallel/NAME.{source}-{target}.tsv, documents/NAME.{source}.txt, "
+        f"conversations/NAME.{source}.tsv, nli/NAME.{source}.train.tsv, questions/NAME.{source}.tsv, "
+        "each plain or .gz"
     )

@@ -17,13 +17,9 @@ from xling_tf.files import read_json
 
 
 class SquadQuestion(NamedTuple):
-    """A question to a paragraph.
+    """A question to a paragraph, and the distinct sentences in which an annotated answer begins.
 
-    Attributes:
-        key: Its id in the file.
-        text: The question.
-        answers: The distinct sentences in which an annotated answer begins; none of a question that
-            the paragraph does not answer, as SQuAD v2 has some.
+    There are none where the paragraph does not answer it, as in SQuAD v2.
     """
 
     key: str
@@ -45,12 +41,7 @@ def read_questions(path: Path) -> Reading[QuestionAnswer]:
 
 
 def parse_question(line: str) -> QuestionAnswer:
-    r"""Makes a record of a line, or raises a `MalformedLineError`.
-
-    Example:
-        >>> parse_question("Who wrote it?\tAda did.")
-        QuestionAnswer(question='Who wrote it?', answer='Ada did.', context='Ada did.')
-    """
+    """Makes a record of a line, or raises a `MalformedLineError`."""
     columns = [column.strip() for column in line.split("\t")]
     if len(columns) not in (2, 3):
         raise MalformedLineError("not 2 or 3 columns")
@@ -90,10 +81,6 @@ def read_paragraphs(path: Path, language: str) -> list[Paragraph]:
     A paragraph's sentences are told by its `sentence_breaks` where it has them (XQuAD-R), else by
     sentencex. The answer of a question is the sentence in which an annotated answer begins, as in
     the ReQA evaluation suite (Yang et al. 2019, sec. 5.3); several annotations may give several.
-
-    Raises:
-        UserError: The file cannot be read, has another layout, or an answer begins outside its
-            paragraph.
     """
     found: list[Paragraph] = []
     try:

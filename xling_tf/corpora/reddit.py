@@ -20,14 +20,7 @@ _COMMENT = "t1_"  # what a comment's full name begins with; a submission's with 
 
 
 class Comment(NamedTuple):
-    """A comment of a dump.
-
-    Attributes:
-        name: Its full name, "t1_" and its id.
-        parent: The full name of the comment or submission that it replies to.
-        author: The user's name.
-        text: What it says, on one line.
-    """
+    """A comment: its and its parent's full name, the user's name, and the text on one line."""
 
     name: str
     parent: str
@@ -41,13 +34,10 @@ class Comment(NamedTuple):
 
 
 def parse_comment(line: bytes) -> Comment:
-    r"""Reads a line of a dump of comments (RC_2016-01 and the like).
+    r"""Reads a line of a dump of comments (RC_2016-01 and the like), or raises a `MalformedLineError`.
 
     The text's HTML entities, as the dumps have them, are resolved; it is normalised to NFC, and runs
     of white space become one space.
-
-    Raises:
-        MalformedLineError: It is no JSON object with id, parent_id, author and body.
 
     Example:
         >>> parse_comment(b'{"id": "c1", "parent_id": "t3_x", "author": "ann", "body": "A &gt;\\nB"}')
@@ -76,10 +66,6 @@ def comment_fault(comment: Comment) -> str | None:
 
     The share of letters is taken of the characters that are not spaces, so that it does not depend
     on how long the words are.
-
-    Example:
-        >>> comment_fault(Comment("t1_a", "t3_b", "RobotsFan", "Beep."))
-        "author's name has bot"
     """
     if comment.text in _REMOVED:
         return "deleted or removed"

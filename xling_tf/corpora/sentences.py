@@ -41,12 +41,7 @@ def sentences(paragraph: str, language: str) -> list[str]:
 
 
 def sentence_spans(paragraph: str, language: str) -> list[tuple[int, int]]:
-    """The places of a paragraph's sentences, without gaps.
-
-    Example:
-        >>> sentence_spans("Dr. Smith left. Why?", "en")
-        [(0, 16), (16, 20)]
-    """
+    """The (start, end) of a paragraph's sentences in characters, without gaps."""
     boundaries = sentencex.get_sentence_boundaries(language, _SPACE.sub(" ", paragraph))
     return [(boundary["start_index"], boundary["end_index"]) for boundary in boundaries]
 

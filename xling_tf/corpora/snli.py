@@ -30,20 +30,13 @@ def read_snli(path: Path) -> Reading[InferencePair]:
 
     Lines whose annotators did not agree have the gold label "-" and are left out, as Bowman et
     al. 2015 advise (sec. 2.2).
-
-    Args:
-        path: Text or, by its name, gzip.
     """
     expected = f"JSON lines with gold_label ({', '.join(NLI_LABELS)}), sentence1 and sentence2"
     return read_records(path, expected, parse_snli)
 
 
 def parse_snli(line: str) -> InferencePair:
-    """Makes a record of a line of SNLI or MultiNLI.
-
-    Raises:
-        MalformedLineError: It is none, or has no gold label.
-    """
+    """Makes a record of a line of SNLI or MultiNLI, or raises a `MalformedLineError`."""
     try:
         row = json.loads(line)
         # A JSON escape can spell what is not NFC, and half a surrogate pair, in a file that is UTF-8.

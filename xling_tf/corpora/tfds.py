@@ -50,9 +50,7 @@ def _text(raw: bytes) -> str:
 
 
 class _Builder(NamedTuple):
-    """How the rows of a builder become records.
-
-    The features are those of tensorflow-datasets 4.9; tests compare them.
+    """How the rows of a builder (with the features of tensorflow-datasets 4.9) become records.
 
     Attributes:
         kind: Of the corpora.
@@ -64,7 +62,7 @@ class _Builder(NamedTuple):
     kind: Kind
     splits: Mapping[str, str]
     languages: Callable[[Any], Iterable[str]]
-    records: Callable[[Example, Sequence[str]], Iterator[Record]]
+    records: Callable[..., Iterator[Record]]
 
 
 _TRANSLATIONS = _Builder("parallel", {"train": ""}, lambda b: b.info.features, _translations)
@@ -80,13 +78,7 @@ BUILDERS: Mapping[str, _Builder] = {
 
 @dataclass(frozen=True, kw_only=True)
 class TfdsCorpus(Corpus):
-    """One split of a dataset, which streams from the disk.
-
-    Attributes:
-        dataset: Name, config and version of the dataset.
-        rows: To the rows of the split.
-        records: (row) to records.
-    """
+    """One split of a dataset (its name, config and version), which streams from the disk."""
 
     dataset: str
     rows: Callable[[], Iterable[Example]]
@@ -98,20 +90,17 @@ class TfdsCorpus(Corpus):
 
     def __iter__(self) -> Iterator[Row]:
         """Yields its rows in the same order each time; a `UserError` if there are none."""
-        num_records = num_rows = num_empty = 0
+        num_rows = num_used = 0
         for row in self.rows():
+            is_document = self.kind == "documents"
+            group = row["text"].decode("utf-8", "replace") if is_document else None
+            records = list(self.records(row))
+            yield from ((record, group) for record in records)
             num_rows += 1
-            before = num_records
-            group = None
-            if self.kind == "documents":
-                group = row["text"].decode("utf-8", "replace")
-            for record in self.records(row):
-                num_records += 1
-                yield record, group
-            num_empty += num_records == before
-        if num_records and num_empty:
-            logging.warning("%s: %d of %d rows give no record", self.title, num_empty, num_rows)
-        if not num_records:
+            num_used += bool(records)
+        if 0 < num_used < num_rows:
+            logging.warning("%s uses %d of %d rows", self.title, num_used, num_rows)
+        if not num_used:
             raise UserError(
                 f"{self.dataset} of TensorFlow Datasets must have records for {self.title}, but "
                 "has none; take it out of the sources"
@@ -128,19 +117,12 @@ def read_sources(config: DataConfig) -> list[Corpus]:
 
 
 def read_tfds(spec: str, *, source: str, targets: Sequence[str]) -> list[TfdsCorpus]:
-    """Makes corpora of a dataset, which TFDS downloads and prepares the first time.
+    """Makes a corpus of each split used of a dataset, which TFDS downloads the first time.
 
     Args:
         spec: "tfds:" and what `tfds.load` calls the dataset, with its config where it has any.
         source: The source language, as "en".
         targets: The target languages, as ["es"].
-
-    Returns:
-        A corpus for each split that is used; held-out records come from it as from any corpus.
-
-    Raises:
-        UserError: tensorflow-datasets is not installed, the dataset is unknown, in other
-            languages or cannot be had.
     """
     name = spec.removeprefix(_PREFIX)
     known = BUILDERS.get(name.partition("/")[0])
@@ -179,7 +161,7 @@ def read_tfds(spec: str, *, source: str, targets: Sequence[str]) -> list[TfdsCor
             split=ours,
             dataset=builder.info.full_name,
             rows=partial(_rows, builder, split),
-            records=partial(_records, known, [found[code] for code in languages]),
+            records=partial(known.records, languages=[found[code] for code in languages]),
         )
         for split, ours in known.splits.items()
     ]
@@ -201,10 +183,6 @@ def _builder(name: str) -> Any:
         raise UserError(
             f"{_PREFIX}{name} must name a config that the dataset has, but: {reason}"
         ) from error
-
-
-def _records(known: _Builder, languages: Sequence[str], row: Example) -> Iterator[Record]:
-    return known.records(row, languages)
 
 
 def _rows(builder: Any, split: str) -> Iterator[Example]:

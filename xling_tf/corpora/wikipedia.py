@@ -55,13 +55,7 @@ _PROSE = ("_START_PARAGRAPH_", "_NEWLINE_")
 
 
 class Page(NamedTuple):
-    """A page of a dump.
-
-    Attributes:
-        title: With its namespace, where that is not the articles'.
-        text: The source of its last revision.
-        fault: Why it is no article, or None.
-    """
+    """A page of a dump: the source of its last revision, and why it is no article, or None."""
 
     title: str
     text: str
@@ -76,11 +70,7 @@ class Block(NamedTuple):
 
 
 def parse_page(xml: bytes) -> Page:
-    """Reads a page of a MediaWiki dump (export-0.10 and its like), from "<page>" to "</page>".
-
-    Raises:
-        MalformedLineError: It is no such XML.
-    """
+    """Reads a page of a MediaWiki dump, from "<page>" to "</page>", or raises a `MalformedLineError`."""
     try:
         # What is not UTF-8 becomes U+FFFD, which costs the sentence it is in.
         page = ElementTree.fromstring(xml.decode("utf-8", "replace"))
@@ -100,14 +90,7 @@ def parse_page(xml: bytes) -> Page:
 
 
 def file_prefixes(header: bytes) -> list[str]:
-    """The names, in lower case, of the namespaces whose links show no text.
-
-    Args:
-        header: A dump up to its first page.
-
-    Raises:
-        MalformedLineError: It is no such XML.
-    """
+    """The lower-case names of the namespaces whose links show no text, by a dump up to its first page."""
     try:
         dump = ElementTree.fromstring(header + b"</mediawiki>")
     except (ElementTree.ParseError, ValueError):
@@ -117,12 +100,7 @@ def file_prefixes(header: bytes) -> list[str]:
 
 
 def article_sentences(page: Page, language: str, file_prefixes: Collection[str] = ()) -> list[str]:
-    r"""The sentences of an article in order, unfiltered, with its title and section names among them.
-
-    Example:
-        >>> article_sentences(Page("Ada", "She wrote. \n== Life ==\nBorn. Died.", None), "en")
-        ['Ada', 'She wrote.', 'Life', 'Born.', 'Died.']
-    """
+    """The sentences of an article in order, unfiltered, with its title and section names among them."""
     found = [normalise(page.title)]
     for block in prose(page.text, file_prefixes):
         found += [block.text] if block.level else sentences(block.text, language)
@@ -134,11 +112,7 @@ def prose(wikitext: str, file_prefixes: Collection[str] = ()) -> list[Block]:
 
     Templates, tables, references, formulas, comments, files, categories and sections without text
     are left out; of links their text stays. Time grows with the length, whatever the source holds.
-
-    Args:
-        wikitext: A page's source.
-        file_prefixes: What links to files and categories begin with in the page's language, in
-            lower case, besides the English and some other names.
+    `file_prefixes` are what links to files and categories begin with in the page's language.
 
     Example:
         >>> for block in prose("'''Ada''' wrote [[x|programs]].{{cn}}\n== Life ==\n* Born."):
@@ -203,14 +177,7 @@ def _has_text(blocks: list[Block], index: int) -> bool:
 
 
 def wiki40b_sentences(text: str, language: str) -> list[str]:
-    r"""As `article_sentences`, of an article of Wiki-40B (Guo et al. 2020) with its marks.
-
-    Example:
-        >>> wiki40b_sentences(
-        ...     "\n_START_ARTICLE_\nAda\n_START_PARAGRAPH_\nShe wrote. She died._NEWLINE_So.", "en"
-        ... )
-        ['Ada', 'She wrote.', 'She died.', 'So.']
-    """
+    """As `article_sentences`, of an article of Wiki-40B (Guo et al. 2020) with its marks."""
     found: list[str] = []
     # What stands before the first mark is no text.
     _, *parts = _WIKI40B.split(text)
