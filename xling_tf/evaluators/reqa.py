@@ -39,10 +39,8 @@ class ReqaData(NamedTuple):
     """A data set in one language.
 
     Attributes:
-        questions: Key, question and the text of a sentence that answers it; one with several answers
-            comes again.
-        sentences: The candidates with the paragraph each stands in; where that is not known, "", and
-            the sentences are in the order of the text.
+        questions: Key, question and the text of a sentence that answers it, a row for each answer.
+        sentences: The candidates, each with its paragraph; "" where that is not known.
     """
 
     questions: Sequence[tuple[str, str, str]]
@@ -82,17 +80,14 @@ class RetrievalQuestionAnswering:
     """Precision at 1 and mean reciprocal rank of the sentence and the paragraph with the answer.
 
     Candidates are all sentences of all paragraphs; a paragraph is found by its best sentence (Yang
-    et al. 2019, sec. 5.3, Table 6 and its footnote 17). As in the ReQA evaluation suite used there, a
-    question asked of several paragraphs is one query, and every candidate with the text of one of
-    its answers is right. A tie counts against the system.
+    et al. 2019, sec. 5.3, Table 6 and its footnote 17). A question asked of several paragraphs is one
+    query, and every candidate with the text of one of its answers is right. A tie counts against the
+    system.
 
-    A system with encoders of its own for questions and responses is measured with those, by dot
-    product, each sentence in its paragraph. Where no paragraph is known, its neighbours stand for it;
-    where the system heeds it, the same is measured without. Every system is measured with sentence
-    vectors of both sides, by cosine. BM25 is the baseline, of paragraphs as in Table 6 and of sentences.
-
-    Given in several languages, the candidates of each are searched with the questions of each other
-    one (sec. 5.4 and Table 7), without BM25.
+    Encoders of questions and responses are measured by dot product, each sentence in its paragraph or
+    else between its neighbours, and without context where they heed it; sentence vectors by cosine; and
+    BM25. Of several languages each is searched with the questions of each other one, without BM25 (sec.
+    5.4 and Table 7).
 
     Args:
         parts: The data by language; the same question has the same key in all.
@@ -129,16 +124,13 @@ class RetrievalQuestionAnswering:
             "sentence_encoder": "cosine; sentences without context",
             "paragraphs": "by their best sentence",
             "ties": "against the system",
-            "num_questions": sum(
-                len({row[0] for row in part.questions}) for part in parts.values()
-            ),
+            "num_questions": sum(len({row[0] for row in p.questions}) for p in parts.values()),
             "num_sentences": sum(len(part.sentences) for part in parts.values()),
         }
         self._baseline: dict[str, float] = {}
         if len(parts) == 1:
             (right,), (pool,) = self._right.values(), self._pools.values()
-            texts = [pool.questions[row] for row in right]
-            lexical = partial(bm25, texts)
+            lexical = partial(bm25, [pool.questions[row] for row in right])
             self._baseline = _measures("bm25", pool, right, lambda unit: lexical(unit.texts))
             protocol["bm25"] = {
                 **_BM25,
@@ -151,13 +143,10 @@ class RetrievalQuestionAnswering:
     def __call__(self, encode: Encode) -> dict[str, float]:
         """Returns "<encoders>/<unit>/precision_at_1" and "<encoders>/<unit>/mean_reciprocal_rank".
 
-        Encoders are "qa_encoders", where the system has them, "qa_encoders_without_context", where these
-        heed the context, "sentence_encoder" and "bm25"; units are "sentence" and, where the data has
-        them, "paragraph". Also "num_queries", "num_candidates" and "num_paragraphs". Of several languages
-        all for each direction, as "<query language>-<candidate language>/num_queries".
-
-        Raises:
-            UserError: The system gave something else than a finite vector for each text.
+        Encoders are "qa_encoders" and "qa_encoders_without_context" (where the system has them and they
+        heed it), "sentence_encoder" and "bm25"; units are "sentence" and, where known, "paragraph". Also
+        "num_queries", "num_candidates" and "num_paragraphs". Of several languages all for each
+        direction, as "<query language>-<candidate language>/num_queries".
         """
         scores: dict[str, float] = {}
         prefixes = {way: "" if len(set(way)) == 1 else f"{'-'.join(way)}/" for way in self._right}
@@ -250,13 +239,10 @@ def tokens_of(text: str) -> list[str]:
 
 
 def read_tables(tables: Mapping[str, Path]) -> ReqaData:
-    """Reads the tables "questions", "sentences" and, where sentences have a paragraph_id, "paragraphs".
+    """Reads the tables "questions", "sentences" and, where sentences have one, "paragraphs".
 
-    Their columns are question_id (else the question is its own), question, answer_sentence_id;
-    sentence_id, sentence, paragraph_id; paragraph_id, context.
-
-    Raises:
-        UserError: A table, a column or an id is missing.
+    Their columns are question_id (optional), question, answer_sentence_id; sentence_id, sentence,
+    paragraph_id (optional); paragraph_id, context.
     """
     key = "question_id" if "question_id" in data.header_of(tables["questions"]) else "question"
     questions = data.read_table(tables["questions"], (key, "question", "answer_sentence_id"))

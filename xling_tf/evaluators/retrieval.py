@@ -157,8 +157,30 @@ def _ranks(
     return np.concatenate(ranks)
 
 
-class _CorpusSearch:
-    """The share of sentences whose nearest one of another language translates them."""
+class SimilaritySearch:
+    """The error of finding each sentence's translation, for every ordered pair of languages.
+
+    Yu et al. 2018, sec. 4 and Table 2, which gives the accuracy, and where copies of the translation are
+    errors; Schwenk and Douze 2017. The search by cosine is exact up to 200,000 sentences
+    (`index_kind`). Every translation that the corpus has of the query is right. A tie counts against
+    the system.
+
+    Args:
+        rows: Sentences that translate each other, one of each language.
+        languages: Their codes.
+        name: What results call this evaluator.
+
+    Raises:
+        UserError: There is only one language, or one has no two different sentences.
+
+    Example:
+        >>> rows = [("one", "uno", "eins"), ("two", "dos", "zwei")]
+        >>> evaluator = SimilaritySearch(rows, ("en", "es", "de"), name="numbers")
+        >>> vectors = {**dict.fromkeys(rows[0], [1, 0]), "two": [0, 1], "dos": [0, 1], "zwei": [1, 0]}
+        >>> scores = evaluator(lambda texts: np.array([vectors[text] for text in texts]))
+        >>> scores["en-es/error_rate"], scores["en-de/error_rate"], scores["de-es/error_rate"]
+        (0.0, 1.0, 0.5)
+    """
 
     def __init__(self, rows: Rows, languages: Sequence[str], *, name: str) -> None:
         # The different texts of each language in order, and each row's place among them.
@@ -181,6 +203,12 @@ class _CorpusSearch:
             "num_candidates": counts,
         }
 
+    def __call__(self, encode: Encode) -> dict[str, float]:
+        """Returns "mean/error_rate", and "<query>-<candidate language>/error_rate" of every pair."""
+        errors = {pair: 1 - found for pair, found in self._precisions(encode).items()}
+        scores = {f"{pair}/error_rate": error for pair, error in errors.items()}
+        return {"mean/error_rate": float(np.mean([*errors.values()])), **scores}
+
     def _precisions(self, encode: Encode) -> dict[str, float]:
         """The precision at 1 by "<query language>-<candidate language>", of every ordered pair."""
         sides = {
@@ -191,20 +219,11 @@ class _CorpusSearch:
         return {f"{one}-{other}": share_found(*sides[one], *sides[other]) for one, other in pairs}
 
 
-class BitextRetrieval(_CorpusSearch):
+class BitextRetrieval(SimilaritySearch):
     """Precision at 1 of finding each sentence's translation among all of a corpus, both ways.
 
-    Yang et al. 2019, sec. 5.2 and Table 5; Artetxe and Schwenk 2019 give the error on Tatoeba. The search
-    by cosine is exact up to 200,000 sentences (`index_kind`). Every translation that the corpus has of
-    the query is right. A tie counts against the system.
-
-    Args:
-        rows: Sentences that translate each other, one of each language.
-        languages: Their codes.
-        name: What results call this evaluator.
-
-    Raises:
-        UserError: There is only one language, or one has no two different sentences.
+    Yang et al. 2019, sec. 5.2 and Table 5; Artetxe and Schwenk 2019 give the error on Tatoeba. Arguments
+    and what counts as found are as in `SimilaritySearch`.
 
     Example:
         >>> evaluator = BitextRetrieval([("one", "uno"), ("two", "dos")], ("en", "es"), name="numbers")
@@ -218,28 +237,6 @@ class BitextRetrieval(_CorpusSearch):
         precisions = self._precisions(encode)
         scores = {f"{pair}/precision_at_1": value for pair, value in precisions.items()}
         return {**scores, "error_rate": 1 - float(np.mean([*precisions.values()]))}
-
-
-class SimilaritySearch(_CorpusSearch):
-    """The error of finding each sentence's translation, for every ordered pair of languages.
-
-    Yu et al. 2018, sec. 4 and Table 2, which gives the accuracy, and where copies of the translation are
-    errors; Schwenk and Douze 2017. Arguments and what counts as found are as in `BitextRetrieval`.
-
-    Example:
-        >>> rows = [("one", "uno", "eins"), ("two", "dos", "zwei")]
-        >>> evaluator = SimilaritySearch(rows, ("en", "es", "de"), name="numbers")
-        >>> vectors = {**dict.fromkeys(rows[0], [1, 0]), "two": [0, 1], "dos": [0, 1], "zwei": [1, 0]}
-        >>> scores = evaluator(lambda texts: np.array([vectors[text] for text in texts]))
-        >>> scores["en-es/error_rate"], scores["en-de/error_rate"], scores["de-es/error_rate"]
-        (0.0, 1.0, 0.5)
-    """
-
-    def __call__(self, encode: Encode) -> dict[str, float]:
-        """Returns "mean/error_rate", and "<query>-<candidate language>/error_rate" of every pair."""
-        errors = {pair: 1 - found for pair, found in self._precisions(encode).items()}
-        scores = {f"{pair}/error_rate": error for pair, error in errors.items()}
-        return {"mean/error_rate": float(np.mean([*errors.values()])), **scores}
 
 
 def encode_in_chunks(encode: Encode, texts: list[str]) -> NDArray[np.float32]:
@@ -257,8 +254,8 @@ def share_found(
 ) -> float:
     """The share of rows whose query has one of its answers nearest, and nothing else as near.
 
-    Row i says that candidate `answer_rows[i]` answers query `query_rows[i]`; a query of several rows has
-    several answers. Queries and candidates are unit vectors of distinct texts.
+    Row i says that `candidates[answer_rows[i]]` answers `queries[query_rows[i]]`; all are unit vectors
+    of distinct texts.
     """
     answers = np.unique(query_rows * len(candidates) + answer_rows)
     most = np.unique(answers // len(candidates), return_counts=True)[1].max()

@@ -35,17 +35,13 @@ Pairs = Sequence[tuple[str, str, bool]]  # two texts and whether they mean the s
 class SemanticRetrieval:
     """MAP@100 of finding the paraphrases of a question among all questions.
 
-    The pairs that mean the same are the edges of a graph; each text that has an edge is a query that
-    should retrieve all others of its connected component, by cosine (Yang et al. 2019, sec. 5.1 and
-    Table 4, following Gillick et al. 2018; the transitive closure). All texts of the data are
-    candidates but the query itself. A tie counts against the system.
-
-    Given in several languages, each is searched with the queries of each other one (sec. 5.4 and
-    Table 7), and the query's own original is left out of the candidates as above.
+    Each text of a pair that means the same is a query that should retrieve its transitive closure by
+    cosine among all texts but itself (Yang et al. 2019, sec. 5.1 and Table 4, following Gillick et al.
+    2018). A tie counts against the system. Of several languages each is searched with the queries of
+    each other one, without the query's own original (sec. 5.4 and Table 7).
 
     Args:
-        pairs: Two texts and whether they mean the same, by language; in each the same pairs in the same
-            order.
+        pairs: Two texts and whether they mean the same; in every language the same pairs in order.
         name: What results call this evaluator.
 
     Raises:
@@ -66,10 +62,9 @@ class SemanticRetrieval:
         self._rows: dict[str, NDArray[np.int64]] = {}
         labels = [[same for _, _, same in rows] for rows in pairs.values()]
         for language, rows in pairs.items():
-            self._texts[language] = sorted({text for row in rows for text in row[:2]})
-            place_of = {text: place for place, text in enumerate(self._texts[language])}
-            places = [(place_of[first], place_of[second]) for first, second, _ in rows]
-            self._rows[language] = np.array(places, np.int64).reshape(-1, 2)
+            both = np.array([row[:2] for row in rows], object)
+            texts, places = np.unique(both, return_inverse=True)
+            self._texts[language], self._rows[language] = list(texts), places.reshape(-1, 2)
         self._duplicate = np.array(labels[0], bool)
         first, second = next(iter(self._rows.values()))[self._duplicate].T
         if labels.count(labels[0]) < len(labels) or not np.any(first != second):
@@ -101,9 +96,8 @@ class SemanticRetrieval:
             translation = np.full(len(units[searched]), np.iinfo(np.int64).max)
             np.minimum.at(translation, self._rows[searched].ravel(), self._rows[asked].ravel())
             queries = units[asked][translation[originals]]
-            ranks = relevant_ranks(
-                inner_products(queries, units[searched]), relevant, itself=originals
-            )
+            products = inner_products(queries, units[searched])
+            ranks = relevant_ranks(products, relevant, itself=originals)
             precisions = [average_precision(query, CUTOFF) for query in ranks]
             scores[f"{prefix}mean_average_precision_at_{CUTOFF}"] = float(np.mean(precisions))
             scores[f"{prefix}num_queries"] = float(len(queries))
@@ -124,7 +118,7 @@ class SemanticRetrieval:
 def inner_products(
     queries: NDArray[np.float64], candidates: NDArray[np.float64]
 ) -> Iterator[NDArray[np.float64]]:
-    """Yields some rows of `queries @ candidates.T` at a time, so that memory is bounded."""
+    """Yields some rows of `queries @ candidates.T` at a time."""
     rows = max(1, _SCORES_PER_CHUNK // len(candidates))
     for start in range(0, len(queries), rows):
         yield queries[start : start + rows] @ candidates.T
@@ -136,18 +130,10 @@ def relevant_ranks(
     *,
     itself: NDArray[np.integer] | None = None,
 ) -> list[NDArray[np.int64]]:
-    """Ranks each query's relevant candidates among all candidates.
+    """The ranks of each query's relevant candidates (columns) among all but `itself`, the best first.
 
-    Of candidates with the same score, those that are not relevant come first: a tie counts against
-    the system, and the order of the candidates makes no difference.
-
-    Args:
-        chunks: The scores `[rows, candidates]` of a few queries at a time, in order.
-        relevant: Of each query the columns of its relevant candidates, one at least.
-        itself: Of each query the column of the candidate that is the query and is left out.
-
-    Returns:
-        Of each query the ranks of its relevant candidates, the best first; 1 is the top.
+    Of candidates with the same score those that are not relevant come first, so that a tie counts
+    against the system. `chunks` are scores `[rows, candidates]` of a few queries at a time.
     """
     ranks: list[NDArray[np.int64]] = []
     for scores in (row for chunk in chunks for row in chunk):
@@ -164,10 +150,9 @@ def relevant_ranks(
 
 
 def average_precision(ranks: NDArray[np.int64], k: int) -> float:
-    """The mean, over a query's relevant candidates, of the precision at the rank of each.
+    """The mean precision at the ascending ranks of the relevant; above k they count as not found.
 
-    Candidates of a rank above k count as not found. Where more than k are relevant, the best k are what
-    can be found, so that 1 can always be reached. `ranks` ascend.
+    Where more than k are relevant, k are what can be found, so that 1 can always be reached.
     """
     found = ranks[ranks <= k]
     return float(np.sum(np.arange(1, len(found) + 1) / found) / min(len(ranks), k))
@@ -177,11 +162,9 @@ def read_pairs(path: Path) -> Pairs:
     """Reads pairs: `label` (1: the same, 0: not) and `question1`, `question2` or `sentence1`, `sentence2`."""
     text = "sentence" if "sentence1" in data.header_of(path) else "question"
     rows = data.read_table(path, (f"{text}1", f"{text}2", "label"))
-    wrong = {label for _, _, label in rows} - {"0", "1"}
-    if wrong:
-        raise UserError(
-            f"{path} must have the labels 0 and 1, but has {min(wrong)[:80]!r}; correct it"
-        )
+    if wrong := {label for _, _, label in rows} - {"0", "1"}:
+        bad = min(wrong)[:80]
+        raise UserError(f"{path} must have the labels 0 and 1, but has {bad!r}; correct it")
     return [(first, second, label == "1") for first, second, label in rows]
 
 
