@@ -1,11 +1,8 @@
 """Paraphrases among all questions, and the ranks and measures of retrieval."""
 
-import random
-
 import numpy as np
 import pytest
 from encode_functions import by_meaning, constant, random_vectors
-from sklearn.metrics import label_ranking_average_precision_score
 
 from xling_tf.errors import UserError
 from xling_tf.evaluators import semantic_retrieval
@@ -83,18 +80,6 @@ def test_ranks_are_those_of_sorting(levels):
         assert others.tolist() == ranks_by_sorting(row, set(right), left_out)
 
 
-def test_average_precision_is_scikit_learns():
-    rng = np.random.default_rng(1)
-    scores = rng.random((50, 20))
-    relevant = [rng.choice(20, rng.integers(1, 8), replace=False) for _ in scores]
-    labels = np.zeros((50, 20), int)
-    for row, right in zip(labels, relevant, strict=True):
-        row[right] = 1
-    precisions = [average_precision(query, 20) for query in relevant_ranks([scores], relevant)]
-    expected = label_ranking_average_precision_score(labels, scores)
-    assert np.mean(precisions) == pytest.approx(expected)
-
-
 @pytest.mark.parametrize(("most", "sizes"), [(20, [3, 3, 3, 2]), (2, [1] * 11)])
 def test_chunks_are_the_whole_product(most, sizes, monkeypatch):
     rng = np.random.default_rng(2)
@@ -113,15 +98,6 @@ def test_perfect_random_and_constant_encoders():
     # error over 400 queries is about sqrt(1.63 / 499 / 400) = 0.003.
     assert 0.002 < evaluator(random_vectors())[MAP] < 0.02
     assert evaluator(constant)[MAP] == 0.0
-
-
-def test_neither_the_order_of_lines_nor_a_second_call_makes_a_difference():
-    pairs = [pair if n % 2 else (pair[1], pair[0], pair[2]) for n, pair in enumerate(PAIRS)]
-    random.Random(0).shuffle(pairs)
-    first = SemanticRetrieval({"en": PAIRS}, name="x")
-    second = SemanticRetrieval({"en": pairs}, name="x")
-    scores = first(random_vectors())
-    assert scores == first(random_vectors()) == second(random_vectors())
 
 
 def test_the_closure_is_transitive():

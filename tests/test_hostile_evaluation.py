@@ -43,14 +43,6 @@ def read_or_told(read, path: Path, folder: Path) -> object:
 
 
 @pytest.mark.parametrize("name", READERS)
-def test_valid_files_are_read(name, tmp_path):
-    read, valid = READERS[name]
-    path = tmp_path / "x.file"
-    path.write_bytes(valid)
-    assert read(path)
-
-
-@pytest.mark.parametrize("name", READERS)
 @FEW
 @given(data=st.data())
 def test_damaged_files_are_read_or_told(name, data, tmp_path):
@@ -58,15 +50,6 @@ def test_damaged_files_are_read_or_told(name, data, tmp_path):
     path = tmp_path / "x.file"
     path.write_bytes(data.draw(damaged(valid)))
     read_or_told(read, path, tmp_path)
-
-
-@pytest.mark.parametrize("name", ["table", "pairs"])
-def test_a_folder_or_nothing_in_its_place_is_told(name, tmp_path):
-    read, _ = READERS[name]
-    path = tmp_path / "x.file"
-    assert read_or_told(read, path, tmp_path) is None
-    path.mkdir()
-    assert read_or_told(read, path, tmp_path) is None
 
 
 RESULTS = json.dumps(make_results()).encode()
