@@ -202,19 +202,6 @@ def test_bitexts_are_tables_named_by_their_languages(tmp_path):
     assert (test.name, test.files, test.read()) == ("test.2016.de-en", (table,), [("Eins", "One")])
 
 
-def test_bitexts_are_joined_by_their_first_language(tmp_path):
-    folder = tmp_path / "bitext"
-    write(folder / "set.en-de.tsv", "en\tde", "Two\tZwei", "One\tEins", "One\tEin", "Three\tDrei")
-    write(folder / "set.en-fr.tsv", "en\tfr", "One\tUn", "Two\tDeux", "Four\tQuatre")
-    write(folder / "set.fr-de.tsv", "fr\tde", "Un\tEins")
-    write(folder / "other.en-fr.tsv", "en\tfr", "One\tUn")
-    (texts,) = find_multilingual(tmp_path)
-    assert (texts.name, texts.languages) == ("set.en-de-fr", ("en", "de", "fr"))
-    # What both have, by order; of two translations the first by order.
-    assert texts.read() == [("One", "Ein", "Un"), ("Two", "Zwei", "Deux")]
-    assert [path.name for path in texts.files] == ["set.en-de.tsv", "set.en-fr.tsv"]
-
-
 def test_hypotheses_of_xnli_are_joined_by_their_numbers(tmp_path):
     folder, columns = tmp_path / "nli", "pair_id\tlabel\tpremise\thypothesis"
     write(folder / "xnli.en.dev.tsv", columns, "1\tneutral\tp\tOne", "2\tneutral\tp\tTwo")

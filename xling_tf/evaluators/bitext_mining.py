@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,14 +28,6 @@ _BUCC_LAYOUT = (
     "mining/bucc.<xx>-en.training.tsv and .test.tsv: a sentence TAB its translation under a line with the "
     "languages' codes, one of them empty where there is none (data/convert.py --format bucc)"
 )
-
-
-class _Part(NamedTuple):
-    """Distinct sentences of two languages, and the pairs among them that translate each other."""
-
-    sources: list[str]
-    targets: list[str]
-    gold: set[tuple[str, ...]]
 
 
 class BitextMining:
@@ -76,31 +68,31 @@ class BitextMining:
         for rows in (tuning, scored):
             if rows is not None:
                 sources, targets = (sorted({row[side] for row in rows} - {""}) for side in (0, 1))
-                self._parts.append(_Part(sources, targets, {row for row in rows if all(row)}))
-        if not all(part.gold for part in self._parts):
+                self._parts.append((sources, targets, {row for row in rows if all(row)}))
+        if not all(gold for _, _, gold in self._parts):
             raise UserError(f"{name} must have a pair of translations, but has none; add some")
+        num_sources, num_targets, self._num_gold = map(len, self._parts[-1])
         self.protocol: Mapping[str, Any] = {
             "margin": "ratio",
             "num_neighbours": NUM_NEIGHBOURS,
             "threshold_from": "the scored part itself" if scored is None else "the other part",
-            "num_sources": len(self._parts[-1].sources),
-            "num_targets": len(self._parts[-1].targets),
-            "num_gold": len(self._parts[-1].gold),
+            "num_sources": num_sources,
+            "num_targets": num_targets,
+            "num_gold": self._num_gold,
             **protocol,
         }
 
     def __call__(self, encode: Encode) -> dict[str, float]:
         """Returns "f1", "precision", "recall" and the "threshold" of the margin."""
-        mined = [_mine(encode, part) for part in self._parts]
-        threshold = best_threshold(*mined[0], len(self._parts[0].gold))
+        mined = [_mine(encode, *part) for part in self._parts]
+        threshold = best_threshold(*mined[0], len(self._parts[0][2]))
         margins, is_right = mined[-1]
         num_taken = int(np.sum(margins >= threshold))
         num_right = int(np.sum(is_right[margins >= threshold]))
-        num_gold = len(self._parts[-1].gold)
         return {
-            "f1": 2 * num_right / (num_taken + num_gold),
+            "f1": 2 * num_right / (num_taken + self._num_gold),
             "precision": num_right / max(num_taken, 1),
-            "recall": num_right / num_gold,
+            "recall": num_right / self._num_gold,
             "threshold": threshold,
         }
 
@@ -116,12 +108,13 @@ def best_threshold(
     return float(np.mean(margins[last : last + 2]))
 
 
-def _mine(encode: Encode, part: _Part) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+def _mine(
+    encode: Encode, sources: list[str], targets: list[str], gold: set[tuple[str, ...]]
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """The margins of mined pairs, falling, and which of the pairs are gold."""
-    sides = (encode_in_chunks(encode, texts) for texts in (part.sources, part.targets))
-    mined = mine_by_margin(*sides)
-    pairs = ((part.sources[source], part.targets[target]) for source, target in mined.rows)
-    return mined.margins, np.array([pair in part.gold for pair in pairs])
+    mined = mine_by_margin(encode_in_chunks(encode, sources), encode_in_chunks(encode, targets))
+    pairs = ((sources[source], targets[target]) for source, target in mined.rows)
+    return mined.margins, np.array([pair in gold for pair in pairs])
 
 
 def from_bitext(rows: Rows, seed: int) -> tuple[Rows, Rows]:

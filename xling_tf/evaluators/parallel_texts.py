@@ -1,7 +1,6 @@
 """Evaluation data in two languages or more whose rows translate each other."""
 
 import re
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -26,6 +25,9 @@ NO_BITEXTS: Missing = Missing(
     "languages' codes (data/convert.py --format moses)",
 )
 Rows = Sequence[tuple[str, ...]]  # a text for each language
+
+
+_HYPOTHESIS = ("pair_id", "hypothesis")
 
 
 class ParallelTexts(NamedTuple):
@@ -60,30 +62,13 @@ def find_bitexts(folder: Path) -> list[ParallelTexts]:
 
 
 def find_multilingual(folder: Path) -> list[ParallelTexts]:
-    """Finds texts in several languages, by name.
-
-    They are `similarity_search/<name>.tsv` (a column a language), the utterances of XDailyDialog,
-    XNLI's hypotheses, and bitexts with the same name and first language, joined by its texts:
-    `wmt22.en-de` and `wmt22.en-zh` make "wmt22.en-de-zh".
-    """
+    """Finds texts in several languages: `similarity_search/<name>.tsv`, XDailyDialog and XNLI."""
     tables = tables_in(folder / "similarity_search").items()
     found = [_table(name, path, tuple(header_of(path))) for name, path in tables]
     if path := find_file(folder / "response", "xdailydialog_test300.tsv"):
         found.append(_table(stem_of(path), path, ("en", "de", "zh")))
     if len(paths := _xnli(folder)) > 1:
         found.append(_hypotheses("", paths))
-    groups: defaultdict[tuple[str, str], dict[str, Path]] = defaultdict(dict)
-    for name, (pivot, other), files, _ in find_bitexts(folder):
-        if len(files) == 1:
-            groups[name.rpartition(".")[0], pivot][other] = files[0]
-    for (name, pivot), paths in groups.items():
-        if len(paths) > 1:
-            columns = [(next(iter(paths.values())), pivot, pivot)]
-            columns += [(path, pivot, language) for language, path in paths.items()]
-            languages = (pivot, *paths)
-            files = tuple(paths.values())
-            name = f"{name}.{'-'.join(languages)}"
-            found.append(ParallelTexts(name, languages, files, partial(_join, columns)))
     return sorted(found)
 
 
@@ -100,15 +85,13 @@ def _xnli(folder: Path) -> dict[str, Path]:
 
 def _hypotheses(suffix: str, paths: Mapping[str, Path]) -> ParallelTexts:
     """XNLI's hypotheses, which come once each; premises come three times."""
-    read = partial(_join, [(path, "pair_id", "hypothesis") for path in paths.values()])
+
+    def read() -> list[tuple[str, ...]]:
+        # Of rows with the same number the first by order stays.
+        tables = (sorted(read_table(p, _HYPOTHESIS), reverse=True) for p in paths.values())
+        columns = [{row[0]: row[1] for row in table} for table in tables]
+        numbers = set.intersection(*map(set, columns))
+        return [tuple(column[number] for column in columns) for number in sorted(numbers)]
+
     name = f"xnli.dev.hypotheses{suffix}"
     return ParallelTexts(name, tuple(paths), tuple(paths.values()), read)
-
-
-def _join(sources: Iterable[tuple[Path, str, str]]) -> list[tuple[str, ...]]:
-    """Joins columns of tables, each a path, key and column, by the keys that all of them have."""
-    # Of rows with the same key the first by order stays.
-    rows = (sorted(read_table(path, pair), reverse=True) for path, *pair in sources)
-    columns = [{row[0]: row[1] for row in of_table} for of_table in rows]
-    keys = set.intersection(*map(set, columns))
-    return [tuple(column[key] for column in columns) for key in sorted(keys)]
