@@ -93,7 +93,7 @@ def test_bad_data_is_refused():
     with pytest.raises(UserError, match="in en has none in dev"):
         DocumentClassification({"en": thrice(rows) | {"dev": []}}, name="news")
     one = [row for row in rows if row[0] == "CCAT"]
-    with pytest.raises(UserError, match="in en has only 'CCAT' in training"):
+    with pytest.raises(UserError, match=r"in en has only \['CCAT'\] in training"):
         DocumentClassification({"en": thrice(rows) | {"train": one}}, name="news")
 
 

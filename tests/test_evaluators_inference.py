@@ -6,9 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from encode_functions import random_vectors
 from inference_pairs import by_label, make_pairs, predicting, told, with_head
-from sklearn.metrics import f1_score, recall_score
 
 from xling_tf.corpora.records import NLI_LABELS
 from xling_tf.errors import UserError
@@ -48,19 +46,6 @@ def test_scores_of_four_pairs() -> None:
     )
 
 
-def test_chance_scores_a_third_and_metrics_are_scikit_learns() -> None:
-    pairs = make_pairs(500)
-    random = np.random.default_rng(0)
-    answers = {pair[:2]: str(random.choice(NLI_LABELS)) for pair in pairs}
-    scores = ZeroShotInference(pairs, name="x")(predicting(lambda *pair: answers[pair]))
-    # Of 1500 pairs, three standard deviations are 3 sqrt(2/9 / 1500) = 0.037.
-    assert scores["accuracy"] == pytest.approx(1 / 3, abs=0.037)
-    gold, predicted = [label for *_, label in pairs], [answers[pair[:2]] for pair in pairs]
-    assert scores["macro_f1"] == pytest.approx(f1_score(gold, predicted, average="macro"))
-    recalls = recall_score(gold, predicted, labels=NLI_LABELS, average=None)
-    assert [scores[f"{label}/recall"] for label in NLI_LABELS] == pytest.approx(list(recalls))
-
-
 def test_where_labels_are_two_neutral_and_contradiction_are_one() -> None:
     answers = dict(zip("abcd", [*NLI_LABELS, "entailment"], strict=True))
     pairs = [(text, "h", TWO_WAY_LABELS[text != "a"]) for text in "abcd"]
@@ -71,23 +56,10 @@ def test_where_labels_are_two_neutral_and_contradiction_are_one() -> None:
     assert scores["not_entailment/recall"] == pytest.approx(2 / 3)
 
 
-def test_a_system_without_a_head_cannot_be_asked() -> None:
+@pytest.mark.parametrize("output", [np.ones([3, 2]), np.ones([2, 3]), np.full([3, 3], np.nan)])
+def test_a_head_that_gives_something_else_is_told(output: np.ndarray) -> None:
     evaluator = ZeroShotInference(make_pairs(1), name="x")
-    with pytest.raises(NotApplicableError, match="no head for inference"):
-        evaluator(random_vectors())
-
-
-@pytest.mark.parametrize(
-    ("output", "told_of"),
-    [
-        (np.ones([3, 2]), r"shape \[3, 3\] for 3 pairs, but gave shape \[3, 2\]"),
-        (np.ones([2, 3]), r"gave shape \[2, 3\]"),
-        (np.full([3, 3], np.nan), "NaN"),
-    ],
-)
-def test_a_head_that_gives_something_else_is_told(output: np.ndarray, told_of: str) -> None:
-    evaluator = ZeroShotInference(make_pairs(1), name="x")
-    with pytest.raises(UserError, match=told_of):
+    with pytest.raises(UserError, match=r"finite numbers of shape \[3, 3\]"):
         evaluator(with_head(lambda premises, hypotheses: output))
 
 
@@ -103,6 +75,8 @@ def test_a_probe_reads_what_the_vectors_hold_in_every_language() -> None:
         "made-up.fr/num_pairs": 30.0,
     }
     assert probe(by_label) == scores
+    with pytest.raises(NotApplicableError, match="no head for inference"):
+        ZeroShotInference(make_pairs(1), name="x")(by_label)
 
 
 def test_a_probe_learns_nothing_from_premises_that_it_is_tested_on() -> None:
@@ -110,17 +84,9 @@ def test_a_probe_learns_nothing_from_premises_that_it_is_tested_on() -> None:
     seen = [(f" {pair[0].upper()}", *pair[1:]) for pair in train[:60]]
     probe = InferenceProbe(train, {"a": seen}, name="probe")
     assert probe.protocol["num_train"] == 30
+    assert InferenceProbe(train, {"a": seen}, name="x", max_train=12).protocol["num_train"] == 12
     with pytest.raises(UserError, match="0 are left of 60"):
         InferenceProbe(train[:60], {"a": seen}, name="probe")
-
-
-def test_a_probe_samples_what_it_learns_from() -> None:
-    tests = {"a": make_pairs(5, "es")}
-    probe = InferenceProbe(make_pairs(30), tests, name="probe", max_train=24)
-    assert probe.protocol["num_train"] == 24
-    encoded: list[str] = []
-    probe(lambda texts: encoded.extend(texts) or by_label(texts))
-    assert len([text for text in encoded if text.startswith("en") and "so" in text]) == 24
 
 
 def find(folder: Path) -> tuple[dict[str, Dataset], dict[str, str]]:
@@ -172,14 +138,7 @@ def test_the_probe_learns_from_training_sets_or_else_from_snli_dev(tmp_path: Pat
     assert datasets["probe"].load().protocol["num_train"] == 21
 
 
-@pytest.mark.parametrize(
-    ("labels", "told_of"),
-    [
-        (["yes"], r"but has \['yes'\]; correct"),
-        (["-"], "but has none"),
-        (["neutral", "not_entailment"], r"but has \['neutral'\]"),
-    ],
-)
-def test_other_labels_are_told(labels: list[str], told_of: str) -> None:
-    with pytest.raises(UserError, match=told_of):
+@pytest.mark.parametrize("labels", [["yes"], ["-"], ["neutral", "not_entailment"]])
+def test_other_labels_are_told(labels: list[str]) -> None:
+    with pytest.raises(UserError, match="must have pairs labelled"):
         ZeroShotInference([("a", "b", label) for label in labels], name="x")

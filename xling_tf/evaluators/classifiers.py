@@ -1,7 +1,4 @@
-"""Classifiers on frozen sentence vectors: SentEval's two, and that of Chidambaram et al. 2019.
-
-All take float vectors `[n, dim]` and labels `[n]`, and give a function from vectors to labels.
-"""
+"""Classifiers on frozen vectors `[n, dim]`: SentEval's two, and that of Chidambaram et al. 2019."""
 
 import copy
 import os
@@ -9,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from itertools import chain
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,14 +16,12 @@ from xling_tf.evaluators.encoding import Encode, encode_checked
 
 Array = NDArray[Any]
 Predict = Callable[[Array], Array]
-_Item = TypeVar("_Item")
-_Result = TypeVar("_Result")
 
-# A solver stops at a slope that is small beside the features. scikit-learn's own limit, 1e-4, is
-# this one for unit vectors of 512 dimensions; features ten times as small it would leave unfitted.
+# A solver stops at a slope that is small beside the features: scikit-learn's own limit, 1e-4, for
+# unit vectors of 512 dimensions; features ten times as small it would leave unfitted.
 _TOLERANCE = 1e-4 * 512**0.5
-# What the scores of each depend on: SentEval's grids of the inverse strength of its regularisation
-# and of the weight decay of its network (senteval/tools/validation.py).
+# SentEval's grids of the inverse strength of regularisation and of the network's weight decay
+# (senteval/tools/validation.py).
 LOGISTIC: dict[str, Any] = {"C": tuple(2.0**power for power in range(-2, 4))}
 # senteval/tools/classifier.py with the stopping rule of its quick setting: the other one (every 4
 # epochs, patience 5) takes three times as long for 80.0 instead of 80.1% (CR).
@@ -65,13 +60,7 @@ def pair_features(u: Array, v: Array) -> Array:
 def fit_logistic(
     x: Array, y: Array, *, dev: tuple[Array, Array] | None = None, folds: int = 5, seed: int = 0
 ) -> Predict:
-    """Fits logistic regression, its regularisation chosen from SentEval's grid on `dev` or by folds.
-
-    Example:
-        >>> x, y = np.array([[0.0], [0.1], [0.9], [1.0]] * 5), np.array(["low", "low", "high", "high"] * 5)
-        >>> fit_logistic(x, y)(np.array([[0.0], [1.0]])).tolist()
-        ['low', 'high']
-    """
+    """Fits logistic regression, its regularisation chosen from SentEval's grid on `dev` or by folds."""
     x, y = _training(x, y)
     splits = [(x, y, *dev)] if dev else stratified_splits(x, y, folds, seed)
     with single_threaded():
@@ -80,25 +69,19 @@ def fit_logistic(
             for train_x, train_y, *held_out in splits
         ]
         best = LOGISTIC["C"][int(np.argmax(np.mean(accuracies, axis=0)))]
-        predict: Predict = _logistic(x).set_params(C=best).fit(x, y).predict
-    return predict
+        return next(logistic_path(x, y, grid=(best,))).predict
 
 
-def logistic_path(x: Array, y: Array, weights: Array | None = None) -> Iterator[Any]:
-    """Yields logistic regression at each strength of SentEval's grid, most regularised first.
-
-    It is one model, each fit started from the one before: let it predict before asking for the next.
-    """
-    model = _logistic(x)
-    for strength in LOGISTIC["C"]:
-        yield model.set_params(C=strength).fit(x, y, weights)
-
-
-def _logistic(x: Array) -> Any:
+def logistic_path(
+    x: Array, y: Array, weights: Array | None = None, *, grid: Sequence[float] = LOGISTIC["C"]
+) -> Iterator[Any]:
+    """Yields one model, fitted at each strength of the grid from where it was at the one before."""
     from sklearn.linear_model import LogisticRegression
 
     size = float(np.sqrt(np.mean(np.square(x)))) or 1.0
-    return LogisticRegression(tol=_TOLERANCE * size, max_iter=1000, warm_start=True)
+    model = LogisticRegression(tol=_TOLERANCE * size, max_iter=1000, warm_start=True)
+    for strength in grid:
+        yield model.set_params(C=strength).fit(x, y, weights)
 
 
 def fit_network(
@@ -116,9 +99,8 @@ def fit_network(
     did best on `dev`, or on one fold of the training rows.
     """
     x, y = _training(x, y)
-    train_x, train_y, *held_out = (
-        (x, y, *dev) if dev else next(stratified_splits(x, y, folds, seed))
-    )
+    split = (x, y, *dev) if dev else next(stratified_splits(x, y, folds, seed))
+    train_x, train_y, *held_out = split
     best = -1.0
     predict: Any = None
     with single_threaded():
@@ -149,8 +131,7 @@ def fit_tanh_network(x: Array, y: Array, *, seed: int = 0) -> Predict:
             network.partial_fit(x, y, classes=np.unique(y))
             # scikit-learn lets no learning rate of Adam fall.
             network._optimizer.learning_rate_init *= TANH["rate_decay_per_epoch"]
-    predict: Predict = network.predict
-    return predict
+    return network.predict
 
 
 def _network(
@@ -173,11 +154,8 @@ def cross_validated(
     x: Array, y: Array, fit: Callable[[Array, Array], Predict], *, folds: int = 10, seed: int = 0
 ) -> float:
     """Returns the mean accuracy of stratified cross-validation, whose folds follow the rows' order."""
-
-    def score(split: Sequence[Array]) -> float:
-        return accuracy(fit(*split[:2]), *split[2:])
-
-    return float(np.mean(in_threads(score, stratified_splits(x, y, folds, seed))))
+    splits = stratified_splits(x, y, folds, seed)
+    return float(np.mean(in_threads(lambda s: accuracy(fit(s[0], s[1]), s[2], s[3]), splits)))
 
 
 def stratified_splits(
@@ -195,7 +173,7 @@ def stratified_splits(
         yield x[train], y[train], x[test], y[test]
 
 
-def in_threads(function: Callable[[_Item], _Result], items: Iterable[_Item]) -> list[_Result]:
+def in_threads(function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
     """Maps a function of NumPy's over items on all processors, each with one thread of its own."""
     with single_threaded(), ThreadPoolExecutor(os.cpu_count()) as executor:
         return list(executor.map(function, items))

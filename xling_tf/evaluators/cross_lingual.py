@@ -12,7 +12,6 @@ from xling_tf.errors import UserError
 from xling_tf.evaluators.classifiers import (
     TANH,
     Array,
-    Predict,
     accuracy,
     encode_columns,
     f1,
@@ -28,14 +27,13 @@ _DEV_SHARE = 0.1  # of the training set; Chidambaram et al. 2019, sec. 4.2
 _PERCENTAGES = (10, 20, 40, 80, 100)  # Table 6
 # Whether the languages' rows translate each other, of the tasks of Rücklé et al. 2018, Table 1.
 _ALIGNED = {"AM": True, "AC": True, "CLS": False}
-# Sec. 4.1, and the settings of the authors' published experiments.
-_NUM_RUNS = 50
+_NUM_RUNS = 50  # sec. 4.1, and the settings of the authors' published experiments
 _PART = 0.2  # of the rows to choose by, and to test on
-# The authors choose one of five learning rates by the mean score of all runs on their dev parts. This
-# chooses one of five strengths of regularisation, each four times the one before, by a few runs.
+# The authors choose one of five learning rates by the mean score of all runs on their dev parts; this
+# one of five strengths of regularisation, each four times the one before, by a few runs.
 _STRENGTHS = (1.0, 4.0, 16.0, 64.0, 256.0)
 _NUM_TUNING_RUNS = 5
-_LAYOUT = ".tsv (label TAB text, so named in line 1)"
+_COLUMNS = ("label", "text")
 
 Labelled = Sequence[tuple[str, ...]]  # labels and texts
 _Set = tuple[Array, Array]  # vectors and labels
@@ -44,10 +42,10 @@ _Set = tuple[Array, Array]  # vectors and labels
 class CrossLingualClassification:
     """Zero-shot and few-shot accuracy in each language (Chidambaram et al. 2019, Tables 5 and 6).
 
-    A network of two layers of tanh units is trained on nine tenths of the English examples (the paper
-    keeps the others for development), on these and a part of those in a target language, and on that
-    part alone. A larger part contains the smaller ones, and each has its share of every label. Without
-    English examples only the classifier of all examples in each target language is left.
+    A network of two layers of tanh units is trained on nine tenths of the English examples (the others
+    are for development), on these and a part of a target language's, and on that part alone. Larger
+    parts contain smaller ones, and each has its share of every label. Without English examples only the
+    classifier of all examples in each target language is left.
 
     Args:
         train, test: (label, text) rows, by language.
@@ -106,12 +104,9 @@ class CrossLingualClassification:
         train = dict(zip(self._train, sets, strict=False))
         test = dict(zip(self._test, sets[len(train) :], strict=False))
         jobs = self._jobs(train)
-
-        def fit(name: str) -> Predict:
-            return fit_tanh_network(*jobs[name], seed=self._seed)
-
+        fitted = in_threads(lambda job: fit_tanh_network(*job, seed=self._seed), jobs.values())
         scores = {}
-        for name, predict in zip(jobs, in_threads(fit, jobs), strict=True):
+        for name, predict in zip(jobs, fitted, strict=True):
             if name == "zero_shot":
                 for language, (x, y) in test.items():
                     scores[f"{name}/{language}/accuracy"] = accuracy(predict, x, y)
@@ -143,11 +138,10 @@ class CrossLingualClassification:
 class SubsampleValidation:
     """Macro-F1 of logistic regression in random subsample validation, within and across languages.
 
-    In every run the rows are cut at random in parts to train on (60%), to choose by and to test on
-    (20% each). Of translated rows, the parts of all languages have the same numbers, so that no test
-    sentence translates one that was trained on (Rücklé et al. 2018, sec. 4.1 and 5.1). One strength of
-    regularisation serves all runs; vectors are divided by their mean length, so that it means the same
-    for each system.
+    Each run cuts the rows at random in parts to train on (60%), to choose by and to test on (20% each);
+    translated rows alike in all languages, so that no test sentence translates one that was trained on
+    (Rücklé et al. 2018, sec. 4.1 and 5.1). One strength of regularisation serves all runs; vectors are
+    divided by their mean length, so that it means the same for each system.
 
     Args:
         rows: (label, text) rows, by language.
@@ -188,17 +182,15 @@ class SubsampleValidation:
             "num_rows": {language: len(those) for language, those in rows.items()},
         }
         self._rows = {language: sorted(those) for language, those in rows.items()}
-        labels = [[label for label, _ in those] for those in rows.values()]
         if aligned:
+            labels = [[label for label, _ in those] for those in rows.values()]
             if any(those != labels[0] for those in labels):
                 raise UserError(
                     f"{name} must have translations, so equal labels, in rows of the same number, but "
                     f"those in {', '.join(rows)} differ; correct the files"
                 )
             columns = zip(*sorted(zip(*rows.values(), strict=True)), strict=True)
-            self._rows = {
-                language: list(those) for language, those in zip(rows, columns, strict=True)
-            }
+            self._rows = dict(zip(rows, map(list, columns), strict=True))
         self._runs = [
             self._cut(np.random.default_rng((seed, run)), aligned) for run in range(num_runs)
         ]
@@ -212,14 +204,12 @@ class SubsampleValidation:
 
     def _cut(self, rng: np.random.Generator, aligned: bool) -> dict[str, list[Array]]:
         """Draws the numbers of the rows to choose by, to test and to train on, by language."""
-        orders = {language: rng.permutation(len(rows)) for language, rows in self._rows.items()}
-        first = next(iter(orders.values()))
-        cuts = {}
-        for language, own in orders.items():
-            order = first if aligned else own
-            size = int(_PART * len(order))
-            cuts[language] = np.split(order, [size, 2 * size])
-        return cuts
+        orders = [rng.permutation(len(rows)) for rows in self._rows.values()]
+        if aligned:
+            orders = orders[:1] * len(orders)
+        sizes = [int(_PART * len(order)) for order in orders]
+        cuts = [np.split(order, [n, 2 * n]) for order, n in zip(orders, sizes, strict=True)]
+        return dict(zip(self._rows, cuts, strict=True))
 
     def __call__(self, encode: Encode) -> dict[str, float]:
         """Trains and tests a classifier in every run.
@@ -236,49 +226,41 @@ class SubsampleValidation:
         transfers |= {language: [language] for language in others}
         scores = {}
         for source, targets in transfers.items():
-            strength = self._choose(*data[source], source)
-            run = partial(_run, data, source, targets, strength)
-            for target, values in zip(
-                targets, np.transpose(in_threads(run, self._runs)), strict=True
-            ):
+            tuning = [
+                np.mean(self._macro_f1(data, source, [source], strength, _NUM_TUNING_RUNS))
+                for strength in _STRENGTHS
+            ]
+            values = self._macro_f1(data, source, targets, _STRENGTHS[int(np.argmax(tuning))])
+            for target, column in zip(targets, values.T, strict=True):
                 name = source if source == target else f"{source}-{target}"
-                stderr = np.std(values, ddof=1) / np.sqrt(len(values))
-                scores[f"{name}/macro_f1"] = float(np.mean(values))
+                stderr = np.std(column, ddof=1) / np.sqrt(len(column))
+                scores[f"{name}/macro_f1"] = float(np.mean(column))
                 scores[f"{name}/macro_f1_stderr"] = float(stderr)
         return scores
 
-    def _choose(self, x: Array, y: Array, language: str) -> float:
-        """The strength with the best mean score on the development parts of some runs."""
+    def _macro_f1(
+        self,
+        data: Mapping[str, _Set],
+        source: str,
+        targets: Sequence[str],
+        strength: float,
+        tuning_runs: int | None = None,
+    ) -> Array:
+        """Scores `[runs, targets]` on the test parts, or of so many runs on the parts to choose by."""
+        from sklearn.linear_model import LogisticRegression
 
-        def score(job: tuple[float, Mapping[str, list[Array]]]) -> float:
-            dev, _, train = job[1][language]
-            return f1(y[dev], _fit(x[train], y[train], job[0])(x[dev]))
+        def score(parts: Mapping[str, Sequence[Array]]) -> list[float]:
+            x, y = (array[parts[source][2]] for array in data[source])
+            # Newton's method takes half the time of the default solver on thousands of rows.
+            predict = LogisticRegression(C=strength, solver="newton-cg").fit(x, y).predict
+            scores = []
+            for target in targets:
+                rows = parts[target][0 if tuning_runs else 1]
+                x, y = (array[rows] for array in data[target])
+                scores.append(f1(y, predict(x)))
+            return scores
 
-        runs = self._runs[:_NUM_TUNING_RUNS]
-        values = np.reshape(in_threads(score, product(_STRENGTHS, runs)), [-1, len(runs)])
-        return _STRENGTHS[int(np.argmax(np.mean(values, axis=1)))]
-
-
-def _run(
-    data: Mapping[str, _Set],
-    source: str,
-    targets: Sequence[str],
-    strength: float,
-    parts: Mapping[str, Sequence[Array]],
-) -> list[float]:
-    """Trains on a run's part of the source language: the scores on those of the targets."""
-    x, y = data[source]
-    predict = _fit(x[parts[source][2]], y[parts[source][2]], strength)
-    tests = [(data[target], parts[target][1]) for target in targets]
-    return [f1(y[test], predict(x[test])) for (x, y), test in tests]
-
-
-def _fit(x: Array, y: Array, strength: float) -> Predict:
-    from sklearn.linear_model import LogisticRegression
-
-    # Newton's method takes half the time of the default solver on thousands of rows.
-    predict: Predict = LogisticRegression(C=strength, solver="newton-cg").fit(x, y).predict
-    return predict
+        return np.array(in_threads(score, self._runs[:tuning_runs]))
 
 
 def _encoded(encode: Encode, sets: Iterable[Labelled]) -> list[_Set]:
@@ -306,16 +288,20 @@ def _find_reviews(folder: Path, seed: int) -> Iterator[Dataset | Missing]:
             files = tuple(path for splits in tables.values() for path in splits.values())
             yield Dataset(name=name, files=files, load=partial(_load_reviews, name, tables, seed))
     if "cls" not in found:
-        yield Missing(name="cls", expected=f"sentiment/cls.<language>.<train or test>{_LAYOUT}")
+        layout = "sentiment/cls.<language>.<train or test>.tsv (label TAB text, so named in line 1)"
+        yield Missing(name="cls", expected=layout)
 
 
 def _load_reviews(name: str, tables: Tables, seed: int) -> CrossLingualClassification:
-    train, test = (
-        {code: _read(splits[split]) for code, splits in tables.items() if split in splits}
-        for split in ("train", "test")
+    train, test, dev = (
+        {
+            code: read_table(splits[split], _COLUMNS)
+            for code, splits in tables.items()
+            if split in splits and (split != "dev" or code == SOURCE)
+        }
+        for split in ("train", "test", "dev")
     )
-    dev = tables.get(SOURCE, {}).get("dev")
-    return CrossLingualClassification(train, test, _read(dev) if dev else (), name=name, seed=seed)
+    return CrossLingualClassification(train, test, dev.get(SOURCE, ()), name=name, seed=seed)
 
 
 def _find_argument(folder: Path, seed: int) -> Iterator[Dataset | Missing]:
@@ -328,16 +314,13 @@ def _find_argument(folder: Path, seed: int) -> Iterator[Dataset | Missing]:
             load = partial(_load_argument, name, paths, seed)
             yield Dataset(name=name, files=tuple(paths.values()), load=load)
         else:
-            yield Missing(name=name, expected=f"argument/{name}.<language>{_LAYOUT}")
+            layout = f"argument/{name}.<language>.tsv (label TAB text, so named in line 1)"
+            yield Missing(name=name, expected=layout)
 
 
 def _load_argument(name: str, paths: Mapping[str, Path], seed: int) -> SubsampleValidation:
-    rows = {code: _read(path) for code, path in paths.items()}
+    rows = {code: read_table(path, _COLUMNS) for code, path in paths.items()}
     return SubsampleValidation(rows, name=name, aligned=_ALIGNED[name], seed=seed)
-
-
-def _read(path: Path) -> Labelled:
-    return read_table(path, ("label", "text"))
 
 
 CLASSIFICATION = Suite(

@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from importlib.metadata import version
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -26,28 +27,25 @@ from xling_tf.evaluators.encoding import Encode
 # Yu et al. 2018, sec. 5.1.
 WINDOW_WORDS = 128
 STRIDE_WORDS = 64
-# Where words are not parted by spaces, windows are of characters.
-UNSPACED_LANGUAGES = frozenset({"zh", "ja", "th"})
+UNSPACED_LANGUAGES = frozenset({"zh", "ja", "th"})  # their windows are of characters
 MAX_PARTS = 64  # of news about a dozen sentences are one document; a book is known by its beginning
 _DOCUMENTS_AT_ONCE = 2000  # their parts are encoded together
-# The way that scored best (Table 5) and was used in Tables 4 and 6.
-_BEST = "sentences-mean"
+_BEST = "sentences-mean"  # in Table 5, and used in Tables 4 and 6
 _TUNING_LANGUAGE = "en"  # where training sets of several languages are joined (sec. 5.2)
 _SPLITS = ("train", "dev", "test")
 
 Labelled = Sequence[tuple[str, ...]]  # labels and texts
 _Sets = Mapping[str, Mapping[str, tuple[Array, Array]]]  # language, split: vectors and labels
+_Job = tuple[tuple[str, ...], str, str]  # languages to train on, to tune to and to test on
 
 
 class DocumentClassification:
     """Accuracy of logistic regression on documents, trained in one language and tested in each.
 
-    A document is divided into sentences or windows of words, whose vectors are pooled to one by mean
-    or maximum (Yu et al. 2018, sec. 5.1, Table 5). In zero-shot transfer the regularisation is chosen on
-    the development set of the language that is trained on, in targeted transfer on that of the language
-    tested on (sec. 5.2, Table 6, there as here by the mean of sentences only).
-
-    The paper takes each of ".!?" as a sentence's end; here sentencex finds them.
+    A document is divided into sentences (found by sentencex; in the paper by ".!?") or windows of words,
+    whose vectors are pooled to one by mean or maximum (Yu et al. 2018, sec. 5.1, Table 5). Zero-shot
+    transfer is tuned on the development set of the language that is trained on, targeted transfer on that
+    of the language tested on (sec. 5.2, Table 6).
 
     Args:
         documents: (label, text) rows, by the language's ISO code and by split: "train", "dev", "test".
@@ -87,11 +85,9 @@ class DocumentClassification:
         }
         for language, splits in self._documents.items():
             labels = {label for label, _ in splits["train"]}
-            empty = [split for split, rows in splits.items() if not rows]
-            if empty or len(labels) < 2:
-                came = (
-                    f"none in {', '.join(empty)}" if empty else f"only {min(labels)!r} in training"
-                )
+            if len(labels) < 2 or not all(splits.values()):
+                empty = [split for split, rows in splits.items() if not rows]
+                came = f"none in {', '.join(empty)}" if empty else f"only {[*labels]} in training"
                 raise UserError(
                     f"{name} must have documents in each split, and two labels in training, but in "
                     f"{language} has {came}; give it some"
@@ -106,37 +102,38 @@ class DocumentClassification:
             mean of these; "sentences-mean/targeted/..." likewise; and of training on all other languages
             (two at least, and English) "sentences-mean/leave_one_out/<language>/accuracy".
         """
+        languages = list(self._documents)
+        pairs = {
+            source if source == target else f"{source}-{target}": (source, target)
+            for source, target in product(languages, repeat=2)
+        }
+        zero_shot: dict[str, _Job] = {pair: ((s,), s, t) for pair, (s, t) in pairs.items()}
+        targeted: dict[str, _Job] = {pair: ((s,), t, t) for pair, (s, t) in pairs.items()}
+        left_out: dict[str, _Job] = {}
+        if _TUNING_LANGUAGE in languages and len(languages) > 2:
+            for target in languages:
+                others = tuple(language for language in languages if language != target)
+                left_out[target] = others, _TUNING_LANGUAGE, target
         scores: dict[str, float] = {}
         for segmentation in ("sentences", "windows"):
-            for pooling, sets in self._pool(encode, segmentation).items():
+            pooled: defaultdict[str, Any] = defaultdict(lambda: defaultdict(dict))
+            for language, splits in self._documents.items():
+                for split, rows in splits.items():
+                    y = np.array([label for label, _ in rows])
+                    parts = [divide(text, language, segmentation) for _, text in rows]
+                    for pooling, x in pool(encode, parts).items():
+                        pooled[pooling][language][split] = x, y
+            for pooling, sets in pooled.items():
                 way = f"{segmentation}-{pooling}"
-                scores |= _named(f"{way}/zero_shot", _transfer(sets, targeted=False))
+                scores |= _accuracies(f"{way}/zero_shot", sets, zero_shot)
                 if way == _BEST:
-                    scores |= _named(f"{way}/targeted", _transfer(sets, targeted=True))
-                    scores |= _named(f"{way}/leave_one_out", _leave_one_out(sets))
+                    scores |= _accuracies(f"{way}/targeted", sets, targeted)
+                    scores |= _accuracies(f"{way}/leave_one_out", sets, left_out)
         return scores
-
-    def _pool(self, encode: Encode, segmentation: str) -> Mapping[str, _Sets]:
-        """The documents' vectors and labels, by pooling."""
-        pooled: defaultdict[str, Any] = defaultdict(lambda: defaultdict(dict))
-        for language, splits in self._documents.items():
-            for split, rows in splits.items():
-                y = np.array([label for label, _ in rows])
-                vectors = pool(encode, [divide(text, language, segmentation) for _, text in rows])
-                for pooling, x in vectors.items():
-                    pooled[pooling][language][split] = x, y
-        return pooled
 
 
 def divide(text: str, language: str, segmentation: str) -> list[str]:
-    """Divides a document into the "sentences" or "windows" that are encoded, `MAX_PARTS` at most.
-
-    Example:
-        >>> divide("Dr. Smith left. Why?", "en", "sentences")
-        ['Dr. Smith left.', 'Why?']
-        >>> divide("Dr. Smith left. Why?", "en", "windows")
-        ['Dr. Smith left. Why?']
-    """
+    """Divides a document into the "sentences" or "windows" that are encoded, `MAX_PARTS` at most."""
     if segmentation == "sentences":
         return sentences(text, language)[:MAX_PARTS] or [""]
     joint = "" if language in UNSPACED_LANGUAGES else " "
@@ -155,48 +152,29 @@ def pool(encode: Encode, documents: Sequence[Sequence[str]]) -> dict[str, Array]
     return {"mean": np.array(means, np.float32), "max": np.array(maxima, np.float32)}
 
 
-def _transfer(sets: _Sets, *, targeted: bool) -> dict[str, float]:
-    """The accuracy of training on each language and testing in each, by "en" or "en-de"."""
-    pairs = [(source, target) for source in sets for target in sets]
-    # Languages to train on and to tune to: tuned to itself, one classifier serves all targets.
-    jobs = pairs if targeted else [(language, language) for language in sets]
-
-    def fit(job: tuple[str, str]) -> Predict:
-        return fit_logistic(*sets[job[0]]["train"], dev=sets[job[1]]["dev"])
-
-    fitted = dict(zip(jobs, in_threads(fit, jobs), strict=True))
-    scores = {}
-    for source, target in pairs:
-        predict = fitted[source, target if targeted else source]
-        name = source if source == target else f"{source}-{target}"
-        scores[name] = accuracy(predict, *sets[target]["test"])
-    return scores
-
-
-def _leave_one_out(sets: _Sets) -> dict[str, float]:
-    """Of each language the accuracy after training on all others, tuned to English."""
-    if _TUNING_LANGUAGE not in sets or len(sets) < 3:
+def _accuracies(prefix: str, sets: _Sets, jobs: Mapping[str, _Job]) -> dict[str, float]:
+    """Trains and tests each job: "<prefix>/<job>/accuracy", their mean ("all") before the others."""
+    if not jobs:
         return {}
 
-    def score(target: str) -> float:
-        others = [splits["train"] for language, splits in sets.items() if language != target]
-        x, y = (np.concatenate(arrays) for arrays in zip(*others, strict=True))
-        predict = fit_logistic(x, y, dev=sets[_TUNING_LANGUAGE]["dev"])
-        return accuracy(predict, *sets[target]["test"])
+    def fit(trained_and_tuned: tuple[Sequence[str], str]) -> Predict:
+        trained, tuned = trained_and_tuned
+        x, y = map(np.concatenate, zip(*(sets[code]["train"] for code in trained), strict=True))
+        return fit_logistic(x, y, dev=sets[tuned]["dev"])
 
-    return dict(zip(sets, in_threads(score, sets), strict=True))
-
-
-def _named(prefix: str, accuracies: Mapping[str, float]) -> dict[str, float]:
-    """Puts the mean of all before the single ones, as "All" in Table 4 of Yu et al. 2018."""
-    if not accuracies:
-        return {}
-    values = {"all": float(np.mean(list(accuracies.values()))), **accuracies}
-    return {f"{prefix}/{pair}/accuracy": value for pair, value in values.items()}
+    different = list(dict.fromkeys(job[:2] for job in jobs.values()))
+    fitted = dict(zip(different, in_threads(fit, different), strict=True))
+    values = {
+        name: accuracy(fitted[trained, tuned], *sets[tested]["test"])
+        for name, (trained, tuned, tested) in jobs.items()
+    }
+    values = {"all": float(np.mean(list(values.values()))), **values}
+    return {f"{prefix}/{name}/accuracy": value for name, value in values.items()}
 
 
 def _find(folder: Path, seed: int) -> Iterator[Dataset | Missing]:
     del seed  # nothing is drawn
+    layout = "documents/{}.train.tsv, .dev.tsv, .test.tsv (label TAB text, so named in line 1)"
     found = find_tables(folder / "documents")
     for name, tables in found.items():
         complete = {code: splits for code, splits in tables.items() if set(_SPLITS) <= set(splits)}
@@ -204,13 +182,10 @@ def _find(folder: Path, seed: int) -> Iterator[Dataset | Missing]:
             files = tuple(splits[split] for splits in complete.values() for split in _SPLITS)
             yield Dataset(name=name, files=files, load=partial(_load, name, complete))
         for language in tables.keys() - complete.keys():
-            yield Missing(name=f"{name}.{language}", expected=_expected(f"{name}.{language}"))
+            stem = f"{name}.{language}"
+            yield Missing(name=stem, expected=layout.format(stem))
     if not found:
-        yield Missing(name="MLDoc", expected=_expected("<name>.<language>"))
-
-
-def _expected(stem: str) -> str:
-    return f"documents/{stem}.train.tsv, .dev.tsv, .test.tsv (label TAB text, so named in line 1)"
+        yield Missing(name="MLDoc", expected=layout.format("<name>.<language>"))
 
 
 def _load(name: str, tables: Tables) -> DocumentClassification:

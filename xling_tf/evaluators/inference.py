@@ -11,13 +11,12 @@ import numpy as np
 from xling_tf.corpora.records import NLI_LABELS
 from xling_tf.corpora.split import normalised
 from xling_tf.errors import UserError
-from xling_tf.evaluators.classifiers import Array, encode_columns, f1, fit_logistic, pair_features
+from xling_tf.evaluators.classifiers import Array, encode_columns, fit_logistic, pair_features
 from xling_tf.evaluators.data import LANGUAGE, Dataset, Missing, Suite, read_table, tables_in
 from xling_tf.evaluators.encoding import Encode, NotApplicableError, as_system
 
 TWO_WAY_LABELS = ("entailment", "not_entailment")
-# Bowman et al. 2015, sec. 2.2: the annotators of a pair did not agree, and it is not to be used.
-_NO_LABEL = "-"
+_NO_LABEL = "-"  # the annotators did not agree (Bowman et al. 2015, sec. 2.2)
 _MAX_TRAIN = 10_000
 _DEV_PARTS = 10  # one part in so many of what is learnt from chooses the regularisation
 _SMALL_TRAIN = "snli.en.dev"  # what the probe learns from where there is no training set
@@ -26,7 +25,8 @@ _WELL_KNOWN = (
     *("snli.en.test", "snli_x.es.test", "snli_x.fr.test"),
     *(f"xnli.{language}.test" for language in ("de", "en", "es", "fr", "zh")),
 )
-
+_COLUMNS = ("premise", "hypothesis", "label")
+_LAYOUT = "nli/{}.tsv (label TAB premise TAB hypothesis, under a line with these names)"
 
 Pairs = Sequence[tuple[str, ...]]  # premise, hypothesis and label
 
@@ -64,13 +64,7 @@ class ZeroShotInference:
         }
 
     def __call__(self, encode: Encode) -> dict[str, float]:
-        """Classifies the pairs.
-
-        Args:
-            encode: A system with a head for inference.
-
-        Returns:
-            "accuracy", "macro_f1", "<label>/recall" of each label, and "num_pairs".
+        """Returns "accuracy", "macro_f1", "<label>/recall" of each label, and "num_pairs".
 
         Raises:
             NotApplicableError: The system has no head for inference.
@@ -82,12 +76,12 @@ class ZeroShotInference:
         premises, hypotheses, _ = map(list, zip(*self._pairs, strict=True))
         probabilities = np.asarray(infer(premises, hypotheses), np.float64)
         expected = (len(premises), len(NLI_LABELS))
-        if probabilities.shape != expected or not np.isfinite(probabilities).all():
+        finite = np.isfinite(probabilities).all()
+        if probabilities.shape != expected or not finite:
             raise UserError(
-                f"a head for inference must give finite numbers of shape {list(expected)} for "
-                f"{len(premises)} pairs, but gave shape {list(probabilities.shape)}"
-                f"{'' if np.isfinite(probabilities).all() else ' with infinity or NaN'}; look for "
-                "the cause in its training or its inference function"
+                f"a head for inference must give finite numbers of shape {list(expected)}, but gave "
+                f"shape {list(probabilities.shape)}{'' if finite else ' with infinity or NaN'}; look "
+                "for the cause in its training or its inference function"
             )
         return _scores(self._pairs, np.array(NLI_LABELS)[np.argmax(probabilities, axis=1)])
 
@@ -140,11 +134,7 @@ class InferenceProbe:
             )
 
     def __call__(self, encode: Encode) -> dict[str, float]:
-        """Trains the classifier on the system's English vectors, and classifies all pairs.
-
-        Returns:
-            "accuracy", the mean over the test sets, and "<set>/accuracy" and "<set>/num_pairs" of each.
-        """
+        """Returns "accuracy", the mean of the test sets, and "<set>/accuracy" and "<set>/num_pairs"."""
         x, y = _features(encode, self._train), np.array([label for *_, label in self._train])
         num_dev = len(y) // _DEV_PARTS
         predict = fit_logistic(x[num_dev:], y[num_dev:], dev=(x[:num_dev], y[:num_dev]))
@@ -157,7 +147,7 @@ class InferenceProbe:
 
 
 def _labelled(pairs: Pairs, name: str) -> list[tuple[str, ...]]:
-    """The pairs that have a label, in the order of their texts, whatever that of the file."""
+    """The pairs that have a label, sorted by their texts."""
     kept = sorted(pair for pair in pairs if pair[-1] != _NO_LABEL)
     unknown = {label for *_, label in kept} - set(_labels_of(kept))
     if not kept or unknown:
@@ -180,16 +170,18 @@ def _features(encode: Encode, pairs: Pairs) -> Array:
 
 def _scores(pairs: Pairs, predicted: Array) -> dict[str, float]:
     """Compares predictions out of `NLI_LABELS` with the pairs' own labels."""
-    from sklearn.metrics import recall_score
+    from sklearn.metrics import precision_recall_fscore_support
 
     labels = _labels_of(pairs)
     if labels == TWO_WAY_LABELS:
         predicted = np.where(predicted == TWO_WAY_LABELS[0], *TWO_WAY_LABELS)
     gold = np.array([label for *_, label in pairs])
-    recalls = recall_score(gold, predicted, labels=labels, average=None, zero_division=0)
+    _, recalls, f1, _ = precision_recall_fscore_support(
+        gold, predicted, labels=labels, zero_division=0
+    )
     return {
         "accuracy": float(np.mean(gold == predicted)),
-        "macro_f1": float(np.mean([f1(gold, predicted, label) for label in labels])),
+        "macro_f1": float(np.mean(f1)),
         **{f"{label}/recall": float(recall) for label, recall in zip(labels, recalls, strict=True)},
         "num_pairs": float(len(gold)),
     }
@@ -207,7 +199,7 @@ def _find(folder: Path, seed: int) -> Iterator[Dataset | Missing]:
         yield Dataset(name=name, files=(path,), load=partial(_load_zero_shot, name, path))
     for name in _WELL_KNOWN:
         if name not in paths:
-            yield Missing(name=name, expected=_expected(name))
+            yield Missing(name=name, expected=_LAYOUT.format(name))
     train = [path for name, path in paths.items() if name.endswith(".en.train")]
     if not train and _SMALL_TRAIN in tests:
         train = [tests.pop(_SMALL_TRAIN)]
@@ -215,28 +207,20 @@ def _find(folder: Path, seed: int) -> Iterator[Dataset | Missing]:
         load = partial(_load_probe, train, tests, seed)
         yield Dataset(name="probe", files=(*train, *tests.values()), load=load)
     else:
-        learnt = f"{_expected('<name>.en.train')} or {_SMALL_TRAIN} to learn from"
+        learnt = f"{_LAYOUT.format('<name>.en.train')} or {_SMALL_TRAIN} to learn from"
         yield Missing(name="probe", expected=f"{learnt}, and another set to classify")
 
 
-def _expected(name: str) -> str:
-    return f"nli/{name}.tsv (label TAB premise TAB hypothesis, under a line with these names)"
-
-
 def _load_zero_shot(name: str, path: Path) -> ZeroShotInference:
-    return ZeroShotInference(_read(path), name=name)
+    return ZeroShotInference(read_table(path, _COLUMNS), name=name)
 
 
 def _load_probe(train: Sequence[Path], tests: Mapping[str, Path], seed: int) -> InferenceProbe:
-    sets = [_labelled(_read(path), path.name) for path in train]
+    sets = [_labelled(read_table(path, _COLUMNS), path.name) for path in train]
     # Pairs of two-way sets that are not entailed may be either of the two other labels.
     pairs = [pair for those in sets if _labels_of(those) == NLI_LABELS for pair in those]
-    tested = {name: _read(path) for name, path in tests.items()}
+    tested = {name: read_table(path, _COLUMNS) for name, path in tests.items()}
     return InferenceProbe(pairs, tested, name="probe", seed=seed)
-
-
-def _read(path: Path) -> Pairs:
-    return read_table(path, ("premise", "hypothesis", "label"))
 
 
 SUITE = Suite(

@@ -1,10 +1,9 @@
 """SentEval's transfer tasks (Conneau and Kiela 2018): what a classifier finds in frozen vectors."""
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy import stats
@@ -31,8 +30,7 @@ from xling_tf.evaluators.data import Dataset, Missing, Suite, find_file, read_ta
 from xling_tf.evaluators.encoding import Encode, Evaluator
 
 _FOLDS = 10  # SentEval, of sets without a test set
-# SentEval takes 10. Two choose as well: 80.9, 80.7 and 80.9% with 2, 3 and 5 (CR).
-_INNER_FOLDS = 2
+_INNER_FOLDS = 2  # SentEval: 10; two choose as well: 80.9, 80.7 and 80.9% with 2, 3 and 5 (CR)
 _HELD_OUT = 10  # one part in so many of the training set, for the network
 _RELATEDNESS_HELD_OUT = 5  # likewise, for relatedness
 _CONSTANT = 1e-6  # predictions that vary by rounding alone correlate with nothing
@@ -120,10 +118,9 @@ class TransferClassification:
 class TransferRelatedness:
     """Correlation of learnt with given scores (SICK-R; the STS Benchmark, supervised).
 
-    A score between two whole numbers is a distribution over these two (Tai et al. 2015, sec. 4.2), a
-    softmax on SentEval's pair features learns it, and its mean is what it predicts. Unlike SentEval,
-    which trains by the squared error of the probabilities until the development set gets worse, this
-    minimises cross-entropy with a regularisation that the development set chooses.
+    A score between two whole numbers is a distribution over these two (Tai et al. 2015, sec. 4.2), which
+    a softmax on SentEval's pair features learns, and predicts the mean of. Unlike SentEval, which stops
+    early on squared error, it minimises cross-entropy with a regularisation that `dev` chooses.
 
     Args:
         train: Scored pairs: (score, sentence, sentence).
@@ -147,11 +144,16 @@ class TransferRelatedness:
     ) -> None:
         self.name = name
         self._train, self._dev, self._test = map(_sorted, (train, dev, test))
-        for part in (train, dev, test):
-            if part and len({_number(score, name) for score, *_ in part}) < 2:
+        for part in filter(None, (train, dev, test)):
+            came = sorted({score for score, *_ in part})
+            try:
+                scores = np.unique([float(score) for score in came])
+            except ValueError:
+                scores = np.array([np.nan])
+            if len(scores) < 2 or not np.isfinite(scores).all():
                 raise UserError(
-                    f"{name} needs two different scores in each set, but all {len(part)} pairs of "
-                    f"one are scored {part[0][0]}; correct the data"
+                    f"{name} must score its pairs with numbers, two different ones in each set, but one "
+                    f"has scores from {came[0]!r} to {came[-1]!r}; correct the data"
                 )
         if not dev:
             from sklearn.model_selection import train_test_split
@@ -203,17 +205,6 @@ def _features(encode: Encode, parts: Sequence[Sequence[Example]]) -> list[Array]
     return vectors if width == 1 else list(map(pair_features, vectors[::2], vectors[1::2]))
 
 
-def _number(score: str, name: str) -> float:
-    try:
-        if math.isfinite(float(score)):
-            return float(score)
-    except ValueError:
-        pass
-    raise UserError(
-        f"{name} must score each pair with a number, but has {score[:40]!r}; correct it"
-    )
-
-
 def _correlations(predicted: Array, gold: Array) -> tuple[float, float]:
     if np.ptp(predicted) < _CONSTANT:
         return 0.0, 0.0
@@ -223,34 +214,33 @@ def _correlations(predicted: Array, gold: Array) -> tuple[float, float]:
     )
 
 
-class _Task(NamedTuple):
-    """Which tables make a task, by set; a development set may be missing."""
-
-    tables: Mapping[str, str]
-    columns: tuple[str, ...]  # the label first
-    make: Callable[..., Evaluator] = TransferClassification
-
-
 _TEXT = ("label", "text")
 _PAIR = ("sentence1", "sentence2")
-
-
-def _split(stem: str) -> dict[str, str]:
-    return {split: f"{stem}.{split}" for split in ("train", "dev", "test")}
-
-
-_TASKS = {
-    **{name: _Task({"train": f"senteval/{name}"}, _TEXT) for name in ("MR", "CR", "SUBJ", "MPQA")},
-    **{name: _Task(_split(f"senteval/{name}"), _TEXT) for name in ("TREC", "SST2", "SST5")},
-    "MRPC": _Task(
-        _split("senteval/MRPC"), ("label", *_PAIR), partial(TransferClassification, positive="1")
-    ),
-    "SICK-E": _Task(_split("senteval/SICK"), ("entailment", *_PAIR)),
-    "SICK-R": _Task(_split("senteval/SICK"), ("relatedness", *_PAIR), TransferRelatedness),
-    "STSB": _Task(_split("sts/stsb.en"), ("score", *_PAIR), TransferRelatedness),
+_SPLITS = ("train", "dev", "test")
+_SICK = {split: f"senteval/SICK.{split}" for split in _SPLITS}
+_STSB = {split: f"sts/stsb.en.{split}" for split in _SPLITS}
+_PARAPHRASE = partial(TransferClassification, positive="1")
+# Of each task the tables, by split; their columns, the label first; and the evaluator.
+_TASKS: dict[str, tuple[dict[str, str], tuple[str, ...], Callable[..., Evaluator]]] = {
+    **{
+        name: ({"train": f"senteval/{name}"}, _TEXT, TransferClassification)
+        for name in ("MR", "CR", "SUBJ", "MPQA")
+    },
+    **{
+        name: (
+            {split: f"senteval/{name}.{split}" for split in _SPLITS},
+            _TEXT,
+            TransferClassification,
+        )
+        for name in ("TREC", "SST2", "SST5")
+    },
+    "MRPC": ({s: f"senteval/MRPC.{s}" for s in _SPLITS}, ("label", *_PAIR), _PARAPHRASE),
+    "SICK-E": (_SICK, ("entailment", *_PAIR), TransferClassification),
+    "SICK-R": (_SICK, ("relatedness", *_PAIR), TransferRelatedness),
+    "STSB": (_STSB, ("score", *_PAIR), TransferRelatedness),
     # Learnt on the training pairs alone: for who has no test set, and the papers give both figures.
-    "STSB.dev": _Task(
-        {"train": "sts/stsb.en.train", "test": "sts/stsb.en.dev"},
+    "STSB.dev": (
+        {"train": _STSB["train"], "test": _STSB["dev"]},
         ("score", *_PAIR),
         TransferRelatedness,
     ),
@@ -258,25 +248,27 @@ _TASKS = {
 
 
 def _find(folder: Path, seed: int) -> Iterator[Dataset | Missing]:
-    for name, task in _TASKS.items():
-        found = {split: find_file(folder, f"{stem}.tsv") for split, stem in task.tables.items()}
+    for name, (tables, columns, _) in _TASKS.items():
+        found = {split: find_file(folder, f"{stem}.tsv") for split, stem in tables.items()}
         paths = {split: path for split, path in found.items() if path}
-        if task.tables.keys() - {"dev"} <= paths.keys():
-            load = partial(_load, name, task, paths, seed)
-            yield Dataset(name=name, files=tuple(paths.values()), load=load)
+        if tables.keys() - {"dev"} <= paths.keys():
+            yield Dataset(
+                name=name, files=tuple(paths.values()), load=partial(_load, name, paths, seed)
+            )
         else:
-            tables = ", ".join(f"{stem}.tsv" for stem in task.tables.values())
-            header = " TAB ".join(task.columns)
-            yield Missing(name=name, expected=f"{tables} ({header} under a line with these names)")
+            files = ", ".join(f"{stem}.tsv" for stem in tables.values())
+            header = " TAB ".join(columns)
+            yield Missing(name=name, expected=f"{files} ({header} under a line with these names)")
 
 
-def _load(name: str, task: _Task, paths: Mapping[str, Path], seed: int) -> Evaluator:
-    sets: dict[str, list[Example]] = {"train": [], "dev": [], "test": []}
+def _load(name: str, paths: Mapping[str, Path], seed: int) -> Evaluator:
+    _, columns, make = _TASKS[name]
+    sets: dict[str, list[Example]] = {split: [] for split in _SPLITS}
     for split, path in paths.items():
-        sets[split] = read_table(path, task.columns)
+        sets[split] = read_table(path, columns)
         if not sets[split]:
             raise UserError(f"{path} has no examples; fetch it again or take it away")
-    return task.make(**sets, name=name, seed=seed)
+    return make(**sets, name=name, seed=seed)
 
 
 SUITE = Suite(
