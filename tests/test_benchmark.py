@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from programs import ROOT, run_python, the_error
+from programs import ROOT, run_python
 
 from xling_tf.evaluators.encoding import System
 
@@ -65,13 +65,6 @@ def test_the_memory_of_another_machine_is_left_out():
     scores = usage(System(name="served", sentences=encode, description=description))
     assert set(scores) == {"length_1/batch_1/sentences_per_second", "length_1/batch_1/milliseconds"}
     assert usage.protocol["device"] == "one GPU"
-
-
-def test_mistakes_are_one_line(tmp_path):
-    run = run_python(tmp_path, str(PROGRAM), "speed")
-    assert "one of training, system, vectors is expected" in the_error(run)
-    run = run_python(tmp_path, str(PROGRAM), "vectors", "--corpus=novels")
-    assert "--corpus must be one of everyday" in the_error(run)
 
 
 @pytest.mark.slow

