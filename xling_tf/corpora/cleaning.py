@@ -5,14 +5,13 @@ import difflib
 import locale
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import cache
 
-from absl import logging
 from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
 from xling_tf.corpora.line_files import normal_form
-from xling_tf.corpora.records import Corpus, Record, TranslationPair, columns_of
+from xling_tf.corpora.records import Record, TranslationPair, columns_of
 from xling_tf.corpora.split import normalised
 from xling_tf.errors import UserError
 
@@ -64,12 +63,7 @@ _LEFTOVER = re.compile(
 
 
 def normalise(text: str) -> str:
-    """The text in NFC, on one line, single spaces, without invisible characters and half characters.
-
-    Example:
-        >>> normalise(" one   two ")
-        'one two'
-    """
+    """The text in NFC, on one line, single spaces, without invisible characters and half characters."""
     try:
         text.encode()
     except UnicodeEncodeError:  # half a surrogate pair, as JSON and entities can spell it
@@ -112,36 +106,27 @@ def in_another_language(text: str, language: str) -> bool:
     return language != "en" and english > _MAX_ENGLISH_WORDS * len(words)
 
 
-def looks_untranslated(source: str, target: str) -> bool:
-    """Whether most of the translation's words are words of the source."""
-    ours = set(_WORD.findall(source.lower()))
-    theirs = _WORD.findall(target.lower())
-    return sum(word in ours for word in theirs) > _MAX_SHARED_WORDS * len(theirs)
-
-
-# (reason, whether a sentence has that fault)
-_FORM_FAULTS: tuple[tuple[str, Callable[[str], bool]], ...] = (
-    ("empty", lambda text: not text),
-    ("too long", lambda text: len(text) > MAX_CHARACTERS),
-    ("few letters", lambda text: letter_share(text) < _MIN_LETTERS),
-    ("markup or placeholder", lambda text: bool(_LEFTOVER.search(text))),
-)
-# (reason, whether a pair of (source, target, source language, target language) has that fault)
-_PAIR_FAULTS: tuple[tuple[str, Callable[[str, str, str, str], bool]], ...] = (
-    ("same on both sides", lambda a, b, _s, _t: a.lower() == b.lower()),
-    ("length ratio", lambda a, b, s, t: not lengths_agree(a, b, s, t)),
-    ("numbers differ", lambda a, b, _s, _t: numbers(a) != numbers(b)),
-    ("not translated", lambda a, b, _s, _t: looks_untranslated(a, b)),
-)
-
-
 def _form_fault(text: str) -> str | None:
-    return next((reason for reason, has_fault in _FORM_FAULTS if has_fault(text)), None)
+    if not text:
+        return "empty"
+    if len(text) > MAX_CHARACTERS:
+        return "too long"
+    if letter_share(text) < _MIN_LETTERS:
+        return "few letters"
+    return "markup or placeholder" if _LEFTOVER.search(text) else None
 
 
 def _fault_between(pair: TranslationPair, source: str, target: str) -> str | None:
-    sides = (pair.source, pair.target, source, target)
-    return next((reason for reason, has_fault in _PAIR_FAULTS if has_fault(*sides)), None)
+    if pair.source.lower() == pair.target.lower():
+        return "same on both sides"
+    if not lengths_agree(pair.source, pair.target, source, target):
+        return "length ratio"
+    if numbers(pair.source) != numbers(pair.target):
+        return "numbers differ"
+    theirs = _WORD.findall(pair.target.lower())
+    shared = set(_WORD.findall(pair.source.lower())).intersection(theirs)
+    num_shared = sum(word in shared for word in theirs)
+    return "not translated" if num_shared > _MAX_SHARED_WORDS * len(theirs) else None
 
 
 def sentence_fault(text: str, language: str, min_words: int = 2) -> str | None:
@@ -176,7 +161,7 @@ def bitext_fault(pair: TranslationPair, source_language: str, target_language: s
     languages = (source_language, target_language)
     for text, language in zip(pair[:2], languages, strict=True):
         found = language_of(str(text), languages)
-        if is_recognisable(language) and found not in (None, plain(language)):
+        if _is_recognisable(language) and found not in (None, _plain(language)):
             return f"{language} side in another language"
     return None
 
@@ -186,23 +171,18 @@ def repeat_key(pair: TranslationPair) -> str:
     return "\t".join(map(normalised, (pair.source, pair.target)))
 
 
-def plain(language: str) -> str:
-    """The code of a language without its region: "pt" of "pt_BR"."""
-    return language.partition("_")[0]
+def _plain(language: str) -> str:
+    return language.partition("_")[0]  # "pt" of "pt_BR"
 
 
-def is_recognisable(language: str) -> bool:
-    """Whether texts in a language, as "es" or "pt_BR", can be recognised."""
-    return plain(language) in _model().nb_classes
+def _is_recognisable(language: str) -> bool:
+    return _plain(language) in _model().nb_classes
 
 
 def require_known(language: str, used: Collection[str] = ()) -> None:
-    """Raises a `UserError` for a code that is of no language known here, nor one of `used`.
-
-    Known are the languages that can be recognised and those of Python's list of locales.
-    """
+    """Raises a `UserError` for a code that neither py3langid nor `locale` nor `used` knows."""
     known = {re.split(r"\W|_", name)[0] for name in locale.locale_alias.values()}
-    if language in used or plain(language) in known or is_recognisable(language):
+    if language in used or _plain(language) in known or _is_recognisable(language):
         return
     meant = difflib.get_close_matches(re.split("[-_]", language.lower())[0], {*used, *_WIDESPREAD})
     hint = f"; did you mean {meant[0]}?" if meant else ""
@@ -213,16 +193,9 @@ def require_known(language: str, used: Collection[str] = ()) -> None:
 
 
 def language_of(text: str, expected: Collection[str]) -> str | None:
-    """The language of a text (py3langid; Lui and Baldwin 2012).
+    """The plain code of a sentence's language, expected or widespread; None where that is unsure.
 
-    Args:
-        text: A sentence.
-        expected: The languages that it should be in, as ["en", "es"]; it may be in a widespread
-            one instead.
-
-    Returns:
-        The language's plain code, or None where the text is too short to tell or could as well be
-        in another one.
+    It is recognised by py3langid (Lui and Baldwin 2012).
 
     Example:
         >>> language_of("The children are playing in the garden.", ["en", "es"])
@@ -230,7 +203,7 @@ def language_of(text: str, expected: Collection[str]) -> str | None:
         >>> language_of("Madrid", ["en", "es"]) is None
         True
     """
-    language, probability = _identifier(frozenset(map(plain, expected))).classify(text)
+    language, probability = _identifier(frozenset(map(_plain, expected))).classify(text)
     shortest = _SHORTEST_UNSPACED if language in _UNSPACED else _SHORTEST
     if probability < _SURE or sum(map(str.isalpha, text)) < shortest:
         return None
@@ -245,18 +218,8 @@ def _model() -> LanguageIdentifier:
 @cache
 def _identifier(expected: frozenset[str]) -> LanguageIdentifier:
     identifier = copy.copy(_model())
-    identifier.set_languages(filter(is_recognisable, expected | _WIDESPREAD))
+    identifier.set_languages(filter(_is_recognisable, expected | _WIDESPREAD))
     return identifier
-
-
-def warn_of_faults(corpus: Corpus, sample: Sequence[Record]) -> None:
-    """Logs a warning for each thing that is wrong with a corpus, by a sample of its records."""
-    for fault in corpus_faults(corpus.languages, sample):
-        logging.warning(
-            "%s: %s; correct the corpus or take it out, if that is not meant so",
-            corpus.title,
-            fault,
-        )
 
 
 def corpus_faults(languages: str, records: Sequence[Record]) -> Iterator[str]:
@@ -270,11 +233,11 @@ def corpus_faults(languages: str, records: Sequence[Record]) -> Iterator[str]:
         parts = (part for record in records for part in tuple(record)[side])
         texts = dict.fromkeys(part for part in parts if isinstance(part, str))
         expected = languages.split("-")
-        if is_recognisable(language):
+        if _is_recognisable(language):
             looks = (language_of(text, expected) for text in list(texts)[:SAMPLE_SIZE])
             found = Counter(filter(None, looks))
             total = found.total()
-            del found[plain(language)]
+            del found[_plain(language)]
             if total >= _MIN_RECOGNISED and found.total() > _MAX_FOREIGN * total:
                 often = [code for code, n in found.most_common() if n > found.total() / 4]
                 share = f"{found.total() / total:.0%} of the {language} side"

@@ -39,13 +39,8 @@ def read_lines(path: Path) -> Iterator[tuple[int, str | Unreadable]]:
     r"""Yields each line's number from 1 and its stripped NFC text, or why there is none.
 
     Only "\n" ends a line; other separators, such as U+2028, are text. Tabs are not stripped,
-    because they may stand beside an empty column. In memory are some MiB, whatever the file holds.
-
-    Args:
-        path: Text or, by its name, gzip.
-
-    Raises:
-        UserError: The file cannot be opened, or its gzip stream is damaged.
+    because they may stand beside an empty column. The file is gzip if its name ends in .gz; in memory
+    are some MiB, whatever it holds.
     """
     number = 0
     try:
@@ -80,13 +75,7 @@ def split_blocks(
 ) -> Iterator[list[bytes | None]]:
     r"""Splits a stream at separators, in memory that a record without end does not fill.
 
-    Args:
-        pieces: The stream.
-        separator: What ends a record; the last one may lack it.
-        limit: Bytes of the longest record that is kept.
-
-    Yields:
-        The records that end in a piece, without their separators; None for one that is too long.
+    Yields the records that end in each piece; None for one of more bytes than the limit.
 
     Example:
         >>> list(split_blocks([b"one\ntw", b"o\nthree and more\nend"], b"\n", 5))

@@ -38,17 +38,8 @@ class MalformedLineError(Exception):
 class Reading(Generic[R]):
     """The records of a file, read once as they are asked for, and an account of what was left out.
 
-    Args:
-        path: The file (of a Moses pair, the source side).
-        expected: What it holds, for error messages.
-        rows: (the reading) to each record with its document's key, or None; tells the reading of each
-            line that is left out.
-        unit: What is left out and numbered, where that is not a line.
-
-    Attributes:
-        num_records: How many records came out.
-        malformed: How many lines were left out, by reason.
-        first_lines: The numbers (from 1) of the first few of these lines, by reason.
+    `rows` yields each record with its document's key, or None, and tells the reading of each line that
+    is left out. `expected` says what the file holds, `unit` what is numbered, for messages.
     """
 
     def __init__(
@@ -64,15 +55,11 @@ class Reading(Generic[R]):
         self._unit = unit
         self._first_bad = ""
         self.num_records = 0
-        self.malformed: Counter[str] = Counter()
-        self.first_lines: dict[str, tuple[int, ...]] = {}
+        self.malformed: Counter[str] = Counter()  # lines left out, by reason
+        self.first_lines: dict[str, tuple[int, ...]] = {}  # numbers from 1 of the first few of them
 
     def __iter__(self) -> Iterator[tuple[R, str | None]]:
-        """Reads the file.
-
-        Raises:
-            UserError: It cannot be read to its end.
-        """
+        """Reads the file; a `UserError` where it cannot be read to its end."""
         for row in self._rows(self):
             self.num_records += 1
             yield row
@@ -179,13 +166,7 @@ def read_moses(source_path: Path, target_path: Path) -> Reading[TranslationPair]
 
 
 def read_records(path: Path, expected: str, parse: Callable[[str], R]) -> Reading[R]:
-    """Reads a file of one record a line.
-
-    Args:
-        path: Text or, by its name, gzip.
-        expected: What the file holds, for error messages.
-        parse: Makes a record of a line as `read_lines` yields it, or raises `MalformedLineError`.
-    """
+    """Reads a file of one record a line; `parse` makes one or raises `MalformedLineError`."""
 
     def rows(reading: Reading[R]) -> Iterator[tuple[R, None]]:
         for number, line in read_lines(path):
@@ -201,11 +182,7 @@ def read_records(path: Path, expected: str, parse: Callable[[str], R]) -> Readin
 
 
 def label_index(label: str) -> int:
-    """Returns the index of an NLI label in `NLI_LABELS`.
-
-    Raises:
-        MalformedLineError: It is none of them.
-    """
+    """Returns the index of a label in `NLI_LABELS`; a `MalformedLineError` if it is none of them."""
     if label == "not_entailment":
         raise MalformedLineError("two-way label not_entailment")
     if label not in NLI_LABELS:
@@ -250,12 +227,7 @@ def _digest(document: list[str]) -> str:
 
 
 def mined_path(data: Path, name: str, languages: str) -> Path:
-    """Names the mined file of a corpus of a data folder; languages are as in "en-es".
-
-    Example:
-        >>> mined_path(Path("corpora"), "tatoeba", "en-es").as_posix()
-        'corpora/hard_negatives/tatoeba.en-es.tsv.gz'
-    """
+    """Names the mined file of a corpus of a data folder; languages are as in "en-es"."""
     return data / MINED_FOLDER / f"{name}.{languages}.tsv.gz"
 
 
@@ -280,9 +252,7 @@ def read_mined(path: Path) -> Iterator[TranslationPair]:
 def with_negatives(pairs: Iterable[TranslationPair], path: Path) -> Iterator[TranslationPair]:
     """Yields the pairs of a corpus, in its order, with the negatives that were mined for them.
 
-    Raises:
-        UserError: The file has a pair that the corpus has not, or not there: it was mined from
-            another one. This is raised after the last pair.
+    After the last one, a mined pair that the corpus has not, or not there, is a `UserError`.
     """
     mined = read_mined(path)
     awaited = next(mined, None)

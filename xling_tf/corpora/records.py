@@ -40,10 +40,9 @@ class InferencePair(NamedTuple):
 
 
 class QuestionAnswer(NamedTuple):
-    """A question, the sentence that answers it and the paragraph that this is from.
+    """A question, the sentence that answers it and its paragraph.
 
-    Where the paragraph is not known, `context` is the answer again, as the published question
-    answering encoders have it (Yang et al. 2019, listing 2).
+    An unknown paragraph is the answer again, as Yang et al. 2019, listing 2, have it.
     """
 
     question: str
@@ -60,19 +59,12 @@ Row = tuple[Record, str | None]
 
 @dataclass(frozen=True, kw_only=True)
 class Corpus(ABC):
-    """A file, the shards of one, or a dataset of a library; it may be larger than the memory.
+    """A file, the shards of one, or a dataset of a library; it may be larger than the memory."""
 
-    Attributes:
-        name: A file's name up to the languages.
-        kind: What its records are.
-        languages: "en-es" for translations, "en" for the others.
-        split: "train", "dev", "dev_matched", "dev_mismatched" or "test" where the corpus states it,
-            as natural language inference does, else "".
-    """
-
-    name: str
+    name: str  # a file's name up to the languages
     kind: Kind
-    languages: str
+    languages: str  # "en-es" for translations, "en" for the others
+    # "train", "dev", "dev_matched", "dev_mismatched" or "test" where inference states it.
     split: str = ""
 
     @property

@@ -53,19 +53,12 @@ class Part(IntEnum):
 
 
 class HashedCorpus(NamedTuple):
-    """A corpus by the hashes of its texts.
-
-    Attributes:
-        corpus: What it is.
-        texts: `[texts of all corpora]` uint64.
-        first: `[records]` int64, the place of each record's first text in `texts`.
-        documents: `[records]` uint64, of each record's document; empty where there are none.
-    """
+    """A corpus by the hashes of its texts."""
 
     corpus: Corpus
-    texts: NDArray[np.uint64]
-    first: NDArray[np.int64]
-    documents: NDArray[np.uint64]
+    texts: NDArray[np.uint64]  # [texts of all corpora]
+    first: NDArray[np.int64]  # [records], the place of each record's first text in `texts`
+    documents: NDArray[np.uint64]  # [records], of each record's document; empty without documents
 
 
 def normalised(text: str) -> str:
@@ -98,13 +91,10 @@ def held_out(text: str, fraction: float = HELD_OUT_FRACTION) -> bool:
 
 
 def divide(corpora: Sequence[HashedCorpus]) -> list[NDArray[np.int8]]:
-    """Divides corpora that are used together.
+    """Divides corpora that are used together, into `[records]` values of `Part` for each.
 
     Natural language inference obeys the split of its name: a training file is split only where no
     file of its name is for development, and test files are in neither part.
-
-    Returns:
-        For each corpus `[records]` values of `Part`.
     """
     with_dev = {(c.name, c.languages) for c, *_ in corpora if c.split.startswith("dev")}
     parts = [_by_hash(c, (c.corpus.name, c.corpus.languages) in with_dev) for c in corpora]
@@ -166,14 +156,7 @@ def near_twins(
 
     Texts are near twins if they are equal once a word at most is left out of each: a word more, a
     word less, another word or a word elsewhere. A pair is marked if a side of it is a near twin of the
-    same side of a training pair. Time grows with the texts; memory with those that are held out.
-
-    Args:
-        held_out: Pairs; fields beyond the first two do not matter.
-        training: Pairs likewise, read once.
-
-    Returns:
-        `[held_out]` bool.
+    same side of a training pair. Memory grows with the held-out texts alone.
 
     Example:
         >>> near_twins([("I like cats.", "x y"), ("Hello there!", "z")], [("I like dogs.", "w w")])

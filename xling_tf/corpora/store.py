@@ -14,15 +14,15 @@ import weakref
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
-from typing import Any, NamedTuple, Self, overload
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 from absl import logging
 from numpy.typing import ArrayLike, NDArray
 
-from xling_tf.corpora.cleaning import SAMPLE_SIZE, warn_of_faults
+from xling_tf.corpora.cleaning import SAMPLE_SIZE, corpus_faults
 from xling_tf.corpora.records import (
     Corpus,
     InferencePair,
@@ -75,14 +75,7 @@ _RECORDS: Mapping[Kind, Callable[[list[str], int], Record]] = {
 
 
 class CorpusStore:
-    """Reads a store; only numbers of some bytes a record are ever in memory.
-
-    Args:
-        folder: That of the store. Once it is open, the folder may be deleted.
-
-    Attributes:
-        corpora: In the order in which they were written.
-    """
+    """Reads a store, whose folder may then go; numbers of some bytes a record are all in memory."""
 
     def __init__(self, folder: Path) -> None:
         self._file = os.open(folder / _TEXTS, os.O_RDONLY)
@@ -93,14 +86,12 @@ class CorpusStore:
         self.labels, self.lengths = numbers["label"], numbers["length"]
         parts = {name: _numbers(folder / name, "q") for name in (_TRAIN, _HELD_OUT)}
         taken = dict.fromkeys(parts, 0)
-        corpora = []
-        for entry in _content(folder)["corpora"]:
-            kept: dict[str, StoredRecords] = {}
+        entries = read_json(folder / _CONTENT)["corpora"]
+        for entry in entries:
             for name, indices in parts.items():
-                begin, taken[name] = taken[name], taken[name] + entry.pop(name)
-                kept[name] = StoredRecords(self, entry["kind"], indices[begin : taken[name]])
-            corpora.append(StoredCorpus(**entry, train=kept[_TRAIN], held_out=kept[_HELD_OUT]))
-        self.corpora = tuple(corpora)
+                begin, taken[name] = taken[name], taken[name] + entry[name]
+                entry[name] = StoredRecords(self, entry["kind"], indices[begin : taken[name]])
+        self.corpora = tuple(StoredCorpus(**entry) for entry in entries)
 
     def counts(self) -> dict[str, int]:
         """How many records each corpus has, by its title."""
@@ -139,8 +130,9 @@ class CorpusStore:
                 wanted[first[count > place] + place] = True
         places = np.flatnonzero(wanted)
         # Texts with the same 64 bits are taken for equal.
-        is_first = _is_first(np.fromiter(map(hash, self._raw(places)), np.int64, len(places)))
-        for raw in self._raw(places[is_first]):
+        hashes = np.fromiter(map(hash, self._raw(places)), np.int64, len(places))
+        _, firsts = np.unique(hashes, return_index=True)
+        for raw in self._raw(places[np.sort(firsts)]):
             yield raw.decode()
 
     def _raw(self, places: NDArray[np.int64]) -> Iterator[bytes]:
@@ -155,13 +147,7 @@ class CorpusStore:
 
 
 class StoredRecords(Sequence[Record]):
-    """Some records of a store, each read when it is asked for.
-
-    Args:
-        store: The store.
-        kind: Of all of them.
-        indices: `[records]` int64 numbers among all records of the store.
-    """
+    """Records of one kind, by their `[records]` int64 numbers in a store, read when asked for."""
 
     def __init__(self, store: CorpusStore, kind: Kind, indices: NDArray[np.int64]) -> None:
         self.store = store
@@ -215,19 +201,14 @@ def join(parts: Sequence[StoredRecords]) -> StoredRecords:
 def open_store(
     folder: Path, corpora: Sequence[Corpus], accept: Callable[[CorpusStore], None]
 ) -> CorpusStore:
-    """Opens the store of some corpora, which is written where there is none or one of others.
+    """Opens the store of some corpora; writes it, whole or not at all, where there is none of them.
 
-    Args:
-        folder: That of the store, which is replaced whole or not at all.
-        corpora: What it holds. A warning is logged for each thing that seems wrong with one.
-        accept: Raises an error where the store must not take the place of an earlier one.
-
-    Raises:
-        UserError: A corpus cannot be read, or changes meanwhile, or the folder cannot be written; or that
-            of `accept`.
+    `accept` raises an error where the store must not take the place of an earlier one. A warning is
+    logged for each thing that seems wrong with a corpus.
     """
     recover_folder(folder)
-    content: dict[str, Any] = {"store": STORE_VERSION, "versions": _versions(corpora)}
+    versions = _versions(corpora)
+    content: dict[str, Any] = {"store": STORE_VERSION, "versions": versions}
     if _holds(folder, content):
         logging.info("corpora are in %s", folder)
         store = CorpusStore(folder)
@@ -237,7 +218,7 @@ def open_store(
     try:
         with replacing_folder(folder) as temporary:
             content["corpora"] = _write(temporary, corpora)
-            if _versions(corpora) != content["versions"]:
+            if _versions(corpora) != versions:
                 raise UserError(
                     "corpora must stay as they are while they are read, but a file has changed meanwhile; "
                     "start again when it is complete"
@@ -256,12 +237,7 @@ def open_store(
 
 
 def transient_store(corpora: Sequence[Corpus], parent: Path | None = None) -> CorpusStore:
-    """Opens a store of which nothing is left when the process has ended.
-
-    Args:
-        corpora: What it holds.
-        parent: Folder on the disk that has the room; None: that of the system for temporary files.
-    """
+    """Opens a store, in `parent` or the system's temporary folder, that goes with the process."""
     with tempfile.TemporaryDirectory(dir=parent) as folder:
         return open_store(Path(folder) / "store", corpora, lambda store: None)
 
@@ -276,23 +252,22 @@ def approximate_length(text: str) -> int:
 
 def _write(folder: Path, corpora: Sequence[Corpus]) -> list[dict[str, Any]]:
     """Writes the files of a store; gives the fields of `StoredCorpus`, the parts by their sizes."""
-    with _Writer(folder) as writer:
-        written = [writer.append(corpus) for corpus in corpora]
+    written = _write_records(folder, corpora)
     first = _numbers(folder / "first_text", "q")
     hashes = _numbers(folder / _HASH, "Q")
     parts = divide(
-        [HashedCorpus(c, hashes, first[w.begin : w.end], w.documents) for c, w in written]
+        [HashedCorpus(w.corpus, hashes, first[w.begin : w.end], w.documents) for w in written]
     )
     entries = []
     with (folder / _TRAIN).open("wb") as train, (folder / _HELD_OUT).open("wb") as held_out:
-        for (corpus, place), part in zip(written, parts, strict=True):
-            trained = place.begin + np.flatnonzero(part == Part.TRAIN)
-            held = place.begin + np.flatnonzero(part == Part.HELD_OUT)
+        for (corpus, begin, end, _, digest), part in zip(written, parts, strict=True):
+            trained = begin + np.flatnonzero(part == Part.TRAIN)
+            held = begin + np.flatnonzero(part == Part.HELD_OUT)
             train.write(trained.data)
             held_out.write(held.data)
             fields = {key: getattr(corpus, key) for key in ("title", "name", "kind", "languages")}
-            counts = {"num_records": len(part), _TRAIN: len(trained), _HELD_OUT: len(held)}
-            entries.append({**fields, **counts, "digest": place.digest})
+            counts = {"num_records": end - begin, _TRAIN: len(trained), _HELD_OUT: len(held)}
+            entries.append({**fields, **counts, "digest": digest})
     (folder / _HASH).unlink()
     return entries
 
@@ -300,90 +275,81 @@ def _write(folder: Path, corpora: Sequence[Corpus]) -> list[dict[str, Any]]:
 class _Written(NamedTuple):
     """Where the records of a corpus are; the digest is of all that was written."""
 
+    corpus: Corpus
     begin: int
     end: int
     documents: NDArray[np.uint64]
     digest: str
 
 
-class _Writer(ExitStack):
-    """Appends corpora to the files of a store."""
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__()
-        self._folder = folder
-        self._num_records = self._num_texts = self._num_bytes = 0
-
-    def __enter__(self) -> Self:
+def _write_records(folder: Path, corpora: Sequence[Corpus]) -> list[_Written]:
+    written = []
+    num_records = num_texts = num_bytes = 0
+    with ExitStack() as stack:
         names = (_TEXTS, *_NUMBERS, _HASH)
-        self._files = {n: self.enter_context((self._folder / n).open("wb")) for n in names}
-        self._put("text_starts", [0])
-        return self
+        files = {name: stack.enter_context((folder / name).open("wb")) for name in names}
 
-    def append(self, corpus: Corpus) -> tuple[Corpus, _Written]:
-        begin = self._num_records
-        self._corpus, self._digest = corpus, hashlib.blake2b(digest_size=8)
-        self._texts: list[str] = []
-        self._rows: list[tuple[int, int, int]] = []  # of each record: shared texts, texts, label
-        self._last_lengths = np.zeros(0, np.int16)
-        documents: list[int] = []
-        texts_of = _TEXTS_OF[corpus.kind]
-        last: tuple[str, ...] = ()
-        last_group: str | None = None
-        for record, group in corpus:
-            texts = texts_of(record)
-            shared = min(len(texts), len(last))
-            while shared and last[-shared:] != texts[:shared]:
-                shared -= 1
-            self._texts += texts[shared:]
-            self._rows.append((shared, len(texts), getattr(record, "label", 0)))
-            last = texts
-            if group is not None:
-                documents.append(documents[-1] if group == last_group else text_hash(group))
-                last_group = group
-            if len(self._rows) == _BUFFERED:
-                self._flush()
-        self._flush()
-        written = _Written(
-            begin, self._num_records, np.array(documents, np.uint64), self._digest.hexdigest()
-        )
-        return corpus, written
+        def put(name: str, numbers: ArrayLike) -> None:
+            files[name].write(np.asarray(numbers, _NUMBERS.get(name, "Q")).tobytes())
 
-    def _flush(self) -> None:
-        if not self._rows:
-            return
-        rows = np.array(self._rows, np.int64)
-        raw = [text.encode() for text in self._texts]
-        sizes = np.array(list(map(len, raw)), np.int64)
-        lengths = np.array(list(map(approximate_length, self._texts)), np.int16)
-        shared, count, label = rows.T
-        first = self._num_texts + np.cumsum(count - shared) - count
-        self._put("text_starts", self._num_bytes + np.cumsum(sizes))
-        self._put("first_text", first)
-        self._put("num_texts", count)
-        self._put("label", label)
-        self._put(_HASH, text_hashes(self._texts))
-        joined = b"".join(raw)
-        self._files[_TEXTS].write(joined)
-        for part in (joined, sizes.tobytes(), rows.tobytes()):
-            self._digest.update(part)
-        # The first records may share texts with those before them.
-        known = np.concatenate([self._last_lengths, lengths])
-        offsets = first - self._num_texts + len(self._last_lengths)
-        longest = np.zeros(len(rows), np.int16)
-        num_sentences = count - _NUM_CONTEXTS.get(self._corpus.kind, 0)
-        for place in range(np.max(num_sentences)):
-            has = num_sentences > place
-            longest[has] = np.maximum(longest[has], known[offsets[has] + place])
-        self._put("length", longest)
-        self._last_lengths = known[len(known) - count[-1] :]
-        self._num_records += len(rows)
-        self._num_texts += len(raw)
-        self._num_bytes += len(joined)
-        self._texts, self._rows = [], []
+        put("text_starts", [0])
+        for corpus in corpora:
+            begin, digest = num_records, hashlib.blake2b(digest_size=8)
+            documents: list[int] = []
+            records = _rows(corpus)
+            while batch := list(islice(records, _BUFFERED)):
+                texts = [text for row in batch for text in row.texts]
+                documents += [row.document for row in batch if row.document is not None]
+                raw = [text.encode() for text in texts]
+                sizes = np.array(list(map(len, raw)), np.int64)
+                rows = np.array([(row.shared, row.count, row.label) for row in batch], np.int64)
+                shared, count, label = rows.T
+                put("text_starts", num_bytes + np.cumsum(sizes))
+                put("first_text", num_texts + np.cumsum(count - shared) - count)
+                put("num_texts", count)
+                put("label", label)
+                put("length", [row.length for row in batch])
+                put(_HASH, text_hashes(texts))
+                joined = b"".join(raw)
+                files[_TEXTS].write(joined)
+                for part in (joined, sizes.tobytes(), rows.tobytes()):
+                    digest.update(part)
+                num_records += len(batch)
+                num_texts += len(raw)
+                num_bytes += len(joined)
+            keys = np.array(documents, np.uint64)
+            written.append(_Written(corpus, begin, num_records, keys, digest.hexdigest()))
+    return written
 
-    def _put(self, name: str, numbers: ArrayLike) -> None:
-        self._files[name].write(np.asarray(numbers, _NUMBERS.get(name, "Q")).tobytes())
+
+class _Row(NamedTuple):
+    """A record as it is written."""
+
+    texts: tuple[str, ...]  # those that the record before does not end with
+    shared: int  # how many of its texts that one does end with
+    count: int
+    label: int
+    length: int  # tokens of the longest text
+    document: int | None
+
+
+def _rows(corpus: Corpus) -> Iterator[_Row]:
+    last: tuple[str, ...] = ()
+    lengths: tuple[int, ...] = ()
+    last_group: str | None = None
+    document: int | None = None
+    for record, group in corpus:
+        texts = _TEXTS_OF[corpus.kind](record)
+        shared = min(len(texts), len(last))
+        while shared and last[-shared:] != texts[:shared]:
+            shared -= 1
+        new = texts[shared:]
+        lengths = (*lengths[len(last) - shared :], *map(approximate_length, new))
+        longest = max(lengths[: len(texts) - _NUM_CONTEXTS.get(corpus.kind, 0)])
+        if group != last_group:
+            document = None if group is None else text_hash(group)
+        yield _Row(new, shared, len(texts), getattr(record, "label", 0), longest, document)
+        last, last_group = texts, group
 
 
 def _check(store: CorpusStore, corpora: Sequence[Corpus]) -> None:
@@ -392,7 +358,11 @@ def _check(store: CorpusStore, corpora: Sequence[Corpus]) -> None:
         count = stored.num_records
         step = -(-count // SAMPLE_SIZE) or 1
         sample = [store.record(corpus.kind, begin + place) for place in range(0, count, step)]
-        warn_of_faults(corpus, sample)
+        for fault in corpus_faults(corpus.languages, sample):
+            logging.warning(
+                "%s: %s; correct the corpus or take it out, if that is not meant so",
+                *(corpus.title, fault),
+            )
         if corpus.split in ("", "train") and not len(stored.train):
             logging.warning(
                 "%s: of its %d records none is left for training: %d are held out, and the others would "
@@ -400,15 +370,6 @@ def _check(store: CorpusStore, corpora: Sequence[Corpus]) -> None:
                 *(corpus.title, count, len(stored.held_out)),
             )
         begin += count
-
-
-def _is_first(numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Whether each number is not there before."""
-    order = np.argsort(numbers, kind="stable")
-    ordered = numbers[order]
-    is_first = np.ones(len(numbers), bool)
-    is_first[order[1:][ordered[1:] == ordered[:-1]]] = False
-    return is_first
 
 
 def _versions(corpora: Sequence[Corpus]) -> list[list[str]]:
@@ -420,7 +381,7 @@ def _holds(folder: Path, wanted: Mapping[str, Any]) -> bool:
     if not (folder / _CONTENT).exists():
         return False
     try:
-        content = _content(folder)
+        content = read_json(folder / _CONTENT)
         if not wanted.items() <= content.items():
             return False
         damaged = [
@@ -433,10 +394,6 @@ def _holds(folder: Path, wanted: Mapping[str, Any]) -> bool:
             "the store %s is damaged (%s): the corpora are read again", folder, damaged[0]
         )
     return not damaged
-
-
-def _content(folder: Path) -> dict[str, Any]:
-    return read_json(folder / _CONTENT)
 
 
 def _digests(folder: Path) -> dict[str, str]:
