@@ -28,19 +28,12 @@ def test_normalise_composes_and_joins_lines():
     assert normalise(" cafe\u0301\u00a0\n\tne\u00adgro ") == "café negro"
 
 
-def test_words_of_spaced_and_unspaced_languages():
+def test_words_letters_and_numbers():
     assert word_count("Don't stop, 3 times!", "en") == 3
     assert word_count("你好吗。", "zh") == 2  # three letters less one
-
-
-def test_letter_share_leaves_spaces_out():
     assert letter_share("ab 12") == 0.5
-    assert letter_share("") == 0.0
-
-
-def test_numbers_ignore_thousands_separators_and_single_digits():
-    assert numbers("1,250 of 7 in 1984") == {"1250", "1984"}
-    assert numbers("1.250 de 7 en 1984") == {"1250", "1984"}
+    # Thousands may be parted; single digits do not count.
+    assert numbers("1,250 of 7 in 1984") == numbers("1.250 de 7 en 1984") == {"1250", "1984"}
 
 
 def test_length_agreement():
@@ -65,7 +58,8 @@ def test_english_among_german_is_found_and_german_is_not():
     [
         ("A good sentence.", None),
         ("", "empty"),
-        ("word " * 71, "too long"),  # 355 characters
+        ("ab " * 116 + "ab", None),  # 116 * 3 + 2 = 350
+        ("ab " * 116 + "abc", "too long"),
         ("12 + 34 = 46 ab", "few letters"),
         ("Press <b>here</b> now", "markup or placeholder"),
         ("Hello there $name", "markup or placeholder"),
@@ -77,10 +71,6 @@ def test_english_among_german_is_found_and_german_is_not():
 )
 def test_sentence_faults(sentence, reason):
     assert sentence_fault(sentence, "en") == reason
-
-
-def test_the_longest_sentence_allowed():
-    assert sentence_fault("ab " * 116 + "ab", "en") is None  # 116 * 3 + 2 = 350
 
 
 @pytest.mark.parametrize(
@@ -98,52 +88,27 @@ def test_pair_faults(source, target, reason):
     assert pair_fault(TranslationPair(source, target.strip()), "en", "es") == reason
 
 
-GOOD = TranslationPair("The children are playing.", "Los niños están jugando.")
+CHILDREN = "The children are playing outside."
 
 
 @pytest.mark.parametrize(
-    ("source", "target", "fault"),
+    ("source", "target", "language", "fault"),
     [
-        (*GOOD[:2], None),
         # Nobody can tell the language of short sentences, so they stay.
-        ("Good morning!", "¡Buenos días!", None),
-        ("", "Hola", "empty"),
-        ("Hello", "", "empty"),
-        ("word " * 71, "palabra", "too long"),  # 355 characters with the spaces; 350 are allowed
-        ("12 + 34 = 46 a", "12 + 34 = 46 b", "few letters"),
-        ("Open the <b>file</b> now", "Abre el archivo ahora", "markup or placeholder"),
-        ("Good Morning", "good morning", "same on both sides"),
+        ("Good morning!", "¡Buenos días!", "es", None),
+        ("12 + 34 = 46 a", "12 + 34 = 46 b", "es", "few letters"),
         # 34 characters; at most 2.2 * 9 + 12 = 31 are allowed beside "Muy bien.".
-        ("This is all very good, my friends.", "Muy bien.", "length ratio"),
-        ("There were 15 of us.", "Éramos 16 personas.", "numbers differ"),
-        ("Visit the Royal Castle", "Visita the Royal Castle", "not translated"),
-        (
-            "Los niños están jugando en el jardín.",
-            "The children are playing outside.",
-            "en side in another language",
-        ),
-        (
-            "The children are playing outside.",
-            "Die Kinder spielen heute draußen im Garten.",
-            "es side in another language",
-        ),
+        ("This is all very good, my friends.", "Muy bien.", "es", "length ratio"),
+        ("Visit the Royal Castle", "Visita the Royal Castle", "es", "not translated"),
+        ("Los niños están jugando en el jardín.", CHILDREN, "es", "en side in another language"),
+        (CHILDREN, "Die Kinder spielen draußen im Garten.", "es", "es side in another language"),
+        # Klingon is no language of the model: whatever its side looks like, it stays.
+        (CHILDREN, "tlhIngan maH taHjaj Qapla' batlh", "tlh", None),
+        (CHILDREN, "こどもたちがそとであそんでいます。", "ja", None),
     ],
 )
-def test_the_first_reason_against_a_pair(source, target, fault):
-    assert bitext_fault(TranslationPair(source.strip(), target), "en", "es") == fault
-
-
-def test_a_language_that_cannot_be_recognised_is_not_doubted():
-    # Klingon is no language of the model: whatever its side looks like, it stays.
-    pair = TranslationPair("The children are playing outside.", "tlhIngan maH taHjaj Qapla' batlh")
-    assert bitext_fault(pair, "en", "tlh") is None
-
-
-def test_a_japanese_side_is_not_asked_for_chinese_letters():
-    pair = TranslationPair(
-        "The children are playing outside.", "こどもたちがそとであそんでいます。"
-    )
-    assert bitext_fault(pair, "en", "ja") is None
+def test_the_first_reason_against_a_pair(source, target, language, fault):
+    assert bitext_fault(TranslationPair(source, target), "en", language) == fault
 
 
 def test_sides_are_not_confused_by_where_they_part():
@@ -165,31 +130,24 @@ def test_a_sentence_is_recognised_whatever_was_expected(language):
     assert language_of(SENTENCES[language], ["en", "pt_BR", "tlh"]) == language
 
 
-def test_a_rarer_language_is_recognised_where_it_is_expected():
+def test_a_rarer_language_is_recognised_only_where_it_is_expected():
     catalan = "Els nens juguen al jardí que hi ha darrere de la casa."
     assert language_of(catalan, ["en", "ca"]) == "ca"
-    # Not among the candidates, so that no Spanish text is ever taken for it.
     assert language_of(catalan, ["en", "es"]) != "ca"
 
 
-@pytest.mark.parametrize(
-    "text", ["", " ", "OK", "Madrid", "C++ 17.2.1", "12 34 5678 90", "🙂" * 30, "天气真不错啊"]
-)
+@pytest.mark.parametrize("text", ["", "Madrid", "12 34 5678 90", "🙂" * 30, "天气真不错啊"])
 def test_short_texts_names_and_numbers_are_of_no_language(text):
     assert language_of(text, ["en", "es", "zh"]) is None
 
 
-# The last two have no model, and a locale.
-@pytest.mark.parametrize("language", ["en", "zh", "zh_TW", "pt_BR", "yue", "nb", "mi"])
-def test_codes_of_languages_are_known(language):
-    require_known(language)
-
-
 @pytest.mark.parametrize(
     ("language", "hint"),
-    [("eng", "mean en?"), ("EN", "mean en?"), ("zh-TW", "mean zh?"), ("tlx", "mean tlh?")],
+    [("EN", "mean en?"), ("zh-TW", "mean zh?"), ("tlx", "mean tlh?")],
 )
-def test_other_codes_are_told_with_a_near_one(language, hint):
+def test_codes_of_languages_are_known_and_others_told_with_a_near_one(language, hint):
+    for known in ("en", "zh_TW", "yue", "nb", "mi"):  # the last two have no model, and a locale
+        require_known(known)
     with pytest.raises(UserError) as caught:
         require_known(language, {"tlh"})
     require_known("tlh", {"tlh"})
@@ -228,10 +186,7 @@ def pairs(sources, targets):
         (
             "en-es",
             pairs(ENGLISH, ENGLISH[:12] + SPANISH[12:]),
-            [
-                "25% of the es side look like en",
-                "25% of the pairs are the same text on both sides",
-            ],
+            ["25% of the es side look like en", "25% of the pairs are the same text on both sides"],
         ),
         # 4 of 48 are 8%.
         ("en-es", pairs(ENGLISH, ENGLISH[:4] + SPANISH[4:]), []),
@@ -244,11 +199,6 @@ def pairs(sources, targets):
         ("en", [InferencePair(t, t, 0) for t in SPANISH], ["100% of the en side look like es"]),
         # 30 texts whose language can be told are needed.
         ("en-es", pairs(SPANISH[:29], SPANISH[19:48]), []),
-        (
-            "en-es",
-            pairs([f"libfoo{i}.so" for i in range(60)], [f"lib{i}.1" for i in range(60)]),
-            [],
-        ),
         ("en-tlh", pairs(ENGLISH, SPANISH), []),
         (
             "en-es",

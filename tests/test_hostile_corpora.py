@@ -23,8 +23,6 @@ from xling_tf.corpora.readers import (
     MalformedLineError,
     read_conversations,
     read_documents,
-    read_mined,
-    read_moses,
     read_nli,
     read_parallel,
 )
@@ -33,27 +31,9 @@ from xling_tf.corpora.snli import parse_snli, read_snli
 from xling_tf.errors import UserError
 
 SNLI_LINE = json.dumps({"gold_label": "neutral", "sentence1": "A man.", "sentence2": "He ñ."})
-SQUAD = {
-    "data": [
-        {
-            "title": "Rain",
-            "paragraphs": [
-                {
-                    "context": "Rain falls. It is wet.",
-                    "sentence_breaks": [[0, 12], [12, 22]],
-                    "qas": [
-                        {
-                            "id": "1",
-                            "question": "What falls?",
-                            "answers": [{"answer_start": 0, "text": "Rain"}],
-                        }
-                    ],
-                }
-            ],
-        }
-    ]
-}
-SQUAD_FILE = json.dumps(SQUAD).encode()
+ASKED = {"id": "1", "question": "What falls?", "answers": [{"answer_start": 0, "text": "Rain"}]}
+RAIN = {"context": "Rain falls. It is wet.", "sentence_breaks": [[0, 12], [12, 22]], "qas": [ASKED]}
+SQUAD_FILE = json.dumps({"data": [{"title": "Rain", "paragraphs": [RAIN]}]}).encode()
 # One line of each format that gives one record.
 LINES = {
     read_parallel: "Good mörning.\tBuenos días.",
@@ -64,18 +44,7 @@ LINES = {
 }
 # What is one line in none of them.
 BAD_LINES = [
-    *(
-        b"",
-        b"one",
-        b"\t",
-        b"\t\t\t\t\t",
-        b"\xff\tb\tc",
-        b"a\x00\tb",
-        b"\xef\xbb\xbf",
-        b"{}",
-        b"[1",
-        b"null",
-    ),
+    *(b"", b"one", b"\t\t\t\t\t", b"\xff\tb\tc", b"a\x00\tb", b"\xef\xbb\xbf", b"{}", b"[1"),
     *(b"[" * 100_000, b'{"gold_label": "neutral", "sentence1": "\\ud800", "sentence2": "b"}'),
     *(b'{"gold_label": 1, "sentence1": [], "sentence2": {}}', b'{"gold_label": "maybe"}', b"\r"),
     *(b"x" * (MAX_LINE + 1), "é\tb\tc\td".encode("utf-16-le"), b"9" * 5000, b"NaN"),
@@ -156,18 +125,6 @@ def test_any_json_in_snlis_place_is_a_pair_or_a_fault(data):
         str(pair).encode()
 
 
-@FEW
-@given(data=st.data())
-def test_moses_pairs_and_mined_files(data, tmp_path):
-    source, target = tmp_path / "x.en", tmp_path / "x.es"
-    source.write_bytes(data.draw(damaged(b"one\ntwo\nthree\n")))
-    target.write_bytes(b"uno\ndos\ntres\n")
-    read_or_told(partial(read_moses, target_path=target), source)
-    mined = tmp_path / "x.en-es.tsv"
-    mined.write_bytes(data.draw(damaged(b"one\tuno\tdos\ntwo\tdos\tuno\ttres\n")))
-    read_or_told(read_mined, mined)
-
-
 def test_the_longest_line_is_kept_and_a_longer_one_counted(tmp_path):
     path = tmp_path / "x.txt"
     path.write_bytes(b"a\n" + b"x" * MAX_LINE + b"\n" + b"x" * (MAX_LINE + 1) + b"\nb")
@@ -230,7 +187,7 @@ def test_what_is_no_file_is_named(tmp_path, caplog):
 def test_a_name_may_claim_any_number_of_shards(tmp_path):
     parallel = folder_of(tmp_path) / "parallel"
     (parallel / "y.en-es-00001-of-99999999999999.tsv").write_text("a\tb\n")
-    with pytest.raises(UserError, match=r"99999999999998 of them are missing \(00000, 00002, "):
+    with pytest.raises(UserError, match=r"99999999999998 of them are missing"):
         load_folder(tmp_path, source="en", targets=["es"])
 
 

@@ -27,17 +27,10 @@ def rows(name):
         return list(csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
 
 
-def test_the_folder_holds_exactly_the_expected_files():
-    found = {path.relative_to(SAMPLE_FOLDER).as_posix() for path in SAMPLE_FOLDER.glob("*/*.t*")}
-    assert found == {*FILES, *STORIES}
-
-
 @pytest.mark.parametrize("name", [*FILES, *STORIES])
 def test_text_is_clean_nfc_utf8(name):
     text = (SAMPLE_FOLDER / name).read_bytes().decode("utf-8")
     assert unicodedata.is_normalized("NFC", text)
-    assert text.endswith("\n")
-    assert not text.endswith("\n\n")
     assert not {"\r", "\ufeff"} & {*text}
     fields = [field for line in text.split("\n") for field in line.split("\t")]
     assert all(field == field.strip() for field in fields)

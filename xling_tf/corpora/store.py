@@ -75,7 +75,7 @@ _RECORDS: Mapping[Kind, Callable[[list[str], int], Record]] = {
 
 
 class CorpusStore:
-    """Reads a store, whose folder may then go; numbers of some bytes a record are all in memory."""
+    """Reads a store, whose folder may then be deleted; in memory are some bytes a record."""
 
     def __init__(self, folder: Path) -> None:
         self._file = os.open(folder / _TEXTS, os.O_RDONLY)
@@ -302,7 +302,7 @@ def _write_records(folder: Path, corpora: Sequence[Corpus]) -> list[_Written]:
                 documents += [row.document for row in batch if row.document is not None]
                 raw = [text.encode() for text in texts]
                 sizes = np.array(list(map(len, raw)), np.int64)
-                rows = np.array([(row.shared, row.count, row.label) for row in batch], np.int64)
+                rows = np.array([(row.shared, row.num_texts, row.label) for row in batch], np.int64)
                 shared, count, label = rows.T
                 put("text_starts", num_bytes + np.cumsum(sizes))
                 put("first_text", num_texts + np.cumsum(count - shared) - count)
@@ -327,7 +327,7 @@ class _Row(NamedTuple):
 
     texts: tuple[str, ...]  # those that the record before does not end with
     shared: int  # how many of its texts that one does end with
-    count: int
+    num_texts: int
     label: int
     length: int  # tokens of the longest text
     document: int | None
