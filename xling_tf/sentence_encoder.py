@@ -33,9 +33,6 @@ class SentenceEncoder:
     Args:
         embed: A loaded SavedModel or a model in training: `[n]` strings to `[n, dim]`.
 
-    Raises:
-        UserError: It cannot be called.
-
     Example:
         >>> encoder = SentenceEncoder.load("exported/en-es")  # doctest: +SKIP
         >>> encoder.encode(["Hola", "Hello"]).shape  # doctest: +SKIP
@@ -52,13 +49,7 @@ class SentenceEncoder:
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> Self:
-        """Loads an exported model.
-
-        Its graph runs with the rights of this process: load models only from those you trust.
-
-        Raises:
-            UserError: The folder holds no model that encodes sentences.
-        """
+        """Loads an exported model, whose graph runs with the rights of this process: trust its makers."""
         return cls(load_saved_model(Path(folder)))
 
     def encode(
@@ -82,12 +73,7 @@ class SentenceEncoder:
             ranges: Of int8, the same for all of an index; None: those of all unit vectors.
 
         Returns:
-            `[sentences, dim]` in the order of the sentences; of a single string, `[dim]`. Of the type
-            that `quantize` says.
-
-        Raises:
-            UserError: A sentence is no string, an argument is out of its range, or the model gives
-                something else than vectors.
+            `[sentences, dim]`, as `quantize` says, in their order; of a single string, `[dim]`.
         """
         vectors = _encode_in_batches(
             self._embed,
@@ -100,17 +86,7 @@ class SentenceEncoder:
 
     @staticmethod
     def similarity(a: ArrayLike, b: ArrayLike) -> NDArray[np.float32]:
-        """The cosines of vectors, which `encode` made in float32, not of texts.
-
-        Args:
-            a: `[n, dim]` or one vector `[dim]`.
-            b: `[m, dim]` or one vector `[dim]`.
-
-        Returns:
-            `[n, m]`.
-
-        Raises:
-            UserError: They are no vectors, or of different dimensions.
+        """The cosines `[n, m]` of float vectors `[n, dim]` and `[m, dim]`, or single ones, not of texts.
 
         Example:
             >>> SentenceEncoder.similarity([1.0, 0.0], [[0.0, 1.0], [2.0, 0.0]]).tolist()
@@ -143,20 +119,11 @@ class SentenceEncoder:
         batch_size: int = _BATCH_SIZE,
         show_progress: bool = False,
     ) -> NDArray[np.float32]:
-        """Classifies pairs: does the premise entail the hypothesis?
-
-        Args:
-            premises: As `sentences` of `encode`.
-            hypotheses: As many.
-            batch_size: Pairs handed to the model at once.
-            show_progress: Whether to show a bar.
+        """Classifies pairs of a premise and a hypothesis; arguments are as those of `encode`.
 
         Returns:
             `[pairs, 3]` probabilities in the order of `xling_tf.corpora.records.NLI_LABELS`; of two
             strings, `[3]`.
-
-        Raises:
-            UserError: The model was not trained for it, or the texts are not as many strings.
         """
         call, _ = self._signature("inference")
         first, second = as_texts(premises, "premises"), as_texts(hypotheses, "hypotheses")
@@ -201,22 +168,16 @@ class ResponseEncoder:
         truncate_dim: int | None = None,
         ranges: Int8Ranges | None = None,
     ) -> NDArray[Any]:
-        """Encodes answers.
+        """Encodes answers as `SentenceEncoder.encode` does sentences.
 
         Args:
-            responses: As `sentences` of `SentenceEncoder.encode`.
+            responses: The answers.
             contexts: As many, or a single string in which all are; None or "": an answer is its own.
-            batch_size: See `SentenceEncoder.encode`.
-            show_progress: See there.
-            precision: See there.
-            truncate_dim: See there.
-            ranges: See there.
-
-        Returns:
-            `[responses, dim]`; of a single string, `[dim]`.
-
-        Raises:
-            UserError: As there, or contexts are not as many, or the model was trained without.
+            batch_size: As there, like all others.
+            show_progress: Whether to show a bar.
+            precision: Of the vectors.
+            truncate_dim: Of the vectors.
+            ranges: Of int8.
         """
         columns = {"input": as_texts(responses, "responses")}
         if self._takes_contexts:
@@ -242,15 +203,7 @@ load = SentenceEncoder.load
 
 
 def as_texts(texts: Texts, name: str) -> list[str]:
-    """Checks that something is strings, in a list, tuple, array, Series or generator, or a single one.
-
-    Raises:
-        UserError: One is something else, or they have no order of their own.
-
-    Example:
-        >>> as_texts("Hola", "sentences"), as_texts(("Hola", "¿Qué tal?"), "sentences")
-        (['Hola'], ['Hola', '¿Qué tal?'])
-    """
+    """Checks that something is strings, in a list, tuple, array, Series or generator, or a single one."""
     if isinstance(texts, str):
         return [texts]
     # A table gives its columns' names and a mapping its keys; a set forgets what came first.

@@ -20,9 +20,8 @@ else:
 class EmbeddingTable(Layer):
     """A table of trainable rows, read and updated row by row.
 
-    `keras.layers.Embedding` reads and writes the whole table at every step (a dense gradient), which
-    on a table of 200,000 rows costs more than the transformer; on TensorFlow this layer uses the
-    sparse lookup instead. It computes in float32 whatever the policy, for sums over n-grams are taken.
+    `keras.layers.Embedding` has a dense gradient, which on a table of 200,000 rows costs more than the
+    transformer. It computes in float32 whatever the policy, for sums over n-grams are taken.
 
     Args:
         num_rows: Rows of the table.
@@ -124,12 +123,7 @@ class WordNgramEmbedding(Layer):
 
 
 def sinusoidal_positions(max_length: int, dim: int) -> np.ndarray:
-    """Position encodings of Vaswani et al. 2017, sec. 3.5: `[max_length, dim]` float32.
-
-    Example:
-        >>> sinusoidal_positions(2, 4).round(2).tolist()
-        [[0.0, 1.0, 0.0, 1.0], [0.8399999737739563, 0.5400000214576721, 0.009999999776482582, 1.0]]
-    """
+    """Position encodings of Vaswani et al. 2017, sec. 3.5: `[max_length, dim]` float32."""
     positions = np.arange(max_length)[:, None]
     rates = 10_000.0 ** (-np.arange(0, dim, 2) / dim)
     encodings = np.zeros((max_length, dim), np.float32)

@@ -5,14 +5,9 @@ from keras import ops
 
 
 def masked_mean(inputs: keras.KerasTensor, padding_mask: keras.KerasTensor) -> keras.KerasTensor:
-    """Averages over the positions that hold a token (Chidambaram et al. 2019, sec. 2.1).
+    """Averages `[batch, length, dim]` in float32 where the mask `[batch, length]` is true; zeros of none.
 
-    Args:
-        inputs: `[batch, length, dim]`.
-        padding_mask: `[batch, length]`, true at tokens.
-
-    Returns:
-        `[batch, dim]` float32; zeros where a row has no token.
+    Chidambaram et al. 2019, sec. 2.1.
     """
     weights = ops.expand_dims(ops.cast(padding_mask, "float32"), axis=-1)
     total = ops.sum(ops.cast(inputs, "float32") * weights, axis=1)

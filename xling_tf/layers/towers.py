@@ -15,10 +15,6 @@ class Tower(Layer):
 
     Args:
         dims: Width of each layer.
-
-    Example:
-        >>> Tower((320, 512))(keras.ops.zeros((2, 512))).shape
-        TensorShape([2, 512])
     """
 
     def __init__(self, dims: Sequence[int], **kwargs: Any) -> None:

@@ -49,8 +49,7 @@ class TransformerBlock(Layer):
         hidden_dim: Width of the residual stream (512).
         num_heads: Attention heads (8).
         intermediate_dim: Width of the feed-forward layer (filter size 2048).
-        norm_first: Normalise what enters each sub-layer, which trains without a long warm-up,
-            rather than the sum after it, as Vaswani et al. 2017, sec. 3.1, do.
+        norm_first: Normalise what enters each sub-layer, not the sum after it (2017, sec. 3.1).
     """
 
     def __init__(

@@ -1,8 +1,7 @@
 """Hard negatives: wrong translations that are similar to the right one.
 
-Guo et al. 2018 ("Effective Parallel Corpus Mining using Bilingual Sentence Embeddings") and
-Chidambaram et al. 2019, sec. 2.2. The knobs have the names and the meaning of sentence-transformers'
-`mine_hard_negatives`.
+Guo et al. 2018 ("Effective Parallel Corpus Mining using Bilingual Sentence Embeddings") and Chidambaram
+et al. 2019, sec. 2.2. The knobs are those of sentence-transformers' `mine_hard_negatives`.
 """
 
 from collections import Counter
@@ -37,18 +36,12 @@ class MiningConfig:
             needed, and ten times the negatives where a rule may drop some.
         max_score: Candidates above it are dropped.
         min_score: Candidates below it are dropped.
-        absolute_margin: Candidates are dropped whose score is not this far below that of the right
-            answer.
-        relative_margin: The same in shares of the right answer's score: 0.05 keeps those that
-            score at most 95% of it.
+        absolute_margin: Candidates are dropped that score not so far below the right answer.
+        relative_margin: The same in shares of its score: 0.05 keeps those of at most 95% of it.
         sampling_strategy: "top": the nearest that pass; "random": any of them.
         seed: Of the random ones.
-        query: Similar to what: to the right translation ("5 translations that are similar to the
-            correct translation", Chidambaram et al. 2018, sec. 2.2), or to the "source", as in Guo et
-            al. 2018.
-
-    Raises:
-        UserError: A number is out of its range, or a name is unknown.
+        query: Similar to what: the right translation ("5 translations that are similar to the correct
+            translation", Chidambaram et al. 2018, sec. 2.2), or the "source" (Guo et al. 2018).
     """
 
     num_negatives: int = 5  # Chidambaram et al. 2019, sec. 2.2
@@ -108,9 +101,6 @@ def mine_hard_negatives(
     Returns:
         The negatives of each pair, nearest first; fewer where fewer pass.
 
-    Raises:
-        UserError: FAISS is not installed, or a vector is not finite.
-
     Example:
         >>> angles = {"dos": 0.0, "dos ": 0.0, "tres": 0.1, "mil": 2.0}
         >>> encode = lambda texts: np.array([[np.cos(angles[t]), np.sin(angles[t])] for t in texts])
@@ -158,9 +148,7 @@ def _embed(
     """Encodes texts into `[texts, dim]` unit vectors of half precision."""
     parts = [
         unit_vectors(encode(list(texts[start : start + _ENCODED])), "encodings").astype(np.float16)
-        for start in tqdm(
-            range(0, len(texts), _ENCODED), disable=not show_progress, desc="encoding"
-        )
+        for start in tqdm(range(0, len(texts), _ENCODED), "encoding", disable=not show_progress)
     ]
     return np.concatenate(parts)
 

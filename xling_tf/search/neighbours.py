@@ -46,11 +46,6 @@ def nearest(
     """Finds the k candidates `[candidates, dim]` with the highest inner products: cosines, of unit vectors.
 
     Of those with the same score, the first comes first. Arrays may be memory-mapped.
-
-    Example:
-        >>> eye = np.eye(3)
-        >>> nearest(eye[:1], eye, 2).indices
-        array([[0, 1]])
     """
     found = list(nearest_in_chunks(queries, np.arange(len(queries)), candidates, k, kind=kind))
     nothing = Neighbours(np.zeros((0, k), np.float32), np.zeros((0, k), np.int64))
@@ -79,9 +74,7 @@ def best_first(scores: NDArray[Any], indices: NDArray[np.int64], k: int) -> Neig
     """Sorts `[queries, any]` by score, then by index, and keeps k; index -1 stands for none."""
     scores = np.where(indices < 0, -np.inf, scores)
     order = np.lexsort((indices, -scores), axis=1)[:, :k]
-    return Neighbours(
-        np.take_along_axis(scores, order, axis=1), np.take_along_axis(indices, order, axis=1)
-    )
+    return Neighbours(*(np.take_along_axis(array, order, axis=1) for array in (scores, indices)))
 
 
 def _build(candidates: NDArray[np.floating], kind: IndexKind) -> Any:
@@ -105,9 +98,8 @@ def require_faiss() -> ModuleType:
         import faiss
     except ImportError as error:
         raise UserError(
-            "nearest neighbours are found by FAISS, but it is not installed; "
-            "install the extra with: pip install 'xling_tf[mining]' "
-            "(in a checkout: pip install -e '.[mining]')"
+            "nearest neighbours are found by FAISS, but it is not installed; install the extra with: "
+            "pip install 'xling_tf[mining]' (in a checkout: pip install -e '.[mining]')"
         ) from error
     return faiss
 
@@ -138,25 +130,17 @@ def as_vectors(vectors: ArrayLike, name: str) -> NDArray[np.floating]:
             f"{list(array.shape)}; {hint}"
         )
     array = np.atleast_2d(array)
-    for number, chunk in enumerate(chunks(array)):
-        finite = np.isfinite(chunk).all(axis=1)
-        if not finite.all():
-            row = _CHUNK * number + int(np.argmin(finite))
-            raise UserError(
-                f"{name} must be finite vectors, but row {row} has infinity or NaN in it; encode it anew"
-            )
+    finite = [np.isfinite(chunk).all(axis=1) for chunk in chunks(array)]
+    if finite and not (is_finite := np.concatenate(finite)).all():
+        raise UserError(
+            f"{name} must be finite vectors, but row {np.argmin(is_finite)} has infinity or NaN in it; "
+            "encode it anew"
+        )
     return array
 
 
 def unit_vectors(vectors: ArrayLike, name: str) -> NDArray[np.floating]:
-    """Gives vectors unit length, whose inner products are their cosines; zero stays zero.
-
-    Where all are of unit length already, the same array comes back, else a float32 copy.
-
-    Example:
-        >>> unit_vectors([[3.0, 4.0], [0.0, 0.0]], "corpus").round(3).tolist()
-        [[0.6000000238418579, 0.800000011920929], [0.0, 0.0]]
-    """
+    """Gives vectors unit length, the same array where they have it, else a copy; zero stays zero."""
     array = as_vectors(vectors, name)
     lengths = [np.linalg.norm(chunk.astype(np.float64), axis=1) for chunk in chunks(array)]
     if all(np.all(np.abs(some - 1) <= _UNIT_TOLERANCE) for some in lengths):
@@ -167,11 +151,7 @@ def unit_vectors(vectors: ArrayLike, name: str) -> NDArray[np.floating]:
 
 
 def truncated(vectors: ArrayLike, dim: int, name: str = "vectors") -> NDArray[np.floating]:
-    """Keeps the first `dim` dimensions of vectors, brought to unit length again.
-
-    Loses least for models trained with these dimensions (Kusupati et al. 2022, "Matryoshka
-    Representation Learning").
-    """
+    """Keeps the first `dim` dimensions of vectors, brought to unit length again (Kusupati et al. 2022)."""
     array = as_vectors(vectors, name)
     require_positive(dim, "truncate_dim")
     if dim > array.shape[1]:
@@ -182,12 +162,7 @@ def truncated(vectors: ArrayLike, dim: int, name: str = "vectors") -> NDArray[np
 
 
 def cosine_similarity(a: ArrayLike, b: ArrayLike) -> NDArray[np.float32]:
-    """The cosine of each vector of `[n, dim]` with each of `[m, dim]`; 0 where a vector is zero.
-
-    Example:
-        >>> cosine_similarity([[1.0, 0.0], [0.0, 2.0]], [3.0, 0.0]).tolist()
-        [[1.0], [0.0]]
-    """
+    """The cosine of each vector of `[n, dim]` with each of `[m, dim]`; 0 where a vector is zero."""
     rows, columns = unit_vectors(a, "a"), unit_vectors(b, "b")
     if not len(rows) or not len(columns):
         return np.zeros((len(rows), len(columns)), np.float32)

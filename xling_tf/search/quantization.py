@@ -1,9 +1,8 @@
-"""Vectors in fewer bytes: int8 numbers, or bits.
+"""Vectors in fewer bytes: int8 numbers (a quarter of float32), or bits (a 32nd).
 
-An embedding quantized to int8 takes a quarter of the memory of float32, one of bits a 32nd; what is
-lost is mostly won back by scoring some more of the nearest with a float query (Yamada et al. 2021,
-"Efficient Passage Retrieval with Hashing for Open-domain Question Answering", sec. 3; the names of the
-precisions are sentence-transformers'). `quantized_search` does that.
+What is lost is mostly won back by scoring some more of the nearest with a float query, as
+`quantized_search` does (Yamada et al. 2021, "Efficient Passage Retrieval with Hashing for Open-domain
+Question Answering", sec. 3). The names of the precisions are sentence-transformers'.
 """
 
 import json
@@ -33,9 +32,6 @@ class Int8Ranges:
     Args:
         minimum: `[dim]` float32, the value of -128.
         maximum: `[dim]` float32, the value of 127, not below the minimum.
-
-    Raises:
-        UserError: They are no two such arrays.
 
     Example:
         >>> ranges = Int8Ranges.calibrated([[0.0, -1.0], [2.55, 1.0]])
@@ -67,18 +63,13 @@ class Int8Ranges:
 
     @classmethod
     def of_unit_vectors(cls, dim: int) -> Self:
-        """Takes one range for all unit vectors and dimensions, which needs no calibration.
-
-        Example:
-            >>> float(Int8Ranges.of_unit_vectors(100).maximum[0])
-            0.5
-        """
+        """Takes one range for all unit vectors and dimensions, which needs no calibration."""
         bound = np.full(dim, _UNIT_RANGE / np.sqrt(dim), np.float32)
         return cls(-bound, bound)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Reads what `save` wrote; raises `UserError` where the file is missing or something else."""
+        """Reads what `save` wrote."""
         try:
             found = json.loads(Path(path).read_text(encoding="utf-8"))
             sides = [np.asarray(found[name], np.float32) for name in ("minimum", "maximum")]
@@ -109,15 +100,9 @@ def quantize(
 
     Args:
         vectors: `[rows, dim]`; bits need a `dim` that is a multiple of 8.
-        precision: "float32"; "int8": rounded to 256 values; "ubinary": the signs, 8 to a byte, the
-            first the highest bit; "binary": the same bytes less 128.
+        precision: "float32"; "int8", rounded to 256 values; "ubinary", the signs in `[rows, dim / 8]`
+            uint8, the first the highest bit; "binary", the same bytes less 128 in int8.
         ranges: Of int8; None: `Int8Ranges.of_unit_vectors`. What lies outside is cut.
-
-    Returns:
-        `[rows, dim]` float32 or int8, or `[rows, dim / 8]` uint8 ("ubinary") or int8 ("binary").
-
-    Raises:
-        UserError: The precision is unknown, or the vectors do not suit it or the ranges.
 
     Example:
         >>> quantize([[0.1, -0.1, 0.1, -0.1, 0.1, 0.1, 0.1, 0.1]], "ubinary").tolist()
@@ -148,23 +133,9 @@ def quantize(
 def dequantize(
     codes: ArrayLike, precision: Precision, *, ranges: Int8Ranges | None = None
 ) -> NDArray[np.float32]:
-    """Makes float vectors of what `quantize` gave.
+    """Makes float vectors `[rows, dim]` of what `quantize` gave for the same precision and ranges.
 
-    Args:
-        codes: What `quantize` gave.
-        precision: That it was given.
-        ranges: That it was given.
-
-    Returns:
-        `[rows, dim]`: of int8, the vectors to within half a step of the ranges; of bits, unit vectors of
-        1 / sqrt(dim) with their signs.
-
-    Raises:
-        UserError: The precision is unknown, or the codes do not suit it or the ranges.
-
-    Example:
-        >>> dequantize(np.array([[175]], np.uint8), "ubinary").round(2).tolist()[0][:2]
-        [0.3499999940395355, -0.3499999940395355]
+    Of int8 they are right to half a step of the ranges; of bits, unit vectors with the same signs.
     """
     array = require_codes(codes, precision)
     if precision == "float32":

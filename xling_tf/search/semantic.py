@@ -5,7 +5,7 @@ Everything is computed in blocks: besides vectors, their copy in FAISS and resul
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -53,26 +53,13 @@ class ScoredPair(NamedTuple):
     second: int
 
 
-class Encoder(Protocol):
-    """What makes sentences vectors."""
-
-    def encode(self, sentences: Sequence[str], /) -> NDArray[Any]:
-        """Encodes sentences: `[sentences, dim]`."""
-
-
 def semantic_search(queries: ArrayLike, corpus: ArrayLike, top_k: int = 10) -> list[list[Hit]]:
-    """Finds the vectors of a corpus that are nearest to each query: exactly, all are looked at.
+    """Finds the vectors of a corpus that are nearest to each query, by exact search.
 
     Args:
         queries: `[queries, dim]` or one vector `[dim]`.
         corpus: `[corpus, dim]`; unit vectors may be memory-mapped, others are copied.
-        top_k: How many are wanted of each; fewer where the corpus has fewer.
-
-    Returns:
-        For each query its hits, the best first, of equal ones the first of the corpus.
-
-    Raises:
-        UserError: They are no finite vectors, of different dimensions, or FAISS is not installed.
+        top_k: Hits wanted of each query, which come best first, equal ones in the corpus' order.
 
     Example:
         >>> semantic_search([0.0, 2.0], [[1.0, 0.0], [0.0, 1.0]], top_k=1)
@@ -104,19 +91,13 @@ def quantized_search(
 
     Args:
         queries: `[queries, dim]` or one vector `[dim]`, in floats.
-        codes: The corpus as `quantize` or `encode` gave it.
-        precision: That it was given: "int8", "binary" or "ubinary".
-        top_k: How many are wanted of each query; fewer where the corpus has fewer.
-        ranges: That the int8 codes were made with.
-        oversampling: Candidates for each hit. More cost time and find more; 1 finds by the codes alone.
-        rescore_with: The same corpus in floats, or in int8 codes of the ranges, `[corpus, dim]`, which
+        codes: The corpus as `quantize` or `encode` gave it for `precision` and `ranges`.
+        precision: "int8", "binary" or "ubinary".
+        top_k: As in `semantic_search`.
+        ranges: Of int8.
+        oversampling: Candidates for each hit; 1 finds by the codes alone.
+        rescore_with: The same corpus in floats or in int8 codes of the ranges, `[corpus, dim]`, which
             may be memory-mapped; None: the codes themselves.
-
-    Returns:
-        As `semantic_search` does; the score is the query's product with what it was scored by.
-
-    Raises:
-        UserError: Arrays do not suit each other, the precision or the ranges, or FAISS is not installed.
 
     Example:
         >>> corpus = np.array([[255, 0], [0, 255]], np.uint8)
@@ -179,12 +160,9 @@ def _require_shape(
 
 
 def paraphrase_mining(
-    encoder: Encoder, sentences: Sequence[str], *, top_k: int = 100, max_pairs: int = 500_000
+    encoder: Any, sentences: Sequence[str], *, top_k: int = 100, max_pairs: int = 500_000
 ) -> list[ScoredPair]:
-    """Finds the sentences of a list that are most similar to each other.
-
-    See `paraphrase_mining_embeddings`, which gets the vectors that `encoder.encode(sentences)` gives.
-    """
+    """Gives the vectors of `encoder.encode(sentences)` to `paraphrase_mining_embeddings`."""
     vectors = encoder.encode(sentences)
     return paraphrase_mining_embeddings(vectors, top_k=top_k, max_pairs=max_pairs)
 
@@ -196,19 +174,13 @@ def paraphrase_mining_embeddings(
     max_pairs: int = 500_000,
     show_progress: bool = False,
 ) -> list[ScoredPair]:
-    """Finds the vectors that are most similar to each other.
+    """Finds the pairs of vectors `[sentences, dim]` with the highest cosines, `first` less than `second`.
 
     Args:
         vectors: `[sentences, dim]`.
         top_k: How many neighbours of each are looked at.
-        max_pairs: How many pairs are wanted at most.
+        max_pairs: How many pairs are wanted at most, which come best first.
         show_progress: Whether to show a bar.
-
-    Returns:
-        The pairs, the best first, each once: its score is the cosine, and `first` less than `second`.
-
-    Raises:
-        UserError: They are no finite vectors, or FAISS is not installed.
 
     Example:
         >>> pairs = paraphrase_mining_embeddings([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]])
@@ -249,15 +221,9 @@ def bitext_mining(
     last ones are no translations: where to cut is chosen on sentences whose translations are known.
 
     Args:
-        source: `[sources, dim]`.
-        target: `[targets, dim]`.
+        source: `[sources, dim]`; each is `first` of at most one pair, and the best pair comes first.
+        target: `[targets, dim]`; each is `second` of at most one pair.
         num_neighbours: Of each sentence, that its margin is computed over.
-
-    Returns:
-        The pairs, the best first, `first` a source and `second` a target, and none of them twice.
-
-    Raises:
-        UserError: They are no finite vectors, of different dimensions, or FAISS is not installed.
 
     Example:
         >>> pairs = bitext_mining([[1.0, 0.0], [0.0, 1.0]], [[0.0, 1.0], [1.0, 0.0]])
@@ -269,8 +235,7 @@ def bitext_mining(
     if not len(sources) or not len(targets):
         return []
     require_same_dim(sources, targets, "source", "target")
-    mined = mine_by_margin(sources, targets, num_neighbours=num_neighbours)
-    return _pairs(mined.margins, mined.rows)
+    return _pairs(*mine_by_margin(sources, targets, num_neighbours=num_neighbours)[::-1])
 
 
 class Mined(NamedTuple):
@@ -292,24 +257,14 @@ def mine_by_margin(
     neighbours (Artetxe and Schwenk 2019, "Margin-based parallel corpus mining", eq. 2, ratio). The
     candidates are every sentence's best in both directions, and no sentence is taken twice (its
     retrieval strategy "max"). Takes unit vectors, at least one of each side.
-
-    Example:
-        >>> mined = mine_by_margin(np.eye(3, dtype=np.float32), np.eye(3, dtype=np.float32)[[2, 0, 1]])
-        >>> mined.rows.tolist()
-        [[0, 1], [1, 2], [2, 0]]
     """
     forward = nearest(sources, targets, min(num_neighbours, len(targets)))
     backward = nearest(targets, sources, min(num_neighbours, len(sources)))
     means = [found.scores.astype(np.float64).mean(axis=1) for found in (forward, backward)]
     best_target, target_margins = _best_margin(forward, means[0], means[1])
     best_source, source_margins = _best_margin(backward, means[1], means[0])
-    rows = np.stack(
-        [
-            np.append(np.arange(len(sources)), best_source),
-            np.append(best_target, np.arange(len(targets))),
-        ],
-        axis=1,
-    )
+    firsts = np.append(np.arange(len(sources)), best_source)
+    rows = np.stack([firsts, np.append(best_target, np.arange(len(targets)))], axis=1)
     margins = np.concatenate([target_margins, source_margins])
     order = np.argsort(-margins, kind="stable")
     seen: tuple[set[int], set[int]] = (set(), set())
@@ -334,10 +289,7 @@ def _best_margin(
 
 def _hits(found: Neighbours) -> list[list[Hit]]:
     rows = zip(found.indices.tolist(), found.scores.tolist(), strict=True)
-    return [
-        [Hit(corpus_id=place, score=score) for place, score in zip(*row, strict=True)]
-        for row in rows
-    ]
+    return [[Hit(corpus_id=i, score=score) for i, score in zip(*row, strict=True)] for row in rows]
 
 
 def _pairs(scores: NDArray[np.floating], rows: NDArray[np.int64]) -> list[ScoredPair]:

@@ -49,8 +49,7 @@ class Batch(NamedTuple):
 class StartingEncoder:
     """Remembers the weights of an encoder, and pulls its encodings back to those made with them.
 
-    The encoder itself encodes with the remembered weights; tables that are not trained are its own. What
-    was encoded before training, an index say, then still is near what it encodes afterwards.
+    What was encoded before training, an index say, then still is near what it encodes afterwards.
 
     Args:
         trained: The encoder's variables that training will change.
@@ -66,10 +65,7 @@ class StartingEncoder:
         return keras.StatelessScope(state_mapping=self._then)
 
     def losses(self, now: Sequence[tf.Tensor], then: Sequence[tf.Tensor]) -> tf.Tensor:
-        """Maps each column's `[batch, dim]` encodings, now and then, to `[batch]` losses.
-
-        All texts of an example weigh the same; no gradient goes through those of then.
-        """
+        """Maps each column's `[batch, dim]` encodings, now and then, to `[batch]` losses."""
         distances = [
             cosine_distance(column, tf.stop_gradient(before))
             for column, before in zip(now, then, strict=True)
@@ -190,13 +186,9 @@ def build_tasks(config: ExperimentConfig) -> list[Task]:
 
 
 def gather_candidates(values: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Joins the rows of all replicas, and says where this replica's own begin.
+    """Joins the rows `[rows, ...]` of all replicas in their order; says where this replica's begin.
 
-    Ranking against the candidates of every replica makes two replicas compute what one computes on
-    their joined batch.
-
-    Maps `[rows, ...]`, of which replicas may hold different numbers, to `[all rows, ...]` in the order of
-    the replicas, and the int32 offset of this replica's.
+    So two replicas compute what one computes on their joined batch; their numbers of rows may differ.
     """
     context = tf.distribute.get_replica_context()
     if context is None or context.num_replicas_in_sync == 1:

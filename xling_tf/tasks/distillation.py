@@ -46,11 +46,7 @@ class Distillation(Task):
         source, target = columns
         teacher = unit_length(batch.vectors)
         losses = (cosine_distance(source, teacher) + cosine_distance(target, teacher)) / 2
-        return losses, self._hits(target, teacher, batch.fingerprints[0])
-
-    @staticmethod
-    def _hits(target: tf.Tensor, teacher: tf.Tensor, source_text: tf.Tensor) -> tf.Tensor:
-        """`[batch]` whether no teacher's vector of another source is as near, by the cosine."""
+        source_text = batch.fingerprints[0]
         candidates, offset = gather_candidates(teacher)
         all_source_text, _ = gather_candidates(source_text)
         _, hits = in_batch_softmax(
@@ -59,4 +55,4 @@ class Distillation(Task):
             offset + tf.range(tf.shape(target)[0]),
             tf.equal(source_text[:, None], all_source_text[None, :]),
         )
-        return hits
+        return losses, hits

@@ -68,10 +68,7 @@ class RankingTask(Task):
         all examples as well; none that is a right answer to it counts.
 
         With `similarity.matryoshka_dims` prefixes of the vectors rank as well, and the losses are the
-        mean; the hits are those of the whole vectors.
-
-        Returns:
-            `[batch]` losses and `[batch]` hits.
+        mean; the hits are those of the whole vectors. Gives `[batch]` losses and `[batch]` hits.
         """
         all_candidates, offset = gather_candidates(candidates)
         all_candidate_fingerprints, _ = gather_candidates(candidate_fingerprints)
@@ -167,11 +164,9 @@ class TranslationRanking(RankingTask):
         if self.similarity.bidirectional or not self.hard_negatives:
             directions.append(self.rank(target, source, target_text, source_text))
         if self.similarity.bidirectional or self.hard_negatives:
-            negatives = (
-                negatives_of(columns[2:], batch.fingerprints[2:], target_text)
-                if self.hard_negatives
-                else None
-            )
+            negatives = None
+            if self.hard_negatives:
+                negatives = negatives_of(columns[2:], batch.fingerprints[2:], target_text)
             directions.append(self.rank(source, target, source_text, target_text, negatives))
         losses, hits = (tf.add_n(values) for values in zip(*directions, strict=True))
         return losses / len(directions), hits / len(directions)
@@ -213,9 +208,7 @@ class ResponsePrediction(RankingTask):
 
 
 class QuickThought(RankingTask):
-    """Finds the sentence before and the sentence after, with a tower for each of the three.
-
-    The losses of the two are summed.
+    """Finds the sentences before and after, with a tower for each of the three; the losses are summed.
 
     Args:
         towers: For the previous sentence, the sentence and the following one.

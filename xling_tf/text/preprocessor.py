@@ -1,7 +1,7 @@
 """What turns text into the encoder's input: the one interface of all tokenizers, which are named here."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -62,9 +62,6 @@ class TokenFeatures(NamedTuple):
 class TextPreprocessor(tf.Module, ABC):
     """Turns strings into `TokenFeatures`, in the input pipeline, the encoder and the SavedModel alike.
 
-    Args:
-        config: Sizes and rules.
-
     Attributes:
         num_words: Rows of the word table.
         num_ngrams: Rows of the n-gram table; 0 where words are not spelt.
@@ -89,10 +86,7 @@ class TextPreprocessor(tf.Module, ABC):
         return self.features(tokens)
 
     def fingerprints(self, sentences: tf.Tensor) -> tf.Tensor:
-        """Hashes `[batch]` strings to int64 of at least 0, equal where texts are the same to an encoder.
-
-        Texts that differ in case alone are the same with `config.lowercase`.
-        """
+        """Hashes `[batch]` strings to int64 of at least 0, equal where texts are the same to an encoder."""
         if self.config.lowercase:
             sentences = lowercased(readable(sentences, self.config.max_tokens))
         return tf.strings.to_hash_bucket_fast(sentences, 2**62)
@@ -123,31 +117,23 @@ def fit_text(
     config: TextConfig, texts_by_language: Mapping[str, Iterable[str]]
 ) -> tuple[TextConfig, Vocabulary]:
     """Learns words or pieces from texts, which are read once; `config` comes back with the sizes decided."""
-    fit, _ = TOKENIZERS[config.tokenizer]
-    fitted: tuple[TextConfig, Vocabulary] = _imported(fit)(config, texts_by_language)
+    fitted: tuple[TextConfig, Vocabulary] = _imported(config, 0)(config, texts_by_language)
     return fitted
 
 
 def build_preprocessor(config: TextConfig, vocabulary: Vocabulary) -> TextPreprocessor:
     """Makes what turns text into features, of what `fit_text` has learnt."""
-    _, make = TOKENIZERS[config.tokenizer]
-    preprocessor: TextPreprocessor = _imported(make)(vocabulary, config)
+    preprocessor: TextPreprocessor = _imported(config, 1)(vocabulary, config)
     return preprocessor
 
 
-def _imported(home: str) -> Callable[..., Any]:
-    module, name = home.split(".")
-    function: Callable[..., Any] = getattr(import_module(f"xling_tf.text.{module}"), name)
-    return function
+def _imported(config: TextConfig, which: int) -> Any:
+    module, name = TOKENIZERS[config.tokenizer][which].split(".")
+    return getattr(import_module(f"xling_tf.text.{module}"), name)
 
 
 def vocabulary_file(vocabulary: Vocabulary) -> tuple[str, bytes]:
-    r"""The name and content of the file that a vocabulary is kept in.
-
-    Example:
-        >>> vocabulary_file(["hola", "mundo"])
-        ('vocabulary.txt', b'hola\nmundo\n')
-    """
+    """The name and content of the file that a vocabulary is kept in."""
     if isinstance(vocabulary, bytes):
         return _PIECES, vocabulary
     return _WORDS, "".join(f"{word}\n" for word in vocabulary).encode()

@@ -17,8 +17,7 @@ from xling_tf.errors import UserError
 from xling_tf.text.preprocessor import TextPreprocessor
 from xling_tf.text.tokenization import readable
 
-# Texts that the pieces are learnt from. Yang et al. 2019, sec. 3.2, have 8 million; these take some five
-# minutes of a core (128k pieces of half as many take 132 s) and 2 GB.
+# Of which pieces are learnt: some five minutes of a core and 2 GB (Yang et al. 2019, sec. 3.2: 8 million).
 _SAMPLED_TEXTS = 1_000_000
 # Share of a language's characters that have a piece; the rest, the rarest, are unknown (the library's
 # default, which its page advises for languages with many characters).
@@ -45,9 +44,6 @@ class SentencePiecePreprocessor(TextPreprocessor):
     Attributes:
         marks: The rows of the pieces before and after each sentence, or none.
         empty: The row of the piece that stands for a sentence without any.
-
-    Raises:
-        UserError: `model` is none of SentencePiece's, or has no such marks.
     """
 
     def __init__(self, model: bytes, config: TextConfig) -> None:
@@ -132,9 +128,8 @@ def fit_pieces(
 ) -> tuple[TextConfig, bytes]:
     """Learns a unigram model of at most `config.sentencepiece_size` pieces from texts.
 
-    Every language gives the same number of texts, as far as it has them. How well the pieces cover
-    each language is logged, and warned of where it is below the paper's figures.
-    The texts are read once, in bounded memory; `config` comes back as it was.
+    The texts are read once, in bounded memory. How well the pieces cover each language is logged, and
+    warned of where it is below the paper's figures.
     """
     parts = {
         language: _hold_out(texts)
@@ -163,10 +158,6 @@ def draw_balanced(
 
     A language with fewer than its share gives all it has (Yang et al. 2019, sec. 3.2: "sampled from
     our training corpus and balanced across the 16 languages").
-
-    Example:
-        >>> draw_balanced({"en": ["a", "b", "c"], "es": ["d"]}, 4)
-        {'en': ['c', 'b'], 'es': ['d']}
     """
     share = count // max(1, len(texts_by_language))
     drawn: dict[str, list[str]] = {}

@@ -55,14 +55,7 @@ def lowercased(text: tf.Tensor) -> tf.Tensor:
 
 
 def tokenize(sentences: tf.Tensor, config: TextConfig) -> tf.RaggedTensor:
-    """Splits sentences into tokens; a sentence without any becomes `EMPTY_TOKEN`.
-
-    Args:
-        sentences: `[batch]` strings; bytes that are not UTF-8 count as spaces.
-        config: `lowercase`, and `max_tokens` kept at the start of each sentence (64 in the paper).
-
-    Returns:
-        `[batch, (tokens)]` strings, at least one token a sentence.
+    """Splits `[batch]` strings into `[batch, (tokens)]`; one without any becomes `EMPTY_TOKEN`.
 
     Example:
         >>> tokenize(tf.constant(["Don't go, Ana."]), TextConfig(lowercase=True)).to_list()

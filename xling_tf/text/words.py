@@ -28,12 +28,6 @@ class WordPreprocessor(TextPreprocessor):
     Args:
         vocabulary: The known words, most frequent first; row i of the word table is word i.
         config: Sizes and rules.
-
-    Example:
-        >>> config = TextConfig(lowercase=True, num_oov_buckets=1)
-        >>> preprocess = WordPreprocessor(["hola", "mundo"], config)
-        >>> preprocess(tf.constant(["Hola hola", "mundo xyz"])).tokens.numpy().tolist()
-        [[0, 0], [1, 2]]
     """
 
     def __init__(self, vocabulary: Sequence[str], config: TextConfig) -> None:
@@ -127,12 +121,7 @@ def fit_words(
 
 
 def count_words(sentences: Iterable[str], config: TextConfig) -> Counter[str]:
-    """Counts the tokens of `sentences`, which are read once.
-
-    Example:
-        >>> count_words(["Hola, hola."], TextConfig(lowercase=True)).most_common(1)
-        [('hola', 2)]
-    """
+    """Counts the tokens of `sentences`, which are read once."""
     counts: Counter[str] = Counter()
     rest = iter(sentences)
     while chunk := list(islice(rest, _SENTENCES_PER_CHUNK)):
@@ -144,11 +133,7 @@ def count_words(sentences: Iterable[str], config: TextConfig) -> Counter[str]:
 
 
 def select_vocabulary(counts: Counter[str], config: TextConfig) -> list[str]:
-    """Keeps the most frequent words, equal counts in alphabetical order.
-
-    `EMPTY_TOKEN` is always known, so that no vocabulary is empty and every model knows "".
-    At most `config.max_words`, none seen less often than `config.min_word_count`.
-    """
+    """Keeps the most frequent words, equal counts in alphabetical order, after `EMPTY_TOKEN`."""
     ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     kept = ranked[: config.max_words]
     words = [word for word, count in kept if count >= config.min_word_count and word != EMPTY_TOKEN]
