@@ -7,10 +7,10 @@ from collections import Counter
 import numpy as np
 import pytest
 import tensorflow as tf
-from programs import ROOT, run_python, the_error
+from programs import ROOT, run_python
 
 from xling_tf.corpora.folder import load_folder
-from xling_tf.corpora.readers import mined_path, read_mined, write_mined
+from xling_tf.corpora.readers import mined_path, read_mined
 from xling_tf.corpora.split import held_out
 from xling_tf.corpora.store import transient_store
 from xling_tf.errors import UserError
@@ -18,7 +18,6 @@ from xling_tf.search.mining import MiningConfig, mine_hard_negatives
 
 sys.path.insert(0, str(ROOT / "data"))
 
-import folder_mining
 from folder_mining import mine_folder, model_fingerprint
 
 # Directions of texts, in degrees: the inner products of the first with all are 1, 0.8, 0.6, 0 and -1.
@@ -47,14 +46,12 @@ def test_the_nearest_wrong_candidates_come_nearest_first():
 
 
 def test_right_answers_of_one_source_are_no_negatives():
+    # Texts that differ in case alone are one.
+    assert negatives_of(("x", "a"), ("y", "B"), ("z", "b "))[0] == "Bc"
     # Of b: c 0.96, a 0.8, d 0.6; a is the answer of another pair with the same source.
     found, counts = negatives_of(("x", "b"), ("X ", "a"))
     assert found == "cd"
     assert counts["dropped by right_answer"] == 2
-
-
-def test_texts_that_differ_in_case_alone_are_one():
-    assert negatives_of(("x", "a"), ("y", "B"), ("z", "b "))[0] == "Bc"
 
 
 def test_the_query_may_be_the_source():
@@ -119,9 +116,7 @@ def test_random_ones_are_any_that_pass_and_the_seed_says_which():
     ("knobs", "message"),
     [
         ({"num_negatives": 0}, "num_negatives must be at least 1, got 0"),
-        ({"range_min": -1}, "range_min must be at least 0, got -1"),
         ({"range_min": 2, "range_max": 6}, "range_max must be at least 7, got 6"),
-        ({"sampling_strategy": "best"}, "sampling_strategy expects top or random, got 'best'"),
         ({"query": "both"}, "query expects target or source, got 'both'"),
     ],
 )
@@ -180,13 +175,9 @@ def test_the_nearest_wrong_targets_of_the_corpus_are_mined(tmp_path):
     numbers = {"pairs": 5, "distinct targets": 4, "dropped by right_answer": 2}
     shares = {"pairs with 0": 0, "pairs with 1": 0, "pairs with 2": 5}
     assert counts == {"x.en-es": numbers | shares}
-
-
-def test_pairs_without_a_negative_have_no_line(tmp_path):
     # cos 20 = 0.94 and cos 30 = 0.87 are near, cos 40 = 0.77 is not: "más lejos" alone has none.
     counts = mine(write_corpus(tmp_path, ROWS[:4]), min_score=0.8)
     assert [target for _, target, _ in mined(tmp_path)] == ["cero", "Cerca", "lejos"]
-    assert counts["x.en-es"]["pairs with 0"] == 1
     (corpus,) = load_folder(tmp_path, source="en", targets=["es"], with_mined=True)
     assert [len(pair.negatives) for pair, _ in corpus] == [1, 2, 1, 0]
 
@@ -231,22 +222,6 @@ def test_some_corpora_into_another_folder(tmp_path):
         mine(data, names=["z"])
 
 
-def test_a_full_disk_is_told_and_leaves_what_is_done(tmp_path, monkeypatch):
-    write_corpus(tmp_path)
-    write_corpus(tmp_path, ROWS[:3], name="y.en-es")
-
-    def full(path, pairs):
-        if path.name.startswith("y"):
-            raise OSError(28, "No space left on device")
-        write_mined(path, pairs)
-
-    monkeypatch.setattr(folder_mining, "write_mined", full)
-    with pytest.raises(UserError, match=r"y.en-es.tsv.gz must be written, .*No space left"):
-        mine(tmp_path)
-    names = {path.name for path in (tmp_path / "hard_negatives").iterdir()}
-    assert names == {"x.en-es.tsv.gz", "x.en-es.json"}
-
-
 def test_no_held_out_text_is_a_negative(tmp_path):
     rows = [(source, f"frase {number}") for number, source in enumerate(WORDS)]
     write_corpus(tmp_path, rows)
@@ -287,10 +262,3 @@ def test_the_program_mines_prints_counts_and_keeps_what_is_there(tmp_path):
     second = run_python(tmp_path, *flags)
     assert second.output == first.output
     assert "is kept" in second.errors
-
-
-def test_a_mistake_is_told_in_one_line(tmp_path):
-    write_corpus(tmp_path / "data")
-    flags = ("--data=data", "--model=nothing", "--top=0")
-    error = the_error(run_python(tmp_path, str(ROOT / "data/mine.py"), *flags))
-    assert "num_negatives must be at least 1" in error

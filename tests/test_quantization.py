@@ -44,35 +44,22 @@ def test_bits_derived_by_hand():
     assert quantize(vectors, "ubinary").dtype == np.uint8
     assert quantize(vectors, "binary").tolist() == [[33], [-64]]
     assert quantize(vectors, "binary").dtype == np.int8
+    for precision in ("binary", "ubinary"):
+        back = dequantize(quantize(UNITS, precision), precision)
+        assert back == pytest.approx(np.sign(UNITS) / 32**0.5)
 
 
-@pytest.mark.parametrize("precision", ["binary", "ubinary"])
-def test_bits_come_back_as_unit_vectors_with_their_signs(precision):
-    back = dequantize(quantize(UNITS, precision), precision)
-    assert np.array_equal(np.sign(back), np.sign(UNITS))
-    assert np.linalg.norm(back, axis=1) == pytest.approx(np.ones(500), rel=1e-5)
-
-
-def test_bits_need_whole_bytes():
-    with pytest.raises(UserError, match=r"multiple of 8 dimensions, got 20; shorten them to 16"):
-        quantize(np.ones((2, 20)), "ubinary")
-
-
-def test_unknown_precisions_and_codes_of_another_are_named():
-    with pytest.raises(UserError, match="one of float32, int8, binary, ubinary, got 'int4'"):
-        quantize(UNITS, "int4")
-    with pytest.raises(
-        UserError, match=r"int8 vectors must be int8 .* but are uint8 of shape \[2, 4\]"
-    ):
-        dequantize(np.zeros((2, 4), np.uint8), "int8")
-
-
-def test_ranges_of_other_dimensions_are_named():
-    ranges = Int8Ranges.of_unit_vectors(16)
-    with pytest.raises(
-        UserError, match=r"the 32 dimensions of the vectors, but have 16.*truncate_dim"
-    ):
-        quantize(UNITS, "int8", ranges=ranges)
+@pytest.mark.parametrize(
+    ("dim", "precision", "message"),
+    [
+        (20, "ubinary", "multiple of 8 dimensions, got 20; shorten them to 16"),
+        (32, "int4", "one of float32, int8, binary, ubinary, got 'int4'"),
+        (32, "int8", "the 32 dimensions of the vectors, but have 16.*truncate_dim"),
+    ],
+)
+def test_what_cannot_be_quantized_is_named(dim, precision, message):
+    with pytest.raises(UserError, match=message):
+        quantize(np.ones((2, dim)), precision, ranges=Int8Ranges.of_unit_vectors(16))
 
 
 def test_ranges_come_back_from_their_file_to_the_bit(tmp_path):
@@ -83,13 +70,11 @@ def test_ranges_come_back_from_their_file_to_the_bit(tmp_path):
     assert np.array_equal(loaded.maximum, ranges.maximum)
     assert loaded.minimum.dtype == np.float32
 
-
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"minimum": ["a"], "maximum": [1]}'])
-def test_a_file_that_holds_no_ranges_is_named(tmp_path, text):
-    path = tmp_path / "ranges.json"
-    path.write_text(text)
-    with pytest.raises(UserError, match=r"ranges\.json must be a file that Int8Ranges\.save wrote"):
-        Int8Ranges.load(path)
+    path = tmp_path / "none.json"
+    for text in ("", "[]", '{"minimum": ["a"], "maximum": [1]}'):
+        path.write_text(text)
+        with pytest.raises(UserError, match=r"none\.json must be a file that Int8Ranges\.save"):
+            Int8Ranges.load(path)
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ class SentenceEncoder:
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> Self:
-        """Loads an exported model, whose graph runs with the rights of this process: trust its makers."""
+        """Loads an exported model: only one you trust, as its graph runs with this process' rights."""
         return cls(load_saved_model(Path(folder)))
 
     def encode(

@@ -89,10 +89,12 @@ class Task(ABC):
         num_contexts: How many of the columns, the last ones, are contexts: longer texts that do not
             pass through the encoder.
         kind: Of its corpora: "parallel", "conversations", "documents", "nli" or "questions".
+        heads: The layers that are its own, which mirrored tasks share.
     """
 
     columns: tuple[str, ...]
     num_contexts: int = 0
+    heads: tuple[keras.layers.Layer, ...] = ()
     kind: ClassVar[str]
 
     def __init__(self, *, name: str, languages: str, config: TaskConfig, normalize: bool) -> None:
@@ -129,11 +131,6 @@ class Task(ABC):
     def texts(self, record: Record) -> tuple[str, ...]:
         """The texts of a record that are the fields named by `columns`."""
         return tuple(getattr(record, column) for column in self.columns)
-
-    @property
-    def heads(self) -> tuple[keras.layers.Layer, ...]:
-        """The layers that are this task's own (mirrored tasks share them); none if it moves encodings."""
-        return ()
 
     @abstractmethod
     def score(self, columns: list[tf.Tensor], batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:

@@ -2,7 +2,6 @@
 
 from typing import Any, ClassVar, Self
 
-import keras
 import numpy as np
 import tensorflow as tf
 
@@ -28,6 +27,7 @@ class Inference(Task):
     def __init__(self, *, head: InferenceHead, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.head = head
+        self.heads = (head,)
 
     @classmethod
     def of_experiment(cls, config: ExperimentConfig) -> list[Self]:
@@ -39,11 +39,6 @@ class Inference(Task):
         ]
         tasks[0].name = "inference"
         return tasks
-
-    @property
-    def heads(self) -> tuple[keras.layers.Layer, ...]:
-        """The classifier."""
-        return (self.head,)
 
     def build_heads(self, encoder: TokenEncoder) -> None:
         """Creates the classifier's variables."""

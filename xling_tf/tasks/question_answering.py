@@ -2,7 +2,6 @@
 
 from typing import Any, ClassVar, Self
 
-import keras
 import numpy as np
 import tensorflow as tf
 
@@ -46,6 +45,7 @@ class QuestionAnswering(RankingTask):
         self.context_encoder = context_encoder
         self.answer_tower = answer_tower
         self.num_contexts = 0 if context_encoder is None else 1
+        self.heads = (question_tower, answer_tower, *([context_encoder] if context_encoder else []))
         self.columns = ("question", "answer", *["context"] * self.num_contexts)
 
     @classmethod
@@ -65,12 +65,6 @@ class QuestionAnswering(RankingTask):
             )
             for language in (config.data.source, *config.data.targets)
         ]
-
-    @property
-    def heads(self) -> tuple[keras.layers.Layer, ...]:
-        """The two towers, and the layers for the context where it is encoded."""
-        of_context = () if self.context_encoder is None else (self.context_encoder,)
-        return (self.question_tower, self.answer_tower, *of_context)
 
     def build_heads(self, encoder: TokenEncoder) -> None:
         """Creates the towers' variables."""

@@ -3,7 +3,6 @@
 from itertools import combinations
 from typing import Any, ClassVar, NamedTuple, Self
 
-import keras
 import tensorflow as tf
 
 from xling_tf.config import ExperimentConfig, SimilarityConfig
@@ -186,6 +185,7 @@ class ResponsePrediction(RankingTask):
     def __init__(self, *, tower: Tower, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.tower = tower
+        self.heads = (tower,)
 
     @classmethod
     def of_experiment(cls, config: ExperimentConfig) -> list[Self]:
@@ -195,11 +195,6 @@ class ResponsePrediction(RankingTask):
             cls(tower=tower, **cls.common(config, "response_prediction", language))
             for language in _native_languages(config)
         ]
-
-    @property
-    def heads(self) -> tuple[keras.layers.Layer, ...]:
-        """The response tower."""
-        return (self.tower,)
 
     def score(self, columns: list[tf.Tensor], batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
         """Ranks responses for messages."""
@@ -220,7 +215,7 @@ class QuickThought(RankingTask):
 
     def __init__(self, *, towers: tuple[Tower, ...], **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.towers = towers
+        self.towers = self.heads = towers
 
     @classmethod
     def of_experiment(cls, config: ExperimentConfig) -> list[Self]:
@@ -231,11 +226,6 @@ class QuickThought(RankingTask):
             cls(towers=towers, **cls.common(config, "quick_thought", language))
             for language in _native_languages(config)
         ]
-
-    @property
-    def heads(self) -> tuple[keras.layers.Layer, ...]:
-        """The three towers."""
-        return self.towers
 
     def score(self, columns: list[tf.Tensor], batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
         """Ranks predecessors and successors for sentences."""
