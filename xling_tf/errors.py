@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from logging import ERROR, Formatter, LogRecord
+from logging import ERROR, Formatter
 from pathlib import Path
 from typing import NoReturn
 
@@ -23,11 +23,7 @@ class UserError(ValueError):
 
 @contextmanager
 def one_line_errors(again: str) -> Iterator[None]:
-    """Ends the program with one line and its exit status where the user or the machine is at fault.
-
-    Args:
-        again: What the same command does, started again.
-    """
+    """Ends the program with one line, which says what the same command does then, and its exit status."""
     try:
         yield
     except UserError as error:
@@ -62,7 +58,7 @@ def set_up_logging() -> None:
     logging.set_verbosity(logging.INFO)
     handler = logging.get_absl_handler()
     handler.setFormatter(Formatter("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S"))
-    handler.addFilter(_is_wanted)
+    handler.addFilter(lambda line: line.levelno >= ERROR or line.pathname.startswith(_PACKAGE))
 
 
 @contextmanager
@@ -87,7 +83,3 @@ def quiet_start() -> Iterator[None]:
 def _exit(line: str, status: int = 2) -> NoReturn:
     print(line, file=sys.stderr)
     sys.exit(status)
-
-
-def _is_wanted(record: LogRecord) -> bool:
-    return record.levelno >= ERROR or record.pathname.startswith(_PACKAGE)

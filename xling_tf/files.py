@@ -61,11 +61,7 @@ def replacing_folder(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
-    """Yields a temporary folder beside `path` that gets its name if the block succeeds.
-
-    Raises:
-        FileExistsError: Something has the name already, which stays as it is.
-    """
+    """Yields a temporary folder beside `path` that gets its name, if it is free, and the block succeeds."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = _temporary(path)
     temporary.mkdir()
@@ -92,9 +88,6 @@ def locked(folder: Path) -> Iterator[None]:
     """Keeps other processes out of a folder that they lock as well, until this one ends.
 
     The system gives the lock back when the process dies, so nothing is left to clean up.
-
-    Raises:
-        UserError: Another process has it.
     """
     with (folder / "lock").open("w") as file:
         try:
@@ -112,12 +105,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def read_json(path: Path) -> Any:
-    """Reads a file of JSON, UTF-8 of 256 MiB at most, that may hold anything.
-
-    Raises:
-        OSError: It cannot be read.
-        ValueError: It is not JSON, or larger or deeper than can be read.
-    """
+    """Reads a file that may hold anything: JSON, UTF-8 of 256 MiB at most, or it is a `ValueError`."""
     if path.stat().st_size > _MAX_JSON:
         raise ValueError(f"larger than {_MAX_JSON >> 20} MiB")
     try:
@@ -129,11 +117,7 @@ def read_json(path: Path) -> Any:
 
 
 def require_writable_folder(path: Path, remedy: str) -> None:
-    """Makes `path` and proves that a file can be written there, before hours go into its content.
-
-    Raises:
-        UserError: It cannot be written; `remedy` says what to do.
-    """
+    """Makes `path` and proves that a file can be written there, before hours go into its content."""
     try:
         path.mkdir(parents=True, exist_ok=True)
         probe = path / f".writable.{os.getpid()}"
@@ -190,6 +174,6 @@ def _is_running(number: str) -> bool:
         os.kill(int(number), 0)
     except (ProcessLookupError, OverflowError):
         return False
-    except PermissionError:
-        return True
+    except PermissionError:  # It is another user's.
+        pass
     return True

@@ -74,13 +74,7 @@ _INFERENCE = {
 
 
 def model_card(preset: str, config: ExperimentConfig, results: Mapping[str, Any]) -> str:
-    """Describes a trained model to the person who finds it.
-
-    Args:
-        preset: Its preset's name.
-        config: Its resolved config.
-        results: The content of `results.json`.
-    """
+    """Describes a trained model, with the content of `results.json`, to the person who finds it."""
     source, targets = config.data.source, config.data.targets
     is_inferring = any(name.startswith("task/inference") for name in results["scores"])
     is_answering = any(name.startswith("task/question_answering") for name in results["scores"])

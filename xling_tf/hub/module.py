@@ -42,12 +42,8 @@ _PAIRS_SIGNATURE = (
 class HubPart(tf.train.Checkpoint):
     """What the Reusable SavedModel interface asks of a model and of the objects within it.
 
-    A `tf.train.Checkpoint` and not a `tf.Module`, whose `variables` would be lost on saving.
-
-    Args:
-        encoder: Makes the sentence vectors.
-        heads: Layers that tasks have put on them, in float32.
-        normalize: Whether they were trained on unit vectors.
+    A `tf.train.Checkpoint` and not a `tf.Module`, whose `variables` would be lost on saving. The heads are
+    layers that tasks have put on the encoder's vectors, of unit length if `normalize`; in float32.
     """
 
     def __init__(
@@ -89,12 +85,8 @@ class HubAnswerEncoder(HubPart):
     ) -> tf.Tensor:
         """Encodes answers of any shape, flattened: `[answers, dim]` float32 of unit length.
 
-        An answer whose context is empty is its own context, as the published module's page advises.
-
-        Args:
-            inputs: The answers.
-            context: As many texts, or a single one in which all answers are.
-            training: Makes no difference.
+        Contexts are as many texts, or a single one in which all answers are; an answer whose context is
+        empty is its own context, as the published module's page advises.
         """
         answers = tf.reshape(inputs, [-1])
         contexts = tf.cond(
@@ -134,14 +126,7 @@ class HubModule(HubEncoder):
     `question_encoder` and `response_encoder` are those of question answering; where that was not
     trained, of response prediction, which has no tower for questions. Where both were trained, the
     tower of response prediction is not exported. Layers are copied, with the weights as they are now.
-
-    Args:
-        encoder: Makes the sentence vectors.
-        question_tower: None: questions are encoded as sentences are.
-        response_tower: None: responses are encoded as sentences are.
-        context_encoder: Of the contexts of responses; None: they have none.
-        inference_head: Of the inference task; where it was not trained, there is no `inference`.
-        normalize: Whether these layers were trained on unit vectors.
+    Without a tower, texts are encoded as sentences are; without a head for it, there is no `inference`.
     """
 
     def __init__(
@@ -202,14 +187,8 @@ def _signature(
 def export(module: HubModule, path: Path, files: Mapping[str, str]) -> None:
     """Writes a SavedModel that needs TensorFlow alone; the old one stays until it is whole.
 
-    In its folder `training` is what a training that starts from it needs besides the variables.
-
-    The operations of SentencePiece come with tensorflow-text, which such a model needs as well.
-
-    Args:
-        module: What to export.
-        path: Folder, as `exported/en-es`.
-        files: Texts to put beside the model, by file name (config, model card).
+    `files` are texts to put beside the model. In its folder `training` is what a training that starts from
+    it needs besides the variables. A model with SentencePiece needs tensorflow-text as well.
     """
     with replacing_folder(path) as temporary:
         tf.saved_model.save(module, str(temporary), signatures=module.make_signatures())
@@ -253,11 +232,7 @@ def reexport(model: Any, source: Path, path: Path) -> None:
 
 
 def require_replaceable(path: Path) -> None:
-    """Makes sure that an export to `path` would replace a model or nothing.
-
-    Raises:
-        UserError: Something else is there.
-    """
+    """Makes sure that an export to `path` would replace a model or nothing."""
     is_empty = path.is_dir() and not any(path.iterdir())
     if path.exists() and not is_empty and not (path / SAVED_MODEL).is_file():
         raise UserError(

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,36 +29,16 @@ Inputs = dict[str, NDArray[np.int32]]
 Run = Callable[[Inputs], NDArray[np.float32]]
 
 
-class Text(Protocol):
-    """Turns sentences into the model's inputs."""
-
-    def tokenize(self, sentence: str) -> Sequence[Any]:
-        """Splits a sentence into at least one token."""
-
-    def inputs(self, batch: Sequence[Sequence[Any]]) -> Inputs:
-        """The model's inputs for sentences of tokens."""
-
-
 class RuntimeEncoder:
-    """Encodes sentences as the exported model does that it was made of.
+    """Encodes sentences as the exported model does that it was made of; `run` gives `[batch, dim]`."""
 
-    Args:
-        text: Turns sentences into the model's inputs.
-        run: The model: inputs by name to `[batch, dim]`.
-        dim: Of the vectors.
-    """
-
-    def __init__(self, text: Text, run: Run, dim: int) -> None:
+    def __init__(self, text: "Pieces | Words", run: Run, dim: int) -> None:
         self.text = text
         self.dim = dim
         self._run = run
 
     def encode(self, sentences: Sequence[str], *, batch_size: int = 64) -> NDArray[np.float32]:
-        """Encodes any number of sentences in bounded memory.
-
-        Args:
-            sentences: What to encode.
-            batch_size: The most sentences that the model is given at once.
+        """Encodes any number of sentences in bounded memory, at most `batch_size` at once.
 
         Returns:
             `[sentences, dim]` unit vectors, in the order of the sentences.
@@ -96,16 +76,11 @@ def load(folder: str | Path) -> RuntimeEncoder:
         )
     kind = Pieces if settings["text"]["kind"] == "pieces" else Words
     text = kind(folder / settings["vocabulary"], settings["text"])
-    run = _open_litert if settings["runtime"] == "litert" else _open_onnx
-    return RuntimeEncoder(text, run(folder / MODEL_FILES[settings["runtime"]]), settings["dim"])
+    return RuntimeEncoder(text, _open(folder, settings["runtime"]), settings["dim"])
 
 
 def library(module: str, package: str) -> Any:
-    """Imports a module of a package that only other runtimes need.
-
-    Raises:
-        UserError: The package is not installed.
-    """
+    """Imports a module of a package that only other runtimes need."""
     try:
         return import_module(module)
     except ImportError as error:
@@ -115,28 +90,24 @@ def library(module: str, package: str) -> Any:
         ) from error
 
 
-def _open_litert(path: Path) -> Run:
-    engine = library("ai_edge_litert.interpreter", "ai-edge-litert")
+def _open(folder: Path, runtime: str) -> Run:
+    path = folder / MODEL_FILES[runtime]
     try:
-        interpreter = engine.Interpreter(model_path=str(path), num_threads=os.cpu_count())
-        runner = interpreter.get_signature_runner()
-    except Exception as error:
-        raise _unreadable(path, error) from error
-    return lambda inputs: runner(**inputs)["outputs"]
-
-
-def _open_onnx(path: Path) -> Run:
-    engine = library("onnxruntime", "onnxruntime")
-    try:
+        if runtime == "litert":
+            engine = library("ai_edge_litert.interpreter", "ai-edge-litert")
+            interpreter = engine.Interpreter(model_path=str(path), num_threads=os.cpu_count())
+            runner = interpreter.get_signature_runner()
+            return lambda inputs: runner(**inputs)["outputs"]
+        engine = library("onnxruntime", "onnxruntime")
         session = engine.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+        return lambda inputs: session.run(["outputs"], inputs)[0]
+    except UserError:
+        raise
     except Exception as error:
-        raise _unreadable(path, error) from error
-    return lambda inputs: session.run(["outputs"], inputs)[0]
-
-
-def _unreadable(path: Path, error: Exception) -> UserError:
-    came = " ".join(str(error).split())[:200]
-    return UserError(f"{path} must be a model as it was exported, but: {came}; export it anew")
+        came = " ".join(str(error).split())[:200]
+        raise UserError(
+            f"{path} must be a model as it was exported, but: {came}; export it anew"
+        ) from error
 
 
 class Pieces:
@@ -144,10 +115,6 @@ class Pieces:
 
     Where two segmentations are equally likely, as of "XXXX", another version of SentencePiece than that in
     the graph may choose the other one.
-
-    Args:
-        vocabulary: SentencePiece's model.
-        settings: For text, in `runtime.json`.
     """
 
     def __init__(self, vocabulary: Path, settings: Mapping[str, Any]) -> None:
@@ -168,12 +135,7 @@ class Pieces:
 
 
 class Words:
-    """Turns sentences into ids of words, by the rules of `xling_tf.text.tokenization` in the settings.
-
-    Args:
-        vocabulary: The known words, a line each.
-        settings: For text, in `runtime.json`.
-    """
+    """Turns sentences into ids of words, by the rules of `xling_tf.text.tokenization` in the settings."""
 
     def __init__(self, vocabulary: Path, settings: Mapping[str, Any]) -> None:
         self._hash = library("farmhash", "pyfarmhash").fingerprint64

@@ -13,12 +13,6 @@ def load_saved_model(folder: Path) -> Any:
     """Loads a SavedModel, with the operations of tensorflow-text where that is installed.
 
     Its graph runs with the rights of this process: load models only from those you trust.
-
-    Args:
-        folder: With `saved_model.pb`.
-
-    Raises:
-        UserError: The folder has none, or it cannot be loaded.
     """
     if not (folder / SAVED_MODEL).is_file():
         raise _not_loaded(folder, f"has no {SAVED_MODEL}")
@@ -39,9 +33,6 @@ def release_resources(model: Any) -> None:
 
     TensorFlow frees variables with the model, but keeps these by name until the process ends: megabytes
     for each load of a model with a large vocabulary.
-
-    Args:
-        model: As `load_saved_model` returns it.
     """
     import tensorflow as tf
 

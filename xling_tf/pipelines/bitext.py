@@ -20,14 +20,9 @@ _BATCH_PAIRS = 512
 
 
 class CleanPairs(beam.PTransform[Any, Any]):
-    """Keeps the pairs that are fit, new, and similar enough to a model.
+    """Keeps the pairs that are fit, new, and, unless `model` is empty, similar enough to that model.
 
-    Args:
-        paths: Files of source TAB target, or the source sides of Moses pairs (`x.en-es.en`).
-        source: ISO code.
-        target: ISO code.
-        model: Folder of an exported model that scores the pairs; empty: none does.
-        min_cosine: The lowest cosine of the two sides' vectors that is kept.
+    The files hold source TAB target, or are the source sides of Moses pairs (`x.en-es.en`).
     """
 
     def __init__(
@@ -58,7 +53,12 @@ class CleanPairs(beam.PTransform[Any, Any]):
             | beam.MapTuple(first_of)
         )
         if self._model:
-            require_model(self._model)
+            graph = FileSystems.join(self._model, "saved_model.pb")
+            if not FileSystems.exists(graph):
+                raise UserError(
+                    f"--model must be the folder of an exported model, but {graph} is missing; "
+                    "train one with training/main.py, or leave --model out"
+                )
             scored = pairs | RunInference(PairScorer(self._model))
             pairs = scored | beam.FlatMap(well_scored, self._min_cosine)
         return pairs | beam.Map(lambda pair: f"{pair.source}\t{pair.target}")
@@ -77,11 +77,7 @@ def moses_twin(path: str, source: str, target: str) -> str | None:
 
 
 def corpus_name(paths: Sequence[str], pair: str) -> str:
-    """Returns the files' common name: what stands before the languages, or before the first dot.
-
-    Raises:
-        UserError: They have several.
-    """
+    """Returns the files' common name: what stands before the languages, or before the first dot."""
     files = (re.split(r"[/\\]", path)[-1] for path in paths)
     names = {name.partition(f".{pair}." if f".{pair}." in name else ".")[0] for name in files}
     if len(names) > 1:
@@ -138,34 +134,15 @@ def first_of(key: str, pairs: Iterable[TranslationPair]) -> TranslationPair:
     return first
 
 
-def require_model(model: str) -> None:
-    """Checks that there is a SavedModel.
-
-    Raises:
-        UserError: There is none.
-    """
-    graph = FileSystems.join(model, "saved_model.pb")
-    if not FileSystems.exists(graph):
-        raise UserError(
-            f"--model must be the folder of an exported model, but {graph} is missing; "
-            "train one with training/main.py, or leave --model out"
-        )
-
-
 class PairScorer(ModelHandler[TranslationPair, tuple[TranslationPair, float], Any]):
-    """Scores pairs by the cosine of a SavedModel's vectors, loaded once by each worker.
-
-    Args:
-        model: Folder of the SavedModel.
-    """
+    """Scores pairs by the cosine of a SavedModel's vectors, loaded once by each worker."""
 
     def __init__(self, model: str) -> None:
         super().__init__()
         self._model = model
 
     def load_model(self) -> Any:
-        """Loads the model."""
-        # Only here, because it takes seconds to start.
+        """Loads the model, by TensorFlow, which takes seconds to start."""
         import tensorflow as tf
 
         return tf.saved_model.load(self._model)

@@ -28,11 +28,7 @@ def count(outcome: str, number: int = 1) -> None:
 
 
 def find_files(patterns: Sequence[str]) -> list[str]:
-    """Finds the files that match, on any file system that Beam knows.
-
-    Raises:
-        UserError: A pattern matches nothing.
-    """
+    """Finds the files that match, on any file system that Beam knows; each pattern must match some."""
     found: dict[str, None] = {}
     for pattern in patterns:
         try:
@@ -58,11 +54,7 @@ class ReadLines(beam.PTransform[Any, Any]):
 
 
 def decoded(line: bytes) -> str:
-    """Decodes a line of UTF-8, without byte order mark and carriage return.
-
-    Raises:
-        MalformedLineError: It is not UTF-8.
-    """
+    """Decodes a line of UTF-8, without byte order mark and carriage return."""
     try:
         return line.decode("utf-8-sig").rstrip("\r")
     except UnicodeDecodeError:
@@ -77,24 +69,12 @@ def prepare(
     options: PipelineOptions,
     settings: Mapping[str, Any],
 ) -> Counter[str]:
-    """Runs the pipelines that write some corpora of a data folder.
+    """Runs the pipelines that write corpora of a data folder, and counts the records of each outcome.
 
     Shards are written under a hidden folder and moved to `<output>/<corpus>-00000-of-000NN<suffix>` when
-    all are there, in place of earlier shards of that corpus; the counts go to `preparation.json`.
-
-    Args:
-        corpora: What gives the lines of each corpus, by its path in the folder with the files' suffix:
-            "conversations/reddit.en.tsv.gz". A document has a line feed after each of its sentences.
-        output: The data folder, on any file system that Beam and all workers reach.
-        num_shards: How many files each corpus gets.
-        options: Beam's.
-        settings: What `preparation.json` tells of how the corpora were made.
-
-    Returns:
-        How many records had each outcome.
-
-    Raises:
-        UserError: Nothing usable was in the inputs; earlier corpora stay.
+    all are there, in place of earlier shards of that corpus; if there is nothing to write, those stay.
+    Corpora are named by their path with the files' suffix, "conversations/reddit.en.tsv.gz"; a document has
+    a line feed after each of its sentences. The settings and the counts go to `preparation.json`.
     """
     staging = FileSystems.join(output, f".{next(iter(corpora)).replace('/', '.')}.work")
     if FileSystems.exists(staging):

@@ -21,11 +21,7 @@ Place = tuple[str, str]  # a file and, if it is an archive, the member's name
 
 
 class Inferences(beam.PTransform[Any, Any]):
-    """Keeps the pairs of a split that have a gold label.
-
-    Args:
-        place: The split's file of JSON lines.
-    """
+    """Keeps the pairs of a split, a file of JSON lines, that have a gold label."""
 
     def __init__(self, place: Place) -> None:
         super().__init__()
@@ -43,14 +39,7 @@ class Inferences(beam.PTransform[Any, Any]):
 
 
 def find_splits(paths: Sequence[str]) -> dict[str, Place]:
-    """Finds the place of each split, by its corpus in the data folder.
-
-    Args:
-        paths: JSON lines as published, or the archives that hold them.
-
-    Raises:
-        UserError: A file is something else, or a split is there twice.
-    """
+    """Finds each split, by its corpus in the data folder, in JSON lines as published or their archives."""
     found: dict[str, Place] = {}
     for path in paths:
         held = _held(path)

@@ -12,11 +12,7 @@ from xling_tf.pipelines.common import ReadLines, count
 
 
 class Conversations(beam.PTransform[Any, Any]):
-    """Joins comments with their replies, from whatever files they come.
-
-    Args:
-        paths: Dumps, a JSON object a line.
-    """
+    """Joins comments with their replies, from whatever dumps (a JSON object a line) they come."""
 
     def __init__(self, paths: Sequence[str]) -> None:
         super().__init__()
@@ -53,12 +49,7 @@ def kept_comments(line: bytes) -> Iterator[Comment]:
 
 
 def pairs(name: str, found: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    """Yields a comment with each of its different replies.
-
-    Args:
-        name: The comment's full name.
-        found: Its text as "messages" (none if the comment was dropped), and "replies".
-    """
+    """Yields a comment, none of the "messages" if it was dropped, with each of its different "replies"."""
     del name
     messages, replies = sorted(found["messages"]), sorted(set(found["replies"]))
     count("replies", len(found["replies"]))

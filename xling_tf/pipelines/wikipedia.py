@@ -20,12 +20,7 @@ _PAGE_BEGIN, _PAGE_END, _DUMP_END = b"<page>", b"</page>", b"</mediawiki>"
 
 
 class Documents(beam.PTransform[Any, Any]):
-    """Makes documents of articles; of two articles with one title, one stays.
-
-    Args:
-        paths: MediaWiki XML dumps.
-        language: ISO code, whose rules end sentences.
-    """
+    """Makes documents of the articles of dumps; of two articles with one title, one stays."""
 
     def __init__(self, paths: Sequence[str], language: str) -> None:
         super().__init__()
