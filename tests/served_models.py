@@ -40,21 +40,14 @@ def _exported(version: int) -> Path:
     return folder
 
 
-def put_export(folder: Path, version: int) -> Path:
-    """An export at a path, whole at once, in place of the one that is there."""
+def put_export(folder: Path, version: int, *, wrecked: bool = False) -> Path:
+    """An export, or one whose weights are cut off, whole at once, in place of the one that is there."""
     arriving = folder.with_name(f".{folder.name}.arriving")
     shutil.copytree(_exported(version), arriving)
+    if wrecked:
+        next(arriving.glob("variables/*.data*")).write_bytes(b"")
     if folder.exists():
         folder.rename(folder.with_name(f".{folder.name}.leaving"))
     arriving.rename(folder)
     shutil.rmtree(folder.with_name(f".{folder.name}.leaving"), ignore_errors=True)
-    return folder
-
-
-def put_wreck(folder: Path, version: int) -> Path:
-    """An export whose weights are cut short."""
-    arriving = folder.with_name(f".{folder.name}.arriving")
-    shutil.copytree(_exported(version), arriving)
-    next(arriving.glob("variables/*.data*")).write_bytes(b"")
-    arriving.rename(folder)
     return folder

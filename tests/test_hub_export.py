@@ -54,23 +54,6 @@ def test_it_can_be_moved_and_has_its_card_and_config(
     assert [path.name for path in hub_folder.parent.iterdir()] == ["tiny"]
 
 
-def test_an_export_that_fails_leaves_the_last_good_model(
-    hub_module: hub.HubModule, hub_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = Path(shutil.copytree(hub_folder, tmp_path / "model"))
-
-    def fail(module: Any, folder: str, **kwargs: Any) -> None:
-        (Path(folder) / "saved_model.pb").write_text("half")
-        raise OSError("no space left on device")
-
-    monkeypatch.setattr(tf.saved_model, "save", fail)
-    for output in (path, tmp_path / "first"):
-        with pytest.raises(OSError, match="no space left"):
-            hub.export(hub_module, output, {})
-    assert [path.name for path in tmp_path.iterdir()] == ["model"]
-    assert tf.saved_model.load(str(path))(SENTENCES).shape[0] == len(SENTENCES)
-
-
 # What export() does around TensorFlow's own writing, which is all that a kill can interrupt.
 KILLED = """
 import os, signal, sys

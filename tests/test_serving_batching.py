@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from threading import Event
+from typing import Any
 
 import numpy as np
 import pytest
@@ -73,31 +74,27 @@ def run(
     return case.model.calls
 
 
-def test_requests_that_wait_share_a_call_and_get_their_own_rows() -> None:
+@pytest.mark.parametrize(
+    ("parameters", "requests", "calls"),
+    [
+        ({}, [[0], [1, 2], [3], [4]], [[0], [1, 2, 3, 4]]),
+        ({"batched": False, "max_enqueued_batches": 1}, [[0], [1], [2]], [[0], [1], [2]]),
+        ({"max_batch_size": 3}, [[0], [1], [2, 3, 4, 5], [6]], [[0], [1], [2, 3, 4], [5], [6]]),
+        ({}, [[0], [1], [[1.0, 2.0]]], [[0], [1], [[1, 2]]]),
+        ({"max_batch_size": 2, "batch_timeout_micros": SOON * 1_000_000}, [[1], [2]], [[1, 2]]),
+        ({"max_batch_size": 2, "batch_timeout_micros": 1000}, [[1]], [[1]]),
+    ],
+    ids=["together", "no batching", "a large one", "other shapes", "until it is full", "timeout"],
+)
+def test_requests_that_wait_share_calls_and_get_their_own_rows(
+    parameters: dict[str, int], requests: list[list[Any]], calls: list[list[Any]]
+) -> None:
     async def test(case: Case) -> None:
-        tasks = [await case.submit(*numbers) for numbers in ([0], [1, 2], [3], [4])]
+        tasks = [await case.submit(*rows) for rows in requests]
         case.model.let.set()
-        assert await answers(*tasks) == [[0], [2, 4], [6], [8]]
+        assert await answers(*tasks) == [(2 * np.array(rows)).tolist() for rows in requests]
 
-    assert run(test) == [[0], [1, 2, 3, 4]]
-
-
-def test_a_lane_without_batching_calls_for_each_request() -> None:
-    async def test(case: Case) -> None:
-        tasks = [await case.submit(number) for number in (0, 1, 2)]
-        case.model.let.set()
-        assert await answers(*tasks) == [[0], [2], [4]]
-
-    assert run(test, batched=False, max_enqueued_batches=1) == [[0], [1], [2]]
-
-
-def test_a_large_request_takes_several_calls() -> None:
-    async def test(case: Case) -> None:
-        tasks = [await case.submit(*numbers) for numbers in ([0], [1], [2, 3, 4, 5], [6])]
-        case.model.let.set()
-        assert await answers(*tasks) == [[0], [2], [4, 6, 8, 10], [12]]
-
-    assert run(test, max_batch_size=3) == [[0], [1], [2, 3, 4], [5], [6]]
+    assert run(test, **parameters) == calls
 
 
 def test_a_full_queue_refuses_and_takes_again_when_there_is_room() -> None:
@@ -149,15 +146,6 @@ def test_one_bad_request_fails_alone() -> None:
     assert run(test) == [[0], [1, 2, 13, 4], [1, 2], [13, 4], [13], [4]]
 
 
-def test_rows_of_other_shapes_do_not_share_a_call() -> None:
-    async def test(case: Case) -> None:
-        tasks = [await case.submit(0), await case.submit(1), await case.submit([1.0, 2.0])]
-        case.model.let.set()
-        assert await answers(*tasks) == [[0], [2], [[2, 4]]]
-
-    assert run(test) == [[0], [1], [[1, 2]]]
-
-
 @pytest.mark.parametrize(
     "inputs",
     [{"x": np.float64(3)}, {"x": np.zeros(0)}, {"x": np.ones(2), "other": np.ones(3)}],
@@ -179,22 +167,6 @@ def test_outputs_that_are_no_rows_are_told_apart_by_running_alone() -> None:
         assert await answers(*tasks) == [[2], [3], [4]]
 
     run(test)
-
-
-def test_a_batch_waits_until_it_is_full() -> None:
-    async def test(case: Case) -> None:
-        case.model.let.set()
-        assert await answers(await case.submit(1), await case.submit(2)) == [[2], [4]]
-
-    assert run(test, max_batch_size=2, batch_timeout_micros=SOON * 1_000_000) == [[1, 2]]
-
-
-def test_a_batch_that_is_not_full_is_run_after_its_timeout() -> None:
-    async def test(case: Case) -> None:
-        case.model.let.set()
-        assert await answers(await case.submit(1)) == [[2]]
-
-    run(test, max_batch_size=2, batch_timeout_micros=1000)
 
 
 def test_lanes_take_turns() -> None:

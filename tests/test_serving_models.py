@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from served_models import put_export, put_wreck
+from served_models import put_export
 from tensorflow_serving.apis import prediction_log_pb2
 
 from xling_tf.errors import UserError
@@ -144,7 +144,7 @@ def test_the_tables_of_a_retired_version_are_freed(
 
 def test_a_wreck_is_told_and_tried_again_when_it_changes(serve, tmp_path: Path) -> None:
     put_export(tmp_path / "m" / "1", 1)
-    wreck = put_wreck(tmp_path / "m" / "2", 2)
+    wreck = put_export(tmp_path / "m" / "2", 2, wrecked=True)
     model = serve()
     model.poll()
     assert model._metrics.load_failures.labels("m")._value.get() == 1
@@ -216,7 +216,7 @@ def test_a_start_without_a_model_is_told(
 ) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "wreck").mkdir()
-    put_wreck(tmp_path / "wreck" / "1", 1)
+    put_export(tmp_path / "wreck" / "1", 1, wrecked=True)
     put_export(tmp_path / "good", 1)
     with pytest.raises(UserError, match=told):
         load_models([ModelConfig("m", tmp_path / folder, labels)], Metrics())

@@ -235,13 +235,6 @@ def test_bytes_and_texts_come_back(raw: list[bytes], texts: list[str]) -> None:
         assert json.loads(format_outputs(inputs, True)) == {"predictions": texts}
 
 
-def test_floats_have_their_shortest_digits() -> None:
-    # 0.1 as a float is 0.100000001490116..., and no shorter decimal than 0.1 is read as the same float.
-    assert format_outputs({"x": np.array([0.1, 2, 1 / 3], np.float32)}, False) == (
-        b'{"outputs":[0.1,2.0,0.33333334]}'
-    )
-
-
 @pytest.mark.parametrize(
     ("shape", "text"), [((0,), "[]"), ((2, 0), "[[],[]]"), ((1, 0, 3), "[[]]")]
 )

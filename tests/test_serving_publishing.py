@@ -14,7 +14,7 @@ import pytest
 import tensorflow as tf
 import yaml
 from google.protobuf import text_format
-from programs import ROOT, run_python
+from programs import ROOT, run_python, the_error
 from publishing import IMAGE, Published, docker_command, next_version, publish
 from serving_models import save
 from serving_servers import files_of, server_process
@@ -94,45 +94,28 @@ def test_versions_are_numbered_on_and_never_overwritten(small: Path, tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("names", "number"), [([], 1), (["10", "9"], 11), (["007"], 8), ([".5.123.tmp", "v9"], 1)]
+    ("name", "version", "said"),
+    [(name, 1, "--name") for name in ("", "a/b", "..", "-a", "a b", "12", "en–es", "a\n")]
+    + [("m", version, f"from 1 to .* {version}") for version in (0, -1, 2**63)],
 )
-def test_the_next_version(names: list[str], number: int, tmp_path: Path) -> None:
-    for name in names:
-        (tmp_path / name).mkdir()
-    assert next_version(tmp_path) == number
-
-
-@pytest.mark.parametrize("name", ["", "a/b", "..", "-a", "a b", "12", "en–es", "a\n"])
-def test_names_that_no_model_has(name: str, small: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="--name"):
-        publish(small, tmp_path, name)
-
-
-@pytest.mark.parametrize("version", [0, -1, 2**63])
-def test_numbers_that_no_version_has(version: int, small: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=f"from 1 to 9223372036854775807, but it is {version}"):
-        publish(small, tmp_path, "m", version)
-
-
-@pytest.mark.parametrize(
-    ("file", "said"),
-    [
-        ("saved_model.pb", "cannot be loaded"),
-        ("variables/variables.data-00000-of-00001", "cannot be loaded"),
-    ],
-)
-def test_half_a_model_is_refused(file: str, said: str, small: Path, tmp_path: Path) -> None:
-    model = shutil.copytree(small, tmp_path / "model")
-    os.truncate(model / file, 40)
+def test_names_and_numbers_that_no_version_has(
+    name: str, version: int, said: str, small: Path, tmp_path: Path
+) -> None:
     with pytest.raises(UserError, match=said):
-        publish(model, tmp_path / "serving", "m")
+        publish(small, tmp_path, name, version)
+
+
+@pytest.mark.parametrize("file", ["saved_model.pb", "variables/variables.data-00000-of-00001"])
+def test_half_a_model_and_one_without_signatures_are_refused(
+    file: str, small: Path, tmp_path: Path
+) -> None:
+    tf.saved_model.save(tf.Module(), str(tmp_path / "bare"))
+    half = shutil.copytree(small, tmp_path / "half")
+    os.truncate(half / file, 40)
+    for model, said in ((half, "cannot be loaded"), (tmp_path / "bare", "has none; save it with")):
+        with pytest.raises(UserError, match=said):
+            publish(model, tmp_path / "serving", "m")
     assert not (tmp_path / "serving").exists()
-
-
-def test_a_model_without_signatures_is_refused(tmp_path: Path) -> None:
-    tf.saved_model.save(tf.Module(), str(tmp_path / "model"))
-    with pytest.raises(UserError, match=r"signatures is expected.*has none; save it with them"):
-        publish(tmp_path / "model", tmp_path / "serving", "m")
 
 
 def test_a_version_inside_an_exported_model_is_refused(small: Path, tmp_path: Path) -> None:
@@ -247,20 +230,7 @@ def test_programs_publish_one_after_another_and_serve(hub_folder: Path, tmp_path
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("flags", "said"),
-    [
-        (["--serving=s"], ["--model"]),
-        (["--model=m"], ["--serving", "--litert", "--onnx"]),
-        (["--model=m", "--onnx=o", "--version=2"], ["--version", "--serving"]),
-        (["--model=m", "--serving=s", "--version=0"], ["--version", "0"]),
-    ],
-)
-def test_a_mistake_in_the_flags_is_one_line(
-    flags: list[str], said: list[str], tmp_path: Path
-) -> None:
-    run = run_python(tmp_path, PROGRAM, *flags)
-    assert (run.status, run.output) == (2, "")
-    (line,) = run.errors.splitlines()
-    assert all(words in line for words in said), line
+@pytest.mark.parametrize("flags", [["--serving=s"], ["--model=m", "--onnx=o", "--version=2"]])
+def test_a_mistake_in_the_flags_is_one_line(flags: list[str], tmp_path: Path) -> None:
+    assert "--" in the_error(run_python(tmp_path, PROGRAM, *flags))
     assert not list(tmp_path.iterdir())

@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Iterator, Sequence
 from functools import cache
+from types import SimpleNamespace
 
 import numpy as np
 import tensorflow as tf
@@ -118,22 +119,11 @@ class ListCorpus(Corpus):
         return zip(self.records, self.groups or [None] * len(self.records), strict=True)
 
 
-@dataclasses.dataclass(frozen=True)
-class FixedSampler:
-    """Gives these batches, one after another."""
-
-    batches: Sequence[Sequence[int]]
-
-    def batch(self, position: int) -> np.ndarray:
-        """Indices of the batch at `position`."""
-        return np.array(self.batches[position])
-
-
 def make_batches(
     model: Model, examples: Examples, batches: Sequence[Sequence[int]]
 ) -> tf.data.Dataset:
     """Streams the examples at these indices."""
-    sampler = FixedSampler(batches)
+    sampler = SimpleNamespace(batch=lambda position: np.array(batches[position]))
     return make_dataset(examples, sampler, model.preprocessor, count=len(batches))
 
 

@@ -102,7 +102,14 @@ def prepare(
             f"{found or 'no record'}; name other files with --input"
         )
     for name in corpora:
-        _publish(name, staging, output)
+        new, earlier = _shards(staging, name), _shards(output, name)
+        folder = FileSystems.join(output, *name.split("/")[:-1])
+        if not FileSystems.exists(folder):
+            FileSystems.mkdirs(folder)
+        if earlier:
+            FileSystems.delete(earlier)
+        moved = [FileSystems.join(folder, FileSystems.split(path)[1]) for path in new]
+        FileSystems.rename(new, moved)
     FileSystems.delete([staging])
     _report(output, {name: {**settings, "counts": dict(counts)} for name in corpora})
     return counts
@@ -125,17 +132,6 @@ def _shards(folder: str, name: str) -> list[str]:
     return sorted(
         file.path for match in FileSystems.match([pattern]) for file in match.metadata_list
     )
-
-
-def _publish(name: str, staging: str, output: str) -> None:
-    """Moves a corpus' shards to the data folder, where they replace earlier ones."""
-    new, earlier = _shards(staging, name), _shards(output, name)
-    folder = FileSystems.join(output, *name.split("/")[:-1])
-    if not FileSystems.exists(folder):
-        FileSystems.mkdirs(folder)
-    if earlier:
-        FileSystems.delete(earlier)
-    FileSystems.rename(new, [FileSystems.join(folder, FileSystems.split(path)[1]) for path in new])
 
 
 def _report(output: str, entries: Mapping[str, Any]) -> None:

@@ -128,13 +128,9 @@ class BatchScheduler:
             if request in batch.requests:
                 batch.requests.remove(request)
                 self._metrics.queued_rows.labels(lane.model_name).dec(request.rows)
-        self._set_queue(lane, [batch for batch in queue if batch.requests])
-
-    def _set_queue(self, lane: Lane, queue: list[_Batch]) -> None:
-        if queue:
-            self._queues[lane] = queue
-        else:
-            self._queues.pop(lane, None)
+        self._queues[lane] = [batch for batch in queue if batch.requests]
+        if not self._queues[lane]:
+            del self._queues[lane]
 
     def _start_closed_batches(self) -> None:
         """Runs the first batches of the lanes in turn, as long as threads are free."""
@@ -143,7 +139,8 @@ class BatchScheduler:
             if lane is None:
                 return
             first, *others = self._queues.pop(lane)
-            self._set_queue(lane, others)
+            if others:
+                self._queues[lane] = others
             waited = time.perf_counter() - first.opened
             self._metrics.queued_rows.labels(lane.model_name).dec(first.rows)
             self._metrics.queuing_latency.labels(lane.model_name).observe(waited * 1e6)

@@ -250,12 +250,9 @@ def find_versions(path: Path) -> dict[int, Path]:
 
 
 def first_line(message: str) -> str:
-    r"""What went wrong, without TensorFlow's report around it and without paths of this machine.
+    """What went wrong, without TensorFlow's report around it and without paths of this machine.
 
     Example:
-        >>> first_line("Graph execution error:\n\nDetected at node Assert defined at (most recent "
-        ...            "call last):\n<stack traces unavailable>\nno row\n\t [[{{node A}}]] [Op:__f]")
-        'no row'
         >>> first_line("/models/en-es/3/saved_model.pb; No such file or directory")
         '...; No such file or directory'
     """

@@ -19,14 +19,7 @@ _MICROSECONDS = [10 * 1.8**power for power in range(33)]
 
 
 class Metrics:
-    """The metrics of one server, by TensorFlow Serving's names where it has them.
-
-    Example:
-        >>> metrics = Metrics()
-        >>> metrics.requests.labels("en-es", "OK").inc()
-        >>> b':tensorflow:serving:request_count{model_name="en-es",status="OK"} 1.0' in metrics.page()
-        True
-    """
+    """The metrics of one server, by TensorFlow Serving's names where it has them."""
 
     def __init__(self) -> None:
         prometheus.disable_created_metrics()  # The times of the series' start are of another format.
@@ -41,7 +34,7 @@ class Metrics:
                 prometheus.Histogram, name, f"Microseconds {text}.", *labels, buckets=buckets
             )
 
-        counter, gauge, histogram = prometheus.Counter, prometheus.Gauge, prometheus.Histogram
+        counter, gauge = prometheus.Counter, prometheus.Gauge
         name, rows = "xling_tf_serving_", [2**power for power in range(15)]
         self.requests = make(counter, ":tensorflow:serving:request_count", "By code.", "status")
         self.request_latency = latency(
@@ -53,7 +46,9 @@ class Metrics:
         self.queuing_latency = latency(
             "batching_session:queuing_latency", "that a batch waited for a thread"
         )
-        self.batch_rows = make(histogram, name + "batch_rows", "Rows of a call.", buckets=rows)
+        self.batch_rows = make(
+            prometheus.Histogram, name + "batch_rows", "Rows of a call.", buckets=rows
+        )
         self.queued_rows = make(gauge, name + "queued_rows", "Rows that wait for a call.")
         self.available_version = make(gauge, name + "available_version", "Largest that answers.")
         self.load_seconds = make(gauge, name + "load_seconds", "Of the last load, with warm-up.")
@@ -69,14 +64,7 @@ class JsonFormatter(logging.Formatter):
     """A record as one line of JSON: time, level, event, and the event's own fields."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Formats a record; lines of other packages have their text as `message`.
-
-        Example:
-            >>> record = logging.makeLogRecord({"msg": "ready", "levelname": "INFO", "created": 0})
-            >>> record.fields = {"version": 3}
-            >>> JsonFormatter().format(record)
-            '{"time": "1970-01-01T00:00:00.000+00:00", "level": "info", "event": "ready", "version": 3}'
-        """
+        """Formats a record; lines of other packages have their text as `message`."""
         time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         line = {"time": time, "level": record.levelname.lower(), "event": record.getMessage()}
         other = {"event": record.name, "message": record.getMessage()}

@@ -58,14 +58,7 @@ class Target(NamedTuple):
 
 
 def parse_path(method: str, path: str) -> Target:
-    """Reads the target of a request; the query belongs to the path, which is still percent-encoded.
-
-    Example:
-        >>> parse_path("POST", "/v1/models/en-es/versions/3:predict")
-        Target(model='en-es', version=3, label=None, action='predict')
-        >>> parse_path("GET", "/v1/models/en%2Des").model
-        'en-es'
-    """
+    """Reads the target of a request; the query belongs to the path, which is still percent-encoded."""
     match = _PATHS[method].fullmatch(path) if method in _PATHS else None
     if match is None:
         raise ServingError(f"Malformed request: {method} {path}")
@@ -88,10 +81,6 @@ def parse_request(body: bytes) -> dict[str, Any]:
 
     As with RapidJSON, NaN and Infinity are numbers, the first of two equal keys counts, a zero byte ends
     the document, and strings may hold bytes that are not UTF-8 (surrogates here, PEP 383).
-
-    Example:
-        >>> parse_request(b'{"instances": [1.0, NaN], "instances": []}')
-        {'instances': [1.0, nan]}
     """
     if sum(map(body.count, (b",", b"[", b"{"))) > MAX_VALUES:
         raise ServingError(f"A request is expected to have at most {MAX_VALUES} values", 413)
@@ -293,9 +282,8 @@ def _to_bytes(value: Any) -> bytes:
     try:
         if type(value) is str:
             return value.encode("utf-8", "surrogateescape")
-        if _is_base64(
-            value
-        ):  # Blanks are skipped, padding may be left out (absl/strings/escaping.h).
+        if _is_base64(value):
+            # Blanks are skipped, padding may be left out (absl/strings/escaping.h).
             text = "".join(value["b64"].split()).rstrip("=.")
             return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
     except UnicodeEncodeError:
