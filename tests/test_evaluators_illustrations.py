@@ -95,11 +95,3 @@ def test_a_second_translation_is_no_error(drawn):
     rows = [("one", "uno"), ("one", "una"), ("two", "dos")]
     made = drawn("retrieval_errors", lambda texts: np.array([vectors[t] for t in texts]), rows)
     assert made["num_errors"] == 0
-
-
-def test_bitexts_with_the_same_english_become_one_map(tmp_path):
-    write(tmp_path, ROWS, "all.en-de")
-    write(tmp_path, [(text, f"mot {n}") for n, (text, _) in enumerate(ROWS)], "all.en-fr")
-    (found,) = program.SUITES["sentence_map"].find(tmp_path, 0)
-    assert found.load()(PERFECT)["languages"] == ["en", "de", "fr"]
-    assert len(list(program.SUITES["heat_map"].find(tmp_path, 0))) == 2
