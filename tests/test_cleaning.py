@@ -141,10 +141,7 @@ def test_short_texts_names_and_numbers_are_of_no_language(text):
     assert language_of(text, ["en", "es", "zh"]) is None
 
 
-@pytest.mark.parametrize(
-    ("language", "hint"),
-    [("EN", "mean en?"), ("zh-TW", "mean zh?"), ("tlx", "mean tlh?")],
-)
+@pytest.mark.parametrize(("language", "hint"), [("zh-TW", "mean zh?"), ("tlx", "mean tlh?")])
 def test_codes_of_languages_are_known_and_others_told_with_a_near_one(language, hint):
     for known in ("en", "zh_TW", "yue", "nb", "mi"):  # the last two have no model, and a locale
         require_known(known)
@@ -202,8 +199,8 @@ def pairs(sources, targets):
         ("en-tlh", pairs(ENGLISH, SPANISH), []),
         (
             "en-es",
-            pairs(ENGLISH[:23], SPANISH[:23]) + pairs(ENGLISH[:1], SPANISH[:1]) * 25,
-            ["only 23 of 48 records looked at differ"],
+            pairs(ENGLISH[:8], SPANISH[:8]) * 3,
+            ["only 8 of 24 records looked at differ"],
         ),
         ("en-es", pairs(ENGLISH[:24], SPANISH[:24]) * 2, []),
         ("en-es", [], []),

@@ -148,13 +148,7 @@ def pair_fault(pair: TranslationPair, source_language: str, target_language: str
 
 
 def bitext_fault(pair: TranslationPair, source_language: str, target_language: str) -> str | None:
-    """As `pair_fault` for any languages: recognised by a library, which keeps short sentences.
-
-    Example:
-        >>> bitext_fault(TranslationPair("Good morning!", "¡Buenos días!"), "en", "es")
-        >>> bitext_fault(TranslationPair("It is 10 past 9.", "Son las 12."), "en", "es")
-        'numbers differ'
-    """
+    """As `pair_fault` for any languages: recognised by a library, which keeps short sentences."""
     reason = _form_fault(pair.source) or _form_fault(pair.target)
     if reason := reason or _fault_between(pair, source_language, target_language):
         return reason
@@ -196,12 +190,6 @@ def language_of(text: str, expected: Collection[str]) -> str | None:
     """The plain code of a sentence's language, expected or widespread; None where that is unsure.
 
     It is recognised by py3langid (Lui and Baldwin 2012).
-
-    Example:
-        >>> language_of("The children are playing in the garden.", ["en", "es"])
-        'en'
-        >>> language_of("Madrid", ["en", "es"]) is None
-        True
     """
     language, probability = _identifier(frozenset(map(_plain, expected))).classify(text)
     shortest = _SHORTEST_UNSPACED if language in _UNSPACED else _SHORTEST
@@ -223,12 +211,7 @@ def _identifier(expected: frozenset[str]) -> LanguageIdentifier:
 
 
 def corpus_faults(languages: str, records: Sequence[Record]) -> Iterator[str]:
-    """Yields what is wrong with a sample: another language, equal sides, or hardly anything but repeats.
-
-    Example:
-        >>> list(corpus_faults("en-es", [TranslationPair("Good morning", "Buenos días")] * 4))
-        ['only 1 of 4 records looked at differ']
-    """
+    """Yields what is wrong with a sample: another language, equal sides, or hardly anything but repeats."""
     for language, side in columns_of(languages):
         parts = (part for record in records for part in tuple(record)[side])
         texts = dict.fromkeys(part for part in parts if isinstance(part, str))

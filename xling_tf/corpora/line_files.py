@@ -123,10 +123,6 @@ def normal_form(text: str, form: Literal["NFC", "NFKC"] = "NFC") -> str:
 
     To order n marks on one letter takes `unicodedata` n * n steps: minutes for a hostile megabyte. An
     invisible joiner (U+034F) after each thirty of them parts them; text of any language stays as it is.
-
-    Example:
-        >>> normal_form("e\u0301") == "\u00e9"
-        True
     """
     if unicodedata.is_normalized(form, text):
         return text

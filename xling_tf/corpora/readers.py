@@ -8,6 +8,7 @@ that neither has to be in memory for the join; pairs without negatives have no l
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -35,6 +36,7 @@ class MalformedLineError(Exception):
     """Raised by a line parser; its text is the reason under which the line is counted."""
 
 
+@dataclass(eq=False)
 class Reading(Generic[R]):
     """The records of a file, read once as they are asked for, and an account of what was left out.
 
@@ -42,25 +44,19 @@ class Reading(Generic[R]):
     is left out. `expected` says what the file holds, `unit` what is numbered, for messages.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        expected: str,
-        rows: Callable[["Reading[R]"], Iterator[tuple[R, str | None]]],
-        unit: str = "line",
-    ) -> None:
-        self._path = path
-        self._expected = expected
-        self._rows = rows
-        self._unit = unit
-        self._first_bad = ""
-        self.num_records = 0
-        self.malformed: Counter[str] = Counter()  # lines left out, by reason
-        self.first_lines: dict[str, tuple[int, ...]] = {}  # numbers from 1 of the first few of them
+    path: Path
+    expected: str
+    rows: Callable[["Reading[R]"], Iterator[tuple[R, str | None]]]
+    unit: str = "line"
+    num_records: int = 0
+    malformed: Counter[str] = field(default_factory=Counter)  # lines left out, by reason
+    # Numbers from 1 of the first few of these.
+    first_lines: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    first_bad: str = ""
 
     def __iter__(self) -> Iterator[tuple[R, str | None]]:
         """Reads the file; a `UserError` where it cannot be read to its end."""
-        for row in self._rows(self):
+        for row in self.rows(self):
             self.num_records += 1
             yield row
 
@@ -69,13 +65,13 @@ class Reading(Generic[R]):
         self.malformed[reason] += 1
         if self.malformed[reason] <= _NUM_FIRST_LINES:
             self.first_lines[reason] = (*self.first_lines.get(reason, ()), number)
-        if line is not None and not self._first_bad:
-            self._first_bad = f"; {self._unit} {number} is {line[:80]!r}"
+        if line is not None and not self.first_bad:
+            self.first_bad = f"; {self.unit} {number} is {line[:80]!r}"
 
     def summary(self) -> str:
         """Returns the account in one line."""
-        left_out = f"; {self._unit}s left out: {self._left_out()}" if self.malformed else ""
-        return f"{self._path}: {self.num_records} records{left_out}"
+        left_out = f"; {self.unit}s left out: {self._left_out()}" if self.malformed else ""
+        return f"{self.path}: {self.num_records} records{left_out}"
 
     def nothing_usable(self) -> UserError:
         """Makes the error of a file without a record."""
@@ -83,14 +79,14 @@ class Reading(Generic[R]):
         if self.malformed[str(Unreadable.NOT_UTF8)] * 2 > self.malformed.total():
             advice = "convert it with `iconv -f ENCODING -t UTF-8`, or name it .gz if it is gzip"
         return UserError(
-            f"{self._path} must hold {self._expected}, but has no usable record: "
-            f"{self._left_out() or 'nothing of that kind in it'}{self._first_bad}; {advice}"
+            f"{self.path} must hold {self.expected}, but has no usable record: "
+            f"{self._left_out() or 'nothing of that kind in it'}{self.first_bad}; {advice}"
         )
 
     def _left_out(self) -> str:
+        firsts = {reason: ", ".join(map(str, lines)) for reason, lines in self.first_lines.items()}
         return "; ".join(
-            f"{count} {reason} (first {self._unit}s: "
-            f"{', '.join(map(str, self.first_lines[reason]))})"
+            f"{count} {reason} (first {self.unit}s: {firsts[reason]})"
             for reason, count in self.malformed.items()
         )
 

@@ -62,12 +62,7 @@ class HashedCorpus(NamedTuple):
 
 
 def normalised(text: str) -> str:
-    r"""Returns the text without the differences that make no other sentence of it.
-
-    Example:
-        >>> normalised("Ｈello\u00a0 World ")
-        'hello world'
-    """
+    """Returns the text without the differences that make no other sentence of it."""
     return " ".join(normal_form(text, "NFKC").casefold().split())
 
 
@@ -135,10 +130,8 @@ def _by_hash(hashed: HashedCorpus, has_dev: bool) -> NDArray[np.int8]:
     return np.where(is_held_out, Part.HELD_OUT, Part.TRAIN).astype(np.int8)
 
 
-def _hashes(
-    of_kind: Sequence[tuple[HashedCorpus, NDArray[np.bool_]]], columns: range
-) -> NDArray[np.uint64]:
-    found = [c.texts[c.first[is_held] + column] for c, is_held in of_kind for column in columns]
+def _hashes(hidden: Sequence[tuple[HashedCorpus, Any]], columns: range) -> NDArray[np.uint64]:
+    found = [c.texts[c.first[is_hidden] + place] for c, is_hidden in hidden for place in columns]
     return np.unique(np.concatenate([np.zeros(0, np.uint64), *found]))
 
 
@@ -157,10 +150,6 @@ def near_twins(
     Texts are near twins if they are equal once a word at most is left out of each: a word more, a
     word less, another word or a word elsewhere. A pair is marked if a side of it is a near twin of the
     same side of a training pair. Memory grows with the held-out texts alone.
-
-    Example:
-        >>> near_twins([("I like cats.", "x y"), ("Hello there!", "z")], [("I like dogs.", "w w")])
-        array([ True, False])
     """
     unseen = [{key for pair in held_out for key in _without_a_word(pair[side])} for side in (0, 1)]
     seen: tuple[set[int], set[int]] = (set(), set())

@@ -14,6 +14,7 @@ import weakref
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, overload
@@ -146,13 +147,13 @@ class CorpusStore:
                     yield raw[start - starts[0] : end - starts[0]]
 
 
+@dataclass(frozen=True, eq=False)
 class StoredRecords(Sequence[Record]):
-    """Records of one kind, by their `[records]` int64 numbers in a store, read when asked for."""
+    """Records of one kind, by their `[records]` numbers in a store, read when asked for."""
 
-    def __init__(self, store: CorpusStore, kind: Kind, indices: NDArray[np.int64]) -> None:
-        self.store = store
-        self.kind = kind
-        self.indices = indices
+    store: CorpusStore
+    kind: Kind
+    indices: NDArray[np.int64]
 
     def __len__(self) -> int:
         """Number of records."""
