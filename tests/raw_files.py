@@ -10,9 +10,6 @@ HEADER = """<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.10/"
   <siteinfo>
     <sitename>Wikipedia</sitename>
     <dbname>eswiki</dbname>
-    <base>https://es.wikipedia.org/wiki/Wikipedia:Portada</base>
-    <generator>MediaWiki 1.32.0-wmf.1</generator>
-    <case>first-letter</case>
     <namespaces>
       <namespace key="-2" case="first-letter">Medio</namespace>
       <namespace key="0" case="first-letter" />
@@ -47,27 +44,16 @@ def page_xml(
 
 
 def comment_line(**changes: object) -> bytes:
-    """A line of a dump of 2016, with all its fields."""
+    """A line of a dump of 2016, with fields of each type."""
     row: dict[str, object] = {
-        "archived": False,
         "author": "ann",
-        "author_flair_css_class": None,
         "author_flair_text": None,
         "body": "Hello there.",
-        "controversiality": 0,
         "created_utc": 1451606400,
-        "distinguished": None,
         "edited": False,
-        "gilded": 0,
         "id": "cyhpv3x",
         "link_id": "t3_3yvq4k",
         "parent_id": "t1_cyhpq1n",
-        "retrieved_on": 1454206400,
-        "score": 1,
-        "stickied": False,
-        "subreddit": "AskReddit",
-        "subreddit_id": "t5_2qh1i",
-        "ups": 1,
     }
     return json.dumps(row | changes).encode()
 

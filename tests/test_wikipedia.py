@@ -6,7 +6,6 @@ from raw_files import HEADER, page_xml
 from xling_tf.corpora.readers import MalformedLineError
 from xling_tf.corpora.records import SentenceTriplet
 from xling_tf.corpora.wikipedia import (
-    Block,
     Page,
     article_sentences,
     file_prefixes,
@@ -21,9 +20,12 @@ def lines(wikitext: str, *prefixes: str) -> list[str]:
     return [block.text for block in prose(wikitext, prefixes)]
 
 
-def test_a_page_is_read():
-    page = parse_page(page_xml("Some &lt;b&gt;text&lt;/b&gt; &amp; more.").encode())
-    assert page == Page("Ada", "Some <b>text</b> & more.", None)
+def test_the_last_revision_is_read_whatever_its_bytes():
+    xml = page_xml("Some &lt;b&gt;text&lt;/b&gt; &amp; X.")
+    revision = xml[xml.index("<revision>") : xml.index("</page>")]
+    xml = xml.replace("<revision>", revision.replace("Some", "Old") + "<revision>", 1)
+    page = parse_page(xml.encode().replace(b"X", b"\xff"))
+    assert page == Page("Ada", "Some <b>text</b> & \ufffd.", None)
 
 
 @pytest.mark.parametrize(
@@ -54,18 +56,6 @@ def test_pages_that_are_no_such_xml_are_named(bad: str):
         parse_page(bad.encode())
 
 
-def test_bytes_that_are_not_utf8_cost_no_page():
-    xml = page_xml("one X two").encode().replace(b"X", b"\xff")
-    assert parse_page(xml).text == "one \ufffd two"
-
-
-def test_the_last_revision_counts():
-    xml = page_xml("Old.")
-    revision = xml[xml.index("<revision>") : xml.index("</page>")]
-    xml = xml.replace("</page>", revision.replace("Old.", "New.") + "</page>")
-    assert parse_page(xml.encode()).text == "New."
-
-
 def test_namespaces_without_text_are_read_from_the_header():
     assert file_prefixes(HEADER.encode()) == ["medio", "archivo", "categoría"]
     with pytest.raises(MalformedLineError):
@@ -91,57 +81,39 @@ See [http://x.org the site], [http://no.org] and [[Portal:Arte|art]].
     ]
 
 
-def test_templates_within_templates_and_open_ones_are_no_text():
-    nested = "a{{x|{{y|{{{z|{{w}}}}}}}|<ref>{{q}}</ref>}} b" + "{{x|" * 30 + "}}" * 30 + " c"
-    assert lines(nested) == ["a b c"]
-    assert lines("one<ref>two <ref name=a/> three<ref>four</ref><!-- five <!-- six --> seven") == [
-        "one<ref>two three seven"
-    ]
+NESTED = "a{{x|{{y|{{{z|{{w}}}}}}}|<ref>{{q}}</ref>}} b" + "{{x|" * 30 + "}}" * 30 + " c"
 
 
-def test_markup_and_entities_become_plain_text():
-    text = (
-        "H<sub>2</sub>O &amp; ''so'' [[on]]&nbsp;– '''[[x|bold]]'''s.<br/>Next [[:Category:A|a]]."
-    )
-    assert lines(text) == ["H2O & so on – bolds. Next a."]
+@pytest.mark.parametrize(
+    ("wikitext", "expected"),
+    [
+        (NESTED, ["a b c"]),
+        (
+            "one<ref>two <ref name=a/> three<ref>four</ref><!-- five <!-- six --> seven",
+            ["one<ref>two three seven"],
+        ),
+        (
+            "H<sub>2</sub>O &amp; ''so'' [[on]]&nbsp;– '''[[x|bold]]'''s.<br/>Next [[:Category:A|a]].",
+            ["H2O & so on – bolds. Next a."],
+        ),
+        ("It is 3 < 4 and a <b>bold</b> word <i.", ["It is 3 < 4 and a bold word <i."]),
+        ("* One\n* Two\n: Three\n<p>Four</p>Five", ["One", "Two", "Three", "Four", "Five"]),
+        # Sections without text leave no name.
+        (
+            "Lead.\n== Gone ==\n{{x}}\n=== Gone too ===\n== Kept ==\nText.\n== References ==\n{{r}}",
+            ["Lead.", "Kept", "Text."],
+        ),
+    ],
+)
+def test_markup_becomes_plain_text(wikitext: str, expected: list[str]):
+    assert lines(wikitext) == expected
 
 
-def test_items_of_lists_are_paragraphs():
-    assert lines("* One\n* Two\n: Three\n<p>Four</p>Five") == [
-        "One",
-        "Two",
-        "Three",
-        "Four",
-        "Five",
-    ]
-
-
-def test_section_names_stand_in_line_with_their_levels():
-    assert prose("Lead.\n== Life ==\n=== ''School'' ===\nText.\n") == [
-        Block(0, "Lead."),
-        Block(2, "Life"),
-        Block(3, "School"),
-        Block(0, "Text."),
-    ]
-
-
-def test_sections_without_text_leave_no_name():
-    text = "Lead.\n== Gone ==\n{{x}}\n=== Gone too ===\n== Kept ==\nText.\n== References ==\n{{r}}"
-    assert lines(text) == ["Lead.", "Kept", "Text."]
-
-
-def test_an_article_is_its_title_and_its_sentences_in_order():
-    page = Page("Ada Lovelace", "Dr. Ada wrote. She counted!\n== Life ==\nShe was born.", None)
-    assert article_sentences(page, "en") == [
-        "Ada Lovelace",
-        "Dr. Ada wrote.",
-        "She counted!",
-        "Life",
-        "She was born.",
-    ]
-
-
-def test_sentences_of_other_languages():
+def test_an_article_is_its_title_section_names_and_sentences_in_order():
+    text = "Dr. Ada wrote. She counted!\n== Life ==\n=== ''School'' ===\nShe was born."
+    sentences = ["Dr. Ada wrote.", "She counted!", "Life", "School", "She was born."]
+    assert [block.level for block in prose(text)] == [0, 2, 3, 0]
+    assert article_sentences(Page("Ada L.", text, None), "en") == ["Ada L.", *sentences]
     page = Page("图灵", "他生于伦敦。他喜欢跑步。", None)
     assert article_sentences(page, "zh") == ["图灵", "他生于伦敦。", "他喜欢跑步。"]
 
@@ -152,10 +124,6 @@ def test_sentences_of_other_languages():
 )
 def test_markup_without_end_is_no_obstacle(unit: str):
     assert isinstance(prose(f"Text. {unit * 8000}\n\nMore."), list)
-
-
-def test_less_than_is_text():
-    assert lines("It is 3 < 4 and a <b>bold</b> word <i.") == ["It is 3 < 4 and a bold word <i."]
 
 
 # As the rows of the dataset are.
@@ -178,24 +146,14 @@ SENTENCES = [
 ]
 
 
-def test_titles_and_section_names_are_sentences_in_their_places():
+def test_wiki40b_is_read_in_order_and_titles_are_one_sentence_each():
     assert wiki40b_sentences(ARTICLE, "en") == SENTENCES
-
-
-def test_a_section_name_is_one_sentence_whatever_is_in_it():
-    text = "\n_START_ARTICLE_\nWho? Me!\n_START_PARAGRAPH_\nWho? Me!"
-    assert wiki40b_sentences(text, "en") == ["Who? Me!", "Who?", "Me!"]
-
-
-def test_what_is_no_article_has_no_sentences():
-    assert wiki40b_sentences("", "en") == []
-    assert wiki40b_sentences("no mark", "en") == []
-    assert wiki40b_sentences("\n_START_ARTICLE_\n\n_START_PARAGRAPH_\n_NEWLINE_\n", "en") == []
-
-
-def test_triplets_are_contiguous():
     triplets = list(wiki40b_triplets(ARTICLE, "en"))
     assert triplets == [SentenceTriplet(*SENTENCES[i : i + 3]) for i in range(7)]
+    text = "\n_START_ARTICLE_\nWho? Me!\n_START_PARAGRAPH_\nWho? Me!"
+    assert wiki40b_sentences(text, "en") == ["Who? Me!", "Who?", "Me!"]
+    empty = "\n_START_ARTICLE_\n\n_START_PARAGRAPH_\n_NEWLINE_\n"
+    assert wiki40b_sentences(empty, "en") == wiki40b_sentences("no mark", "en") == []
 
 
 def test_no_triplet_spans_a_sentence_that_is_left_out():
@@ -206,8 +164,3 @@ def test_no_triplet_spans_a_sentence_that_is_left_out():
         SentenceTriplet("One two.", "Three four.", "Five six."),
         SentenceTriplet("Seven.", "Eight.", "Nine."),
     ]
-
-
-def test_chinese_sentences_are_split():
-    text = "\n_START_ARTICLE_\n北京\n_START_PARAGRAPH_\n北京是中国的首都。它有很多人口。"
-    assert wiki40b_sentences(text, "zh") == ["北京", "北京是中国的首都。", "它有很多人口。"]

@@ -246,9 +246,11 @@ def load_folder(
         file = files[0]
         present = {each.shard for each in files if each.shard < file.num_shards}
         if num_missing := file.num_shards - len(present):
+            # A name may claim any number of shards, so that not all of them are named.
+            first = next(number for number in range(file.num_shards) if number not in present)
             raise UserError(
-                f"{pattern} must be {file.num_shards} shards, but {num_missing} of them are missing; "
-                "fetch or make them again, or take the others out of the folder"
+                f"{pattern} must be {file.num_shards} shards, but {num_missing} of them are missing "
+                f"(the first is {first:05}); fetch or make them again, or take the others out of the folder"
             )
         other = seen.setdefault(
             (file.kind, file.name, *sorted(file.languages), file.split), pattern
