@@ -63,45 +63,34 @@ def test_plain_text(message, plain):
     assert plain_text(message) == plain
 
 
-def test_sentences_keep_abbreviations_and_lists_together():
+def test_texts_come_apart_into_paragraphs_and_sentences():
+    assert paragraphs("One\ntwo.\n\n* Three.\n \n") == ["One two.", "Three."]
     assert sentences("Dr. Smith left. Why?", "en") == ["Dr. Smith left.", "Why?"]
     assert sentences("M. Dupont est là. Oui.", "fr") == ["M. Dupont est là.", "Oui."]
     assert sentences("你好。今天很好！", "zh") == ["你好。", "今天很好！"]
 
 
+def test_alignment_by_paragraph_then_by_sentence_or_not_at_all():
+    text = "It rains. We stay.\n\nGo home."
+    pair = TranslationPair(text, "Llueve. Esperamos.\n\nVete a casa.")
+    parts = [("It rains.", "Llueve."), ("We stay.", "Esperamos."), ("Go home.", "Vete a casa.")]
+    assert list(aligned_sentences(pair, "en", "es")) == [TranslationPair(*part) for part in parts]
+    translation = "Llueve y nos quedamos. Vete a casa."
+    whole = TranslationPair("It rains. We stay. Go home.", translation)
+    pair = TranslationPair(text, translation)
+    assert list(aligned_sentences(pair, "en", "es")) == [whole]
+
+
 def test_a_file_that_cannot_be_read_costs_only_itself(tmp_path, caplog):
     folder = tmp_path / "usr/share/locale/es/LC_MESSAGES"
     _write_mo(folder / "b.mo", {"a text": "un texto"})
+    # The plain locale is preferred to one of a country, and another language is not read.
+    for locale in ("es_ES", "de"):
+        _write_mo(tmp_path / f"usr/share/locale/{locale}/LC_MESSAGES/b.mo", {"a text": locale})
     for name, content in {"a.mo": b"\xde\x12\x04\x95" + b"\xff" * 40, "c.mo": b""}.items():
         (folder / name).write_bytes(content)
     assert read_catalogues([tmp_path], "es") == {"a text": "un texto"}
     assert sum("left out, since it cannot be read" in line for line in caplog.messages) == 2
-
-
-def test_paragraphs_join_wrapped_lines_and_lose_bullets():
-    assert paragraphs("One\ntwo.\n\n* Three.\n \n") == ["One two.", "Three."]
-
-
-def test_alignment_by_paragraph_then_by_sentence():
-    pair = TranslationPair("It rains. We stay.\n\nGo home.", "Llueve. Esperamos.\n\nVete a casa.")
-    assert list(aligned_sentences(pair, "en", "es")) == [
-        TranslationPair("It rains.", "Llueve."),
-        TranslationPair("We stay.", "Esperamos."),
-        TranslationPair("Go home.", "Vete a casa."),
-    ]
-
-
-def test_alignment_keeps_what_does_not_come_apart_whole():
-    pair = TranslationPair("It rains. We stay.\n\nGo home.", "Llueve y nos quedamos. Vete a casa.")
-    assert list(aligned_sentences(pair, "en", "es")) == [
-        TranslationPair("It rains. We stay. Go home.", "Llueve y nos quedamos. Vete a casa.")
-    ]
-
-
-def test_catalogues_prefer_the_plain_locale(tmp_path):
-    for locale, translation in (("es_ES", "de España"), ("es", "sin país"), ("de", "anders")):
-        _write_mo(tmp_path / f"usr/share/locale/{locale}/LC_MESSAGES/x.mo", {"a text": translation})
-    assert read_catalogues([tmp_path], "es") == {"a text": "sin país"}
 
 
 def test_gettext_messages_become_pairs_and_documents(tmp_path):
@@ -157,8 +146,9 @@ as you see."
 """
 
 
-def test_scenes_of_a_scenario():
-    assert read_scenes(_SCENARIO) == [
+def test_scenes_of_a_scenario_and_their_replies_without_the_narrator():
+    scenes = read_scenes(_SCENARIO)
+    assert scenes == [
         [Line("narrator", "Long ago there was a bridge.")],
         [
             Line("narrator", "Night falls."),
@@ -168,11 +158,7 @@ def test_scenes_of_a_scenario():
         ],
         [Line("konrad", "Another day.")],
     ]
-
-
-def test_replies_are_changes_of_speaker_without_the_narrator():
-    scene = read_scenes(_SCENARIO)[1]
-    assert list(replies(scene, str.upper)) == [('WHO SAID "HALT"?', "I DID,\nAS YOU SEE.")]
+    assert list(replies(scenes[1], str.upper)) == [('WHO SAID "HALT"?', "I DID,\nAS YOU SEE.")]
 
 
 def test_narrative_is_parted_by_what_is_not_translated():
@@ -215,21 +201,17 @@ _TALK = [
 ]
 
 
-def test_talk_topics_are_walked_both_ways(tmp_path):
-    (tmp_path / "talk.json").write_text(json.dumps(_TALK))
-    assert list(exchanges(read_topics(tmp_path / "talk.json"))) == [
+def test_cataclysm_package_whose_topics_are_walked_both_ways(tmp_path):
+    talk = tmp_path / "usr/share/games/cataclysm-dda/json/npcs/guard/talk.json"
+    talk.parent.mkdir(parents=True)
+    talk.write_text(json.dumps(_TALK), encoding="utf-8")
+    assert list(exchanges(read_topics(talk))) == [
         ("Hello, sir.", "Who are you?"),
         ("Hello, sir.", "Bye."),
         ("Hi.", "Who are you?"),
         ("Hi.", "Bye."),
         ("Who are you?", "Just a guard."),
     ]
-
-
-def test_cataclysm_package(tmp_path):
-    talk = tmp_path / "usr/share/games/cataclysm-dda/json/npcs/guard/talk.json"
-    talk.parent.mkdir(parents=True)
-    talk.write_text(json.dumps(_TALK), encoding="utf-8")
     _write_mo(
         tmp_path / "usr/share/locale/es_ES/LC_MESSAGES/cataclysm-dda.mo",
         {"Who are you?": "¿Quién eres?", "Just a guard.": "Un guardia."},
@@ -247,15 +229,6 @@ _PAGE = """<!DOCTYPE html><html><head><title>Help</title></head><body>
 <ul><li><p id="p2">{second}</p></li></ul><pre>Sub Main</pre></body></html>"""
 
 
-def test_blocks_of_a_page_without_its_frame():
-    page = _PAGE.format(title="Paste", first="Press", second="Choose one.")
-    assert read_blocks(page.encode()) == [
-        Block("h1", "h1", "Paste"),
-        Block("p", "p1", "Press X."),
-        Block("p", "p2", "Choose one."),
-    ]
-
-
 def test_blocks_are_paired_by_id_or_by_place():
     ours = [Block("p", "a", "One day."), Block("p", "b", "Two days.")]
     theirs = [Block("p", "b", "Dos días."), Block("p", "c", "Tres días.")]
@@ -266,15 +239,15 @@ def test_blocks_are_paired_by_id_or_by_place():
         TranslationPair("One day.", "Dos días."),
         TranslationPair("Two days.", "Tres días."),
     ]
+    # Pages of another shape or length give nothing.
+    for other in (Block("h1", "", "Un día."), Block("p", "", "Un día " * 20)):
+        assert not pair_blocks(ours[:1], [other], ("en", "es"))
 
 
-def test_pages_of_another_shape_or_length_give_nothing():
-    ours = [Block("p", "", "One day.")]
-    assert not pair_blocks(ours, [Block("h1", "", "Un día.")], ("en", "es"))
-    assert not pair_blocks(ours, [Block("p", "", "Un día " * 20)], ("en", "es"))
-
-
-def test_manual_packages(tmp_path):
+def test_manual_packages_without_the_frame_of_pages(tmp_path):
+    page = _PAGE.format(title="Paste", first="Press", second="Choose one.")
+    blocks = [("h1", "h1", "Paste"), ("p", "p1", "Press X."), ("p", "p2", "Choose one.")]
+    assert read_blocks(page.encode()) == [Block(*block) for block in blocks]
     for locale, title, second in (("en", "Paste", "Stay here."), ("es", "Pegar", "Stay here.")):
         page = tmp_path / f"usr/share/help/{locale}/text/a.html"
         page.parent.mkdir(parents=True)
