@@ -36,19 +36,13 @@ by_first_word = by_meaning(lambda text: text.split()[0])
 
 
 def test_perfect_vectors_score_one():
+    evaluator = TransferClassification(pairs(300), test=pairs(100, 300), name="x", positive="1")
+    assert set(evaluator(by_first_word).values()) == {1.0}
     labels = ("good", "bad", "middling")
     sets = [sentences(300, labels), sentences(30, labels, 300), sentences(30, labels, 330)]
     perfect = {"logistic/accuracy": 1.0, "network/accuracy": 1.0}
     assert TransferClassification(sentences(60), name="folds")(by_first_word) == perfect
     assert TransferClassification(*sets, name="sets", hidden=128)(by_first_word) == perfect
-
-
-def test_pairs_with_equal_vectors_are_paraphrases():
-    evaluator = TransferClassification(pairs(300), test=pairs(100, 300), name="x", positive="1")
-    scores = evaluator(by_first_word)
-    assert scores == {
-        f"{name}/{metric}": 1.0 for name in ("logistic", "network") for metric in ("accuracy", "f1")
-    }
 
 
 def test_f1_derived_by_hand():
@@ -138,11 +132,8 @@ def test_tables_are_found(tmp_path):
     assert found["MR"].expected.startswith("senteval/MR.tsv (label TAB text")
 
 
-def test_tables_of_another_kind(tmp_path):
-    write(tmp_path, "senteval/CR", "1\tfine")
+def test_a_table_without_examples(tmp_path):
     write(tmp_path, "senteval/MR", HEADERS["CR"])
     found = {item.name: item for item in SUITE.find(tmp_path, 0)}
-    with pytest.raises(UserError, match="must name the columns label, text"):
-        found["CR"].load()
     with pytest.raises(UserError, match=r"MR\.tsv has no examples"):
         found["MR"].load()

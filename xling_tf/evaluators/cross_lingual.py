@@ -9,16 +9,7 @@ from typing import Any
 import numpy as np
 
 from xling_tf.errors import UserError
-from xling_tf.evaluators.classifiers import (
-    TANH,
-    Array,
-    accuracy,
-    encode_columns,
-    f1,
-    fit_tanh_network,
-    in_threads,
-    require_trained,
-)
+from xling_tf.evaluators import classifiers
 from xling_tf.evaluators.data import Dataset, Missing, Suite, Tables, find_tables, read_table
 from xling_tf.evaluators.encoding import Encode
 
@@ -36,7 +27,7 @@ _NUM_TUNING_RUNS = 5
 _COLUMNS = ("label", "text")
 
 Labelled = Sequence[tuple[str, ...]]  # labels and texts
-_Set = tuple[Array, Array]  # vectors and labels
+_Set = tuple[np.ndarray, np.ndarray]  # vectors and labels
 
 
 class CrossLingualClassification:
@@ -68,7 +59,8 @@ class CrossLingualClassification:
     ) -> None:
         self.name = name
         for language, rows in test.items():
-            require_trained(name, train.get(SOURCE if SOURCE in train else language, ()), rows)
+            learnt = train.get(SOURCE if SOURCE in train else language, ())
+            classifiers.require_trained(name, learnt, rows)
         # Sorted, since parts are drawn by number.
         self._train = {language: _by_text(train[language]) for language in sorted(train)}
         self._test = {language: _by_text(test[language]) for language in sorted(test)}
@@ -86,53 +78,48 @@ class CrossLingualClassification:
             "seed": seed,
             "source": SOURCE if SOURCE in train else None,
             "percentages": _PERCENTAGES if SOURCE in train else (100,),
-            "network": TANH,
+            "network": classifiers.TANH,
             "num_train": {language: len(rows) for language, rows in self._train.items()},
             "num_dev": len(self._dev),
             "num_test": {language: len(rows) for language, rows in self._test.items()},
         }
 
     def __call__(self, encode: Encode) -> dict[str, float]:
-        """Trains the classifiers and scores them on the test sets.
+        """Returns accuracies on the test sets.
 
-        Returns:
-            "zero_shot/<language>/accuracy" and ".../macro_f1" of the English classifier, and
-            "zero_shot/dev/accuracy"; "few_shot/<language>/<percent>/accuracy" of those that saw that
-            share of the language's own examples too, "monolingual/..." of those that saw nothing else.
+        Those of the English classifier are "zero_shot/<language>/accuracy", ".../macro_f1" and
+        "zero_shot/dev/accuracy"; "few_shot/<language>/<percent>/accuracy" is that of one that saw this
+        share of the language's own examples too, "monolingual/..." of one that saw nothing else.
         """
         sets = _encoded(encode, [*self._train.values(), *self._test.values(), self._dev])
         train = dict(zip(self._train, sets, strict=False))
         test = dict(zip(self._test, sets[len(train) :], strict=False))
-        jobs = self._jobs(train)
-        fitted = in_threads(lambda job: fit_tanh_network(*job, seed=self._seed), jobs.values())
-        scores = {}
-        for name, predict in zip(jobs, fitted, strict=True):
-            if name == "zero_shot":
-                for language, (x, y) in test.items():
-                    scores[f"{name}/{language}/accuracy"] = accuracy(predict, x, y)
-                    scores[f"{name}/{language}/macro_f1"] = f1(y, predict(x))
-                scores[f"{name}/dev/accuracy"] = accuracy(predict, *sets[-1])
-            else:
-                scores[f"{name}/accuracy"] = accuracy(predict, *test[name.split("/")[1]])
-        return scores
-
-    def _jobs(self, train: Mapping[str, _Set]) -> dict[str, _Set]:
-        """What each classifier learns from."""
-        targets = [language for language in train if language in self._test]
-        if SOURCE not in train:
-            return {f"monolingual/{target}/100": train[target] for target in targets}
-        source_x, source_y = train[SOURCE]
-        jobs = {"zero_shot": (source_x, source_y)}
-        for target, percent in product(targets, _PERCENTAGES):
-            if target != SOURCE:
-                x, y = train[target]
+        jobs = {"zero_shot": train[SOURCE]} if SOURCE in train else {}
+        for language, percent in product(test, self.protocol["percentages"]):
+            if language in train and language != SOURCE:
+                x, y = train[language]
                 rows = _part(y, percent, self._seed)
-                jobs[f"few_shot/{target}/{percent}"] = (
-                    np.concatenate([source_x, x[rows]]),
-                    np.concatenate([source_y, y[rows]]),
-                )
-                jobs[f"monolingual/{target}/{percent}"] = x[rows], y[rows]
-        return jobs
+                if SOURCE in train:
+                    source_x, source_y = train[SOURCE]
+                    jobs[f"few_shot/{language}/{percent}"] = (
+                        np.concatenate([source_x, x[rows]]),
+                        np.concatenate([source_y, y[rows]]),
+                    )
+                jobs[f"monolingual/{language}/{percent}"] = x[rows], y[rows]
+
+        def fit(rows: _Set) -> classifiers.Predict:
+            return classifiers.fit_tanh_network(*rows, seed=self._seed)
+
+        scores = {}
+        for job, predict in zip(jobs, classifiers.in_threads(fit, jobs.values()), strict=True):
+            if job != "zero_shot":
+                scores[f"{job}/accuracy"] = classifiers.accuracy(predict, *test[job.split("/")[1]])
+                continue
+            for language, (x, y) in test.items():
+                scores[f"{job}/{language}/accuracy"] = classifiers.accuracy(predict, x, y)
+                scores[f"{job}/{language}/macro_f1"] = classifiers.f1(y, predict(x))
+            scores[f"{job}/dev/accuracy"] = classifiers.accuracy(predict, *sets[-1])
+        return scores
 
 
 class SubsampleValidation:
@@ -152,12 +139,6 @@ class SubsampleValidation:
 
     Raises:
         UserError: Labels of aligned rows differ, or there are too few rows.
-
-    Example:
-        >>> rows = {"en": [("Claim", "a"), ("Premise", "b")] * 10}
-        >>> evaluator = SubsampleValidation(rows, name="letters", aligned=False, num_runs=3)
-        >>> evaluator(lambda texts: np.array([[t == "a", t == "b"] for t in texts]))["en/macro_f1"]
-        1.0
     """
 
     def __init__(
@@ -191,9 +172,15 @@ class SubsampleValidation:
                 )
             columns = zip(*sorted(zip(*rows.values(), strict=True)), strict=True)
             self._rows = dict(zip(rows, map(list, columns), strict=True))
-        self._runs = [
-            self._cut(np.random.default_rng((seed, run)), aligned) for run in range(num_runs)
-        ]
+        self._runs: list[dict[str, list[np.ndarray]]] = []
+        for run in range(num_runs):
+            rng = np.random.default_rng((seed, run))
+            orders = [rng.permutation(len(those)) for those in self._rows.values()]
+            cuts = [
+                np.split(order, [int(_PART * len(order)), 2 * int(_PART * len(order))])
+                for order in (orders[:1] * len(orders) if aligned else orders)
+            ]  # rows to choose by, to test on and to train on
+            self._runs.append(dict(zip(self._rows, cuts, strict=True)))
         for language, those in self._rows.items():
             y = np.array([label for label, _ in those])
             if any(len(set(y[part])) < 2 for run in self._runs for part in run[language]):
@@ -202,21 +189,11 @@ class SubsampleValidation:
                     f"{len(y)} rows, labelled {np.unique(y).tolist()}; give more"
                 )
 
-    def _cut(self, rng: np.random.Generator, aligned: bool) -> dict[str, list[Array]]:
-        """Draws the numbers of the rows to choose by, to test and to train on, by language."""
-        orders = [rng.permutation(len(rows)) for rows in self._rows.values()]
-        if aligned:
-            orders = orders[:1] * len(orders)
-        sizes = [int(_PART * len(order)) for order in orders]
-        cuts = [np.split(order, [n, 2 * n]) for order, n in zip(orders, sizes, strict=True)]
-        return dict(zip(self._rows, cuts, strict=True))
-
     def __call__(self, encode: Encode) -> dict[str, float]:
-        """Trains and tests a classifier in every run.
+        """Returns the means of the runs, each with its "..._stderr".
 
-        Returns:
-            The means of the runs, "en-<language>/macro_f1" of training on English and testing on
-            another language, and "<language>/macro_f1" of doing both in one, each with "..._stderr".
+        "en-<language>/macro_f1" is of training on English and testing on another language,
+        "<language>/macro_f1" of doing both in one.
         """
         sets = _encoded(encode, self._rows.values())
         length = float(np.mean(np.concatenate([np.linalg.norm(x, axis=1) for x, _ in sets]))) or 1.0
@@ -245,11 +222,11 @@ class SubsampleValidation:
         targets: Sequence[str],
         strength: float,
         tuning_runs: int | None = None,
-    ) -> Array:
+    ) -> np.ndarray:
         """Scores `[runs, targets]` on the test parts, or of so many runs on the parts to choose by."""
         from sklearn.linear_model import LogisticRegression
 
-        def score(parts: Mapping[str, Sequence[Array]]) -> list[float]:
+        def score(parts: Mapping[str, Sequence[np.ndarray]]) -> list[float]:
             x, y = (array[parts[source][2]] for array in data[source])
             # Newton's method takes half the time of the default solver on thousands of rows.
             predict = LogisticRegression(C=strength, solver="newton-cg").fit(x, y).predict
@@ -257,15 +234,15 @@ class SubsampleValidation:
             for target in targets:
                 rows = parts[target][0 if tuning_runs else 1]
                 x, y = (array[rows] for array in data[target])
-                scores.append(f1(y, predict(x)))
+                scores.append(classifiers.f1(y, predict(x)))
             return scores
 
-        return np.array(in_threads(score, self._runs[:tuning_runs]))
+        return np.array(classifiers.in_threads(score, self._runs[:tuning_runs]))
 
 
 def _encoded(encode: Encode, sets: Iterable[Labelled]) -> list[_Set]:
     sets = list(sets)
-    columns = encode_columns(encode, [[text for _, text in rows] for rows in sets])
+    columns = classifiers.encode_columns(encode, [[text for _, text in rows] for rows in sets])
     labels = [np.array([label for label, _ in rows]) for rows in sets]
     return list(zip(columns, labels, strict=True))
 
@@ -274,7 +251,7 @@ def _by_text(rows: Labelled) -> list[tuple[str, ...]]:
     return sorted(rows, key=lambda row: row[::-1])
 
 
-def _part(y: Array, percent: int, seed: int) -> Array:
+def _part(y: np.ndarray, percent: int, seed: int) -> np.ndarray:
     """The first rows of each label in a random order that does not depend on the percentage."""
     order = np.random.default_rng(seed).permutation(len(y))
     rows_of = (order[y[order] == label] for label in np.unique(y))

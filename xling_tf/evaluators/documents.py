@@ -12,15 +12,7 @@ import numpy as np
 
 from xling_tf.corpora.sentences import sentences
 from xling_tf.errors import UserError
-from xling_tf.evaluators.classifiers import (
-    LOGISTIC,
-    Array,
-    Predict,
-    accuracy,
-    encode_columns,
-    fit_logistic,
-    in_threads,
-)
+from xling_tf.evaluators import classifiers
 from xling_tf.evaluators.data import Dataset, Missing, Suite, Tables, find_tables, read_table
 from xling_tf.evaluators.encoding import Encode
 
@@ -35,7 +27,9 @@ _TUNING_LANGUAGE = "en"  # where training sets of several languages are joined (
 _SPLITS = ("train", "dev", "test")
 
 Labelled = Sequence[tuple[str, ...]]  # labels and texts
-_Sets = Mapping[str, Mapping[str, tuple[Array, Array]]]  # language, split: vectors and labels
+_Sets = Mapping[
+    str, Mapping[str, tuple[np.ndarray, np.ndarray]]
+]  # language, split: vectors and labels
 _Job = tuple[tuple[str, ...], str, str]  # languages to train on, to tune to and to test on
 
 
@@ -53,21 +47,13 @@ class DocumentClassification:
 
     Raises:
         UserError: A split is empty, or a training set has one label only.
-
-    Example:
-        >>> rows = [("sport", "A goal. A match."), ("money", "A bank. A loan.")] * 10
-        >>> news = {"en": {"train": rows, "dev": rows, "test": rows}}
-        >>> evaluator = DocumentClassification(news, name="news")
-        >>> scores = evaluator(lambda texts: np.array([["goal" in text, 1] for text in texts]))
-        >>> scores["sentences-mean/zero_shot/en/accuracy"]
-        1.0
     """
 
     def __init__(self, documents: Mapping[str, Mapping[str, Labelled]], *, name: str) -> None:
         self.name = name
         self.protocol: Mapping[str, Any] = {
             "classifier": "logistic regression",
-            **LOGISTIC,
+            **classifiers.LOGISTIC,
             "sentences": f"sentencex {version('sentencex')}",
             "window_words": WINDOW_WORDS,
             "stride_words": STRIDE_WORDS,
@@ -103,12 +89,11 @@ class DocumentClassification:
             (two at least, and English) "sentences-mean/leave_one_out/<language>/accuracy".
         """
         languages = list(self._documents)
-        pairs = {
-            source if source == target else f"{source}-{target}": (source, target)
-            for source, target in product(languages, repeat=2)
-        }
-        zero_shot: dict[str, _Job] = {pair: ((s,), s, t) for pair, (s, t) in pairs.items()}
-        targeted: dict[str, _Job] = {pair: ((s,), t, t) for pair, (s, t) in pairs.items()}
+        zero_shot, targeted = dict[str, _Job](), dict[str, _Job]()
+        for source, target in product(languages, repeat=2):
+            pair = source if source == target else f"{source}-{target}"
+            zero_shot[pair] = (source,), source, target
+            targeted[pair] = (source,), target, target
         left_out: dict[str, _Job] = {}
         if _TUNING_LANGUAGE in languages and len(languages) > 2:
             for target in languages:
@@ -142,11 +127,11 @@ def divide(text: str, language: str, segmentation: str) -> list[str]:
     return [joint.join(words[start : start + WINDOW_WORDS]) for start in starts][:MAX_PARTS] or [""]
 
 
-def pool(encode: Encode, documents: Sequence[Sequence[str]]) -> dict[str, Array]:
+def pool(encode: Encode, documents: Sequence[Sequence[str]]) -> dict[str, np.ndarray]:
     """Encodes the parts of documents: "mean" and "max" over those of each, `[documents, dim]`."""
     means, maxima = [], []
     for start in range(0, len(documents), _DOCUMENTS_AT_ONCE):
-        for x in encode_columns(encode, documents[start : start + _DOCUMENTS_AT_ONCE]):
+        for x in classifiers.encode_columns(encode, documents[start : start + _DOCUMENTS_AT_ONCE]):
             means.append(x.mean(axis=0))
             maxima.append(x.max(axis=0))
     return {"mean": np.array(means, np.float32), "max": np.array(maxima, np.float32)}
@@ -157,15 +142,15 @@ def _accuracies(prefix: str, sets: _Sets, jobs: Mapping[str, _Job]) -> dict[str,
     if not jobs:
         return {}
 
-    def fit(trained_and_tuned: tuple[Sequence[str], str]) -> Predict:
+    def fit(trained_and_tuned: tuple[Sequence[str], str]) -> classifiers.Predict:
         trained, tuned = trained_and_tuned
         x, y = map(np.concatenate, zip(*(sets[code]["train"] for code in trained), strict=True))
-        return fit_logistic(x, y, dev=sets[tuned]["dev"])
+        return classifiers.fit_logistic(x, y, dev=sets[tuned]["dev"])
 
     different = list(dict.fromkeys(job[:2] for job in jobs.values()))
-    fitted = dict(zip(different, in_threads(fit, different), strict=True))
+    fitted = dict(zip(different, classifiers.in_threads(fit, different), strict=True))
     values = {
-        name: accuracy(fitted[trained, tuned], *sets[tested]["test"])
+        name: classifiers.accuracy(fitted[trained, tuned], *sets[tested]["test"])
         for name, (trained, tuned, tested) in jobs.items()
     }
     values = {"all": float(np.mean(list(values.values()))), **values}

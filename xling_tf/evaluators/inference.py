@@ -43,15 +43,6 @@ class ZeroShotInference:
 
     Raises:
         UserError: There are no pairs, or a label is unknown.
-
-    Example:
-        >>> from xling_tf.evaluators.encoding import System
-        >>> def infer(premises, hypotheses):
-        ...     return np.array([[p == h, 0, p != h] for p, h in zip(premises, hypotheses)])
-        >>> pairs = [("a", "a", "entailment"), ("a", "b", "contradiction")]
-        >>> evaluator = ZeroShotInference(pairs, name="letters")
-        >>> evaluator(System(name="equal", sentences=len, inference=infer))["accuracy"]
-        1.0
     """
 
     def __init__(self, pairs: Pairs, *, name: str) -> None:
@@ -64,12 +55,7 @@ class ZeroShotInference:
         }
 
     def __call__(self, encode: Encode) -> dict[str, float]:
-        """Returns "accuracy", "macro_f1", "<label>/recall" of each label, and "num_pairs".
-
-        Raises:
-            NotApplicableError: The system has no head for inference.
-            UserError: The head gave something else than three probabilities for each pair.
-        """
+        """Returns "accuracy", "macro_f1", "<label>/recall" of each label, and "num_pairs"."""
         infer = as_system(encode).inference
         if infer is None:
             raise NotApplicableError("it has no head for inference")
@@ -89,9 +75,8 @@ class ZeroShotInference:
 class InferenceProbe:
     """Accuracy, in each language, of a classifier that was trained on English vectors.
 
-    Unlike a trained head, it can be had for every encoder: logistic regression on (u, v, |u - v|, u * v)
-    of frozen vectors, the features of the head (Chidambaram et al. 2019, sec. 2.2; Conneau et al.
-    2017, InferSent, sec. 3.1).
+    It needs no trained head: logistic regression on (u, v, |u - v|, u * v) of frozen vectors, the
+    features of the head (Chidambaram et al. 2019, sec. 2.2; Conneau et al. 2017, InferSent, sec. 3.1).
 
     Args:
         train: English pairs with three labels. Those whose premise a test set has as well are left out.

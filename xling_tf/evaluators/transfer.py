@@ -9,23 +9,7 @@ import numpy as np
 from scipy import stats
 
 from xling_tf.errors import UserError
-from xling_tf.evaluators.classifiers import (
-    LOGISTIC,
-    NETWORK,
-    Array,
-    Predict,
-    accuracy,
-    cross_validated,
-    encode_columns,
-    f1,
-    fit_logistic,
-    fit_network,
-    in_threads,
-    logistic_path,
-    pair_features,
-    require_trained,
-    single_threaded,
-)
+from xling_tf.evaluators import classifiers
 from xling_tf.evaluators.data import Dataset, Missing, Suite, find_file, read_table
 from xling_tf.evaluators.encoding import Encode, Evaluator
 
@@ -33,7 +17,6 @@ _FOLDS = 10  # SentEval, of sets without a test set
 _INNER_FOLDS = 2  # SentEval: 10; two choose as well: 80.9, 80.7 and 80.9% with 2, 3 and 5 (CR)
 _HELD_OUT = 10  # one part in so many of the training set, for the network
 _RELATEDNESS_HELD_OUT = 5  # likewise, for relatedness
-_CONSTANT = 1e-6  # predictions that vary by rounding alone correlate with nothing
 
 Example = tuple[str, ...]  # a label (of relatedness a number) and one or two sentences
 
@@ -41,12 +24,11 @@ Example = tuple[str, ...]  # a label (of relatedness a number) and one or two se
 class TransferClassification:
     """Accuracy of SentEval's two classifiers: "logistic" regression and a "network".
 
-    Without a test set it is the mean of 10-fold cross-validation. Regularisation is chosen on the
-    development set, or where there is none on a part of the training set.
+    Without a test set it is the mean of 10-fold cross-validation. `dev`, or else a part of the training
+    set, chooses the regularisation.
 
     Args:
-        train: Examples (label, sentence), or all (label, sentence, sentence).
-        dev, test: Likewise.
+        train, dev, test: Examples: (label, sentence), or all (label, sentence, sentence).
         name: What results call this evaluator.
         positive: The label whose F1 is reported too, as SentEval does for MRPC.
         hidden: Units of the network's hidden layer: 50 in SentEval's example, 128 in Yu et al. 2018.
@@ -57,8 +39,7 @@ class TransferClassification:
 
     Example:
         >>> evaluator = TransferClassification([("0", "a"), ("1", "b")] * 100, name="letters")
-        >>> scores = evaluator(lambda texts: np.array([[t == "a", t == "b"] for t in texts]))
-        >>> scores["logistic/accuracy"]
+        >>> evaluator(lambda texts: np.array([[t == "a"] for t in texts]))["logistic/accuracy"]
         1.0
     """
 
@@ -76,19 +57,18 @@ class TransferClassification:
         self.name = name
         self._train, self._dev, self._test = map(_sorted, (train, dev, test))
         self._positive = positive
-        require_trained(name, train, (*dev, *test))
+        classifiers.require_trained(name, train, (*dev, *test))
         self.protocol: Mapping[str, Any] = {
             "seed": seed,
             "folds": None if test else _FOLDS,
-            "logistic": LOGISTIC | {"inner_folds": None if dev else _INNER_FOLDS},
-            "network": NETWORK | {"hidden": hidden, "held_out": None if dev else 1 / _HELD_OUT},
-            "num_train": len(train),
-            "num_dev": len(dev),
-            "num_test": len(test),
+            "logistic": classifiers.LOGISTIC | {"inner_folds": None if dev else _INNER_FOLDS},
+            "network": classifiers.NETWORK
+            | {"hidden": hidden, "held_out": None if dev else 1 / _HELD_OUT},
+            **{"num_train": len(train), "num_dev": len(dev), "num_test": len(test)},
         }
-        self._fits: Mapping[str, Callable[..., Predict]] = {
-            "logistic": partial(fit_logistic, folds=_INNER_FOLDS, seed=seed),
-            "network": partial(fit_network, folds=_HELD_OUT, hidden=hidden, seed=seed),
+        self._fits: Mapping[str, Callable[..., classifiers.Predict]] = {
+            "logistic": partial(classifiers.fit_logistic, folds=_INNER_FOLDS, seed=seed),
+            "network": partial(classifiers.fit_network, folds=_HELD_OUT, hidden=hidden, seed=seed),
         }
         self._seed = seed
 
@@ -98,21 +78,18 @@ class TransferClassification:
         labels = [np.array([label for label, *_ in part]) for part in parts]
         train, dev, test = zip(_features(encode, parts), labels, strict=True)
         if not self._test:
-            return {
-                f"{name}/accuracy": cross_validated(*train, fit, folds=_FOLDS, seed=self._seed)
-                for name, fit in self._fits.items()
-            }
+            fold = partial(classifiers.cross_validated, *train, folds=_FOLDS, seed=self._seed)
+            return {f"{name}/accuracy": fold(fit) for name, fit in self._fits.items()}
 
         def scores_of(name: str) -> dict[str, float]:
             predict = self._fits[name](*train, dev=dev if self._dev else None)
-            scores = {f"{name}/accuracy": accuracy(predict, *test)}
+            scores = {f"{name}/accuracy": classifiers.accuracy(predict, *test)}
             if self._positive is not None:
-                scores[f"{name}/f1"] = f1(test[1], predict(test[0]), self._positive)
+                scores[f"{name}/f1"] = classifiers.f1(test[1], predict(test[0]), self._positive)
             return scores
 
-        return {
-            key: score for part in in_threads(scores_of, self._fits) for key, score in part.items()
-        }
+        of_logistic, of_network = classifiers.in_threads(scores_of, self._fits)
+        return {**of_logistic, **of_network}
 
 
 class TransferRelatedness:
@@ -123,9 +100,7 @@ class TransferRelatedness:
     early on squared error, it minimises cross-entropy with a regularisation that `dev` chooses.
 
     Args:
-        train: Scored pairs: (score, sentence, sentence).
-        dev: Chooses the regularisation; a fifth of the training pairs where there is none.
-        test: Scored pairs.
+        train, dev, test: Scored pairs: (score, sentence, sentence); without `dev`, a fifth of `train`.
         name: What results call this evaluator.
         seed: Of that fifth.
 
@@ -159,12 +134,11 @@ class TransferRelatedness:
             from sklearn.model_selection import train_test_split
 
             share = 1 / _RELATEDNESS_HELD_OUT
-            self._train, self._dev = train_test_split(
-                self._train, test_size=share, random_state=seed
-            )
+            split = train_test_split(self._train, test_size=share, random_state=seed)
+            self._train, self._dev = split
         self.protocol: Mapping[str, Any] = {
             "seed": seed,
-            "logistic": LOGISTIC,
+            "logistic": classifiers.LOGISTIC,
             "held_out": None if dev else 1 / _RELATEDNESS_HELD_OUT,
             "num_train": len(self._train),
             "num_dev": len(self._dev),
@@ -182,8 +156,8 @@ class TransferRelatedness:
         labels = np.concatenate([below, below + 1]).astype(np.int64)
         soft = (np.concatenate([train_x, train_x]), labels, weights)
         best, predicted = -np.inf, test_y
-        with single_threaded():
-            for model in logistic_path(*(column[weights > 0] for column in soft)):
+        with classifiers.single_threaded():
+            for model in classifiers.logistic_path(*(column[weights > 0] for column in soft)):
                 fit = _correlations(model.predict_proba(dev_x) @ model.classes_, dev_y)[0]
                 if fit > best:
                     best, predicted = fit, model.predict_proba(test_x) @ model.classes_
@@ -197,54 +171,50 @@ def _sorted(examples: Sequence[Example]) -> list[Example]:
     return sorted(examples, key=lambda example: (example[1:], example[0]))
 
 
-def _features(encode: Encode, parts: Sequence[Sequence[Example]]) -> list[Array]:
+def _features(encode: Encode, parts: Sequence[Sequence[Example]]) -> list[np.ndarray]:
     """For each set the vectors of its sentences, `[n, dim]`, or the features of its pairs."""
     width = len(parts[0][0]) - 1
     columns = [[example[1 + n] for example in part] for part in parts for n in range(width)]
-    vectors = encode_columns(encode, columns)
-    return vectors if width == 1 else list(map(pair_features, vectors[::2], vectors[1::2]))
+    vectors = classifiers.encode_columns(encode, columns)
+    if width == 1:
+        return vectors
+    return list(map(classifiers.pair_features, vectors[::2], vectors[1::2]))
 
 
-def _correlations(predicted: Array, gold: Array) -> tuple[float, float]:
-    if np.ptp(predicted) < _CONSTANT:
+def _correlations(predicted: np.ndarray, gold: np.ndarray) -> tuple[float, float]:
+    """Pearson's and Spearman's; 0 of predictions that vary by rounding alone."""
+    if np.ptp(predicted) < 1e-6:
         return 0.0, 0.0
-    return (
-        float(stats.pearsonr(predicted, gold).statistic),
-        float(stats.spearmanr(predicted, gold).statistic),
-    )
+    pearson, spearman = stats.pearsonr(predicted, gold), stats.spearmanr(predicted, gold)
+    return float(pearson.statistic), float(spearman.statistic)
 
 
 _TEXT = ("label", "text")
 _PAIR = ("sentence1", "sentence2")
 _SPLITS = ("train", "dev", "test")
-_SICK = {split: f"senteval/SICK.{split}" for split in _SPLITS}
-_STSB = {split: f"sts/stsb.en.{split}" for split in _SPLITS}
 _PARAPHRASE = partial(TransferClassification, positive="1")
+
+
+def _all(stem: str) -> dict[str, str]:
+    return {split: f"{stem}.{split}" for split in _SPLITS}
+
+
 # Of each task the tables, by split; their columns, the label first; and the evaluator.
-_TASKS: dict[str, tuple[dict[str, str], tuple[str, ...], Callable[..., Evaluator]]] = {
-    **{
-        name: ({"train": f"senteval/{name}"}, _TEXT, TransferClassification)
-        for name in ("MR", "CR", "SUBJ", "MPQA")
-    },
-    **{
-        name: (
-            {split: f"senteval/{name}.{split}" for split in _SPLITS},
-            _TEXT,
-            TransferClassification,
-        )
-        for name in ("TREC", "SST2", "SST5")
-    },
-    "MRPC": ({s: f"senteval/MRPC.{s}" for s in _SPLITS}, ("label", *_PAIR), _PARAPHRASE),
-    "SICK-E": (_SICK, ("entailment", *_PAIR), TransferClassification),
-    "SICK-R": (_SICK, ("relatedness", *_PAIR), TransferRelatedness),
-    "STSB": (_STSB, ("score", *_PAIR), TransferRelatedness),
-    # Learnt on the training pairs alone: for who has no test set, and the papers give both figures.
-    "STSB.dev": (
-        {"train": _STSB["train"], "test": _STSB["dev"]},
-        ("score", *_PAIR),
-        TransferRelatedness,
-    ),
+_Task = tuple[dict[str, str], tuple[str, ...], Callable[..., Evaluator]]
+_WHOLE = ("MR", "CR", "SUBJ", "MPQA")
+_TASKS: dict[str, _Task] = {
+    **{name: ({"train": f"senteval/{name}"}, _TEXT, TransferClassification) for name in _WHOLE},
+    "TREC": (_all("senteval/TREC"), _TEXT, TransferClassification),
+    "SST2": (_all("senteval/SST2"), _TEXT, TransferClassification),
+    "SST5": (_all("senteval/SST5"), _TEXT, TransferClassification),
+    "MRPC": (_all("senteval/MRPC"), ("label", *_PAIR), _PARAPHRASE),
+    "SICK-E": (_all("senteval/SICK"), ("entailment", *_PAIR), TransferClassification),
+    "SICK-R": (_all("senteval/SICK"), ("relatedness", *_PAIR), TransferRelatedness),
+    "STSB": (_all("sts/stsb.en"), ("score", *_PAIR), TransferRelatedness),
 }
+# Learnt on the training pairs alone: for who has no test set, and the papers give both figures.
+_STSB_DEV = {"train": "sts/stsb.en.train", "test": "sts/stsb.en.dev"}
+_TASKS["STSB.dev"] = _STSB_DEV, ("score", *_PAIR), TransferRelatedness
 
 
 def _find(folder: Path, seed: int) -> Iterator[Dataset | Missing]:
@@ -252,9 +222,8 @@ def _find(folder: Path, seed: int) -> Iterator[Dataset | Missing]:
         found = {split: find_file(folder, f"{stem}.tsv") for split, stem in tables.items()}
         paths = {split: path for split, path in found.items() if path}
         if tables.keys() - {"dev"} <= paths.keys():
-            yield Dataset(
-                name=name, files=tuple(paths.values()), load=partial(_load, name, paths, seed)
-            )
+            load = partial(_load, name, paths, seed)
+            yield Dataset(name=name, files=tuple(paths.values()), load=load)
         else:
             files = ", ".join(f"{stem}.tsv" for stem in tables.values())
             header = " TAB ".join(columns)
