@@ -57,7 +57,7 @@ def test_equal_vectors_get_the_commonest_label_and_one_label_is_an_error(fit):
 
 def test_logistic_regression_that_stops_early_equals_one_that_does_not():
     x, y = clusters(300, noise=1.0)
-    # Whatever the vectors' size; scikit-learn's own limit leaves the small ones unfitted.
+    # scikit-learn's own limit leaves small vectors unfitted.
     for size in (1.0, 1e-3):
         for model in logistic_path(x * size, y):
             exact = LogisticRegression(C=model.C, tol=1e-9, max_iter=10_000)

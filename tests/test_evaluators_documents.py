@@ -52,24 +52,17 @@ def test_all_is_the_mean_within_and_across():
     assert not any("leave_one_out" in name for name in scores)
 
 
-def test_windows_overlap_by_half():
+def test_documents_are_divided():
     # 128 words every 64: 129 words need a second window, which holds words 64 to 128.
     words = [str(number) for number in range(200)]
     assert divide(" ".join(words[:128]), "en", "windows") == [" ".join(words[:128])]
-    assert divide(" ".join(words[:129]), "en", "windows") == [
-        " ".join(words[:128]),
-        " ".join(words[64:129]),
-    ]
-    starts = [part.split()[0] for part in divide(" ".join(words), "en", "windows")]
-    assert starts == ["0", "64", "128"]
-    # Of Chinese, windows are of characters.
-    assert [len(part) for part in divide("字" * 150, "zh", "windows")] == [128, 86]
-
-
-def test_sentences_of_long_and_empty_documents_and_of_other_scripts():
+    first, second = divide(" ".join(words[:129]), "en", "windows")
+    assert (first, second) == (" ".join(words[:128]), " ".join(words[64:129]))
     assert divide("今天下雨。我们走吧！", "zh", "sentences") == ["今天下雨。", "我们走吧！"]
     assert len(divide("So it is. " * 100, "en", "sentences")) == documents.MAX_PARTS
     assert divide("", "en", "sentences") == divide("", "en", "windows") == [""]
+    # Of Chinese, windows are of characters.
+    assert [len(part) for part in divide("字" * 150, "zh", "windows")] == [128, 86]
 
 
 def test_pooling_by_hand(monkeypatch):

@@ -54,8 +54,6 @@ def test_what_cannot_be_drawn_is_told(suite, drawn, tmp_path):
     assert isinstance(missing, Missing)
     with pytest.raises(UserError, match="NaN"):
         drawn(suite, lambda texts: np.full((len(texts), 3), np.nan))
-    with pytest.raises(UserError, match="zero only"):
-        drawn(suite, lambda texts: np.zeros((len(texts), 3)))
     with pytest.raises(UserError, match="two different rows"):
         drawn(suite, PERFECT, ROWS[:1] * 5)
 
@@ -73,13 +71,10 @@ def test_translations_of_a_perfect_system_lie_together_on_the_map(drawn):
         drawn("sentence_map", constant)
 
 
-def test_the_heat_map_of_a_perfect_system_is_one_on_the_diagonal(drawn):
+def test_a_perfect_system_makes_no_errors_and_chance_nearly_only(drawn):
     heat_map = drawn("heat_map", PERFECT)
     assert np.diag(heat_map["similarities"]) == pytest.approx(1)
     assert [len(texts) for texts in heat_map["texts"]] == [12, 12]
-
-
-def test_a_perfect_system_makes_no_errors_and_chance_nearly_only(drawn):
     assert drawn("retrieval_errors", PERFECT)["errors"] == []
     made = drawn("retrieval_errors", random_vectors())
     # 1 of 20 is right by chance: 4 or fewer are with a probability of 0.997 (binomial).
@@ -95,3 +90,13 @@ def test_a_second_translation_is_no_error(drawn):
     rows = [("one", "uno"), ("one", "una"), ("two", "dos")]
     made = drawn("retrieval_errors", lambda texts: np.array([vectors[t] for t in texts]), rows)
     assert made["num_errors"] == 0
+
+
+def test_a_bitext_in_languages_of_a_larger_table_is_not_drawn_again(tmp_path):
+    write(tmp_path, ROWS)
+    table = ["en\tde\tfr", *(f"{en}\t{de}\tmot {n}" for n, (en, de) in enumerate(ROWS))]
+    (tmp_path / "similarity_search").mkdir()
+    (tmp_path / "similarity_search/all.tsv").write_text("\n".join(table) + "\n", encoding="utf-8")
+    (found,) = program.SUITES["sentence_map"].find(tmp_path, 0)
+    assert found.load()(PERFECT)["languages"] == ["en", "de", "fr"]
+    assert len(list(program.SUITES["heat_map"].find(tmp_path, 0))) == 1

@@ -1,17 +1,17 @@
 """Natural language inference: what a head and a probe score, whatever the layout of the data."""
 
 import gzip
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
-from inference_pairs import by_label, make_pairs, predicting, told, with_head
+from encode_functions import random_vectors
 
 from xling_tf.corpora.records import NLI_LABELS
 from xling_tf.errors import UserError
 from xling_tf.evaluators.data import Dataset, Missing
-from xling_tf.evaluators.encoding import NotApplicableError
+from xling_tf.evaluators.encoding import NotApplicableError, System
 from xling_tf.evaluators.inference import (
     SUITE,
     TWO_WAY_LABELS,
@@ -20,9 +20,33 @@ from xling_tf.evaluators.inference import (
 )
 
 
+def make_pairs(count: int, language: str = "en") -> list[tuple[str, str, str]]:
+    """Three pairs, one of each label, for each of so many premises."""
+    return [
+        (f"{language} premise {number}", f"{language} {number} so {label}", label)
+        for number in range(count)
+        for label in NLI_LABELS
+    ]
+
+
+def by_label(texts: list[str]) -> np.ndarray:
+    """Vectors in which a linear classifier finds the label that a made-up hypothesis ends in."""
+    return np.array([[label == text.split()[-1] for label in NLI_LABELS] for text in texts], float)
+
+
+def predicting(label_of: Callable[[str, str], str]) -> System:
+    """A head that is sure of the label that it is told to give a pair."""
+
+    def infer(premises: list[str], hypotheses: list[str]) -> np.ndarray:
+        labels = map(label_of, premises, hypotheses)
+        return np.array([[0.8 if label == it else 0.1 for label in NLI_LABELS] for it in labels])
+
+    return System(name="with a head", sentences=random_vectors(), inference=infer)
+
+
 def test_a_perfect_head_scores_one() -> None:
     evaluator = ZeroShotInference(make_pairs(20), name="made-up")
-    scores = evaluator(predicting(lambda _, hypothesis: told(hypothesis)))
+    scores = evaluator(predicting(lambda _, hypothesis: hypothesis.split()[-1]))
     assert scores.pop("num_pairs") == 60
     assert scores == dict.fromkeys(scores, 1.0)
     assert list(scores) == ["accuracy", "macro_f1", *(f"{label}/recall" for label in NLI_LABELS)]
@@ -60,7 +84,7 @@ def test_where_labels_are_two_neutral_and_contradiction_are_one() -> None:
 def test_a_head_that_gives_something_else_is_told(output: np.ndarray) -> None:
     evaluator = ZeroShotInference(make_pairs(1), name="x")
     with pytest.raises(UserError, match=r"finite numbers of shape \[3, 3\]"):
-        evaluator(with_head(lambda premises, hypotheses: output))
+        evaluator(System(name="x", sentences=by_label, inference=lambda *pairs: output))
 
 
 def test_a_probe_reads_what_the_vectors_hold_in_every_language() -> None:

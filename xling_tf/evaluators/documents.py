@@ -27,9 +27,8 @@ _TUNING_LANGUAGE = "en"  # where training sets of several languages are joined (
 _SPLITS = ("train", "dev", "test")
 
 Labelled = Sequence[tuple[str, ...]]  # labels and texts
-_Sets = Mapping[
-    str, Mapping[str, tuple[np.ndarray, np.ndarray]]
-]  # language, split: vectors and labels
+_Set = tuple[np.ndarray, np.ndarray]  # vectors and labels
+_Sets = Mapping[str, Mapping[str, _Set]]  # by language and split
 _Job = tuple[tuple[str, ...], str, str]  # languages to train on, to tune to and to test on
 
 
