@@ -1,4 +1,4 @@
-"""The task that learns a teacher's vectors: losses by hand, training, restart, replicas."""
+"""The task that learns a teacher's vectors: losses by hand, replicas."""
 
 import numpy as np
 import pytest
@@ -20,16 +20,9 @@ from xling_tf.tasks.base import Batch
 pytestmark = pytest.mark.filterwarnings("ignore:You are using a softmax over axis:UserWarning")
 
 NAME = "distillation_en-es"
-BESIDE = apply_overrides(
-    TINY,
-    [
-        *("tasks.distillation.weight=1", "tasks.distillation.teacher=python:a:teacher"),
-        *("tasks.distillation.examples_per_batch=4", "tasks.translation_ranking.weight=2"),
-        *(f"tasks.{kind}.weight=0" for kind in ("response_prediction", "quick_thought")),
-        "tasks.inference.weight=0",
-    ],
-)
-ALONE = apply_overrides(BESIDE, ["tasks.translation_ranking.weight=0"])
+OTHERS = ("translation_ranking", "response_prediction", "quick_thought", "inference")
+ON = ["tasks.distillation.weight=1", "tasks.distillation.teacher=python:a:teacher"]
+ALONE = apply_overrides(TINY, [*ON, *(f"tasks.{kind}.weight=0" for kind in OTHERS)])
 SOURCES = ["a b", "hello", "c d e", "f g", "hello world", "i", "a a", "b c d e"]
 TARGETS = ["hola", "mundo a", "b b b", "i j", "hola mundo", "j", "d", "e f"]
 
@@ -72,25 +65,14 @@ def test_a_hit_is_a_target_nearest_to_its_own_sources_vector():
     assert hits == [1, 0, 1, 1]
 
 
-def encoded(model, texts):
-    return model.encoder(model.preprocessor(tf.constant(texts))).numpy()
-
-
 def test_a_student_that_equals_its_teacher_has_no_loss():
     model = tiny_model(ALONE)
-    vectors = encoded(model, SOURCES).astype(np.float16)
+    vectors = model.encoder(model.preprocessor(tf.constant(SOURCES))).numpy().astype(np.float16)
     examples = make_examples(SOURCES, SOURCES, vectors=vectors)
     losses, hits = find_task(model, NAME).losses(model.encoder, make_batch(model, examples))
     # Half precision rounds to 2^-11 of a number, the squared distance to the square of that.
     assert losses.numpy() == pytest.approx(np.zeros(len(SOURCES)), abs=1e-5)
     assert hits.numpy().tolist() == [1] * len(SOURCES)
-
-
-def random_vectors(count):
-    return np.random.default_rng(5).standard_normal((count, DIM)).astype(np.float16)
-
-
-EXAMPLES = make_examples(SOURCES, TARGETS, vectors=random_vectors(len(SOURCES)))
 
 
 @pytest.mark.slow
@@ -99,14 +81,14 @@ def test_replicas_find_hits_among_the_vectors_of_all():
     with strategy.scope():
         model = tiny_model(ALONE)
     task = find_task(model, NAME)
-    parts = [range(5), range(5, 8)]
+    vectors = np.random.default_rng(5).standard_normal((8, DIM)).astype(np.float16)
 
     def batch_of(rows):
         chosen = [[column[row] for row in rows] for column in (SOURCES, TARGETS)]
-        examples = make_examples(*chosen, vectors=EXAMPLES.vectors[list(rows)])
+        examples = make_examples(*chosen, vectors=vectors[list(rows)])
         return make_batch(model, examples)
 
-    batches = iter([batch_of(rows) for rows in parts])
+    batches = iter([batch_of(range(5)), batch_of(range(5, 8))])
     values = strategy.experimental_distribute_values_from_function(lambda _: next(batches))
 
     @tf.function

@@ -40,15 +40,9 @@ def test_any_string_gives_a_finite_float32_vector(policy):
     vectors = model.encoder(model.preprocessor(texts))
     assert vectors.dtype == tf.float32
     assert np.isfinite(vectors.numpy()).all()
-
-
-def test_bfloat16_is_near_float32():
-    exact = tiny()
-    keras.config.set_dtype_policy("mixed_bfloat16")
-    fast = tiny()
-    fast.encoder.set_weights(exact.encoder.get_weights())
-    # bfloat16 holds 8 bits: about 1% of values of size 1 after a few layers.
-    assert encode(fast, *TEXTS) == pytest.approx(encode(exact, *TEXTS), abs=0.1)
+    # Of all tokens, 12 are kept.
+    one, other = encode(model, "a b c d e f g h i j a b", "a b c d e f g h i j a b c d e")
+    assert one == pytest.approx(other)
 
 
 @pytest.mark.parametrize("norm_first", [False, True])
@@ -65,12 +59,6 @@ def test_without_layers_it_is_the_mean_of_the_words(norm_first):
     assert encode(model, "a hello a")[0] == pytest.approx(tokens.mean(axis=0), abs=1e-5)
 
 
-def test_tokens_beyond_the_limit_change_nothing():
-    texts = ["a b c d e f g h i j a b", "a b c d e f g h i j a b c d e"]  # 12 are kept
-    one, other = encode(tiny(), *texts)
-    assert one == pytest.approx(other)
-
-
 @pytest.mark.parametrize(("norm_first", "last_norm"), [(False, 0), (True, 16)])
 def test_tables_and_dense_variables_are_all_there_is(norm_first, last_norm):
     encoder = tiny(norm_first=norm_first).encoder
@@ -82,14 +70,6 @@ def test_tables_and_dense_variables_are_all_there_is(norm_first, last_norm):
     # By hand: tables 18*6 + 64*6 = 492; n-gram layer 6*6 + 6 = 42; projection 6*8 + 8 = 56; block:
     # 8*24 + 24 = 216, 8*8 + 8 = 72, norms 2*16 = 32, 8*12 + 12 = 108, 12*8 + 8 = 104.
     assert encoder.count_params() == 492 + 42 + 56 + 216 + 72 + 32 + 108 + 104 + last_norm
-
-
-def test_words_alone_have_one_table_and_no_layer_of_ngrams():
-    text = dataclasses.replace(TINY.text, ngram_sizes=())
-    encoder = tiny_model(dataclasses.replace(TINY, text=text)).encoder
-    assert [table.shape for table in encoder.table_variables] == [(18, 6)]
-    # As above without the n-gram table, 64*6, and its layer, 42.
-    assert encoder.count_params() == 108 + 56 + 216 + 72 + 32 + 108 + 104
 
 
 @pytest.mark.parametrize("norm_first", [False, True])

@@ -33,21 +33,16 @@ IDS = np.array([1, 0, 3], np.int32)
 # Keras warns of one key alone, which is what a sentence of one word has.
 pytestmark = pytest.mark.filterwarnings("ignore:You are using a softmax over axis:UserWarning")
 
+
+def block(**options):
+    return TransformerBlock(8, 2, 12, **options)
+
+
 # Constructor, inputs, shape of the output, and whether it is float32 under any policy.
 LAYERS = {
     "attention": (lambda: SelfAttention(8, 2), (TOKENS, BIAS), (3, 5, 8), False),
-    "block": (
-        lambda: TransformerBlock(8, 2, 12, norm_first=False),
-        (TOKENS, BIAS),
-        (3, 5, 8),
-        False,
-    ),
-    "block, norm first": (
-        lambda: TransformerBlock(8, 2, 12, norm_first=True),
-        (TOKENS, BIAS),
-        (3, 5, 8),
-        False,
-    ),
+    "block": (lambda: block(norm_first=False), (TOKENS, BIAS), (3, 5, 8), False),
+    "block, norm first": (lambda: block(norm_first=True), (TOKENS, BIAS), (3, 5, 8), False),
     "tower": (lambda: Tower((5, 7)), (ROWS,), (4, 7), True),
     "table": (lambda: EmbeddingTable(4, 6, stddev=1.0), (IDS,), (3, 6), True),
     "words": (lambda: WordEmbedding(4, 6, stddev=0.5), (IDS,), (3, 6), True),
@@ -119,59 +114,45 @@ def test_padding_changes_nothing(name):
     for row, length in enumerate(LENGTHS):
         alone = layer(TOKENS[row : row + 1, :length], BIAS[row : row + 1, ..., :length])
         assert whole[row, :length] == pytest.approx(alone.numpy()[0], abs=1e-5)
-    # What stands in the padding does not matter.
-    noisy = np.where(np.arange(5)[:, None] < LENGTHS[:, None, None], TOKENS, 1e3)
-    changed = layer(noisy.astype(np.float32), BIAS).numpy()
-    for row, length in enumerate(LENGTHS):
-        assert whole[row, :length] == pytest.approx(changed[row, :length], abs=1e-5)
-
-
-def identity_attention(dim, num_heads):
-    """Queries, keys and values are the inputs themselves, and so is what is projected."""
-    layer = SelfAttention(dim, num_heads)
-    layer(np.zeros((1, 2, dim)), np.zeros((1, 1, 1, 2)))
-    layer.query_key_value.set_weights([np.tile(np.eye(dim), (1, 3)), np.zeros(3 * dim)])
-    layer.output_projection.set_weights([np.eye(dim), np.zeros(dim)])
-    return layer
 
 
 def test_attention_by_hand():
     # Two tokens [1, 0] and [0, 2] with q = k = v. For the first: scores 1 / sqrt(2) and 0, so it keeps
     # w = e^0.7071 / (e^0.7071 + 1) = 0.66976 of itself: [w, 2 (1 - w)]. For the second: scores 0 and
     # 4 / sqrt(2), so it keeps v = e^2.8284 / (e^2.8284 + 1) = 0.94419: [1 - v, 2 v].
-    layer = identity_attention(2, 1)
-    outputs = layer(np.array([[[1, 0], [0, 2]]], np.float32), np.zeros((1, 1, 1, 2))).numpy()[0]
+    layer = SelfAttention(2, 1)
+    inputs, bias = np.array([[[1, 0], [0, 2]]], np.float32), np.zeros((1, 1, 1, 2))
+    layer(inputs, bias)
+    layer.query_key_value.set_weights([np.tile(np.eye(2), (1, 3)), np.zeros(6)])
+    layer.output_projection.set_weights([np.eye(2), np.zeros(2)])
     w = np.exp(2**-0.5) / (np.exp(2**-0.5) + 1)
     v = np.exp(8**0.5) / (np.exp(8**0.5) + 1)
-    assert outputs == pytest.approx(np.array([[w, 2 * (1 - w)], [1 - v, 2 * v]]), abs=1e-5)
+    expected = np.array([[w, 2 * (1 - w)], [1 - v, 2 * v]])
+    assert layer(inputs, bias).numpy()[0] == pytest.approx(expected, abs=1e-5)
 
 
-def zero_block(norm_first):
-    """A block whose sub-layers give zeros, so that only residuals and norms are left."""
-    block = TransformerBlock(4, 2, 6, norm_first=norm_first)
-    block(np.zeros((1, 2, 4)), np.zeros((1, 1, 1, 2)))
-    for projection in (block.attention.output_projection, block.output_projection):
+@pytest.mark.parametrize(
+    ("norm_first", "expected"),
+    [(True, [[1, 3, 1, 3], [7, 5, 5, 7]]), (False, [[-1, 1, -1, 1], [1, -1, -1, 1]])],
+)
+def test_where_the_norms_stand(norm_first, expected):
+    # [1, 3, 1, 3] has mean 2 and deviation 1: normalised it is [-1, 1, -1, 1]. With sub-layers that give
+    # zeros, norms inside the branches leave the residual stream as it is; those after the sums do not.
+    inputs, bias = np.array([[[1, 3, 1, 3], [7, 5, 5, 7]]], np.float32), np.zeros((1, 1, 1, 2))
+    layer = TransformerBlock(4, 2, 6, norm_first=norm_first)
+    layer(inputs, bias)
+    for projection in (layer.attention.output_projection, layer.output_projection):
         projection.set_weights([np.zeros_like(weight) for weight in projection.get_weights()])
-    return block
-
-
-def test_where_the_norms_stand():
-    # [1, 3, 1, 3] has mean 2 and deviation 1: normalised it is [-1, 1, -1, 1]. With the norms inside
-    # the branches nothing happens to the residual stream; with norms after the sums it is normalised.
-    inputs = np.array([[[1, 3, 1, 3], [7, 5, 5, 7]]], np.float32)
-    bias = np.zeros((1, 1, 1, 2), np.float32)
-    assert zero_block(True)(inputs, bias).numpy() == pytest.approx(inputs)
-    expected = np.array([[[-1, 1, -1, 1], [1, -1, -1, 1]]])
-    assert zero_block(False)(inputs, bias).numpy() == pytest.approx(expected, abs=1e-5)
+    assert layer(inputs, bias).numpy()[0] == pytest.approx(np.array(expected), abs=1e-5)
 
 
 def test_feedforward_by_hand():
     # One hidden unit relu(x0 - x1 + 1), given back twice and minus once, plus bias 0.5.
-    block = TransformerBlock(2, 1, 1, norm_first=True)
-    block(np.zeros((1, 2, 2)), np.zeros((1, 1, 1, 2)))
-    block.intermediate.set_weights([np.array([[1.0], [-1.0]]), np.array([1.0])])
-    block.output_projection.set_weights([np.array([[2.0, -1.0]]), np.array([0.5, 0.5])])
-    outputs = block.feedforward(np.array([[3, 1], [0, 5]], np.float32)).numpy()
+    layer = TransformerBlock(2, 1, 1, norm_first=True)
+    layer(np.zeros((1, 2, 2)), np.zeros((1, 1, 1, 2)))
+    layer.intermediate.set_weights([np.array([[1.0], [-1.0]]), np.array([1.0])])
+    layer.output_projection.set_weights([np.array([[2.0, -1.0]]), np.array([0.5, 0.5])])
+    outputs = layer.feedforward(np.array([[3, 1], [0, 5]], np.float32)).numpy()
     assert outputs == pytest.approx(np.array([[6.5, -2.5], [0.5, 0.5]]))
 
 
@@ -179,14 +160,9 @@ def test_masked_mean_by_hand():
     inputs = np.array([[[1, 2], [3, 4], [100, 100]], [[5, 6], [7, 7], [8, 8]]], np.float32)
     mask = np.array([[True, True, False], [True, False, False]])
     assert masked_mean(inputs, mask).numpy().tolist() == [[2, 3], [5, 6]]
-
-
-def test_masked_mean_sums_in_float32():
     # In bfloat16 a sum of 512 ones stops growing at 256.
-    inputs = ops.cast(np.ones((1, 512, 1)), "bfloat16")
-    outputs = masked_mean(inputs, np.ones((1, 512), bool))
-    assert outputs.dtype == tf.float32
-    assert outputs.numpy().tolist() == [[1.0]]
+    ones = ops.cast(np.ones((1, 512, 1)), "bfloat16")
+    assert masked_mean(ones, np.ones((1, 512), bool)).numpy().tolist() == [[1.0]]
 
 
 def test_unit_length_has_a_finite_gradient_at_zero():
@@ -206,7 +182,6 @@ def test_sinusoidal_positions():
             angle = position / 10_000 ** (2 * i / 6)
             expected = [np.sin(angle), np.cos(angle)]
             assert table[position, 2 * i : 2 * i + 2] == pytest.approx(expected, abs=1e-6)
-    assert len(np.unique(table.round(5), axis=0)) == 50
 
 
 def test_tower_by_hand():
@@ -225,7 +200,6 @@ def test_tables_have_sparse_gradients():
     gradient = tape.gradient(loss, table.table.value)
     assert isinstance(gradient, tf.IndexedSlices)
     assert gradient.indices.numpy().tolist() == [5, 7, 5]
-    assert gradient.values.shape == (3, 3)
 
 
 def test_words_and_ngrams_average_by_hand():

@@ -3,14 +3,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from testing import (
-    find_task,
-    make_batch,
-    make_examples,
-    numpy_ranking,
-    tiny_config,
-    tiny_model,
-)
+from testing import find_task, make_batch, make_examples, numpy_ranking, tiny_config, tiny_model
 
 from xling_tf.config import apply_overrides
 

@@ -29,11 +29,7 @@ ANSWERS = ["hola", "mundo a", "b b b", "i j", "hola mundo"]
 CONTEXTS = ["hola . a a", "mundo a", "b b b c d e f g h i j world", "unknown i j", "d hola mundo"]
 NAME = "question_answering_en"
 ON = ("tasks.question_answering.weight=1", "tasks.question_answering.examples_per_batch=8")
-PAPER = ()
-BEST = (
-    *("tasks.similarity.normalize=true", "tasks.similarity.scale=20"),
-    "tasks.similarity.margin=0.1",
-)
+BEST = [f"tasks.similarity.{option}" for option in ("normalize=true", "scale=20", "margin=0.1")]
 
 
 def make_model(*overrides):
@@ -41,8 +37,8 @@ def make_model(*overrides):
     return tiny_model(apply_overrides(TINY, [*ON, *overrides]))
 
 
-def examples(contexts=CONTEXTS, questions=QUESTIONS, answers=ANSWERS):
-    return make_examples(questions, answers, contexts, num_contexts=1)
+def examples(contexts=CONTEXTS):
+    return make_examples(QUESTIONS, ANSWERS, contexts, num_contexts=1)
 
 
 def losses(model, given):
@@ -64,17 +60,11 @@ def encoded(model, texts):
 
 def averaged(model, texts):
     """The mean of what the encoder embeds each word of a text as, word by word."""
-    tokens = [text.split() for text in texts]
-    means = [
-        np.mean(
-            [
-                model.encoder.embed_words(model.preprocessor.word_features(tf.constant([word])))[0]
-                for word in words
-            ],
-            axis=0,
-        )
-        for words in tokens
-    ]
+
+    def embedded(word):
+        return model.encoder.embed_words(model.preprocessor.word_features(tf.constant([word])))[0]
+
+    means = [np.mean([embedded(word) for word in text.split()], axis=0) for text in texts]
     return unit(model, np.array(means))
 
 
@@ -86,7 +76,7 @@ def dense(inputs, tower):
     return inputs
 
 
-def expected_losses(model, contexts=CONTEXTS, **options):
+def expected_losses(model, contexts=CONTEXTS):
     task, similarity = find_task(model, NAME), model.config.tasks.similarity
     parts = [encoded(model, ANSWERS)]
     if task.context_encoder is not None:
@@ -97,11 +87,10 @@ def expected_losses(model, contexts=CONTEXTS, **options):
         scale=similarity.scale,
         margin=similarity.margin,
         normalize=similarity.normalize,
-        **options,
     )
 
 
-@pytest.mark.parametrize("similarity", [PAPER, BEST], ids=["paper", "best"])
+@pytest.mark.parametrize("similarity", [[], BEST], ids=["paper", "best"])
 def test_answers_and_the_averages_of_their_contexts_are_ranked_for_questions(similarity):
     model = make_model(*similarity)
     task = find_task(model, NAME)
@@ -121,23 +110,6 @@ def test_without_contexts_the_tower_is_over_the_answer_alone():
     assert task.texts(QuestionAnswer("q", "a", "c")) == ("q", "a")
 
 
-def test_other_answers_to_the_question_and_the_same_answer_elsewhere_are_not_wrong():
-    # Questions 0 and 2 are one with two answers; 1 and 3 have one answer from two contexts.
-    questions, answers = ["a b", "c", "a b", "d e"], ["f", "g h", "i", "g h"]
-    model = make_model()
-    task = find_task(model, NAME)
-    excluded = np.zeros((4, 4), bool)
-    excluded[0, 2] = excluded[2, 0] = excluded[1, 3] = excluded[3, 1] = True
-    joined = [encoded(model, answers), dense(averaged(model, CONTEXTS[:4]), task.context_encoder)]
-    expected = numpy_ranking(
-        dense(encoded(model, questions), task.question_tower),
-        dense(np.concatenate(joined, axis=1), task.answer_tower),
-        excluded=excluded,
-    )
-    found = losses(model, examples(CONTEXTS[:4], questions, answers))
-    assert found == pytest.approx(expected, rel=1e-4)
-
-
 def test_contexts_are_cut_and_not_encoded_as_sentences_are(monkeypatch):
     model = make_model("text.max_tokens=3", "text.max_context_tokens=5")
     contexts = ["a b c d e f g h i j"] * 5
@@ -155,30 +127,12 @@ def test_contexts_are_cut_and_not_encoded_as_sentences_are(monkeypatch):
     assert found == pytest.approx(expected, rel=1e-4, abs=1e-5)
 
 
-def step(model, batch):
-    """Losses, and the gradient of their weighted sum for every variable."""
-    task = find_task(model, NAME)
-    variables = [*model.encoder.trainable_variables, *task.variables()]
-    with tf.GradientTape() as tape:
-        per_example = task.losses(model.encoder, batch)[0]
-        # Not the mean, which would forgive gradients of one example given to another.
-        loss = tf.reduce_sum(per_example * tf.range(1.0, 6.0))
-    gradients = tape.gradient(loss, [variable.value for variable in variables])
-    return per_example, [tf.convert_to_tensor(gradient) for gradient in gradients]
-
-
 def test_the_convolutions_of_pieces_are_not_in_the_way():
-    config = apply_overrides(
-        TINY,
-        [*ON, "encoder.kind=cnn", "text.tokenizer=sentencepiece", "text.sentencepiece_size=40"],
-    )
+    pieces = ("encoder.kind=cnn", "text.tokenizer=sentencepiece", "text.sentencepiece_size=40")
+    config = apply_overrides(TINY, [*ON, *pieces])
     text, vocabulary = fit_text(config.text, {"en": [*QUESTIONS, *ANSWERS, *CONTEXTS]})
     model = Model.build(dataclasses.replace(config, text=text), vocabulary)
-    task = find_task(model, NAME)
     # The averages have the token's own vector and what enters each of three branches.
     width = 6 + 3 * config.encoder.num_filters
-    assert task.context_encoder.get_weights()[0].shape == (width, 5)
-    batch = make_batch(model, examples())
-    found, gradients = step(model, batch)
-    assert np.isfinite(found).all()
-    assert all(np.isfinite(gradient).all() for gradient in gradients)
+    assert find_task(model, NAME).context_encoder.get_weights()[0].shape == (width, 5)
+    assert np.isfinite(losses(model, examples())).all()

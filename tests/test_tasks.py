@@ -17,9 +17,7 @@ from testing import (
 )
 
 from xling_tf.config import apply_overrides
-from xling_tf.corpora.records import (
-    TranslationPair,
-)
+from xling_tf.corpora.records import TranslationPair
 from xling_tf.tasks.base import build_tasks
 
 # Keras warns of one key alone, which is what a sentence of one word has.
@@ -52,11 +50,7 @@ def losses(model, name, examples):
 
 def options(config):
     similarity = config.tasks.similarity
-    return {
-        "scale": similarity.scale,
-        "margin": similarity.margin,
-        "normalize": similarity.normalize,
-    }
+    return {name: getattr(similarity, name) for name in ("scale", "margin", "normalize")}
 
 
 def dense(layer_inputs, weights):
@@ -81,6 +75,23 @@ def test_translation_ranking(model):
     assert found == pytest.approx(expected, rel=1e-4, abs=1e-5)
 
 
+def test_duplicates_are_not_wrong_answers_and_hits_are_right_ones():
+    model = tiny_model(tiny_config(normalize=True))
+    # Rows 0 and 2 have one source; rows 1 and 3 one target (the query of this direction).
+    sources, targets = ["a b", "c", "a b", "d e"], ["f", "g h", "i", "g h"]
+    excluded = np.zeros((4, 4), bool)
+    excluded[0, 2] = excluded[2, 0] = excluded[1, 3] = excluded[3, 1] = True
+    source, target = encoded(model, sources), encoded(model, targets)
+    expected = numpy_ranking(target, source, excluded=excluded, normalize=True)
+    name = "translation_ranking_en-es"
+    found, _ = losses(model, name, make_examples(sources, targets))
+    assert found == pytest.approx(expected, rel=1e-4)
+    # Of what is its own translation, each is nearest; shifted by one, none is.
+    assert losses(model, name, make_examples(FIRST, FIRST))[1].tolist() == [1] * 5
+    shifted = make_examples(FIRST, [*FIRST[1:], FIRST[0]])
+    assert losses(model, name, shifted)[1].tolist() == [0] * 5
+
+
 @pytest.mark.parametrize("language", ["en", "es"])
 def test_response_prediction_has_a_tower_on_the_response_only(model, language):
     task = find_task(model, f"response_prediction_{language}")
@@ -101,9 +112,7 @@ def test_quick_thought_is_the_sum_of_two_losses_with_three_towers(model):
     after = numpy_ranking(sentence, following, **options(model.config))
     found, _ = losses(model, task.name, make_examples(FIRST, SECOND, THIRD))
     assert found == pytest.approx(before + after, rel=1e-4, abs=1e-5)
-    kernels = [tower.get_weights()[0] for tower in task.towers]
-    assert np.abs(kernels[0] - kernels[1]).max() > 0
-    assert np.abs(kernels[0] - kernels[2]).max() > 0
+    assert len({tower.get_weights()[0].tobytes() for tower in task.towers}) == 3
 
 
 def test_inference_classifies_u_v_their_difference_and_their_product(model):
@@ -119,36 +128,6 @@ def test_inference_classifies_u_v_their_difference_and_their_product(model):
     found, hits = losses(model, "inference", make_examples(FIRST, SECOND, labels=labels))
     assert found == pytest.approx(expected, rel=1e-4, abs=1e-5)
     assert hits.tolist() == (logits.argmax(axis=1) == labels).astype(float).tolist()
-
-
-def test_hits_say_whether_the_right_source_is_nearest():
-    model = tiny_model(tiny_config(normalize=True))
-    # Each source is its own translation, so it is the nearest.
-    _, hits = losses(model, "translation_ranking_en-es", make_examples(FIRST, FIRST))
-    assert hits.tolist() == [1] * 5
-    # Shifted by one, none is.
-    shifted = [*FIRST[1:], FIRST[0]]
-    examples = make_examples(FIRST, shifted)
-    source, target = encoded(model, FIRST), encoded(model, shifted)
-    assert (source @ target.T).shape == (5, 5)
-    _, hits = losses(model, "translation_ranking_en-es", examples)
-    assert hits.tolist() == [0] * 5
-
-
-def test_duplicates_are_not_wrong_answers():
-    model = tiny_model(tiny_config(normalize=True))
-    # Rows 0 and 2 have one source; rows 1 and 3 one target (the query of this direction).
-    sources = ["a b", "c", "a b", "d e"]
-    targets = ["f", "g h", "i", "g h"]
-    excluded = np.zeros((4, 4), bool)
-    excluded[0, 2] = excluded[2, 0] = True
-    excluded[1, 3] = excluded[3, 1] = True
-    source, target = encoded(model, sources), encoded(model, targets)
-    expected = numpy_ranking(target, source, excluded=excluded, normalize=True)
-    found, _ = losses(model, "translation_ranking_en-es", make_examples(sources, targets))
-    assert found == pytest.approx(expected, rel=1e-4)
-    unmasked = numpy_ranking(target, source, normalize=True)
-    assert (found < unmasked - 1e-3).all()
 
 
 @pytest.mark.parametrize(
@@ -174,13 +153,7 @@ def test_a_gradient_reaches_encoder_and_heads(name, columns):
 
 
 # Two wrong translations of each; "hola" is the right one of the first.
-NEGATIVES = [
-    ("mundo", "j"),
-    ("a", "hola"),
-    ("c b", "d d"),
-    ("j i", "g"),
-    ("adios", "e f"),
-]
+NEGATIVES = [("mundo", "j"), ("a", "hola"), ("c b", "d d"), ("j i", "g"), ("adios", "e f")]
 
 
 def with_negatives(hard_negatives=2, **similarity):
@@ -201,30 +174,23 @@ def records(sources=FIRST, targets=SECOND, negatives=NEGATIVES):
     return list(zip(sources, targets, negatives, strict=True))
 
 
-@pytest.mark.parametrize("similarity", [{}, {"normalize": True, "scale": 5.0, "margin": 0.1}])
+@pytest.mark.parametrize(
+    "similarity",
+    [{}, {"normalize": True, "scale": 5.0, "margin": 0.1}, {"bidirectional": True}],
+)
 def test_negatives_of_all_examples_join_the_targets(similarity):
     # Guo et al. 2018: P(target | source) over the batch's 5 targets and all 10 negatives.
     model = with_negatives(**similarity)
     source, target = encoded(model, FIRST), encoded(model, SECOND)
     wrong = encoded(model, [text for pair in NEGATIVES for text in pair])
-    candidates = np.concatenate([target, wrong])
     # "hola" is the negative of the second and the target of the first, whom it does not count for.
     excluded = np.zeros((5, 15), bool)
     excluded[0, 5 + 3] = True
+    candidates = np.concatenate([target, wrong])
     expected = numpy_ranking(source, candidates, excluded=excluded, **options(model.config))
+    if "bidirectional" in similarity:  # sources have no negatives
+        expected = (expected + numpy_ranking(target, source)) / 2
     assert ranking_losses(model, records()) == pytest.approx(expected, rel=1e-4, abs=1e-5)
-
-
-def test_with_both_directions_only_that_to_the_targets_has_negatives():
-    model = with_negatives(bidirectional=True)
-    source, target = encoded(model, FIRST), encoded(model, SECOND)
-    wrong = encoded(model, [text for pair in NEGATIVES for text in pair])
-    excluded = np.zeros((5, 15), bool)
-    excluded[0, 5 + 3] = True
-    there = numpy_ranking(source, np.concatenate([target, wrong]), excluded=excluded)
-    back = numpy_ranking(target, source)
-    found = ranking_losses(model, records())
-    assert found == pytest.approx((there + back) / 2, rel=1e-4, abs=1e-5)
 
 
 def test_a_negative_that_is_another_right_answer_does_not_count():
@@ -301,14 +267,10 @@ def test_names_languages_and_weights():
     assert [task.loss_weight for task in weighted.values()] == [1, 1, 1, 0.1, 0.1, 1]
     sizes = {name: task.examples_per_batch for name, task in tasks.items()}
     assert sizes == {**dict.fromkeys(tasks, 8), "inference": 3}
-
-
-def test_mirrored_tasks_share_their_heads():
-    tasks = build()
-    assert tasks["response_prediction_en"].tower is tasks["response_prediction_es"].tower
-    assert tasks["quick_thought_en"].towers == tasks["quick_thought_es"].towers
-    assert len({id(tower) for tower in tasks["quick_thought_en"].towers}) == 3
-    assert tasks["translation_ranking_en-es"].heads == ()
+    # Mirrored tasks share their heads.
+    assert tasks["response_prediction_en"].tower is tasks["response_prediction_fr"].tower
+    assert tasks["quick_thought_en"].towers == tasks["quick_thought_fr"].towers
+    assert tasks["translation_ranking_en-fr"].heads == ()
 
 
 def test_tasks_of_several_targets():

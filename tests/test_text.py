@@ -1,6 +1,5 @@
 import dataclasses
 
-import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -39,6 +38,16 @@ def tokens(text, **config):
         # Quotes of every kind become the typewriter's.
         ('He said "hi".', 'He said " hi " .'),
         ("«hola» “hey” ‘a’", '" hola " " hey " \' a \''),
+        # Marks that touch.
+        ("He said 'no'.", "He said ' no ' ."),
+        ("He said 'no.'", "He said ' no . '"),
+        ("a,,b", "a , , b"),
+        ("a::b::c", "a : : b : : c"),
+        ("a:,b", "a : , b"),
+        ("'no,'", "' no , '"),
+        ("('no')", "( ' no ' )"),
+        ("1,2,3,4 x,5", "1,2,3,4 x , 5"),
+        ("10:30, 1,000:2:", "10:30 , 1,000:2 :"),
         # Other languages.
         ("¿Qué? ¡Sí, José!", "¿ Qué ? ¡ Sí , José !"),
         ("我爱你。", "我 爱 你 。"),
@@ -54,52 +63,24 @@ def tokens(text, **config):
         ("<empty>", "< empty >"),
         # Every kind of space and control character parts words.
         (" a\t\n b\u00a0c\u3000d\u200be\x00f\r", "a b c d e f"),
+        # Bytes that are not UTF-8 do too, and a sentence without tokens becomes one.
+        (b"\xff\xfe ok\x80no", "ok no"),
+        (b"\xe6\x88", EMPTY_TOKEN),
+        (b"a\xc3", "a"),
+        ("\t\n\u00a0\u200b", EMPTY_TOKEN),
+        ("\x00", EMPTY_TOKEN),
     ],
 )
 def test_treebank_style(text, expected):
     assert tokens(text) == expected.split(" ")
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        pytest.param("He said 'no'.", "He said ' no ' .", id="quote before a stop"),
-        pytest.param("He said 'no.'", "He said ' no . '", id="stop before a quote"),
-        pytest.param("std::string", "std : : string", id="two colons"),
-        pytest.param("a,,b", "a , , b", id="two commas"),
-        pytest.param("a::b::c", "a : : b : : c", id="two and two colons"),
-        pytest.param("a:,b", "a : , b", id="colon and comma"),
-        pytest.param("'no,'", "' no , '", id="comma before a quote"),
-        pytest.param("('no')", "( ' no ' )", id="quotes in brackets"),
-        pytest.param("1,2,3,4 x,5", "1,2,3,4 x , 5", id="commas inside a number"),
-        pytest.param("10:30, 1,000:2:", "10:30 , 1,000:2 :", id="marks inside and after numbers"),
-    ],
-)
-def test_marks_that_touch(text, expected):
-    assert tokens(text) == expected.split(" ")
-
-
-@pytest.mark.parametrize("text", ["", " ", "\t\n\u00a0\u200b", "\x00"])
-def test_a_sentence_without_tokens_becomes_one(text):
-    assert tokens(text) == [EMPTY_TOKEN]
-
-
 def test_lowercase():
-    assert tokens("Ñandú ÀÉ Don't WORLD Ωmega", lowercase=True) == [
-        *("ñandú", "àé", "do", "n't", "world", "ωmega")
-    ]
-    assert tokens("Ñandú WORLD") == ["Ñandú", "WORLD"]
+    expected = ["ñandú", "àé", "do", "n't", "world", "ωmega"]
+    assert tokens("Ñandú ÀÉ Don't WORLD Ωmega", lowercase=True) == expected
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [(b"\xff\xfe ok\x80no", ["ok", "no"]), (b"\xe6\x88", [EMPTY_TOKEN]), (b"a\xc3", ["a"])],
-)
-def test_invalid_utf8_counts_as_spaces(text, expected):
-    assert tokens(text) == expected
-
-
-@pytest.mark.parametrize("unit", ["word ", "我", "😀", "aa.b,", "x'", "...", "é"])
+@pytest.mark.parametrize("unit", ["word ", "😀", "aa.b,", "..."])
 def test_of_a_megabyte_a_page_is_looked_at(unit):
     text = unit * (2**20 // len(unit.encode()))
     page = text.encode()[: 40 * 64].decode(errors="ignore")
@@ -151,10 +132,6 @@ def test_known_words_have_their_rows_and_others_a_bucket_after_them(preprocess):
     unknown = preprocess.word_ids(tf.constant([f"w{i}" for i in range(200)])).numpy()
     # 200 words over 5 buckets: all of 4 ... 8 and nothing else.
     assert set(unknown.tolist()) == {4, 5, 6, 7, 8}
-    again = WordNgramPreprocessor(VOCABULARY, CONFIG)
-    assert again.word_ids(tf.constant([f"w{i}" for i in range(200)])).numpy().tolist() == (
-        unknown.tolist()
-    )
 
 
 def test_ngrams_by_hand():
@@ -165,39 +142,21 @@ def test_ngrams_by_hand():
     grams = ["<ho", "hol", "ola", "la>", "<hol", "hola", "ola>"]
     expected = tf.strings.to_hash_bucket_fast(grams, CONFIG.num_ngram_buckets)
     assert sorted(ragged[2].numpy().tolist()) == sorted(expected.numpy().tolist())
-
-
-def test_ngrams_are_grouped_by_word(preprocess):
-    features = preprocess(tf.constant(["hola a"]))
-    # Words 0 ("hola", 7 n-grams) and 1 ("a", one).
-    assert features.words.ngram_words.numpy().tolist() == [0] * 7 + [1]
-    expected = ngram_buckets(tf.constant(["hola", "a"]), CONFIG).values
-    assert features.words.ngram_ids.numpy().tolist() == expected.numpy().tolist()
-
-
-def test_long_words_are_clipped_before_ngrams_are_cut():
-    # 50 characters and two marks: 52 - 2 three-grams and 52 - 3 four-grams.
-    ragged = ngram_buckets(tf.constant(["é" * 1000]), CONFIG)
-    assert ragged.row_lengths().numpy().tolist() == [99]
+    # Longer words are clipped: 50 characters and two marks have 52 - 2 three-grams and 52 - 3 four-grams.
+    assert ngram_buckets(tf.constant(["é" * 1000]), CONFIG).row_lengths().numpy().tolist() == [99]
 
 
 def test_features_are_ids_within_the_tables(preprocess):
     features = preprocess(tf.constant([*SENTENCES, "lots of other words here", "y más aún"]))
     assert all(tensor.dtype == tf.int32 for tensor in tf.nest.flatten(features))
-    assert 0 <= features.words.ids.numpy().min() <= features.words.ids.numpy().max() < 9
-    assert (
-        0 <= features.words.ngram_ids.numpy().min() <= features.words.ngram_ids.numpy().max() < 97
-    )
-    assert np.all(np.diff(features.words.ngram_words.numpy()) >= 0)
+    assert set(features.words.ids.numpy()) <= set(range(9))
+    assert set(features.words.ngram_ids.numpy()) <= set(range(97))
     assert features.lengths.numpy().min() >= 1
-
-
-def test_features_in_a_graph_are_the_same(preprocess):
-    eager = preprocess(tf.constant(SENTENCES))
-    graph = tf.function(preprocess, input_signature=[tf.TensorSpec([None], tf.string)])
-    other_features = tf.nest.flatten(graph(tf.constant(SENTENCES)))
-    for one, other in zip(tf.nest.flatten(eager), other_features, strict=True):
-        assert one.numpy().tolist() == other.numpy().tolist()
+    # The n-grams of "hola", and that of "a".
+    words = preprocess(tf.constant(["hola a"])).words
+    assert words.ngram_words.numpy().tolist() == [0] * 7 + [1]
+    expected = ngram_buckets(tf.constant(["hola", "a"]), CONFIG).values
+    assert words.ngram_ids.numpy().tolist() == expected.numpy().tolist()
 
 
 def test_words_alone_have_the_same_rows_and_no_ngrams(preprocess):

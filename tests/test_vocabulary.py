@@ -23,50 +23,32 @@ from xling_tf.text.words import (
 TEXTS = ["Hola, hola.", "the cat, the dog", "cat"]
 
 
-def test_counts_of_tokens():
+def test_counts_of_tokens(monkeypatch):
     # "Hola , hola ." + "the cat , the dog" + "cat"
     expected = {"Hola": 1, "hola": 1, ",": 2, ".": 1, "the": 2, "cat": 2, "dog": 1}
     assert count_words(TEXTS, TextConfig()) == expected
-
-
-def test_counts_follow_the_rules_of_the_config():
-    counts = count_words(TEXTS, TextConfig(lowercase=True, max_tokens=1))
-    assert counts == {"hola": 1, "the": 1, "cat": 1}
-
-
-def test_counts_do_not_depend_on_the_chunks(monkeypatch):
-    whole = count_words(TEXTS, TextConfig())
     monkeypatch.setattr(words_module, "_SENTENCES_PER_CHUNK", 2)
-    assert count_words(TEXTS, TextConfig()) == whole
+    assert count_words(TEXTS, TextConfig()) == expected
 
 
-COUNTS = Counter({"rare": 1, "b": 2, "a": 2, "z": 5, "ñ": 2})
-
-
-def test_the_most_frequent_come_first_and_equals_by_the_alphabet():
-    assert select_vocabulary(COUNTS, TextConfig()) == [EMPTY_TOKEN, "z", "a", "b", "ñ", "rare"]
+COUNTS = Counter({"rare": 1, "b": 2, "a": 2, "z": 5, "ñ": 2, EMPTY_TOKEN: 3})
 
 
 @pytest.mark.parametrize(
     ("max_words", "min_word_count", "expected"),
     [
-        (2, 1, ["z", "a"]),
+        (100, 1, ["z", "a", "b", "ñ", "rare"]),
+        (3, 1, ["z", "a"]),
         (0, 1, []),
         (100, 2, ["z", "a", "b", "ñ"]),
         (3, 3, ["z"]),
-        (100, 6, []),
     ],
 )
-def test_sizes(max_words, min_word_count, expected):
+def test_the_most_frequent_come_first_and_equals_by_the_alphabet(
+    max_words, min_word_count, expected
+):
     config = TextConfig(max_words=max_words, min_word_count=min_word_count)
     assert select_vocabulary(COUNTS, config) == [EMPTY_TOKEN, *expected]
-
-
-@pytest.mark.parametrize("count", [1, 3, 100])
-def test_the_empty_token_is_first_and_never_there_twice(count):
-    counts = COUNTS + Counter({EMPTY_TOKEN: count})
-    words = select_vocabulary(counts, TextConfig(max_words=100))
-    assert words == [EMPTY_TOKEN, "z", "a", "b", "ñ", "rare"]
 
 
 def test_the_ngram_table_has_a_row_for_each_bucket_in_use_and_one_for_all_others():
@@ -94,22 +76,15 @@ def test_no_two_ngrams_share_a_row_unless_they_share_a_bucket():
 def test_ngrams_that_no_known_word_has_share_row_0():
     config = TextConfig(num_ngram_buckets=10**6)
     fitted, vocabulary = fit_text(config, {"en": ["ab"]})
-    rows = WordNgramPreprocessor(vocabulary, fitted).ngrams(tf.constant(["ab", "xyz", "abz"]))
+    words = tf.constant(["ab", "xyz", "abz"])
+    rows = WordNgramPreprocessor(vocabulary, fitted).ngrams(words)
     # "<abz>": "<ab" is known of "<ab>".
-    assert [sorted(row > 0 for row in word) for word in rows.to_list()] == [
-        [True] * 3,
-        [False] * 5,
-        [False] * 4 + [True],
-    ]
-
-
-def test_a_config_without_a_number_of_rows_has_one_for_each_bucket():
-    # So models of before the rows were counted are what they were.
-    config = TextConfig(num_ngram_buckets=50)
-    preprocess = WordNgramPreprocessor(["ab"], config)
-    words = tf.constant(["ab", "xyz"])
-    assert preprocess.num_ngrams == 50
-    assert preprocess.ngrams(words).to_list() == ngram_buckets(words, config).to_list()
+    found = [sorted(row > 0 for row in word) for word in rows.to_list()]
+    assert found == [[True] * 3, [False] * 5, [False] * 4 + [True]]
+    # Models of before the rows were counted have one for each bucket.
+    before = WordNgramPreprocessor(["ab"], dataclasses.replace(config, num_ngram_buckets=50))
+    assert before.num_ngrams == 50
+    assert before.ngrams(words).to_list() == ngram_buckets(words, before.config).to_list()
 
 
 @pytest.mark.slow
