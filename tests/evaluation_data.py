@@ -38,8 +38,7 @@ class _Writer:
             self._shuffler.shuffle(lines)
         path = self._folder / f"{name}.tsv"
         path.parent.mkdir(parents=True, exist_ok=True)
-        text = "\n".join([header.replace(" ", "\t"), *lines])
-        path.write_text(text + "\n", encoding="utf-8")
+        path.write_text("\n".join([header.replace(" ", "\t"), *lines]) + "\n", encoding="utf-8")
 
 
 def _say(key: str, language: str, number: int) -> str:
@@ -56,30 +55,24 @@ def _labelled(
 
 def _write_labelled(writer: _Writer) -> None:
     two, words = (0, 1), ("bad", "good")
-    writer.table("senteval/CR", "label text", _labelled(two, words, "en", 0, 40))
     subjective = ("objective", "subjective")
+    polarities = ("negative", "neutral", "positive")
+    topics = ("trade", "sport")
+    grades = [f"grade{grade}" for grade in range(5)]
+    writer.table("senteval/CR", "label text", _labelled(two, words, "en", 0, 40))
     writer.table("senteval/SUBJ", "label text", _labelled(subjective, subjective, "en", 0, 40))
-    for place, split in enumerate(("train", "dev", "test")):
-        count = 40 if split == "train" else 20
-        start = 100 * place
-        rows = list(_labelled(two, words, "en", start, count))
-        writer.table(f"senteval/SST2.{split}", "label text", rows)
-        five = tuple(range(5))
-        names = [f"grade{grade}" for grade in five]
-        rows = list(_labelled(five, names, "en", start, count))
-        writer.table(f"senteval/SST5.{split}", "label text", rows)
-        for language in LANGUAGES:
-            labels = ("negative", "neutral", "positive")
-            rows = list(_labelled(labels, labels, language, start, count))
-            writer.table(f"sentiment/toy.{language}.{split}", "label text", rows)
-        for language in LANGUAGES:
-            topics = ("trade", "sport")
-            rows = list(_labelled(topics, topics, language, start, count))
-            writer.table(f"documents/toy.{language}.{split}", "label text", rows)
-    for language in LANGUAGES:
+    for start, split, count in ((0, "train", 40), (100, "dev", 20), (200, "test", 20)):
+        sets = [("senteval/SST2", two, words, "en"), ("senteval/SST5", range(5), grades, "en")]
+        for code in LANGUAGES:
+            sets.append((f"sentiment/toy.{code}", polarities, polarities, code))
+            sets.append((f"documents/toy.{code}", topics, topics, code))
+        for name, labels, keys, code in sets:
+            rows = _labelled(labels, keys, code, start, count)
+            writer.table(f"{name}.{split}", "label text", rows)
+    for code in LANGUAGES:
         labels = ("O", "claim", "premise")
-        rows = list(_labelled(labels, labels, language, 0, 60))
-        writer.table(f"argument/AM.{language}", "label text", rows, aligned=True)
+        rows = _labelled(labels, labels, code, 0, 60)
+        writer.table(f"argument/AM.{code}", "label text", rows, aligned=True)
 
 
 def _pairs(count: int, language: str = "en", other: str | None = None, start: int = 0):
@@ -102,12 +95,10 @@ def _write_pairs(writer: _Writer) -> None:
         header = "relatedness entailment sentence1 sentence2"
         writer.table(f"senteval/SICK.{split}", header, rows)
     for language in LANGUAGES:
-        rows = [(*texts, 5.0 * same) for same, *texts in _pairs(60, language)]
+        pairs = list(_pairs(60, language))
+        rows = [(*texts, 5.0 * same) for same, *texts in pairs]
         writer.table(f"sts/stsb.{language}.dev", "sentence1 sentence2 score", rows, aligned=True)
-        nli = [
-            (number, relations[same], *texts)
-            for number, (same, *texts) in enumerate(_pairs(60, language))
-        ]
+        nli = [(n, relations[same], *texts) for n, (same, *texts) in enumerate(pairs)]
         header = "pair_id label premise hypothesis"
         writer.table(f"nli/xnli.{language}.dev", header, nli)
     for split, start in (("dev", 5000), ("test", 3000)):
@@ -120,39 +111,16 @@ def _write_pairs(writer: _Writer) -> None:
 
 
 def _write_translations(writer: _Writer) -> None:
-    rows = [
-        [_say(f"key{number}", language, number) for language in LANGUAGES]
-        for number in range(NUM_KEYS)
-    ]
+    rows = [[_say(f"key{n}", code, n) for code in LANGUAGES] for n in range(NUM_KEYS)]
     writer.table("bitext/toy.en-es", " ".join(LANGUAGES), rows)
 
 
 def _write_questions(writer: _Writer) -> None:
-    sentences = [
-        (f"s{number}", f"p{number // 3}", f"key{number} en answer {number}.")
-        for number in range(NUM_KEYS)
-    ]
+    texts = [f"key{n} en answer {n}." for n in range(NUM_KEYS)]
+    sentences = [(f"s{n}", f"p{n // 3}", text) for n, text in enumerate(texts)]
     header = "sentence_id paragraph_id sentence"
     writer.table("reqa/toy.en.sentences", header, sentences, aligned=True)
-    paragraphs = [
-        (
-            f"p{place}",
-            f"title {place}",
-            " ".join(text for _, p, text in sentences if p == f"p{place}"),
-        )
-        for place in range(NUM_KEYS // 3)
-    ]
-    writer.table("reqa/toy.en.paragraphs", "paragraph_id title context", paragraphs, aligned=True)
-    questions = [
-        (
-            f"q{number}",
-            f"p{number // 3}",
-            f"key{number} en question {number}?",
-            "answer",
-            0,
-            f"s{number}",
-        )
-        for number in range(NUM_KEYS)
-    ]
-    header = "question_id paragraph_id question answer answer_start answer_sentence_id"
-    writer.table("reqa/toy.en.questions", header, questions)
+    paragraphs = [(f"p{n // 3}", " ".join(texts[n : n + 3])) for n in range(0, NUM_KEYS, 3)]
+    writer.table("reqa/toy.en.paragraphs", "paragraph_id context", paragraphs, aligned=True)
+    questions = [(f"q{n}", f"key{n} en question {n}?", f"s{n}") for n in range(NUM_KEYS)]
+    writer.table("reqa/toy.en.questions", "question_id question answer_sentence_id", questions)

@@ -72,11 +72,6 @@ def outcome(item: Selected, encode: Encode) -> dict[str, Any]:
         return {}
 
 
-def in_another_order(encode: Encode) -> Encode:
-    """Encodes the texts of a call backwards."""
-    return lambda texts: encode(texts[::-1])[::-1]
-
-
 def test_every_suite_has_a_data_set_here(selected):
     assert {item.suite.name for item in selected.values()} == set(SUITES)
     assert set(KNOWN) == set(SUITES)
@@ -101,11 +96,18 @@ def test_a_perfect_encoder_has_the_best_score_and_one_of_chance_that_of_chance(s
 @pytest.mark.parametrize("suite", KNOWN)
 def test_neither_the_order_of_lines_nor_that_of_encoding_matters(suite, selected, folders):
     """By a system between perfect and chance, since those two hide much."""
-    encode = mixed(by_meaning(meaning), random_vectors(512))
+    perfect, chance = by_meaning(meaning), random_vectors(512)
+
+    def encode(texts: list[str]) -> np.ndarray:
+        return perfect(texts) + 0.8 * chance(texts)
+
+    def backwards(texts: list[str]) -> np.ndarray:
+        return encode(texts[::-1])[::-1]
+
     other = found(folders[1])
     for name, item in selected.items():
         if item.suite.name == suite:
-            again = outcome(other[name], in_another_order(encode))
+            again = outcome(other[name], backwards)
             assert again == outcome(item, encode), name
 
 
@@ -126,10 +128,6 @@ def test_protocols_and_outcomes_are_json(suite, selected):
             assert evaluator.protocol
             for each in (evaluator.protocol, outcome(item, by_meaning(meaning))):
                 assert json.dumps(dict(each), allow_nan=False)
-
-
-def mixed(first: Encode, second: Encode) -> Encode:
-    return lambda texts: first(texts) + 0.8 * second(texts)
 
 
 def not_finite(texts: list[str]) -> np.ndarray:

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from encode_functions import by_meaning, constant, random_vectors
+from encode_functions import by_meaning, constant
 
 from xling_tf.errors import UserError
 from xling_tf.evaluators.bitext_mining import (
@@ -25,8 +25,6 @@ def evaluator(rows=ROWS, seed=0):
 def test_perfect_random_and_constant_encoders():
     scores = evaluator()(by_meaning(meaning))
     assert (scores["f1"], scores["precision"], scores["recall"]) == (1.0, 1.0, 1.0)
-    # A sentence's best of 75 is right by chance once in 75; a few of 50 gold pairs at most.
-    assert evaluator()(random_vectors())["f1"] < 0.15
     assert evaluator()(constant)["f1"] < 0.05
 
 

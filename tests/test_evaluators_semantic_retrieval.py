@@ -2,16 +2,14 @@
 
 import numpy as np
 import pytest
-from encode_functions import by_meaning, constant, random_vectors
+from encode_functions import by_meaning, constant
 
 from xling_tf.errors import UserError
-from xling_tf.evaluators import semantic_retrieval
 from xling_tf.evaluators.data import Missing
 from xling_tf.evaluators.semantic_retrieval import (
     SUITE,
     SemanticRetrieval,
     average_precision,
-    inner_products,
     read_pairs,
     relevant_ranks,
 )
@@ -80,23 +78,10 @@ def test_ranks_are_those_of_sorting(levels):
         assert others.tolist() == ranks_by_sorting(row, set(right), left_out)
 
 
-@pytest.mark.parametrize(("most", "sizes"), [(20, [3, 3, 3, 2]), (2, [1] * 11)])
-def test_chunks_are_the_whole_product(most, sizes, monkeypatch):
-    rng = np.random.default_rng(2)
-    queries, candidates = rng.random((11, 4)), rng.random((6, 4))
-    monkeypatch.setattr(semantic_retrieval, "_SCORES_PER_CHUNK", most)
-    chunks = list(inner_products(queries, candidates))
-    assert [len(chunk) for chunk in chunks] == sizes
-    np.testing.assert_allclose(np.concatenate(chunks), queries @ candidates.T)
-
-
 def test_perfect_random_and_constant_encoders():
     evaluator = SemanticRetrieval({"en": PAIRS}, name="x")
     expected = {MAP: 1.0, "num_queries": 400.0, "num_candidates": 499.0}
     assert evaluator(by_meaning(number)) == expected
-    # One of 499 ranks, all as likely: (1/1 + ... + 1/100) / 499 = 5.19 / 499 = 0.0104; its standard
-    # error over 400 queries is about sqrt(1.63 / 499 / 400) = 0.003.
-    assert 0.002 < evaluator(random_vectors())[MAP] < 0.02
     assert evaluator(constant)[MAP] == 0.0
 
 
