@@ -34,19 +34,6 @@ def test_every_text_is_new_and_has_its_length():
     assert {len(text.split()) for text in seen} == {1, 3}
 
 
-def test_rates_follow_from_times():
-    def slow(texts):
-        time.sleep(0.02)
-        return encode(texts)
-
-    # A call takes 20 ms or, on a busy machine, somewhat more; of 4 sentences: at most 200 a second.
-    scores = benchmark.ResourceUsage((2,), (4,))(slow)
-    milliseconds = scores["length_2/batch_4/milliseconds"]
-    assert 20 <= milliseconds < 200
-    rate = scores["length_2/batch_4/sentences_per_second"]
-    assert rate == pytest.approx(4 / (milliseconds / 1000))
-
-
 def test_memory_growth_sees_what_a_call_uses_for_a_while():
     def wasteful(texts):
         block = np.ones(50 * 2**20 if len(texts) > 1 else 1, np.uint8)  # 50 MiB

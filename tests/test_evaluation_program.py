@@ -2,10 +2,6 @@
 
 import json
 import re
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -13,9 +9,8 @@ from evaluation_data import write_evaluation_data
 from programs import ROOT, Run, run_python, the_error
 
 EVALUATE = ROOT / "evaluation" / "main.py"
-# A module beside which the program is started: bags of letters, and a slower one.
+# A module beside which the program is started: bags of letters, and a broken one.
 LETTERS = """
-import time
 import numpy as np
 
 def encode(texts):
@@ -24,10 +19,6 @@ def encode(texts):
         for letter in text:
             counts[row, ord(letter) % 128] += 1
     return counts
-
-def slowly(texts):
-    time.sleep(0.2)
-    return encode(texts)
 
 def broken(texts):
     return encode(texts) * np.nan
@@ -68,19 +59,6 @@ def test_an_evaluation_prints_a_table_keeps_its_results_and_repeats_them(folder:
     again = evaluate(folder, *command)
     assert again.output == run.output
     assert results_of(folder)["scores"] == results["scores"]
-
-
-def test_a_killed_evaluation_leaves_whole_results(folder: Path) -> None:
-    command = [sys.executable, str(EVALUATE), "--model=python:letters:slowly", "--data=data"]
-    with subprocess.Popen(command, cwd=folder, stderr=subprocess.DEVNULL) as process:
-        output = folder / "runs" / "evaluation" / "letters.slowly.json"
-        deadline = time.monotonic() + 120
-        while not output.exists() and time.monotonic() < deadline:
-            time.sleep(0.05)
-        process.send_signal(signal.SIGKILL)
-    results = results_of(folder, "letters.slowly")
-    assert not results["complete"]
-    assert results["scores"]["sts"]["stsb.en.dev"]["num_pairs"] == 60
 
 
 @pytest.mark.parametrize(
