@@ -306,9 +306,7 @@ _SENTEVAL_SPLITS = {
 }
 
 
-@published(
-    "downstream/: MR, CR, SUBJ, MPQA, TREC, SST, MRPC and SICK (the STS Benchmark: stsbenchmark)"
-)
+@published("downstream/: MR, CR, SUBJ, MPQA, TREC, SST, MRPC and SICK (the STS Benchmark: stsbenchmark)")
 def senteval(source: Path) -> Iterator[Table]:
     """SentEval's transfer tasks (Conneau and Kiela 2018)."""
     for name, stem in _SENTEVAL_SIDES.items():
@@ -413,9 +411,7 @@ _NEUTRAL_STARS = 3.0
 def cls(source: Path) -> Iterator[Table]:
     """Amazon reviews of Webis-CLS-10: more than three stars are positive, fewer negative."""
     files = files_in(source, r"(train|test)\.review")
-    for split, (folder, language) in itertools.product(
-        ("train", "test"), _REVIEW_LANGUAGES.items()
-    ):
+    for split, (folder, language) in itertools.product(("train", "test"), _REVIEW_LANGUAGES.items()):
         paths = [p for match, p in files if (match[1], p.parent.parent.name) == (split, folder)]
         if paths:
             rows = (row for path in paths for row in _reviews(path))

@@ -130,9 +130,7 @@ def prepare_default_corpora(source: str, target: str, *, raw_dir: Path, prepared
 
 def _no_sources(asked: str) -> UserError:
     known = ", ".join(f"en-{language}" for language in LOCALES if language != "en")
-    return UserError(
-        f"there are default corpora for the pairs {known}, not for {asked}; {_OWN_DATA}"
-    )
+    return UserError(f"there are default corpora for the pairs {known}, not for {asked}; {_OWN_DATA}")
 
 
 def _failed_before(folder: Path) -> list[str] | None:
@@ -161,9 +159,7 @@ def _prepare(
         text = cleaner.clean(source.extract(folders, *languages))
         counts = _write(text, source.name, "-".join(languages), folder)
         logging.info("%s: %s", source.name, ", ".join(f"{n:,} {k}" for k, n in counts.items()))
-        described = {
-            path.name: [_version(path), _licence(path, source.licence)] for path in folders
-        }
+        described = {path.name: [_version(path), _licence(path, source.licence)] for path in folders}
         reports.append({"name": source.name, "packages": described, "counts": counts})
         lines = [f"- package {n} {v}, licence {licence}" for n, (v, licence) in described.items()]
         lines += [f"- {kind}: {count:,}" for kind, count in counts.items()]
@@ -228,9 +224,7 @@ class Cleaner:
                 pair
                 for whole in text.parallel
                 for pair in aligned_sentences(whole, *self._languages)
-                if self._keeps(
-                    "parallel", pair_fault(pair, *self._languages) or self._repetition(pair)
-                )
+                if self._keeps("parallel", pair_fault(pair, *self._languages) or self._repetition(pair))
             ],
             documents={
                 language: [run for document in each for run in self._runs(document, language)]

@@ -40,9 +40,7 @@ def main(argv: list[str]) -> None:
         for folder in (raw, prepared):
             require_writable_folder(folder, "start in another folder, or give corpora with --data")
         for target in values.target:
-            folder = prepare_default_corpora(
-                values.source, target, raw_dir=raw, prepared_dir=prepared
-            )
+            folder = prepare_default_corpora(values.source, target, raw_dir=raw, prepared_dir=prepared)
             fetch_snli(folder)
             print(folder)
 

@@ -57,11 +57,7 @@ def write_held_out(
     written = {}
     for target in targets:
         pair = f"{source}-{target}"
-        parts = {
-            c.name: [texts[:2] for texts in c.held_out]
-            for c in store.corpora
-            if c.languages == pair
-        }
+        parts = {c.name: [texts[:2] for texts in c.held_out] for c in store.corpora if c.languages == pair}
         parts["all"] = [texts for part in parts.values() for texts in part]
         for name, rows in parts.items():
             if len(rows) >= FEWEST:

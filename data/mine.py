@@ -18,17 +18,13 @@ from folder_mining import mine_folder, model_fingerprint
 from xling_tf.errors import one_line_errors, parse_flags, quiet_start, set_up_logging
 from xling_tf.search.mining import QUERIES, STRATEGIES, MiningConfig
 
-_MODEL = flags.DEFINE_string(
-    "model", None, "Exported model that says what is similar.", required=True
-)
+_MODEL = flags.DEFINE_string("model", None, "Exported model that says what is similar.", required=True)
 _DATA = flags.DEFINE_string("data", None, "Folder of corpora.", required=True)
 _CORPUS = flags.DEFINE_multi_string("corpus", [], "A corpus to mine; default all. Repeatable.")
 _OUTPUT = flags.DEFINE_string("output", None, "Folder for hard_negatives/; default that of --data.")
 _SOURCE = flags.DEFINE_string("source", "en", "Source language.")
 _TARGET = flags.DEFINE_list("target", ["es"], "Target language, or several: es,fr.")
-_QUERY = flags.DEFINE_enum(
-    "query", "target", QUERIES, "Similar to the right translation, or to the source."
-)
+_QUERY = flags.DEFINE_enum("query", "target", QUERIES, "Similar to the right translation, or to the source.")
 _TOP = flags.DEFINE_integer("top", 5, "Negatives of each pair, at most.")
 _RANGE_MIN = flags.DEFINE_integer("range_min", 0, "How many of the nearest are skipped.")
 _RANGE_MAX = flags.DEFINE_integer("range_max", None, "How many of the nearest are looked at.")
@@ -37,9 +33,7 @@ _MIN_SCORE = flags.DEFINE_float("min_score", None, "Those below it are dropped."
 _ABSOLUTE = flags.DEFINE_float(
     "absolute_margin", None, "Those not this far below the right one's score are dropped."
 )
-_RELATIVE = flags.DEFINE_float(
-    "relative_margin", 0.05, "The same, as a share of the right one's score."
-)
+_RELATIVE = flags.DEFINE_float("relative_margin", 0.05, "The same, as a share of the right one's score.")
 _STRATEGY = flags.DEFINE_enum(
     "sampling_strategy", "top", STRATEGIES, "The nearest that pass, or any of them."
 )

@@ -180,9 +180,7 @@ _WML = re.compile(
     re.VERBOSE | re.MULTILINE,
 )
 # What is inside these happens instead of, not after, what is before them.
-_BRANCHES = frozenset(
-    {"event", "then", "else", "elseif", "case", "option", "command", "part", "story"}
-)
+_BRANCHES = frozenset({"event", "then", "else", "elseif", "case", "option", "command", "part", "story"})
 _NARRATORS = frozenset({"narrator", ""})
 
 
@@ -214,9 +212,7 @@ def read_scenes(wml: str) -> list[list[Line]]:
     return [scene for scene in scenes if scene]
 
 
-def replies(
-    scene: Sequence[Line], translate: Callable[[str], str | None]
-) -> Iterator[ResponsePair]:
+def replies(scene: Sequence[Line], translate: Callable[[str], str | None]) -> Iterator[ResponsePair]:
     """Successive lines of different speakers as message and reply, the narrator left out."""
     for line, answer in pairwise(scene):
         if line.speaker == answer.speaker or {line.speaker, answer.speaker} & _NARRATORS:
@@ -323,9 +319,7 @@ def extract_cataclysm(folders: Sequence[Path], source: str, target: str) -> Extr
             for message, response in pairs
             if message and response
         ]
-    return Extraction(
-        parallel=messages.pairs, documents=messages.documents, conversations=conversations
-    )
+    return Extraction(parallel=messages.pairs, documents=messages.documents, conversations=conversations)
 
 
 # Manuals as HTML: the translated page has the blocks of the English one, in the same order.
@@ -353,11 +347,7 @@ def read_blocks(page: bytes) -> list[Block]:
 def _blocks(element: Any) -> Iterator[Block]:
     for child in element:
         classes = (child.get("class") or "").split() if isinstance(child.tag, str) else ()
-        if (
-            not isinstance(child.tag, str)
-            or child.tag in _SKIPPED
-            or not _CHROME_CLASSES.isdisjoint(classes)
-        ):
+        if not isinstance(child.tag, str) or child.tag in _SKIPPED or not _CHROME_CLASSES.isdisjoint(classes):
             continue
         if _is_block(child) and not any(map(_is_block, child.iterdescendants())):
             if text := normalise("".join(_text(child))):
@@ -374,9 +364,7 @@ def _text(element: Any) -> Iterator[str]:
     yield element.text or ""
     for child in element:
         # Of two variants that a script chooses from, that of other systems than macOS.
-        if isinstance(child.tag, str) and not (
-            child.get("hidden") and "MAC" in (child.get("class") or "")
-        ):
+        if isinstance(child.tag, str) and not (child.get("hidden") and "MAC" in (child.get("class") or "")):
             yield " " if child.tag == "br" else ""
             yield from _text(child)
         yield child.tail or ""
@@ -429,8 +417,7 @@ def extract_manual(pattern: str, folders: Sequence[Path], source: str, target: s
         documents={
             source: list(map(prose, ours.values())),
             target: [
-                [text for text in prose(blocks) if text not in untranslated]
-                for blocks in theirs.values()
+                [text for text in prose(blocks) if text not in untranslated] for blocks in theirs.values()
             ],
         },
     )

@@ -38,8 +38,7 @@ def main(argv: list[str]) -> None:
         output = Path(_OUTPUT.value)
         if not re.fullmatch(r"[^.].*\.[a-z]{2,3}(_[A-Za-z]{2,4})?\.tsv(\.gz)?", output.name):
             raise UserError(
-                "--output expects a name that says the language, as squad.en.tsv.gz, got "
-                f"{output.name!r}"
+                f"--output expects a name that says the language, as squad.en.tsv.gz, got {output.name!r}"
             )
         require_writable_folder(output.parent, "give another with --output")
         pairs = _read_pairs(Path(_PAIRS.value))

@@ -120,9 +120,7 @@ def sentence_map(
     return {"points": dict(zip(languages, drawn, strict=True))}
 
 
-def heat_map(
-    rows: list[tuple[str, ...]], languages: list[str], encode: Encode, seed: int
-) -> dict[str, Any]:
+def heat_map(rows: list[tuple[str, ...]], languages: list[str], encode: Encode, seed: int) -> dict[str, Any]:
     """The cosine of each sentence of one language (rows) with each of the other's (columns)."""
     del languages, seed
     columns = list(zip(*rows, strict=True))

@@ -94,9 +94,7 @@ def _load(model: Path) -> Figures:
     encode = SentenceEncoder.load(model).encode
     with ExitStack() as stack:
         kinds = (("server", ()), ("server without batching", ("--noenable_batching",)))
-        urls = {
-            kind: stack.enter_context(serving(model.name, model, *more))[0] for kind, more in kinds
-        }
+        urls = {kind: stack.enter_context(serving(model.name, model, *more))[0] for kind, more in kinds}
         ways: list[tuple[str, int, int, Callable[[float], Figures]]] = []
         for size in _SENTENCES.value:
             call_in_process(encode, size, 1, 0.5)  # The first calls take longer.

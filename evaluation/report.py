@@ -309,9 +309,7 @@ def _means(results: Sequence[Results], keys: Sequence[Key]) -> Iterator[Row]:
 
 def differences(results: Sequence[Results], suite: str, dataset: str) -> list[str]:
     """A sentence for each parameter of the protocol and each file that not all systems share."""
-    accounts = {
-        r.name: r.accounts[suite, dataset] for r in results if (suite, dataset) in r.accounts
-    }
+    accounts = {r.name: r.accounts[suite, dataset] for r in results if (suite, dataset) in r.accounts}
     frame = pd.DataFrame(accounts).fillna("none")
     return [
         f"{key} differs: " + ", ".join(f"{value} of {name}" for name, value in row.items())
@@ -330,9 +328,7 @@ def papers() -> Iterator[tuple[str, Mapping[str, Any], dict[str, list[float | No
     """
     content = read_json(Path(__file__).with_name("papers.json"))
     for table in content["tables"]:
-        frame = pd.DataFrame(
-            {**table.get("systems", {}), **table.get("prior_work", {})}, dtype=float
-        )
+        frame = pd.DataFrame({**table.get("systems", {}), **table.get("prior_work", {})}, dtype=float)
         # Rounded, since 77.9 / 100 is not the float 0.779 but for luck.
         frame = (frame / 100).round(6) if table["percent"] else frame
         frame = (1 - frame).round(6) if table.get("complement") else frame
@@ -396,9 +392,7 @@ def _lettered(notes: Sequence[str]) -> list[str]:
     return [f"({letter}) {note}" for letter, note in zip(ascii_lowercase, notes, strict=False)]
 
 
-def chosen_scores(
-    results: Sequence[Results], names: Sequence[str], published: Sequence[str]
-) -> Table:
+def chosen_scores(results: Sequence[Results], names: Sequence[str], published: Sequence[str]) -> Table:
     """A table of a few scores, the systems and those of papers as its columns.
 
     Raises:
@@ -507,9 +501,7 @@ def pictures(results: Sequence[Results]) -> list[Section]:
     """Maps of sentences, their similarities, and retrieval errors to read."""
     tables, charts = [], []
     for suite in ("sentence_map", "heat_map", "retrieval_errors"):
-        drawings = [
-            (r.name, *item) for r in results for item in r.illustrations.get(suite, {}).items()
-        ]
+        drawings = [(r.name, *item) for r in results for item in r.illustrations.get(suite, {}).items()]
         for name, dataset, drawing in sorted(drawings, key=lambda drawn: drawn[1]):
             title = f"{name}: {dataset}"
             if suite == "retrieval_errors":
@@ -518,9 +510,7 @@ def pictures(results: Sequence[Results]) -> list[Section]:
                     Row([e["query"], e["found"], e["right"]], [Cell(f"{e[s]:.2f}") for s in scores])
                     for e in drawing["errors"]
                 ]
-                title += (
-                    f", {drawing['num_errors']} of {drawing['num_queries']} find something else"
-                )
+                title += f", {drawing['num_errors']} of {drawing['num_queries']} find something else"
                 headings = ["query", "found", "right", "score of found", "of right"]
                 tables.append(Table(title, headings, rows))
                 continue

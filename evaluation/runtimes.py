@@ -127,9 +127,7 @@ def _provenance(folders: Mapping[str, str]) -> Mapping[str, Any]:
         for flag, sign, value in words
     ]
     command = shlex.join(["python", *named])
-    versions = {
-        name: importlib.metadata.version(name) for name in ("ai-edge-litert", "onnxruntime")
-    }
+    versions = {name: importlib.metadata.version(name) for name in ("ai-edge-litert", "onnxruntime")}
     found = provenance()
     return {**found, "command": command, "versions": found["versions"] | versions}
 

@@ -176,9 +176,7 @@ class _Graph(tf.Module):
     ) -> None:
         super().__init__()
         body = _in_float32(config, preprocessor)
-        self._body = lambda: (
-            body
-        )  # out of TensorFlow's sight, which would save Keras' own functions
+        self._body = lambda: body  # out of TensorFlow's sight, which would save Keras' own functions
         self.signature = [
             tf.TensorSpec([None, None], tf.int32, name="ids"),
             tf.TensorSpec([None], tf.int32, name="lengths"),

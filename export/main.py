@@ -32,9 +32,7 @@ _VERSION = flags.DEFINE_integer(
     "version", None, "Number of the version; without it, the next free one.", lower_bound=1
 )
 _LITERT = flags.DEFINE_string("litert", None, "Folder of the model for LiteRT, which is replaced.")
-_ONNX = flags.DEFINE_string(
-    "onnx", None, "Folder of the model for ONNX Runtime, which is replaced."
-)
+_ONNX = flags.DEFINE_string("onnx", None, "Folder of the model for ONNX Runtime, which is replaced.")
 
 _SERVED = """{folder}, {size:.0f} MB, {requests} warm-up requests. Serve it by one of
 

@@ -193,8 +193,7 @@ def read_package() -> PublishedWeights:
                 sentencepiece=(folder / "sp.model").read_bytes(),
                 table=_interleaved(parts),
                 layers={
-                    ours: [arrays[name] for name in package.split()]
-                    for ours, (package, _) in _NAMES.items()
+                    ours: [arrays[name] for name in package.split()] for ours, (package, _) in _NAMES.items()
                 },
             )
     except (KeyError, OSError, ValueError) as error:
@@ -215,9 +214,7 @@ def read_module(folder: Path) -> PublishedWeights:
         return [variables[f"{name}/{kind}_{n}"].numpy() for n in parts] or [variables[name].numpy()]
 
     try:
-        layers = {
-            ours: [np.concatenate(whole(name)) for name in variable_names(ours)] for ours in _NAMES
-        }
+        layers = {ours: [np.concatenate(whole(name)) for name in variable_names(ours)] for ours in _NAMES}
         table = _interleaved(whole("Embeddings", "sharded"))
         return PublishedWeights(next(_pieces(folder)), table, layers)
     except (KeyError, StopIteration) as error:
@@ -255,9 +252,7 @@ def named_layers(encoder: CnnEncoder) -> dict[str, keras.layers.Layer]:
         for index, convolution in enumerate(branch.convolutions):
             layers[f"convolution_{branch.width}_{index}"] = convolution
     layers |= {name: getattr(encoder, name) for name in ("norm", "pooled_projection")}
-    return layers | {
-        name: getattr(encoder.feedforward, name) for name in _NAMES if name not in layers
-    }
+    return layers | {name: getattr(encoder.feedforward, name) for name in _NAMES if name not in layers}
 
 
 def _require_same_vectors(module: HubModule, source: Path) -> None:

@@ -237,9 +237,7 @@ def _requests(model: Any, name: str, signature: str) -> list[PredictionLog]:
     """
     function = model.signatures[signature]
     _, inputs = function.structured_input_signature
-    if not all(
-        s.dtype == tf.string and s.shape.is_compatible_with([None]) for s in inputs.values()
-    ):
+    if not all(s.dtype == tf.string and s.shape.is_compatible_with([None]) for s in inputs.values()):
         return []
     records = []
     for texts in _WARMUP_TEXTS:

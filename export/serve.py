@@ -51,9 +51,7 @@ _CLIENT = flags.DEFINE_float(
     "client_seconds", 30, "For a client to send its body (408), and between requests.", 0.1
 )
 _CONNECTIONS = flags.DEFINE_integer("max_connections", 1000, "At the same time; else 503.", 1)
-_DRAIN = flags.DEFINE_float(
-    "drain_seconds", 30, "For the requests in flight after SIGTERM or SIGINT.", 0
-)
+_DRAIN = flags.DEFINE_float("drain_seconds", 30, "For the requests in flight after SIGTERM or SIGINT.", 0)
 _LOG = flags.DEFINE_enum(
     "log_level", "INFO", ["DEBUG", "INFO", "WARNING", "ERROR"], "DEBUG logs each request."
 )

@@ -37,9 +37,7 @@ def constant(texts: list[str]) -> np.ndarray:
 
 
 def _draw(text: str, dim: int, seed: int) -> np.ndarray:
-    digest = hashlib.blake2b(
-        f"{seed}:{text}".encode("utf-8", "surrogatepass"), digest_size=8
-    ).digest()
+    digest = hashlib.blake2b(f"{seed}:{text}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
     vector = np.random.default_rng(int.from_bytes(digest)).standard_normal(dim)
     return vector / np.linalg.norm(vector)
 

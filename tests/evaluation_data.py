@@ -45,9 +45,7 @@ def _say(key: str, language: str, number: int) -> str:
     return f"{key} {language} {_FILLERS[number % len(_FILLERS)]} {number}"
 
 
-def _labelled(
-    labels: Sequence[object], words: Sequence[str], language: str, start: int, count: int
-):
+def _labelled(labels: Sequence[object], words: Sequence[str], language: str, start: int, count: int):
     for number in range(start, start + count):
         place = number % len(labels)
         yield labels[place], _say(words[place], language, number)

@@ -61,9 +61,7 @@ def damaged(draw: st.DrawFn, valid: bytes) -> bytes:
 @st.composite
 def odd_json(draw: st.DrawFn, valid: bytes) -> bytes:
     """Valid JSON with another value in the place of one of its values, at any level."""
-    places = [
-        match.span() for match in re.finditer(rb'"[^"]*"(?!\s*:)|\b[\d.]+\b|true|false', valid)
-    ]
+    places = [match.span() for match in re.finditer(rb'"[^"]*"(?!\s*:)|\b[\d.]+\b|true|false', valid)]
     # Whole objects and lists too: from an opening bracket to the closing one that fits.
     stack = []
     for match in re.finditer(rb"[\[\]{}]", valid):
@@ -84,9 +82,7 @@ def odd_json(draw: st.DrawFn, valid: bytes) -> bytes:
         b"[[]]",
         b'{"a": [1]}',
     ]
-    return (
-        valid[:begin] + draw(st.sampled_from([*other, b"true", b'"x"', b"7" * 5000])) + valid[end:]
-    )
+    return valid[:begin] + draw(st.sampled_from([*other, b"true", b'"x"', b"7" * 5000])) + valid[end:]
 
 
 def packed(content: bytes, name: str) -> bytes:

@@ -15,9 +15,7 @@ _SCALARS = (
     | st.text(max_size=20)
     | st.floats()
 )
-_NAMES = st.sampled_from(
-    ["instances", "inputs", "signature_name", "x", "text", "b64", "factor", "", "\0"]
-)
+_NAMES = st.sampled_from(["instances", "inputs", "signature_name", "x", "text", "b64", "factor", "", "\0"])
 _VALUES = st.recursive(
     _SCALARS,
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(_NAMES, inner, max_size=4),

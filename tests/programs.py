@@ -17,9 +17,7 @@ SHORT = (
     "--set=training.dev_batches=1",
     "--set=training.precision=float32",
 )
-ONE_TASK = tuple(
-    f"tasks.{task}.weight=0" for task in ("response_prediction", "quick_thought", "inference")
-)
+ONE_TASK = tuple(f"tasks.{task}.weight=0" for task in ("response_prediction", "quick_thought", "inference"))
 
 
 class Run(NamedTuple):
@@ -51,9 +49,7 @@ def train(folder: Path, *flags: str, timeout: int = 240) -> Run:
 def run_python(folder: Path, *arguments: str, timeout: int = 240) -> Run:
     """Runs Python in `folder`."""
     command = [sys.executable, *arguments]
-    done = subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, timeout=timeout, check=False
-    )
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=timeout, check=False)
     return Run(done.returncode, done.stdout, done.stderr, folder)
 
 

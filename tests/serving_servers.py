@@ -116,9 +116,7 @@ def server_process(*flags: str, output: Any = subprocess.PIPE) -> Iterator[Serve
     with subprocess.Popen(command, stdout=output, stderr=output, text=True) as process:
         server = Server(0, process=process)
         try:
-            yield (
-                server._replace(port=server.event("serving")["port"]) if process.stdout else server
-            )
+            yield (server._replace(port=server.event("serving")["port"]) if process.stdout else server)
         finally:
             process.kill()
 

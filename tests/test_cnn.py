@@ -68,9 +68,7 @@ def test_loaded_from_an_export_it_has_gradients(tmp_path):
 def test_against_numpy():
     model = random_model()
     parts = named_layers(model.encoder).values()
-    assert {id(v) for layer in parts for v in layer.weights} == {
-        id(v) for v in model.encoder.dense_variables
-    }
+    assert {id(v) for layer in parts for v in layer.weights} == {id(v) for v in model.encoder.dense_variables}
     table = model.encoder.table_variables[0].numpy()
     layers = {name: part.get_weights() for name, part in named_layers(model.encoder).items()}
     for text, vector in zip(TEXTS, encode(model, TEXTS), strict=True):

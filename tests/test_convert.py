@@ -51,9 +51,7 @@ CASES = {
             "sts-dev.csv": 'main-captions\tMSRvid\t2012test\t0000\t1.5\t"A dog.\tA cat.\n'
             "main-news\theadlines\t2013\t0001\t5.000\tSun\tThe sun\tsource\tlicence\n"
         },
-        {
-            "sts/stsb.en.dev": 'sentence1\tsentence2\tscore\n"A dog.\tA cat.\t1.5\nSun\tThe sun\t5.000\n'
-        },
+        {"sts/stsb.en.dev": 'sentence1\tsentence2\tscore\n"A dog.\tA cat.\t1.5\nSun\tThe sun\t5.000\n'},
     ),
     # Pairs without a score were not judged.
     "semeval_sts": (
@@ -212,9 +210,7 @@ def write(folder: Path, files: dict[str, str | bytes]) -> Path:
 
 def tables(folder: Path) -> dict[str, str]:
     return {
-        str(path.relative_to(folder)).removesuffix(".tsv.gz"): gzip.decompress(
-            path.read_bytes()
-        ).decode()
+        str(path.relative_to(folder)).removesuffix(".tsv.gz"): gzip.decompress(path.read_bytes()).decode()
         for path in folder.rglob("*.*")
         if path.is_file()
     }

@@ -224,9 +224,7 @@ def test_conversations_lose_repetitions_and_stock_phrases():
 
 def test_pairs_are_kept_once_and_templates_three_times():
     cleaner = Cleaner("en", "es")
-    pairs = [
-        TranslationPair(f"Gate {i} is now open", f"La puerta {i} está abierta") for i in range(5)
-    ]
+    pairs = [TranslationPair(f"Gate {i} is now open", f"La puerta {i} está abierta") for i in range(5)]
     # The sixth is an exact copy of the first.
     assert cleaner.clean(Extraction(parallel=[*pairs, pairs[0]])).parallel == pairs[:3]
     assert cleaner.dropped["parallel"] == {"near-duplicate": 2, "duplicate": 1}

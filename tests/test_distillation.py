@@ -95,9 +95,7 @@ def test_replicas_find_hits_among_the_vectors_of_all():
     def replicas(values):
         return strategy.run(lambda batch: task.losses(model.encoder, batch), args=(values,))
 
-    gathered = [
-        np.concatenate(strategy.experimental_local_results(result)) for result in replicas(values)
-    ]
+    gathered = [np.concatenate(strategy.experimental_local_results(result)) for result in replicas(values)]
     expected = task.losses(model.encoder, batch_of(range(8)))
     np.testing.assert_allclose(gathered[0], expected[0], rtol=1e-4)
     assert gathered[1].tolist() == expected[1].numpy().tolist()

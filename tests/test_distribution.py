@@ -96,9 +96,7 @@ class Replica:
         vectors = VECTORS if isinstance(task, Distillation) else None
         examples = make_examples(*columns, labels=[0, 1, 2, 0, 1, 2, 2, 1], vectors=vectors)
         model = model._replace(tasks=[task])
-        trainer = Trainer(
-            model=model, examples={name: examples}, workers=Workers(strategy), run_dir=folder
-        )
+        trainer = Trainer(model=model, examples={name: examples}, workers=Workers(strategy), run_dir=folder)
         self.variables = [*model.encoder.trainable_variables, *task.variables()]
         self._batches = iter(list(make_batches(model, examples, batches)))
         self._step = trainer._compile(task)
@@ -109,9 +107,7 @@ class Replica:
         if self.strategy.num_replicas_in_sync == 1:
             batch = next(self._batches)
         else:
-            batch = self.strategy.experimental_distribute_values_from_function(
-                lambda _: next(self._batches)
-            )
+            batch = self.strategy.experimental_distribute_values_from_function(lambda _: next(self._batches))
         return [float(result) for result in self._step(batch)]
 
     def weights(self):
@@ -169,9 +165,7 @@ def test_the_loss_weight_multiplies_the_gradients(tmp_path):
     def change(weight):
         config = config_of("sgd", False)
         task = dataclasses.replace(config.tasks.inference, loss_weight=weight)
-        config = dataclasses.replace(
-            config, tasks=dataclasses.replace(config.tasks, inference=task)
-        )
+        config = dataclasses.replace(config, tasks=dataclasses.replace(config.tasks, inference=task))
         keras.utils.set_random_seed(1)
         replica = Replica(make_strategy(), config, "inference", [range(8)], tmp_path / str(weight))
         before = replica.weights()

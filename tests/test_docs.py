@@ -19,9 +19,7 @@ def test_commands_have_programs_and_their_flags(page: str) -> None:
     pattern = r"python ((?:training|evaluation|export|data)/\w+\.py)([^\n`]*)"
     for program, rest in re.findall(pattern, TEXT[page]):
         source = (ROOT / program).read_text(encoding="utf-8")
-        defined = set(
-            re.findall(r'flags\.DEFINE_\w+\(\s*"(\w+)"|add_argument\(\s*"--(\w+)"', source)
-        )
+        defined = set(re.findall(r'flags\.DEFINE_\w+\(\s*"(\w+)"|add_argument\(\s*"--(\w+)"', source))
         names = {name for pair in defined for name in pair}
         unknown = set(re.findall(r"--(\w+)", rest)) - names - {"help"} - {"help"}
         assert program == "data/main.py" or not unknown, f"{program} has no --{unknown}"

@@ -19,9 +19,7 @@ from xling_tf.evaluators.encoding import Encode, System, in_batches, length_sort
 TEXTS = ["b", "a longer one", "", "b", "猫在睡觉。", "a\0", "a", "\ud800"]
 
 
-def make(
-    sentences: Encode, folder: Path | None, *, checksum: str | None = "x", **more: Any
-) -> System:
+def make(sentences: Encode, folder: Path | None, *, checksum: str | None = "x", **more: Any) -> System:
     """A cached system."""
     system = System(name="system", sentences=sentences, checksum=checksum, **more)
     return cached(system, folder, show_progress=False)
@@ -38,9 +36,7 @@ def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("small_batches")
-def test_each_text_is_encoded_once_and_keeps_its_vector_to_the_bit(
-    encode: Counting, tmp_path: Path
-) -> None:
+def test_each_text_is_encoded_once_and_keeps_its_vector_to_the_bit(encode: Counting, tmp_path: Path) -> None:
     texts = TEXTS
     expected = encode.encode(texts)
     first = make(encode, tmp_path)(texts)

@@ -14,9 +14,7 @@ TEXTS = ["a b c", "hello", "", "a b c d e f g h i j a b c d", "hola mundo unseen
 
 
 def tiny(**encoder):
-    return tiny_model(
-        dataclasses.replace(TINY, encoder=dataclasses.replace(TINY.encoder, **encoder))
-    )
+    return tiny_model(dataclasses.replace(TINY, encoder=dataclasses.replace(TINY.encoder, **encoder)))
 
 
 def encode(model, *texts):
@@ -79,9 +77,7 @@ def test_a_gradient_reaches_every_variable(norm_first):
     variables = model.encoder.trainable_variables
     with tf.GradientTape() as tape:
         loss = tf.reduce_sum(model.encoder(features) ** 3)
-    for variable, gradient in zip(
-        variables, tape.gradient(loss, [v.value for v in variables]), strict=True
-    ):
+    for variable, gradient in zip(variables, tape.gradient(loss, [v.value for v in variables]), strict=True):
         assert gradient is not None, variable.path
         assert np.abs(tf.convert_to_tensor(gradient).numpy()).max() > 0, variable.path
 

@@ -44,9 +44,7 @@ def examples(task, folder, rows):
     return task_examples([task], corpora)
 
 
-def test_examples_are_the_entailed_pairs_with_the_first_contradiction_of_their_premise(
-    task, tmp_path
-):
+def test_examples_are_the_entailed_pairs_with_the_first_contradiction_of_their_premise(task, tmp_path):
     train = examples(task, tmp_path, ROWS)[NAME].train
     texts = [text.decode() for text in train.texts(range(len(train)))]
     assert train.corpora == (("x", 2),)

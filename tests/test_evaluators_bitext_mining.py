@@ -70,9 +70,7 @@ def test_margins_are_those_of_every_cosine_computed():
     ]
     margins = cosines / ((means[0][:, None] + means[1][None, :]) / 2)
     # Every sentence's best neighbour by margin, then the best pairs one after the other.
-    candidates = {
-        (row, max(near, key=lambda c: margins[row, c])) for row, near in enumerate(nearest[0])
-    }
+    candidates = {(row, max(near, key=lambda c: margins[row, c])) for row, near in enumerate(nearest[0])}
     candidates |= {(max(near, key=lambda r: margins[r, c]), c) for c, near in enumerate(nearest[1])}
     pairs = []
     for source, target in sorted(candidates, key=lambda pair: -margins[pair]):
@@ -101,9 +99,7 @@ def test_a_bitext_is_divided_without_a_second_translation():
     for corpus in corpora:
         # Of 200 pairs each half has 100: 50 whole, and 25 more sentences of each language.
         whole = [source for source, target in corpus if source and target]
-        sources, targets = (
-            {meaning(text) for text in side if text} for side in zip(*corpus, strict=True)
-        )
+        sources, targets = ({meaning(text) for text in side if text} for side in zip(*corpus, strict=True))
         assert (len(whole), len(sources), len(targets)) == (50, 75, 75)
         assert sources & targets == {meaning(source) for source in whole}
     assert not {source for source, _ in corpora[0]} & {source for source, _ in corpora[1]} - {""}

@@ -25,9 +25,7 @@ def _narrow(monkeypatch):
 
 
 def examples(language, number, start=0):
-    return [
-        (LABELS[n % 2], f"{LABELS[n % 2]} {language} {n}") for n in range(start, start + number)
-    ]
+    return [(LABELS[n % 2], f"{LABELS[n % 2]} {language} {n}") for n in range(start, start + number)]
 
 
 def sets(number=100, languages=("en", "fr")):
@@ -106,9 +104,7 @@ def test_labels_that_were_not_trained():
 # Random subsample validation
 
 ROWS = {
-    language: [
-        (label, f"{language} {n} {label}") for n, label in enumerate(["Claim", "Premise"] * 60)
-    ]
+    language: [(label, f"{language} {n} {label}") for n, label in enumerate(["Claim", "Premise"] * 60)]
     for language in ("en", "de")
 }
 

@@ -43,9 +43,7 @@ def test_a_perfect_encoder_scores_one_everywhere():
 
 def test_all_is_the_mean_within_and_across():
     # Vectors tell English topics only: 1 within English, and one half wherever there is another.
-    scores = make(("en", "de"))(
-        lambda texts: np.array([["en" in t and "CCAT" in t, 1.0] for t in texts])
-    )
+    scores = make(("en", "de"))(lambda texts: np.array([["en" in t and "CCAT" in t, 1.0] for t in texts]))
     assert scores["sentences-mean/zero_shot/en/accuracy"] == 1.0
     assert scores["sentences-mean/zero_shot/en-de/accuracy"] == 0.5
     assert scores["sentences-mean/zero_shot/all/accuracy"] == (1 + 0.5 + 0.5 + 0.5) / 4
@@ -95,8 +93,6 @@ def test_tables_are_found(tmp_path):
     for name in ("wiki.en.train", "wiki.en.dev", "wiki.en.test", "wiki.de.test"):
         (tmp_path / f"documents/{name}.tsv").write_text("label\ttext\nA\tx\nB\ty\n")
     found = {item.name: item for item in SUITE.find(tmp_path, 0)}
-    assert found["wiki"].load().protocol["num_documents"] == {
-        "en": {"train": 2, "dev": 2, "test": 2}
-    }
+    assert found["wiki"].load().protocol["num_documents"] == {"en": {"train": 2, "dev": 2, "test": 2}}
     assert isinstance(found["wiki.de"], Missing)
     assert "documents/wiki.de.train.tsv" in found["wiki.de"].expected

@@ -75,9 +75,7 @@ def test_turning_stretching_or_moving_to_more_dimensions_changes_nothing() -> No
 
 def test_the_standard_error_tells_how_far_seeds_are_apart() -> None:
     encode = random_vectors(16)
-    scores = [
-        EigenSimilarity(PAIRS, name="x", num_samples=100, seed=seed)(encode) for seed in range(30)
-    ]
+    scores = [EigenSimilarity(PAIRS, name="x", num_samples=100, seed=seed)(encode) for seed in range(30)]
     spread = np.std([score["eigen_similarity"] for score in scores], ddof=1)
     stderr = np.mean([score["eigen_similarity_stderr"] for score in scores])
     # Of 30 values, a standard deviation is known to 1 / sqrt(2 * 29) = 13%; three times that are 40%.

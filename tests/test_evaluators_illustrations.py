@@ -13,9 +13,7 @@ from xling_tf.errors import UserError
 from xling_tf.evaluators.data import Missing
 from xling_tf.evaluators.encoding import NotApplicableError
 
-_SPEC = importlib.util.spec_from_file_location(
-    "illustrations", ROOT / "evaluation" / "illustrations.py"
-)
+_SPEC = importlib.util.spec_from_file_location("illustrations", ROOT / "evaluation" / "illustrations.py")
 program = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(program)
 

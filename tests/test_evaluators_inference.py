@@ -152,9 +152,7 @@ def test_the_probe_learns_from_training_sets_or_else_from_snli_dev(tmp_path: Pat
     assert set(probe.load()(by_label)) == names
 
     train = write_table(folder / "mine.en.train.tsv", make_pairs(7, "more"))
-    also = write_table(
-        folder / "rte.en.train.tsv", [("so", "and so", label) for label in TWO_WAY_LABELS]
-    )
+    also = write_table(folder / "rte.en.train.tsv", [("so", "and so", label) for label in TWO_WAY_LABELS])
     write_table(folder / "mine.es.train.tsv", make_pairs(7, "es"))
     datasets, _ = find(tmp_path)
     assert set(datasets) == {"snli.en.dev", "xnli.es.dev", "probe"}

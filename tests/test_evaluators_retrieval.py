@@ -165,8 +165,7 @@ def test_the_share_found_is_that_of_every_cosine_computed():
     answer_rows = rng.permutation(300)[: len(query_rows)]
     queries = candidates[answer_rows[:80]] + rng.normal(size=(80, 8)) / 2
     queries, candidates = (
-        (v / np.linalg.norm(v, axis=1, keepdims=True)).astype(np.float32)
-        for v in (queries, candidates)
+        (v / np.linalg.norm(v, axis=1, keepdims=True)).astype(np.float32) for v in (queries, candidates)
     )
     cosines = queries.astype(np.float64) @ candidates.T.astype(np.float64)
     right = np.zeros(cosines.shape, bool)

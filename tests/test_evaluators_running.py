@@ -66,9 +66,7 @@ class World:
             raise UserError("a text is expected, but the file is empty; fill it")
         return CountLines(path, self.calls)
 
-    def run(
-        self, *wanted: str, checksum: str | None = "1234567890", seed: int = 0
-    ) -> dict[str, Any]:
+    def run(self, *wanted: str, checksum: str | None = "1234567890", seed: int = 0) -> dict[str, Any]:
         self.calls.clear()
         system = System(name="model", sentences=constant, checksum=checksum)
         selection = select(self.suites, self.folder, wanted, seed)
@@ -94,10 +92,7 @@ def test_everything_that_is_there_is_evaluated_and_accounted_for(world):
     assert results["complete"]
     assert results["skipped"] == {
         "a/three": "expected: a/three.txt (a text a line)",
-        **{
-            f"b/{stem}": f"expected: b/{stem}.txt (a text a line)"
-            for stem in ("one", "two", "three")
-        },
+        **{f"b/{stem}": f"expected: b/{stem}.txt (a text a line)" for stem in ("one", "two", "three")},
     }
     account = results["datasets"]["a"]["two"]
     assert account["protocol"] == {"seed": 7}
@@ -171,9 +166,7 @@ def test_a_broken_run_keeps_what_is_finished_and_continues(world, checksum, chan
 
 def test_data_that_cannot_be_used_is_told_after_the_others_are_evaluated(world):
     world.write("a/one.txt", "")
-    with pytest.raises(
-        UserError, match=r"1 of 2 data sets are faulty, first a/one: .*a text is expected"
-    ):
+    with pytest.raises(UserError, match=r"1 of 2 data sets are faulty, first a/one: .*a text is expected"):
         world.run()
     assert list(world.kept()["scores"]["a"]) == ["two"]
     assert not world.kept()["complete"]

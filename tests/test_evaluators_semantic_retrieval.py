@@ -71,9 +71,7 @@ def test_ranks_are_those_of_sorting(levels):
     chunks = [scores[:7], scores[7:]]
     found = relevant_ranks(chunks, relevant)
     without = relevant_ranks(chunks, relevant, itself=itself)
-    for row, right, left_out, ranks, others in zip(
-        scores, relevant, itself, found, without, strict=True
-    ):
+    for row, right, left_out, ranks, others in zip(scores, relevant, itself, found, without, strict=True):
         assert ranks.tolist() == ranks_by_sorting(row, set(right))
         assert others.tolist() == ranks_by_sorting(row, set(right), left_out)
 

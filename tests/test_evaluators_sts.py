@@ -14,9 +14,7 @@ from xling_tf.evaluators.sts import (
 )
 
 # Directions of 0, 10, 20, ... degrees, of any length: the similarity of "0" and "n" is -10 n degrees.
-VECTORS = {
-    str(n): [(n + 1) * np.cos(n * np.pi / 18), (n + 1) * np.sin(n * np.pi / 18)] for n in range(19)
-}
+VECTORS = {str(n): [(n + 1) * np.cos(n * np.pi / 18), (n + 1) * np.sin(n * np.pi / 18)] for n in range(19)}
 
 
 def encode(texts):

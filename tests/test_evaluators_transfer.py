@@ -18,17 +18,13 @@ def _quick(monkeypatch):
 
 
 def sentences(number, labels=("good", "bad"), start=0):
-    return [
-        (labels[n % len(labels)], f"{labels[n % len(labels)]} {n}")
-        for n in range(start, start + number)
-    ]
+    return [(labels[n % len(labels)], f"{labels[n % len(labels)]} {n}") for n in range(start, start + number)]
 
 
 def pairs(number, start=0):
     """Every second pair says the same thing twice."""
     return [
-        (str(n % 2), f"{n}", f"{n} again" if n % 2 else f"{n + 1} else")
-        for n in range(start, start + number)
+        (str(n % 2), f"{n}", f"{n} again" if n % 2 else f"{n + 1} else") for n in range(start, start + number)
     ]
 
 

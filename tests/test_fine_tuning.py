@@ -84,9 +84,7 @@ def test_stopped_halfway_it_ends_the_same_without_the_model(start, tuned, tmp_pa
     tune(model, tmp_path, steps=2)
     shutil.rmtree(model)
     tune(model, tmp_path, steps=4)
-    for new, expected in zip(
-        variables(tmp_path / "mine"), variables(tuned[0] / "mine"), strict=True
-    ):
+    for new, expected in zip(variables(tmp_path / "mine"), variables(tuned[0] / "mine"), strict=True):
         np.testing.assert_allclose(new, expected, atol=1e-6)
 
 

@@ -133,9 +133,7 @@ def test_the_longest_line_is_kept_and_a_longer_one_counted(tmp_path):
     assert lines[-1] == (4, "b")
 
 
-def test_a_document_larger_than_the_memory_gives_all_its_triplets_under_one_key(
-    tmp_path, monkeypatch
-):
+def test_a_document_larger_than_the_memory_gives_all_its_triplets_under_one_key(tmp_path, monkeypatch):
     monkeypatch.setattr("xling_tf.corpora.readers._MAX_DOCUMENT", 300)  # of some 60 bytes each
     path = tmp_path / "x.txt"
     path.write_text("".join(f"{number}\n" for number in range(40)) + "\nx\ny\nz\n")

@@ -39,9 +39,7 @@ def damage(path: Path, how: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["cut", "zeros", "one bit", "longer", "gone"])
-@pytest.mark.parametrize(
-    "name", ["texts", "text_starts", "first_text", "length", "train", "held_out"]
-)
+@pytest.mark.parametrize("name", ["texts", "text_starts", "first_text", "length", "train", "held_out"])
 def test_a_damaged_store_is_told_and_written_anew(name, how, tmp_path, caplog):
     folder = tmp_path / "store"
     whole = open_store(folder, [CORPUS], accept).contents()
@@ -75,9 +73,7 @@ def run(tmp_path):
 def test_a_damaged_vocabulary_or_config_stops_the_restart(run, name, how):
     # With fewer words no checkpoint would fit, and the training would begin anew.
     damage(run.path / name, how)
-    with pytest.raises(
-        UserError, match=rf"{name} must be as the run has written it, but is damaged"
-    ):
+    with pytest.raises(UserError, match=rf"{name} must be as the run has written it, but is damaged"):
         run.resolved(TINY)
 
 

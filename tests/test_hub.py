@@ -124,9 +124,7 @@ def test_nothing_gives_no_rows(inputs: Any, hub_loaded: Any, loaded_answering: A
 @settings(FEW, max_examples=6)
 @given(
     texts=st.lists(
-        st.one_of(
-            st.binary(max_size=60), st.lists(st.sampled_from(PIECES), max_size=30).map(b"".join)
-        ),
+        st.one_of(st.binary(max_size=60), st.lists(st.sampled_from(PIECES), max_size=30).map(b"".join)),
         min_size=1,
         max_size=8,
     )
@@ -225,9 +223,7 @@ def test_an_answer_without_context_is_its_own(loaded_answering: Any) -> None:
     mixed = encode(ANSWERS, [CONTEXTS[0], " \t", CONTEXTS[2]])
     in_contexts = encode(ANSWERS, CONTEXTS)
     np.testing.assert_allclose(mixed, [in_contexts[0], alone[1], in_contexts[2]], atol=1e-6)
-    np.testing.assert_allclose(
-        encode(ANSWERS, CONTEXTS[0]), encode(ANSWERS, [CONTEXTS[0]] * 3), atol=1e-6
-    )
+    np.testing.assert_allclose(encode(ANSWERS, CONTEXTS[0]), encode(ANSWERS, [CONTEXTS[0]] * 3), atol=1e-6)
     with pytest.raises(tf.errors.InvalidArgumentError, match="as many contexts as answers"):
         encode(ANSWERS, CONTEXTS[:2])
     odd = encode([b"hola"] * 3, ["\ufeff\0".encode(), b"\xff\xfe \xc3", b"x" * 9999])

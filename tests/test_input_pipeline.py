@@ -60,9 +60,7 @@ def test_a_batch_depends_on_its_position_alone():
     assert backwards[::-1] == batches
 
 
-@pytest.mark.parametrize(
-    "corpora", [None, [("a", 20), ("b", 40)], [("a", 1), ("b", 48), ("c", 11)]]
-)
+@pytest.mark.parametrize("corpora", [None, [("a", 20), ("b", 40)], [("a", 1), ("b", 48), ("c", 11)]])
 def test_an_epoch_holds_every_example_once(corpora):
     # 60 examples in pools of 3 * 4 = 12: positions 0 ... 14 are an epoch.
     sampler = make(numbered(60, corpora))
@@ -209,9 +207,7 @@ def test_every_thing_comes_once(size):
 def test_a_place_does_not_depend_on_what_else_is_asked_for():
     random = np.random.default_rng(0)
     places, epochs = random.integers(0, 1000, 50), random.integers(0, 3, 50)
-    expected = [
-        order(1000, epoch=epoch)[place] for place, epoch in zip(places, epochs, strict=True)
-    ]
+    expected = [order(1000, epoch=epoch)[place] for place, epoch in zip(places, epochs, strict=True)]
     assert shuffled(places, epochs, 1000, (1, 2)).tolist() == expected
 
 
@@ -224,9 +220,7 @@ def test_epochs_and_seeds_have_other_orders():
 
 def corpus(kind, languages, records, name="x", split=""):
     groups = [str(record) for record in records] if kind == "documents" else None
-    return ListCorpus(
-        name=name, kind=kind, languages=languages, split=split, records=records, groups=groups
-    )
+    return ListCorpus(name=name, kind=kind, languages=languages, split=split, records=records, groups=groups)
 
 
 def examples_of(*corpora):

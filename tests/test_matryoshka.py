@@ -39,8 +39,7 @@ def test_negatives_are_cut_too():
     third = ["d", "e e", "f f f", "a j", "c i"]
     found, _ = task.losses(model.encoder, make_batch(model, make_examples(FIRST, SECOND, third)))
     source, target, wrong = (
-        model.encoder(model.preprocessor(tf.constant(texts))).numpy()
-        for texts in (FIRST, SECOND, third)
+        model.encoder(model.preprocessor(tf.constant(texts))).numpy() for texts in (FIRST, SECOND, third)
     )
     candidates = np.concatenate([target, wrong])
     expected = [

@@ -74,9 +74,7 @@ def test_the_metadata_and_the_licence_are_the_projects(wheel: zipfile.ZipFile) -
     assert wanted == {line for line in needed if "extra ==" not in line}
 
 
-def test_the_installed_wheel_works_without_the_checkout(
-    wheel: zipfile.ZipFile, tmp_path: Path
-) -> None:
+def test_the_installed_wheel_works_without_the_checkout(wheel: zipfile.ZipFile, tmp_path: Path) -> None:
     wheel.extractall(tmp_path)
     code = (
         "import importlib.metadata, xling_tf; from xling_tf.corpora.sample import SAMPLE_FOLDER;"

@@ -175,9 +175,7 @@ def test_wesnoth_package(tmp_path):
         'Who said "halt"?': "¿Quién fue?",
         "I did,\nas you see.": "Yo, como ves.",
     }
-    _write_mo(
-        tmp_path / "usr/share/games/wesnoth/1.16/translations/es/LC_MESSAGES/x.mo", translations
-    )
+    _write_mo(tmp_path / "usr/share/games/wesnoth/1.16/translations/es/LC_MESSAGES/x.mo", translations)
     extraction = extract_wesnoth([tmp_path], "en", "es")
     assert set(extraction.parallel) == {TranslationPair(*texts) for texts in translations.items()}
     assert extraction.conversations["es"] == [("¿Quién fue?", "Yo, como ves.")]

@@ -33,9 +33,7 @@ _SPEC.loader.exec_module(PROGRAM)
 
 def run(corpora: Mapping[str, beam.PTransform], output: Path, num_shards: int = 2) -> Counter[str]:
     options = PROGRAM.beam_options([])
-    return prepare(
-        corpora, output=str(output), num_shards=num_shards, options=options, settings={"a": 1}
-    )
+    return prepare(corpora, output=str(output), num_shards=num_shards, options=options, settings={"a": 1})
 
 
 def written(output: Path) -> list[str]:
@@ -249,9 +247,7 @@ def test_a_pattern_without_files_is_refused(tmp_path: Path):
 @given(data=st.data())
 def test_no_line_stops_a_pipeline(data: st.DataObject):
     nli = nli_line("neutral").encode()
-    for line in data.draw(st.one_of(damaged(comment_line()), odd_json(comment_line()))).split(
-        b"\n"
-    ):
+    for line in data.draw(st.one_of(damaged(comment_line()), odd_json(comment_line()))).split(b"\n"):
         assert all("\n" not in each.text for each in kept_comments(line))
     for line in data.draw(st.one_of(damaged(nli), odd_json(nli))).split(b"\n"):
         assert all(text.count("\t") == 2 for text in labelled_line(line))
@@ -276,9 +272,7 @@ def test_flags_that_beam_does_not_know_are_refused(flag: str):
 @pytest.mark.slow
 def test_two_processes_write_the_same_lines(tmp_path: Path):
     for month in range(4):
-        lines = [
-            comment(f"{month}_{i}", f"t1_{(month + 1) % 4}_{i}", "Yes, it is.") for i in range(50)
-        ]
+        lines = [comment(f"{month}_{i}", f"t1_{(month + 1) % 4}_{i}", "Yes, it is.") for i in range(50)]
         (tmp_path / f"RC_2016-{month}").write_bytes(b"".join(lines))
     command = ["data/main.py", "reddit", "--input", f"{tmp_path}/RC_*", "--num_shards=3"]
     two = ["--direct_running_mode=multi_processing", "--direct_num_workers=2"]

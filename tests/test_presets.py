@@ -121,9 +121,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 )
 def test_it_trains(name: str, folder: Path, tmp_path: Path) -> None:
     config = apply_overrides(get_preset(name), NARROW)
-    run = Run(
-        name=name, config=config, data=folder, run_dir=tmp_path / "run", output=tmp_path / "model"
-    )
+    run = Run(name=name, config=config, data=folder, run_dir=tmp_path / "run", output=tmp_path / "model")
     assert run_experiment(run)["steps"] == 3
 
 

@@ -12,9 +12,7 @@ def comment(text: str = "A sentence of letters.", author: str = "ann") -> Commen
 
 
 def test_a_line_becomes_a_comment():
-    assert parse_comment(comment_line()) == Comment(
-        "t1_cyhpv3x", "t1_cyhpq1n", "ann", "Hello there."
-    )
+    assert parse_comment(comment_line()) == Comment("t1_cyhpv3x", "t1_cyhpq1n", "ann", "Hello there.")
 
 
 def test_replies_are_told_from_comments_on_submissions():
@@ -29,10 +27,7 @@ def test_text_is_one_line_of_nfc_without_entities():
 
 
 def test_no_character_parts_columns_or_lines():
-    assert (
-        parse_comment(comment_line(body="a\tb\rc\x0bd\x1ee\x85f\u2028g\0h")).text
-        == "a b c d e f g h"
-    )
+    assert parse_comment(comment_line(body="a\tb\rc\x0bd\x1ee\x85f\u2028g\0h")).text == "a b c d e f g h"
 
 
 def test_half_a_surrogate_pair_can_still_be_written():

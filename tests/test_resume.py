@@ -108,9 +108,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same training in one go; returns its run folder."""
     folder = tmp_path_factory.mktemp("undisturbed")
     config = apply_overrides(get_preset("smoke"), [*SETTINGS, f"training.steps={STEPS}"])
-    run_experiment(
-        Run(name="smoke", config=config, run_dir=folder / "run", output=folder / "model")
-    )
+    run_experiment(Run(name="smoke", config=config, run_dir=folder / "run", output=folder / "model"))
     return folder / "run"
 
 
@@ -141,18 +139,14 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(stages: dict[str, Sta
     assert f"continuing at step {int(before.removeprefix('step-'))}," in errors
 
 
-def test_it_ends_at_the_same_step_with_every_step_once(
-    stages: dict[str, Stage], undisturbed: Path
-) -> None:
+def test_it_ends_at_the_same_step_with_every_step_once(stages: dict[str, Stage], undisturbed: Path) -> None:
     assert stages["finished"].status == 0, stages["finished"].errors
     for metrics in (stages["finished"].metrics, read_metrics(undisturbed)):
         assert [line["step"] for line in metrics] == list(range(STEPS))
     assert stages["finished"].checkpoints[-1] == checkpoints(undisturbed)[-1]
 
 
-def test_the_loss_curve_is_that_of_an_undisturbed_run(
-    stages: dict[str, Stage], undisturbed: Path
-) -> None:
+def test_the_loss_curve_is_that_of_an_undisturbed_run(stages: dict[str, Stage], undisturbed: Path) -> None:
     curve, expected = stages["finished"].metrics, read_metrics(undisturbed)
     for key in ("task", "sentences", "learning_rate"):
         assert [line[key] for line in curve] == [line[key] for line in expected]

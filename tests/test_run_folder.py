@@ -7,9 +7,7 @@ from xling_tf.errors import UserError
 from xling_tf.trainer.run_folder import RunFolder
 
 REQUEST = apply_overrides(ExperimentConfig(), ["training.steps=5", "training.seed=3"])
-RESOLVED = apply_overrides(
-    REQUEST, ["training.precision=mixed_bfloat16", "text.num_ngram_buckets=77"]
-)
+RESOLVED = apply_overrides(REQUEST, ["training.precision=mixed_bfloat16", "text.num_ngram_buckets=77"])
 DATA = {"parallel/tatoeba.en-es": 100, "nli/snli.en.train": 7}
 WORDS = ["hola", "“", "日", "naïve"]
 

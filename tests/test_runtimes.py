@@ -144,9 +144,7 @@ class Exported:
 
 
 @pytest.fixture(scope="module")
-def spelt(
-    hub_model: Model, hub_module: hub.HubModule, tmp_path_factory: pytest.TempPathFactory
-) -> Exported:
+def spelt(hub_model: Model, hub_module: hub.HubModule, tmp_path_factory: pytest.TempPathFactory) -> Exported:
     """A transformer of words and their n-grams."""
     return Exported(hub_model.config, hub_module, tmp_path_factory.mktemp("spelt"))
 

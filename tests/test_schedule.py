@@ -54,6 +54,4 @@ def test_count_equals_counting(weights, lead):
     ],
 )
 def test_learning_rate_factor(progress, warmup, decay, factor):
-    assert learning_rate_factor(progress, warmup=warmup, decay=decay) == pytest.approx(
-        factor, abs=1e-4
-    )
+    assert learning_rate_factor(progress, warmup=warmup, decay=decay) == pytest.approx(factor, abs=1e-4)

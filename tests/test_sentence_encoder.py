@@ -63,9 +63,7 @@ def test_vectors_are_shortened_and_quantized_batch_by_batch():
     shortened = truncated(encoder.encode(sentences), 16)
     ranges = Int8Ranges.calibrated(shortened)
     for precision, given in (("float32", None), ("int8", ranges), ("binary", None)):
-        found = encoder.encode(
-            sentences, batch_size=2, precision=precision, truncate_dim=16, ranges=given
-        )
+        found = encoder.encode(sentences, batch_size=2, precision=precision, truncate_dim=16, ranges=given)
         expected = quantize(shortened, precision, ranges=given)
         assert found.dtype == expected.dtype
         assert np.array_equal(found, expected)

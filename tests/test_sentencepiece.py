@@ -14,9 +14,7 @@ from xling_tf.errors import UserError
 from xling_tf.text.preprocessor import fit_text
 from xling_tf.text.sentencepiece import SentencePiecePreprocessor, draw_balanced, fit_pieces
 
-CONFIG = TextConfig(
-    tokenizer="sentencepiece", sentencepiece_size=200, max_tokens=12, lowercase=True
-)
+CONFIG = TextConfig(tokenizer="sentencepiece", sentencepiece_size=200, max_tokens=12, lowercase=True)
 TEXTS = [
     text
     for line in (SAMPLE_FOLDER / "parallel" / "everyday.en-es.tsv").read_text("utf-8").splitlines()
@@ -196,9 +194,7 @@ def test_the_same_texts_give_the_same_model_whose_coverage_is_said_for_each_lang
         assert fit_pieces(CONFIG, BY_LANGUAGE) == (CONFIG, model)
     size, english, spanish = caplog.messages
     assert size == "200 pieces of 360 texts"  # of 400, a tenth of each language is held out
-    assert english.startswith(
-        "en: of 20 held-out texts the pieces spell 100.000% of the characters"
-    )
+    assert english.startswith("en: of 20 held-out texts the pieces spell 100.000% of the characters")
     assert spanish.startswith("es: of 20 held-out texts")
 
 

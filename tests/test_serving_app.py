@@ -74,9 +74,7 @@ def test_large_requests_are_answered_too(server: Server) -> None:
         ("GET", "/nowhere?x=1", 400, "json"),
     ],
 )
-def test_every_path_has_its_answer(
-    server: Server, method: str, path: str, status: int, kind: str
-) -> None:
+def test_every_path_has_its_answer(server: Server, method: str, path: str, status: int, kind: str) -> None:
     reply = server.ask(path, method=method)
     assert reply.status == status
     assert kind in (reply.kind or "")

@@ -74,9 +74,7 @@ def test_a_killed_server_starts_again_with_the_same_command(models: Path) -> Non
 
 def test_clients_that_leave_or_are_slow_harm_nobody(models: Path) -> None:
     body = b'{"instances": ["a"]}'
-    head = b"POST /v1/models/m:predict HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n" % len(
-        body
-    )
+    head = b"POST /v1/models/m:predict HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n" % len(body)
     whole = head + body
     with server_process(f"--model=m={models}", *FLAGS) as server:
         assert server.process

@@ -117,9 +117,7 @@ def test_a_version_is_unloaded_after_its_last_request(serve, tmp_path: Path) -> 
     assert function() is None
 
 
-def test_the_tables_of_a_retired_version_are_freed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_tables_of_a_retired_version_are_freed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """TensorFlow keeps them by name otherwise, some MiB a version."""
     model = _Words()
     tf.saved_model.save(model, str(tmp_path), signatures={"serving_default": model.ids})
@@ -184,9 +182,7 @@ def put_warm_up(folder: Path, text: bytes) -> None:
         writer.write(log.SerializeToString())
 
 
-def test_warm_up_requests_are_made_and_one_that_fails_fails_the_version(
-    serve, tmp_path: Path
-) -> None:
+def test_warm_up_requests_are_made_and_one_that_fails_fails_the_version(serve, tmp_path: Path) -> None:
     put_warm_up(put_export(tmp_path / "m" / "1", 1), b"good")
     model = serve()
     put_warm_up(put_export(tmp_path / "m" / "2", 2), b"bad")

@@ -211,9 +211,7 @@ def arrays(draw: st.DrawFn) -> tuple[str, np.ndarray]:
 
 @few
 @given(arrays(), st.booleans())
-def test_what_is_written_is_read_as_the_same_array(
-    drawn: tuple[str, np.ndarray], row_form: bool
-) -> None:
+def test_what_is_written_is_read_as_the_same_array(drawn: tuple[str, np.ndarray], row_form: bool) -> None:
     dtype, array = drawn
     answer = format_outputs({"x": array}, row_form)
     body = answer.replace(b"predictions", b"instances").replace(b"outputs", b"inputs")
@@ -235,9 +233,7 @@ def test_bytes_and_texts_come_back(raw: list[bytes], texts: list[str]) -> None:
         assert json.loads(format_outputs(inputs, True)) == {"predictions": texts}
 
 
-@pytest.mark.parametrize(
-    ("shape", "text"), [((0,), "[]"), ((2, 0), "[[],[]]"), ((1, 0, 3), "[[]]")]
-)
+@pytest.mark.parametrize(("shape", "text"), [((0,), "[]"), ((2, 0), "[[],[]]"), ((1, 0, 3), "[[]]")])
 def test_lists_may_be_empty_at_any_depth(shape: tuple[int, ...], text: str) -> None:
     answer = format_outputs({"x": np.zeros(shape, np.float32)}, False)
     assert json.loads(answer) == {"outputs": json.loads(text)}

@@ -106,9 +106,7 @@ def test_names_and_numbers_that_no_version_has(
 
 
 @pytest.mark.parametrize("file", ["saved_model.pb", "variables/variables.data-00000-of-00001"])
-def test_half_a_model_and_one_without_signatures_are_refused(
-    file: str, small: Path, tmp_path: Path
-) -> None:
+def test_half_a_model_and_one_without_signatures_are_refused(file: str, small: Path, tmp_path: Path) -> None:
     tf.saved_model.save(tf.Module(), str(tmp_path / "bare"))
     half = shutil.copytree(small, tmp_path / "half")
     os.truncate(half / file, 40)

@@ -19,9 +19,7 @@ from xling_tf.corpora.store import transient_store
 
 
 def corpus(kind, records, *, name="x", languages="en-es", split="", groups=None):
-    return ListCorpus(
-        name=name, kind=kind, languages=languages, split=split, records=records, groups=groups
-    )
+    return ListCorpus(name=name, kind=kind, languages=languages, split=split, records=records, groups=groups)
 
 
 def split_corpora(corpora):
@@ -119,10 +117,7 @@ def test_a_held_out_translation_is_in_training_in_no_kind(kind, leak):
 
 def test_inference_obeys_the_splits_of_file_names():
     pairs = [InferencePair(HELD[0], "h", 0), InferencePair(TRAINED[0], "h", 0)]
-    named = {
-        split: corpus("nli", pairs, languages="en", split=split)
-        for split in ("train", "dev", "test")
-    }
+    named = {split: corpus("nli", pairs, languages="en", split=split) for split in ("train", "dev", "test")}
     other = corpus("nli", pairs, name="other", languages="en", split="train")
     splits = split_corpora([*named.values(), other])
     assert splits == [(pairs, []), ([], pairs), ([], []), (pairs[1:], pairs[:1])]
@@ -189,9 +184,7 @@ def any_corpora(draw):
         groups = [draw.choice(texts) for _ in records] if kind == "documents" else None
         split = draw.choice(["train", "dev_matched", "test", ""]) if kind == "nli" else ""
         languages = draw.choice(["en-es", "en-fr"]) if kind == "parallel" else "en"
-        yield corpus(
-            kind, records, name=str(number // 2), languages=languages, split=split, groups=groups
-        )
+        yield corpus(kind, records, name=str(number // 2), languages=languages, split=split, groups=groups)
 
 
 @pytest.mark.parametrize("seed", range(10))

@@ -75,9 +75,7 @@ def test_a_file_without_any_answer_is_an_error_that_says_so(tmp_path):
     path = squad(tmp_path / "x.json", ("Why?", []))
     reading = read_squad(path, language="en")
     assert list(reading) == []
-    message = (
-        r"must hold questions with answers .* 1 question without an answer .*question 1 is 'Why\?'"
-    )
+    message = r"must hold questions with answers .* 1 question without an answer .*question 1 is 'Why\?'"
     with pytest.raises(UserError, match=message):
         raise reading.nothing_usable()
 

@@ -30,9 +30,7 @@ HELD = [word for word in WORDS if held_out(word)]
 
 
 def corpus(kind, records, *, name="x", languages="en", split="", groups=None):
-    return ListCorpus(
-        name=name, kind=kind, languages=languages, split=split, records=records, groups=groups
-    )
+    return ListCorpus(name=name, kind=kind, languages=languages, split=split, records=records, groups=groups)
 
 
 PAIRS = corpus(

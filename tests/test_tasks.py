@@ -213,9 +213,7 @@ def test_two_replicas_rank_the_negatives_of_both():
         model = with_negatives(2, normalize=True, scale=3.0, bidirectional=True)
     task = find_task(model, "translation_ranking_en-es")
     # The first and the fourth have one source, and the last has a column that is only filled.
-    pairs = records(
-        sources=["a b", *FIRST[1:3], "a b", FIRST[4]], negatives=[*NEGATIVES[:4], ("a",)]
-    )
+    pairs = records(sources=["a b", *FIRST[1:3], "a b", FIRST[4]], negatives=[*NEGATIVES[:4], ("a",)])
     rows = [task.texts(TranslationPair(*pair)) for pair in pairs]
     examples = make_examples(*zip(*rows, strict=True))
     whole, *halves = make_batches(model, examples, [range(5), [0, 1, 2], [3, 4]])

@@ -82,9 +82,7 @@ def test_each_distinct_source_is_encoded_once(encode: Counting, tmp_path: Path) 
     assert len(encode.texts) == 11
 
 
-def test_killed_midway_it_goes_on_with_the_texts_that_are_missing(
-    encode: Counting, tmp_path: Path
-) -> None:
+def test_killed_midway_it_goes_on_with_the_texts_that_are_missing(encode: Counting, tmp_path: Path) -> None:
     def killed(texts: list[str]) -> np.ndarray:
         if len(encode.batches) == 2:
             raise KeyboardInterrupt

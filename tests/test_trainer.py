@@ -109,9 +109,7 @@ class FullDisk:
         return self.save(checkpoints, step, state)
 
 
-def test_a_checkpoint_that_finds_no_room_is_a_warning_and_the_next_is_tried(
-    tmp_path, monkeypatch, caplog
-):
+def test_a_checkpoint_that_finds_no_room_is_a_warning_and_the_next_is_tried(tmp_path, monkeypatch, caplog):
     disk = FullDisk(monkeypatch, failures=2)
     with caplog.at_level(std_logging.WARNING, logger="absl"):
         train(tmp_path, 4, checkpoint_minutes=0)
@@ -146,9 +144,7 @@ class Follower(Workers):
     ("seconds", "stops", "finished", "steps"),
     [(60.0, 0, True, 1), (30.0, 1, False, 1), (0.0, 0, True, 4)],
 )
-def test_the_chiefs_clock_and_the_signal_of_any_decide_for_all(
-    seconds, stops, finished, steps, tmp_path
-):
+def test_the_chiefs_clock_and_the_signal_of_any_decide_for_all(seconds, stops, finished, steps, tmp_path):
     training = dataclasses.replace(TWO_TASKS.training, minutes=1.0, steps=4, checkpoint_minutes=0)
     workers = Follower(seconds, stops)
     with workers.strategy.scope():

@@ -58,10 +58,7 @@ def test_a_line_that_a_kill_has_cut_is_dropped(tmp_path, cut):
 def test_tensorboard_gets_the_losses(tmp_path):
     train(tmp_path, range(3))
     (path,) = (tmp_path / "tensorboard").glob("events*")
-    events = [
-        tf.compat.v1.Event.FromString(record.numpy())
-        for record in tf.data.TFRecordDataset(str(path))
-    ]
+    events = [tf.compat.v1.Event.FromString(record.numpy()) for record in tf.data.TFRecordDataset(str(path))]
     found = [
         (event.step, float(tf.make_ndarray(value.tensor)))
         for event in events

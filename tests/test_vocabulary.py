@@ -44,9 +44,7 @@ COUNTS = Counter({"rare": 1, "b": 2, "a": 2, "z": 5, "ñ": 2, EMPTY_TOKEN: 3})
         (3, 3, ["z"]),
     ],
 )
-def test_the_most_frequent_come_first_and_equals_by_the_alphabet(
-    max_words, min_word_count, expected
-):
+def test_the_most_frequent_come_first_and_equals_by_the_alphabet(max_words, min_word_count, expected):
     config = TextConfig(max_words=max_words, min_word_count=min_word_count)
     assert select_vocabulary(COUNTS, config) == [EMPTY_TOKEN, *expected]
 

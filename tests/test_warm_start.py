@@ -95,9 +95,7 @@ def exports(tmp_path_factory):
     return export
 
 
-@pytest.fixture(
-    params=[pytest.param(kind, marks=[pytest.mark.slow] * (kind == "pieces")) for kind in KINDS]
-)
+@pytest.fixture(params=[pytest.param(kind, marks=[pytest.mark.slow] * (kind == "pieces")) for kind in KINDS])
 def exported(request, exports):
     """A model of each kind and the folder that it was exported to."""
     return exports(request.param)
@@ -154,9 +152,7 @@ def test_folded_words_that_were_changed_elsewhere_are_refused(exports, tmp_path)
 def test_an_export_without_its_vocabulary_says_what_to_do(exported, tmp_path):
     folder = shutil.copytree(exported[1], tmp_path / "model")
     shutil.rmtree(folder / "training")
-    with pytest.raises(
-        UserError, match=r"training/\S+ is expected .*copy config\.json and training/"
-    ):
+    with pytest.raises(UserError, match=r"training/\S+ is expected .*copy config\.json and training/"):
         StartingPoint.open(folder)
 
 
@@ -165,9 +161,7 @@ def test_a_vocabulary_of_another_model_is_refused(kind, exports):
     start = StartingPoint.open(exports(kind)[1])
     table, *rest = start.weights
     cut = start._replace(weights=[table[:-3], *rest])
-    with pytest.raises(
-        UserError, match=rf"has {len(table) - 3} rows, but its vocabulary has {len(table)} "
-    ):
+    with pytest.raises(UserError, match=rf"has {len(table) - 3} rows, but its vocabulary has {len(table)} "):
         started(cut)
     with pytest.raises(UserError, match=r"not of the sizes its config\.json says"):
         started(start._replace(weights=start.weights[:-1]))
@@ -200,9 +194,7 @@ def test_a_start_from_a_run_is_its_newest_checkpoint(tmp_path):
     assert given == ["inference_head"]
     np.testing.assert_allclose(encode(live, SENTENCES), encode(model, SENTENCES), atol=1e-6)
     # Nothing in the other run's folder is touched.
-    assert [path.name for path in (tmp_path / "run" / "checkpoints").iterdir()] == [
-        "step-000000003"
-    ]
+    assert [path.name for path in (tmp_path / "run" / "checkpoints").iterdir()] == ["step-000000003"]
 
 
 def test_the_best_weights_come_before_the_newest(tmp_path):
@@ -238,9 +230,7 @@ def test_heads_of_another_size_stay_random(exported):
     model = Model.build(config, start.vocabulary)
     before = [variable.numpy() for variable in model.heads["inference_head"].trainable_variables]
     assert start.give(model) == ["response_tower"]
-    for variable, expected in zip(
-        model.heads["inference_head"].trainable_variables, before, strict=True
-    ):
+    for variable, expected in zip(model.heads["inference_head"].trainable_variables, before, strict=True):
         np.testing.assert_array_equal(variable, expected)
 
 

@@ -318,9 +318,7 @@ def test_nobody_goes_on_before_all_have_come():
     addresses = tuple(free_addresses(3))
     names = ("worker 0", "worker 1", "worker 2")
     # The first two keep waiting, so each must be seen by those who come later.
-    threads = [
-        threading.Thread(target=Cluster(names, addresses, rank).wait_for_others) for rank in (0, 1)
-    ]
+    threads = [threading.Thread(target=Cluster(names, addresses, rank).wait_for_others) for rank in (0, 1)]
     for thread in threads:
         thread.start()
     threads[0].join(timeout=0.5)

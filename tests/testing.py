@@ -27,9 +27,7 @@ WORDS = [*"abcdefghij", "hello", "hola", "world", "mundo"]
 
 TINY = ExperimentConfig(
     text=TextConfig(max_tokens=12, num_oov_buckets=4, num_ngram_buckets=64),
-    encoder=EncoderConfig(
-        embedding_dim=6, hidden_dim=DIM, intermediate_dim=12, num_layers=1, num_heads=2
-    ),
+    encoder=EncoderConfig(embedding_dim=6, hidden_dim=DIM, intermediate_dim=12, num_layers=1, num_heads=2),
     tasks=TasksConfig(
         translation_ranking=TaskConfig(examples_per_batch=8),
         response_prediction=TaskConfig(examples_per_batch=8),
@@ -119,9 +117,7 @@ class ListCorpus(Corpus):
         return zip(self.records, self.groups or [None] * len(self.records), strict=True)
 
 
-def make_batches(
-    model: Model, examples: Examples, batches: Sequence[Sequence[int]]
-) -> tf.data.Dataset:
+def make_batches(model: Model, examples: Examples, batches: Sequence[Sequence[int]]) -> tf.data.Dataset:
     """Streams the examples at these indices."""
     sampler = SimpleNamespace(batch=lambda position: np.array(batches[position]))
     return make_dataset(examples, sampler, model.preprocessor, count=len(batches))

@@ -286,9 +286,7 @@ def _require_fit(config: ExperimentConfig) -> None:
             f"must be at least 3 then, got {shortest}"
         )
     if config.initial.keep_weight and not config.initial.model:
-        raise UserError(
-            "initial.keep_weight expects a model to keep to: name it with --init, or leave it 0"
-        )
+        raise UserError("initial.keep_weight expects a model to keep to: name it with --init, or leave it 0")
     if bool(distillation.weight) != bool(distillation.teacher):
         raise UserError(
             "tasks.distillation.weight and tasks.distillation.teacher expect each other, got "
@@ -316,9 +314,7 @@ def apply_overrides(config: Config, overrides: Iterable[str]) -> Config:
     for override in overrides:
         name, equals, value = map(str.strip, override.partition("="))
         if not equals:
-            raise UserError(
-                f"--set expects name=value, got {override!r}; e.g. --set text.max_tokens=32"
-            )
+            raise UserError(f"--set expects name=value, got {override!r}; e.g. --set text.max_tokens=32")
         _set(values, type(config), name.split("."), value, name)
     # All at once: a change that fits only together with another one must not be refused.
     return _from_mapping(type(config), values)
@@ -347,16 +343,12 @@ def _set(values: dict[str, Any], kind: Any, path: list[str], value: str, name: s
     hints = get_type_hints(kind)
     if first not in hints:
         near = difflib.get_close_matches(first, hints, n=3, cutoff=0.4) or sorted(hints)
-        raise UserError(
-            f"--set {name}: there is no {first!r} here; did you mean {' or '.join(near)}?"
-        )
+        raise UserError(f"--set {name}: there is no {first!r} here; did you mean {' or '.join(near)}?")
     has_fields = isinstance(values[first], dict)
     if rest and has_fields:
         _set(values[first], hints[first], rest, value, name)
     elif rest:
-        raise UserError(
-            f"--set {name}: nothing lies below a plain value; leave out .{'.'.join(rest)}"
-        )
+        raise UserError(f"--set {name}: nothing lies below a plain value; leave out .{'.'.join(rest)}")
     elif has_fields:
         below = ", ".join(values[first]) or "any name"
         raise UserError(f"--set {name} expects a field below it ({below}), as in {name}.x=1")
@@ -383,9 +375,7 @@ def _from_mapping(kind: Any, values: Mapping[str, Any]) -> Any:
     hints = get_type_hints(kind)
     unknown = sorted(set(values) - set(hints))
     if unknown:
-        raise UserError(
-            f"a {kind.__name__} has no field {unknown[0]!r}; it was saved by another version"
-        )
+        raise UserError(f"a {kind.__name__} has no field {unknown[0]!r}; it was saved by another version")
     return kind(**{name: _from_value(hints[name], value) for name, value in values.items()})
 
 

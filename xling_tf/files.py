@@ -98,9 +98,7 @@ def locked(folder: Path) -> Iterator[None]:
                 "end, or start this one with another --run_dir"
             ) from error
         except OSError as error:
-            logging.warning(
-                "%s cannot be locked (%s): start no other there", folder, error.strerror
-            )
+            logging.warning("%s cannot be locked (%s): start no other there", folder, error.strerror)
         yield
 
 

@@ -51,9 +51,7 @@ class Model(NamedTuple):
         """Makes what is exported, with the weights as they are now."""
         tasks = (*self.tasks, *self.carried)
         inference = _first(tasks, Inference)
-        heads: dict[str, keras.layers.Layer] = (
-            {"inference_head": inference.head} if inference else {}
-        )
+        heads: dict[str, keras.layers.Layer] = {"inference_head": inference.head} if inference else {}
         if answering := _first(tasks, QuestionAnswering):
             heads["question_tower"] = answering.question_tower
             heads["response_tower"] = answering.answer_tower

@@ -139,9 +139,7 @@ _BEST = dataclasses.replace(
         response_prediction=_OFF,
         quick_thought=_OFF,
         inference=_OFF,
-        distillation=DistillationConfig(
-            weight=1, examples_per_batch=256, teacher=PUBLISHED, every=4
-        ),
+        distillation=DistillationConfig(weight=1, examples_per_batch=256, teacher=PUBLISHED, every=4),
         entailment_ranking=TaskConfig(weight=1, examples_per_batch=64),
         similarity=SimilarityConfig(normalize=True, scale=20.0, margin=0.2, bidirectional=True),
     ),
@@ -207,9 +205,7 @@ PRESETS: Mapping[str, ExperimentConfig] = {
         )
         for target, language in _TARGETS.items()
     },
-    "no-snli": _variant(
-        _RECIPE, "en-es without inference (2018, table 7)", tasks={"inference": _OFF}
-    ),
+    "no-snli": _variant(_RECIPE, "en-es without inference (2018, table 7)", tasks={"inference": _OFF}),
     "no-wiki": _variant(
         _RECIPE, "en-es without quick thought (2018, table 7)", tasks={"quick_thought": _OFF}
     ),

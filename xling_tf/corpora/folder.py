@@ -204,15 +204,6 @@ def load_folder(
     natural language inference in the source language (the paper trains it on English, Chidambaram et
     al. 2019, sec. 3.1). They are read when the corpora are gone through.
 
-    Args:
-        folder: A folder with `parallel`, and perhaps `documents`, `conversations`, `nli` and `questions`.
-        source: The source language, as "en".
-        targets: The target languages, as ["es"].
-        all_pairs: Whether translations between target languages are wanted too (Yang et al. 2019, sec.
-            3.1); the language that comes first in `targets` is their source.
-        target_inference: Whether natural language inference in the target languages is (sec. 4.1).
-        with_mined: Whether translations come with their mined hard negatives.
-
     Example:
         >>> corpora = load_folder(Path("xling_tf/corpora/sample"), source="en", targets=["es"])
         >>> {corpus.kind for corpus in corpora} >= {"parallel", "nli"}
@@ -252,9 +243,7 @@ def load_folder(
                 f"{pattern} must be {file.num_shards} shards, but {num_missing} of them are missing "
                 f"(the first is {first:05}); fetch or make them again, or take the others out of the folder"
             )
-        other = seen.setdefault(
-            (file.kind, file.name, *sorted(file.languages), file.split), pattern
-        )
+        other = seen.setdefault((file.kind, file.name, *sorted(file.languages), file.split), pattern)
         if other != pattern:
             raise UserError(
                 f"every corpus must have a name of its own, but {other} and {pattern} have the "
@@ -369,9 +358,7 @@ def _corpus(shards: Sequence[CorpusFile], order: Sequence[str], mined_in: Path |
     )
 
 
-def _nothing_found(
-    folder: Path, found: Sequence[CorpusFile], source: str, target: str
-) -> UserError:
+def _nothing_found(folder: Path, found: Sequence[CorpusFile], source: str, target: str) -> UserError:
     pair = f"{source}-{target}"
     pairs = sorted({"-".join(file.languages) for file in found if file.kind == "parallel"})
     others = sorted({file.languages[0] for file in found if file.kind != "parallel"})

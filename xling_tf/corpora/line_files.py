@@ -70,9 +70,7 @@ def read_every_line(path: Path) -> Iterator[tuple[int, str]]:
         yield number, line
 
 
-def split_blocks(
-    pieces: Iterable[bytes], separator: bytes, limit: int
-) -> Iterator[list[bytes | None]]:
+def split_blocks(pieces: Iterable[bytes], separator: bytes, limit: int) -> Iterator[list[bytes | None]]:
     r"""Splits a stream at separators, in memory that a record without end does not fill.
 
     Yields the records that end in each piece; None for one of more bytes than the limit.
@@ -90,8 +88,7 @@ def split_blocks(
         end = pending.rfind(separator, begin)
         if end >= 0:
             records: list[bytes | None] = [
-                None if len(record) > limit else record
-                for record in bytes(pending[:end]).split(separator)
+                None if len(record) > limit else record for record in bytes(pending[:end]).split(separator)
             ]
             if is_too_long:
                 records[0] = None

@@ -81,8 +81,6 @@ def surroundings(sentences: Sequence[str], num_neighbours: int) -> dict[str, str
             near = sentences[max(0, place - num_neighbours) : place + num_neighbours + 1]
             # No space follows the wide full stop of Chinese.
             is_wide = (unicodedata.east_asian_width(each[-1:] or " ") in "WF" for each in near)
-            spaced = (
-                each if wide else f"{each} " for each, wide in zip(near, is_wide, strict=True)
-            )
+            spaced = (each if wide else f"{each} " for each, wide in zip(near, is_wide, strict=True))
             around[sentence] = "".join(spaced).strip()
     return around

@@ -97,9 +97,7 @@ def divide(corpora: Sequence[HashedCorpus]) -> list[NDArray[np.int8]]:
     guarded: dict[Kind, NDArray[np.uint64]] = {}
     for kind, columns in _COLUMNS.items():
         of_kind = [
-            (c, part != Part.TRAIN)
-            for c, part in zip(corpora, parts, strict=True)
-            if c.corpus.kind == kind
+            (c, part != Part.TRAIN) for c, part in zip(corpora, parts, strict=True) if c.corpus.kind == kind
         ]
         shown[kind] = _hashes(of_kind, columns.shown)
         guarded[kind] = _hashes(of_kind, columns.guarded)
@@ -142,9 +140,7 @@ def _is_in(hashes: NDArray[np.uint64], ordered: NDArray[np.uint64]) -> NDArray[n
     return ordered[np.minimum(places, len(ordered) - 1)] == hashes
 
 
-def near_twins(
-    held_out: Sequence[tuple[Any, ...]], training: Iterable[tuple[Any, ...]]
-) -> NDArray[np.bool_]:
+def near_twins(held_out: Sequence[tuple[Any, ...]], training: Iterable[tuple[Any, ...]]) -> NDArray[np.bool_]:
     """Marks held-out pairs that training knows but for a word.
 
     Texts are near twins if they are equal once a word at most is left out of each: a word more, a
@@ -157,10 +153,7 @@ def near_twins(
         for side in (0, 1):
             seen[side].update(unseen[side].intersection(_without_a_word(pair[side])))
     return np.array(
-        [
-            any(not seen[s].isdisjoint(_without_a_word(pair[s])) for s in (0, 1))
-            for pair in held_out
-        ],
+        [any(not seen[s].isdisjoint(_without_a_word(pair[s])) for s in (0, 1)) for pair in held_out],
         bool,
     )
 

@@ -199,9 +199,7 @@ def join(parts: Sequence[StoredRecords]) -> StoredRecords:
     return StoredRecords(parts[0].store, parts[0].kind, indices)
 
 
-def open_store(
-    folder: Path, corpora: Sequence[Corpus], accept: Callable[[CorpusStore], None]
-) -> CorpusStore:
+def open_store(folder: Path, corpora: Sequence[Corpus], accept: Callable[[CorpusStore], None]) -> CorpusStore:
     """Opens the store of some corpora; writes it, whole or not at all, where there is none of them.
 
     `accept` raises an error where the store must not take the place of an earlier one. A warning is
@@ -256,9 +254,7 @@ def _write(folder: Path, corpora: Sequence[Corpus]) -> list[dict[str, Any]]:
     written = _write_records(folder, corpora)
     first = _numbers(folder / "first_text", "q")
     hashes = _numbers(folder / _HASH, "Q")
-    parts = divide(
-        [HashedCorpus(w.corpus, hashes, first[w.begin : w.end], w.documents) for w in written]
-    )
+    parts = divide([HashedCorpus(w.corpus, hashes, first[w.begin : w.end], w.documents) for w in written])
     entries = []
     with (folder / _TRAIN).open("wb") as train, (folder / _HELD_OUT).open("wb") as held_out:
         for (corpus, begin, end, _, digest), part in zip(written, parts, strict=True):
@@ -385,15 +381,11 @@ def _holds(folder: Path, wanted: Mapping[str, Any]) -> bool:
         content = read_json(folder / _CONTENT)
         if not wanted.items() <= content.items():
             return False
-        damaged = [
-            name for name, digest in _digests(folder).items() if digest != content["files"][name]
-        ]
+        damaged = [name for name, digest in _digests(folder).items() if digest != content["files"][name]]
     except (AttributeError, LookupError, OSError, TypeError, ValueError) as error:
         damaged = [repr(error)]
     if damaged:
-        logging.warning(
-            "the store %s is damaged (%s): the corpora are read again", folder, damaged[0]
-        )
+        logging.warning("the store %s is damaged (%s): the corpora are read again", folder, damaged[0])
     return not damaged
 
 

@@ -117,13 +117,7 @@ def read_sources(config: DataConfig) -> list[Corpus]:
 
 
 def read_tfds(spec: str, *, source: str, targets: Sequence[str]) -> list[TfdsCorpus]:
-    """Makes a corpus of each split used of a dataset, which TFDS downloads the first time.
-
-    Args:
-        spec: "tfds:" and what `tfds.load` calls the dataset, with its config where it has any.
-        source: The source language, as "en".
-        targets: The target languages, as ["es"].
-    """
+    """Makes a corpus of each split used of a dataset, which TFDS downloads the first time."""
     name = spec.removeprefix(_PREFIX)
     known = BUILDERS.get(name.partition("/")[0])
     if name == spec or known is None:
@@ -180,9 +174,7 @@ def _builder(name: str) -> Any:
         return tfds.builder(name)
     except ValueError as error:
         reason = str(error).partition("\n")[0]
-        raise UserError(
-            f"{_PREFIX}{name} must name a config that the dataset has, but: {reason}"
-        ) from error
+        raise UserError(f"{_PREFIX}{name} must name a config that the dataset has, but: {reason}") from error
 
 
 def _rows(builder: Any, split: str) -> Iterator[Example]:

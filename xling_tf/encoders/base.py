@@ -48,9 +48,7 @@ class TokenEncoder(keras.Model, ABC):
         """Represents each distinct word of a batch: `[words, any]`, whatever sentences it is in."""
 
     @abstractmethod
-    def encode_tokens(
-        self, inputs: keras.KerasTensor, lengths: keras.KerasTensor
-    ) -> keras.KerasTensor:
+    def encode_tokens(self, inputs: keras.KerasTensor, lengths: keras.KerasTensor) -> keras.KerasTensor:
         """Encodes `[batch, length, any]` word vectors of `[batch]` lengths: `[batch, hidden_dim]`."""
 
     def call(self, features: TokenFeatures) -> keras.KerasTensor:
@@ -102,18 +100,9 @@ def average_words(words: tf.Tensor, positions: tf.RaggedTensor) -> tf.Tensor:
     No vector is copied to where it occurs: a batch of paragraphs takes the memory of its distinct
     words.
 
-    Args:
-        words: `[words, dim]`, as of `TokenEncoder.embed_words`.
-        positions: `[texts, (tokens)]` int32, which word stands where; at least one a text.
-
-    Returns:
-        `[texts, dim]` float32.
-
     Example:
         >>> words = tf.constant([[1.0, 0.0], [0.0, 4.0]])
         >>> average_words(words, tf.ragged.constant([[0, 0, 0, 1], [1]])).numpy().tolist()
         [[0.75, 1.0], [0.0, 4.0]]
     """
-    return tf.sparse.segment_mean(
-        tf.cast(words, tf.float32), positions.values, positions.value_rowids()
-    )
+    return tf.sparse.segment_mean(tf.cast(words, tf.float32), positions.values, positions.value_rowids())

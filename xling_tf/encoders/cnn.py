@@ -52,28 +52,20 @@ class CnnEncoder(TokenEncoder):
             for width in widths
         ]
         self.norm = layer_norm(dtype=dtype, name="norm")
-        self.pooled_projection = keras.layers.Dense(
-            config.hidden_dim, dtype=dtype, name="pooled_projection"
-        )
+        self.pooled_projection = keras.layers.Dense(config.hidden_dim, dtype=dtype, name="pooled_projection")
         self.feedforward = ResidualFeedforward(
             config.intermediate_dim, config.hidden_dim, dtype=dtype, name="feedforward"
         )
 
     def embed_words(self, words: WordFeatures) -> keras.KerasTensor:
-        """Represents each distinct piece by its embedding and what enters each branch.
-
-        Returns:
-            `[words, embedding_dim + branches * num_filters]`.
-        """
+        """Represents each distinct piece by its embedding and what enters each branch."""
         rows = self.embedding(words.ids)
         inputs = [projection(rows) for projection in self.projections]
         # Not axis -1, whose gradient TensorFlow cannot compute in an exported model: what is looked up
         # next makes it sparse, and the rank is no longer known there.
         return ops.concatenate([ops.cast(rows, self.compute_dtype), *inputs], axis=1)
 
-    def encode_tokens(
-        self, inputs: keras.KerasTensor, lengths: keras.KerasTensor
-    ) -> keras.KerasTensor:
+    def encode_tokens(self, inputs: keras.KerasTensor, lengths: keras.KerasTensor) -> keras.KerasTensor:
         """Encodes `[batch, length, any]` vectors of `embed_words`, of `[batch]` lengths."""
         padding_mask = ops.arange(ops.shape(inputs)[1])[None, :] < lengths[:, None]
         # Not sliced: the gradient of a slice is as wide as the whole, once for each part.

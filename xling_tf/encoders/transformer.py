@@ -45,9 +45,7 @@ class TransformerEncoder(TokenEncoder):
             if num_ngrams
             else WordEmbedding(num_words, dim, dtype=dtype, name="embedding")
         )
-        self.input_projection = keras.layers.Dense(
-            config.hidden_dim, dtype=dtype, name="input_projection"
-        )
+        self.input_projection = keras.layers.Dense(config.hidden_dim, dtype=dtype, name="input_projection")
         self.blocks = [
             TransformerBlock(
                 config.hidden_dim,
@@ -81,9 +79,7 @@ class TransformerEncoder(TokenEncoder):
         """Represents each distinct word: `[words, hidden_dim]`. All of it can be tabulated."""
         return self.input_projection(self.embedding(*(words if self.num_ngrams else words[:1])))
 
-    def encode_tokens(
-        self, inputs: keras.KerasTensor, lengths: keras.KerasTensor
-    ) -> keras.KerasTensor:
+    def encode_tokens(self, inputs: keras.KerasTensor, lengths: keras.KerasTensor) -> keras.KerasTensor:
         """Encodes `[batch, length, hidden_dim]` word vectors of `[batch]` lengths."""
         max_length = ops.shape(inputs)[1]
         padding_mask = ops.arange(max_length)[None, :] < lengths[:, None]

@@ -97,9 +97,7 @@ class BitextMining:
         }
 
 
-def best_threshold(
-    margins: NDArray[np.float64], is_right: NDArray[np.bool_], num_gold: int
-) -> float:
+def best_threshold(margins: NDArray[np.float64], is_right: NDArray[np.bool_], num_gold: int) -> float:
     """The falling margin above which pairs have the best F1: the middle between the last and the next."""
     f1 = 2 * np.cumsum(is_right) / (np.arange(1, len(margins) + 1) + num_gold)
     # Pairs with equal margins are taken together.

@@ -105,15 +105,11 @@ class _Cache:
         hidden = None if self._show_progress and keys else True
         label = f"{self._name}: {role}"
         with tqdm(total=len(keys), desc=label, unit="text", leave=False, disable=hidden) as bar:
-            for batch in length_sorted_batches(
-                lengths, max_rows=_MAX_ROWS, max_length=_MAX_CHARACTERS
-            ):
+            for batch in length_sorted_batches(lengths, max_rows=_MAX_ROWS, max_length=_MAX_CHARACTERS):
                 of_batch = [keys[place] for place in batch]
                 texts, *others = [[column[row_of[key]] for key in of_batch] for column in columns]
                 vectors = encode_checked(encode, texts, *others)
-                require(
-                    np.any(vectors != 0, axis=1), texts, "a vector with a direction", "zero only"
-                )
+                require(np.any(vectors != 0, axis=1), texts, "a vector with a direction", "zero only")
                 width = self._widths.setdefault(role, vectors.shape[1])
                 same = np.full(len(texts), width == vectors.shape[1])
                 require(same, texts, f"vectors of {width} numbers", f"{vectors.shape[1]} numbers")

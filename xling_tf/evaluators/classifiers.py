@@ -191,9 +191,7 @@ def single_threaded() -> AbstractContextManager[Any]:
     return threadpool_limits(1)
 
 
-def require_trained(
-    name: str, train: Iterable[tuple[str, ...]], test: Iterable[tuple[str, ...]]
-) -> None:
+def require_trained(name: str, train: Iterable[tuple[str, ...]], test: Iterable[tuple[str, ...]]) -> None:
     """Raises a `UserError` for the first row (label, text, ...) whose label nothing is trained on."""
     known = {label for label, *_ in train}
     for label, text, *_ in test:

@@ -35,9 +35,7 @@ class Missing:
     """A data set that was not found."""
 
     name: str
-    expected: (
-        str  # files that would make it, with their columns and the format of `data/convert.py`
-    )
+    expected: str  # files that would make it, with their columns and the format of `data/convert.py`
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,9 +68,7 @@ class Selection(NamedTuple):
     missing: dict[str, str]
 
 
-def select(
-    suites: Mapping[str, Suite], folder: Path, wanted: Sequence[str], seed: int
-) -> Selection:
+def select(suites: Mapping[str, Suite], folder: Path, wanted: Sequence[str], seed: int) -> Selection:
     """Finds the data sets of a run: of all suites, or those named as "sts", "sts/stsb.en.dev", "bitext/*"."""
     if not folder.is_dir():
         raise UserError(
@@ -87,11 +83,7 @@ def select(
             )
     for suite in suites.values():
         of_suite = [pattern for pattern in patterns if pattern.partition("/")[0] == suite.name]
-        items = (
-            [(f"{suite.name}/{item.name}", item) for item in suite.find(folder, seed)]
-            if of_suite
-            else []
-        )
+        items = [(f"{suite.name}/{item.name}", item) for item in suite.find(folder, seed)] if of_suite else []
         for pattern in of_suite:
             found = [item for name, item in items if fnmatchcase(name, pattern)]
             if wanted and not any(isinstance(item, Dataset) for item in found):

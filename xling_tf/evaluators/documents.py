@@ -79,14 +79,7 @@ class DocumentClassification:
                 )
 
     def __call__(self, encode: Encode) -> dict[str, float]:
-        """Encodes the documents' parts, trains on each language and tests in all.
-
-        Returns:
-            "<way>/zero_shot/<from>-<to>/accuracy" of each two languages, with ways from "sentences-mean"
-            to "windows-max", "<way>/zero_shot/<language>/accuracy" within one, and ".../all/accuracy", the
-            mean of these; "sentences-mean/targeted/..." likewise; and of training on all other languages
-            (two at least, and English) "sentences-mean/leave_one_out/<language>/accuracy".
-        """
+        """Encodes the documents' parts, trains on each language and tests in all."""
         languages = list(self._documents)
         zero_shot, targeted = dict[str, _Job](), dict[str, _Job]()
         for source, target in product(languages, repeat=2):

@@ -93,9 +93,7 @@ def encode_checked(
     except (TypeError, ValueError) as error:
         raise UserError(f"{expected}, but gave {error}; correct the encode function") from error
     if vectors.ndim != 2 or len(vectors) != len(texts):
-        raise UserError(
-            f"{expected}, but gave shape {list(vectors.shape)}; correct the encode function"
-        )
+        raise UserError(f"{expected}, but gave shape {list(vectors.shape)}; correct the encode function")
     finite = np.asarray(np.isfinite(vectors).all(axis=1))
     require(finite, texts, "a finite vector", "infinity or NaN in it")
     return vectors

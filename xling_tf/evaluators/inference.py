@@ -161,9 +161,7 @@ def _scores(pairs: Pairs, predicted: Array) -> dict[str, float]:
     if labels == TWO_WAY_LABELS:
         predicted = np.where(predicted == TWO_WAY_LABELS[0], *TWO_WAY_LABELS)
     gold = np.array([label for *_, label in pairs])
-    _, recalls, f1, _ = precision_recall_fscore_support(
-        gold, predicted, labels=labels, zero_division=0
-    )
+    _, recalls, f1, _ = precision_recall_fscore_support(gold, predicted, labels=labels, zero_division=0)
     return {
         "accuracy": float(np.mean(gold == predicted)),
         "macro_f1": float(np.mean(f1)),

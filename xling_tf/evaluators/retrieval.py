@@ -131,10 +131,7 @@ def _distinct(pairs: Iterable[tuple[Any, ...]]) -> list[tuple[str, ...]]:
     """Texts that differ in case or spaces only are one text, spelt as in the first pair by order."""
     spellings: tuple[dict[str, str], dict[str, str]] = ({}, {})
     spelt = (
-        tuple(
-            known.setdefault(normalised(text), text)
-            for known, text in zip(spellings, pair, strict=False)
-        )
+        tuple(known.setdefault(normalised(text), text) for known, text in zip(spellings, pair, strict=False))
         for pair in sorted(pairs)
     )
     return list(dict.fromkeys(spelt))
@@ -211,8 +208,7 @@ class SimilaritySearch:
     def _precisions(self, encode: Encode) -> dict[str, float]:
         """The precision at 1 by "<query language>-<candidate language>", of every ordered pair."""
         sides = {
-            code: (encode_in_chunks(encode, [*texts]), rows)
-            for code, (texts, rows) in self._sides.items()
+            code: (encode_in_chunks(encode, [*texts]), rows) for code, (texts, rows) in self._sides.items()
         }
         pairs = permutations(sides, 2)
         return {f"{one}-{other}": share_found(*sides[one], *sides[other]) for one, other in pairs}
@@ -285,8 +281,6 @@ SUITES = (
         name="similarity_search",
         title="Every language's sentences searched by every other's",
         source="Yu et al. 2018, sec. 4, Table 2",
-        find=lambda folder, seed: (
-            datasets(find_multilingual(folder), SimilaritySearch) or [_NO_TEXTS]
-        ),
+        find=lambda folder, seed: datasets(find_multilingual(folder), SimilaritySearch) or [_NO_TEXTS],
     ),
 )

@@ -117,15 +117,11 @@ def _begin(system: System, output: Path, seed: int) -> tuple[Results, bool]:
         return results, False
     checksum = before["system"]["checksum"]
     if checksum != system.checksum or checksum is None or before["seed"] != seed:
-        aside = output.with_name(
-            f"{output.stem}.{(checksum or 'unknown')[:8]}.{before['seed']}.json"
-        )
+        aside = output.with_name(f"{output.stem}.{(checksum or 'unknown')[:8]}.{before['seed']}.json")
         os.replace(output, aside)
         logging.info("%s had results of another model or seed, now in %s", output, aside)
         return results, False
-    return results | {part: before[part] for part in ("seconds", *_BY_SUITE)}, not before[
-        "complete"
-    ]
+    return results | {part: before[part] for part in ("seconds", *_BY_SUITE)}, not before["complete"]
 
 
 def _read(output: Path) -> Results | None:

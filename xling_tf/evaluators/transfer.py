@@ -62,8 +62,7 @@ class TransferClassification:
             "seed": seed,
             "folds": None if test else _FOLDS,
             "logistic": classifiers.LOGISTIC | {"inner_folds": None if dev else _INNER_FOLDS},
-            "network": classifiers.NETWORK
-            | {"hidden": hidden, "held_out": None if dev else 1 / _HELD_OUT},
+            "network": classifiers.NETWORK | {"hidden": hidden, "held_out": None if dev else 1 / _HELD_OUT},
             **{"num_train": len(train), "num_dev": len(dev), "num_test": len(test)},
         }
         self._fits: Mapping[str, Callable[..., classifiers.Predict]] = {

@@ -46,9 +46,7 @@ class HubPart(tf.train.Checkpoint):
     layers that tasks have put on the encoder's vectors, of unit length if `normalize`; in float32.
     """
 
-    def __init__(
-        self, encoder: FoldedEncoder, *heads: keras.layers.Layer, normalize: bool = False
-    ) -> None:
+    def __init__(self, encoder: FoldedEncoder, *heads: keras.layers.Layer, normalize: bool = False) -> None:
         super().__init__()
         self.encoder = encoder
         # Out of TensorFlow's sight, which would add Keras' own functions to what is saved.
@@ -80,9 +78,7 @@ class HubAnswerEncoder(HubPart):
     """
 
     @tf.function(input_signature=_ANSWERS_SIGNATURE)
-    def __call__(
-        self, inputs: tf.Tensor, context: tf.Tensor = "", training: bool = False
-    ) -> tf.Tensor:
+    def __call__(self, inputs: tf.Tensor, context: tf.Tensor = "", training: bool = False) -> tf.Tensor:
         """Encodes answers of any shape, flattened: `[answers, dim]` float32 of unit length.
 
         Contexts are as many texts, or a single one in which all answers are; an answer whose context is
@@ -147,9 +143,7 @@ class HubModule(HubEncoder):
         kind = HubAnswerEncoder if context else HubEncoder
         self.question_encoder = HubEncoder(encoder, *question, normalize=normalize)
         self.response_encoder = kind(encoder, *context, *response, normalize=normalize)
-        self.inference = (
-            HubInference(encoder, *inference, normalize=normalize) if inference else None
-        )
+        self.inference = HubInference(encoder, *inference, normalize=normalize) if inference else None
         # By the layers' names, for trainings that start from the exported model.
         self.heads = {
             layer.name: tf.train.Checkpoint(weights=_weights(layer))
@@ -175,9 +169,7 @@ def _weights(layer: keras.layers.Layer) -> list[tf.Variable]:
     return [variable.value for variable in layer.variables]
 
 
-def _signature(
-    module: Callable[..., tf.Tensor], *names: str
-) -> tf.types.experimental.ConcreteFunction:
+def _signature(module: Callable[..., tf.Tensor], *names: str) -> tf.types.experimental.ConcreteFunction:
     # A known rank lets TensorFlow Serving batch requests together.
     specs = {name: tf.TensorSpec([None], tf.string, name=name) for name in names}
     function = tf.function(lambda **inputs: {"outputs": module(*(inputs[name] for name in names))})

@@ -38,11 +38,7 @@ class RuntimeEncoder:
         self._run = run
 
     def encode(self, sentences: Sequence[str], *, batch_size: int = 64) -> NDArray[np.float32]:
-        """Encodes any number of sentences in bounded memory, at most `batch_size` at once.
-
-        Returns:
-            `[sentences, dim]` unit vectors, in the order of the sentences.
-        """
+        """Encodes any number of sentences in bounded memory, at most `batch_size` at once."""
         tokens = [self.text.tokenize(sentence) for sentence in sentences]
         vectors = np.empty((len(tokens), self.dim), np.float32)
         lengths = [len(words) for words in tokens]
@@ -105,9 +101,7 @@ def _open(folder: Path, runtime: str) -> Run:
         raise
     except Exception as error:
         came = " ".join(str(error).split())[:200]
-        raise UserError(
-            f"{path} must be a model as it was exported, but: {came}; export it anew"
-        ) from error
+        raise UserError(f"{path} must be a model as it was exported, but: {came}; export it anew") from error
 
 
 class Pieces:

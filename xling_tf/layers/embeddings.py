@@ -53,9 +53,7 @@ class WordEmbedding(Layer):
         stddev: Of the initial values; None: such that vectors have about length 1.
     """
 
-    def __init__(
-        self, num_words: int, dim: int, *, stddev: float | None = None, **kwargs: Any
-    ) -> None:
+    def __init__(self, num_words: int, dim: int, *, stddev: float | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs, autocast=False)
         self.num_words, self.dim, self.stddev = num_words, dim, stddev
         self.words = EmbeddingTable(num_words, dim, stddev or dim**-0.5, name="words")

@@ -21,9 +21,7 @@ class Tower(Layer):
         super().__init__(**kwargs)
         self.dims = tuple(dims)
         self.layers = [
-            keras.layers.Dense(
-                dim, activation="tanh", dtype=self.dtype_policy, name=f"dense_{index}"
-            )
+            keras.layers.Dense(dim, activation="tanh", dtype=self.dtype_policy, name=f"dense_{index}")
             for index, dim in enumerate(dims)
         ]
 

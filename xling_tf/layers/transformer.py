@@ -20,20 +20,14 @@ class SelfAttention(Layer):
     def __init__(self, hidden_dim: int, num_heads: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.hidden_dim, self.num_heads, dtype = hidden_dim, num_heads, self.dtype_policy
-        self.query_key_value = keras.layers.Dense(
-            3 * hidden_dim, dtype=dtype, name="query_key_value"
-        )
+        self.query_key_value = keras.layers.Dense(3 * hidden_dim, dtype=dtype, name="query_key_value")
         self.output_projection = keras.layers.Dense(hidden_dim, dtype=dtype, name="output")
         self.head_dim = hidden_dim // num_heads
 
-    def call(
-        self, inputs: keras.KerasTensor, attention_bias: keras.KerasTensor
-    ) -> keras.KerasTensor:
+    def call(self, inputs: keras.KerasTensor, attention_bias: keras.KerasTensor) -> keras.KerasTensor:
         """Maps `[batch, length, hidden_dim]` to that shape; the bias, `[batch, 1, 1, length]`, masks."""
         batch, length = ops.shape(inputs)[:2]
-        heads = ops.reshape(
-            self.query_key_value(inputs), (batch, length, 3, self.num_heads, self.head_dim)
-        )
+        heads = ops.reshape(self.query_key_value(inputs), (batch, length, 3, self.num_heads, self.head_dim))
         query, key, value = ops.unstack(ops.transpose(heads, (2, 0, 3, 1, 4)), 3)
         scores = ops.matmul(query * self.head_dim**-0.5, ops.swapaxes(key, -1, -2))
         weights = ops.softmax(scores + ops.cast(attention_bias, scores.dtype))
@@ -73,9 +67,7 @@ class TransformerBlock(Layer):
         self.output_projection = keras.layers.Dense(hidden_dim, dtype=dtype, name="output")
         self.feedforward_norm = layer_norm(dtype=dtype, name="feedforward_norm")
 
-    def call(
-        self, inputs: keras.KerasTensor, attention_bias: keras.KerasTensor
-    ) -> keras.KerasTensor:
+    def call(self, inputs: keras.KerasTensor, attention_bias: keras.KerasTensor) -> keras.KerasTensor:
         """Maps `[batch, length, hidden_dim]` to the same shape."""
         if self.norm_first:
             inputs = inputs + self.attention(self.attention_norm(inputs), attention_bias)

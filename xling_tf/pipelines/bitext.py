@@ -25,9 +25,7 @@ class CleanPairs(beam.PTransform[Any, Any]):
     The files hold source TAB target, or are the source sides of Moses pairs (`x.en-es.en`).
     """
 
-    def __init__(
-        self, paths: Sequence[str], source: str, target: str, model: str, min_cosine: float
-    ) -> None:
+    def __init__(self, paths: Sequence[str], source: str, target: str, model: str, min_cosine: float) -> None:
         super().__init__()
         self._languages = (source, target)
         self._model, self._min_cosine = model, min_cosine
@@ -164,9 +162,7 @@ class PairScorer(ModelHandler[TranslationPair, tuple[TranslationPair, float], An
         return {"max_batch_size": _BATCH_PAIRS}
 
 
-def well_scored(
-    scored: tuple[TranslationPair, float], min_cosine: float
-) -> Iterator[TranslationPair]:
+def well_scored(scored: tuple[TranslationPair, float], min_cosine: float) -> Iterator[TranslationPair]:
     """Yields the pair of a scored pair if its sides are similar enough."""
     pair, cosine = scored
     if cosine >= min_cosine:

@@ -87,8 +87,7 @@ def prepare(
                 pipeline
                 | f"Make {name}" >> lines
                 | f"Count {name}" >> beam.Map(_counted)
-                | f"Write {name}"
-                >> WriteToText(prefix, file_name_suffix=suffix, num_shards=num_shards)
+                | f"Write {name}" >> WriteToText(prefix, file_name_suffix=suffix, num_shards=num_shards)
             )
     counters = pipeline.result.metrics().query(MetricsFilter().with_namespace(_METRICS))["counters"]
     counts: Counter[str] = Counter()
@@ -129,9 +128,7 @@ def _split_suffix(name: str) -> tuple[str, str]:
 def _shards(folder: str, name: str) -> list[str]:
     stem, suffix = _split_suffix(name)
     pattern = FileSystems.join(folder, *f"{stem}-*-of-*{suffix}".split("/"))
-    return sorted(
-        file.path for match in FileSystems.match([pattern]) for file in match.metadata_list
-    )
+    return sorted(file.path for match in FileSystems.match([pattern]) for file in match.metadata_list)
 
 
 def _report(output: str, entries: Mapping[str, Any]) -> None:

@@ -54,9 +54,7 @@ def pairs(name: str, found: Mapping[str, Sequence[str]]) -> Iterator[str]:
     messages, replies = sorted(found["messages"]), sorted(set(found["replies"]))
     count("replies", len(found["replies"]))
     if messages:
-        count(
-            "replies dropped: said before to the same comment", len(found["replies"]) - len(replies)
-        )
+        count("replies dropped: said before to the same comment", len(found["replies"]) - len(replies))
         yield from (f"{messages[0]}\t{reply}" for reply in replies)
     else:
         count("replies dropped: the comment they answer is not kept", len(found["replies"]))

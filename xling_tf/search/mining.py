@@ -132,8 +132,7 @@ def mine_hard_negatives(
         passes = _passing(found, ~is_answer, products.sum(axis=1)[:, None], config, dropped)
         chosen = _chosen(passes, config, random)
         negatives += [
-            tuple(targets[place] for place in found.indices[row][chosen[row]])
-            for row in range(len(chosen))
+            tuple(targets[place] for place in found.indices[row][chosen[row]]) for row in range(len(chosen))
         ]
     numbers = Counter(map(len, negatives))
     counts.update({"pairs": len(pairs), "distinct targets": len(targets)})

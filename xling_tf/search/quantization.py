@@ -93,9 +93,7 @@ class Int8Ranges:
         return np.where(steps > 0, steps, np.float32(1))
 
 
-def quantize(
-    vectors: ArrayLike, precision: Precision, *, ranges: Int8Ranges | None = None
-) -> NDArray[Any]:
+def quantize(vectors: ArrayLike, precision: Precision, *, ranges: Int8Ranges | None = None) -> NDArray[Any]:
     """Quantizes vectors.
 
     Args:

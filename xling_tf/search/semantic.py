@@ -108,9 +108,7 @@ def quantized_search(
     require_positive(oversampling, "oversampling")
     units, array = unit_vectors(queries, "queries"), require_codes(codes, precision)
     if precision == "float32":
-        raise UserError(
-            "precision must be int8, binary or ubinary, got 'float32'; use semantic_search"
-        )
+        raise UserError("precision must be int8, binary or ubinary, got 'float32'; use semantic_search")
     if not len(units) or not len(array):
         return [[] for _ in units]
     count, dim = len(array), units.shape[1]
@@ -149,9 +147,7 @@ def quantized_search(
     return _hits(best_first(scores, candidates, top_k))
 
 
-def _require_shape(
-    array: NDArray[np.generic], shape: tuple[int, float], name: str, dim: int
-) -> None:
+def _require_shape(array: NDArray[np.generic], shape: tuple[int, float], name: str, dim: int) -> None:
     if array.shape != shape:
         raise UserError(
             f"{name} must have shape [{shape[0]}, {shape[1]:g}] for queries of {dim} dimensions, but "

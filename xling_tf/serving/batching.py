@@ -149,9 +149,7 @@ class BatchScheduler:
             call = loop.run_in_executor(self._threads, self._answers, lane, first.requests)
             call.add_done_callback(partial(self._finish, first.requests))
 
-    def _finish(
-        self, requests: list[_Request], call: "asyncio.Future[list[Tensors | Exception]]"
-    ) -> None:
+    def _finish(self, requests: list[_Request], call: "asyncio.Future[list[Tensors | Exception]]") -> None:
         self._running -= 1
         for request, answer in zip(requests, call.result(), strict=True):
             if request.answer.done():

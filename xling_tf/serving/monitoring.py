@@ -30,9 +30,7 @@ class Metrics:
 
         def latency(name: str, text: str, *labels: str) -> prometheus.Histogram:
             buckets, name = _MICROSECONDS, f":tensorflow:serving:{name}"
-            return make(
-                prometheus.Histogram, name, f"Microseconds {text}.", *labels, buckets=buckets
-            )
+            return make(prometheus.Histogram, name, f"Microseconds {text}.", *labels, buckets=buckets)
 
         counter, gauge = prometheus.Counter, prometheus.Gauge
         name, rows = "xling_tf_serving_", [2**power for power in range(15)]
@@ -40,15 +38,9 @@ class Metrics:
         self.request_latency = latency(
             "request_latency", "from a request's last byte to its answer", "API", "entrypoint"
         )
-        self.runtime_latency = latency(
-            "runtime_latency", "of a call of the model", "API", "runtime"
-        )
-        self.queuing_latency = latency(
-            "batching_session:queuing_latency", "that a batch waited for a thread"
-        )
-        self.batch_rows = make(
-            prometheus.Histogram, name + "batch_rows", "Rows of a call.", buckets=rows
-        )
+        self.runtime_latency = latency("runtime_latency", "of a call of the model", "API", "runtime")
+        self.queuing_latency = latency("batching_session:queuing_latency", "that a batch waited for a thread")
+        self.batch_rows = make(prometheus.Histogram, name + "batch_rows", "Rows of a call.", buckets=rows)
         self.queued_rows = make(gauge, name + "queued_rows", "Rows that wait for a call.")
         self.available_version = make(gauge, name + "available_version", "Largest that answers.")
         self.load_seconds = make(gauge, name + "load_seconds", "Of the last load, with warm-up.")

@@ -192,9 +192,7 @@ def _double(digits: str) -> float:
     return number
 
 
-_DECODER = json.JSONDecoder(
-    object_pairs_hook=lambda pairs: dict(reversed(pairs)), parse_float=_double
-)
+_DECODER = json.JSONDecoder(object_pairs_hook=lambda pairs: dict(reversed(pairs)), parse_float=_double)
 
 
 def _is_base64(value: Any) -> bool:
@@ -214,9 +212,7 @@ def _rows(document: Mapping[str, Any], names: list[str]) -> dict[str, Any]:
         raise ServingError("No values in 'instances' array")
     if not any(map(_is_object, instances)):
         if len(names) != 1:
-            raise ServingError(
-                f"instances is a plain list, but expecting objects with keys {names}"
-            )
+            raise ServingError(f"instances is a plain list, but expecting objects with keys {names}")
         return {names[0]: instances}
     for index, instance in enumerate(instances):
         if not _is_object(instance) or sorted(instance) != names:

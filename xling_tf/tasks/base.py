@@ -154,9 +154,7 @@ class Task(ABC):
         words = encoder.embed_words(features.words)
         return tf.split(self.encode_sentences(encoder, words, features), len(self.columns))
 
-    def encode_sentences(
-        self, encoder: TokenEncoder, words: tf.Tensor, features: TokenFeatures
-    ) -> tf.Tensor:
+    def encode_sentences(self, encoder: TokenEncoder, words: tf.Tensor, features: TokenFeatures) -> tf.Tensor:
         """Maps sentences of `[words, any]` embedded words to `[sentences, dim]` as heads see them."""
         tokens = tf.gather(words, features.tokens)
         encodings = encoder.encode_tokens(tokens, features.lengths)

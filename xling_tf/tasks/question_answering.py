@@ -85,9 +85,7 @@ class QuestionAnswering(RankingTask):
         encodings = tf.split(self.encode_sentences(encoder, words, sentences), 2)
         if not self.num_contexts:
             return encodings
-        contexts = tf.RaggedTensor.from_tensor(
-            features.tokens[2 * count :], features.lengths[2 * count :]
-        )
+        contexts = tf.RaggedTensor.from_tensor(features.tokens[2 * count :], features.lengths[2 * count :])
         averages = average_words(words, contexts)
         return [*encodings, unit_length(averages) if self.normalize else averages]
 

@@ -144,8 +144,7 @@ class TranslationRanking(RankingTask):
             pairs += [f"{one}-{other}" for one, other in combinations(targets, 2)]
         negatives = config.tasks.hard_negatives
         return [
-            cls(hard_negatives=negatives, **cls.common(config, "translation_ranking", pair))
-            for pair in pairs
+            cls(hard_negatives=negatives, **cls.common(config, "translation_ranking", pair)) for pair in pairs
         ]
 
     def texts(self, record: Record) -> tuple[str, ...]:

@@ -151,9 +151,7 @@ def fit_pieces(
     return config, model
 
 
-def draw_balanced(
-    texts_by_language: Mapping[str, Iterable[str]], count: int
-) -> dict[str, list[str]]:
+def draw_balanced(texts_by_language: Mapping[str, Iterable[str]], count: int) -> dict[str, list[str]]:
     """Draws the same number of texts of each language, the same ones every time (Vitter 1985, alg. R).
 
     A language with fewer than its share gives all it has (Yang et al. 2019, sec. 3.2: "sampled from

@@ -75,9 +75,7 @@ class WordNgramPreprocessor(WordPreprocessor):
     def word_features(self, words: tf.Tensor) -> WordFeatures:
         """Maps `[words]` strings to their rows and those of their n-grams."""
         ngrams = self.ngrams(words)
-        return WordFeatures(
-            self.word_ids(words), ngrams.values, tf.cast(ngrams.value_rowids(), tf.int32)
-        )
+        return WordFeatures(self.word_ids(words), ngrams.values, tf.cast(ngrams.value_rowids(), tf.int32))
 
     def ngrams(self, words: tf.Tensor) -> tf.RaggedTensor:
         """Maps `[words]` strings to `[words, (ngrams)]` int32 rows of the n-gram table."""

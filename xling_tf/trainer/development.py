@@ -149,9 +149,7 @@ def _evaluators(
         yield from find_sts(data, languages)
 
 
-def _retrieval(
-    source: str, target: str, corpora: Sequence[StoredCorpus]
-) -> Iterator[TranslationRetrieval]:
+def _retrieval(source: str, target: str, corpora: Sequence[StoredCorpus]) -> Iterator[TranslationRetrieval]:
     """Of a pair's held-out translations: all, those unlike any of training, and the largest corpora's."""
     own = [corpus for corpus in corpora if corpus.languages == f"{source}-{target}"]
     steps = {c.name: math.ceil(len(c.held_out) / _DRAWN_FROM) or 1 for c in own}
@@ -163,9 +161,7 @@ def _retrieval(
     is_twin = near_twins(every, _pairs(chain.from_iterable(corpus.train for corpus in own)))
     alone = [pair for pair, twin in zip(every, is_twin, strict=True) if not twin]
     if len(alone) >= _CANDIDATES:
-        yield TranslationRetrieval(
-            alone, source=source, target=target, name=f"{name}/no_near_twins"
-        )
+        yield TranslationRetrieval(alone, source=source, target=target, name=f"{name}/no_near_twins")
     large = [corpus for corpus, pairs in parallel.items() if len(pairs) >= _CANDIDATES]
     for corpus in sorted(large, key=lambda corpus: -len(parallel[corpus]))[:_SCORED_CORPORA]:
         yield TranslationRetrieval(

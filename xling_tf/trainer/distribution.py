@@ -17,9 +17,7 @@ from xling_tf.trainer.run_folder import differences
 
 Value = TypeVar("Value")
 
-_EXAMPLE = (
-    '{"cluster": {"worker": ["host0:2222", "host1:2222"]}, "task": {"type": "worker", "index": 0}}'
-)
+_EXAMPLE = '{"cluster": {"worker": ["host0:2222", "host1:2222"]}, "task": {"type": "worker", "index": 0}}'
 _SECONDS_TO_START = 600.0
 _LOST = (
     tf.errors.AbortedError,
@@ -104,9 +102,7 @@ def read_cluster(environment: Mapping[str, str]) -> Cluster:
     for address in addresses:
         host, _, port = address.rpartition(":")
         if not (host and port.isdigit() and 0 < int(port) < 65536) or addresses.count(address) > 1:
-            raise _mistake(
-                f"an address like host:2222 of its own for every worker, got {address!r}"
-            )
+            raise _mistake(f"an address like host:2222 of its own for every worker, got {address!r}")
     return Cluster(names, addresses, rank)
 
 

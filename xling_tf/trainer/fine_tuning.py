@@ -88,9 +88,7 @@ def fine_tune(
     corpus = PairCorpus.of(pairs, languages)
     start = find_start(str(model), run_dir).config
     ranking = TaskConfig(examples_per_batch=min(_PAIRS_PER_BATCH, len(corpus.pairs)))
-    tasks = dataclasses.replace(
-        _TUNING.tasks, translation_ranking=ranking, tower_dims=start.tasks.tower_dims
-    )
+    tasks = dataclasses.replace(_TUNING.tasks, translation_ranking=ranking, tower_dims=start.tasks.tower_dims)
     preset = dataclasses.replace(
         _TUNING,
         data=DataConfig(source=languages[0], targets=(languages[1],)),

@@ -33,9 +33,7 @@ class Examples:
     labels: NDArray[np.int32]
     lengths: NDArray[np.signedinteger[Any]]  # tokens of the longest text
     corpora: tuple[tuple[str, int], ...]  # name and number of examples of each, in order
-    vectors: Any = (
-        None  # `[examples, dim]` float16 of a teacher, or what is indexed as such an array
-    )
+    vectors: Any = None  # `[examples, dim]` float16 of a teacher, or what is indexed as such an array
 
     def __len__(self) -> int:
         """Number of examples."""
@@ -66,9 +64,7 @@ class TaskExamples(NamedTuple):
     held_out: Examples
 
 
-def task_examples(
-    tasks: Iterable[Task], corpora: Sequence[StoredCorpus]
-) -> dict[str, TaskExamples]:
+def task_examples(tasks: Iterable[Task], corpora: Sequence[StoredCorpus]) -> dict[str, TaskExamples]:
     """Collects the examples of each task that has any for training; the others are left out."""
     examples = {}
     for task in tasks:

@@ -44,9 +44,7 @@ class TrainingLog(AbstractContextManager["TrainingLog"]):
         self._lines = path.open("a", encoding="utf-8")
         self._writer = tf.summary.create_file_writer(str(run_dir / "tensorboard"))
         layout = "{l_bar}{bar}| {elapsed}<{remaining}{postfix}"
-        self._bar = tqdm(
-            total=100.0, initial=100 * progress, unit="%", disable=None, bar_format=layout
-        )
+        self._bar = tqdm(total=100.0, initial=100 * progress, unit="%", disable=None, bar_format=layout)
         self._losses: dict[str, float] = {}
         self._begin = self._last_line = time.monotonic()
         self._sentences = 0
@@ -86,9 +84,7 @@ class TrainingLog(AbstractContextManager["TrainingLog"]):
         with self._scores_path.open("a", encoding="utf-8") as lines:
             lines.write(json.dumps({"step": steps, "scores": scores}) + "\n")
         for name in ("loss", "accuracy"):
-            self._write_scalars(
-                steps, {f"dev_{name}/{task}": s[name] for task, s in scores.items()}
-            )
+            self._write_scalars(steps, {f"dev_{name}/{task}": s[name] for task, s in scores.items()})
         losses = " ".join(f"{_short(task)} {s['loss']:.3f}" for task, s in scores.items())
         logging.info("step %d, held-out loss: %s", steps, losses)
 

@@ -83,20 +83,12 @@ class Trainer:
             self._optimizers = Optimizers(model.config.optimizer, tables, dense, heads)
             self._encoder_variables = [*self._optimizers.tables, *dense]
             # Before a checkpoint is restored: also after a restart, the start is the start.
-            self._start = (
-                StartingEncoder(self._encoder_variables, keep_weight) if keep_weight else None
-            )
+            self._start = StartingEncoder(self._encoder_variables, keep_weight) if keep_weight else None
         weights = [v.value for v in (*tables, *dense, *model.head_variables)]
-        self._checkpoints = Checkpoints(
-            run_dir / "checkpoints", [*weights, *self._optimizers.variables]
-        )
+        self._checkpoints = Checkpoints(run_dir / "checkpoints", [*weights, *self._optimizers.variables])
 
     def train(self) -> bool:
         """Trains until the budget is used up, from the newest checkpoint, if there is one.
-
-        Returns:
-            True if the budget was used up, False if SIGINT or SIGTERM stopped the training early, with
-            a checkpoint.
 
         Raises:
             NonFiniteLossError: The training has diverged. Checkpoints stay as they were.

@@ -38,9 +38,7 @@ class RowSparseAdam(keras.optimizers.Optimizer):
         if self.built:
             return
         super().build(variables)
-        self._means = [
-            self.add_variable_from_reference(variable, name="mean") for variable in variables
-        ]
+        self._means = [self.add_variable_from_reference(variable, name="mean") for variable in variables]
         self._squares = [
             self.add_variable((variable.shape[0],), name="mean_square") for variable in variables
         ]

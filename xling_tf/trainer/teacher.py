@@ -68,12 +68,6 @@ def with_vectors(
     Each distinct text is encoded once: a process that was killed and is started again goes on with those
     that are missing. The teacher itself is not needed afterwards.
 
-    Args:
-        tasks: All of them.
-        examples: Of each task, by its name.
-        teacher: Encodes what is not in the folder.
-        folder: Keeps the vectors, as `evaluators.cache` does; None: they go with the process.
-
     Raises:
         UserError: A text's vector is zero or not finite.
     """

@@ -107,9 +107,7 @@ def find_start(model: str, run_dir: Path) -> StartRecord:
     return kept if kept and kept.model == model else StartRecord.of(model)
 
 
-def apply_start(
-    preset: ExperimentConfig, settings: Sequence[str], run_dir: Path
-) -> ExperimentConfig:
+def apply_start(preset: ExperimentConfig, settings: Sequence[str], run_dir: Path) -> ExperimentConfig:
     """Applies overrides to a preset; one that names a model to start from gets its text and encoder.
 
     So do the widths of towers and of the head for inference, unless they are set: those of the model
@@ -122,9 +120,7 @@ def apply_start(
     # These alone, which need not fit the rest of the preset: with the model's they will.
     sections = tuple(field.name for field in dataclasses.fields(_Sections))
     own = [
-        setting
-        for setting, name in zip(settings, names, strict=True)
-        if name.partition(".")[0] in sections
+        setting for setting, name in zip(settings, names, strict=True) if name.partition(".")[0] in sections
     ]
     asked = apply_overrides(_Sections(preset.text, preset.encoder, preset.initial), own)
     if not asked.initial.model:
@@ -136,15 +132,11 @@ def apply_start(
         tower_dims=start.config.tasks.tower_dims,
         inference_dim=start.config.tasks.inference_dim,
     )
-    adopted = dataclasses.replace(
-        preset, text=start.config.text, encoder=start.config.encoder, tasks=tasks
-    )
+    adopted = dataclasses.replace(preset, text=start.config.text, encoder=start.config.encoder, tasks=tasks)
     return apply_overrides(adopted, settings)
 
 
-def _require_equal(
-    start: StartRecord, config: ExperimentConfig | _Sections, names: Iterable[str]
-) -> None:
+def _require_equal(start: StartRecord, config: ExperimentConfig | _Sections, names: Iterable[str]) -> None:
     """Makes sure that settings of text and encoder are those of the model, as far as weights need it."""
     theirs, ours = _leaves(start.config), _leaves(config)
     for name in names:
