@@ -18,10 +18,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-# A bare checkout is enough: the package need not be installed, nor for Beam's worker processes.
-_ROOT = str(Path(__file__).resolve().parents[1])
-sys.path.insert(0, _ROOT)
-os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (_ROOT, os.environ.get("PYTHONPATH"))))
+# A bare checkout is enough: the package need not be installed, nor for Beam's worker processes, which
+# import `pipelines` from this folder too.
+_HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(_HERE.parent), str(_HERE)]
+os.environ["PYTHONPATH"] = os.pathsep.join([*sys.path[:2], os.environ.get("PYTHONPATH", "")])
 
 from absl import app, flags
 from tabulate import tabulate
@@ -42,7 +43,7 @@ def main(argv: list[str]) -> None:
             raise UserError(
                 "preparing raw corpora needs Apache Beam; install it with: pip install -e '.[beam]'"
             )
-        from xling_tf.pipelines.common import prepare
+        from pipelines.common import prepare
 
         arguments, rest = _parser().parse_known_args(argv[1:])
         options = beam_options(rest)
@@ -61,8 +62,8 @@ def main(argv: list[str]) -> None:
 
 def _corpora(arguments: argparse.Namespace) -> "Mapping[str, PTransform[Any, Any]]":
     """The corpora that a command makes, by their path in the data folder."""
-    from xling_tf.pipelines import bitext, nli, reddit, wikipedia
-    from xling_tf.pipelines.common import find_files
+    from pipelines import bitext, nli, reddit, wikipedia
+    from pipelines.common import find_files
 
     paths = find_files(arguments.input)
     match arguments.command:

@@ -16,15 +16,15 @@ import zstandard
 from hostile_bytes import FEW, damaged, odd_json
 from hypothesis import given
 from hypothesis import strategies as st
+from pipelines.bitext import CleanPairs, corpus_name, moses_twin, sound_pair
+from pipelines.common import find_files, prepare
+from pipelines.nli import Inferences, find_splits, labelled_line
+from pipelines.reddit import Conversations, kept_comments
+from pipelines.wikipedia import Documents, articles
 from programs import ROOT, run_python
 from raw_files import HEADER, comment_line, page_xml, report, shards
 
 from xling_tf.errors import UserError
-from xling_tf.pipelines.bitext import CleanPairs, corpus_name, moses_twin, sound_pair
-from xling_tf.pipelines.common import find_files, prepare
-from xling_tf.pipelines.nli import Inferences, find_splits, labelled_line
-from xling_tf.pipelines.reddit import Conversations, kept_comments
-from xling_tf.pipelines.wikipedia import Documents, articles
 
 _SPEC = importlib.util.spec_from_file_location("data_main", ROOT / "data/main.py")
 PROGRAM = importlib.util.module_from_spec(_SPEC)

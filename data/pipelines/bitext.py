@@ -10,11 +10,11 @@ from apache_beam.io.filesystems import FileSystems
 from apache_beam.ml.inference.base import ModelHandler, RunInference
 from apache_beam.pvalue import PCollection
 
+from pipelines.common import ReadLines, count, decoded
 from xling_tf.corpora.cleaning import bitext_fault, normalise, repeat_key
 from xling_tf.corpora.readers import MalformedLineError
 from xling_tf.corpora.records import TranslationPair
 from xling_tf.errors import UserError
-from xling_tf.pipelines.common import ReadLines, count, decoded
 
 _BATCH_PAIRS = 512
 

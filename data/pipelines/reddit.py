@@ -6,9 +6,9 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.pvalue import PCollection
 
+from pipelines.common import ReadLines, count
 from xling_tf.corpora.readers import MalformedLineError
 from xling_tf.corpora.reddit import Comment, comment_fault, parse_comment
-from xling_tf.pipelines.common import ReadLines, count
 
 
 class Conversations(beam.PTransform[Any, Any]):

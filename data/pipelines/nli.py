@@ -10,12 +10,12 @@ from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.pvalue import PCollection
 
+from pipelines.common import ReadLines, count, decoded
 from xling_tf.corpora.cleaning import normalise
 from xling_tf.corpora.readers import MalformedLineError
 from xling_tf.corpora.records import NLI_LABELS
 from xling_tf.corpora.snli import SNLI_FILE, parse_snli
 from xling_tf.errors import UserError
-from xling_tf.pipelines.common import ReadLines, count, decoded
 
 Place = tuple[str, str]  # a file and, if it is an archive, the member's name
 
