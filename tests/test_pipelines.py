@@ -167,14 +167,6 @@ def test_bitext_is_cleaned_and_repeats_go(tmp_path: Path):
     }
 
 
-def test_of_a_moses_pair_of_two_lengths_nothing_is_used(tmp_path: Path):
-    (tmp_path / "x.en").write_text("Good morning.\nA red house.\n")
-    (tmp_path / "x.es").write_text("Buenos días.\n")
-    with pytest.raises(UserError, match="1 Moses pairs dropped"):
-        run({"parallel/x.en-es.tsv.gz": bitext([str(tmp_path / "x.en")])}, tmp_path / "out")
-    assert moses_twin("a.en.tsv", "en", "es") is None
-
-
 def test_pairs_below_the_lowest_cosine_are_dropped(tmp_path: Path):
     class FirstLetter(tf.Module):
         """Maps a text to (1, 0) if it begins with A, else to (0, 1)."""
@@ -213,7 +205,14 @@ def test_nli_becomes_a_corpus_for_each_split(tmp_path: Path):
     assert counts["pairs dropped: no gold label"] == 1
 
 
-def test_inputs_that_are_not_nli_are_refused(tmp_path: Path):
+def test_inputs_that_are_no_corpus_are_refused(tmp_path: Path):
+    (tmp_path / "x.en").write_text("Good morning.\nA red house.\n")
+    (tmp_path / "x.es").write_text("Buenos días.\n")
+    with pytest.raises(UserError, match="1 Moses pairs dropped"):
+        run({"parallel/x.en-es.tsv.gz": bitext([str(tmp_path / "x.en")])}, tmp_path / "out")
+    assert moses_twin("a.en.tsv", "en", "es") is None
+    with pytest.raises(UserError, match="matches none"):
+        find_files([f"{tmp_path}/RC_*"])
     train = tmp_path / "snli_1.0_train.jsonl"
     with pytest.raises(UserError, match="xnli"):
         find_splits(["xnli.jsonl"])
@@ -236,11 +235,6 @@ def test_new_shards_replace_earlier_ones_and_nothing_kept_leaves_them(tmp_path: 
         run({name: bitext([str(table)])}, output, 2)
     assert shards(output) == before
     assert not list(output.glob(".*"))
-
-
-def test_a_pattern_without_files_is_refused(tmp_path: Path):
-    with pytest.raises(UserError, match="matches none"):
-        find_files([f"{tmp_path}/RC_*"])
 
 
 @FEW
