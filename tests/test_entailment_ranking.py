@@ -46,7 +46,7 @@ def examples(task, folder, rows):
 
 def test_examples_are_the_entailed_pairs_with_the_first_contradiction_of_their_premise(task, tmp_path):
     train = examples(task, tmp_path, ROWS)[NAME].train
-    texts = [text.decode() for text in train.texts(range(len(train)))]
+    texts = [text.decode() for text in train.texts(np.arange(len(train)))]
     assert train.corpora == (("x", 2),)
     # Column after column; the second premise has no contradiction: its own hypothesis stands there.
     assert texts == [

@@ -108,12 +108,15 @@ class _Cache:
             for batch in length_sorted_batches(lengths, max_rows=_MAX_ROWS, max_length=_MAX_CHARACTERS):
                 of_batch = [keys[place] for place in batch]
                 texts, *others = [[column[row_of[key]] for key in of_batch] for column in columns]
-                vectors = encode_checked(encode, texts, *others)
+                with np.errstate(over="ignore"):
+                    vectors = encode_checked(encode, texts, *others).astype(np.float32)
+                finite = np.isfinite(vectors).all(axis=1)
+                require(finite, texts, "a finite vector", "infinity or NaN in float32")
                 require(np.any(vectors != 0, axis=1), texts, "a vector with a direction", "zero only")
                 width = self._widths.setdefault(role, vectors.shape[1])
                 same = np.full(len(texts), width == vectors.shape[1])
                 require(same, texts, f"vectors of {width} numbers", f"{vectors.shape[1]} numbers")
-                rows = map(np.ndarray.tobytes, vectors.astype(np.float32))
+                rows = map(np.ndarray.tobytes, vectors)
                 with self._connection:
                     self._connection.executemany(
                         "INSERT OR IGNORE INTO vectors VALUES (?, ?)",
