@@ -110,7 +110,7 @@ class _Cache:
                 texts, *others = [[column[row_of[key]] for key in of_batch] for column in columns]
                 with np.errstate(over="ignore"):
                     vectors = encode_checked(encode, texts, *others).astype(np.float32)
-                finite = np.isfinite(vectors).all(axis=1)
+                finite = np.all(np.isfinite(vectors), axis=1)
                 require(finite, texts, "a finite vector", "infinity or NaN in float32")
                 require(np.any(vectors != 0, axis=1), texts, "a vector with a direction", "zero only")
                 width = self._widths.setdefault(role, vectors.shape[1])
