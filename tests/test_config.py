@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from xling_tf.config import DataConfig, ExperimentConfig, apply_overrides, from_json, to_json
+from xling_tf.config import ExperimentConfig, apply_overrides, from_json, to_json
 from xling_tf.errors import UserError
 from xling_tf.presets import PRESETS
 
@@ -15,52 +15,23 @@ def override(*overrides):
     return apply_overrides(ExperimentConfig(), overrides)
 
 
-def test_configs_are_frozen_and_do_not_share_their_dictionaries():
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        ExperimentConfig().description = "x"
-    assert DataConfig().corpus_weights is not DataConfig().corpus_weights
-
-
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
         ("encoder.num_heads=7", "encoder.num_heads, 7, got 512"),
-        ("tasks.tower_dims=512,320", "tasks.tower_dims must equal encoder.hidden_dim"),
-        ("tasks.tower_dims=", "tasks.tower_dims must equal encoder.hidden_dim"),
         ("encoder.hidden_dim=64", "tasks.tower_dims must equal encoder.hidden_dim"),
-        *(
-            (f"{name}={size}", f"{name} must be at least 1, got")
-            for name in ("text.max_tokens", "tasks.inference.examples_per_batch")
-            for size in (0, -1)
-        ),
         ("text.ngram_sizes=0,3", "text.ngram_sizes must be at least 1"),
-        ("encoder.filter_widths=2,0", "encoder.filter_widths must be at least 1"),
-        ("tasks.hard_negatives=-1", "tasks.hard_negatives must be a number of at least 0, got -1"),
         ("optimizer.clip_norm=nan", "optimizer.clip_norm must be a number of at least 0, got nan"),
         ("optimizer.name=sdg", "optimizer.name expects sgd or adam, got 'sdg'"),
-        ("optimizer.decay=cosine", "optimizer.decay expects constant or linear, got 'cosine'"),
-        ("training.precision=half", "training.precision expects auto or float32 or mixed"),
-        ("text.tokenizer=bpe", "text.tokenizer expects treebank or sentencepiece, got 'bpe'"),
         ("encoder.kind=cnn", "encoder.kind=cnn expects text.tokenizer=sentencepiece"),
-        ("data.targets=", "data.targets expects at least one language"),
         ("data.targets=en", "data.targets expects at least one language besides data.source"),
-        ("data.targets=all,es", "or all alone"),
         ("tasks.similarity.matryoshka_dims=64,512", "different numbers below encoder.hidden_dim"),
-        ("tasks.similarity.matryoshka_dims=64,64", "different numbers below encoder.hidden_dim"),
-        ("initial.keep_weight=1", "expects a model to keep to"),
         ("tasks.distillation.weight=1", "expect each other, got 1 and ''"),
-        ("tasks.distillation.teacher=usem3", "expect each other, got 0 and 'usem3'"),
         # What is malformed, names no field, or has a value of another type.
         ("text.max_tokens", "expects name=value, got 'text.max_tokens'"),
         ("text.max_token=3", "no 'max_token' here; did you mean max_tokens"),
-        ("optimiser.name=sgd", "no 'optimiser' here; did you mean optimizer"),
         ("text.max_tokens=3.5", "text.max_tokens expects int, got '3.5'"),
-        ("optimizer.learning_rate=fast", "expects float, got 'fast'"),
-        ("text.lowercase=perhaps", "expects bool, got 'perhaps'"),
-        ("text.ngram_sizes=3,x", "got '3,x'"),
-        ("data.corpus_weights.a=b", "expects float, got 'b'"),
         ("text=3", "text expects a field below it (max_tokens, "),
-        ("data.corpus_weights=3", "expects a field below it (any name)"),
         ("text.max_tokens.x.y=3", "nothing lies below a plain value; leave out .x.y"),
     ],
 )
@@ -70,6 +41,9 @@ def test_what_cannot_be_is_refused(setting, message):
 
 
 def test_every_type():
+    default = ExperimentConfig()
+    assert override("text.lowercase=true").text == dataclasses.replace(default.text, lowercase=True)
+    assert default == ExperimentConfig()
     config = override(
         "text.max_tokens=32",
         "optimizer.learning_rate=1e-3",
@@ -88,14 +62,6 @@ def test_every_type():
     assert config.text.ngram_sizes == (2, 3, 4)
     assert config.data.corpus_weights == {"my.corpus": 2.5}
     assert (config.description, config.training.steps) == ("a = b", 2)
-
-
-def test_only_the_named_field_changes_and_the_given_config_does_not():
-    before = ExperimentConfig()
-    after = apply_overrides(before, ["text.lowercase=true"])
-    assert before == ExperimentConfig()
-    changed = dataclasses.replace(before.text, lowercase=True)
-    assert after == dataclasses.replace(before, text=changed)
 
 
 @pytest.mark.parametrize("step", [1, -1])

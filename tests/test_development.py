@@ -27,9 +27,6 @@ from xling_tf.trainer.development import Development, HeldOutScores, evaluate
 from xling_tf.trainer.distribution import Workers, make_strategy
 from xling_tf.trainer.loop import Trainer
 
-# Keras warns of one key alone, which is what a sentence of one word has.
-pytestmark = pytest.mark.filterwarnings("ignore:You are using a softmax over axis:UserWarning")
-
 RANKING = "translation_ranking_en-es"
 TEXTS = [*"abcdefghij"]
 EXAMPLES = {

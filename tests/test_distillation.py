@@ -16,9 +16,6 @@ from testing import (
 from xling_tf.config import apply_overrides
 from xling_tf.tasks.base import Batch
 
-# Keras warns of one key alone, which is what a sentence of one word has.
-pytestmark = pytest.mark.filterwarnings("ignore:You are using a softmax over axis:UserWarning")
-
 NAME = "distillation_en-es"
 OTHERS = ("translation_ranking", "response_prediction", "quick_thought", "inference")
 ON = ["tasks.distillation.weight=1", "tasks.distillation.teacher=python:a:teacher"]

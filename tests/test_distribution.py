@@ -21,9 +21,6 @@ from xling_tf.tasks.distillation import Distillation
 from xling_tf.trainer.distribution import Workers, make_strategy
 from xling_tf.trainer.loop import Trainer
 
-# Keras warns of one key alone, which is what a sentence of one word has.
-pytestmark = pytest.mark.filterwarnings("ignore:You are using a softmax over axis:UserWarning")
-
 # "hello" twice as a source and "j" twice as a target, each time across the replicas.
 COLUMNS = (
     ["a b", "hello", "c d e", "f g", "world", "hello", "a a", "i"],

@@ -11,9 +11,6 @@ from xling_tf.errors import UserError
 from xling_tf.trainer.fine_tuning import fine_tune
 from xling_tf.trainer.warm_start import StartingPoint
 
-# Keras warns of one key alone, which is what a sentence of one word has.
-pytestmark = pytest.mark.filterwarnings("ignore:You are using a softmax over axis:UserWarning")
-
 SIGNATURES = {"serving_default", "default", "question_encoder", "response_encoder", "inference"}
 PAIRS = [
     (f"{source} {number}", f"{target} {number}")

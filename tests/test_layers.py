@@ -30,9 +30,6 @@ BIAS = np.where(np.arange(5) < LENGTHS[:, None], 0, -3e4)[:, None, None, :].asty
 MASK = (np.arange(5) < LENGTHS[:, None])[..., None]
 IDS = np.array([1, 0, 3], np.int32)
 
-# Keras warns of one key alone, which is what a sentence of one word has.
-pytestmark = pytest.mark.filterwarnings("ignore:You are using a softmax over axis:UserWarning")
-
 
 def block(**options):
     return TransformerBlock(8, 2, 12, **options)

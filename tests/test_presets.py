@@ -18,9 +18,6 @@ from xling_tf.tasks.base import TASKS, build_tasks
 from xling_tf.trainer.experiment import Run, run_experiment
 from xling_tf.trainer.warm_start import apply_start
 
-# Keras warns of one key alone, which is what a sentence of one word has.
-pytestmark = pytest.mark.filterwarnings("ignore:You are using a softmax over axis:UserWarning")
-
 # They start from a trained model.
 BEST = [name for name in PRESETS if name.endswith("-best")]
 

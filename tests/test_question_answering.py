@@ -9,10 +9,13 @@ import tensorflow as tf
 from testing import (
     DIM,
     TINY,
+    dense,
+    encoded,
     find_task,
     make_batch,
     make_examples,
     numpy_ranking,
+    similarity_options,
     tiny_model,
 )
 
@@ -20,9 +23,6 @@ from xling_tf.config import apply_overrides
 from xling_tf.corpora.records import QuestionAnswer
 from xling_tf.model import Model
 from xling_tf.text.preprocessor import fit_text
-
-# Keras warns of one key alone, which is what a sentence of one word has.
-pytestmark = pytest.mark.filterwarnings("ignore:You are using a softmax over axis:UserWarning")
 
 QUESTIONS = ["a b", "hello", "c d e", "f g", "hello world"]
 ANSWERS = ["hola", "mundo a", "b b b", "i j", "hola mundo"]
@@ -48,45 +48,27 @@ def losses(model, given):
     return found.numpy()
 
 
-def unit(model, vectors):
-    if not model.config.tasks.similarity.normalize:
-        return vectors
-    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-
-
-def encoded(model, texts):
-    return unit(model, model.encoder(model.preprocessor(tf.constant(texts))).numpy())
-
-
 def averaged(model, texts):
     """The mean of what the encoder embeds each word of a text as, word by word."""
 
     def embedded(word):
         return model.encoder.embed_words(model.preprocessor.word_features(tf.constant([word])))[0]
 
-    means = [np.mean([embedded(word) for word in text.split()], axis=0) for text in texts]
-    return unit(model, np.array(means))
-
-
-def dense(inputs, tower):
-    """tanh layers in NumPy."""
-    weights = tower.get_weights()
-    for kernel, bias in zip(weights[::2], weights[1::2], strict=True):
-        inputs = np.tanh(inputs @ kernel + bias)
-    return inputs
+    means = np.array([np.mean([embedded(word) for word in text.split()], axis=0) for text in texts])
+    if model.config.tasks.similarity.normalize:
+        means /= np.linalg.norm(means, axis=1, keepdims=True)
+    return means
 
 
 def expected_losses(model, contexts=CONTEXTS):
-    task, similarity = find_task(model, NAME), model.config.tasks.similarity
+    task = find_task(model, NAME)
     parts = [encoded(model, ANSWERS)]
     if task.context_encoder is not None:
         parts.append(dense(averaged(model, contexts), task.context_encoder))
     return numpy_ranking(
         dense(encoded(model, QUESTIONS), task.question_tower),
         dense(np.concatenate(parts, axis=1), task.answer_tower),
-        scale=similarity.scale,
-        margin=similarity.margin,
-        normalize=similarity.normalize,
+        **similarity_options(model),
     )
 
 

@@ -26,7 +26,6 @@ PROGRAM = str(ROOT / "data" / "questions.py")
             1,
             {"下雨。": "下雨。OK.", "OK.": "下雨。OK. 好", "好": "OK. 好"},
         ),
-        ([], 2, {}),
     ],
 )
 def test_a_sentence_stands_between_its_neighbours(sentences, num_neighbours, around):
@@ -49,16 +48,8 @@ def test_the_program_writes_three_columns(tmp_path):
     ]
 
 
-@pytest.mark.parametrize(
-    ("content", "output", "message"),
-    [
-        ("Who?\tAda.\n", "questions.tsv", "a name that says the language, as squad.en.tsv.gz"),
-        ("Who?\tAda.\tAda came.\n", "x.en.tsv", "that of 'Who?' has a context already"),
-        ("one column\n", "x.en.tsv", "has no usable record: 1 not 2 or 3 columns"),
-    ],
-)
-def test_a_mistake_is_one_line_and_leaves_nothing(tmp_path, content, output, message):
-    (tmp_path / "pairs.tsv").write_text(content)
-    run = run_python(tmp_path, PROGRAM, "--pairs=pairs.tsv", f"--output={output}")
-    assert message in the_error(run)
+def test_a_mistake_is_one_line_and_leaves_nothing(tmp_path):
+    (tmp_path / "pairs.tsv").write_text("Who?\tAda.\tAda came.\n")
+    run = run_python(tmp_path, PROGRAM, "--pairs=pairs.tsv", "--output=x.en.tsv")
+    assert "that of 'Who?' has a context already" in the_error(run)
     assert [path.name for path in tmp_path.iterdir()] == ["pairs.tsv"]

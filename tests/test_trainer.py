@@ -16,9 +16,6 @@ from xling_tf.trainer.checkpoints import CheckpointError, Checkpoints
 from xling_tf.trainer.distribution import ALONE, Workers, make_strategy
 from xling_tf.trainer.loop import NonFiniteLossError, Trainer, _stop_requests, make_schedule
 
-# Keras warns of one key alone, which is what a sentence of one word has.
-pytestmark = pytest.mark.filterwarnings("ignore:You are using a softmax over axis:UserWarning")
-
 WORDS = [*"abcdefghij"]
 EXAMPLES = {
     "translation_ranking_en-es": make_examples(WORDS, [f"{word} hola" for word in WORDS]),

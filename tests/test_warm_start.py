@@ -24,9 +24,6 @@ from xling_tf.trainer.loop import Trainer
 from xling_tf.trainer.run_folder import RunFolder
 from xling_tf.trainer.warm_start import StartingPoint, StartRecord, apply_start
 
-# Keras warns of one key alone, which is what a sentence of one word has.
-pytestmark = pytest.mark.filterwarnings("ignore:You are using a softmax over axis:UserWarning")
-
 
 @pytest.fixture
 def cnn(tmp_path):

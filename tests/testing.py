@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from types import SimpleNamespace
 
+import keras
 import numpy as np
 import tensorflow as tf
 
@@ -64,7 +65,7 @@ def tiny_model(config: ExperimentConfig = TINY) -> Model:
     return Model.build(config, WORDS)
 
 
-# One task of each kind, and how many columns of text it has.
+# One task of each kind of the paper, and how many columns of text it has.
 TASKS = {
     "translation_ranking_en-es": 2,
     "response_prediction_en": 2,
@@ -131,6 +132,28 @@ def make_batch(model: Model, examples: Examples) -> Batch:
 def find_task(model: Model, name: str) -> Task:
     """The task of a model by its name."""
     return next(task for task in model.tasks if task.name == name)
+
+
+def encoded(model: Model, texts: Sequence[str]) -> np.ndarray:
+    """What heads see: with normalised similarities, unit vectors."""
+    vectors = model.encoder(model.preprocessor(tf.constant(texts))).numpy()
+    if model.config.tasks.similarity.normalize:
+        vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    return vectors
+
+
+def dense(inputs: np.ndarray, tower: keras.layers.Layer) -> np.ndarray:
+    """A tower's tanh layers in NumPy."""
+    weights = tower.get_weights()
+    for kernel, bias in zip(weights[::2], weights[1::2], strict=True):
+        inputs = np.tanh(inputs @ kernel + bias)
+    return inputs
+
+
+def similarity_options(model: Model) -> dict[str, float | bool]:
+    """How `numpy_ranking` compares as a model does."""
+    similarity = model.config.tasks.similarity
+    return {name: getattr(similarity, name) for name in ("scale", "margin", "normalize")}
 
 
 def numpy_ranking(
