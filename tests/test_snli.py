@@ -1,7 +1,11 @@
-import gzip
-import json
+"""SNLI and MultiNLI: their lines, where they lie in a data folder, and how SNLI is fetched into one."""
 
+import io
+import zipfile
+
+import default
 import pytest
+from raw_files import snli_line, write_files
 
 from xling_tf.corpora import snli
 from xling_tf.corpora.folder import load_folder
@@ -12,17 +16,13 @@ SNLI = [f"snli_1.0_{split}.jsonl" for split in ("dev", "test", "train")]
 MULTI_NLI = [f"multinli_1.0_{split}.jsonl" for split in ("train", "dev_matched", "dev_mismatched")]
 
 
-def row(label, premise="p", hypothesis="h"):
-    return json.dumps({"gold_label": label, "sentence1": premise, "sentence2": hypothesis})
-
-
 def test_reads_the_three_labels_and_counts_the_rest(tmp_path):
-    path = tmp_path / "snli_1.0_dev.jsonl"
-    lines = [row("entailment"), row("-"), "{", "[]", row("neutral", "", "h"), row("contradiction")]
+    labels = [snli_line("entailment"), snli_line("-"), "{\n", "[]\n"]
+    labels += [snli_line("neutral", "", "h"), snli_line("contradiction")]
     # A combining accent written as an escape.
-    lines.append(r'{"gold_label": "neutral", "sentence1": "e\u0301", "sentence2": " h "}')
-    path.write_text("\n".join(lines))
-    reading = snli.read_snli(path)
+    labels.append(r'{"gold_label": "neutral", "sentence1": "e\u0301", "sentence2": " h "}')
+    write_files(tmp_path, {SNLI[0]: "".join(labels)})
+    reading = snli.read_snli(tmp_path / SNLI[0])
     assert [record for record, _ in reading] == [
         InferencePair("p", "h", 0),
         InferencePair("p", "h", 2),
@@ -36,18 +36,12 @@ def test_reads_the_three_labels_and_counts_the_rest(tmp_path):
     assert reading.first_lines["no gold label"] == (2,)
 
 
-@pytest.mark.parametrize("place", [".", "nli", "multinli_1.0"])
-@pytest.mark.parametrize("ending", ["", ".gz"])
+@pytest.mark.parametrize(("place", "ending"), [(".", ""), ("nli", ".gz"), ("multinli_1.0", "")])
 def test_multi_nli_is_read_in_place_beside_snli(tmp_path, place, ending):
-    for path in ("parallel", place, "snli_1.0"):
-        (tmp_path / path).mkdir(exist_ok=True)
-    (tmp_path / "parallel" / "x.en-es.tsv").write_text("Hello\tHola\n")
-    for i, name in enumerate(MULTI_NLI):
-        content = row("neutral", f"premise {i}").encode()
-        path = tmp_path / place / f"{name}{ending}"
-        path.write_bytes(gzip.compress(content) if ending else content)
-    for i, name in enumerate(SNLI):
-        (tmp_path / "snli_1.0" / name).write_text(row("neutral", f"other premise {i}"))
+    write_files(tmp_path, {"parallel/x.en-es.tsv": "Hello\tHola\n"})
+    for i, (name, other) in enumerate(zip(MULTI_NLI, SNLI, strict=True)):
+        write_files(tmp_path, {f"{place}/{name}{ending}": snli_line("neutral", f"premise {i}")})
+        write_files(tmp_path, {f"snli_1.0/{other}": snli_line("neutral", f"other premise {i}")})
     corpora = [c for c in load_folder(tmp_path, source="en", targets=["es"]) if c.kind == "nli"]
     stored = transient_store(corpora).corpora
     # `SNLI` are dev, test and train; the whole of a training file with a dev file is for training.
@@ -55,3 +49,58 @@ def test_multi_nli_is_read_in_place_beside_snli(tmp_path, place, ending):
     held_out = [record.premise for corpus in stored for record in corpus.held_out]
     assert sorted(trained) == ["other premise 2", "premise 0"]
     assert sorted(held_out) == ["other premise 0", "premise 1", "premise 2"]
+
+
+def archive(names=SNLI):
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as file:
+        for name in names:
+            file.writestr(f"snli_1.0/{name}", snli_line("neutral"))
+    return buffer.getvalue()
+
+
+@pytest.fixture
+def published(tmp_path, monkeypatch):
+    """A stand-in for the web page: what is written to it is what comes."""
+    path = tmp_path / "snli_1.0.zip"
+    monkeypatch.setattr(default, "SNLI_URL", path.as_uri())
+    return path
+
+
+@pytest.fixture
+def folder(tmp_path):
+    path = tmp_path / "data"
+    path.mkdir()
+    return path
+
+
+def test_fetches_the_three_files_beside_others(published, folder):
+    write_files(folder, {"nli/mine.en.train.tsv": "x"})
+    published.write_bytes(archive())
+    assert default.fetch_snli(folder) == folder / "nli"
+    assert sorted(path.name for path in folder.rglob("*")) == ["mine.en.train.tsv", "nli", *SNLI]
+    assert list(snli.read_snli(folder / "nli" / SNLI[0])) == [(InferencePair("p", "h", 1), None)]
+
+
+def test_what_is_there_is_not_fetched(published, folder):
+    write_files(folder, {f"snli_1.0/{name}.gz": "" for name in SNLI})
+    assert default.fetch_snli(folder) == folder / "snli_1.0"
+    assert not published.exists()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        None,
+        b"<html>moved</html>",
+        archive()[:-30],
+        archive(SNLI[:2]),
+        archive().replace(b"gold", b"GOLD"),
+    ],
+    ids=["no network", "not a zip", "truncated", "a file missing", "damaged inside"],
+)
+def test_none_and_nothing_left_for_a_corrupt_archive(published, folder, content):
+    if content is not None:
+        published.write_bytes(content)
+    assert default.fetch_snli(folder) is None
+    assert list(folder.iterdir()) == []

@@ -28,32 +28,23 @@ def test_the_last_revision_is_read_whatever_its_bytes():
     assert page == Page("Ada", "Some <b>text</b> & \ufffd.", None)
 
 
-@pytest.mark.parametrize(
-    ("xml", "fault"),
-    [
-        (page_xml("#REDIRECT [[X]]", extra='<redirect title="X" />'), "redirect"),
-        (page_xml("Hi.", namespace=1), "no article, by its namespace"),
-        (page_xml("p { }", model="css"), "no wikitext"),
-        (page_xml(""), "no wikitext"),
-    ],
-)
-def test_pages_that_are_no_articles_say_why(xml: str, fault: str):
-    assert parse_page(xml.encode()).fault == fault
-
-
-@pytest.mark.parametrize(
-    "bad",
-    [
+def test_pages_that_are_no_articles_say_why():
+    expected = {
+        page_xml("#REDIRECT [[X]]", extra='<redirect title="X" />'): "redirect",
+        page_xml("Hi.", namespace=1): "no article, by its namespace",
+        page_xml("p { }", model="css"): "no wikitext",
+        page_xml(""): "no wikitext",
+    }
+    assert {xml: parse_page(xml.encode()).fault for xml in expected} == expected
+    for bad in (
         "<page><title>cut",
         "<page></page>",
         page_xml("a < b"),
         page_xml("x").replace("<ns>0", "<ns>zero"),
         page_xml("\x00"),
-    ],
-)
-def test_pages_that_are_no_such_xml_are_named(bad: str):
-    with pytest.raises(MalformedLineError):
-        parse_page(bad.encode())
+    ):
+        with pytest.raises(MalformedLineError):
+            parse_page(bad.encode())
 
 
 def test_namespaces_without_text_are_read_from_the_header():
@@ -84,29 +75,23 @@ See [http://x.org the site], [http://no.org] and [[Portal:Arte|art]].
 NESTED = "a{{x|{{y|{{{z|{{w}}}}}}}|<ref>{{q}}</ref>}} b" + "{{x|" * 30 + "}}" * 30 + " c"
 
 
-@pytest.mark.parametrize(
-    ("wikitext", "expected"),
-    [
-        (NESTED, ["a b c"]),
-        (
-            "one<ref>two <ref name=a/> three<ref>four</ref><!-- five <!-- six --> seven",
-            ["one<ref>two three seven"],
-        ),
-        (
-            "H<sub>2</sub>O &amp; ''so'' [[on]]&nbsp;– '''[[x|bold]]'''s.<br/>Next [[:Category:A|a]].",
-            ["H2O & so on – bolds. Next a."],
-        ),
-        ("It is 3 < 4 and a <b>bold</b> word <i.", ["It is 3 < 4 and a bold word <i."]),
-        ("* One\n* Two\n: Three\n<p>Four</p>Five", ["One", "Two", "Three", "Four", "Five"]),
+def test_markup_becomes_plain_text():
+    expected = {
+        NESTED: ["a b c"],
+        "one<ref>two <ref name=a/> three<ref>four</ref><!-- five <!-- six --> seven": [
+            "one<ref>two three seven"
+        ],
+        "H<sub>2</sub>O &amp; ''so'' [[on]]&nbsp;– '''[[x|bold]]'''s.<br/>Next [[:Category:A|a]].": [
+            "H2O & so on – bolds. Next a."
+        ],
+        "It is 3 < 4 and a <b>bold</b> word <i.": ["It is 3 < 4 and a bold word <i."],
+        "* One\n* Two\n: Three\n<p>Four</p>Five": ["One", "Two", "Three", "Four", "Five"],
         # Sections without text leave no name.
-        (
-            "Lead.\n== Gone ==\n{{x}}\n=== Gone too ===\n== Kept ==\nText.\n== References ==\n{{r}}",
-            ["Lead.", "Kept", "Text."],
-        ),
-    ],
-)
-def test_markup_becomes_plain_text(wikitext: str, expected: list[str]):
-    assert lines(wikitext) == expected
+        "Lead.\n== Gone ==\n{{x}}\n=== Gone too ===\n== Kept ==\nText.\n== References ==\n{{r}}": [
+            *("Lead.", "Kept", "Text.")
+        ],
+    }
+    assert {wikitext: lines(wikitext) for wikitext in expected} == expected
 
 
 def test_an_article_is_its_title_section_names_and_sentences_in_order():
@@ -118,12 +103,10 @@ def test_an_article_is_its_title_section_names_and_sentences_in_order():
     assert article_sentences(page, "zh") == ["图灵", "他生于伦敦。", "他喜欢跑步。"]
 
 
-# A parser that reads on to the end for all that is not closed takes minutes.
-@pytest.mark.parametrize(
-    "unit", ["<ref ", "<b>", "[http://a ", "{{a|", "[[a|", "<nowiki>", "'''", "<i><b>", "\n{|", "="]
-)
-def test_markup_without_end_is_no_obstacle(unit: str):
-    assert isinstance(prose(f"Text. {unit * 8000}\n\nMore."), list)
+def test_markup_without_end_is_no_obstacle():
+    # A parser that reads on to the end for all that is not closed takes minutes.
+    for unit in ("<ref ", "<b>", "[http://a ", "{{a|", "[[a|", "<nowiki>", "'''", "<i><b>", "\n{|", "="):
+        assert isinstance(prose(f"Text. {unit * 8000}\n\nMore."), list)
 
 
 # As the rows of the dataset are.
