@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import logging as std_logging
 import os
 import subprocess
 import sys
@@ -12,9 +11,10 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from hostile_bytes import FEW, damaged, odd_json, packed, require_told
+from hostile_bytes import FEW, damaged, odd_json, require_told
 from hypothesis import example, given
 from hypothesis import strategies as st
+from raw_files import snli_line, write_files
 
 from xling_tf.corpora.folder import discover, load_folder
 from xling_tf.corpora.line_files import MAX_LINE, normal_form, read_lines
@@ -30,7 +30,7 @@ from xling_tf.corpora.records import SentenceTriplet
 from xling_tf.corpora.snli import parse_snli, read_snli
 from xling_tf.errors import UserError
 
-SNLI_LINE = json.dumps({"gold_label": "neutral", "sentence1": "A man.", "sentence2": "He ñ."})
+SNLI_LINE = snli_line("neutral", "A man.", "He ñ.").strip()
 ASKED = {"id": "1", "question": "What falls?", "answers": [{"answer_start": 0, "text": "Rain"}]}
 RAIN = {"context": "Rain falls. It is wet.", "sentence_breaks": [[0, 12], [12, 22]], "qas": [ASKED]}
 SQUAD_FILE = json.dumps({"data": [{"title": "Rain", "paragraphs": [RAIN]}]}).encode()
@@ -51,6 +51,9 @@ BAD_LINES = [
 ]
 
 
+FILES = {"parallel/x.en-es.tsv": "one\tuno\n"}
+
+
 def read_or_told(read, path: Path) -> list:
     """The rows of a file; nothing but a `UserError` with the file's name may come in their place."""
     try:
@@ -67,15 +70,13 @@ def read_or_told(read, path: Path) -> list:
 
 
 @pytest.mark.parametrize("read", LINES)
-@pytest.mark.parametrize("name", ["x.tsv", "x.tsv.gz"])
 @FEW
 @given(bad=st.lists(st.one_of(st.none(), st.sampled_from(BAD_LINES)), min_size=1, max_size=12))
 @example(bad=[None, *BAD_LINES, None])
-def test_bad_lines_are_counted_and_those_around_them_kept(read, name, bad, tmp_path):
+def test_bad_lines_are_counted_and_those_around_them_kept(read, bad, tmp_path):
     good = LINES[read].encode()
     content = b"\n".join(good if line is None else line for line in bad) + b"\n"
-    (tmp_path / name).write_bytes(packed(content, name))
-    reading = read(tmp_path / name)
+    reading = read(write_files(tmp_path, {"x.tsv.gz": content}) / "x.tsv.gz")
     records = [record for record, _ in reading]
     assert len(records) == bad.count(None)
     assert len(set(records)) <= 1
@@ -145,8 +146,9 @@ def test_a_document_larger_than_the_memory_gives_all_its_triplets_under_one_key(
     assert rows[-1][1] != rows[0][1]
 
 
-@pytest.mark.parametrize("mark", ["\u0301\u0316", "\u0f73", "\u0301\uff9e"])
-@pytest.mark.parametrize("form", ["NFC", "NFKC"])
+@pytest.mark.parametrize(
+    ("mark", "form"), [("\u0301\u0316", "NFC"), ("\u0f73", "NFC"), ("\u0301\uff9e", "NFKC")]
+)
 def test_a_flood_of_marks_takes_no_time_and_loses_none(mark, form):
     # `unicodedata` alone takes 15 minutes for this megabyte, n * n steps.
     normal = normal_form("e" + mark * 250_000, form)
@@ -154,43 +156,29 @@ def test_a_flood_of_marks_takes_no_time_and_loses_none(mark, form):
     assert len(normal.replace("\u034f", "")) == 500_001 - ("\u0301" in mark)
 
 
-@pytest.mark.parametrize("form", ["NFC", "NFKC"])
 @given(st.text(alphabet="ae\u0301\u0316\u212b\ufb01\u1100\u1161 ", max_size=25))
 @FEW
-def test_texts_of_any_language_are_as_the_standard_has_them(form, text):
-    assert normal_form(text, form) == unicodedata.normalize(form, text)
-
-
-def folder_of(tmp_path: Path) -> Path:
-    (tmp_path / "parallel").mkdir()
-    (tmp_path / "parallel" / "x.en-es.tsv").write_text("one\tuno\n")
-    return tmp_path
+def test_texts_of_any_language_are_as_the_standard_has_them(text):
+    for form in ("NFC", "NFKC"):
+        assert normal_form(text, form) == unicodedata.normalize(form, text)
 
 
 def test_what_is_no_file_is_named(tmp_path, caplog):
-    parallel = folder_of(tmp_path) / "parallel"
+    parallel = write_files(tmp_path, FILES) / "parallel"
     (parallel / "folder.en-es.tsv").mkdir()
     (parallel / "gone.en-es.tsv").symlink_to(tmp_path / "nowhere")
     (parallel / "loop.en-es.tsv").symlink_to(parallel / "loop.en-es.tsv")
     os.mkfifo(parallel / "pipe.en-es.tsv")
     Path(os.fsdecode(os.fsencode(parallel) + b"/\xff.en-es.tsv")).write_text("a\tb\n")
-    with caplog.at_level(std_logging.WARNING, logger="absl"):
-        (corpus,) = load_folder(tmp_path, source="en", targets=["es"])
+    (corpus,) = load_folder(tmp_path, source="en", targets=["es"])
     assert corpus.name == "x"
     for name in ("folder", "gone", "loop", "pipe"):
         assert f"{name}.en-es.tsv is not read: it is no file" in caplog.text
     assert r"\udcff.en-es.tsv' is not read: its name is not UTF-8" in caplog.text
 
 
-def test_a_name_may_claim_any_number_of_shards(tmp_path):
-    parallel = folder_of(tmp_path) / "parallel"
-    (parallel / "y.en-es-00001-of-99999999999999.tsv").write_text("a\tb\n")
-    with pytest.raises(UserError, match=r"99999999999998 of them are missing"):
-        load_folder(tmp_path, source="en", targets=["es"])
-
-
 def test_files_that_go_or_cannot_be_opened(tmp_path):
-    path = folder_of(tmp_path) / "parallel" / "x.en-es.tsv"
+    path = write_files(tmp_path, FILES) / "parallel" / "x.en-es.tsv"
     (corpus,) = load_folder(tmp_path, source="en", targets=["es"])
     path.unlink()
     with pytest.raises(UserError, match="No such file") as error:
