@@ -27,21 +27,20 @@ def rows(name):
         return list(csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
 
 
-@pytest.mark.parametrize("name", [*FILES, *STORIES])
-def test_text_is_clean_nfc_utf8(name):
-    text = (SAMPLE_FOLDER / name).read_bytes().decode("utf-8")
-    assert unicodedata.is_normalized("NFC", text)
-    assert not {"\r", "\ufeff"} & {*text}
-    fields = [field for line in text.split("\n") for field in line.split("\t")]
-    assert all(field == field.strip() for field in fields)
+def test_text_is_clean_nfc_utf8():
+    for name in (*FILES, *STORIES):
+        text = (SAMPLE_FOLDER / name).read_bytes().decode("utf-8")
+        assert unicodedata.is_normalized("NFC", text), name
+        assert not {"\r", "\ufeff"} & {*text}, name
+        fields = [field for line in text.split("\n") for field in line.split("\t")]
+        assert all(field == field.strip() for field in fields), name
 
 
-@pytest.mark.parametrize("name", FILES)
-def test_tables_hold_distinct_rows(name):
-    num_rows, num_columns = FILES[name]
-    table = rows(name)
-    assert len({*map(tuple, table)}) == len(table) == num_rows
-    assert all(len(row) == num_columns and all(row) for row in table)
+def test_tables_hold_distinct_rows():
+    for name, (num_rows, num_columns) in FILES.items():
+        table = rows(name)
+        assert len({*map(tuple, table)}) == len(table) == num_rows, name
+        assert all(len(row) == num_columns and all(row) for row in table), name
 
 
 def test_documents_are_twelve_stories_of_distinct_sentences():

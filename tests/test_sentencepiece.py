@@ -45,14 +45,12 @@ def test_the_library_gives_the_same_pieces(model, preprocess):
         assert rows(preprocess, text) == [processor.encode(text)[:12]]
 
 
-def test_the_rule_for_the_case_of_letters_is_the_models():
-    def fit(*, lowercase):
-        config = dataclasses.replace(CONFIG, lowercase=lowercase)
-        return SentencePiecePreprocessor(fit_text(config, BY_LANGUAGE)[1], config)
-
-    one, other = rows(fit(lowercase=True), "THE ÁRBOL", "the árbol")
+def test_the_rule_for_the_case_of_letters_is_the_models(preprocess):
+    one, other = rows(preprocess, "THE ÁRBOL", "the árbol")
     assert one == other
-    one, other = rows(fit(lowercase=False), "THE ÁRBOL", "the árbol")
+    config = dataclasses.replace(CONFIG, lowercase=False)
+    cased = SentencePiecePreprocessor(fit_text(config, BY_LANGUAGE)[1], config)
+    one, other = rows(cased, "THE ÁRBOL", "the árbol")
     assert one != other
 
 
@@ -76,27 +74,26 @@ ODD = [
 ]
 
 
-@pytest.mark.parametrize("odd", ODD)
-def test_any_string_has_a_piece_between_marks_too(odd, preprocess, marked):
-    (alone,) = rows(preprocess, odd)
-    assert 1 <= len(alone) <= 12
-    assert all(0 <= piece < preprocess.num_words for piece in alone)
-    assert rows(preprocess, b"hello", odd, b"the cat")[1] == alone
-    # A sentence without pieces has one that no text has.
-    assert (alone == [2]) == (rows(preprocess, odd) == rows(preprocess, ""))
-    assert alone == [2] or 2 not in alone
-    ((first, *between, last),) = rows(marked, odd)
-    assert (first, last) == (1, 2)
-    assert 1 <= len(between) <= 10
-    assert not {1, 2} & {*between}
+def test_any_string_has_a_piece_between_marks_too(preprocess, marked):
+    among = rows(preprocess, b"hello", *ODD, b"the cat")[1:-1]
+    for odd, alone, (first, *between, last) in zip(ODD, among, rows(marked, *ODD), strict=True):
+        assert rows(preprocess, odd) == [alone]
+        assert 1 <= len(alone) <= 12
+        assert all(0 <= piece < preprocess.num_words for piece in alone)
+        # A sentence without pieces has one that no text has.
+        assert (alone == [2]) == ([alone] == rows(preprocess, ""))
+        assert alone == [2] or 2 not in alone
+        assert (first, last) == (1, 2)
+        assert 1 <= len(between) <= 10
+        assert not {1, 2} & {*between}
 
 
-@pytest.mark.parametrize("unit", ["word ", "我", " "])
-def test_of_a_megabyte_a_page_is_looked_at(unit, preprocess):
-    text = unit * (2**20 // len(unit.encode()))
-    page = text.encode()[: 40 * 12].decode(errors="ignore")
-    assert rows(preprocess, text) == rows(preprocess, page)
-    assert 1 <= len(rows(preprocess, text)[0]) <= 12
+def test_of_a_megabyte_a_page_is_looked_at(preprocess):
+    for unit in ("word ", "我", " "):
+        text = unit * (2**20 // len(unit.encode()))
+        page = text.encode()[: 40 * 12].decode(errors="ignore")
+        assert rows(preprocess, text) == rows(preprocess, page)
+        assert 1 <= len(rows(preprocess, text)[0]) <= 12
 
 
 @pytest.fixture(scope="module")

@@ -35,19 +35,13 @@ HELD = [text for text in TEXTS if held_out(text)]
 TRAINED = [text for text in TEXTS if not held_out(text)]
 
 
-def test_about_the_fraction_is_held_out():
+def test_a_text_is_held_out_by_its_hash_whatever_its_spelling():
     # 2000 draws at 0.1: mean 200, standard deviation sqrt(2000 * 0.1 * 0.9) = 13.4; five of them.
     assert 133 < len(HELD) < 267
     assert all(held_out(text, 0.2) for text in HELD)
-
-
-def test_the_hash_is_pinned():
     # blake2b("hello", 8 bytes) = 0xa7b6eda801e5347d, which divided by 2**64 is 0.65513.
     assert not held_out("hello", 0.6551)
     assert held_out("hello", 0.6552)
-
-
-def test_spelling_of_one_sentence_does_not_matter():
     assert normalised("  ＦＵＬＬ width\u00a0\n Straße") == "full width strasse"
     for text in TEXTS[:50]:
         assert held_out(f" {text.upper()}\u00a0") == held_out(text)
@@ -57,8 +51,6 @@ def test_spelling_of_one_sentence_does_not_matter():
     ("kind", "make", "decides"),
     [
         ("parallel", lambda text: TranslationPair(text, f"oración {text}"), 0),
-        ("conversations", lambda text: ResponsePair(text, f"{text}?"), 0),
-        ("nli", lambda text: InferencePair(text, f"{text} or not", 1), 0),
         ("questions", lambda text: QuestionAnswer(f"{text}?", f"{text} so", text), 2),
     ],
 )
@@ -97,10 +89,7 @@ OTHER = TranslationPair(TRAINED[1], "No.")
     ("kind", "leak"),
     [
         ("parallel", TranslationPair(TRAINED[0], "SÍ. ")),
-        ("parallel", TranslationPair("Sí.", "Ja.")),
-        ("conversations", ResponsePair("sí.", "What?")),
         ("conversations", ResponsePair(TRAINED[0], HELD[0].upper())),
-        ("documents", SentenceTriplet(TRAINED[0], "a", HELD[0])),
         ("documents", SentenceTriplet("a", "sí.", "b")),
         ("nli", InferencePair(TRAINED[0], HELD[0], 0)),
         ("questions", QuestionAnswer("Sí.", "b", TRAINED[0])),
@@ -187,27 +176,24 @@ def any_corpora(draw):
         yield corpus(kind, records, name=str(number // 2), languages=languages, split=split, groups=groups)
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(6))
 def test_the_streamed_split_is_that_of_the_rules(seed):
     corpora = list(any_corpora(random.Random(seed)))
     assert split_corpora(corpora) == expected_split(corpora)
 
 
-@pytest.mark.parametrize(
-    ("held", "is_twin"),
-    [
-        (("I like big dogs.", "x"), True),  # a word more
-        (("like dogs.", "x"), True),  # a word less
-        (("I like cats.", "x"), True),  # another word
-        (("dogs. I like", "x"), True),  # a word elsewhere
-        (("i  LIKE dogs.", "x"), True),
-        (("I hate cats.", "x"), False),
-        (("x", "Me gustan mucho los perros."), True),
-        (("Me gustan los perros.", "x"), False),  # on the other side
-        (("Cats.", "x"), False),
-        (("", ""), False),
-    ],
-)
-def test_near_twins_differ_in_a_word_at_most(held, is_twin):
+def test_near_twins_differ_in_a_word_at_most():
     training = [TranslationPair("I like dogs.", "Me gustan los perros."), ("Dogs!", "¡Perros!")]
-    assert near_twins([held], iter(training)).tolist() == [is_twin]
+    expected = {
+        ("I like big dogs.", "x"): True,  # a word more
+        ("like dogs.", "x"): True,  # a word less
+        ("I like cats.", "x"): True,  # another word
+        ("dogs. I like", "x"): True,  # a word elsewhere
+        ("i  LIKE dogs.", "x"): True,
+        ("I hate cats.", "x"): False,
+        ("x", "Me gustan mucho los perros."): True,
+        ("Me gustan los perros.", "x"): False,  # on the other side
+        ("Cats.", "x"): False,
+        ("", ""): False,
+    }
+    assert near_twins(list(expected), iter(training)).tolist() == list(expected.values())
