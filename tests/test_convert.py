@@ -1,10 +1,10 @@
 """Published formats become the tables that evaluators read, from tiny files written by hand."""
 
 import gzip
-import importlib.util
 import json
 from pathlib import Path
 
+import convert
 import pytest
 from hostile_bytes import FEW, damaged, require_told
 from hypothesis import given
@@ -13,10 +13,6 @@ from programs import ROOT, run_python, the_error
 from raw_files import write_files
 
 from xling_tf.errors import UserError
-
-_SPEC = importlib.util.spec_from_file_location("convert", ROOT / "data" / "convert.py")
-program = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(program)
 
 FOX = "The fox\nsleeps. It is red."
 # Two annotations of a question may begin in different sentences.
@@ -204,11 +200,11 @@ def tables(folder: Path) -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize("case", program.FORMATS)
+@pytest.mark.parametrize("case", convert.FORMATS)
 def test_published_files_become_tables(case, tmp_path):
     files, expected = CASES[case]
     source, output = write_files(tmp_path / "in", files), tmp_path / "out"
-    counts = program.convert(case, source, output)
+    counts = convert.convert(case, source, output)
     assert tables(output) == expected
     assert counts == {name: text.count("\n") - 1 for name, text in expected.items()}
 
@@ -235,7 +231,7 @@ def test_published_files_become_tables(case, tmp_path):
 def test_what_is_missing_or_damaged_is_told(name, files, message, tmp_path):
     output = tmp_path / "out"
     with pytest.raises(UserError, match=message):
-        program.convert(name, write_files(tmp_path, files), output)
+        convert.convert(name, write_files(tmp_path, files), output)
     assert tables(output) == {}  # nothing half done
 
 
@@ -249,7 +245,7 @@ def test_damaged_files_become_tables_or_are_told(case, data, tmp_path):
     valid = (source / damage).read_bytes()
     (source / damage).write_bytes(data.draw(damaged(valid)))
     try:
-        program.convert(case, source, tmp_path / "out")
+        convert.convert(case, source, tmp_path / "out")
     except UserError as error:
         require_told(error, source)
     for name, text in tables(tmp_path / "out").items():

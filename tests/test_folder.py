@@ -8,12 +8,7 @@ from raw_files import write_files
 
 from xling_tf.config import DataConfig
 from xling_tf.corpora.folder import load_corpora, load_folder, resolve_languages
-from xling_tf.corpora.records import (
-    InferencePair,
-    ResponsePair,
-    SentenceTriplet,
-    TranslationPair,
-)
+from xling_tf.corpora.records import InferencePair, ResponsePair, SentenceTriplet, TranslationPair
 from xling_tf.errors import UserError
 from xling_tf.presets import get_preset
 
@@ -54,24 +49,19 @@ def test_every_kind_of_the_pair_is_read(tmp_path, caplog):
     assert not caplog.messages
 
 
-def test_moses_pairs_and_tables_in_both_directions(tmp_path):
+def test_moses_pairs_and_tables_in_both_directions_and_what_is_warned_of(tmp_path, caplog):
     files = {
         "parallel/a.en-es.en": "Hello\n",
         "parallel/a.en-es.es.gz": "Hola\n",
         "parallel/b.es-en.es": "Uno\n",
         "parallel/b.es-en.en": "One\n",
-        "parallel/c.es-en.tsv": "Dos\tTwo\n",
+        "parallel/c.es-en.tsv": "Dos\tTwo\nc\n",
+        "parallel/strange.tsv": "a\tb\n",
     }
     corpora = load_folder(write_files(tmp_path, files), source="en", targets=["es"])
-    pairs = [("Hello", "Hola"), ("One", "Uno"), ("Two", "Dos")]
-    assert [records(corpus) for corpus in corpora] == [[TranslationPair(*pair)] for pair in pairs]
+    expected = {"a": ("Hello", "Hola"), "b": ("One", "Uno"), "c": ("Two", "Dos")}
+    assert {corpus.name: tuple(records(corpus)[0][:2]) for corpus in corpora} == expected
     assert {corpus.languages for corpus in corpora} == {"en-es"}
-
-
-def test_warnings_name_files_with_malformed_lines_and_names_outside_the_layout(tmp_path, caplog):
-    write_files(tmp_path, {"parallel/a.en-es.tsv": "a\tb\nc\n", "parallel/strange.tsv": "a\tb\n"})
-    (corpus,) = load_folder(tmp_path, source="en", targets=["es"])
-    records(corpus)
     strange, malformed = caplog.messages
     assert "strange.tsv is not read" in strange
     assert "1 not 2 columns (first lines: 2)" in malformed
@@ -180,18 +170,15 @@ def test_pairs_with_the_source_and_what_else_is_wanted(folder):
     assert titles("tlh")[0] == "parallel/x.en-tlh"
 
 
-@pytest.mark.parametrize(
-    ("targets", "pair", "record"),
-    [
-        (["fr", "es"], "parallel/a.fr-es", TranslationPair("Bonjour", "Hola")),
-        (["es", "fr"], "parallel/a.es-fr", TranslationPair("Hola", "Bonjour")),
-    ],
-)
-def test_pairs_of_targets_are_in_the_order_of_the_targets(folder, targets, pair, record):
-    corpora = load_folder(folder, source="en", targets=targets, all_pairs=True)
-    parallel = {corpus.title: records(corpus) for corpus in corpora if corpus.kind == "parallel"}
-    assert set(parallel) == {"parallel/a.en-es", "parallel/a.en-fr", pair}
-    assert parallel[pair] == [record]
+def test_pairs_of_targets_are_in_the_order_of_the_targets(folder):
+    for targets, record in (
+        (("fr", "es"), TranslationPair("Bonjour", "Hola")),
+        (("es", "fr"), TranslationPair("Hola", "Bonjour")),
+    ):
+        corpora = load_folder(folder, source="en", targets=targets, all_pairs=True)
+        parallel = {c.languages: records(c) for c in corpora if c.kind == "parallel"}
+        assert set(parallel) == {"en-es", "en-fr", "-".join(targets)}
+        assert parallel["-".join(targets)] == [record]
 
 
 def test_all_is_resolved_by_what_the_corpora_will_be(folder):

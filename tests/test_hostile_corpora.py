@@ -110,18 +110,12 @@ def test_a_damaged_gzip_file_is_whole_or_an_error(data, tmp_path):
 
 @FEW
 @given(data=st.data())
-def test_any_json_in_squads_place_is_questions_or_one_error(data, tmp_path):
+def test_any_json_in_the_place_of_squads_or_snlis_is_records_or_one_error(data, tmp_path):
     path = tmp_path / "x.en.json"
     path.write_bytes(data.draw(st.one_of(odd_json(SQUAD_FILE), damaged(SQUAD_FILE))))
     read_or_told(partial(read_squad, language="en"), path)
-
-
-@FEW
-@given(data=st.data())
-def test_any_json_in_snlis_place_is_a_pair_or_a_fault(data):
-    content = data.draw(odd_json(SNLI_LINE.encode())).decode()
     with suppress(MalformedLineError):
-        pair = parse_snli(content)
+        pair = parse_snli(data.draw(odd_json(SNLI_LINE.encode())).decode())
         assert {*map(type, pair)} == {str, int}
         str(pair).encode()
 

@@ -1,11 +1,27 @@
-import dataclasses
+"""Words: tokens, their rows and n-grams, and the vocabulary that is counted of texts."""
 
+import dataclasses
+from collections import Counter
+
+import numpy as np
 import pytest
 import tensorflow as tf
+from testing import TINY
 
 from xling_tf.config import TextConfig
+from xling_tf.hub.module import export
+from xling_tf.layers.pooling import unit_length
+from xling_tf.model import Model
+from xling_tf.text import words as words_module
+from xling_tf.text.preprocessor import fit_text
 from xling_tf.text.tokenization import EMPTY_TOKEN, tokenize
-from xling_tf.text.words import WordNgramPreprocessor, ngram_buckets, word_preprocessor
+from xling_tf.text.words import (
+    WordNgramPreprocessor,
+    count_words,
+    ngram_buckets,
+    select_vocabulary,
+    word_preprocessor,
+)
 
 
 def tokens(text, **config):
@@ -68,15 +84,12 @@ def test_lowercase():
     assert tokens("Ñandú ÀÉ Don't WORLD Ωmega", lowercase=True) == expected
 
 
-@pytest.mark.parametrize("unit", ["word ", "😀", "..."])
-def test_of_a_megabyte_a_page_is_looked_at(unit):
-    text = unit * (2**20 // len(unit.encode()))
-    page = text.encode()[: 40 * 64].decode(errors="ignore")
-    assert tokens(text, lowercase=True) == tokens(page, lowercase=True)
-    assert 1 <= len(tokens(text)) <= 64
-
-
-def test_tokens_are_cut_at_the_limit_and_no_character_is_cut_in_two():
+def test_of_a_megabyte_a_page_is_looked_at_and_no_character_is_cut_in_two():
+    for unit in ("word ", "😀", "..."):
+        text = unit * (2**20 // len(unit.encode()))
+        page = text.encode()[: 40 * 64].decode(errors="ignore")
+        assert tokens(text, lowercase=True) == tokens(page, lowercase=True)
+        assert 1 <= len(tokens(text)) <= 64
     assert tokens("a b c d", max_tokens=3) == ["a", "b", "c"]
     assert tokens("我" * 100, max_tokens=64) == ["我"] * 64
     # 40 bytes are looked at for one token: 39 a's and half of "é", which is none.
@@ -134,29 +147,20 @@ def test_ngrams_by_hand():
     assert ngram_buckets(tf.constant(["é" * 1000]), CONFIG).row_lengths().numpy().tolist() == [99]
 
 
-def test_ngrams_point_at_their_words(preprocess):
-    # The n-grams of "hola", and that of "a".
-    words = preprocess(tf.constant(["hola a"])).words
-    assert words.ngram_words.numpy().tolist() == [0] * 7 + [1]
-    expected = ngram_buckets(tf.constant(["hola", "a"]), CONFIG).values
-    assert words.ngram_ids.numpy().tolist() == expected.numpy().tolist()
-
-
 def test_words_alone_have_the_same_rows_and_no_ngrams(preprocess):
     alone = word_preprocessor(VOCABULARY, dataclasses.replace(CONFIG, ngram_sizes=()))
-    assert isinstance(preprocess, WordNgramPreprocessor)
-    assert not isinstance(alone, WordNgramPreprocessor)
     assert (preprocess.num_words, preprocess.num_ngrams) == (9, 97)
     assert (alone.num_words, alone.num_ngrams) == (9, 0)
     features, expected = alone(tf.constant(SENTENCES)), preprocess(tf.constant(SENTENCES))
     assert len(features.words.ngram_ids) == len(features.words.ngram_words) == 0
-    assert all(tensor.dtype == tf.int32 for tensor in tf.nest.flatten(features))
-    for one, other in (
-        (features.words.ids, expected.words.ids),
-        (features.tokens, expected.tokens),
-        (features.lengths, expected.lengths),
-    ):
-        assert one.numpy().tolist() == other.numpy().tolist()
+    assert features.words.ids.numpy().tolist() == expected.words.ids.numpy().tolist()
+    assert features.tokens.numpy().tolist() == expected.tokens.numpy().tolist()
+    assert features.lengths.numpy().tolist() == expected.lengths.numpy().tolist()
+    # The n-grams of "hola", and that of "a".
+    words = preprocess(tf.constant(["hola a"])).words
+    assert words.ngram_words.numpy().tolist() == [0] * 7 + [1]
+    ngrams = ngram_buckets(tf.constant(["hola", "a"]), CONFIG).values
+    assert words.ngram_ids.numpy().tolist() == ngrams.numpy().tolist()
 
 
 def test_texts_that_encoders_cannot_tell_apart_have_one_fingerprint():
@@ -167,3 +171,76 @@ def test_texts_that_encoders_cannot_tell_apart_have_one_fingerprint():
         assert (found >= 0).all()
         assert len(set(found)) == distinct
         assert (found[0] == found[1]) == lowercase
+
+
+def test_counts_of_tokens(monkeypatch):
+    texts = ["Hola, hola.", "the cat, the dog", "cat"]
+    # "Hola , hola ." + "the cat , the dog" + "cat"
+    expected = {"Hola": 1, "hola": 1, ",": 2, ".": 1, "the": 2, "cat": 2, "dog": 1}
+    assert count_words(texts, TextConfig()) == expected
+    monkeypatch.setattr(words_module, "_SENTENCES_PER_CHUNK", 2)
+    assert count_words(texts, TextConfig()) == expected
+
+
+def test_the_most_frequent_come_first_and_equals_by_the_alphabet():
+    counts = Counter({"rare": 1, "b": 2, "a": 2, "z": 5, "ñ": 2, EMPTY_TOKEN: 3})
+    # Of (most words, fewest of a word).
+    expected = {
+        (100, 1): ["z", "a", "b", "ñ", "rare"],
+        (3, 1): ["z", "a"],
+        (0, 1): [],
+        (100, 2): ["z", "a", "b", "ñ"],
+        (3, 3): ["z"],
+    }
+    for (max_words, min_word_count), words in expected.items():
+        config = TextConfig(max_words=max_words, min_word_count=min_word_count)
+        assert select_vocabulary(counts, config) == [EMPTY_TOKEN, *words]
+
+
+def test_the_ngram_table_has_a_row_for_each_bucket_in_use_and_one_for_all_others():
+    # "<<empty>>": 7 three-grams and 6 four-grams. "<ab>": <ab ab> <ab>. "<abc>": <ab abc bc> <abc abc>,
+    # of which "<ab" comes twice: 13 + 7 n-grams, no two in one of a million buckets.
+    config = TextConfig(num_ngram_buckets=10**6, min_word_count=2)
+    fitted, words = fit_text(config, {"en": iter(["ab abc"]), "es": iter(["ab abc xyz"])})
+    assert words == [EMPTY_TOKEN, "ab", "abc"]
+    assert dataclasses.replace(fitted, num_ngrams=0) == config
+    assert fitted.num_ngrams == WordNgramPreprocessor(words, fitted).num_ngrams == 1 + 13 + 7
+
+
+def test_no_two_ngrams_share_a_row_unless_they_share_a_bucket():
+    # Hashed into as many buckets as are in use, 1 - 1/e of these 3,000 n-grams shared one.
+    config = TextConfig(num_ngram_buckets=200_000)
+    words = [f"{number:05d}" for number in range(0, 100_000, 97)]
+    fitted, vocabulary = fit_text(config, {"en": [" ".join(words[i::20]) for i in range(20)]})
+    buckets = ngram_buckets(tf.constant(vocabulary), config).values.numpy()
+    rows = WordNgramPreprocessor(vocabulary, fitted).ngrams(tf.constant(vocabulary)).values.numpy()
+    assert rows.min() == 1
+    assert rows.max() == fitted.num_ngrams - 1 == len(set(buckets))
+    assert len(set(zip(buckets, rows, strict=True))) == len(set(buckets))
+
+
+def test_ngrams_that_no_known_word_has_share_row_0():
+    config = TextConfig(num_ngram_buckets=10**6)
+    fitted, vocabulary = fit_text(config, {"en": ["ab"]})
+    words = tf.constant(["ab", "xyz", "abz"])
+    rows = WordNgramPreprocessor(vocabulary, fitted).ngrams(words)
+    # "<abz>": "<ab" is known of "<ab>".
+    found = [sorted(row > 0 for row in word) for word in rows.to_list()]
+    assert found == [[True] * 3, [False] * 5, [False] * 4 + [True]]
+    # Models of before the rows were counted have one for each bucket.
+    before = WordNgramPreprocessor(["ab"], dataclasses.replace(config, num_ngram_buckets=50))
+    assert before.num_ngrams == 50
+    assert before.ngrams(words).to_list() == ngram_buckets(words, before.config).to_list()
+
+
+@pytest.mark.slow
+def test_an_exported_encoder_spells_unknown_words_by_the_same_rows(tmp_path):
+    config = dataclasses.replace(TINY.text, num_ngram_buckets=1000)
+    text, vocabulary = fit_text(config, {"en": ["hola mundo", "the cat sat"]})
+    assert 0 < text.num_ngrams < 1000
+    model = Model.build(dataclasses.replace(TINY, text=text), vocabulary)
+    sentences = tf.constant(["hola mundo", "holas gatos", "", "the xyz"])
+    live = unit_length(model.encoder(model.preprocessor(sentences)))
+    export(model.hub_module(), tmp_path / "model", {})
+    loaded = tf.saved_model.load(str(tmp_path / "model"))
+    np.testing.assert_allclose(loaded(sentences), live, atol=1e-5)

@@ -122,9 +122,8 @@ def test_all_sources_of_an_experiment():
     def as_dataset(self, **kwargs):
         return tf.data.Dataset.from_tensor_slices(columns[self.name])
 
-    config = DataConfig(sources=("tfds:para_crawl/enes", "tfds:multi_nli"))
     with tfds.testing.mock_data(as_dataset_fn=as_dataset):
-        corpora = read_sources(config)
+        corpora = read_sources(DataConfig(sources=("tfds:para_crawl/enes", "tfds:multi_nli")))
     assert [corpus.title for corpus in corpora] == [
         "parallel/para_crawl_enes.en-es",
         "nli/multi_nli.en.train",
