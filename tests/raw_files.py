@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import polib
+
 HEADER = """<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.10/"
  xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" version="0.10" xml:lang="es">
   <siteinfo>
@@ -72,6 +74,15 @@ def write_files(folder: Path, files: Mapping[str, str | bytes]) -> Path:
         content = text.encode() if isinstance(text, str) else text
         path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
     return folder
+
+
+def write_catalogue(path: Path, messages: Mapping[str, str]) -> None:
+    """Writes gettext's messages and their translations as packages have them (.mo)."""
+    catalogue = polib.POFile()
+    catalogue.metadata = {"Content-Type": "text/plain; charset=UTF-8"}
+    catalogue.extend(polib.POEntry(msgid=m, msgstr=t) for m, t in messages.items())
+    path.parent.mkdir(parents=True, exist_ok=True)
+    catalogue.save_as_mofile(str(path))
 
 
 def shards(folder: Path) -> dict[str, str]:

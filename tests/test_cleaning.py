@@ -136,15 +136,8 @@ def test_codes_of_languages_are_known_and_others_told_with_a_near_one():
 
 
 # 48 sentences of 5 or more words in each language, no two of them equal.
-_ANIMALS = (("dog", "perro"), ("cat", "gato"), ("horse", "caballo"), ("wolf", "lobo"))
-_PLACES = (("garden", "jardín"), ("house", "casa"), ("street", "calle"), ("forest", "bosque"))
-_VERBS = (("sleeps", "duerme"), ("waits", "espera"), ("plays", "juega"))
-_CHOICES = [(a, p, v) for a in _ANIMALS for p in _PLACES for v in _VERBS]
-ENGLISH = [f"My neighbour's old {a[0]} often {v[0]} near the big {p[0]}" for a, p, v in _CHOICES]
-SPANISH = [
-    f"Cuando llueve, el {a[1]} de nuestros vecinos {v[1]} junto a su {p[1]} y los niños lo miran"
-    for a, p, v in _CHOICES
-]
+ENGLISH = [f"My neighbour's old dog number {i} often sleeps near the big house" for i in range(48)]
+SPANISH = [f"Cuando llueve, el perro número {i} de los vecinos duerme junto a su casa" for i in range(48)]
 FRENCH = [f"Le chien numéro {i} dort toujours devant la maison de mes parents" for i in range(48)]
 
 

@@ -50,22 +50,17 @@ def test_line_numbers_go_on_across_blocks(tmp_path):
     assert numbered[-1] == (2 * count + 1, "c")
 
 
-@pytest.mark.parametrize("encoding", ["utf-16", "latin-1"])
-def test_another_encoding_is_named_as_the_cause(tmp_path, encoding):
-    path = write(tmp_path / "x.tsv", "añado\tmañana\nseñor\taño\n".encode(encoding))
-    with pytest.raises(UserError, match=r"not UTF-8.*iconv -f .* -t UTF-8"):
-        read(read_parallel(path))
-
-
-def test_corrupt_gzip(tmp_path):
+def test_another_encoding_and_corrupt_gzip_are_named_as_the_cause(tmp_path):
+    for encoding in ("utf-16", "latin-1"):
+        path = write(tmp_path / "x.tsv", "añado\tmañana\nseñor\taño\n".encode(encoding))
+        with pytest.raises(UserError, match=r"not UTF-8.*iconv -f .* -t UTF-8"):
+            read(read_parallel(path))
     path = tmp_path / "x.tsv.gz"
-    path.write_bytes(gzip.compress(b"a\tb\nc\td\n")[:-6])
     # Both lines can be read, so the damage is where a third would begin.
-    with pytest.raises(UserError, match=r"truncated or corrupt gzip at line 3 .*fetch it again"):
-        read(read_parallel(path))
-    path.write_bytes(b"plain\ttext\n")
-    with pytest.raises(UserError, match="truncated or corrupt gzip at line 1"):
-        read(read_parallel(path))
+    for content, line in ((gzip.compress(b"a\tb\nc\td\n")[:-6], 3), (b"plain\ttext\n", 1)):
+        path.write_bytes(content)
+        with pytest.raises(UserError, match=f"truncated or corrupt gzip at line {line} .*fetch it again"):
+            read(read_parallel(path))
 
 
 def test_nli_labels_are_indices(tmp_path):

@@ -47,21 +47,16 @@ def test_a_text_is_held_out_by_its_hash_whatever_its_spelling():
         assert held_out(f" {text.upper()}\u00a0") == held_out(text)
 
 
-@pytest.mark.parametrize(
-    ("kind", "make", "decides"),
-    [
-        ("parallel", lambda text: TranslationPair(text, f"oración {text}"), 0),
-        ("questions", lambda text: QuestionAnswer(f"{text}?", f"{text} so", text), 2),
-    ],
-)
-def test_a_text_decides_in_any_order(kind, make, decides):
-    records = [make(text) for text in TEXTS]
-    train, held = split_corpus(corpus(kind, records))
-    assert [record[decides] for record in held] == HELD
-    # By chance no other text of these is a held-out one.
-    assert [record[decides] for record in train] == TRAINED
-    turned = split_corpus(corpus(kind, records[::-1]))
-    assert (turned[0][::-1], turned[1][::-1]) == (train, held)
+def test_a_text_decides_in_any_order():
+    pairs = [TranslationPair(text, f"oración {text}") for text in TEXTS]
+    asked = [QuestionAnswer(f"{text}?", f"{text} so", text) for text in TEXTS]
+    for kind, records, decides in (("parallel", pairs, 0), ("questions", asked, 2)):
+        train, held = split_corpus(corpus(kind, records))
+        assert [record[decides] for record in held] == HELD
+        # By chance no other text of these is a held-out one.
+        assert [record[decides] for record in train] == TRAINED
+        turned = split_corpus(corpus(kind, records[::-1]))
+        assert (turned[0][::-1], turned[1][::-1]) == (train, held)
 
 
 def test_documents_stay_whole_and_their_spellings_fall_on_one_side(tmp_path):
@@ -85,23 +80,20 @@ HIDDEN = TranslationPair(HELD[0], "Sí.")
 OTHER = TranslationPair(TRAINED[1], "No.")
 
 
-@pytest.mark.parametrize(
-    ("kind", "leak"),
-    [
+def test_a_held_out_translation_is_in_training_in_no_kind():
+    pairs = corpus("parallel", [HIDDEN, OTHER])
+    for kind, leak in (
         ("parallel", TranslationPair(TRAINED[0], "SÍ. ")),
         ("conversations", ResponsePair(TRAINED[0], HELD[0].upper())),
         ("documents", SentenceTriplet("a", "sí.", "b")),
         ("nli", InferencePair(TRAINED[0], HELD[0], 0)),
         ("questions", QuestionAnswer("Sí.", "b", TRAINED[0])),
-    ],
-)
-def test_a_held_out_translation_is_in_training_in_no_kind(kind, leak):
-    groups = [TRAINED[0]] if kind == "documents" else None
-    pairs = corpus("parallel", [HIDDEN, OTHER])
-    leaking = corpus(kind, [leak], name="y", languages="en-fr", groups=groups)
-    assert split_corpora([pairs, leaking]) == [([OTHER], [HIDDEN]), ([], [])]
-    # Alone it is for training.
-    assert split_corpora([leaking]) == [([leak], [])]
+    ):
+        groups = [TRAINED[0]] if kind == "documents" else None
+        leaking = corpus(kind, [leak], name="y", languages="en-fr", groups=groups)
+        assert split_corpora([pairs, leaking]) == [([OTHER], [HIDDEN]), ([], [])]
+        # Alone it is for training.
+        assert split_corpora([leaking]) == [([leak], [])]
 
 
 def test_inference_obeys_the_splits_of_file_names():

@@ -111,28 +111,20 @@ def test_markup_without_end_is_no_obstacle():
 
 # As the rows of the dataset are.
 ARTICLE = (
-    "\n_START_ARTICLE_\nAda Lovelace\n_START_PARAGRAPH_\nAda Lovelace wrote programs. Dr. Babbage "
-    "had the machine._NEWLINE_She died in 1852.\n_START_SECTION_\nEarly life\n_START_PARAGRAPH_\n"
-    "She was born in London.\n_START_SECTION_\nDeath\n_START_SECTION_\nBurial\n_START_PARAGRAPH_\n"
+    "\n_START_ARTICLE_\nAda Lovelace\n_START_PARAGRAPH_\nAda wrote programs. Dr. Babbage had the machine."
+    "_NEWLINE_She died in 1852.\n_START_SECTION_\nDeath\n_START_SECTION_\nBurial\n_START_PARAGRAPH_\n"
     "It took place in Hucknall.\n"
 )
 SENTENCES = [
-    "Ada Lovelace",
-    "Ada Lovelace wrote programs.",
-    "Dr. Babbage had the machine.",
-    "She died in 1852.",
-    "Early life",
-    "She was born in London.",
-    "Death",
-    "Burial",
-    "It took place in Hucknall.",
+    *("Ada Lovelace", "Ada wrote programs.", "Dr. Babbage had the machine.", "She died in 1852."),
+    *("Death", "Burial", "It took place in Hucknall."),
 ]
 
 
 def test_wiki40b_is_read_in_order_and_titles_are_one_sentence_each():
     assert wiki40b_sentences(ARTICLE, "en") == SENTENCES
     triplets = list(wiki40b_triplets(ARTICLE, "en"))
-    assert triplets == [SentenceTriplet(*SENTENCES[i : i + 3]) for i in range(7)]
+    assert triplets == [SentenceTriplet(*SENTENCES[i : i + 3]) for i in range(5)]
     text = "\n_START_ARTICLE_\nWho? Me!\n_START_PARAGRAPH_\nWho? Me!"
     assert wiki40b_sentences(text, "en") == ["Who? Me!", "Who?", "Me!"]
     empty = "\n_START_ARTICLE_\n\n_START_PARAGRAPH_\n_NEWLINE_\n"
