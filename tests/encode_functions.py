@@ -4,8 +4,15 @@ import hashlib
 from collections.abc import Callable, Hashable, Mapping
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from xling_tf.evaluators.encoding import Encode
+
+
+def _draw(text: str, dim: int, seed: int) -> np.ndarray:
+    digest = hashlib.blake2b(f"{seed}:{text}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    vector = np.random.default_rng(int.from_bytes(digest)).standard_normal(dim)
+    return vector / np.linalg.norm(vector)
 
 
 def random_vectors(dim: int = 64, seed: int = 0) -> Encode:
@@ -17,29 +24,31 @@ def random_vectors(dim: int = 64, seed: int = 0) -> Encode:
     return encode
 
 
-def by_meaning(meaning: Mapping[str, Hashable] | Callable[[str], Hashable]) -> Encode:
+def by_meaning(meaning: Callable[[str], Hashable], dim: int = 512) -> Encode:
     """A perfect encoder: texts with one meaning have one unit vector, others nearly orthogonal ones.
 
     Args:
         meaning: Of each text, whatever says which texts mean the same.
     """
-    look_up = meaning.__getitem__ if isinstance(meaning, Mapping) else meaning
 
     def encode(texts: list[str]) -> np.ndarray:
-        return np.stack([_draw(repr(look_up(text)), 512, 1) for text in texts]).astype(np.float32)
+        return np.stack([_draw(repr(meaning(text)), dim, 1) for text in texts]).astype(np.float32)
 
     return encode
+
+
+# Perfect where a text's last word is its meaning.
+by_last_word = by_meaning(lambda text: text.split()[-1])
+
+
+def looked_up(vectors: Mapping[str, ArrayLike]) -> Encode:
+    """The vector that is written down for each text."""
+    return lambda texts: np.array([vectors[text] for text in texts], np.float32)
 
 
 def constant(texts: list[str]) -> np.ndarray:
     """One vector for every text."""
     return np.ones((len(texts), 4), np.float32)
-
-
-def _draw(text: str, dim: int, seed: int) -> np.ndarray:
-    digest = hashlib.blake2b(f"{seed}:{text}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    vector = np.random.default_rng(int.from_bytes(digest)).standard_normal(dim)
-    return vector / np.linalg.norm(vector)
 
 
 class Counting:

@@ -1,5 +1,6 @@
-"""A small evaluation folder with something for every suite, in which a text's first word is its meaning."""
+"""Tables, and a small folder of them for every suite, in which a text's first word is its meaning."""
 
+import gzip
 import random
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -13,6 +14,15 @@ _FILLERS = ("old", "new", "blue", "quiet", "long")
 def meaning(text: str) -> str:
     """What a text of this folder says."""
     return text.split()[0] if text.split() else ""
+
+
+def write_table(path: Path, header: str, *rows: Sequence[object]) -> Path:
+    """Writes a table, packed where its name ends in .gz; spaces divide the header's columns."""
+    lines = ("\t".join(map(str, row)) + "\n" for row in (header.split(), *rows))
+    content = "".join(lines).encode()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+    return path
 
 
 def write_evaluation_data(folder: Path, *, seed: int = 0) -> None:
@@ -33,12 +43,10 @@ class _Writer:
         self, name: str, header: str, rows: Iterable[Sequence[object]], *, aligned: bool = False
     ) -> None:
         """Writes a table; rows that other tables' rows answer to keep their places."""
-        lines = ["\t".join(map(str, row)) for row in rows]
+        lines = list(rows)
         if not aligned:
             self._shuffler.shuffle(lines)
-        path = self._folder / f"{name}.tsv"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("\n".join([header.replace(" ", "\t"), *lines]) + "\n", encoding="utf-8")
+        write_table(self._folder / f"{name}.tsv", header, *lines)
 
 
 def _say(key: str, language: str, number: int) -> str:
@@ -102,8 +110,9 @@ def _write_pairs(writer: _Writer) -> None:
     for split, start in (("dev", 5000), ("test", 3000)):
         rows = [(relations[same], *texts) for same, *texts in _pairs(60, start=start)]
         writer.table(f"nli/snli.en.{split}", "label premise hypothesis", rows)
-    rows = [(*texts, 5.0 * same) for same, *texts in _pairs(30)]
-    writer.table("sts/sts2012.en.toy.test", "sentence1 sentence2 score", rows)
+    for name, count in (("sts2012.en.toy.test", 30), ("stsb.en.train", 60)):
+        rows = [(*texts, 5.0 * same) for same, *texts in _pairs(count, start=7000)]
+        writer.table(f"sts/{name}", "sentence1 sentence2 score", rows)
     header = "label question1 question2"
     writer.table("paraphrase/quora.en.dev", header, list(_pairs(60)))
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from encode_functions import by_meaning
+from evaluation_data import write_table
 
 from xling_tf.errors import UserError
 from xling_tf.evaluators import documents
@@ -48,6 +49,9 @@ def test_all_is_the_mean_within_and_across():
     assert scores["sentences-mean/zero_shot/en-de/accuracy"] == 0.5
     assert scores["sentences-mean/zero_shot/all/accuracy"] == (1 + 0.5 + 0.5 + 0.5) / 4
     assert not any("leave_one_out" in name for name in scores)
+    one = [row for row in made_up("en") if row[0] == "CCAT"]
+    with pytest.raises(UserError, match=r"in en has only \['CCAT'\] in training"):
+        DocumentClassification({"en": thrice(made_up("en")) | {"train": one}}, name="news")
 
 
 def test_documents_are_divided():
@@ -79,19 +83,9 @@ def test_pooling_by_hand(monkeypatch):
     assert asked == [["a", "b"], ["c", "a"]]
 
 
-def test_bad_data_is_refused():
-    rows = made_up("en")
-    with pytest.raises(UserError, match="in en has none in dev"):
-        DocumentClassification({"en": thrice(rows) | {"dev": []}}, name="news")
-    one = [row for row in rows if row[0] == "CCAT"]
-    with pytest.raises(UserError, match=r"in en has only \['CCAT'\] in training"):
-        DocumentClassification({"en": thrice(rows) | {"train": one}}, name="news")
-
-
 def test_tables_are_found(tmp_path):
-    (tmp_path / "documents").mkdir()
     for name in ("wiki.en.train", "wiki.en.dev", "wiki.en.test", "wiki.de.test"):
-        (tmp_path / f"documents/{name}.tsv").write_text("label\ttext\nA\tx\nB\ty\n")
+        write_table(tmp_path / f"documents/{name}.tsv", "label text", ("A", "x"), ("B", "y"))
     found = {item.name: item for item in SUITE.find(tmp_path, 0)}
     assert found["wiki"].load().protocol["num_documents"] == {"en": {"train": 2, "dev": 2, "test": 2}}
     assert isinstance(found["wiki.de"], Missing)

@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from encode_functions import by_meaning, constant
+from encode_functions import Counting, by_last_word, constant, looked_up
+from evaluation_data import write_table
 
 from xling_tf.errors import UserError
 from xling_tf.evaluators.parallel_texts import find_bitexts, find_multilingual
@@ -16,32 +17,15 @@ from xling_tf.evaluators.retrieval import (
 
 ROWS = [(f"en {number}", f"es {number}", f"zh {number}") for number in range(300)]
 PAIRS = [row[:2] for row in ROWS]
-KEYS = [f"{d}/precision_at_{k}" for d in ("en-es", "es-en") for k in (1, 3, 10)]
 
 
 def sampled(pairs=PAIRS, **options):
     return TranslationRetrieval(pairs, source="en", target="es", name="held out", **options)
 
 
-def number(text):
-    return text.split()[1]
-
-
-def by_text(vectors):
-    return lambda texts: np.array([vectors[text] for text in texts], np.float32)
-
-
-def test_perfect_constant_and_random_encoders_among_sampled_candidates():
-    scores = sampled(num_candidates=100)(by_meaning(number))
-    assert [scores[key] for key in KEYS] == [1.0] * 6
-    assert scores["num_queries"] == 300
-    assert scores["num_candidates"] == 100
-    assert [sampled()(constant)[key] for key in KEYS] == [0.0] * 6
-
-
 def test_ranks_by_dot_product_derived_by_hand():
     vectors = {"a": [1, 0], "b": [1, 0], "c": [0, 1], "x": [1, 0], "y": [3, 0], "z": [0, 2]}
-    scores = sampled([("a", "x"), ("b", "y"), ("c", "z")])(by_text(vectors))
+    scores = sampled([("a", "x"), ("b", "y"), ("c", "z")])(looked_up(vectors))
     # a: x 1, y 3 -> second; b: y 3, x 1 -> first; c: z 2 -> first.
     assert scores["en-es/precision_at_1"] == pytest.approx(2 / 3)
     # x: a and b tie at 1 -> second; y: a and b tie at 3 -> second; z: c 2 -> first.
@@ -51,27 +35,25 @@ def test_ranks_by_dot_product_derived_by_hand():
 
 
 def test_the_seed_decides_what_is_drawn():
-    def asked(seed):
-        texts = []
-
-        def encode(batch):
-            texts.extend(batch)
-            return by_meaning(number)(batch)
-
+    asked = []
+    for seed in (1, 1, 2):
+        encode = Counting(by_last_word)
         sampled(seed=seed, num_candidates=10, max_queries=20)(encode)
-        return texts
-
-    assert asked(1) == asked(1)
-    assert asked(1) != asked(2)
+        asked.append(encode.texts)
+    assert asked[0] == asked[1] != asked[2]
     # Twenty pairs are sampled, and no text of another is encoded.
-    assert len(asked(1)) == 40
+    assert len(asked[0]) == 40
 
 
 def test_queries_are_limited_but_candidates_are_not():
-    scores = sampled(num_candidates=200, max_queries=50)(by_meaning(number))
-    assert scores["num_queries"] == 50
-    assert scores["num_candidates"] == 200
-    assert sampled(PAIRS[:5] * 10)(by_meaning(number))["num_queries"] == 5
+    scores = sampled(num_candidates=200, max_queries=50)(by_last_word)
+    assert (scores["num_queries"], scores["num_candidates"]) == (50, 200)
+    assert sampled(PAIRS[:5] * 10)(by_last_word)["num_queries"] == 5
+    same = [("a", "x"), ("a", "y")]
+    with pytest.raises(UserError, match="different sentences on both sides"):
+        sampled(same)
+    with pytest.raises(UserError, match="two different sentences each"):
+        BitextRetrieval(same, ("en", "es"), name="x")
 
 
 def test_other_translations_of_a_query_are_no_candidates():
@@ -79,7 +61,7 @@ def test_other_translations_of_a_query_are_no_candidates():
     # "sí" and "claro" score the same for "yes": a tie, were they candidates of the same query.
     yes, no, cat = np.eye(3)
     vectors = {"yes": yes, "Yes ": yes, "sí": yes, "claro": yes, "no": no, "cat": cat, "gato": cat}
-    scores = sampled(pairs)(by_text(vectors))
+    scores = sampled(pairs)(looked_up(vectors))
     assert scores["en-es/precision_at_1"] == 1.0
     assert scores["es-en/precision_at_1"] == 1.0
     # Of four targets two translate "yes", which leaves two others and the right one.
@@ -95,48 +77,29 @@ def test_translations_outside_the_sample_count_too():
     # For "hub 0" its translations tie at 10, so that one more of them among the candidates is an
     # error; for "en n" only "es n" has 1, all others 0.
     evaluator = sampled(hub + PAIRS[:80], num_candidates=10, max_queries=60)
-    scores = evaluator(by_text(vectors))
+    scores = evaluator(looked_up(vectors))
     assert scores["en-es/precision_at_1"] == 1.0
     assert scores["es-en/precision_at_1"] == 1.0
-
-
-@pytest.mark.parametrize("pairs", [[], PAIRS[:1], [("a", "x"), ("a", "y")]])
-def test_too_few_pairs(pairs):
-    with pytest.raises(UserError, match="different sentences on both sides"):
-        sampled(pairs)
-    with pytest.raises(UserError, match="two different sentences each"):
-        BitextRetrieval(pairs, ("en", "es"), name="x")
-
-
-def test_perfect_constant_and_random_encoders_among_a_whole_corpus():
-    evaluator = BitextRetrieval(PAIRS, ("en", "es"), name="x")
-    assert evaluator(by_meaning(number)) == {
-        "en-es/precision_at_1": 1.0,
-        "es-en/precision_at_1": 1.0,
-        "error_rate": 0.0,
-    }
-    assert evaluator(constant)["error_rate"] == 1.0
-    of_three = SimilaritySearch(ROWS, ("en", "es", "zh"), name="x")
-    assert set(of_three(by_meaning(number)).values()) == {0.0}
-    assert set(of_three(constant).values()) == {1.0}
 
 
 def test_nearest_by_cosine_derived_by_hand():
     rows = [("a", "x"), ("b", "y"), ("c", "z")]
     vectors = {"a": [2, 0], "b": [1, 1], "c": [0, 1], "x": [1, 0], "y": [9, 1], "z": [0, 3]}
-    scores = BitextRetrieval(rows, ("en", "es"), name="x")(by_text(vectors))
+    scores = BitextRetrieval(rows, ("en", "es"), name="x")(looked_up(vectors))
     # a: x 1.0 before y 0.99. b: y (9 + 1) / sqrt(2 * 82) = 0.78 before x and z, 0.71. c: z 1.0.
     assert scores["en-es/precision_at_1"] == 1.0
     # x: a. y: a 9 / sqrt(82) = 0.99 before b 0.78, an error. z: c.
     assert scores["es-en/precision_at_1"] == pytest.approx(2 / 3)
     assert scores["error_rate"] == pytest.approx(1 / 6)
+    # A tie counts against the system.
+    assert BitextRetrieval(rows, ("en", "es"), name="x")(constant)["error_rate"] == 1.0
 
 
 def test_errors_of_three_languages_derived_by_hand():
     # German's two sentences lie swapped; Chinese's agree with English's.
     rows = [("a", "A", "1"), ("b", "B", "2")]
     vectors = {"a": [1, 0], "A": [0, 1], "1": [3, 1], "b": [0, 1], "B": [1, 0], "2": [1, 3]}
-    scores = SimilaritySearch(rows, ("en", "de", "zh"), name="x")(by_text(vectors))
+    scores = SimilaritySearch(rows, ("en", "de", "zh"), name="x")(looked_up(vectors))
     pairs = ["en-de", "en-zh", "de-en", "de-zh", "zh-en", "zh-de"]
     with_german = {f"{pair}/error_rate": float("de" in pair) for pair in pairs}
     assert scores == {"mean/error_rate": pytest.approx(4 / 6), **with_german}
@@ -146,9 +109,9 @@ def test_copies_and_other_translations_are_right():
     rows = [("yes", "sí"), ("yes", "claro"), ("yes", "sí"), ("cat", "gato")]
     vectors = {"yes": [1, 0], "sí": [1, 0.1], "claro": [1, 0], "cat": [0, 1], "gato": [0, 1]}
     found = BitextRetrieval(rows, ("en", "es"), name="x")
-    assert found(by_text(vectors))["error_rate"] == 0.0
+    assert found(looked_up(vectors))["error_rate"] == 0.0
     # The nearest of all three rows of "yes" is now that of "cat": one row of four is found.
-    wrong = found(by_text({**vectors, "gato": [1, 0.001], "sí": [1, 1], "claro": [1, 1]}))
+    wrong = found(looked_up({**vectors, "gato": [1, 0.001], "sí": [1, 1], "claro": [1, 1]}))
     assert wrong["en-es/precision_at_1"] == 0.0
     assert found.protocol["num_rows"] == 4
     assert found.protocol["num_candidates"] == {"en": 2, "es": 3}
@@ -178,28 +141,22 @@ def test_the_share_found_is_that_of_every_cosine_computed():
     assert found == pytest.approx(expected)
 
 
-def write(path, *lines):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    return path
-
-
 def test_bitexts_are_tables_named_by_their_languages(tmp_path):
-    table = write(tmp_path / "bitext" / "test.2016.de-en.tsv", "en\tde\tnote", "One\tEins\t-")
-    write(tmp_path / "bitext" / "UNv1.0.en-zh_CN.tsv", "en\tzh_CN", "One\t一")
-    write(tmp_path / "bitext" / "README.md", "text")
+    table = write_table(tmp_path / "bitext/test.2016.de-en.tsv", "en de note", ("One", "Eins", "-"))
+    write_table(tmp_path / "bitext/UNv1.0.en-zh_CN.tsv", "en zh_CN", ("One", "一"))
+    (tmp_path / "bitext/README.md").touch()
     un, test = find_bitexts(tmp_path)
     assert (un.name, un.languages) == ("UNv1.0.en-zh_CN", ("en", "zh_CN"))
     assert (test.name, test.files, test.read()) == ("test.2016.de-en", (table,), [("Eins", "One")])
 
 
 def test_hypotheses_of_xnli_are_joined_by_their_numbers(tmp_path):
-    folder, columns = tmp_path / "nli", "pair_id\tlabel\tpremise\thypothesis"
-    write(folder / "xnli.en.dev.tsv", columns, "1\tneutral\tp\tOne", "2\tneutral\tp\tTwo")
-    write(folder / "xnli.es.dev.tsv", columns, "2\tneutral\tp\tDos", "1\tneutral\tp\tUno")
-    write(folder / "xnli.zh.dev.tsv", columns, "2\tneutral\tp\t二")
+    folder, columns = tmp_path / "nli", "pair_id hypothesis"
+    write_table(folder / "xnli.en.dev.tsv", columns, (1, "One"), (2, "Two"))
+    write_table(folder / "xnli.es.dev.tsv", columns, (2, "Dos"), (1, "Uno"))
+    write_table(folder / "xnli.zh.dev.tsv", columns, (2, "二"))
     # Without pair_id nothing tells which rows belong together.
-    write(folder / "xnli.de.dev.tsv", "label\tpremise\thypothesis", "neutral\tp\tEins")
+    write_table(folder / "xnli.de.dev.tsv", "label hypothesis", ("neutral", "Eins"))
     assert {texts.name: texts.read() for texts in find_bitexts(tmp_path)} == {
         "xnli.dev.hypotheses.en-es": [("One", "Uno"), ("Two", "Dos")],
         "xnli.dev.hypotheses.en-zh": [("Two", "二")],
@@ -210,10 +167,9 @@ def test_hypotheses_of_xnli_are_joined_by_their_numbers(tmp_path):
 
 
 def test_the_suites(tmp_path):
-    rows = ("\t".join(row) for row in ROWS)
-    write(tmp_path / "similarity_search" / "europarl.tsv", "en\tes\tzh", *rows)
-    dialogues = tmp_path / "response" / "xdailydialog_test300.tsv"
-    write(dialogues, "turn\ten\tde\tzh", "0\tOne 1\tEins 1\t一 1", "1\tTwo 2\tZwei 2\t二 2")
+    write_table(tmp_path / "similarity_search/europarl.tsv", "en es zh", *ROWS)
+    dialogues = (0, "One 1", "Eins 1", "一 1"), (1, "Two 2", "Zwei 2", "二 2")
+    write_table(tmp_path / "response/xdailydialog_test300.tsv", "turn en de zh", *dialogues)
     found = {suite.name: list(suite.find(tmp_path, 3)) for suite in SUITES}
     assert {name: [item.name for item in items] for name, items in found.items()} == {
         "retrieval": ["translations"],
@@ -221,4 +177,4 @@ def test_the_suites(tmp_path):
         "similarity_search": ["europarl", "xdailydialog_test300"],
     }
     for item in found["similarity_search"]:
-        assert item.load()(by_meaning(number))["mean/error_rate"] == 0.0
+        assert item.load()(by_last_word)["mean/error_rate"] == 0.0
