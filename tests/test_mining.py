@@ -1,24 +1,21 @@
 """Hard negatives: which candidates are taken, the mined files of a folder, and the program."""
 
+import gzip
 import json
-import sys
 from collections import Counter
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from folder_mining import mine_folder, model_fingerprint
 from programs import ROOT, run_python
 
 from xling_tf.corpora.folder import load_folder
-from xling_tf.corpora.readers import mined_path, read_mined
+from xling_tf.corpora.readers import mined_path, read_mined, with_negatives, write_mined
+from xling_tf.corpora.records import TranslationPair
 from xling_tf.corpora.split import held_out
-from xling_tf.corpora.store import transient_store
 from xling_tf.errors import UserError
 from xling_tf.search.mining import MiningConfig, mine_hard_negatives
-
-sys.path.insert(0, str(ROOT / "data"))
-
-from folder_mining import mine_folder, model_fingerprint
 
 # Directions of texts, in degrees: the inner products of the first with all are 1, 0.8, 0.6, 0 and -1.
 ANGLES = {"a": 0, "b": 36.87, "c": 53.13, "d": 90, "e": 180}
@@ -43,6 +40,8 @@ def test_the_nearest_wrong_candidates_come_nearest_first():
     # Of d: c 0.8, b 0.6, a and e 0.
     assert negatives_of(("x", "d"))[0] == "cb"
     assert negatives_of(("x", "a"), num_negatives=7)[0] == "bcde"
+    with pytest.raises(UserError, match="range_max must be at least 7, got 6"):
+        MiningConfig(range_min=2, range_max=6)
 
 
 def test_right_answers_of_one_source_are_no_negatives():
@@ -54,34 +53,20 @@ def test_right_answers_of_one_source_are_no_negatives():
     assert counts["dropped by right_answer"] == 2
 
 
-def test_the_query_may_be_the_source():
-    # Of the source d, whose right answer is c: d itself, then b.
-    found = mine_hard_negatives(
-        encode, [("d", "c"), *zip("abe", "abe", strict=True)], MiningConfig(query="source")
-    )
-    assert found[0] == ("b", "a", "e")
-
-
 @pytest.mark.parametrize(
     ("knobs", "found", "dropped"),
     [
         # Skips the nearest that pass.
         ({"range_min": 1}, "cd", {}),
-        ({"range_min": 1, "max_score": 0.7}, "de", {"max_score": 1}),
         # Looks at three wrong ones: b, c, d.
         ({"range_max": 3, "num_negatives": 3}, "bcd", {}),
-        ({"range_max": 3, "num_negatives": 3, "max_score": 0.7}, "cd", {"max_score": 1}),
         ({"max_score": 0.5, "min_score": -0.5}, "d", {"max_score": 2, "min_score": 1}),
         # The right one scores 1: 0.3 below is 0.7.
         ({"absolute_margin": 0.3}, "cd", {"absolute_margin": 1}),
         ({"absolute_margin": 0.1}, "bc", {}),
         ({"relative_margin": 0.5}, "de", {"relative_margin": 2}),
         # The first rule that drops one counts it.
-        (
-            {"absolute_margin": 0.3, "max_score": 0.5},
-            "de",
-            {"absolute_margin": 1, "max_score": 1},
-        ),
+        ({"absolute_margin": 0.3, "max_score": 0.5}, "de", {"absolute_margin": 1, "max_score": 1}),
     ],
 )
 def test_knobs(knobs, found, dropped):
@@ -93,7 +78,7 @@ def test_knobs(knobs, found, dropped):
     assert all(counts[f"dropped by {rule}"] >= number for rule, number in dropped.items())
 
 
-def test_margins_are_relative_to_the_score_of_the_right_answer():
+def test_the_query_may_be_the_source_and_margins_are_relative_to_its_right_answer():
     pairs = [("a", "c"), *((f"source of {letter}", letter) for letter in "abde")]
     ANGLES.update({f"source of {letter}": ANGLES[letter] for letter in "abde"})
     config = MiningConfig(num_negatives=2, query="source", absolute_margin=0.1)
@@ -103,6 +88,9 @@ def test_margins_are_relative_to_the_score_of_the_right_answer():
     config = MiningConfig(num_negatives=2, query="source", relative_margin=0.1)
     pairs = [("a", "e"), *pairs[1:4]]
     assert mine_hard_negatives(encode, pairs, config)[0] == ()
+    # Of the source d, whose right answer is c: d itself, then b.
+    pairs = [("d", "c"), *zip("abe", "abe", strict=True)]
+    assert mine_hard_negatives(encode, pairs, MiningConfig(query="source"))[0] == ("b", "a", "e")
 
 
 def test_random_ones_are_any_that_pass_and_the_seed_says_which():
@@ -112,17 +100,73 @@ def test_random_ones_are_any_that_pass_and_the_seed_says_which():
     assert negatives_of(("x", "a"), seed=3, **random)[0] == drawn[3]
 
 
-@pytest.mark.parametrize(
-    ("knobs", "message"),
-    [
-        ({"num_negatives": 0}, "num_negatives must be at least 1, got 0"),
-        ({"range_min": 2, "range_max": 6}, "range_max must be at least 7, got 6"),
-        ({"query": "both"}, "query expects target or source, got 'both'"),
-    ],
-)
-def test_knobs_out_of_range(knobs, message):
+# --- a file of mined negatives
+
+MINED = [
+    TranslationPair("one", "uno", ("dos", "tres")),
+    TranslationPair("two", "dos", ("tres",)),
+    TranslationPair("two", "dos", ("uno",)),
+]
+
+
+def write_corpus(folder, rows, name="x.en-es"):
+    path = folder / f"parallel/{name}.tsv"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(f"{row[0]}\t{row[1]}\n" for row in rows), encoding="utf-8")
+    return folder
+
+
+def test_a_mined_file_is_read_as_it_was_written(tmp_path):
+    path = mined_path(tmp_path, "x", "en-es")
+    write_mined(path, MINED)
+    assert list(read_mined(path)) == MINED
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        assert next(file) == "one\tuno\tdos\ttres\n"
+    # A tab, which a Moses file may have, becomes a space.
+    write_mined(path, [TranslationPair("\ta\tb", "c\t", ("d\te",))])
+    (joined,) = with_negatives([TranslationPair("\ta\tb", "c\t")], path)
+    assert joined == TranslationPair("\ta\tb", "c\t", ("d e",))
+    path.write_bytes(gzip.compress(b"one\tuno\tdos\none\tuno\n"))
+    with pytest.raises(UserError, match=r"x.en-es.tsv.gz must hold .* line 2 is 'one\\tuno'"):
+        list(read_mined(path))
+
+
+def test_pairs_get_their_negatives_and_the_others_none(tmp_path):
+    path = mined_path(tmp_path, "x", "en-es")
+    write_mined(path, MINED)
+    # In the corpus' order, with pairs between that were not mined.
+    bare = [pair._replace(negatives=()) for pair in MINED]
+    other = TranslationPair("three", "tres")
+    corpus = [other, bare[0], other, bare[1], bare[2], other]
+    joined = list(with_negatives(corpus, path))
+    assert joined == [other, MINED[0], other, MINED[1], MINED[2], other]
+    message = r"'two' is not in the corpus, .*data/mine.py .* --source en --target es"
     with pytest.raises(UserError, match=message):
-        MiningConfig(**knobs)
+        list(with_negatives(bare[:1], path))
+
+
+def test_a_folder_gives_negatives_where_they_are_asked_for(tmp_path):
+    # The corpus is es-en; the mined file is named as the pair is used.
+    write_corpus(tmp_path, [("uno", "one"), ("dos", "two")], "x.es-en")
+    write_mined(mined_path(tmp_path, "x", "en-es"), MINED[:1])
+    (plain,) = load_folder(tmp_path, source="en", targets=["es"])
+    pairs = [TranslationPair("one", "uno"), TranslationPair("two", "dos")]
+    assert list(plain) == [(pair, None) for pair in pairs]
+    (mined,) = load_folder(tmp_path, source="en", targets=["es"], with_mined=True)
+    assert list(mined) == [(MINED[0], None), (pairs[1], None)]
+
+
+def test_without_any_mined_file_the_command_is_named(tmp_path, caplog):
+    write_corpus(tmp_path, MINED)
+    message = rf"hard_negatives needs mined files .*data/mine.py .* --data {tmp_path}"
+    with pytest.raises(UserError, match=message):
+        load_folder(tmp_path, source="en", targets=["es"], with_mined=True)
+    write_mined(mined_path(tmp_path, "x", "en-es"), MINED)
+    # A corpus that has none beside one that has some is told.
+    write_corpus(tmp_path, MINED, "y.en-es")
+    with caplog.at_level("WARNING"):
+        load_folder(tmp_path, source="en", targets=["es"], with_mined=True)
+    assert ["y.en-es.tsv has no hard negatives" in line for line in caplog.messages] == [True]
 
 
 # --- a folder
@@ -141,13 +185,6 @@ ROWS = [
 ]
 
 
-def write_corpus(folder, rows=ROWS, name="x.en-es"):
-    (folder / "parallel").mkdir(parents=True, exist_ok=True)
-    lines = "".join(f"{source}\t{target}\n" for source, target in rows)
-    (folder / f"parallel/{name}.tsv").write_text(lines, encoding="utf-8")
-    return folder
-
-
 def mine(data, *, encode=encode, model="toy", names=(), output=None, **knobs):
     config = MiningConfig(**{"num_negatives": 2, **knobs})
     options = {"model": model, "names": names, "output": output}
@@ -159,7 +196,7 @@ def mined(folder, name="x"):
 
 
 def test_the_nearest_wrong_targets_of_the_corpus_are_mined(tmp_path):
-    counts = mine(write_corpus(tmp_path))
+    counts = mine(write_corpus(tmp_path, ROWS))
     # TRAINED[0] has two right answers, "cero" (0) and "lejos" (50), so that neither is a negative
     # of it; "fuera" (1) is held out, so it is no candidate. "Cerca" (20): 20 and 30 away from
     # "cero" and "lejos"; "más lejos" (90): 40 and 70 away from "lejos" and "Cerca".
@@ -183,8 +220,8 @@ def test_the_nearest_wrong_targets_of_the_corpus_are_mined(tmp_path):
 
 
 def test_what_is_mined_already_is_kept_until_something_changes(tmp_path):
-    write_corpus(tmp_path)
-    write_corpus(tmp_path, ROWS[:3], name="y.en-es")
+    write_corpus(tmp_path, ROWS)
+    write_corpus(tmp_path, ROWS[:3], "y.en-es")
     encoded = []
 
     def counting(texts):
@@ -203,7 +240,7 @@ def test_what_is_mined_already_is_kept_until_something_changes(tmp_path):
     assert sizes() == [4, 3]
     mined_path(tmp_path, "x", "en-es").unlink()
     assert sizes() == [4]
-    write_corpus(tmp_path, ROWS[:2], name="y.en-es")
+    write_corpus(tmp_path, ROWS[:2], "y.en-es")
     assert sizes() == [2]
     # Killed between the file and its record: it is mined again.
     (tmp_path / "hard_negatives/x.en-es.json").write_text("{", encoding="utf-8")
@@ -211,28 +248,15 @@ def test_what_is_mined_already_is_kept_until_something_changes(tmp_path):
 
 
 def test_some_corpora_into_another_folder(tmp_path):
-    data, output = write_corpus(tmp_path / "data"), tmp_path / "output"
-    write_corpus(data, name="y.en-es")
-    write_corpus(data, ROWS[-1:], name="held_out.en-es")
+    data, output = write_corpus(tmp_path / "data", ROWS), tmp_path / "output"
+    write_corpus(data, ROWS, "y.en-es")
+    write_corpus(data, ROWS[-1:], "held_out.en-es")
     assert list(mine(data, names=["y"], output=output)) == ["y.en-es"]
     names = {path.name for path in output.rglob("*") if path.is_file()}
     assert names == {"y.en-es.tsv.gz", "y.en-es.json"}
     assert not (data / "hard_negatives").exists()
     with pytest.raises(UserError, match=r"the name of a corpus is expected, got 'z'; .* x, y"):
         mine(data, names=["z"])
-
-
-def test_no_held_out_text_is_a_negative(tmp_path):
-    rows = [(source, f"frase {number}") for number, source in enumerate(WORDS)]
-    write_corpus(tmp_path, rows)
-    random = np.random.default_rng(0)
-    mine(tmp_path, encode=lambda texts: random.normal(size=(len(texts), 4)))
-    (split,) = transient_store(load_folder(tmp_path, source="en", targets=["es"])).corpora
-    hidden = {pair.target for pair in split.held_out}
-    assert hidden
-    found = mined(tmp_path)
-    assert len(found) == len(split.train)
-    assert not hidden & {text for _, _, negatives in found for text in negatives}
 
 
 # --- the program
@@ -250,7 +274,7 @@ class Toy(tf.Module):
 @pytest.mark.slow
 def test_the_program_mines_prints_counts_and_keeps_what_is_there(tmp_path):
     tf.saved_model.save(Toy(), str(tmp_path / "model"))
-    data = write_corpus(tmp_path / "data")
+    data = write_corpus(tmp_path / "data", ROWS)
     flags = (str(ROOT / "data/mine.py"), "--model=model", "--data=data", "--top=1")
     first = run_python(tmp_path, *flags)
     assert first.status == 0, first.errors
