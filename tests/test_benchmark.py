@@ -1,10 +1,9 @@
 """The benchmarks of systems and vectors; that of training is a training and its log."""
 
-import importlib.util
 import json
 import time
-from typing import Any
 
+import benchmark
 import numpy as np
 import pytest
 from programs import ROOT, run_python
@@ -12,9 +11,6 @@ from programs import ROOT, run_python
 from xling_tf.evaluators.encoding import System
 
 PROGRAM = ROOT / "evaluation" / "benchmark.py"
-_SPEC = importlib.util.spec_from_file_location("benchmark", PROGRAM)
-benchmark: Any = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(benchmark)
 
 
 def encode(texts):
@@ -56,12 +52,7 @@ def test_the_memory_of_another_machine_is_left_out():
 
 @pytest.mark.slow
 def test_vectors_in_fewer_bytes(hub_folder, tmp_path):
-    flags = [
-        f"--model={hub_folder}",
-        "--corpus=everyday",
-        "--queries=20",
-        "--output=x/figures.json",
-    ]
+    flags = [f"--model={hub_folder}", "--corpus=everyday", "--queries=20", "--output=x/figures.json"]
     run = run_python(tmp_path, str(PROGRAM), "vectors", *flags)
     assert run.status == 0, run.errors
     figures = json.loads((tmp_path / "x" / "figures.json").read_text("utf-8"))

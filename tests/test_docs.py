@@ -3,8 +3,6 @@
 import re
 from pathlib import Path
 
-import pytest
-
 from xling_tf.config import ExperimentConfig, apply_overrides
 from xling_tf.presets import PRESETS
 
@@ -13,46 +11,41 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").g
 TEXT = {page.relative_to(ROOT).as_posix(): page.read_text(encoding="utf-8") for page in PAGES}
 
 
-@pytest.mark.parametrize("page", TEXT)
-def test_commands_have_programs_and_their_flags(page: str) -> None:
+def test_commands_have_programs_and_their_flags() -> None:
     # The flags of data/main.py are its commands' own.
     pattern = r"python ((?:training|evaluation|export|data)/\w+\.py)([^\n`]*)"
-    for program, rest in re.findall(pattern, TEXT[page]):
-        source = (ROOT / program).read_text(encoding="utf-8")
-        defined = set(re.findall(r'flags\.DEFINE_\w+\(\s*"(\w+)"|add_argument\(\s*"--(\w+)"', source))
-        names = {name for pair in defined for name in pair}
-        unknown = set(re.findall(r"--(\w+)", rest)) - names - {"help"} - {"help"}
-        assert program == "data/main.py" or not unknown, f"{program} has no --{unknown}"
+    for page, text in TEXT.items():
+        for program, rest in re.findall(pattern, text):
+            source = (ROOT / program).read_text(encoding="utf-8")
+            defined = re.findall(r'flags\.DEFINE_\w+\(\s*"(\w+)"|add_argument\(\s*"--(\w+)"', source)
+            names = {name for pair in defined for name in pair} | {"help"}
+            unknown = set(re.findall(r"--(\w+)", rest)) - names
+            assert program == "data/main.py" or not unknown, f"{page}: {program} has no --{unknown}"
 
 
-@pytest.mark.parametrize("page", TEXT)
-def test_settings_shown_are_settings(page: str) -> None:
-    for line in TEXT[page].splitlines():
+def test_settings_shown_are_settings() -> None:
+    for line in "\n".join(TEXT.values()).splitlines():
         settings = re.findall(r"--set ([\w.]+=[\w.,]+)", line)
         # Some hold only together: those of one line are.
         apply_overrides(ExperimentConfig(), [each for each in settings if each != "a.b=value"])
 
 
-@pytest.mark.parametrize("page", TEXT)
-def test_links_lead_somewhere(page: str) -> None:
-    for target in re.findall(r"\]\((?!https?:)([^)]+)\)", TEXT[page]):
-        path, _, heading = target.partition("#")
-        linked = (ROOT / page).parent / path if path else ROOT / page
-        assert linked.exists(), f"{page} links {target}"
-        if heading:
-            titles = re.findall(r"^#+ (.+)$", linked.read_text(encoding="utf-8"), re.MULTILINE)
-            anchors = [re.sub(r"[^\w -]", "", t).lower().replace(" ", "-") for t in titles]
-            assert heading in anchors, f"{page} links {target}"
+def test_links_lead_somewhere() -> None:
+    for page, text in TEXT.items():
+        for target in re.findall(r"\]\((?!https?:)([^)]+)\)", text):
+            path, _, heading = target.partition("#")
+            linked = (ROOT / page).parent / path if path else ROOT / page
+            assert linked.exists(), f"{page} links {target}"
+            if heading:
+                titles = re.findall(r"^#+ (.+)$", linked.read_text(encoding="utf-8"), re.MULTILINE)
+                anchors = [re.sub(r"[^\w -]", "", t).lower().replace(" ", "-") for t in titles]
+                assert heading in anchors, f"{page} links {target}"
 
 
-def test_the_table_of_presets_is_complete() -> None:
+def test_the_table_of_presets_and_the_make_targets_are_complete() -> None:
     rows = re.findall(r"^\| (`[^|]+`) \|", TEXT["docs/training.md"], flags=re.MULTILINE)
     named = {name for row in rows for name in re.findall(r"`([\w-]+)`", row)}
     assert set(PRESETS) <= named
-
-
-@pytest.mark.parametrize("page", TEXT)
-def test_make_targets_exist(page: str) -> None:
     targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
-    shown = re.findall(r"(?:^    |`)make ((?:\w+ ?)+)", TEXT[page], flags=re.MULTILINE)
+    shown = re.findall(r"(?:^    |`)make ((?:\w+ ?)+)", "\n".join(TEXT.values()), flags=re.MULTILINE)
     assert {name for names in shown for name in names.split()} <= targets

@@ -2,15 +2,12 @@
 
 import json
 import shutil
-import sys
 from pathlib import Path
 
 import pandas as pd
 import pytest
-from programs import ROOT, run_python
-
-sys.path.insert(0, str(ROOT / "evaluation"))
 from load import memory_growth, summary
+from programs import ROOT, run_python
 
 PROGRAM = str(ROOT / "evaluation" / "load.py")
 with_wrk = pytest.mark.skipif(shutil.which("wrk") is None, reason="wrk is not installed")
