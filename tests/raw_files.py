@@ -4,7 +4,6 @@ import gzip
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import polib
 
@@ -88,7 +87,3 @@ def write_catalogue(path: Path, messages: Mapping[str, str]) -> None:
 def shards(folder: Path) -> dict[str, str]:
     paths = sorted(path for path in folder.rglob("*.gz") if path.is_file())
     return {path.name: gzip.decompress(path.read_bytes()).decode() for path in paths}
-
-
-def report(folder: Path) -> dict[str, Any]:
-    return json.loads((folder / "preparation.json").read_text(encoding="utf-8"))

@@ -9,7 +9,7 @@ import pytest
 from hostile_bytes import FEW, damaged, require_told
 from hypothesis import given
 from hypothesis import strategies as st
-from programs import ROOT, run_python, the_error
+from programs import ROOT, run_python
 from raw_files import write_files
 
 from xling_tf.errors import UserError
@@ -255,7 +255,5 @@ def test_damaged_files_become_tables_or_are_told(case, data, tmp_path):
 
 def test_the_program(tmp_path):
     write_files(tmp_path, {"news.en": "One\n", "news.es": "Uno\n"})
-    program_path = str(ROOT / "data" / "convert.py")
-    done = run_python(tmp_path, program_path, "--format=parallel_lines", "--input=.")
+    done = run_python(tmp_path, str(ROOT / "data" / "convert.py"), "--format=parallel_lines", "--input=.")
     assert done.output == "data/eval/similarity_search/news.tsv.gz: 1 rows\n"
-    assert "--format and --input must be given" in the_error(run_python(tmp_path, program_path))

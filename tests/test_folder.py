@@ -198,7 +198,6 @@ def test_all_is_resolved_by_what_the_corpora_will_be(folder):
 @pytest.mark.parametrize(
     ("source", "targets", "message"),
     [
-        ("eng", ("es",), r"got 'eng'; did you mean en\?"),
         ("en", ("es", "xx"), "got 'xx'$"),
         ("en", ("es", "it"), "translations for en-it"),
         # Texts of German are not enough.

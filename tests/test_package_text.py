@@ -10,7 +10,6 @@ from package_text import (
     extract_gettext,
     extract_manual,
     extract_wesnoth,
-    narrative,
     pair_blocks,
     plain_text,
     read_blocks,
@@ -141,12 +140,6 @@ def test_scenes_of_a_scenario_and_their_replies_without_the_narrator():
         [Line("konrad", "Another day.")],
     ]
     assert list(replies(scenes[1], str.upper)) == [('WHO SAID "HALT"?', "I DID,\nAS YOU SEE.")]
-
-
-def test_narrative_is_parted_by_what_is_not_translated():
-    scene = [Line("a", "one"), Line("b", "?"), Line("a", "two"), Line("b", "three")]
-    translate = {"one": "uno", "two": "dos", "three": "tres"}.get
-    assert narrative(scene, translate) == [["uno"], ["dos", "tres"]]
 
 
 def test_wesnoth_package(tmp_path):

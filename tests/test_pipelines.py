@@ -3,6 +3,7 @@
 import bz2
 import gzip
 import importlib.util
+import json
 import zipfile
 from collections import Counter
 from collections.abc import Mapping
@@ -21,7 +22,7 @@ from pipelines.nli import Inferences, find_splits, labelled_line
 from pipelines.reddit import Comment, Conversations, comment_fault, kept_comments, parse_comment
 from pipelines.wikipedia import Documents, articles
 from programs import ROOT, run_python
-from raw_files import HEADER, comment_line, page_xml, report, shards, snli_line
+from raw_files import HEADER, comment_line, page_xml, shards, snli_line
 
 from xling_tf.corpora.readers import MalformedLineError
 from xling_tf.errors import UserError
@@ -77,8 +78,8 @@ def test_dumps_of_comments_become_pairs(tmp_path: Path):
         "replies dropped: the comment they answer is not kept": 1,
         "lines written": 3,
     }
-    entry = report(output)["conversations/reddit.en.tsv.gz"]
-    assert entry == {"a": 1, "counts": dict(counts)}
+    report = json.loads((output / "preparation.json").read_text(encoding="utf-8"))
+    assert report["conversations/reddit.en.tsv.gz"] == {"a": 1, "counts": dict(counts)}
     assert [path.name for path in output.iterdir() if path.name.startswith(".")] == []
 
 
@@ -275,10 +276,10 @@ def test_inputs_that_are_no_corpus_are_refused(tmp_path: Path):
 def test_new_shards_replace_earlier_ones_and_nothing_kept_leaves_them(tmp_path: Path):
     table, output, name = tmp_path / "x.tsv", tmp_path / "out", "parallel/x.en-es.tsv.gz"
     table.write_text("Good morning.\tBuenos días.\n")
-    run({name: bitext([str(table)])}, output, 2)
-    run({name: bitext([str(table)])}, output, 1)
-    assert list(shards(output)) == ["x.en-es-00000-of-00001.tsv.gz"]
+    for num_shards in (2, 1):
+        run({name: bitext([str(table)])}, output, num_shards)
     before = shards(output)
+    assert list(before) == ["x.en-es-00000-of-00001.tsv.gz"]
     table.write_text("nothing of use\n")
     with pytest.raises(UserError, match="not 2 columns"):
         run({name: bitext([str(table)])}, output, 2)

@@ -4,7 +4,6 @@ from pathlib import Path
 import pytest
 from raw_files import write_files
 
-from xling_tf.corpora.line_files import read_lines
 from xling_tf.corpora.readers import read_documents, read_moses, read_nli, read_parallel
 from xling_tf.corpora.records import InferencePair, SentenceTriplet, TranslationPair
 from xling_tf.errors import UserError
@@ -38,16 +37,6 @@ def test_malformed_lines_are_counted_with_their_first_numbers(tmp_path):
     assert report.malformed == {"not 2 columns": 7, "empty column": 1, "not UTF-8": 1}
     assert report.first_lines["not 2 columns"] == (2, 5, 6, 8, 9)
     assert "7 not 2 columns (first lines: 2, 5, 6, 8, 9); 1 empty" in report.summary()
-
-
-def test_line_numbers_go_on_across_blocks(tmp_path):
-    # Blocks are of 2**16 bytes: half as many lines of two.
-    count = 2**15
-    path = write(tmp_path / "x.txt", "a\n" * count + "b\n" * count + "c")
-    numbered = list(read_lines(path))
-    assert [number for number, _ in numbered] == list(range(1, 2 * count + 2))
-    assert [text for _, text in numbered[count - 1 : count + 1]] == ["a", "b"]
-    assert numbered[-1] == (2 * count + 1, "c")
 
 
 def test_another_encoding_and_corrupt_gzip_are_named_as_the_cause(tmp_path):

@@ -38,13 +38,6 @@ def rows(preprocess, *texts):
     return preprocess.tokenize(tf.constant(texts)).to_list()
 
 
-def test_the_library_gives_the_same_pieces(model, preprocess):
-    library = importlib.import_module("sentencepiece")
-    processor = library.SentencePieceProcessor(model_proto=model)
-    for text in TEXTS[:50]:
-        assert rows(preprocess, text) == [processor.encode(text)[:12]]
-
-
 def test_the_rule_for_the_case_of_letters_is_the_models(preprocess):
     one, other = rows(preprocess, "THE ÁRBOL", "the árbol")
     assert one == other
