@@ -101,12 +101,8 @@ _SCENARIO = """
         # wmllint: a comment [message]
         [message]
             speaker=Konrad
-            image=portraits/x.png
             message= _ "Who said ""halt""?"
         [/message]
-        [move_unit]
-            id=Konrad
-        [/move_unit]
         [message]
             speaker=Delfador
             message= _ "I did,

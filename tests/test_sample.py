@@ -25,16 +25,13 @@ def rows(name):
         return list(csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
 
 
-def test_text_is_clean_nfc_utf8():
+def test_text_is_clean_nfc_utf8_and_tables_hold_distinct_rows():
     for name in (*FILES, *STORIES):
         text = (SAMPLE_FOLDER / name).read_bytes().decode("utf-8")
         assert unicodedata.is_normalized("NFC", text), name
         assert not {"\r", "\ufeff"} & {*text}, name
         fields = [field for line in text.split("\n") for field in line.split("\t")]
         assert all(field == field.strip() for field in fields), name
-
-
-def test_tables_hold_distinct_rows():
     for name, (num_rows, num_columns) in FILES.items():
         table = rows(name)
         assert len({*map(tuple, table)}) == len(table) == num_rows, name

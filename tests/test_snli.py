@@ -17,11 +17,10 @@ MULTI_NLI = [f"multinli_1.0_{split}.jsonl" for split in ("train", "dev_matched",
 
 
 def test_reads_the_three_labels_and_counts_the_rest(tmp_path):
-    labels = [snli_line("entailment"), snli_line("-"), "{\n", "[]\n"]
-    labels += [snli_line("neutral", "", "h"), snli_line("contradiction")]
-    # A combining accent written as an escape.
-    labels.append(r'{"gold_label": "neutral", "sentence1": "e\u0301", "sentence2": " h "}')
-    write_files(tmp_path, {SNLI[0]: "".join(labels)})
+    lines = [snli_line("entailment"), snli_line("-"), "{\n", "[]\n", snli_line("neutral", "", "h")]
+    # JSON writes a combining accent as an escape.
+    lines += [snli_line("contradiction"), snli_line("neutral", "e\u0301", " h ")]
+    write_files(tmp_path, {SNLI[0]: "".join(lines)})
     reading = snli.read_snli(tmp_path / SNLI[0])
     assert [record for record, _ in reading] == [
         InferencePair("p", "h", 0),

@@ -27,17 +27,19 @@ def read(columns, spec, source="en", targets=("es",)):
         return tf.data.Dataset.from_tensor_slices(columns)
 
     with tfds.testing.mock_data(as_dataset_fn=as_dataset):
-        corpora = read_tfds(spec, source=source, targets=targets)
+        corpora = read_sources(DataConfig(source=source, targets=targets, sources=(spec,)))
         return [(corpus, list(corpus)) for corpus in corpora]
 
 
 def test_inference_without_the_pairs_that_have_no_label():
-    corpora = read(NLI, "tfds:snli")
     expected = [(InferencePair("p", "h", 2), None), (InferencePair("r", "j", 0), None)]
-    assert [(c.name, c.kind, c.languages, c.split) for c, _ in corpora] == [
-        ("snli", "nli", "en", split) for split in ("train", "dev")
-    ]
-    assert [records for _, records in corpora] == [expected] * 2
+    for name, splits in (
+        ("snli", ["train", "dev"]),
+        ("multi_nli", ["train", "dev_matched", "dev_mismatched"]),
+    ):
+        corpora = read(NLI, f"tfds:{name}")
+        assert [corpus.title for corpus, _ in corpora] == [f"nli/{name}.en.{split}" for split in splits]
+        assert [records for _, records in corpora] == [expected] * len(splits)
 
 
 def test_translations_in_either_direction():
@@ -114,20 +116,3 @@ def test_a_dataset_that_cannot_be_had(monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorflow_datasets", None)
     with pytest.raises(UserError, match=r"pip install 'xling_tf\[tfds\]'"):
         read_tfds("tfds:snli", source="en", targets=["es"])
-
-
-def test_all_sources_of_an_experiment():
-    columns = {"para_crawl": {"en": ["a"], "es": ["b"]}, "multi_nli": NLI}
-
-    def as_dataset(self, **kwargs):
-        return tf.data.Dataset.from_tensor_slices(columns[self.name])
-
-    with tfds.testing.mock_data(as_dataset_fn=as_dataset):
-        corpora = read_sources(DataConfig(sources=("tfds:para_crawl/enes", "tfds:multi_nli")))
-    assert [corpus.title for corpus in corpora] == [
-        "parallel/para_crawl_enes.en-es",
-        "nli/multi_nli.en.train",
-        "nli/multi_nli.en.dev_matched",
-        "nli/multi_nli.en.dev_mismatched",
-    ]
-    assert read_sources(DataConfig()) == []
