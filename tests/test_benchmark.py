@@ -6,6 +6,7 @@ import time
 import benchmark
 import numpy as np
 import pytest
+from encode_functions import Counting, constant
 from programs import ROOT, run_python
 
 from xling_tf.evaluators.encoding import System
@@ -13,41 +14,28 @@ from xling_tf.evaluators.encoding import System
 PROGRAM = ROOT / "evaluation" / "benchmark.py"
 
 
-def encode(texts):
-    return np.ones([len(texts), 2], np.float32)
-
-
-def test_every_text_is_new_and_has_its_length():
-    seen = []
-
-    def remember(texts):
-        seen.extend(texts)
-        return encode(texts)
-
-    usage = benchmark.ResourceUsage((1, 3), (1, 4))
-    usage(remember)
-    assert len(set(seen)) == len(seen)
-    assert {len(text.split()) for text in seen} == {1, 3}
+def test_every_text_is_new_and_has_its_length_and_memory_elsewhere_is_left_out():
+    seen = Counting(constant)
+    benchmark.ResourceUsage((1, 3), (1, 4))(seen)
+    assert len(set(seen.texts)) == len(seen.texts)
+    assert {len(text.split()) for text in seen.texts} == {1, 3}
+    description = {"url": "http://localhost:8501", "device": "one GPU"}
+    usage = benchmark.ResourceUsage((1,), (1,))
+    scores = usage(System(name="served", sentences=constant, description=description))
+    assert set(scores) == {"length_1/batch_1/sentences_per_second", "length_1/batch_1/milliseconds"}
+    assert usage.protocol["device"] == "one GPU"
 
 
 def test_memory_growth_sees_what_a_call_uses_for_a_while():
     def wasteful(texts):
         block = np.ones(50 * 2**20 if len(texts) > 1 else 1, np.uint8)  # 50 MiB
         time.sleep(0.05)
-        return encode(texts) * block[0]
+        return constant(texts) * block[0]
 
     scores = benchmark.ResourceUsage((1,), (1, 2))(wasteful)
     small, large = (scores[f"length_1/batch_{batch}/memory_growth_mib"] for batch in (1, 2))
     assert small < 10
     assert 49 <= large < 80
-
-
-def test_the_memory_of_another_machine_is_left_out():
-    description = {"url": "http://localhost:8501", "device": "one GPU"}
-    usage = benchmark.ResourceUsage((1,), (1,))
-    scores = usage(System(name="served", sentences=encode, description=description))
-    assert set(scores) == {"length_1/batch_1/sentences_per_second", "length_1/batch_1/milliseconds"}
-    assert usage.protocol["device"] == "one GPU"
 
 
 @pytest.mark.slow

@@ -30,13 +30,10 @@ def encode() -> Counting:
     return Counting(random_vectors(dim=5))
 
 
-@pytest.fixture
-def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_text_is_encoded_once_and_keeps_its_vector_to_the_bit(
+    encode: Counting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(cache, "_MAX_ROWS", 2)
-
-
-@pytest.mark.usefixtures("small_batches")
-def test_each_text_is_encoded_once_and_keeps_its_vector_to_the_bit(encode: Counting, tmp_path: Path) -> None:
     texts = TEXTS
     expected = encode.encode(texts)
     first = make(encode, tmp_path)(texts)
@@ -100,6 +97,8 @@ def test_bad_vectors_are_refused_and_not_kept(vector: list, tmp_path: Path) -> N
     good = Counting(lambda texts: np.ones((len(texts), 2)))
     assert make(good, tmp_path)(["fine", "bad"]).tolist() == [[1, 1], [1, 1]]
     assert good.batches == [["fine", "bad"]]
+    with pytest.raises(UserError, match=r"vectors of 2 numbers.* have 3 numbers.* first 'new'"):
+        make(lambda texts: np.ones((len(texts), 3)), tmp_path)(["fine", "new"])
 
 
 _KILLED = """

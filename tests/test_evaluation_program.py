@@ -5,9 +5,9 @@ import re
 from pathlib import Path
 
 from evaluation_data import write_evaluation_data
-from programs import ROOT, Run, run_python, the_error
+from programs import ROOT, run_python, the_error
 
-EVALUATE = ROOT / "evaluation" / "main.py"
+EVALUATE = str(ROOT / "evaluation" / "main.py")
 # A module beside which the program is started: bags of letters, and a broken one.
 LETTERS = """
 import numpy as np
@@ -22,36 +22,28 @@ def encode(texts):
 def broken(texts):
     return encode(texts) * np.nan
 """
-QUICK = "--suite=sts,bitext,reqa,heat_map"
-
-
-def evaluate(folder: Path, *flags: str) -> Run:
-    return run_python(folder, str(EVALUATE), *flags)
-
-
-def results_of(folder: Path) -> dict:
-    return json.loads((folder / "runs/evaluation/letters.encode.json").read_text(encoding="utf-8"))
 
 
 def test_an_evaluation_prints_a_table_keeps_its_results_and_repeats_them(tmp_path: Path) -> None:
     folder = tmp_path
     write_evaluation_data(folder / "data")
     (folder / "letters.py").write_text(LETTERS, encoding="utf-8")
-    command = ("--model=python:letters:encode", "--data=data", QUICK)
-    run = evaluate(folder, *command)
+    command = (EVALUATE, "--model=python:letters:encode", "--data=data", "--suite=sts,bitext,reqa,heat_map")
+    run = run_python(folder, *command)
     assert run.status == 0, run.errors
     lines = run.output.splitlines()
     assert lines[0].split() == ["suite", "metric", "value"]
     assert re.search(r"^sts/stsb.en.dev +pearson_angular +-?[01]\.\d{4}$", run.output, re.MULTILINE)
     assert lines[-1].split()[:2] == ["python", "evaluation/report.py"]
     assert "sts/stsb.en.test skipped: it is expected as sts/" in run.errors
-    results = results_of(folder)
+    path = folder / "runs/evaluation/letters.encode.json"
+    results = json.loads(path.read_text(encoding="utf-8"))
     assert results["complete"]
     assert set(results["scores"]) == {"sts", "bitext", "reqa"}
     assert set(results["illustrations"]) == {"heat_map"}
     assert re.match(r"python \S*evaluation/main.py --model=python", results["command"])
-    again = evaluate(folder, *command)
+    again = run_python(folder, *command)
     assert again.output == run.output
-    assert results_of(folder)["scores"] == results["scores"]
-    broken = evaluate(folder, "--model=python:letters:broken", "--data=data", "--suite=sts")
+    assert json.loads(path.read_text(encoding="utf-8"))["scores"] == results["scores"]
+    broken = run_python(folder, EVALUATE, "--model=python:letters:broken", "--data=data", "--suite=sts")
     assert "a finite vector for every text" in the_error(broken)

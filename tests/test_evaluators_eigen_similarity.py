@@ -14,15 +14,18 @@ from xling_tf.evaluators.eigen_similarity import SUITE, EigenSimilarity
 PAIRS = [(f"en {number}", f"es {number}") for number in range(200)]
 
 
+def scores_of(source: np.ndarray, target: np.ndarray, **options: int) -> dict[str, float]:
+    sides = {"en": source, "es": target}
+    vectors = {f"{code} {row}": vector for code, side in sides.items() for row, vector in enumerate(side)}
+    return EigenSimilarity(PAIRS[: len(source)], name="x", **options)(looked_up(vectors))
+
+
 def test_two_complete_graphs() -> None:
     # Orthogonal vectors are sqrt(2) apart, those at 60 degrees 1. With K = 10 the spectra are 0 and
     # nine times 10 sqrt(2), 0 and nine times 10: Psi = 9 (10 sqrt(2) - 10)^2 = 900 (3 - 2 sqrt(2)).
     orthogonal = np.eye(11)[1:]
     at_60_degrees = (orthogonal + np.eye(11)[0]) / np.sqrt(2)
-    vectors = {f"en {row}": 3 * vector for row, vector in enumerate(orthogonal)}
-    vectors |= {f"es {row}": 5 * vector for row, vector in enumerate(at_60_degrees)}
-    evaluator = EigenSimilarity(PAIRS[:10], name="x", num_samples=7)
-    scores = evaluator(looked_up(vectors))
+    scores = scores_of(3 * orthogonal, 5 * at_60_degrees, num_samples=7)
     assert scores["eigen_similarity"] == pytest.approx(900 * (3 - 2 * np.sqrt(2)))
     assert scores["eigen_similarity_stderr"] == pytest.approx(0, abs=1e-6)
     assert scores["num_pairs"] == 10
@@ -36,10 +39,7 @@ def test_a_triangle() -> None:
     angles = np.radians([0, 90, 180])
     source = np.stack([np.cos(angles), np.sin(angles), 0 * angles, 0 * angles], axis=1)
     target = (np.eye(4)[1:] + np.eye(4)[0]) / np.sqrt(2)
-    vectors = {f"en {row}": source[row] for row in range(3)}
-    vectors |= {f"es {row}": target[row] for row in range(3)}
-    evaluator = EigenSimilarity(PAIRS[:3], name="x", pairs_a_sample=3, num_samples=1)
-    scores = evaluator(looked_up(vectors))
+    scores = scores_of(source, target, pairs_a_sample=3, num_samples=1)
     assert scores["eigen_similarity"] == pytest.approx(30 - 16 * np.sqrt(2))
     assert scores["eigen_similarity_stderr"] == 0
 

@@ -173,17 +173,14 @@ def test_tables(tmp_path):
     assert data.questions == [("Who?", "Who?", "It is me.")]
 
 
-@pytest.mark.parametrize(
-    ("contents", "missing"),
-    [
+def test_ids_that_are_nowhere_are_told(tmp_path):
+    for contents, missing in (
         ({"sentences": IN_PARAGRAPHS}, "'paragraphs'"),
         ({"sentences": IN_PARAGRAPHS, "paragraphs": PARAGRAPHS[:1]}, "'p0'"),
         ({"sentences": SENTENCES[:2]}, "'s1'"),
-    ],
-)
-def test_ids_that_are_nowhere_are_told(contents, missing, tmp_path):
-    with pytest.raises(UserError, match=f"{missing} is not there"):
-        read_tables(tables(tmp_path, questions=QUESTIONS, **contents))
+    ):
+        with pytest.raises(UserError, match=f"{missing} is not there"):
+            read_tables(tables(tmp_path, questions=QUESTIONS, **contents))
 
 
 def test_the_suite_finds_what_is_there(tmp_path):

@@ -33,7 +33,10 @@ def test_correlations_derived_by_hand():
     assert scores["pearson_angular"] == scores["spearman_angular"] == 0.0
 
 
-def test_gold_scores_must_differ():
+def test_gold_scores_must_differ_and_vectors_have_a_direction():
+    evaluator = SemanticTextualSimilarity([("0", "1", 1.0), ("0", "2", 2.0)], name="x")
+    with pytest.raises(UserError, match=r"1 of 3 have zero only.* first '2'"):
+        evaluator(lambda texts: np.where([[text == "2"] for text in texts], 0.0, encode(texts)))
     with pytest.raises(UserError, match="two different scores"):
         SemanticTextualSimilarity([("0", "1", 1.0)] * 2, name="x")
 

@@ -41,8 +41,8 @@ def test_memory_that_falls_or_swings_does_not_grow() -> None:
 @pytest.mark.slow
 @with_wrk
 def test_the_load_table_is_measured_and_written(hub_folder: Path, tmp_path: Path) -> None:
-    flags = ["--clients=2", "--sentences=2", "--rounds=1", "--seconds=1"]
-    run = run_python(tmp_path, PROGRAM, f"--model={hub_folder}", *flags, "--output=new/load.json")
+    flags = ["--clients=2", "--sentences=2", "--rounds=1", "--seconds=1", "--output=new/load.json"]
+    run = run_python(tmp_path, PROGRAM, f"--model={hub_folder}", *flags)
     assert run.status == 0, run.errors
     figures = json.loads((tmp_path / "new" / "load.json").read_text("utf-8"))
     rows = {(row["how"], row["clients"]): row for row in figures["rows"]}

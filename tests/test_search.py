@@ -126,6 +126,8 @@ def test_of_equal_ones_the_first_come_first(num_queries):
 def test_nothing_is_found_in_nothing():
     assert semantic_search(np.zeros((0, 2)), units(0)) == []
     assert semantic_search(units(0, 1), []) == [[], []]
+    assert quantized_search(QUERIES[:2], INT8[:0], "int8") == [[], []]
+    assert quantized_search(QUERIES[:0], BITS, "ubinary") == []
     assert bitext_mining([], units(0)) == bitext_mining(units(0), np.zeros((0, 2))) == []
     assert paraphrase_mining_embeddings(units(0)) == paraphrase_mining_embeddings([]) == []
 
@@ -227,11 +229,9 @@ def test_the_score_of_bits_derived_by_hand():
         assert hit["score"] == pytest.approx(0.5)
 
 
-def test_of_equal_codes_the_first_come_first_and_none_are_found_in_none():
+def test_of_equal_codes_the_first_come_first():
     codes = quantize(np.ones((40, 8)), "int8")
     assert ids(quantized_search([1.0] * 8, codes, "int8", 3, oversampling=1)) == [[0, 1, 2]]
-    assert quantized_search(QUERIES[:2], INT8[:0], "int8") == [[], []]
-    assert quantized_search(QUERIES[:0], BITS, "ubinary") == []
 
 
 @pytest.mark.parametrize(
