@@ -52,6 +52,11 @@ def encode_columns(encode: Encode, columns: Iterable[Sequence[str]]) -> list[Arr
     return [vectors[[row_of[text] for text in column]] for column in columns]
 
 
+def by_text(rows: Iterable[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """Sorts (label, text, ...) rows by their texts, since rows are drawn and dealt to folds by number."""
+    return sorted(rows, key=lambda row: (row[1:], row[0]))
+
+
 def pair_features(u: Array, v: Array) -> Array:
     """SentEval's features of pairs of vectors `[n, dim]`: |u - v| beside u * v, `[n, 2 * dim]`."""
     return np.concatenate([np.abs(u - v), u * v], axis=1)

@@ -62,9 +62,9 @@ class CrossLingualClassification:
             learnt = train.get(SOURCE if SOURCE in train else language, ())
             classifiers.require_trained(name, learnt, rows)
         # Sorted, since parts are drawn by number.
-        self._train = {language: _by_text(train[language]) for language in sorted(train)}
-        self._test = {language: _by_text(test[language]) for language in sorted(test)}
-        self._dev = _by_text(dev)
+        self._train = {language: classifiers.by_text(train[language]) for language in sorted(train)}
+        self._test = {language: classifiers.by_text(test[language]) for language in sorted(test)}
+        self._dev = classifiers.by_text(dev)
         if SOURCE in train and not dev:
             from sklearn.model_selection import train_test_split
 
@@ -245,10 +245,6 @@ def _encoded(encode: Encode, sets: Iterable[Labelled]) -> list[_Set]:
     columns = classifiers.encode_columns(encode, [[text for _, text in rows] for rows in sets])
     labels = [np.array([label for label, _ in rows]) for rows in sets]
     return list(zip(columns, labels, strict=True))
-
-
-def _by_text(rows: Labelled) -> list[tuple[str, ...]]:
-    return sorted(rows, key=lambda row: row[::-1])
 
 
 def _part(y: np.ndarray, percent: int, seed: int) -> np.ndarray:

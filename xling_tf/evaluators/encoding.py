@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from xling_tf.errors import UserError
 
 Encode = Callable[[list[str]], np.ndarray]
+# Vectors are float32 by contract: scores that differ by less than its rounding are a tie.
+TIE = 1e-6
 
 
 class Evaluator(Protocol):

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from xling_tf.corpora.split import normalised
 from xling_tf.errors import UserError
 from xling_tf.evaluators.data import Dataset, Missing, Suite
-from xling_tf.evaluators.encoding import Encode, encode_checked, encode_units
+from xling_tf.evaluators.encoding import TIE, Encode, encode_checked, encode_units
 from xling_tf.evaluators.parallel_texts import (
     NO_BITEXTS,
     Rows,
@@ -22,8 +22,6 @@ from xling_tf.evaluators.parallel_texts import (
 )
 from xling_tf.search.neighbours import index_kind, nearest
 
-# Vectors are float32 by contract: scores that differ by less than its rounding are a tie.
-_TIE = 1e-6
 _QUERIES_PER_CHUNK = 256
 # Texts encoded at a time: of a corpus of millions no double-precision copy is made as a whole.
 _TEXTS_PER_CHUNK = 65_536
@@ -148,7 +146,7 @@ def _ranks(
         chunk = queries[start : start + _QUERIES_PER_CHUNK]
         rows = candidates[start : start + _QUERIES_PER_CHUNK]
         scores = np.take_along_axis(chunk @ texts.T, rows, axis=1)
-        tie = _TIE * np.linalg.norm(chunk, axis=1) * lengths[rows[:, 0]]
+        tie = TIE * np.linalg.norm(chunk, axis=1) * lengths[rows[:, 0]]
         ranks.append(np.sum(scores >= (scores[:, 0] - tie)[:, np.newaxis], axis=1))
     return np.concatenate(ranks)
 
@@ -252,7 +250,7 @@ def share_found(
     pairs = np.arange(len(queries))[:, np.newaxis] * len(candidates) + neighbours.indices
     is_wrong = (neighbours.indices >= 0) & ~np.isin(pairs, answers)
     best_wrong = np.where(is_wrong, neighbours.scores, -np.inf).max(axis=1)
-    is_found = best_wrong < neighbours.scores[:, 0] - _TIE
+    is_found = best_wrong < neighbours.scores[:, 0] - TIE
     return float(np.mean(is_found[query_rows]))
 
 

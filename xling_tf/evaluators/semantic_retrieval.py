@@ -15,13 +15,11 @@ from scipy.sparse.csgraph import connected_components
 from xling_tf.errors import UserError
 from xling_tf.evaluators import data
 from xling_tf.evaluators.data import Dataset, Missing
-from xling_tf.evaluators.encoding import Encode, encode_units
+from xling_tf.evaluators.encoding import TIE, Encode, encode_units
 
 CUTOFF = 100  # Yang et al. 2019, Table 4: MAP@100
 
 _SCORES_PER_CHUNK = 2**23
-# Vectors are float32 by contract: scores that differ by less than its rounding are a tie.
-_TIE = 1e-6
 _MISSING = Missing(
     name="quora.en",
     expected="paraphrase/<name>.<language>[.<split>].tsv, in several languages the same pairs in the same "
@@ -138,7 +136,7 @@ def relevant_ranks(
     ranks: list[NDArray[np.int64]] = []
     for scores in (row for chunk in chunks for row in chunk):
         right = np.asarray(relevant[len(ranks)])
-        floors = np.sort(scores[right])[::-1] - _TIE * np.abs(scores).max()
+        floors = np.sort(scores[right])[::-1] - TIE * np.abs(scores).max()
         is_other = np.ones(len(scores), bool)
         is_other[right] = False
         if itself is not None:

@@ -55,7 +55,7 @@ class TransferClassification:
         seed: int = 0,
     ) -> None:
         self.name = name
-        self._train, self._dev, self._test = map(_sorted, (train, dev, test))
+        self._train, self._dev, self._test = map(classifiers.by_text, (train, dev, test))
         self._positive = positive
         classifiers.require_trained(name, train, (*dev, *test))
         self.protocol: Mapping[str, Any] = {
@@ -117,7 +117,7 @@ class TransferRelatedness:
         seed: int = 0,
     ) -> None:
         self.name = name
-        self._train, self._dev, self._test = map(_sorted, (train, dev, test))
+        self._train, self._dev, self._test = map(classifiers.by_text, (train, dev, test))
         for part in filter(None, (train, dev, test)):
             came = sorted({score for score, *_ in part})
             try:
@@ -163,11 +163,6 @@ class TransferRelatedness:
         pearson, spearman = _correlations(predicted, test_y)
         error = float(np.mean(np.square(predicted - test_y)))
         return {"pearson": pearson, "spearman": spearman, "mean_squared_error": error}
-
-
-def _sorted(examples: Sequence[Example]) -> list[Example]:
-    """In an order of their own, since rows are drawn and dealt to folds by number."""
-    return sorted(examples, key=lambda example: (example[1:], example[0]))
 
 
 def _features(encode: Encode, parts: Sequence[Sequence[Example]]) -> list[np.ndarray]:
