@@ -76,6 +76,12 @@ def test_the_suite_compares_languages_row_by_row(tmp_path):
     # German has other scores: its rows are not those of the English file.
     assert isinstance(found["stsb.de-en.dev"], Missing)
     assert found["stsb.de.dev"].load()(encode)["num_pairs"] == 2
+    # A faulty file keeps no other one from being evaluated.
+    write_table(folder / "stsb.fr.dev.tsv", HEADER, (3, 4, 4), (3, 5, "high"))
+    found = {item.name: item for item in SUITE.find(tmp_path, 0)}
+    assert isinstance(found["stsb.fr-en.dev"], Missing)
+    with pytest.raises(UserError, match="must have numbers"):
+        found["stsb.fr.dev"].load()
 
 
 def test_the_suite_finds_years_tracks_and_sick_and_says_what_is_missing(tmp_path):

@@ -134,7 +134,10 @@ def _across(name: str, first: Path, second: Path) -> Dataset | Missing:
 
     The STS Benchmark is translated row by row, so the scores of its pairs hold across languages.
     """
-    firsts, seconds = read_scored(first), read_scored(second)
+    try:
+        firsts, seconds = read_scored(first), read_scored(second)
+    except UserError as error:  # The faulty file is a data set itself, which tells it after all others.
+        return Missing(name=name, expected=f"two sets without a fault, but {error}")
     if [row[2] for row in firsts] != [row[2] for row in seconds]:
         return Missing(name=name, expected=f"the same scores in the rows of {first} and {second}")
     origin = f"sentence1 of {stem_of(first)}, sentence2 of the same row of {stem_of(second)}"
