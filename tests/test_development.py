@@ -154,17 +154,15 @@ def test_best_weights_that_find_no_room_are_a_warning(tmp_path, monkeypatch, cap
 
 
 def test_translations_alone_decide_where_there_are_some(tmp_path):
-    development = Scripted(tiny_model(BOTH_TASKS), tmp_path)
+    model = tiny_model(BOTH_TASKS)
+    development = Scripted(model, tmp_path / "both")
     for step in (2, 4):
         development.score(step)
     # The losses of inference, -5 and then -4, are left out.
     assert development.restore_best() == 4
-
-
-def test_without_held_out_translations_the_others_decide(tmp_path):
-    model = tiny_model(BOTH_TASKS)
+    # Without held-out translations the others decide.
     held_out = {**EXAMPLES, RANKING: make_examples([], [])}
-    development = Development(model, held_out, tmp_path)
+    development = Development(model, held_out, tmp_path / "inference")
     assert list(development.score(1)) == ["inference"]
     assert development.restore_best() == 1
     with pytest.raises(UserError, match=r"training\.dev_steps expects held-out examples"):
@@ -172,9 +170,9 @@ def test_without_held_out_translations_the_others_decide(tmp_path):
 
 
 def test_the_same_examples_are_scored_each_time():
-    # Ten examples in batches of ten: the one batch has them all.
+    # Ten examples in batches of ten: the one batch has them all, also those of a corpus never trained on.
     settings = ["tasks.translation_ranking.examples_per_batch=10", "training.dev_batches=1"]
-    model = tiny_model(apply_overrides(CONFIG, settings))
+    model = tiny_model(apply_overrides(CONFIG, [*settings, "data.corpus_weights.small=0"]))
     score = HeldOutScores(model, EXAMPLES)
     first = score()
     assert first == score()
@@ -184,10 +182,10 @@ def test_the_same_examples_are_scored_each_time():
     )
 
 
-def test_a_corpus_that_is_never_trained_on_may_be_all_that_is_held_out():
-    # Another corpus was trained on, and is too small for a tenth of it to be anything.
-    model = tiny_model(apply_overrides(CONFIG, ["data.corpus_weights.small=0"]))
-    assert HeldOutScores(model, EXAMPLES)()[RANKING]["num_examples"] > 0
+def score_retrieval(store):
+    encoder = SentenceEncoder(lambda texts: np.ones((len(texts), 2)))
+    found = evaluate(tiny_model(CONFIG), encoder, {}, store.corpora, None)
+    return {name: scores["num_queries"] for name, scores in found.items()}
 
 
 def test_retrieval_is_over_the_held_out_pairs_of_a_store(monkeypatch):
@@ -196,17 +194,10 @@ def test_retrieval_is_over_the_held_out_pairs_of_a_store(monkeypatch):
     corpus = ListCorpus(name="x", kind="parallel", languages="en-es", records=pairs)
     store = transient_store([corpus])
     num_held_out = len(store.corpora[0].held_out)
-    encoder = SentenceEncoder(lambda texts: np.ones((len(texts), 2)))
-
-    def num_queries():
-        found = evaluate(tiny_model(), encoder, {}, store.corpora, None)
-        assert list(found) == ["retrieval/en-es/all"]
-        return found["retrieval/en-es/all"]["num_queries"]
-
-    assert num_queries() == num_held_out
+    assert score_retrieval(store) == {"retrieval/en-es/all": num_held_out}
     monkeypatch.setattr(module, "_DRAWN_FROM", 20)
     step = -(-num_held_out // 20)
-    assert num_queries() == len(range(0, num_held_out, step))
+    assert score_retrieval(store) == {"retrieval/en-es/all": len(range(0, num_held_out, step))}
 
 
 def test_retrieval_is_scored_without_near_twins_of_training_too(monkeypatch):
@@ -218,9 +209,8 @@ def test_retrieval_is_scored_without_near_twins_of_training_too(monkeypatch):
         for name, records in (("alike", alike), ("unlike", unlike))
     ]
     monkeypatch.setattr(module, "_CANDIDATES", 12)
-    stored = transient_store(corpora).corpora
-    encoder = SentenceEncoder(lambda texts: np.ones((len(texts), 2)))
-    found = evaluate(tiny_model(), encoder, {}, stored, None)
-    pairs = {name: scores["num_queries"] for name, scores in found.items()}
-    assert pairs["retrieval/en-es/no_near_twins"] == len(stored[1].held_out)
-    assert pairs["retrieval/en-es/all"] == len(stored[0].held_out) + len(stored[1].held_out)
+    store = transient_store(corpora)
+    alike, unlike = (len(corpus.held_out) for corpus in store.corpora)
+    pairs = score_retrieval(store)
+    assert pairs["retrieval/en-es/no_near_twins"] == unlike
+    assert pairs["retrieval/en-es/all"] == alike + unlike

@@ -4,13 +4,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from testing import (
-    DIM,
     TINY,
     find_task,
     make_batch,
     make_examples,
     tiny_model,
-    two_replicas,
 )
 
 from xling_tf.config import apply_overrides
@@ -21,7 +19,6 @@ OTHERS = ("translation_ranking", "response_prediction", "quick_thought", "infere
 ON = ["tasks.distillation.weight=1", "tasks.distillation.teacher=python:a:teacher"]
 ALONE = apply_overrides(TINY, [*ON, *(f"tasks.{kind}.weight=0" for kind in OTHERS)])
 SOURCES = ["a b", "hello", "c d e", "f g", "hello world", "i", "a a", "b c d e"]
-TARGETS = ["hola", "mundo a", "b b b", "i j", "hola mundo", "j", "d", "e f"]
 
 
 def make_task(normalize):
@@ -70,29 +67,3 @@ def test_a_student_that_equals_its_teacher_has_no_loss():
     # Half precision rounds to 2^-11 of a number, the squared distance to the square of that.
     assert losses.numpy() == pytest.approx(np.zeros(len(SOURCES)), abs=1e-5)
     assert hits.numpy().tolist() == [1] * len(SOURCES)
-
-
-@pytest.mark.slow
-def test_replicas_find_hits_among_the_vectors_of_all():
-    strategy = two_replicas()
-    with strategy.scope():
-        model = tiny_model(ALONE)
-    task = find_task(model, NAME)
-    vectors = np.random.default_rng(5).standard_normal((8, DIM)).astype(np.float16)
-
-    def batch_of(rows):
-        chosen = [[column[row] for row in rows] for column in (SOURCES, TARGETS)]
-        examples = make_examples(*chosen, vectors=vectors[list(rows)])
-        return make_batch(model, examples)
-
-    batches = iter([batch_of(range(5)), batch_of(range(5, 8))])
-    values = strategy.experimental_distribute_values_from_function(lambda _: next(batches))
-
-    @tf.function
-    def replicas(values):
-        return strategy.run(lambda batch: task.losses(model.encoder, batch), args=(values,))
-
-    gathered = [np.concatenate(strategy.experimental_local_results(result)) for result in replicas(values)]
-    expected = task.losses(model.encoder, batch_of(range(8)))
-    np.testing.assert_allclose(gathered[0], expected[0], rtol=1e-4)
-    assert gathered[1].tolist() == expected[1].numpy().tolist()

@@ -51,6 +51,10 @@ def test_a_restart_reads_no_corpus_again(run: Run) -> None:
     assert content(run.run_dir) == before
     assert again.counts() == store.counts()
     assert texts(again) == texts(store)
+    # Other workers write nothing.
+    shutil.rmtree(run.run_dir)
+    assert _read_corpora(run, is_chief=False).counts() == store.counts()
+    assert not run.run_dir.exists()
 
 
 def test_changed_corpora_are_refused_and_the_run_is_left_as_it_was(run: Run) -> None:
@@ -68,13 +72,6 @@ def test_changed_corpora_are_refused_and_the_run_is_left_as_it_was(run: Run) -> 
     with pytest.raises(UserError, match=r"everyday\.en-es=320 records, \w+, not 320"):
         _read_corpora(run, is_chief=True)
     assert content(run.run_dir) == before
-
-
-def test_other_workers_write_nothing(run: Run) -> None:
-    counts = _read_corpora(run, is_chief=True).counts()
-    shutil.rmtree(run.run_dir)
-    assert _read_corpora(run, is_chief=False).counts() == counts
-    assert not run.run_dir.exists()
 
 
 @pytest.mark.parametrize(("of_bfloat16", "chosen"), [(110, "float32"), (130, "mixed_bfloat16")])

@@ -15,7 +15,7 @@ from xling_tf.trainer.log import _lines_before
 from xling_tf.trainer.run_folder import RunFolder
 from xling_tf.trainer.warm_start import StartRecord
 
-GARBAGE = [b"", b"{", b"[]", b"{}", b"null", b'"x"', b"7", b"\xff\xfe", b"[" * 100_000, bytes(50)]
+GARBAGE = [b"", b"[]", b"{}", b"null", b"\xff\xfe", b"[" * 100_000]
 DATA = {"parallel/x.en-es": "3 records"}
 PAIRS = [TranslationPair(f"sentence {n}", f"frase {n}") for n in range(100)]
 CORPUS = ListCorpus(name="x", kind="parallel", languages="en-es", records=PAIRS)
@@ -39,25 +39,26 @@ def damage(path: Path, how: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["cut", "zeros", "one bit", "longer", "gone"])
-@pytest.mark.parametrize("name", ["texts", "text_starts", "first_text", "length", "train", "held_out"])
-def test_a_damaged_store_is_told_and_written_anew(name, how, tmp_path, caplog):
+def test_a_damaged_store_is_told_and_written_anew(how, tmp_path, caplog):
     folder = tmp_path / "store"
     whole = open_store(folder, [CORPUS], accept).contents()
-    (folder / name).unlink() if how == "gone" else damage(folder / name, how)
-    with caplog.at_level(std_logging.WARNING, logger="absl"):
-        store = open_store(folder, [CORPUS], accept)
-    assert store.contents() == whole
-    assert {*store.corpora[0].train, *store.corpora[0].held_out} <= {*PAIRS}
-    assert f"the store {folder} is damaged" in caplog.text
+    for name in ("texts", "text_starts", "first_text", "length", "train", "held_out"):
+        caplog.clear()
+        (folder / name).unlink() if how == "gone" else damage(folder / name, how)
+        with caplog.at_level(std_logging.WARNING, logger="absl"):
+            store = open_store(folder, [CORPUS], accept)
+        assert store.contents() == whole
+        assert {*store.corpora[0].train, *store.corpora[0].held_out} <= {*PAIRS}
+        assert f"the store {folder} is damaged" in caplog.text
 
 
-@pytest.mark.parametrize("content", GARBAGE)
-def test_a_store_whose_content_is_garbage_is_written_anew(content, tmp_path):
+def test_a_store_whose_content_is_garbage_is_written_anew(tmp_path):
     folder = tmp_path / "store"
     whole = open_store(folder, [CORPUS], accept).contents()
-    (folder / "content.json").write_bytes(content)
-    assert open_store(folder, [CORPUS], accept).contents() == whole
-    assert json.loads((folder / "content.json").read_bytes())["files"]
+    for content in GARBAGE:
+        (folder / "content.json").write_bytes(content)
+        assert open_store(folder, [CORPUS], accept).contents() == whole
+        assert json.loads((folder / "content.json").read_bytes())["files"]
 
 
 @pytest.fixture
@@ -68,8 +69,7 @@ def run(tmp_path):
     return folder
 
 
-@pytest.mark.parametrize("name", ["config.json", "vocabulary.txt"])
-@pytest.mark.parametrize("how", ["cut", "zeros", "one bit", "longer"])
+@pytest.mark.parametrize(("name", "how"), [("config.json", "one bit"), ("vocabulary.txt", "cut")])
 def test_a_damaged_vocabulary_or_config_stops_the_restart(run, name, how):
     # With fewer words no checkpoint would fit, and the training would begin anew.
     damage(run.path / name, how)

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import tensorflow as tf
-from testing import TINY, ListCorpus, make_examples, tiny_model
+from testing import TINY, ListCorpus, make_examples
 
 from xling_tf.config import apply_overrides
 from xling_tf.corpora.records import InferencePair, ResponsePair, SentenceTriplet, TranslationPair
@@ -60,13 +60,13 @@ def test_a_batch_depends_on_its_position_alone():
     assert backwards[::-1] == batches
 
 
-@pytest.mark.parametrize("corpora", [None, [("a", 20), ("b", 40)], [("a", 1), ("b", 48), ("c", 11)]])
+@pytest.mark.parametrize("corpora", [[("a", 20), ("b", 40)], [("a", 1), ("b", 48), ("c", 11)]])
 def test_an_epoch_holds_every_example_once(corpora):
     # 60 examples in pools of 3 * 4 = 12: positions 0 ... 14 are an epoch.
     sampler = make(numbered(60, corpora))
     first = drawn(sampler, range(15))
     second = drawn(sampler, range(15, 30))
-    if corpora is None or corpora[0][1] == 20:  # shares 1/3 and 2/3 of 12 are whole numbers
+    if corpora[0][1] == 20:  # shares 1/3 and 2/3 of 12 are whole numbers
         assert sorted(first) == sorted(second) == list(range(60))
     # Shares that are no whole numbers come out over a few epochs, within one draw a corpus.
     counts = Counter(drawn(sampler, range(150)).tolist())
@@ -99,14 +99,13 @@ def test_batches_hold_similar_lengths_and_equal_work():
     assert sizes[0] > 3 * sizes[-1]
 
 
-@pytest.mark.parametrize("count", [1, 7, 40])
-def test_no_pool_is_empty_however_many_corpora_there_are(count):
-    examples = numbered(3 * count, [(str(number), 3) for number in range(count)])
-    sampler = make(examples, size=2, pool=2, weights=[1 + 0.1 * i for i in range(count)])
+def test_no_pool_is_empty_however_many_corpora_there_are():
+    examples = numbered(120, [(str(number), 3) for number in range(40)])
+    sampler = make(examples, size=2, pool=2, weights=[1 + 0.1 * i for i in range(40)])
     assert all(len(sampler.batch(position)) for position in range(200))
 
 
-@pytest.mark.parametrize("weights", [[0.0, 0.0], [-1.0, 2.0], [-1.0, -1.0], [float("nan"), 1.0]])
+@pytest.mark.parametrize("weights", [[0.0, 0.0], [-1.0, 2.0], [float("nan"), 1.0]])
 def test_weights_that_leave_nothing_or_less_are_refused(weights):
     examples = numbered(5, [("tatoeba", 3), ("manpages", 2)])
     with pytest.raises(UserError, match=r"^data\.corpus_weights .* tatoeba, manpages have \["):
@@ -125,33 +124,25 @@ def as_lists(batch):
     return [np.asarray(part).tolist() for part in tf.nest.flatten(batch)]
 
 
-def test_a_stream_is_the_sampler_through_the_preprocessor():
-    sampler = make(PAIRS)
-    dataset = make_dataset(PAIRS, make(PAIRS), PREPROCESS, count=4)
-    batches = list(dataset)
+def test_a_stream_is_the_sampler_through_the_preprocessor_with_a_fingerprint_of_each_text():
+    sampler = make(PAIRS, size=10, pool=1)
+    batches = list(make_dataset(PAIRS, make(PAIRS, size=10, pool=1), PREPROCESS, count=4))
     assert len(batches) == 4
     for position, batch in enumerate(batches):
         indices = sampler.batch(position)
         texts = PAIRS.texts(indices)
         assert as_lists(batch.features) == as_lists(PREPROCESS(tf.constant(texts)))
         assert batch.labels.numpy().tolist() == (indices % 3).tolist()
-
-
-def test_fingerprints_are_equal_where_texts_are():
-    batch = next(iter(make_dataset(PAIRS, make(PAIRS, size=20, pool=1), PREPROCESS)))
-    indices = make(PAIRS, size=20, pool=1).batch(0)
-    flat = PAIRS.texts(indices)
-    fingerprints = batch.fingerprints.numpy()
-    assert fingerprints.shape == (2, 20)
-    equal = fingerprints.reshape(-1)[:, None] == fingerprints.reshape(-1)[None, :]
-    assert equal.tolist() == (flat[:, None] == flat[None, :]).tolist()
-    assert equal.sum() > 40  # "b c" is there ten times
+        fingerprints = batch.fingerprints.numpy()
+        assert fingerprints.shape == (2, len(indices))
+        equal = fingerprints.reshape(-1)[:, None] == fingerprints.reshape(-1)[None, :]
+        assert equal.tolist() == (texts[:, None] == texts[None, :]).tolist()
 
 
 def test_the_config_gives_weights_pool_and_seed():
     examples = numbered(40, [("a", 30), ("b", 10)])
     overrides = ["data.corpus_weights.b=3", "data.pool_batches=2", "training.seed=9"]
-    sampler = make_sampler(examples, tiny_model().tasks[0], apply_overrides(TINY, overrides))
+    sampler = make_sampler(examples, build_tasks(TINY)[0], apply_overrides(TINY, overrides))
     expected = make(examples, size=8, pool=2, weights=[1.0, 3.0], seed=9)
     assert drawn(sampler, range(20)).tolist() == drawn(expected, range(20)).tolist()
 
@@ -172,7 +163,7 @@ class Share(Workers):
 @pytest.mark.parametrize("count", [0, 2])
 def test_the_shares_of_workers_are_together_what_one_would_see(count):
     # Two workers with two replicas each: steps 0 and 1 are the positions 0 1 | 2 3 and 4 5 | 6 7.
-    (task,) = (task for task in tiny_model().tasks if task.name == "inference")
+    (task,) = (task for task in build_tasks(TINY) if task.name == "inference")
 
     def read(replicas, total, number):
         workers = Share(replicas, total)
@@ -198,10 +189,9 @@ def order(size, *, epoch=0, seed=(1, 2)):
     return shuffled(np.arange(size), np.full(size, epoch), size, seed)
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 7, 64, 65, 257, 70_000])
-def test_every_thing_comes_once(size):
-    for epoch in (0, 1, 12345):
-        assert sorted(order(size, epoch=epoch)) == list(range(size))
+def test_every_thing_comes_once():
+    for size in (1, 2, 3, 64, 65, 70_000):
+        assert sorted(order(size, epoch=12345)) == list(range(size))
 
 
 def test_a_place_does_not_depend_on_what_else_is_asked_for():
@@ -223,66 +213,32 @@ def corpus(kind, languages, records, name="x", split=""):
     return ListCorpus(name=name, kind=kind, languages=languages, split=split, records=records, groups=groups)
 
 
-def examples_of(*corpora):
-    return task_examples(build_tasks(TINY), transient_store(corpora).corpora)
-
-
-PARALLEL = corpus(
-    "parallel",
-    "en-es",
-    [
-        TranslationPair("two words", "uno"),
-        TranslationPair("x", "y"),
-        TranslationPair("held 2", "fuera"),
-    ],
-)
-MORE = corpus("parallel", "en-es", [TranslationPair("我爱你", "ñu")], name="more")
-NLI = corpus("nli", "en", [InferencePair("p q r", "h", 2), InferencePair("q", "h i", 1)])
-REPLIES = corpus("conversations", "es", [ResponsePair("m", "r s t u")])
-STORY = corpus("documents", "en", [SentenceTriplet("a", "b b b", "c c")])
-
-
-@pytest.fixture(scope="module")
-def examples():
-    return examples_of(PARALLEL, NLI, REPLIES, STORY, MORE)
-
-
-def test_tasks_without_examples_are_left_out(examples):
-    assert list(examples) == [
-        "translation_ranking_en-es",
-        "response_prediction_es",
-        "quick_thought_en",
-        "inference",
+def test_records_become_examples_of_the_tasks_on_them():
+    pairs = [("two words", "uno"), ("x", "y"), ("held 2", "fuera")]
+    corpora = [
+        corpus("parallel", "en-es", [TranslationPair(*pair) for pair in pairs]),
+        corpus("nli", "en", [InferencePair("p q r", "h", 2), InferencePair("q", "h i", 1)]),
+        corpus("conversations", "es", [ResponsePair("m", "r s t u")]),
+        corpus("documents", "en", [SentenceTriplet("a", "b b b", "c c")]),
+        corpus("parallel", "en-es", [TranslationPair("我爱你", "ñu")], name="more"),
+        corpus("parallel", "es-en", [TranslationPair("a", "b")]),  # of no task
     ]
-
-
-def test_columns_are_the_records_in_order(examples):
-    train = examples["translation_ranking_en-es"].train
-    columns = [[b"two words", b"x", "我爱你".encode()], [b"uno", b"y", "ñu".encode()]]
-    assert train.texts(np.arange(3)).tolist() == columns[0] + columns[1]
-    assert train.corpora == (("x", 2), ("more", 1))
-    story = examples["quick_thought_en"].train
-    assert story.texts(np.array([0])).tolist() == [b"a", b"b b b", b"c c"]
-
-
-def test_lengths_are_of_the_longest_column(examples):
-    # Words; "我爱你" is a word of 3 characters without spaces.
-    assert examples["translation_ranking_en-es"].train.lengths.tolist() == [2, 1, 4]
-    assert examples["inference"].train.lengths.tolist() == [3, 2]
-    assert examples["quick_thought_en"].train.lengths.tolist() == [3]
-
-
-def test_held_out_examples_are_apart(examples):
+    examples = task_examples(build_tasks(TINY), transient_store(corpora).corpora)
+    train = {name: parts.train for name, parts in examples.items()}
+    found = {
+        name: (part.texts(np.arange(len(part))).tolist(), part.lengths.tolist(), part.corpora)
+        for name, part in train.items()
+    }
+    # Column after column; lengths are of the longest one in words, where "我爱你" is a word of 3 characters
+    # without spaces. Tasks without examples are left out.
+    columns = ["two words", "x", "我爱你", "uno", "y", "ñu"]
+    assert found == {
+        "translation_ranking_en-es": ([t.encode() for t in columns], [2, 1, 4], (("x", 2), ("more", 1))),
+        "response_prediction_es": ([b"m", b"r s t u"], [4], (("x", 1),)),
+        "quick_thought_en": ([b"a", b"b b b", b"c c"], [3], (("x", 1),)),
+        "inference": ([b"p q r", b"q", b"h", b"h i"], [3, 2], (("x", 2),)),
+    }
     held = examples["translation_ranking_en-es"].held_out
     assert held.texts(np.array([0])).tolist() == [b"held 2", b"fuera"]
     assert held.corpora == (("x", 1),)
     assert len(examples["inference"].held_out) == 0
-
-
-def test_languages_and_kinds_are_not_mixed(examples):
-    assert examples["response_prediction_es"].train.texts(np.array([0])).tolist() == [
-        b"m",
-        b"r s t u",
-    ]
-    swapped = corpus("parallel", "es-en", [TranslationPair("a", "b")])
-    assert examples_of(swapped) == {}

@@ -10,16 +10,13 @@ import pytest
 import tensorflow as tf
 from starting_models import export_model, make_model
 
-from xling_tf.config import apply_overrides
+from xling_tf.config import OptimizerConfig, apply_overrides
 from xling_tf.corpora.sample import SAMPLE_FOLDER
 from xling_tf.errors import UserError
-from xling_tf.presets import PRESETS, PUBLISHED, get_preset
+from xling_tf.presets import PUBLISHED, get_preset
 from xling_tf.tasks.base import TASKS, build_tasks
 from xling_tf.trainer.experiment import Run, run_experiment
 from xling_tf.trainer.warm_start import apply_start
-
-# They start from a trained model.
-BEST = [name for name in PRESETS if name.endswith("-best")]
 
 
 def six_tasks(target):
@@ -35,32 +32,19 @@ def tasks_of(name):
     return [task.name for task in build_tasks(get_preset(name))]
 
 
-@pytest.mark.parametrize("target", ["es", "fr", "de", "zh"])
-def test_every_pair_has_the_six_tasks_a_baseline_and_the_literal_recipe(target):
+def test_every_pair_has_the_six_tasks_a_baseline_and_the_literal_recipe():
     # 2019, sec. 2.2: "six total tasks are used in training, as the first two tasks are mirrored".
-    assert tasks_of(f"en-{target}") == six_tasks(target)
-    assert tasks_of(f"paper-en-{target}") == six_tasks(target)
-    assert tasks_of(f"translation-ranking-en-{target}") == [f"translation_ranking_en-{target}"]
-
-
-@pytest.mark.parametrize(
-    ("name", "left_out"),
-    [
-        ("no-snli", ["inference"]),
-        ("no-wiki", ["quick_thought_en", "quick_thought_es"]),
-        ("no-target-native", ["response_prediction_es", "quick_thought_es"]),
-        *((name, []) for name in ("word-only", "sentencepiece", "smoke")),
-    ],
-)
-def test_what_the_variants_leave_out(name, left_out):
-    assert tasks_of(name) == [task for task in six_tasks("es") if task not in left_out]
-
-
-@pytest.mark.parametrize("name", PRESETS)
-def test_every_preset_has_a_budget_and_a_description(name):
-    preset = get_preset(name)
-    assert preset.training.steps or preset.training.minutes
-    assert 20 < len(preset.description) < 200
+    for target in ("es", "fr", "de", "zh"):
+        assert tasks_of(f"en-{target}") == six_tasks(target)
+        assert tasks_of(f"paper-en-{target}") == six_tasks(target)
+        assert tasks_of(f"translation-ranking-en-{target}") == [f"translation_ranking_en-{target}"]
+    for name, left_out in {
+        "no-snli": ["inference"],
+        "no-wiki": ["quick_thought_en", "quick_thought_es"],
+        "no-target-native": ["response_prediction_es", "quick_thought_es"],
+        "smoke": [],
+    }.items():
+        assert tasks_of(name) == [task for task in six_tasks("es") if task not in left_out]
 
 
 def test_the_literal_recipe():
@@ -70,9 +54,7 @@ def test_the_literal_recipe():
     # "a batch size of 100 using stochastic gradient descent with a learning rate of 0.008"
     assert {getattr(paper.tasks, name).examples_per_batch for name in TASKS} == {100}
     assert paper.data.equal_batches
-    assert (paper.optimizer.name, paper.optimizer.learning_rate) == ("sgd", 0.008)
-    # "we multiply the gradients to the word and character embeddings by a factor of 100"
-    assert paper.optimizer.embedding_learning_rate == pytest.approx(100 * 0.008)
+    assert paper.optimizer == OptimizerConfig()  # test_config.py
     assert paper.text.max_tokens == 64  # 2018, sec. 4.2
     assert paper.tasks.hard_negatives == 5  # sec. 2.2
     weights = {name: getattr(paper.tasks, name).weight for name in TASKS}
@@ -81,10 +63,8 @@ def test_the_literal_recipe():
 
 
 def test_near_names_are_suggested():
-    with pytest.raises(UserError, match=r"got 'en_es'; did you mean en-es\?"):
+    with pytest.raises(UserError, match=r"expects one of en-es, .*got 'en_es'; did you mean en-es\?"):
         get_preset("en_es")
-    with pytest.raises(UserError, match=r"expects one of en-es, .*got 'zzzz'$"):
-        get_preset("zzzz")
 
 
 NARROW = (
@@ -111,11 +91,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-# One of each kind of text, encoder and tasks; the others differ in languages and numbers alone.
+# One of each kind of text and tasks; the others differ in languages and numbers alone.
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", ["en-es", "many", "word-only", "sentencepiece", "paper-en-zh", "multilingual-qa"]
-)
+@pytest.mark.parametrize("name", ["word-only", "paper-en-zh", "multilingual-qa"])
 def test_it_trains(name: str, folder: Path, tmp_path: Path) -> None:
     config = apply_overrides(get_preset(name), NARROW)
     run = Run(name=name, config=config, data=folder, run_dir=tmp_path / "run", output=tmp_path / "model")
@@ -123,9 +101,8 @@ def test_it_trains(name: str, folder: Path, tmp_path: Path) -> None:
 
 
 def test_the_best_recipes_start_from_the_published_weights(tmp_path, monkeypatch):
-    assert BEST == ["en-es-best", "en-fr-best", "en-de-best", "en-zh-best"]
-    for name in BEST:
-        preset = get_preset(name)
+    for target in ("es", "fr", "de", "zh"):
+        preset = get_preset(f"en-{target}-best")
         assert preset.initial.model == preset.tasks.distillation.teacher == PUBLISHED
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError, match=f"{PUBLISHED}.*export/import_published.py"):
@@ -133,8 +110,7 @@ def test_the_best_recipes_start_from_the_published_weights(tmp_path, monkeypatch
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", BEST[:1])
-def test_a_best_recipe_trains_all_tasks_and_leaves_the_table(name, tmp_path):
+def test_a_best_recipe_trains_all_tasks_and_leaves_the_table(tmp_path):
     start = export_model(make_model("cnn"), tmp_path / "cnn")
     run_dir, output = tmp_path / "run", tmp_path / "model"
     settings = (
@@ -142,8 +118,8 @@ def test_a_best_recipe_trains_all_tasks_and_leaves_the_table(name, tmp_path):
         *("training.steps=5", "training.precision=float32", "training.dev_batches=1"),
         *("data.sample=true", "data.pool_batches=1"),
     )
-    config = apply_start(get_preset(name), settings, run_dir)
-    results = run_experiment(Run(name=name, config=config, run_dir=run_dir, output=output))
+    config = apply_start(get_preset("en-es-best"), settings, run_dir)
+    results = run_experiment(Run(name="best", config=config, run_dir=run_dir, output=output))
     assert results["steps"] == 5
     lines = (run_dir / "metrics.jsonl").read_text().splitlines()
     trained = {json.loads(line)["task"].rpartition("_")[0] for line in lines}

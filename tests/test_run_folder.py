@@ -1,4 +1,5 @@
 import dataclasses
+import re
 
 import pytest
 
@@ -34,55 +35,24 @@ def test_a_start_that_was_killed_before_the_request_does_not_count(tmp_path):
 def test_the_same_request_continues_with_what_was_decided(run):
     run.require_same(REQUEST, DATA)
     assert run.resolved(REQUEST) == (RESOLVED, WORDS)
-
-
-@pytest.mark.parametrize(
-    "override",
-    [
-        "training.steps=9",
-        "training.minutes=9",
-        "training.checkpoint_minutes=9",
-        "training.dev_batches=9",
-        "description=other words",
-    ],
-)
-def test_budget_and_housekeeping_may_change(run, override):
-    request = changed(override)
+    # Budget and housekeeping may change.
+    request = changed("training.steps=9", "training.minutes=9", "training.dev_batches=9", "description=other")
     run.require_same(request, DATA)
     resolved, _ = run.resolved(request)
-    expected = dataclasses.replace(request.training, precision="mixed_bfloat16")
-    assert resolved.training == expected
+    assert resolved.training == dataclasses.replace(request.training, precision="mixed_bfloat16")
     assert resolved.text == RESOLVED.text
 
 
 @pytest.mark.parametrize(
-    ("override", "message"),
+    ("override", "data", "message"),
     [
-        ("training.seed=4", "training.seed=3, not 4"),
-        ("training.precision=float32", "training.precision=auto, not float32"),
-        ("optimizer.learning_rate=0.5", "optimizer.learning_rate=0.008, not 0.5"),
-        ("text.ngram_sizes=3", "text.ngram_sizes=[3, 4], not (3,)"),
-        ("data.corpus_weights.x=2", "data.corpus_weights.x=None, not 2.0"),
-        ("tasks.inference.weight=0", "tasks.inference.weight=1, not 0"),
+        ("training.seed=4", {}, "training.seed=3, not 4"),
+        ("text.ngram_sizes=3", {}, "text.ngram_sizes=[3, 4], not (3,)"),
+        ("data.corpus_weights.x=2", {}, "data.corpus_weights.x=None, not 2.0"),
+        ("training.steps=9", {"nli/snli.en.train": 8}, "data.nli/snli.en.train=7, not 8"),
+        ("training.steps=9", {"parallel/new.en-es": 1}, "data.parallel/new.en-es=None, not 1"),
     ],
 )
-def test_anything_else_may_not_and_both_values_are_named(run, override, message):
-    with pytest.raises(UserError) as caught:
-        run.require_same(changed(override), DATA)
-    assert message in str(caught.value)
-    assert "--run_dir" in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("data", "message"),
-    [
-        ({**DATA, "nli/snli.en.train": 8}, "data.nli/snli.en.train=7, not 8"),
-        ({"parallel/tatoeba.en-es": 100}, "data.nli/snli.en.train=7, not None"),
-        ({**DATA, "parallel/new.en-es": 1}, "data.parallel/new.en-es=None, not 1"),
-    ],
-)
-def test_nor_may_the_data(run, data, message):
-    with pytest.raises(UserError) as caught:
-        run.require_same(REQUEST, data)
-    assert message in str(caught.value)
+def test_anything_else_may_not_and_both_values_are_named(run, override, data, message):
+    with pytest.raises(UserError, match=re.escape(message)):
+        run.require_same(changed(override), {**DATA, **data})

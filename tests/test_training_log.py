@@ -1,6 +1,5 @@
 import json
 
-import pytest
 import tensorflow as tf
 
 from xling_tf.trainer import log as training_log
@@ -35,37 +34,27 @@ def steps_of(folder):
     return [line["step"] for line in lines(folder)]
 
 
-def test_each_step_is_a_line(tmp_path):
-    train(tmp_path, range(3))
-    assert lines(tmp_path) == [result(step)._asdict() for step in range(3)]
+def tensorboard(folder):
+    """Tag, step and value of all that TensorBoard is given."""
+    events = [
+        tf.compat.v1.Event.FromString(record.numpy())
+        for path in (folder / "tensorboard").glob("events*")
+        for record in tf.data.TFRecordDataset(str(path))
+    ]
+    return [(v.tag, e.step, float(tf.make_ndarray(v.tensor))) for e in events for v in e.summary.value]
 
 
-def test_a_restart_drops_the_steps_that_are_repeated(tmp_path):
+def test_each_step_is_a_line_and_a_restart_drops_those_that_are_repeated(tmp_path):
     train(tmp_path, range(10))
+    assert lines(tmp_path) == [result(step)._asdict() for step in range(10)]
+    assert ("loss/quick_thought_en", 2, 2.0) in tensorboard(tmp_path)
     train(tmp_path, range(6, 8))
     assert steps_of(tmp_path) == list(range(8))
-
-
-@pytest.mark.parametrize("cut", [1, 2, 30])
-def test_a_line_that_a_kill_has_cut_is_dropped(tmp_path, cut):
-    train(tmp_path, range(5))
+    # A line that a kill has cut comes again, too.
     path = tmp_path / "metrics.jsonl"
-    path.write_text(path.read_text()[:-cut])
-    train(tmp_path, range(4, 6))
-    assert steps_of(tmp_path) == list(range(6))
-
-
-def test_tensorboard_gets_the_losses(tmp_path):
-    train(tmp_path, range(3))
-    (path,) = (tmp_path / "tensorboard").glob("events*")
-    events = [tf.compat.v1.Event.FromString(record.numpy()) for record in tf.data.TFRecordDataset(str(path))]
-    found = [
-        (event.step, float(tf.make_ndarray(value.tensor)))
-        for event in events
-        for value in event.summary.value
-        if value.tag == "loss/quick_thought_en"
-    ]
-    assert found == [(0, 2.0), (1, 2.0), (2, 2.0)]
+    path.write_text(path.read_text()[:-2])
+    train(tmp_path, range(7, 9))
+    assert steps_of(tmp_path) == list(range(9))
 
 
 def test_scores_are_lines_of_their_own_and_a_restart_keeps_those_up_to_its_step(tmp_path, caplog):
@@ -80,12 +69,7 @@ def test_scores_are_lines_of_their_own_and_a_restart_keeps_those_up_to_its_step(
     found = [json.loads(line) for line in (tmp_path / "dev.jsonl").read_text().splitlines()]
     assert found == [{"step": step, "scores": scores} for step in (2, 4, 8)]
     assert caplog.messages[0] == "step 2, held-out loss: i 1.500"
-    events = [
-        tf.compat.v1.Event.FromString(record.numpy())
-        for path in (tmp_path / "tensorboard").glob("events*")
-        for record in tf.data.TFRecordDataset(str(path))
-    ]
-    tags = [value.tag for event in events for value in event.summary.value]
+    tags = [tag for tag, *_ in tensorboard(tmp_path)]
     assert tags.count("dev_loss/inference") == tags.count("dev_accuracy/inference") == 4
 
 
