@@ -61,3 +61,9 @@ def the_error(run: Run) -> str:
     (line,) = (line for line in run.errors.splitlines() if not re.match(r"[\d:]{8} INFO ", line))
     assert line.startswith("error: ")
     return line
+
+
+def read_lines(path: Path) -> list[dict]:
+    """The whole lines of a file of JSON lines, which may be written at this moment, or not be there yet."""
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]

@@ -20,12 +20,13 @@ TEXTS = (
     "where is the station",
     "dónde está la estación",
 )
-_PIECES = ("text.tokenizer=sentencepiece", "text.sentencepiece_size=60")
 KINDS = {
     "words and n-grams": (),
     "words": ("text.ngram_sizes=",),
-    "pieces": _PIECES,
-    "cnn": (*_PIECES, "encoder.kind=cnn", "encoder.num_filters=4", "text.sentence_marks=true"),
+    "cnn": (
+        *("text.tokenizer=sentencepiece", "text.sentencepiece_size=60", "text.sentence_marks=true"),
+        *("encoder.kind=cnn", "encoder.num_filters=4"),
+    ),
 }
 
 

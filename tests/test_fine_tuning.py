@@ -50,7 +50,7 @@ def variables(folder):
 
 
 @pytest.mark.slow
-def test_all_signatures_are_exported_again(start, tuned):
+def test_all_signatures_are_exported_again_and_started_from(start, tuned, tmp_path):
     folder, results = tuned
     loaded, before = tf.saved_model.load(str(folder / "mine")), tf.saved_model.load(str(start))
     assert set(loaded.signatures) == set(before.signatures) == SIGNATURES
@@ -60,11 +60,7 @@ def test_all_signatures_are_exported_again(start, tuned):
     for name in ("response_tower", "inference_head"):
         for new, old in zip(loaded.heads[name].weights, before.heads[name].weights, strict=True):
             np.testing.assert_array_equal(new, old)
-
-
-@pytest.mark.slow
-def test_it_starts_again_from_what_came_out(tuned, tmp_path):
-    folder, _ = tuned
+    # It starts again from what came out.
     assert set(StartingPoint.open(folder / "mine").heads) == {"response_tower", "inference_head"}
     settings = (*SETTINGS, "optimizer.embedding_learning_rate=0")
     tune(folder / "mine", tmp_path, steps=1, settings=settings)

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from programs import PROGRAM, read_lines
 
 from xling_tf.config import apply_overrides
 from xling_tf.presets import get_preset
@@ -18,7 +19,6 @@ from xling_tf.trainer.experiment import Run, run_experiment
 # Six trainings in processes of their own; test_trainer.py has restarts within one.
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).resolve().parents[1]
 STEPS = 240
 # Two tasks, so that the restart must find its place in the cycle and in each one's batches.
 SETTINGS = (
@@ -42,13 +42,6 @@ class Stage(NamedTuple):
     checkpoints: list[str]
 
 
-def read_metrics(run_dir: Path) -> list[dict]:
-    """The whole lines of metrics.jsonl."""
-    path = run_dir / "metrics.jsonl"
-    text = path.read_text(encoding="utf-8") if path.exists() else ""
-    return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
-
-
 def checkpoints(run_dir: Path) -> list[str]:
     """The names in the folder of checkpoints, oldest first."""
     return sorted(path.name for path in run_dir.glob("checkpoints/*"))
@@ -58,11 +51,11 @@ def run(folder: Path, *, stop: signal.Signals | None = None, at: int = STEPS) ->
     """Runs the command, and sends it a signal once it has trained `at` steps."""
     run_dir = folder / "runs" / "smoke"
     with (folder / "errors.txt").open("w+", encoding="utf-8") as errors:
-        command = [sys.executable, str(ROOT / "training" / "main.py"), *FLAGS]
+        command = [sys.executable, str(PROGRAM), *FLAGS]
         process = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=errors)
         try:
             while stop is not None and process.poll() is None:
-                if len(read_metrics(run_dir)) >= at and len(checkpoints(run_dir)) > 1:
+                if len(read_lines(run_dir / "metrics.jsonl")) >= at and len(checkpoints(run_dir)) > 1:
                     process.send_signal(stop)
                     break
                 time.sleep(0.02)
@@ -71,7 +64,8 @@ def run(folder: Path, *, stop: signal.Signals | None = None, at: int = STEPS) ->
             process.kill()
             process.wait()
         errors.seek(0)
-        return Stage(status, errors.read(), read_metrics(run_dir), checkpoints(run_dir))
+        metrics = read_lines(run_dir / "metrics.jsonl")
+        return Stage(status, errors.read(), metrics, checkpoints(run_dir))
 
 
 def damage_newest(run_dir: Path) -> str:
@@ -142,7 +136,7 @@ def test_the_loss_curve_and_the_scores_are_those_of_an_undisturbed_run(
 ) -> None:
     assert stages["finished"].status == 0, stages["finished"].errors
     assert stages["finished"].checkpoints[-1] == checkpoints(undisturbed)[-1]
-    curve, expected = stages["finished"].metrics, read_metrics(undisturbed)
+    curve, expected = stages["finished"].metrics, read_lines(undisturbed / "metrics.jsonl")
     assert [line["step"] for line in curve] == list(range(STEPS))
     for key in ("step", "task", "sentences", "learning_rate"):
         assert [line[key] for line in curve] == [line[key] for line in expected]

@@ -9,6 +9,7 @@ from collections import Counter
 import keras
 import numpy as np
 import pytest
+from programs import read_lines
 from testing import TINY, make_examples, tiny_model, two_replicas
 
 from xling_tf.config import apply_overrides
@@ -21,7 +22,6 @@ EXAMPLES = {
     "translation_ranking_en-es": make_examples(WORDS, [f"{word} hola" for word in WORDS]),
     "inference": make_examples(WORDS, WORDS[::-1], labels=[0, 1, 2, 0, 1, 2, 0, 1, 2, 0]),
 }
-SIZES = {name: len(examples) for name, examples in EXAMPLES.items()}
 TWO_TASKS = apply_overrides(
     TINY,
     [
@@ -38,18 +38,8 @@ ORDER = ["translation_ranking_en-es"] * 3 + [
 ] * 2
 
 
-@pytest.fixture(scope="module")
-def model():
-    return tiny_model(TWO_TASKS)
-
-
 def make_trainer(model, folder, strategy):
     return Trainer(model=model, examples=EXAMPLES, workers=Workers(strategy), run_dir=folder)
-
-
-def test_translation_ranking_leads_and_the_cycle_follows(model):
-    schedule = make_schedule(model, SIZES)
-    assert [schedule.task(step) for step in range(9)] == ORDER
 
 
 def train(folder, *budgets, **settings):
@@ -67,8 +57,7 @@ def train(folder, *budgets, **settings):
 
 
 def metrics(folder):
-    lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-    return [json.loads(line) for line in lines]
+    return read_lines(folder / "metrics.jsonl")
 
 
 def test_a_restart_within_the_lead_and_one_after_it_change_nothing(tmp_path):

@@ -1,6 +1,5 @@
-import json
-
 import tensorflow as tf
+from programs import read_lines
 
 from xling_tf.trainer import log as training_log
 from xling_tf.trainer.log import StepResult, TrainingLog
@@ -26,12 +25,8 @@ def train(folder, steps):
             log.report(result(step), 0.1)
 
 
-def lines(folder):
-    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-
-
 def steps_of(folder):
-    return [line["step"] for line in lines(folder)]
+    return [line["step"] for line in read_lines(folder / "metrics.jsonl")]
 
 
 def tensorboard(folder):
@@ -46,7 +41,7 @@ def tensorboard(folder):
 
 def test_each_step_is_a_line_and_a_restart_drops_those_that_are_repeated(tmp_path):
     train(tmp_path, range(10))
-    assert lines(tmp_path) == [result(step)._asdict() for step in range(10)]
+    assert read_lines(tmp_path / "metrics.jsonl") == [result(step)._asdict() for step in range(10)]
     assert ("loss/quick_thought_en", 2, 2.0) in tensorboard(tmp_path)
     train(tmp_path, range(6, 8))
     assert steps_of(tmp_path) == list(range(8))
@@ -66,8 +61,7 @@ def test_scores_are_lines_of_their_own_and_a_restart_keeps_those_up_to_its_step(
         # From the checkpoint after 4 steps.
         with TrainingLog(tmp_path, first_step=4, progress=0.0) as log:
             log.report_scores(8, scores)
-    found = [json.loads(line) for line in (tmp_path / "dev.jsonl").read_text().splitlines()]
-    assert found == [{"step": step, "scores": scores} for step in (2, 4, 8)]
+    assert read_lines(tmp_path / "dev.jsonl") == [{"step": step, "scores": scores} for step in (2, 4, 8)]
     assert caplog.messages[0] == "step 2, held-out loss: i 1.500"
     tags = [tag for tag, *_ in tensorboard(tmp_path)]
     assert tags.count("dev_loss/inference") == tags.count("dev_accuracy/inference") == 4

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import keras
 import pytest
-from programs import ONE_TASK, PROGRAM
+from programs import ONE_TASK, PROGRAM, read_lines
 from testing import two_replicas
 
 from xling_tf.config import apply_overrides
@@ -66,17 +66,10 @@ def tf_configs() -> list[str]:
 
 
 def read_metrics(folder: Path) -> list[dict]:
-    path = folder / "0" / "runs" / "smoke" / "metrics.jsonl"
-    text = path.read_text(encoding="utf-8") if path.exists() else ""
-    return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+    return read_lines(folder / "0" / "runs" / "smoke" / "metrics.jsonl")
 
 
-def train_together(
-    folder: Path,
-    *,
-    stop: signal.Signals | None = None,
-    at: int = 0,
-) -> list[Ended]:
+def train_together(folder: Path, *, stop: signal.Signals | None = None, at: int = 0) -> list[Ended]:
     """Runs the command as two workers; the second gets a signal once `at` steps are trained."""
     flags = ["--pair=smoke", f"--steps={STEPS}", *(f"--set={setting}" for setting in SETTINGS)]
     processes = []
@@ -144,11 +137,10 @@ def test_two_workers_train_as_two_replicas_of_one_process_do(
     config = apply_overrides(get_preset("smoke"), [*SETTINGS, f"training.steps={STEPS}"])
     keras.utils.set_random_seed(7)  # of no consequence: the config's seed counts
     (tmp_path / "run").mkdir()
-    workers = Workers(two_replicas())
     run = Run(name="smoke", config=config, run_dir=tmp_path / "run", output=tmp_path / "model")
-    experiment._train(run, workers)
-    expected = (tmp_path / "run" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-    for line, other in zip(read_metrics(folder), map(json.loads, expected), strict=True):
+    experiment._train(run, Workers(two_replicas()))
+    expected = read_lines(tmp_path / "run" / "metrics.jsonl")
+    for line, other in zip(read_metrics(folder), expected, strict=True):
         assert line["sentences"] == other["sentences"]
         assert line["loss"] == pytest.approx(other["loss"], rel=1e-4)
         assert line["accuracy"] == pytest.approx(other["accuracy"], abs=1e-6)
@@ -164,8 +156,7 @@ def test_one_worker_that_is_asked_to_stop_stops_all(tmp_path: Path) -> None:
     assert (tmp_path / "0" / "runs" / "smoke" / "checkpoints" / f"step-{steps:09d}").exists()
 
 
-@pytest.fixture(scope="module")
-def talk(tmp_path_factory: pytest.TempPathFactory) -> list[dict]:
+def talk() -> list[dict]:
     """What two processes heard from each other."""
     processes = [
         subprocess.Popen(
@@ -173,7 +164,6 @@ def talk(tmp_path_factory: pytest.TempPathFactory) -> list[dict]:
             cwd=PROGRAM.parents[1],
             env={**os.environ, "TF_CONFIG": tf_config},
             stdout=subprocess.PIPE,
-            text=True,
         )
         for tf_config in tf_configs()
     ]
@@ -225,22 +215,14 @@ print(json.dumps(heard))
 """
 
 
-def test_numbers_values_and_variables_reach_all(talk: list[dict]) -> None:
-    for rank, heard in enumerate(talk):
+def test_numbers_values_variables_and_refusals_reach_all() -> None:
+    for rank, heard in enumerate(talk()):
         assert heard["replicas"] == [rank]
         assert heard["sum"] == [4.0, 20.0]  # 1.5 + 2.5 and 10 + 10
         assert heard["made"] == ["by", 0]
         assert heard["shared"] == [[[1.0, 2.5]], 7]
-
-
-def test_workers_with_different_numbers_of_rows_gather_their_candidates(talk: list[dict]) -> None:
-    for heard, offset in zip(talk, (0, 3), strict=True):
-        # Worker 0 holds 0 1 2, and worker 1 holds 0 1.
-        assert heard["gathered"] == [[0, 1, 2, 0, 1], offset]
-
-
-def test_a_refusal_of_the_chief_and_what_differs_reach_all(talk: list[dict]) -> None:
-    for heard in talk:
+        # Worker 0 holds the rows 0 1 2, and worker 1 holds 0 1.
+        assert heard["gathered"] == [[0, 1, 2, 0, 1], 3 * rank]
         of_chief, same, config, data = heard["refusals"]
         assert of_chief == "worker 0 refuses"
         assert same is None
