@@ -58,10 +58,15 @@ DAMAGES = [
 ]
 
 
-def test_round_trip_and_two_are_kept(tmp_path):
+def test_round_trip_two_are_kept_and_those_after_a_step_forgotten(tmp_path):
     save_three(tmp_path)
     assert names(tmp_path) == ["step-000000020", "step-000000030"]
     assert restored(tmp_path) == ({"step": 30, "seconds": 7.5}, 30, 30)
+    checkpoints, _ = make(tmp_path)
+    assert checkpoints.forget_after(30) == {"step": 30, "seconds": 7.5}
+    assert checkpoints.forget_after(25) == {"step": 20, "seconds": 5.0}
+    assert names(tmp_path) == ["step-000000020"]
+    assert checkpoints.forget_after(0) is None
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
@@ -101,12 +106,3 @@ def test_a_full_disk_is_told_and_leaves_the_old_checkpoints(tmp_path):
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert names(tmp_path) == ["step-000000020", "step-000000030"]
-
-
-def test_what_comes_after_a_step_is_forgotten(tmp_path):
-    save_three(tmp_path)
-    checkpoints, _ = make(tmp_path)
-    assert checkpoints.forget_after(30) == {"step": 30, "seconds": 7.5}
-    assert checkpoints.forget_after(25) == {"step": 20, "seconds": 5.0}
-    assert names(tmp_path) == ["step-000000020"]
-    assert checkpoints.forget_after(0) is None

@@ -46,7 +46,7 @@ class Scripted(Development):
 
     def __init__(self, model, folder, *, disturb=None, at=0):
         super().__init__(model, EXAMPLES, folder / "checkpoints" / "best")
-        self.model, self.disturb, self.at = model, disturb, at
+        self.model, self.folder, self.disturb, self.at = model, folder, disturb, at
         self.seen = {}
 
     def score(self, step):
@@ -60,14 +60,12 @@ class Scripted(Development):
         return scores
 
 
-def make_trainer(folder, *, strategy=None, **disturbed):
-    folder.mkdir(exist_ok=True)
+def make_trainer(folder, **disturbed):
     keras.utils.set_random_seed(1)
-    strategy = strategy or make_strategy()
-    with strategy.scope():
+    workers = Workers(make_strategy())
+    with workers.strategy.scope():
         model = tiny_model(CONFIG)
     development = Scripted(model, folder, **disturbed)
-    workers = Workers(strategy)
     trainer = Trainer(
         model=model, examples=EXAMPLES, workers=workers, run_dir=folder, development=development
     )
@@ -84,19 +82,15 @@ def dev_steps(folder):
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp("undisturbed")
-
-
-@pytest.fixture(scope="module")
-def undisturbed(folder):
+def undisturbed(tmp_path_factory):
     """What was found in a training that nothing disturbed, with the last weights in its model."""
-    trainer, development = make_trainer(folder)
+    trainer, development = make_trainer(tmp_path_factory.mktemp("undisturbed"))
     assert trainer.train()
     return development
 
 
-def test_a_finished_training_leaves_its_best_weights(undisturbed, folder):
+def test_a_finished_training_leaves_its_best_weights(undisturbed):
+    folder = undisturbed.folder
     assert dev_steps(folder) == [2, 4, 6, 8, 9]
     trainer, development = make_trainer(folder)
     assert trainer.train()

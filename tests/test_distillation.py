@@ -3,16 +3,10 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from testing import (
-    TINY,
-    find_task,
-    make_batch,
-    make_examples,
-    tiny_model,
-)
+from testing import TINY, find_task, make_batch, make_examples, tiny_model
 
 from xling_tf.config import apply_overrides
-from xling_tf.tasks.base import Batch
+from xling_tf.tasks.base import Batch, build_tasks
 
 NAME = "distillation_en-es"
 OTHERS = ("translation_ranking", "response_prediction", "quick_thought", "inference")
@@ -21,13 +15,9 @@ ALONE = apply_overrides(TINY, [*ON, *(f"tasks.{kind}.weight=0" for kind in OTHER
 SOURCES = ["a b", "hello", "c d e", "f g", "hello world", "i", "a a", "b c d e"]
 
 
-def make_task(normalize):
-    settings = [f"tasks.similarity.normalize={normalize}"]
-    return find_task(tiny_model(apply_overrides(ALONE, settings)), NAME)
-
-
-def score(task, source, target, teacher, source_texts=None):
+def score(normalize, source, target, teacher, source_texts=None):
     """Losses and hits of given encodings, as lists."""
+    (task,) = build_tasks(apply_overrides(ALONE, [f"tasks.similarity.normalize={normalize}"]))
     names = source_texts or range(len(source))
     batch = Batch(
         features=None,
@@ -45,17 +35,16 @@ def test_the_loss_is_the_mean_distance_of_both_texts(normalize):
     # cos(source, teacher) = 1 and cos(target, teacher) = (4 * 6 + 3 * 8) / (5 * 10) = 0.96: the mean of
     # 0 and 0.04. In the second example, both stand at a right angle: the mean of 1 and 1.
     source, target = [[3.0, 4.0], [0.0, 2.0]], [[4.0, 3.0], [0.0, -1.0]]
-    losses, _ = score(make_task(normalize), source, target, [[6, 8], [1, 0]])
+    losses, _ = score(normalize, source, target, [[6, 8], [1, 0]])
     assert losses == pytest.approx([0.02, 1.0], abs=1e-5)
 
 
 def test_a_hit_is_a_target_nearest_to_its_own_sources_vector():
-    task = make_task(normalize=False)
     teacher = [[1, 0], [0, 100], [1, 0], [1, 1]]
     # By the cosine: the first is nearest to its own; the second to (1, 1), however long its own is;
     # the third's own equals the first's, since the source is the same text; the last is right.
     target = [[2.0, 0.5], [2.0, 2.1], [1.0, 0.0], [3.0, 2.9]]
-    _, hits = score(task, target, target, teacher, source_texts=[7, 8, 7, 9])
+    _, hits = score(False, target, target, teacher, source_texts=[7, 8, 7, 9])
     assert hits == [1, 0, 1, 1]
 
 

@@ -6,15 +6,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from testing import (
-    DIM,
-    TINY,
-    find_task,
-    make_batches,
-    make_examples,
-    tiny_model,
-    two_replicas,
-)
+from testing import DIM, TINY, find_task, make_batches, make_examples, tiny_model, two_replicas
 
 from xling_tf.config import apply_overrides
 from xling_tf.tasks.distillation import Distillation

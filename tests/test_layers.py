@@ -37,7 +37,6 @@ def block(**options):
 
 # Constructor, inputs, shape of the output, and whether it is float32 under any policy.
 LAYERS = {
-    "attention": (lambda: SelfAttention(8, 2), (TOKENS, BIAS), (3, 5, 8), False),
     "block": (lambda: block(norm_first=False), (TOKENS, BIAS), (3, 5, 8), False),
     "block, norm first": (lambda: block(norm_first=True), (TOKENS, BIAS), (3, 5, 8), False),
     "tower": (lambda: Tower((5, 7)), (ROWS,), (4, 7), True),
@@ -172,15 +171,6 @@ def test_sinusoidal_positions():
             assert table[position, 2 * i : 2 * i + 2] == pytest.approx(expected, abs=1e-6)
 
 
-def test_tower_by_hand():
-    # tanh(2 * 0.5) = tanh(1), then tanh(3 tanh(1) - 1).
-    tower = Tower((1, 1))
-    tower(np.zeros((1, 1)))
-    tower.set_weights(list(map(np.array, ([[2.0]], [0.0], [[3.0]], [-1.0]))))
-    expected = np.tanh(3 * np.tanh(1.0) - 1)
-    assert tower(np.array([[0.5]], np.float32)).numpy() == pytest.approx(expected)
-
-
 def test_tables_have_sparse_gradients():
     table = EmbeddingTable(1000, 3, stddev=0.1)
     with tf.GradientTape() as tape:
@@ -204,15 +194,3 @@ def test_words_and_ngrams_average_by_hand():
         [(1 + np.tanh(0.5)) / 2, (2 + np.tanh(-3.0)) / 2],
     ]
     assert layer(*ids).numpy() == pytest.approx(np.array(expected), abs=1e-6)
-
-
-def test_inference_features_by_hand():
-    # u = 3, v = 5: (3, 5, |3 - 5| = 2, 15). The hidden unit weighs them 0.1, 0.01, 1 and -0.1.
-    head = InferenceHead(1)
-    head(np.zeros((1, 1)), np.zeros((1, 1)))
-    hidden_weights = ([[0.1], [0.01], [1.0], [-0.1]], [0.0])
-    logits_weights = ([[1.0, -1.0, 2.0]], [0.0, 0.0, 1.0])
-    head.set_weights(list(map(np.array, (*hidden_weights, *logits_weights))))
-    hidden = np.tanh(0.3 + 0.05 + 2 - 1.5)
-    logits = head(np.array([[3]], np.float32), np.array([[5]], np.float32)).numpy()
-    assert logits == pytest.approx(np.array([[hidden, -hidden, 2 * hidden + 1]]), abs=1e-5)

@@ -2,7 +2,6 @@
 
 import gzip
 
-import pytest
 from programs import ROOT, run_python, the_error
 
 from xling_tf.corpora.sentences import surroundings
@@ -10,26 +9,13 @@ from xling_tf.corpora.sentences import surroundings
 PROGRAM = str(ROOT / "data" / "questions.py")
 
 
-@pytest.mark.parametrize(
-    ("sentences", "num_neighbours", "around"),
-    [
-        (
-            ["A.", "B.", "C.", "D."],
-            1,
-            {"A.": "A. B.", "B.": "A. B. C.", "C.": "B. C. D.", "D.": "C. D."},
-        ),
-        (["A.", "B.", "A."], 5, {"A.": "A. B. A.", "B.": "A. B. A."}),
-        (["A.", "B."], 0, {"A.": "A.", "B.": "B."}),
-        # No space follows a wide full stop.
-        (
-            ["下雨。", "OK.", "好"],
-            1,
-            {"下雨。": "下雨。OK.", "OK.": "下雨。OK. 好", "好": "OK. 好"},
-        ),
-    ],
-)
-def test_a_sentence_stands_between_its_neighbours(sentences, num_neighbours, around):
-    assert surroundings(sentences, num_neighbours) == around
+def test_a_sentence_stands_between_its_neighbours():
+    around = {"A.": "A. B.", "B.": "A. B. C.", "C.": "B. C. D.", "D.": "C. D."}
+    assert surroundings(["A.", "B.", "C.", "D."], 1) == around
+    assert surroundings(["A.", "B.", "A."], 5) == {"A.": "A. B. A.", "B.": "A. B. A."}
+    # No space follows a wide full stop.
+    around = {"下雨。": "下雨。OK.", "OK.": "下雨。OK. 好", "好": "OK. 好"}
+    assert surroundings(["下雨。", "OK.", "好"], 1) == around
 
 
 def test_the_program_writes_three_columns(tmp_path):

@@ -1,11 +1,69 @@
+"""What a training reads back after a kill: whole, made anew, or one error; never another thing in silence.
+
+The same run goes on with what was decided, and another one is refused.
+"""
+
 import dataclasses
+import json
+import logging as std_logging
 import re
+from pathlib import Path
 
 import pytest
+from testing import TINY, ListCorpus
 
-from xling_tf.config import ExperimentConfig, apply_overrides
+from xling_tf.config import ExperimentConfig, apply_overrides, to_json
+from xling_tf.corpora.records import TranslationPair
+from xling_tf.corpora.store import open_store
 from xling_tf.errors import UserError
+from xling_tf.trainer.log import _lines_before
 from xling_tf.trainer.run_folder import RunFolder
+from xling_tf.trainer.warm_start import StartRecord
+
+GARBAGE = [b"", b"[]", b"{}", b"null", b"\xff\xfe", b"[" * 100_000]
+PAIRS = [TranslationPair(f"sentence {n}", f"frase {n}") for n in range(100)]
+CORPUS = ListCorpus(name="x", kind="parallel", languages="en-es", records=PAIRS)
+
+
+def accept(store):
+    """Any store will do."""
+
+
+def damage(path: Path, how: str) -> None:
+    content = path.read_bytes()
+    middle = len(content) // 2
+    path.write_bytes(
+        {
+            "cut": content[:middle],
+            "zeros": content[:middle] + bytes(len(content) - middle),
+            "one bit": content[:middle] + bytes([content[middle] ^ 4]) + content[middle + 1 :],
+            "longer": content + b"\0",
+        }[how]
+    )
+
+
+@pytest.mark.parametrize("how", ["cut", "zeros", "one bit", "longer", "gone"])
+def test_a_damaged_store_is_told_and_written_anew(how, tmp_path, caplog):
+    folder = tmp_path / "store"
+    whole = open_store(folder, [CORPUS], accept).contents()
+    for name in ("texts", "text_starts", "first_text", "length", "train", "held_out"):
+        caplog.clear()
+        (folder / name).unlink() if how == "gone" else damage(folder / name, how)
+        with caplog.at_level(std_logging.WARNING, logger="absl"):
+            store = open_store(folder, [CORPUS], accept)
+        assert store.contents() == whole
+        assert {*store.corpora[0].train, *store.corpora[0].held_out} <= {*PAIRS}
+        assert f"the store {folder} is damaged" in caplog.text
+
+
+def test_a_store_whose_content_is_garbage_is_written_anew(tmp_path):
+    folder = tmp_path / "store"
+    whole = open_store(folder, [CORPUS], accept).contents()
+    for content in GARBAGE:
+        (folder / "content.json").write_bytes(content)
+        assert open_store(folder, [CORPUS], accept).contents() == whole
+        assert json.loads((folder / "content.json").read_bytes())["files"]
+
 
 REQUEST = apply_overrides(ExperimentConfig(), ["training.steps=5", "training.seed=3"])
 RESOLVED = apply_overrides(REQUEST, ["training.precision=mixed_bfloat16", "text.num_ngram_buckets=77"])
@@ -17,6 +75,7 @@ WORDS = ["hola", "“", "日", "naïve"]
 def run(tmp_path):
     folder = RunFolder(tmp_path)
     folder.start(REQUEST, RESOLVED, WORDS, DATA)
+    folder.write_tasks(["a"])
     return folder
 
 
@@ -56,3 +115,47 @@ def test_the_same_request_continues_with_what_was_decided(run):
 def test_anything_else_may_not_and_both_values_are_named(run, override, data, message):
     with pytest.raises(UserError, match=re.escape(message)):
         run.require_same(changed(override), {**DATA, **data})
+
+
+@pytest.mark.parametrize(("name", "how"), [("config.json", "one bit"), ("vocabulary.txt", "cut")])
+def test_a_damaged_vocabulary_or_config_stops_the_restart(run, name, how):
+    # With fewer words no checkpoint would fit, and the training would begin anew.
+    damage(run.path / name, how)
+    with pytest.raises(UserError, match=rf"{name} must be as the run has written it, but is damaged"):
+        run.resolved(REQUEST)
+
+
+@pytest.mark.parametrize("content", GARBAGE)
+def test_a_garbled_request_or_list_of_tasks_stops_the_restart(run, content):
+    (run.path / "request.json").write_bytes(content)
+    for read in (lambda: run.require_same(REQUEST, DATA), lambda: run.resolved(REQUEST)):
+        with pytest.raises(UserError, match=r"request\.json must be as the run has written it"):
+            read()
+    (run.path / "tasks.json").write_bytes(content)
+    if content != b"[]":
+        with pytest.raises(UserError, match=r"tasks\.json must be as the run has written it"):
+            run.tasks()
+
+
+@pytest.mark.parametrize("content", GARBAGE)
+def test_a_garbled_record_of_the_start_is_told(content, tmp_path):
+    (tmp_path / "start.json").write_bytes(content)
+    with pytest.raises(UserError, match=r"start\.json must be as the run has written it"):
+        StartRecord.read(tmp_path)
+    (tmp_path / "saved_model.pb").touch()
+    (tmp_path / "config.json").write_text(to_json(TINY))
+    assert StartRecord.of(str(tmp_path)).config == TINY
+    (tmp_path / "config.json").write_bytes(content)
+    if content != b"{}":
+        with pytest.raises(UserError, match=r"config\.json must be the settings of a model"):
+            StartRecord.of(str(tmp_path))
+
+
+@pytest.mark.parametrize("content", GARBAGE)
+def test_a_garbled_line_of_a_log_is_told_and_the_others_stay(content, tmp_path, caplog):
+    path = tmp_path / "metrics.jsonl"
+    line = b'{"step": %d}\n'
+    path.write_bytes(line % 0 + content + b"\n" + line % 1 + line % 2)
+    with caplog.at_level(std_logging.WARNING, logger="absl"):
+        assert _lines_before(path, 2) == [(line % 0).decode(), (line % 1).decode()]
+    assert "metrics.jsonl: line 2 is no step of a training" in caplog.text

@@ -47,11 +47,7 @@ def test_text_encoder_and_heads_are_the_models_and_the_rest_the_presets(cnn, tmp
 @pytest.mark.parametrize(
     ("preset", "settings", "said"),
     [
-        (
-            "en-es",
-            [],
-            r"encoder\.kind=transformer, but \S+cnn, .* has cnn: set encoder\.kind=cnn, as",
-        ),
+        ("en-es", [], r"encoder\.kind=transformer, but \S+cnn, .* has cnn: set encoder\.kind=cnn, as"),
         ("multilingual", ["text.lowercase=true"], r"text\.lowercase=True, but .* has False"),
         # As the preset has it, and so no change to it, but asked for.
         ("multilingual", ["encoder.filter_widths=1,2"], r"filter_widths=1,2, but .* has 1,2,3,5"),
