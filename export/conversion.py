@@ -83,33 +83,18 @@ _SPELT = """   The distinct other words of a batch have the numbers that follow.
 _RUNTIMES = {"litert": "LiteRT", "onnx": "ONNX Runtime"}
 
 
-def export_litert(model: Path, output: Path) -> None:
-    """Writes an exported model for LiteRT (the former TensorFlow Lite), of its built-in operations.
+def convert(model: Path, output: Path, runtime: str) -> None:
+    """Writes an exported model for another runtime.
 
     Args:
         model: Folder of an exported model.
         output: Folder to write, new or of such an export, which it replaces.
+        runtime: "litert" (the former TensorFlow Lite; of its built-in operations), or "onnx" for ONNX
+            Runtime and whatever else reads ONNX.
 
     Raises:
         UserError: `model` is no export of xling_tf, `output` is something else, or a package is missing.
     """
-    _export(model, output, "litert", _to_litert)
-
-
-def export_onnx(model: Path, output: Path) -> None:
-    """Writes an exported model for ONNX Runtime and whatever else reads ONNX.
-
-    Args:
-        model: Folder of an exported model.
-        output: Folder to write, new or of such an export, which it replaces.
-
-    Raises:
-        UserError: `model` is no export of xling_tf, `output` is something else, or a package is missing.
-    """
-    _export(model, output, "onnx", _to_onnx)
-
-
-def _export(model: Path, output: Path, runtime: str, convert: "Callable[[_Graph], bytes]") -> None:
     is_empty = output.is_dir() and not any(output.iterdir())
     if output.exists() and not is_empty and not (output / SETTINGS).is_file():
         raise UserError(
@@ -120,7 +105,7 @@ def _export(model: Path, output: Path, runtime: str, convert: "Callable[[_Graph]
     config, preprocessor = _read_settings(model)
     graph = _Graph(config, preprocessor, [np.asarray(v) for v in loaded.trainable_variables])
     with replacing_folder(output) as temporary:
-        (temporary / MODEL_FILES[runtime]).write_bytes(convert(graph))
+        (temporary / MODEL_FILES[runtime]).write_bytes(_CONVERTERS[runtime](graph))
         name, content = vocabulary_file(preprocessor.vocabulary)
         (temporary / name).write_bytes(content)
         settings = {
@@ -270,6 +255,9 @@ def _to_onnx(graph: _Graph) -> bytes:
     from_array = library("onnx.numpy_helper", "onnx").from_array
     proto.graph.initializer.extend(from_array(t.numpy(), name) for name, t in tables.items())
     return proto.SerializeToString()
+
+
+_CONVERTERS: Mapping[str, Callable[[_Graph], bytes]] = {"litert": _to_litert, "onnx": _to_onnx}
 
 
 def text_settings(preprocessor: TextPreprocessor) -> Mapping[str, Any]:

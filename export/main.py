@@ -72,11 +72,11 @@ def _make(model: Path) -> Iterator[str]:
         yield _serve(model, Path(_SERVING.value))
     if _LITERT.value or _ONNX.value:
         with quiet_start():
-            from conversion import export_litert, export_onnx
+            from conversion import convert
 
-        for value, export in ((_LITERT.value, export_litert), (_ONNX.value, export_onnx)):
+        for runtime, value in (("litert", _LITERT.value), ("onnx", _ONNX.value)):
             if value:
-                export(model, Path(value))
+                convert(model, Path(value), runtime)
                 yield _CONVERTED.format(folder=value, size=_megabytes(Path(value)))
 
 

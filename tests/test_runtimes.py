@@ -5,16 +5,15 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-import conversion
 import numpy as np
 import pytest
 import tensorflow as tf
-from conversion import export_litert, export_onnx
+from conversion import convert, text_settings
 from programs import ROOT, run_python
 from testing import SENTENCES, TINY
 
@@ -23,16 +22,10 @@ from xling_tf.errors import UserError
 from xling_tf.hub import module as hub
 from xling_tf.hub.runtimes import Pieces, RuntimeEncoder, Words, load
 from xling_tf.model import Model
-from xling_tf.text.preprocessor import (
-    TextPreprocessor,
-    build_preprocessor,
-    fit_text,
-    vocabulary_file,
-)
+from xling_tf.text.preprocessor import build_preprocessor, fit_text, vocabulary_file
 from xling_tf.text.tokenization import EMPTY_TOKEN
-from xling_tf.text.words import WordPreprocessor
+from xling_tf.text.words import ngram_buckets
 
-EXPORTERS = {"litert": export_litert, "onnx": export_onnx}
 # Lengths from none to beyond the cut, and many words that no vocabulary has.
 TEXTS = [
     *SENTENCES,
@@ -50,83 +43,48 @@ FRAGMENTS = [
     *("e\u0301", "\0", "\x7f", "\x85", "\u00a0", "\u200b", "\u200d", "\u202e", "\u3000", "\ufeff"),
     *("\ufffd", "\uffff", "\ue000", "\U0010ffff", "\ud800", "x" * 600, "猫" * 300, "\n", "\t", " "),
 ]
+CORPUS = {"en": [*SENTENCES, "我爱北京", "ABC abc"]}
 VOCABULARY = [EMPTY_TOKEN, "hola", "don", "n't", ",", "北京", "北", "é", "'", "1,234"]
+PIECES = {"tokenizer": "sentencepiece", "sentencepiece_size": 60}
 KINDS: Mapping[str, Mapping[str, Any]] = {
     "spelt": {},
     "words alone": {"ngram_sizes": (), "lowercase": True},
-    "pieces": {"tokenizer": "sentencepiece", "sentencepiece_size": 60},
-    "marked pieces": {
-        "tokenizer": "sentencepiece",
-        "sentencepiece_size": 60,
-        "sentence_marks": True,
-        "max_tokens": 7,
-    },
+    "pieces": PIECES,
+    "marked pieces": {**PIECES, "sentence_marks": True, "max_tokens": 7},
 }
 
 
-@pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, tuple[TextPreprocessor, Any]]:
-    """By the names of `KINDS`: what is in the graph, and what is not."""
-    made = {}
-    _, learnt = fit_text(
-        dataclasses.replace(TINY.text, **KINDS["pieces"]),
-        {"en": [*SENTENCES, "我爱北京", "ABC abc"]},
-    )
-    for name, changes in KINDS.items():
-        config = dataclasses.replace(TINY.text, **changes)
-        is_pieces = config.tokenizer == "sentencepiece"
-        inside = build_preprocessor(config, learnt if is_pieces else VOCABULARY)
-        file, content = vocabulary_file(inside.vocabulary)
-        path = tmp_path_factory.mktemp("text") / file
-        path.write_bytes(content)
-        kind = Pieces if is_pieces else Words
-        made[name] = inside, kind(path, json.loads(json.dumps(conversion.text_settings(inside))))
-    return made
+@pytest.mark.parametrize("name", KINDS)
+def test_fragments_become_the_same_ids(name: str, tmp_path: Path) -> None:
+    """The same tokens, ids, buckets and n-grams in the graph and outside of it."""
+    config = dataclasses.replace(TINY.text, **KINDS[name])
+    is_pieces = config.tokenizer == "sentencepiece"
+    inside = build_preprocessor(config, fit_text(config, CORPUS)[1] if is_pieces else VOCABULARY)
+    file, content = vocabulary_file(inside.vocabulary)
+    (tmp_path / file).write_bytes(content)
+    read = Pieces if is_pieces else Words
+    outside = read(tmp_path / file, json.loads(json.dumps(text_settings(inside))))
 
-
-def require_same(inside: TextPreprocessor, outside: Any, texts: Sequence[str]) -> None:
-    """The same tokens, ids, buckets and n-grams."""
+    texts = [*SENTENCES, *FRAGMENTS, " ".join(FRAGMENTS), "".join(FRAGMENTS)]
     encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
     ragged = inside.tokenize(tf.constant(encoded, tf.string))
     tokens = [outside.tokenize(text) for text in texts]
     expected = ragged.to_list()
-    if isinstance(inside, WordPreprocessor):
+    if not is_pieces:
         expected = [[word.decode() for word in words] for words in expected]
     assert tokens == expected
     inputs = outside.inputs(tokens)
     ids = inputs["ids"][np.arange(inputs["ids"].shape[1]) < inputs["lengths"][:, None]]
     rows = inside.word_ids(ragged.values).numpy()
-    if "ngrams" not in inputs:
-        assert ids.tolist() == rows.tolist()
-        return
-    num_known, fill = len(inside.vocabulary), inside.config.num_ngram_buckets
-    is_known = rows < num_known
+    num_known = len(inside.vocabulary)
+    is_known = rows < num_known if name == "spelt" else np.ones(len(rows), bool)
     assert ids[is_known].tolist() == rows[is_known].tolist()
-    # An unknown word's number leads to its bucket and its n-grams.
-    numbers = ids[~is_known] - num_known
-    assert (num_known + inputs["buckets"][numbers]).tolist() == rows[~is_known].tolist()
-    ngrams = [[n for n in row if n != fill] for row in inputs["ngrams"][numbers].tolist()]
-    assert ngrams == ngram_buckets(ragged.values.numpy()[~is_known], inside)
-
-
-def ngram_buckets(words: Sequence[bytes], inside: TextPreprocessor) -> list[list[int]]:
-    """What TensorFlow makes of each run of characters in "<word>"."""
-    found = []
-    for word in words:
-        marked = f"<{word.decode()[:50]}>"
-        runs = [
-            marked[begin : begin + size]
-            for size in inside.config.ngram_sizes
-            for begin in range(len(marked) - size + 1)
-        ]
-        hashes = tf.strings.to_hash_bucket_fast(runs, inside.config.num_ngram_buckets)
-        found.append(hashes.numpy().tolist() if runs else [])
-    return found
-
-
-@pytest.mark.parametrize("name", KINDS)
-def test_fragments_become_the_same_ids(name: str, both: Any) -> None:
-    require_same(*both[name], [*SENTENCES, *FRAGMENTS, " ".join(FRAGMENTS), "".join(FRAGMENTS)])
+    if name == "spelt":
+        # An unknown word's number leads to its bucket and its n-grams.
+        numbers, fill = ids[~is_known] - num_known, config.num_ngram_buckets
+        assert (num_known + inputs["buckets"][numbers]).tolist() == rows[~is_known].tolist()
+        ngrams = [[n for n in row if n != fill] for row in inputs["ngrams"][numbers].tolist()]
+        assert ngrams == ngram_buckets(ragged.values[~is_known], config).to_list()
 
 
 class Exported:
@@ -139,7 +97,7 @@ class Exported:
 
     @cache  # noqa: B019
     def encoder(self, name: str) -> RuntimeEncoder:
-        EXPORTERS[name](self.folder, self.place / name)
+        convert(self.folder, self.place / name, name)
         return load(self.place / name)
 
 
@@ -153,7 +111,7 @@ def spelt(hub_model: Model, hub_module: hub.HubModule, tmp_path_factory: pytest.
 def pieces(tmp_path_factory: pytest.TempPathFactory) -> Exported:
     """A CNN of marked pieces, as the published one is."""
     request = dataclasses.replace(TINY.text, **{**KINDS["marked pieces"], "max_tokens": 12})
-    text, vocabulary = fit_text(request, {"en": [*SENTENCES, "我爱北京", "ABC abc"]})
+    text, vocabulary = fit_text(request, CORPUS)
     encoder = dataclasses.replace(TINY.encoder, kind="cnn", num_layers=2, num_filters=4)
     config = dataclasses.replace(TINY, text=text, encoder=encoder)
     module = Model.build(config, vocabulary).hub_module()
@@ -211,55 +169,30 @@ def test_tensorflow_is_not_needed(spelt: Exported, pieces: Exported, tmp_path: P
     np.testing.assert_allclose(np.load(tmp_path / "vectors.npy"), here, atol=1e-6)
 
 
-def test_a_folder_has_all_and_says_how_to_use_it(spelt: Exported) -> None:
-    spelt.encoder("onnx")
-    files = {path.name for path in (spelt.place / "onnx").iterdir()}
-    assert files == {"model.onnx", "vocabulary.txt", "runtime.json", "README.md"}
-    card = (spelt.place / "onnx" / "README.md").read_text(encoding="utf-8")
-    text = json.loads((spelt.place / "onnx" / "runtime.json").read_text(encoding="utf-8"))["text"]
-    explained = [*text, "buckets", "ngrams.sizes", "ngrams.max_characters"]
-    assert not [key for key in explained if key != "kind" and f"`{key}`" not in card]
-
-
 @pytest.mark.slow
-def test_a_fine_tuned_model_is_as_good(spelt: Exported, tmp_path: Path) -> None:
-    loaded = tf.saved_model.load(str(spelt.folder))
+def test_a_fine_tuned_model_is_as_good_and_a_changed_one_is_refused(spelt: Exported, tmp_path: Path) -> None:
+    loaded, folder = tf.saved_model.load(str(spelt.folder)), tmp_path / "tuned"
     for variable in loaded.trainable_variables:
         variable.assign(variable * 1.1 + 0.01)
-    hub.reexport(loaded, spelt.folder, tmp_path / "tuned")
-    export_onnx(tmp_path / "tuned", tmp_path / "onnx")
+    hub.reexport(loaded, spelt.folder, folder)
+    convert(folder, tmp_path / "onnx", "onnx")
     vectors = load(tmp_path / "onnx").encode(TEXTS)
     np.testing.assert_allclose(vectors, loaded(TEXTS), atol=1e-5)
     assert np.abs(vectors - spelt.vectors).max() > 1e-3
 
-
-def change_vocabulary(folder: Path) -> None:
+    before = (tmp_path / "onnx" / "model.onnx").read_bytes()
+    config = folder / "config.json"
+    config.write_text(config.read_text().replace('"lowercase": true', '"lowercase": false'))
+    with pytest.raises(UserError, match="with other rules for tokens"):
+        convert(folder, tmp_path / "onnx", "onnx")
     (folder / "training" / "vocabulary.txt").write_text("one\n")
-
-
-def change_rules(folder: Path) -> None:
-    path = folder / "config.json"
-    path.write_text(path.read_text().replace('"lowercase": true', '"lowercase": false'))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda folder: (folder / "config.json").unlink(), r"config\.json is not there; copy both"),
-        (change_vocabulary, r"not of the sizes .*all must be of one model; export it anew"),
-        (change_rules, "with other rules for tokens"),
-    ],
-    ids=["no config", "another vocabulary", "other rules"],
-)
-def test_other_folders_are_told_and_leave_nothing(
-    change: Any, message: str, spelt: Exported, tmp_path: Path
-) -> None:
-    folder = Path(shutil.copytree(spelt.folder, tmp_path / "model"))
-    change(folder)
-    with pytest.raises(UserError, match=message):
-        export_onnx(folder, tmp_path / "onnx")
-    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+    with pytest.raises(UserError, match=r"not of the sizes .*all must be of one model; export it anew"):
+        convert(folder, tmp_path / "onnx", "onnx")
+    config.unlink()
+    with pytest.raises(UserError, match=r"config\.json is not there; copy both"):
+        convert(folder, tmp_path / "onnx", "onnx")
+    assert {path.name for path in tmp_path.iterdir()} == {"tuned", "onnx"}
+    assert (tmp_path / "onnx" / "model.onnx").read_bytes() == before
 
 
 def test_what_cannot_be_loaded_is_told(
@@ -283,15 +216,13 @@ def test_what_cannot_be_loaded_is_told(
 @pytest.mark.slow
 def test_the_program_compares_them(spelt: Exported, tmp_path: Path) -> None:
     (tmp_path / "texts.txt").write_text("\n".join([*SENTENCES, "one more"]), encoding="utf-8")
-    place = spelt.place
-    for name in EXPORTERS:
-        spelt.encoder(name)
-    folders = [f"--litert={place / 'litert'}", f"--onnx={place / 'onnx'}"]
     flags = ["--texts=texts.txt", "--count=4", "--repeats=1", "--output=figures.json"]
+    for name in ("litert", "onnx"):
+        spelt.encoder(name)
+        flags.append(f"--{name}={spelt.place / name}")
     program = str(ROOT / "evaluation" / "runtimes.py")
-    run = run_python(tmp_path, program, f"--model={spelt.folder}", *folders, *flags)
+    run = run_python(tmp_path, program, f"--model={spelt.folder}", *flags)
     assert run.status == 0, run.errors
     figures = json.loads((tmp_path / "figures.json").read_text(encoding="utf-8"))
     assert figures["texts"] == 4
-    for name in EXPORTERS:
-        assert figures[name]["least_cosine"] > 0.9999
+    assert min(figures[name]["least_cosine"] for name in ("litert", "onnx")) > 0.9999

@@ -48,7 +48,7 @@ class RuntimeEncoder:
 
 
 def load(folder: str | Path) -> RuntimeEncoder:
-    """Opens a folder that `export_litert` or `export_onnx` has written.
+    """Opens a folder that `export/main.py --litert` or `--onnx` has written.
 
     Raises:
         UserError: It is none, or a package that it needs is missing.
