@@ -1,4 +1,4 @@
-"""SavedModels whose answers can be worked out by hand, for our server and for the real one.
+"""Tiny SavedModels whose answers can be worked out by hand, for our server and for the real one.
 
 `python tests/serving_models.py DIR` lays out DIR/<model>/<version>/ and DIR/models.config, for
 
@@ -6,9 +6,13 @@
         --model_config_file=/models/models.config --allow_version_labels_for_unavailable_models
 """
 
+import atexit
+import shutil
 import sys
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 import tensorflow as tf
@@ -28,23 +32,40 @@ _TEXTS, _PAIRS = tf.TensorSpec([None], tf.string), tf.TensorSpec([None, 2], tf.f
 Signature = tuple[Callable[..., Mapping[str, tf.Tensor]], dict[str, tf.TensorSpec]]
 
 
-class Added(tf.Module):
-    """What HalfPlus adds: 1 and the number of the version, so that an answer tells who gave it."""
+class Versioned(tf.Module):
+    """Has the number of a version, which is added to its answers to tell who gave them."""
 
     def __init__(self, version: int) -> None:
         super().__init__()
-        self.added = tf.Variable(1.0 + version)
+        self.version = tf.Variable(float(version))
 
 
-def _half_plus(model: Added) -> dict[str, Signature]:
+def _half_plus(model: Versioned) -> dict[str, Signature]:
     def half(x: tf.Tensor) -> dict[str, tf.Tensor]:
-        return {"y": x / 2 + tf.cast(model.added, x.dtype)}
+        return {"y": x / 2 + 1 + tf.cast(model.version, x.dtype)}
 
     return {
         "serving_default": (half, {"x": _FLOATS}),
         "double": (half, {"x": tf.TensorSpec([None], tf.float64)}),
         "matrix": (half, {"x": _MATRIX}),
-        "divided": (lambda x: {"y": x / (model.added * 0)}, {"x": _FLOATS}),
+        "divided": (lambda x: {"y": x / (model.version * 0)}, {"x": _FLOATS}),
+    }
+
+
+def _lengths(model: Versioned) -> dict[str, Signature]:
+    def lengths(inputs: tf.Tensor) -> dict[str, tf.Tensor]:
+        good = tf.debugging.assert_none_equal(inputs, "bad", message="the text is bad")
+        with tf.control_dependencies([good]):
+            return {"outputs": tf.cast(tf.strings.length(inputs), tf.float32) + model.version}
+
+    def count(steps: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Counts to a number, which takes as long as that is."""
+        counted = tf.while_loop(lambda i: i < steps, lambda i: [i + 1], [tf.constant(0, tf.int64)])
+        return {"counted": counted[0]}
+
+    return {
+        "serving_default": (lengths, {"inputs": _TEXTS}),
+        "count": (count, {"steps": tf.TensorSpec([], tf.int64)}),
     }
 
 
@@ -65,17 +86,11 @@ _SEVERAL: dict[str, Signature] = {
     for dtype in (tf.int64, tf.uint8, tf.uint32, tf.uint16)
 }
 _STRINGS: dict[str, Signature] = {
-    "serving_default": (
-        lambda text: {"quoted": tf.strings.join(["<", text, ">"])},
-        {"text": _TEXTS},
-    ),
+    "serving_default": (lambda text: {"quoted": "<" + text + ">"}, {"text": _TEXTS}),
     "binary": (lambda text: {"text_bytes": text}, {"text": _TEXTS}),
-    "both": (
-        lambda text: {"length": tf.strings.length(text), "text_bytes": text},
-        {"text": _TEXTS},
-    ),
+    "both": (lambda text: {"length": tf.strings.length(text), "text_bytes": text}, {"text": _TEXTS}),
     "joined": (
-        lambda left, right: {"joined": tf.strings.join([left, right], "+")},
+        lambda left, right: {"joined": left + "+" + right},
         {"left": _TEXTS, "right": _TEXTS},
     ),
 }
@@ -93,11 +108,33 @@ def save(model: tf.Module, signatures: Mapping[str, Signature], folder: Path) ->
 def lay_out(folder: Path) -> None:
     """Writes the models' versions and the real server's configuration."""
     for version in (1, 2):
-        model = Added(version)
+        model = Versioned(version)
         save(model, _half_plus(model), folder / "half_plus" / str(version))
     save(tf.Module(), _SEVERAL, folder / "several" / "1")
     save(tf.Module(), _STRINGS, folder / "texts" / "1")
     (folder / "models.config").write_text(_CONFIG)
+
+
+@cache
+def _exported(version: int) -> Path:
+    folder = Path(mkdtemp()) / str(version)
+    atexit.register(shutil.rmtree, folder.parent)
+    model = Versioned(version)
+    save(model, _lengths(model), folder)
+    return folder
+
+
+def put_export(folder: Path, version: int, *, wrecked: bool = False) -> Path:
+    """An export, or one whose weights are cut off, whole at once, in place of the one that is there."""
+    arriving = folder.with_name(f".{folder.name}.arriving")
+    shutil.copytree(_exported(version), arriving)
+    if wrecked:
+        next(arriving.glob("variables/*.data*")).write_bytes(b"")
+    if folder.exists():
+        folder.rename(folder.with_name(f".{folder.name}.leaving"))
+    arriving.rename(folder)
+    shutil.rmtree(folder.with_name(f".{folder.name}.leaving"), ignore_errors=True)
+    return folder
 
 
 if __name__ == "__main__":

@@ -6,9 +6,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from threading import Thread
 from typing import Any, NamedTuple
 
@@ -34,33 +33,24 @@ class Reply(NamedTuple):
 
 
 class Server(NamedTuple):
-    """Where a server listens, its metrics, and its process if it has one."""
+    """Where a server listens, and its process if it has one."""
 
     port: int
-    metrics: Metrics | None = None
     process: subprocess.Popen | None = None
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    def ask(
-        self,
-        path: str,
-        body: bytes | str | None = None,
-        method: str = "",
-        headers: Mapping[str, str] | None = None,
-    ) -> Reply:
+    def ask(self, path: str, body: bytes | str | None = None, method: str = "", **headers: str) -> Reply:
         """Sends a request as it is: by POST if there is a body."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
-        try:
+        with closing(connection):
             method = method or ("GET" if body is None else "POST")
             raw = body.encode() if isinstance(body, str) else body
-            connection.request(method, path, raw, dict(headers or {}))
+            connection.request(method, path, raw, headers)
             response = connection.getresponse()
             return Reply(response.status, response.getheader("Content-Type"), response.read())
-        finally:
-            connection.close()
 
     def predict(self, texts: list[str], model: str = "m") -> Reply:
         return self.ask(f"/v1/models/{model}:predict", json.dumps({"instances": texts}))
@@ -73,8 +63,8 @@ class Server(NamedTuple):
 
     def event(self, name: str, **fields: object) -> dict[str, Any]:
         """The next line of the log with an event and these fields."""
-        assert self.process is not None
-        assert self.process.stdout is not None
+        assert self.process
+        assert self.process.stdout
         for line in self.process.stdout:
             told = json.loads(line)
             if told["event"] == name and fields.items() <= told.items():
@@ -102,7 +92,7 @@ def server_in_thread(
             while not web.started:
                 assert thread.is_alive()
                 time.sleep(0.01)
-            yield Server(listener.getsockname()[1], metrics)
+            yield Server(listener.getsockname()[1])
         finally:
             web.should_exit = True
             thread.join()
@@ -110,13 +100,14 @@ def server_in_thread(
 
 
 @contextmanager
-def server_process(*flags: str, output: Any = subprocess.PIPE) -> Iterator[Server]:
+def server_process(*flags: str) -> Iterator[Server]:
     """Runs export/serve.py at a free port, as people do, and kills it at the block's end."""
     command = [sys.executable, str(ROOT / "export" / "serve.py"), "--port=0", *flags]
-    with subprocess.Popen(command, stdout=output, stderr=output, text=True) as process:
-        server = Server(0, process=process)
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True) as process:
+        server = Server(0, process)
         try:
-            yield (server._replace(port=server.event("serving")["port"]) if process.stdout else server)
+            yield server._replace(port=server.event("serving")["port"])
         finally:
             process.kill()
 
@@ -126,9 +117,3 @@ def wait_until(condition: Any, seconds: float = 120) -> None:
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.05)
-
-
-def files_of(folder: Path) -> dict[str, bytes]:
-    """What lies in a folder, at any depth."""
-    paths = (path for path in folder.rglob("*") if path.is_file())
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from served_models import put_export
+from serving_models import put_export, save
 from tensorflow_serving.apis import prediction_log_pb2
 
 from xling_tf.errors import UserError
@@ -26,19 +26,6 @@ from xling_tf.serving.models import (
 )
 from xling_tf.serving.monitoring import Metrics
 from xling_tf.serving.protocol import ServingError, Target
-
-
-class _Words(tf.Module):
-    """Numbers of words, by a table."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        words = tf.lookup.KeyValueTensorInitializer(["none", "one", "two"], [0, 1, 2])
-        self.table = tf.lookup.StaticHashTable(words, default_value=-1)
-
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
-    def ids(self, words: tf.Tensor) -> dict[str, tf.Tensor]:
-        return {"ids": self.table.lookup(words)}
 
 
 @pytest.fixture
@@ -80,15 +67,9 @@ def test_the_largest_number_is_served_and_its_successor_replaces_it(serve, tmp_p
     assert (answering(model), states(model)) == (11, {10: "END", 11: "AVAILABLE"})
     with pytest.raises(ServingError, match=r"Servable not found for request: Specific\(m, 10\)"):
         model.servable(target(10))
-
-
-def test_a_rollback_is_one_rename(serve, tmp_path: Path) -> None:
-    for version in (1, 2):
-        put_export(tmp_path / "m" / str(version), version)
-    model = serve()
-    (tmp_path / "m" / "2").rename(tmp_path / "m" / "2.bad")
+    (tmp_path / "m" / "11").rename(tmp_path / "m" / "11.bad")  # a rollback
     model.poll()
-    assert (answering(model), states(model)) == (1, {1: "AVAILABLE", 2: "END"})
+    assert (answering(model), states(model)) == (10, {10: "AVAILABLE", 11: "END"})
 
 
 def test_a_version_with_a_label_stays_beside_the_largest(serve, tmp_path: Path) -> None:
@@ -119,8 +100,10 @@ def test_a_version_is_unloaded_after_its_last_request(serve, tmp_path: Path) -> 
 
 def test_the_tables_of_a_retired_version_are_freed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """TensorFlow keeps them by name otherwise, some MiB a version."""
-    model = _Words()
-    tf.saved_model.save(model, str(tmp_path), signatures={"serving_default": model.ids})
+    words, model = tf.lookup.KeyValueTensorInitializer(["none", "one", "two"], [0, 1, 2]), tf.Module()
+    model.table = tf.lookup.StaticHashTable(words, default_value=-1)
+    specs = {"words": tf.TensorSpec([None], tf.string)}
+    save(model, {"serving_default": (lambda words: {"ids": model.table.lookup(words)}, specs)}, tmp_path)
     tables: list[Any] = []
 
     def load(folder: Path) -> Any:
@@ -192,27 +175,21 @@ def test_warm_up_requests_are_made_and_one_that_fails_fails_the_version(serve, t
 
 
 def test_only_whole_numbers_are_versions(tmp_path: Path) -> None:
-    for name in ("1", "002", "3.tmp", "-4", "٥", "9999999999999999999", "99999999999999999999"):
+    for name in ("1", "002", "3.tmp", "-4", "٥", "9999999999999999999"):
         (tmp_path / name).mkdir()
     (tmp_path / "6").touch()
     assert find_versions(tmp_path) == {1: tmp_path / "1", 2: tmp_path / "002"}
     assert find_versions(tmp_path / "nowhere") == {}
 
 
-@pytest.mark.parametrize(
-    ("folder", "labels", "told"),
-    [
+def test_a_start_without_a_model_is_told(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    put_export(tmp_path / "wreck", 1, wrecked=True)
+    put_export(tmp_path / "good", 1)
+    for folder, labels, told in (
         ("empty", {}, "--model m=.*empty is expected to be an exported model, .*found: none"),
         ("wreck", {}, "found: 1: .*cannot be loaded: Read less bytes"),
         ("good", {"stable": 7}, "named 1, 2, ..., 7 too"),
-    ],
-)
-def test_a_start_without_a_model_is_told(
-    tmp_path: Path, folder: str, labels: dict[str, int], told: str
-) -> None:
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "wreck").mkdir()
-    put_export(tmp_path / "wreck" / "1", 1, wrecked=True)
-    put_export(tmp_path / "good", 1)
-    with pytest.raises(UserError, match=told):
-        load_models([ModelConfig("m", tmp_path / folder, labels)], Metrics())
+    ):
+        with pytest.raises(UserError, match=told):
+            load_models([ModelConfig("m", tmp_path / folder, labels)], Metrics())
