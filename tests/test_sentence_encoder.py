@@ -27,34 +27,20 @@ def loaded(hub_folder):
     return xling_tf.load(str(hub_folder))
 
 
-@pytest.mark.parametrize(
-    "sentences",
-    [
-        ("1 20", "3 4"),
-        np.array(["1 20", "3 4"]),
-        np.array(["1 20", "3 4"], object),
-        pd.Series(["1 20", "3 4"], index=[7, 5]),
-        iter(["1 20", "3 4"]),
-    ],
-    ids=["tuple", "array", "objects", "series", "iterator"],
-)
-def test_strings_come_in_many_forms(sentences):
-    assert SentenceEncoder(numbers).encode(sentences).tolist() == [[1, 20], [3, 4]]
-    assert SentenceEncoder(numbers).encode("3 4").tolist() == [3, 4]
-
-
-@pytest.mark.parametrize(
-    ("sentences", "message"),
-    [
+def test_strings_come_in_many_forms():
+    texts = ["1 20", "3 4"]
+    encoder = SentenceEncoder(numbers)
+    for sentences in (tuple(texts), np.array(texts), pd.Series(texts, index=[7, 5]), iter(texts)):
+        assert encoder.encode(sentences).tolist() == [[1, 20], [3, 4]]
+    assert encoder.encode("3 4").tolist() == [3, 4]
+    for sentences, message in (
         (pd.Series(["1", None], dtype="string"), r"sentences\[1\] is NAType <NA>; "),
         ([["1"]], r"sentences\[0\] is list \['1'\]; .*flatten nested lists"),
         (None, "a string or a list of strings, but got NoneType None"),
         (pd.DataFrame({"1": ["2"]}), "but got 2 dimensions"),
-    ],
-)
-def test_what_is_no_string_is_named_with_its_place(sentences, message):
-    with pytest.raises(UserError, match=message):
-        SentenceEncoder(numbers).encode(sentences)
+    ):
+        with pytest.raises(UserError, match=message):
+            encoder.encode(sentences)
 
 
 def test_vectors_are_shortened_and_quantized_batch_by_batch():
@@ -124,17 +110,15 @@ def test_contexts_go_with_their_responses():
         encoder.encode(["a", "b"], ["x"])
 
 
-def test_eight_threads_share_one(loaded):
-    lists = [[f"{word} {number}" for word in SENTENCES] for number in range(8)]
+def test_threads_share_one(loaded):
+    lists = [[f"{word} {number}" for word in SENTENCES] for number in range(4)]
     expected = [loaded.encode(some, batch_size=4) for some in lists]
     fresh = SentenceEncoder(loaded._embed)  # nothing computed beforehand
-    with ThreadPoolExecutor(8) as threads:
+    with ThreadPoolExecutor(4) as threads:
         found = list(threads.map(lambda some: fresh.encode(some, batch_size=4), lists))
-        questions = threads.map(lambda some: fresh.question_encoder.encode(some[0]), lists)
         dims = set(threads.map(lambda _: fresh.dim, lists))
-    for some, others in zip(found, expected, strict=True):
-        assert some == pytest.approx(others, abs=1e-6)
-    assert {vector.shape[0] for vector in questions} == dims == {expected[0].shape[1]}
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    assert dims == {expected[0].shape[1]}
 
 
 def test_the_package_gives_its_short_names_without_tensorflow():
