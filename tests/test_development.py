@@ -113,7 +113,7 @@ def asked_to_stop():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("disturb", "at"), [(interrupted, 6), (asked_to_stop, 8)])
+@pytest.mark.parametrize(("disturb", "at"), [(interrupted, 6), (asked_to_stop, 4)])
 def test_a_restart_in_the_middle_changes_nothing(disturb, at, undisturbed, tmp_path):
     disturbed, _ = make_trainer(tmp_path, disturb=disturb, at=at)
     try:
