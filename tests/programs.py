@@ -41,12 +41,12 @@ class Run(NamedTuple):
         return json.loads((self.run_dir / "results.json").read_text(encoding="utf-8"))
 
 
-def train(folder: Path, *flags: str, timeout: int = 240) -> Run:
+def train(folder: Path, *flags: str, timeout: int = 600) -> Run:
     """Runs training/main.py in `folder`, which is not the checkout's root."""
     return run_python(folder, str(PROGRAM), *flags, timeout=timeout)
 
 
-def run_python(folder: Path, *arguments: str, timeout: int = 240) -> Run:
+def run_python(folder: Path, *arguments: str, timeout: int = 600) -> Run:
     """Runs Python in `folder`."""
     command = [sys.executable, *arguments]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=timeout, check=False)
