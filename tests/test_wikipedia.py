@@ -1,19 +1,12 @@
 """From a page of MediaWiki's XML to the sentences of an article."""
 
 import pytest
+from pipelines.articles import Page, article_sentences, file_prefixes, parse_page, prose
 from raw_files import HEADER, page_xml
 
 from xling_tf.corpora.readers import MalformedLineError
 from xling_tf.corpora.records import SentenceTriplet
-from xling_tf.corpora.wikipedia import (
-    Page,
-    article_sentences,
-    file_prefixes,
-    parse_page,
-    prose,
-    wiki40b_sentences,
-    wiki40b_triplets,
-)
+from xling_tf.corpora.tfds import wiki40b_sentences, wiki40b_triplets
 
 
 def lines(wikitext: str, *prefixes: str) -> list[str]:

@@ -7,11 +7,11 @@ import apache_beam as beam
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.pvalue import PCollection
 
+from pipelines.articles import Page, article_sentences, file_prefixes, parse_page
 from pipelines.common import count
 from xling_tf.corpora.cleaning import sentence_fault
 from xling_tf.corpora.line_files import split_blocks
 from xling_tf.corpora.readers import MalformedLineError
-from xling_tf.corpora.wikipedia import Page, article_sentences, file_prefixes, parse_page
 
 _PIECE = 1 << 16
 _MAX_PAGE = 1 << 24  # bytes; MediaWiki allows 2 MiB, and several revisions may be in a dump

@@ -1,5 +1,6 @@
 """TensorFlow Datasets as a source of corpora: `--source tfds:wiki40b/es`."""
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -8,7 +9,7 @@ from typing import Any, NamedTuple
 from absl import logging
 
 from xling_tf.config import DataConfig
-from xling_tf.corpora.cleaning import normalise
+from xling_tf.corpora.cleaning import normalise, sentence_fault
 from xling_tf.corpora.records import (
     NLI_LABELS,
     Corpus,
@@ -16,13 +17,17 @@ from xling_tf.corpora.records import (
     Kind,
     Record,
     Row,
+    SentenceTriplet,
     TranslationPair,
 )
-from xling_tf.corpora.wikipedia import wiki40b_triplets
+from xling_tf.corpora.sentences import sentences
 from xling_tf.errors import UserError
 
 _PREFIX = "tfds:"
 _CODES = {"zh-cn": "zh"}  # where theirs is not ours
+# Wiki-40B's marks; the paragraphs of a section stand on one line.
+_WIKI40B = re.compile(r"(_START_ARTICLE_|_START_SECTION_|_START_PARAGRAPH_|_NEWLINE_)")
+_PROSE = ("_START_PARAGRAPH_", "_NEWLINE_")
 
 Example = Mapping[str, Any]  # a row of a dataset; its texts are bytes
 
@@ -188,3 +193,23 @@ def _rows(builder: Any, split: str) -> Iterator[Example]:
             f"{builder.info.full_name} must be as it was prepared in {builder.data_dir}, but cannot be read "
             f"to its end ({error.message}); delete that folder to prepare it again"
         ) from error
+
+
+def wiki40b_sentences(text: str, language: str) -> list[str]:
+    """The sentences of an article of Wiki-40B (Guo et al. 2020), its title and section names among them."""
+    found: list[str] = []
+    # What stands before the first mark is no text.
+    _, *parts = _WIKI40B.split(text)
+    for mark, part in zip(parts[::2], parts[1::2], strict=True):
+        if line := normalise(part):
+            found += sentences(line, language) if mark in _PROSE else [line]
+    return found
+
+
+def wiki40b_triplets(text: str, language: str) -> Iterator[SentenceTriplet]:
+    """Yields the runs of three sentences of an article of Wiki-40B, none of which has a fault."""
+    lines = wiki40b_sentences(text, language)
+    fit = [not sentence_fault(line, language, min_words=1) for line in lines]
+    for i in range(len(lines) - 3 + 1):
+        if all(fit[i : i + 3]):
+            yield SentenceTriplet(*lines[i : i + 3])

@@ -1,4 +1,4 @@
-"""Wikipedia: a page of a dump, or an article of Wiki-40B, to the sentences of an article.
+"""A page of a dump of Wikipedia to the sentences of an article.
 
 Chidambaram et al. 2018, appendix A.1: articles are split into sentences, and "all article titles and
 article section names are treated as sentences inline".
@@ -6,18 +6,16 @@ article section names are treated as sentences inline".
 
 import html
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from itertools import chain
 from typing import NamedTuple
 from xml.etree import ElementTree
 
-from xling_tf.corpora.cleaning import normalise, sentence_fault
+from xling_tf.corpora.cleaning import normalise
 from xling_tf.corpora.readers import MalformedLineError
-from xling_tf.corpora.records import SentenceTriplet
 from xling_tf.corpora.sentences import paragraphs, sentences
 
 _NO_TEXT_NAMESPACES = ("-2", "6", "14")  # media, files, categories
-_MIN_SENTENCES = 3
 
 # What is no prose. An open comment goes to the end; an open tag must not swallow the next of its kind.
 _DROPPED_TAGS = (
@@ -49,9 +47,6 @@ _MARK = re.compile(r"'{2,}|__[A-Z]+__|</?(?!ref\b)[a-z][^<>]*>", re.IGNORECASE)
 _HEADING = re.compile(r"^(={1,6})[ \t]*([^\n=](?:[^\n]*[^\n=])?)[ \t]*\1[ \t]*$", re.MULTILINE)
 # What a dropped template leaves of "(German: {{lang|de|...}}; 1912-1954)".
 _HOLLOW = re.compile(r"\(\s*[;,:]*\s*\)|(?<=\()\s*[;,:]\s*|\s+(?=[,.;:]\s)")
-# Wiki-40B's marks; the paragraphs of a section stand on one line.
-_WIKI40B = re.compile(r"(_START_ARTICLE_|_START_SECTION_|_START_PARAGRAPH_|_NEWLINE_)")
-_PROSE = ("_START_PARAGRAPH_", "_NEWLINE_")
 
 
 class Page(NamedTuple):
@@ -174,23 +169,3 @@ def _has_text(blocks: list[Block], index: int) -> bool:
     # What comes first: a paragraph of this section, or the next section that is not part of it?
     following = (block.level for block in blocks[index + 1 :])
     return next((found == 0 for found in following if found <= level), False)
-
-
-def wiki40b_sentences(text: str, language: str) -> list[str]:
-    """As `article_sentences`, of an article of Wiki-40B (Guo et al. 2020) with its marks."""
-    found: list[str] = []
-    # What stands before the first mark is no text.
-    _, *parts = _WIKI40B.split(text)
-    for mark, part in zip(parts[::2], parts[1::2], strict=True):
-        if line := normalise(part):
-            found += sentences(line, language) if mark in _PROSE else [line]
-    return found
-
-
-def wiki40b_triplets(text: str, language: str) -> Iterator[SentenceTriplet]:
-    """Yields the runs of three sentences of an article of Wiki-40B, none of which has a fault."""
-    lines = wiki40b_sentences(text, language)
-    fit = [not sentence_fault(line, language, min_words=1) for line in lines]
-    for i in range(len(lines) - _MIN_SENTENCES + 1):
-        if all(fit[i : i + _MIN_SENTENCES]):
-            yield SentenceTriplet(*lines[i : i + _MIN_SENTENCES])
