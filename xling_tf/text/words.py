@@ -62,6 +62,7 @@ class WordNgramPreprocessor(WordPreprocessor):
     """
 
     ngram_rows: NDArray[np.int32] | None = None
+    _known: tf.RaggedTensor | None = None
 
     def __init__(self, vocabulary: Sequence[str], config: TextConfig) -> None:
         super().__init__(vocabulary, config)
@@ -74,8 +75,20 @@ class WordNgramPreprocessor(WordPreprocessor):
 
     def word_features(self, words: tf.Tensor) -> WordFeatures:
         """Maps `[words]` strings to their rows and those of their n-grams."""
-        ngrams = self.ngrams(words)
-        return WordFeatures(self.word_ids(words), ngrams.values, tf.cast(ngrams.value_rowids(), tf.int32))
+        ids = self.word_ids(words)
+        is_known = ids < len(self.vocabulary)
+        known, others = tf.where(is_known)[:, 0], tf.where(~is_known)[:, 0]
+        # Most words are known: what they are spelt to is looked up.
+        parts = tf.gather(self._known_ngrams(), tf.gather(ids, known)), self.ngrams(tf.gather(words, others))
+        ngrams = tf.gather(tf.concat(parts, axis=0), tf.argsort(tf.concat([known, others], axis=0)))
+        return WordFeatures(ids, ngrams.values, tf.cast(ngrams.value_rowids(), tf.int32))
+
+    def _known_ngrams(self) -> tf.RaggedTensor:
+        """The n-grams of the vocabulary's words; made when training asks for them, and never exported."""
+        if self._known is None:
+            with tf.init_scope():
+                self._known = self.ngrams(tf.constant(self.vocabulary, tf.string))
+        return self._known
 
     def ngrams(self, words: tf.Tensor) -> tf.RaggedTensor:
         """Maps `[words]` strings to `[words, (ngrams)]` int32 rows of the n-gram table."""
