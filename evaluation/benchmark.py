@@ -76,10 +76,10 @@ def _training() -> None:
         command = [
             *(sys.executable, f"{ROOT}/training/main.py", f"--pair={flags.FLAGS.pair}"),
             *(f"--data={data}", f"--steps={_WARM_UP_STEPS + flags.FLAGS.steps}"),
-            *("--run_dir=run", "--output=model", "--set=tasks.alignment_steps=0"),
+            *("--run_dir=run", "--output=model", "--set=training.static_share=0"),
             "--set=tasks.translation_ranking.examples_per_batch=256",
             *(f"--set=tasks.{task}.weight=0" for task in ("response_prediction", "quick_thought")),
-            "--set=tasks.inference.weight=0",
+            *("--set=tasks.inference.weight=0", "--set=tasks.distillation.weight=0"),
         ]
         if subprocess.run(command, cwd=folder, check=False).returncode:
             raise UserError("the training must succeed, but ended with the error above; correct it")

@@ -213,7 +213,7 @@ class _Graph(tf.Module):
             ngrams = tf.gather(np.append(self._ngram_rows, ngram_rows.shape[0] - 1), ngrams)
         sums = tf.reduce_sum(tf.gather(ngram_rows, ngrams), axis=1)
         words = tf.gather(bucket_rows, buckets)
-        spelt = self._body().input_projection(self._body().embedding.join(words, sums))
+        spelt = self._body().project(self._body().embedding.join(words, sums))
         return tf.where(
             tf.expand_dims(ids < num_known, axis=-1),
             tf.gather(known_rows, tf.minimum(ids, num_known - 1)),

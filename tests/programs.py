@@ -13,7 +13,6 @@ PROGRAM = ROOT / "training" / "main.py"
 SHORT = (
     "--pair=smoke",
     "--steps=30",
-    "--set=tasks.alignment_steps=5",
     "--set=training.dev_batches=1",
     "--set=training.precision=float32",
 )

@@ -26,7 +26,8 @@ def override(*overrides):
         ("encoder.kind=cnn", "encoder.kind=cnn expects text.tokenizer=sentencepiece"),
         ("data.targets=en", "data.targets expects at least one language besides data.source"),
         ("tasks.similarity.matryoshka_dims=64,512", "different numbers below encoder.hidden_dim"),
-        ("tasks.distillation.weight=1", "expect each other, got 1 and ''"),
+        ("tasks.distillation.weight=1", "expects a teacher, got none"),
+        ("training.static_share=0.5", "expects encoder.add_average=true"),
         # What is malformed, names no field, or has a value of another type.
         ("text.max_tokens", "expects name=value, got 'text.max_tokens'"),
         ("text.max_token=3", "no 'max_token' here; did you mean max_tokens"),
@@ -102,5 +103,4 @@ def test_the_constants_of_the_paper():
     assert (similarity.normalize, similarity.scale, similarity.margin) == (False, 1.0, 0.0)
     assert not similarity.bidirectional
     # All tasks from the first step on, and none weighs more than another.
-    assert config.tasks.alignment_steps == 0
     assert config.tasks.inference.loss_weight == config.tasks.quick_thought.loss_weight == 1

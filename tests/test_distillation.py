@@ -15,9 +15,10 @@ ALONE = apply_overrides(TINY, [*ON, *(f"tasks.{kind}.weight=0" for kind in OTHER
 SOURCES = ["a b", "hello", "c d e", "f g", "hello world", "i", "a a", "b c d e"]
 
 
-def score(normalize, source, target, teacher, source_texts=None):
+def score(normalize, source, target, teacher, source_texts=None, settings=()):
     """Losses and hits of given encodings, as lists."""
-    (task,) = build_tasks(apply_overrides(ALONE, [f"tasks.similarity.normalize={normalize}"]))
+    settings = [f"tasks.similarity.normalize={normalize}", *settings]
+    (task,) = build_tasks(apply_overrides(ALONE, settings))
     names = source_texts or range(len(source))
     batch = Batch(
         features=None,
@@ -46,6 +47,26 @@ def test_a_hit_is_a_target_nearest_to_its_own_sources_vector():
     target = [[2.0, 0.5], [2.0, 2.1], [1.0, 0.0], [3.0, 2.9]]
     _, hits = score(False, target, target, teacher, source_texts=[7, 8, 7, 9])
     assert hits == [1, 0, 1, 1]
+
+
+def test_similarities_are_learnt_from_a_teacher_of_another_width():
+    # Teacher: texts 0 and 1 are the same, 2 is unlike both. Of texts 0 and 1 the others' shares are
+    # e / (e + 1) and 1 / (e + 1), of text 2 a half each. A student that finds all alike has halves: its
+    # divergence is log 2 - H(e / (e + 1)) = 0.6931 - 0.5822; one that agrees has none, at any scale of it.
+    teacher = [[0, 2, 0, 0], [0, 5, 0, 0], [1, 0, 0, 0]]
+    alike, agreeing = (
+        [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
+        [[3.0, 0, 0], [9.0, 0, 0], [0, 1.0, 0]],
+    )
+    one = ["tasks.distillation.score_scale=1"]
+    assert score(True, agreeing, agreeing, teacher, settings=one)[0] == pytest.approx([0, 0, 0], abs=1e-5)
+    losses, hits = score(True, alike, alike, teacher, settings=one)
+    assert losses == pytest.approx([0.1109, 0.1109, 0], abs=1e-4)
+    assert hits == [1, 1, 1]
+    # The loss is the mean of both sides.
+    assert score(True, agreeing, alike, teacher, settings=one)[0] == pytest.approx(
+        [0.0555, 0.0555, 0], abs=1e-4
+    )
 
 
 def test_a_student_that_equals_its_teacher_has_no_loss():

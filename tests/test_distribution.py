@@ -96,7 +96,7 @@ class Replica:
 
     def weigh(self, weight):
         self._task.loss_weight = weight
-        self._step = self._trainer._compile(self._task)
+        self._step = self._trainer._compile(self._trainer._phases[0], self._task)
 
     def step(self):
         # As from the trainer's iterator, each replica takes the next batch. (The destructor of such an
@@ -118,7 +118,7 @@ class Replica:
 @pytest.mark.parametrize(
     ("name", "optimizer", "normalize", "overrides"),
     [
-        ("inference", "sgd", False, CLIPPED),
+        pytest.param("inference", "sgd", False, CLIPPED, marks=pytest.mark.slow),
         ("translation_ranking_en-es", "sgd", False, KEPT),
         ("distillation_en-es", "sgd", True, DISTILLED),
         pytest.param("translation_ranking_en-es", "adam", True, (), marks=pytest.mark.slow),

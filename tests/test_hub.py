@@ -20,7 +20,7 @@ from xling_tf.config import apply_overrides
 from xling_tf.errors import UserError
 from xling_tf.hub import module as hub
 from xling_tf.hub.card import model_card
-from xling_tf.layers.pooling import unit_length
+from xling_tf.layers.pooling import unit_entries, unit_length
 from xling_tf.model import Model
 from xling_tf.tasks.inference import Inference
 from xling_tf.tasks.ranking import ResponsePrediction
@@ -49,7 +49,7 @@ def live_probabilities(model: Model) -> np.ndarray:
     task = find_task(model, "inference")
     encodings = live(model, [*PREMISES, *HYPOTHESES])
     if task.normalize:
-        encodings = unit_length(encodings)
+        encodings = unit_entries(encodings)
     return tf.nn.softmax(task.head(*tf.split(encodings, 2))).numpy()
 
 

@@ -61,6 +61,7 @@ def test_the_package_becomes_an_export_that_gives_the_published_vectors(tmp_path
     assert start.heads == {}
 
 
+@pytest.mark.slow
 def test_the_variables_of_a_saved_model_are_found_by_their_names(tmp_path):
     module_folder = tmp_path / "module"
     save_published(random_model(), module_folder)

@@ -122,7 +122,7 @@ def pieces(tmp_path_factory: pytest.TempPathFactory) -> Exported:
     ("kind", "name"),
     [
         ("spelt", "onnx"),
-        ("pieces", "litert"),
+        pytest.param("pieces", "litert", marks=pytest.mark.slow),
         pytest.param("spelt", "litert", marks=pytest.mark.slow),
         pytest.param("pieces", "onnx", marks=pytest.mark.slow),
     ],

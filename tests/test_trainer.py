@@ -9,7 +9,6 @@ from collections import Counter
 import keras
 import numpy as np
 import pytest
-from programs import read_lines
 from testing import TINY, make_examples, tiny_model, two_replicas
 
 from xling_tf.config import apply_overrides
@@ -26,16 +25,10 @@ TWO_TASKS = apply_overrides(
     TINY,
     [
         *("tasks.response_prediction.weight=0", "tasks.quick_thought.weight=0"),
-        *("tasks.alignment_steps=3", "tasks.inference.weight=2"),
+        "tasks.inference.weight=2",
         *("tasks.translation_ranking.examples_per_batch=2", "tasks.inference.examples_per_batch=2"),
     ],
 )
-# The lead, then the cycle of the weights 1 and 2.
-ORDER = ["translation_ranking_en-es"] * 3 + [
-    "inference",
-    "translation_ranking_en-es",
-    "inference",
-] * 2
 
 
 def make_trainer(model, folder, strategy):
@@ -54,26 +47,6 @@ def train(folder, *budgets, **settings):
         trainer = make_trainer(model, folder, strategy)
         assert trainer.train()
     return trainer
-
-
-def metrics(folder):
-    return read_lines(folder / "metrics.jsonl")
-
-
-def test_a_restart_within_the_lead_and_one_after_it_change_nothing(tmp_path):
-    whole = train(tmp_path / "whole", 9)
-    parts = train(tmp_path / "parts", 2, 5, 9)
-    assert whole.step == parts.step == 9
-    curve, expected = metrics(tmp_path / "parts"), metrics(tmp_path / "whole")
-    assert [line["task"] for line in curve] == ORDER
-    for line, other in zip(curve, expected, strict=True):
-        for key in ("task", "sentences", "learning_rate"):
-            assert line[key] == other[key]
-        assert line["loss"] == pytest.approx(other["loss"], rel=1e-5)
-    assert parts.seconds > 0
-    # A finished training trains no more.
-    assert train(tmp_path / "parts", 9).step == 9
-    assert metrics(tmp_path / "parts") == curve
 
 
 class FullDisk:
@@ -135,9 +108,9 @@ def test_each_replica_reads_batches_of_its_own(tmp_path):
     with strategy.scope():
         trainer = make_trainer(tiny_model(TWO_TASKS), tmp_path, strategy)
     # One step of inference was before: two batches.
-    batch = next(trainer._inputs["inference"].batches(1))
+    batch = next(trainer._phases[0].inputs["inference"].batches(1))
     first, second = strategy.experimental_local_results(batch.labels)
-    sampler = trainer._inputs["inference"]._sampler
+    sampler = trainer._phases[0].inputs["inference"]._sampler
     labels = EXAMPLES["inference"].labels
     assert first.numpy().tolist() == labels[sampler.batch(2)].tolist()
     assert second.numpy().tolist() == labels[sampler.batch(3)].tolist()
@@ -147,21 +120,17 @@ def test_a_language_is_drawn_by_its_size_and_the_temperature():
     config = apply_overrides(
         TINY,
         [
-            *("data.targets=es,fr", "data.sampling_temperature=2", "tasks.alignment_steps=4"),
+            *("data.targets=es,fr", "data.sampling_temperature=2"),
             *("tasks.response_prediction.weight=0", "tasks.quick_thought.weight=0"),
         ],
     )
     sizes = {"translation_ranking_en-es": 900, "translation_ranking_en-fr": 100, "inference": 7}
-    schedule = make_schedule(tiny_model(config), sizes)
+    schedule = make_schedule(tiny_model(config).tasks, sizes, config)
     # Roots of 900 and 100 are 30 and 10: of 2 languages' 10 steps each, 15 and 5; inference has 10.
     assert Counter(schedule.cycle) == {
         "translation_ranking_en-es": 15,
         "translation_ranking_en-fr": 5,
         "inference": 10,
-    }
-    assert Counter(schedule.lead) == {
-        "translation_ranking_en-es": 3,
-        "translation_ranking_en-fr": 1,
     }
 
 
@@ -180,9 +149,9 @@ def test_a_batch_whose_loss_is_no_number_is_saved_and_named(tmp_path):
     with strategy.scope():
         model = tiny_model(TWO_TASKS)
     model.encoder.dense_variables[0].assign(model.encoder.dense_variables[0] * np.nan)
-    with pytest.raises(NonFiniteLossError, match="diverged at step 0 of task translation_ranking"):
+    with pytest.raises(NonFiniteLossError, match="diverged at step 0 of task inference"):
         make_trainer(model, tmp_path, strategy).train()
     saved = json.loads((tmp_path / "non_finite_batch.json").read_text(encoding="utf-8"))
-    source, target = saved["columns"]
-    assert [f"{text} hola" for text in source] == target
+    premises, hypotheses = saved["columns"]
+    assert [WORDS[::-1][WORDS.index(premise)] for premise in premises] == hypotheses
     assert not (tmp_path / "checkpoints").exists()

@@ -135,10 +135,10 @@ def find_task(model: Model, name: str) -> Task:
 
 
 def encoded(model: Model, texts: Sequence[str]) -> np.ndarray:
-    """What heads see: with normalised similarities, unit vectors."""
+    """What heads see: with normalised similarities, vectors of a mean square of 1."""
     vectors = model.encoder(model.preprocessor(tf.constant(texts))).numpy()
     if model.config.tasks.similarity.normalize:
-        vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+        vectors /= np.sqrt(np.mean(vectors**2, axis=1, keepdims=True))
     return vectors
 
 

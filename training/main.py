@@ -19,7 +19,7 @@ from absl import app, flags
 from xling_tf.config import ALL_LANGUAGES, ExperimentConfig, apply_overrides
 from xling_tf.corpora.folder import DEFAULT_TARGETS
 from xling_tf.errors import one_line_errors, parse_flags, quiet_start, set_up_logging
-from xling_tf.presets import PRESETS, get_preset
+from xling_tf.presets import PRESETS, PUBLISHED, get_preset
 
 _PAIR = flags.DEFINE_string("pair", "en-es", "Preset to train; --list names them.")
 _DATA = flags.DEFINE_string("data", None, "Folder of corpora; without it, the preset's own.")
@@ -48,6 +48,9 @@ def main(argv: list[str]) -> None:
         config = _config()
         if _DATA.value is None and not config.data.sample:
             _prepare_default_corpora(config)
+        distillation = config.tasks.distillation
+        if distillation.weight and distillation.teacher == PUBLISHED and not Path(PUBLISHED).exists():
+            _run_program("export/import_published.py", "--output", PUBLISHED)
         results = _run(config)
     if results is None:
         sys.exit(1)
@@ -83,9 +86,12 @@ def _prepare_default_corpora(config: ExperimentConfig) -> None:
     targets = config.data.targets
     if ALL_LANGUAGES in targets:
         targets = DEFAULT_TARGETS
-    program = Path(__file__).resolve().parents[1] / "data" / "default.py"
-    languages = ["--source", config.data.source, "--target", ",".join(targets)]
-    done = subprocess.run([sys.executable, str(program), *languages], stdout=subprocess.DEVNULL)
+    _run_program("data/default.py", "--source", config.data.source, "--target", ",".join(targets))
+
+
+def _run_program(name: str, *arguments: str) -> None:
+    program = str(Path(__file__).resolve().parents[1] / name)
+    done = subprocess.run([sys.executable, program, *arguments], stdout=subprocess.DEVNULL)
     if done.returncode:
         sys.exit(done.returncode)
 

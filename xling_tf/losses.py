@@ -78,3 +78,45 @@ def cosine_distance(vectors: keras.KerasTensor, others: keras.KerasTensor) -> ke
     """
     products = ops.sum(ops.square(vectors), axis=1) * ops.sum(ops.square(others), axis=1)
     return 1 - ops.sum(vectors * others, axis=1) * ops.rsqrt(ops.maximum(products, 1e-24))
+
+
+def score_divergence(
+    vectors: keras.KerasTensor,
+    candidates: keras.KerasTensor,
+    teacher: keras.KerasTensor,
+    teacher_candidates: keras.KerasTensor,
+    positions: keras.KerasTensor,
+    *,
+    scale: float,
+) -> keras.KerasTensor:
+    """How much the similarities of a batch's texts differ from those that a teacher finds in them.
+
+    The Kullback-Leibler divergence of the student's softmax over the other texts of the batch from the
+    teacher's (Hinton et al. 2015, "Distilling the Knowledge in a Neural Network", sec. 2, of scores in
+    place of classes). The teacher's vectors may have another width.
+
+    Args:
+        vectors: `[batch, dim]` float32, of unit length.
+        candidates: `[candidates, dim]` float32, `vectors` among them.
+        teacher: `[batch, teacher dim]` float32, of unit length, of the same texts.
+        teacher_candidates: `[candidates, teacher dim]` float32.
+        positions: `[batch]` int32, where each text stands among the candidates.
+        scale: Multiplies the cosines (an inverse temperature).
+
+    Returns:
+        `[batch]` divergences, 0 where all similarities agree.
+
+    Example:
+        >>> import numpy as np
+        >>> a, b = np.eye(3, dtype="float32"), np.array([[1, 0], [1, 0], [0, 1]], "float32")
+        >>> print(score_divergence(a, a, b, b, np.arange(3), scale=1.0).numpy().round(4))
+        [0.1109 0.1109 0.    ]
+    """
+    is_self = ops.equal(ops.arange(ops.shape(candidates)[0])[None, :], positions[:, None])
+
+    def log_shares(rows: keras.KerasTensor, columns: keras.KerasTensor) -> keras.KerasTensor:
+        scores = scale * ops.matmul(rows, ops.transpose(columns))
+        return ops.log_softmax(ops.where(is_self, _EXCLUDED, scores), axis=1)
+
+    wanted = log_shares(teacher, teacher_candidates)
+    return ops.sum(ops.exp(wanted) * (wanted - log_shares(vectors, candidates)), axis=1)

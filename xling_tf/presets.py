@@ -35,24 +35,42 @@ _CORPUS_WEIGHTS = {
     "lilypond": 0.25,
 }
 
+PUBLISHED = "exported/use-multilingual"  # what export/import_published.py makes
+
 _RECIPE = ExperimentConfig(
     data=DataConfig(corpus_weights=_CORPUS_WEIGHTS),
     text=TextConfig(lowercase=True, min_word_count=3),
-    encoder=EncoderConfig(norm_first=True),
+    encoder=EncoderConfig(norm_first=True, add_average=True),
     tasks=TasksConfig(
-        # The towers of the other tasks start at random, and their first gradients are noise to the
-        # encoder: from the first step on and at full weight they keep it from aligning the languages.
-        alignment_steps=200,
         translation_ranking=TaskConfig(weight=4, examples_per_batch=256),
-        response_prediction=TaskConfig(weight=1, examples_per_batch=128, loss_weight=0.1),
-        quick_thought=TaskConfig(weight=1, examples_per_batch=96, loss_weight=0.1),
-        inference=TaskConfig(weight=1, examples_per_batch=128),
+        response_prediction=TaskConfig(weight=1, examples_per_batch=128, loss_weight=0.01),
+        quick_thought=TaskConfig(weight=1, examples_per_batch=96, loss_weight=0.01),
+        inference=TaskConfig(weight=1, examples_per_batch=128, loss_weight=0.05),
+        distillation=DistillationConfig(
+            weight=2, examples_per_batch=256, teacher=PUBLISHED, score_scale=20.0, every=4
+        ),
         similarity=SimilarityConfig(normalize=True, scale=20.0, margin=0.1, bidirectional=True),
     ),
     optimizer=OptimizerConfig(
-        name="adam", learning_rate=5e-4, embedding_learning_rate=3e-3, warmup=0.03, decay="linear"
+        name="adam", learning_rate=5e-4, embedding_learning_rate=3e-3, warmup=0.1, decay="linear"
     ),
-    training=TrainingConfig(minutes=30.0),
+    training=TrainingConfig(minutes=30.0, static_share=0.2),
+)
+
+# What the first phase of the recipe trains, as an encoder of its own.
+_STATIC = dataclasses.replace(
+    _RECIPE,
+    encoder=EncoderConfig(kind="static"),
+    tasks=dataclasses.replace(
+        _RECIPE.tasks,
+        translation_ranking=TaskConfig(weight=1, examples_per_batch=1024),
+        response_prediction=TaskConfig(weight=0),
+        quick_thought=TaskConfig(weight=0),
+        inference=TaskConfig(weight=0),
+        distillation=dataclasses.replace(_RECIPE.tasks.distillation, weight=1, examples_per_batch=1024),
+        similarity=dataclasses.replace(_RECIPE.tasks.similarity, matryoshka_dims=(64, 128, 256)),
+    ),
+    training=TrainingConfig(minutes=10.0),
 )
 
 # As 2019, sec. 2.2 and 3.2, but for one thing: the paper minimises -log P(source | target) and gives each
@@ -75,6 +93,7 @@ _SMOKE = dataclasses.replace(
         num_layers=2,
         num_heads=4,
         norm_first=True,
+        add_average=True,
     ),
     tasks=dataclasses.replace(
         _RECIPE.tasks,
@@ -82,12 +101,12 @@ _SMOKE = dataclasses.replace(
         response_prediction=TaskConfig(examples_per_batch=32),
         quick_thought=TaskConfig(examples_per_batch=32),
         inference=TaskConfig(examples_per_batch=32),
-        alignment_steps=40,
+        distillation=DistillationConfig(),
         tower_dims=(64, 64),
         inference_dim=64,
     ),
     optimizer=dataclasses.replace(_RECIPE.optimizer, learning_rate=3e-3),
-    training=TrainingConfig(steps=150, precision="float32"),
+    training=TrainingConfig(steps=150, precision="float32", static_share=0.3, static_batch=64),
 )
 
 _OFF = TaskConfig(weight=0)
@@ -111,8 +130,9 @@ _MULTILINGUAL = dataclasses.replace(
         _RECIPE.tasks,
         response_prediction=_OFF,
         quick_thought=_OFF,
+        distillation=DistillationConfig(),
         question_answering=QuestionAnsweringConfig(
-            weight=1, examples_per_batch=128, loss_weight=0.1, with_context=False
+            weight=1, examples_per_batch=128, loss_weight=0.01, with_context=False
         ),
         target_inference=True,
     ),
@@ -124,8 +144,6 @@ _MULTILINGUAL_LARGE = dataclasses.replace(
     text=dataclasses.replace(_MULTILINGUAL.text, max_tokens=100, sentence_marks=False),
     encoder=EncoderConfig(num_layers=6, norm_first=True),
 )
-
-PUBLISHED = "exported/use-multilingual"  # what export/import_published.py makes
 
 # What beats the published weights: they are trained on, by what evaluation/README.md has measured. Nearness
 # of translations comes from ranking and distillation, that of equal meanings from entailment; the table
@@ -190,6 +208,14 @@ PRESETS: Mapping[str, ExperimentConfig] = {
         )
         for target, language in _TARGETS.items()
     },
+    **{
+        f"en-{target}-static": dataclasses.replace(
+            _STATIC,
+            description=f"English and {language}: the average of words, for speed",
+            data=dataclasses.replace(_STATIC.data, targets=(target,)),
+        )
+        for target, language in _TARGETS.items()
+    },
     "many": _variant(
         _RECIPE,
         "English, Spanish, French, German and Chinese in one model (2019, footnote 1)",
@@ -201,7 +227,10 @@ PRESETS: Mapping[str, ExperimentConfig] = {
             _RECIPE,
             f"the paper's baseline for {language}: translation ranking alone; mines hard negatives",
             targets=[target],
-            tasks=dict.fromkeys(("response_prediction", "quick_thought", "inference"), _OFF),
+            tasks={
+                **dict.fromkeys(("response_prediction", "quick_thought", "inference"), _OFF),
+                "distillation": DistillationConfig(),
+            },
         )
         for target, language in _TARGETS.items()
     },

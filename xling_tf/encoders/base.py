@@ -14,13 +14,17 @@ from xling_tf.config import EncoderConfig
 from xling_tf.text.preprocessor import TextPreprocessor, TokenFeatures, WordFeatures
 
 # By `config.encoder.kind`.
-ENCODERS = {"transformer": "transformer.TransformerEncoder", "cnn": "cnn.CnnEncoder"}
+ENCODERS = {
+    "transformer": "transformer.TransformerEncoder",
+    "cnn": "cnn.CnnEncoder",
+    "static": "static.StaticEncoder",
+}
 
 
 class TokenEncoder(keras.Model, ABC):
     """Maps token features to sentence vectors in two steps, the first of which is done once a word.
 
-    A subclass makes `embedding` (a layer with `tables`), and says what the two steps are.
+    A subclass has `embedding` (a layer with `tables`), and says what the two steps are.
 
     Args:
         config: Sizes.
@@ -30,7 +34,7 @@ class TokenEncoder(keras.Model, ABC):
         hidden_dim: Width of the sentence vectors.
     """
 
-    embedding: keras.layers.Layer
+    embedding: Any
 
     def __init__(self, config: EncoderConfig, *, num_words: int, **kwargs: Any) -> None:
         super().__init__(**{"name": "encoder", **kwargs})
@@ -51,10 +55,21 @@ class TokenEncoder(keras.Model, ABC):
     def encode_tokens(self, inputs: keras.KerasTensor, lengths: keras.KerasTensor) -> keras.KerasTensor:
         """Encodes `[batch, length, any]` word vectors of `[batch]` lengths: `[batch, hidden_dim]`."""
 
+    def encode(
+        self, words: keras.KerasTensor, tokens: keras.KerasTensor, lengths: keras.KerasTensor
+    ) -> keras.KerasTensor:
+        """Encodes sentences of `[words, any]` vectors, which are at `[batch, length]` positions of them."""
+        return self.encode_tokens(keras.ops.take(words, tokens, axis=0), lengths)
+
     def call(self, features: TokenFeatures) -> keras.KerasTensor:
         """Maps token features to `[batch, hidden_dim]` float32, not normalised."""
         words, tokens, lengths = features
-        return self.encode_tokens(keras.ops.take(self.embed_words(words), tokens, axis=0), lengths)
+        return self.encode(self.embed_words(words), tokens, lengths)
+
+    @property
+    def static_part(self) -> Any:
+        """The `StaticEncoder` in it, whose vectors its own begin as; None if there is none."""
+        return None
 
     @property
     def table_variables(self) -> list[keras.Variable]:
@@ -66,6 +81,9 @@ class TokenEncoder(keras.Model, ABC):
         """Everything that is trained but the tables."""
         tables = {id(table) for table in self.table_variables}
         return [v for v in self.trainable_variables if id(v) not in tables]
+
+    def build(self, features_shape: Any) -> None:
+        """Does nothing: the layers make their variables when they are called."""
 
     def build_variables(self) -> None:
         """Creates every variable by encoding a sentence of two words."""

@@ -61,8 +61,8 @@ class FoldedEncoder(tf.Module):
 
     def _encode(self, tokens: tf.RaggedTensor) -> tf.Tensor:
         words, positions = tf.unique(tokens.values)
-        inputs = tf.gather(self._words(words), tokens.with_values(positions).to_tensor())
-        return self._body().encode_tokens(inputs, tf.cast(tokens.row_lengths(), tf.int32))
+        places = tokens.with_values(positions).to_tensor()
+        return self._body().encode(self._words(words), places, tf.cast(tokens.row_lengths(), tf.int32))
 
     def _average(self, tokens: tf.RaggedTensor) -> tf.Tensor:
         words, positions = tf.unique(tokens.values)
@@ -162,7 +162,7 @@ class _SpellingTable(tf.Module):
             embedding.ngrams(ngrams.values),
             tf.cast(ngrams.value_rowids(), tf.int32),
         )
-        return self._body().input_projection(combined)
+        return self._body().project(combined)
 
 
 def rows_digest(rows: NDArray[np.float32]) -> str:

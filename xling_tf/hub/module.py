@@ -12,7 +12,7 @@ from xling_tf.encoders.folded import FoldedEncoder
 from xling_tf.errors import UserError
 from xling_tf.files import SAVED_MODEL, replacing_folder
 from xling_tf.layers.base import float32_copy
-from xling_tf.layers.pooling import unit_length
+from xling_tf.layers.pooling import unit_entries, unit_length
 
 # Beside the SavedModel: what a training that starts from it needs.
 TRAINING = "training"
@@ -43,7 +43,7 @@ class HubPart(tf.train.Checkpoint):
     """What the Reusable SavedModel interface asks of a model and of the objects within it.
 
     A `tf.train.Checkpoint` and not a `tf.Module`, whose `variables` would be lost on saving. The heads are
-    layers that tasks have put on the encoder's vectors, of unit length if `normalize`; in float32.
+    layers that tasks have put on the encoder's vectors, with numbers of about 1 if `normalize`; in float32.
     """
 
     def __init__(self, encoder: FoldedEncoder, *heads: keras.layers.Layer, normalize: bool = False) -> None:
@@ -51,7 +51,7 @@ class HubPart(tf.train.Checkpoint):
         self.encoder = encoder
         # Out of TensorFlow's sight, which would add Keras' own functions to what is saved.
         self._heads = lambda: heads
-        self._seen = unit_length if normalize else tf.identity
+        self._seen = unit_entries if normalize else tf.identity
         weights = [*encoder.weights, *(weight for head in heads for weight in _weights(head))]
         self.trainable_variables = weights
         self.variables = list(weights)

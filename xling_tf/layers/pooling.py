@@ -18,3 +18,9 @@ def unit_length(inputs: keras.KerasTensor) -> keras.KerasTensor:
     """Divides the rows of `[..., dim]` by their L2 norm; a zero row stays zero."""
     squared = ops.sum(ops.square(inputs), axis=-1, keepdims=True)
     return inputs * ops.rsqrt(ops.maximum(squared, 1e-24))
+
+
+def unit_entries(inputs: keras.KerasTensor) -> keras.KerasTensor:
+    """Scales the rows of `[..., dim]` to a mean square of 1; a zero row stays zero."""
+    squares = ops.mean(ops.square(inputs), axis=-1, keepdims=True)
+    return inputs * ops.rsqrt(ops.maximum(squares, 1e-24))

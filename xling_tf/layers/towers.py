@@ -8,10 +8,15 @@ from keras import ops
 
 from xling_tf.layers.base import Layer
 
+_GAIN = 0.5  # of the first layer: inputs of about 1 stay where tanh bends little
+
 
 @keras.saving.register_keras_serializable(package="xling_tf")
 class Tower(Layer):
     """Feed-forward layers with tanh (320 and 512 in Chidambaram et al. 2019, sec. 2.2).
+
+    Two layers that end as wide as their inputs start near a projection to `dims[0]` dimensions and back:
+    what they rank is then ranked as without them, before they have learnt anything.
 
     Args:
         dims: Width of each layer.
@@ -29,6 +34,10 @@ class Tower(Layer):
         """Creates the variables for inputs `[batch, dim]`."""
         for layer, dim in zip(self.layers, (inputs_shape[-1], *self.dims), strict=False):
             layer.build((None, dim))
+        if len(self.layers) == 2 and self.dims[-1] == inputs_shape[-1]:
+            first, last = (layer.kernel for layer in self.layers)
+            first.assign(keras.initializers.Orthogonal(gain=_GAIN)(first.shape))
+            last.assign(ops.transpose(first) / _GAIN)
 
     def call(self, inputs: keras.KerasTensor) -> keras.KerasTensor:
         """Maps `[batch, dim]` to `[batch, dims[-1]]` float32."""

@@ -13,7 +13,7 @@ from xling_tf.config import ExperimentConfig, TaskConfig
 from xling_tf.corpora.records import Record
 from xling_tf.corpora.store import StoredRecords
 from xling_tf.encoders.base import TokenEncoder
-from xling_tf.layers.pooling import unit_length
+from xling_tf.layers.pooling import unit_entries
 from xling_tf.losses import cosine_distance
 from xling_tf.text.preprocessor import TokenFeatures
 
@@ -80,8 +80,8 @@ class Task(ABC):
         name: Unique in the experiment; names its losses in logs.
         languages: Of its corpora: "en-es" or "en".
         config: Weight in the schedule, sizes of batches and weight of the losses.
-        normalize: Whether heads and losses see unit vectors, as the exported model gives them, which
-            keeps the gradients of the tasks at one scale.
+        normalize: Whether vectors are compared by their cosine. Heads then see them at one length, at which
+            numbers are about 1: tanh layers stay linear on those of unit vectors, which are about 0.04.
 
     Attributes:
         columns: The record's text fields that it encodes, in the order of `score`; a task may set
@@ -156,9 +156,8 @@ class Task(ABC):
 
     def encode_sentences(self, encoder: TokenEncoder, words: tf.Tensor, features: TokenFeatures) -> tf.Tensor:
         """Maps sentences of `[words, any]` embedded words to `[sentences, dim]` as heads see them."""
-        tokens = tf.gather(words, features.tokens)
-        encodings = encoder.encode_tokens(tokens, features.lengths)
-        return unit_length(encodings) if self.normalize else encodings
+        encodings = encoder.encode(words, features.tokens, features.lengths)
+        return unit_entries(encodings) if self.normalize else encodings
 
     def build_heads(self, encoder: TokenEncoder) -> None:
         """Creates the heads' variables for what an encoder gives."""

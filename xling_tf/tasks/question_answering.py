@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from xling_tf.config import ExperimentConfig
 from xling_tf.encoders.base import TokenEncoder, average_words
-from xling_tf.layers.pooling import unit_length
+from xling_tf.layers.pooling import unit_entries
 from xling_tf.layers.towers import Tower
 from xling_tf.tasks.base import Batch
 from xling_tf.tasks.ranking import RankingTask
@@ -87,7 +87,7 @@ class QuestionAnswering(RankingTask):
             return encodings
         contexts = tf.RaggedTensor.from_tensor(features.tokens[2 * count :], features.lengths[2 * count :])
         averages = average_words(words, contexts)
-        return [*encodings, unit_length(averages) if self.normalize else averages]
+        return [*encodings, unit_entries(averages) if self.normalize else averages]
 
     def score(self, columns: list[tf.Tensor], batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
         """Ranks answers for questions."""

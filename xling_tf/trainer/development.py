@@ -18,7 +18,7 @@ from xling_tf.evaluators.retrieval import TranslationRetrieval
 from xling_tf.evaluators.sts import SemanticTextualSimilarity, find_sts
 from xling_tf.model import Model
 from xling_tf.sentence_encoder import SentenceEncoder
-from xling_tf.tasks.base import Task
+from xling_tf.tasks.base import Batch, Task
 from xling_tf.tasks.distillation import Distillation
 from xling_tf.tasks.ranking import TranslationRanking
 from xling_tf.trainer.checkpoints import CheckpointError, Checkpoints
@@ -38,8 +38,9 @@ class HeldOutScores:
     """Loss and accuracy of each task that has held-out examples, on the same ones at every call."""
 
     def __init__(self, model: Model, held_out: Mapping[str, Examples]) -> None:
+        graphs: dict[type[Task], Callable[[Batch], tuple[tf.Tensor, tf.Tensor]]] = {}
         self._scorers = {
-            task.name: _scorer(model, task, held_out[task.name])
+            task.name: _scorer(model, task, held_out[task.name], graphs)
             for task in model.tasks
             if task.name in held_out and len(held_out[task.name])
         }
@@ -49,14 +50,24 @@ class HeldOutScores:
         return {name: score() for name, score in self._scorers.items()}
 
 
-def _scorer(model: Model, task: Task, examples: Examples) -> Callable[[], dict[str, float]]:
+def _scorer(
+    model: Model,
+    task: Task,
+    examples: Examples,
+    graphs: dict[type[Task], Callable[[Batch], tuple[tf.Tensor, tf.Tensor]]],
+) -> Callable[[], dict[str, float]]:
+    """What scores a task; mirrored tasks, which share heads and settings, share the graph."""
     config = model.config
     # Held-out examples count alike, also of corpora that training leaves out.
     sampler = BatchSampler(examples, [1.0] * len(examples.corpora), task.examples_per_batch, config)
-    batches = make_dataset(examples, sampler, model.preprocessor, count=config.training.dev_batches)
-    score_batch = tf.function(
-        lambda batch: task.losses(model.encoder, batch), input_signature=[batches.element_spec]
-    )
+    # No more batches than there are different ones.
+    count = min(config.training.dev_batches, max(1, len(examples) // task.examples_per_batch))
+    batches = make_dataset(examples, sampler, model.preprocessor, count=count)
+    if type(task) not in graphs:
+        graphs[type(task)] = tf.function(
+            lambda batch: task.losses(model.encoder, batch), input_signature=[batches.element_spec]
+        )
+    score_batch = graphs[type(task)]
 
     def score() -> dict[str, float]:
         results = [score_batch(batch) for batch in batches]

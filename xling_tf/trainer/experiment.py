@@ -32,7 +32,7 @@ from xling_tf.trainer.distribution import Workers, connect, lost_workers, read_c
 from xling_tf.trainer.input_pipeline import Examples, TaskExamples, task_examples
 from xling_tf.trainer.loop import Trainer
 from xling_tf.trainer.run_folder import RunFolder
-from xling_tf.trainer.teacher import open_teacher, with_vectors
+from xling_tf.trainer.teacher import open_teacher, start_words, with_vectors
 from xling_tf.trainer.warm_start import start_text, start_weights
 
 # What each kind of task lacks, and the file in the data folder that would help.
@@ -117,6 +117,10 @@ def _train(run: Run, workers: Workers) -> dict[str, Any] | None:
         own = run.run_dir / "teacher" if workers.is_chief else None
         # What has no checksum may have changed since another run.
         folder = run.cache if run.cache and teacher.system.checksum else own
+        if model.encoder.static_part and not isinstance(vocabulary, bytes) and not resolved.initial.model:
+            if workers.is_chief:
+                start_words(model, teacher, folder)
+            workers.share([v.value for v in model.encoder.trainable_variables])
         examples = with_vectors(model.tasks, examples, teacher, folder)
         del teacher  # its memory is for the training now
     held_out = {task: parts.held_out for task, parts in examples.items()}

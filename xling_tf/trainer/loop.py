@@ -1,11 +1,12 @@
 """The training loop: one compiled step a task, checkpoints, exact resume."""
 
+import copy
 import json
 import math
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import groupby
 from pathlib import Path
@@ -15,6 +16,8 @@ from typing import Any
 import tensorflow as tf
 from absl import logging
 
+from xling_tf.config import ExperimentConfig
+from xling_tf.encoders.base import TokenEncoder
 from xling_tf.errors import UserError
 from xling_tf.files import replacing
 from xling_tf.model import Model
@@ -36,8 +39,71 @@ class NonFiniteLossError(UserError):
     """A loss or gradient is not a number; the message names step, task and the saved batch."""
 
 
+class Phase:
+    """A share of the budget, in which an encoder learns some tasks.
+
+    Attributes:
+        name: For the log.
+        tasks: By their names.
+        begin: Share of the budget at which it begins.
+        end: Share of the budget at which it ends.
+        steps: Trained so far.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        encoder: TokenEncoder,
+        tasks: Sequence[Task],
+        span: tuple[float, float],
+        *,
+        model: Model,
+        examples: Mapping[str, Examples],
+        workers: Workers,
+    ) -> None:
+        self.name = name
+        self.encoder = encoder
+        self.tasks = {task.name: task for task in tasks}
+        self.begin, self.end = span
+        self.steps = 0
+        self._schedule = make_schedule(tasks, {n: len(p) for n, p in examples.items()}, model.config)
+        self.inputs = {
+            task.name: TrainingInput(task, examples[task.name], model.preprocessor, model.config, workers)
+            for task in tasks
+        }
+        self._batches: dict[str, Iterator[Any]] = {}
+
+    @property
+    def task(self) -> Task:
+        """The task of the next step."""
+        return self.tasks[self._schedule.task(self.steps)]
+
+    def progress(self, progress: float) -> float:
+        """The share of the phase that is over at a share of the budget."""
+        return min(1.0, max(0.0, (progress - self.begin) / (self.end - self.begin)))
+
+    def next_batch(self) -> Any:
+        """The batch of the next step."""
+        name = self.task.name
+        if name not in self._batches:
+            self._batches[name] = self.inputs[name].batches(self._schedule.count(name, self.steps))
+        return next(self._batches[name])
+
+    def spec(self, task: Task) -> Any:
+        """The type of a task's batches."""
+        return self.inputs[task.name].spec()
+
+    def texts(self) -> list[list[str]]:
+        """The texts of the next step's batch of all replicas, a list for each column."""
+        name = self.task.name
+        return self.inputs[name].texts(self._schedule.count(name, self.steps))
+
+
 class Trainer:
     """Trains a model on its tasks, one task a step.
+
+    With `training.static_share` the first share of the budget trains the average of words alone, by the
+    tasks that align languages, in batches of `training.static_batch`.
 
     Args:
         model: Built under the strategy's scope.
@@ -69,21 +135,24 @@ class Trainer:
         self._workers = workers
         self._strategy = workers.strategy
         self._run_dir = run_dir
-        self._tasks = {task.name: task for task in model.tasks}
-        self._schedule = make_schedule(model, {name: len(part) for name, part in examples.items()})
-        self._inputs = {
-            name: TrainingInput(task, examples[name], model.preprocessor, model.config, workers)
-            for name, task in self._tasks.items()
-        }
+        self._phases = [
+            Phase(*phase, model=model, examples=examples, workers=workers) for phase in _phases(model)
+        ]
+        # Mirrored tasks share their heads and settings, and so the graph: it takes seconds to make.
+        self._steps: dict[tuple[str, type[Task]], TrainStep] = {}
         encoder, keep_weight = model.encoder, model.config.initial.keep_weight
         tables, dense = encoder.table_variables, encoder.dense_variables
+        # The layers that begin later have their own count of steps, as heads have.
+        static = encoder.static_part.dense_variables if encoder.static_part else []
+        first = {id(variable) for variable in static}
+        later = [variable for variable in dense if id(variable) not in first]
         trained_heads = {head.name: head for task in model.tasks for head in task.heads}
         heads = [head.trainable_variables for head in trained_heads.values()]
         with self._strategy.scope():
-            self._optimizers = Optimizers(model.config.optimizer, tables, dense, heads)
-            self._encoder_variables = [*self._optimizers.tables, *dense]
+            self._optimizers = Optimizers(model.config.optimizer, tables, [static, later, *heads])
             # Before a checkpoint is restored: also after a restart, the start is the start.
-            self._start = StartingEncoder(self._encoder_variables, keep_weight) if keep_weight else None
+            trained = [*self._optimizers.tables, *dense]
+            self._start = StartingEncoder(trained, keep_weight) if keep_weight else None
         weights = [v.value for v in (*tables, *dense, *model.head_variables)]
         self._checkpoints = Checkpoints(run_dir / "checkpoints", [*weights, *self._optimizers.variables])
 
@@ -96,11 +165,6 @@ class Trainer:
         self._restore()
         first_step, saved = self.step, time.monotonic()
         self._begin = saved - self.seconds
-        batches = {
-            name: task_input.batches(self._schedule.count(name, self.step))
-            for name, task_input in self._inputs.items()
-        }
-        train_steps = {name: self._compile(task) for name, task in self._tasks.items()}
         with ExitStack() as stack:
             log = None
             if self._workers.is_chief:
@@ -110,8 +174,7 @@ class Trainer:
             stop = stack.enter_context(_stop_requests())
             stopped = False
             while not stopped and self._progress() < 1:
-                name = self._schedule.task(self.step)
-                result = self._train_step(name, train_steps[name], next(batches[name]))
+                result = self._train_step(self._phase())
                 self.step += 1
                 stopped = self._agree(stop.is_set())
                 if log:
@@ -145,6 +208,16 @@ class Trainer:
         of_minutes = self.seconds / 60 / minutes if minutes else 0.0
         return min(1.0, max(of_steps, of_minutes))
 
+    def _phase(self) -> Phase:
+        """The phase of the next step: none comes back, whatever becomes of the budget."""
+        progress = self._progress()
+        left = [phase for phase in self._phases if progress < phase.end]
+        begun = [phase for phase in self._phases if phase.steps]
+        phase = max([left[0], *begun], key=self._phases.index)
+        if not phase.steps and len(self._phases) > 1:
+            logging.info("phase %r from step %d on", phase.name, self.step)
+        return phase
+
     def _score_if_due(self, log: TrainingLog) -> None:
         """Scores every `training.dev_steps`, and at the end, where the weights are often best."""
         if self._development is None:
@@ -152,10 +225,10 @@ class Trainer:
         if self.step % self._config.dev_steps == 0 or self._progress() >= 1:
             log.report_scores(self.step, self._development.score(self.step))
 
-    def _compile(self, task: Task) -> TrainStep:
+    def _compile(self, phase: Phase, task: Task) -> TrainStep:
         """Makes the graph function that trains one batch of a task on every replica."""
-        encoder = self._model.encoder
-        variables = [*self._encoder_variables, *task.variables()]
+        encoder = phase.encoder
+        variables = [*self._optimizers.tables, *encoder.dense_variables, *task.variables()]
 
         def replica_step(batch: Batch) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
             context = tf.distribute.get_replica_context()
@@ -170,7 +243,7 @@ class Trainer:
             sums = tf.stack([tf.reduce_sum(losses), tf.reduce_sum(hits), count])
             return *tf.unstack(context.all_reduce("sum", sums), num=3), norm
 
-        @tf.function(input_signature=[self._inputs[task.name].spec()])
+        @tf.function(input_signature=[phase.spec(task)])
         def train_step(batch: Batch) -> tuple[tf.Tensor, ...]:
             results = self._strategy.run(replica_step, args=(batch,))
             # All replicas have the same results.
@@ -178,31 +251,35 @@ class Trainer:
 
         return train_step
 
-    def _train_step(self, name: str, train_step: TrainStep, batch: Batch) -> StepResult:
-        learning_rate = self._optimizers.set_progress(self._progress())
-        loss, hits, count, norm = (float(result) for result in train_step(batch))
+    def _train_step(self, phase: Phase) -> StepResult:
+        task, batch = phase.task, phase.next_batch()
+        learning_rate = self._optimizers.set_progress(phase.progress(self._progress()))
+        key = phase.name, type(task)
+        if key not in self._steps:
+            self._steps[key] = self._compile(phase, task)
+        loss, hits, count, norm = (float(result) for result in self._steps[key](batch))
         if not math.isfinite(loss) or not math.isfinite(norm):
-            path = self._save_batch(name, loss)
+            path = self._save_batch(task.name, loss, phase.texts())
             raise NonFiniteLossError(
-                f"training diverged at step {self.step} of task {name} (loss {loss}, gradient norm "
+                f"training diverged at step {self.step} of task {task.name} (loss {loss}, gradient norm "
                 f"{norm}); its batch is in {path} and the last checkpoint is from before; try lower "
                 "learning rates with --set optimizer.learning_rate=... in another --run_dir"
             )
+        phase.steps += 1
         return StepResult(
             step=self.step,
-            task=name,
+            task=task.name,
             loss=loss / count,
             accuracy=hits / count,
             gradient_norm=norm,
             learning_rate=learning_rate,
-            sentences=int(count) * len(self._tasks[name].columns),
+            sentences=int(count) * len(task.columns),
             seconds=time.monotonic() - self._begin,
         )
 
-    def _save_batch(self, name: str, loss: float) -> Path:
+    def _save_batch(self, name: str, loss: float, texts: list[list[str]]) -> Path:
         """Saves the texts of the current batch of all replicas."""
         path = self._run_dir / "non_finite_batch.json"
-        texts = self._inputs[name].texts(self._schedule.count(name, self.step))
         record = {"step": self.step, "task": name, "loss": str(loss), "columns": texts}
         if self._workers.is_chief:
             with replacing(path) as temporary:
@@ -213,7 +290,9 @@ class Trainer:
     def _save(self) -> None:
         """Lets the chief write a checkpoint."""
         if self._workers.is_chief:
-            self._checkpoints.save(self.step, {"step": self.step, "seconds": self.seconds})
+            phases = {phase.name: phase.steps for phase in self._phases}
+            state = {"step": self.step, "seconds": self.seconds, "phases": phases}
+            self._checkpoints.save(self.step, state)
 
     def _restore(self) -> None:
         """Gives all workers the chief's newest checkpoint."""
@@ -221,32 +300,45 @@ class Trainer:
         if state is not None:
             self._workers.share(self._checkpoints.variables)
             self.step, self.seconds = state["step"], state["seconds"]
+            for phase in self._phases:
+                phase.steps = state["phases"][phase.name]
             logging.info("continuing at step %d, %.1f minutes in", self.step, self.seconds / 60)
         if self._development and self._workers.is_chief:
             self._development.resume(self.step)
 
 
-def make_schedule(model: Model, sizes: Mapping[str, int]) -> Schedule:
-    """Cycles through the model's tasks, of so many examples, after a lead of those that align languages.
+def _phases(model: Model) -> Iterator[tuple[str, TokenEncoder, Sequence[Task], tuple[float, float]]]:
+    """Name, encoder, tasks and span of each phase of a training."""
+    config, encoder = model.config.training, model.encoder
+    share = 0.0
+    aligning = [task for task in model.tasks if isinstance(task, TranslationRanking | Distillation)]
+    if encoder.static_part and aligning and config.static_share:
+        share = config.static_share
+        yield (
+            "static",
+            encoder.static_part,
+            [_with_batch(t, config.static_batch) for t in aligning],
+            (0, share),
+        )
+    if share < 1:
+        yield "whole", encoder, model.tasks, (share, 1)
 
-    These are translation ranking and distillation: neither has a head that starts at random, both
-    draw a sentence and its translation together. A lead of translation ranking alone would align the
-    languages in a space that distillation then has to turn into its teacher's.
-    """
-    temperature = model.config.data.sampling_temperature
+
+def _with_batch(task: Task, examples_per_batch: int) -> Task:
+    changed = copy.copy(task)
+    changed.examples_per_batch = examples_per_batch
+    return changed
+
+
+def make_schedule(tasks: Sequence[Task], sizes: Mapping[str, int], config: ExperimentConfig) -> Schedule:
+    """Cycles through tasks, of so many examples."""
     weights: dict[str, int] = {}
-    for _, mirrored in groupby(model.tasks, key=type):
-        tasks = list(mirrored)
-        steps = sampling_weights(tasks[0].weight, [sizes[t.name] for t in tasks], temperature)
-        weights.update(zip([task.name for task in tasks], steps, strict=True))
-    aligning = {
-        task.name: weights[task.name]
-        for task in model.tasks
-        if isinstance(task, TranslationRanking | Distillation)
-    }
-    lead_steps = model.config.tasks.alignment_steps if aligning else 0
-    lead = [Schedule.from_weights(aligning).task(step) for step in range(lead_steps)]
-    return Schedule.from_weights(weights, lead)
+    for _, group in groupby(tasks, key=type):
+        mirrored = list(group)
+        counts = [sizes[task.name] for task in mirrored]
+        steps = sampling_weights(mirrored[0].weight, counts, config.data.sampling_temperature)
+        weights.update(zip([task.name for task in mirrored], steps, strict=True))
+    return Schedule.from_weights(weights)
 
 
 @contextmanager

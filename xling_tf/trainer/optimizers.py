@@ -71,19 +71,18 @@ _KINDS: Mapping[str, tuple[Callable[[float], Any], Callable[[float], Any]]] = {
 
 
 class Optimizers:
-    """An optimizer for the embedding tables, one for the encoder's other layers, and one for each head.
+    """An optimizer for the embedding tables, and one for each group of other variables: of a head, say.
 
-    A head has its own because Adam corrects the bias of its moments by the number of steps (Kingma and Ba
-    2015, sec. 3), and a head's steps are those of its tasks: they may begin late, and are a part of all.
-    `tables` are those that are trained: none where their rate is 0.
+    Groups have their own because Adam corrects the bias of its moments by the number of steps (Kingma and
+    Ba 2015, sec. 3), and a group's steps are those of its tasks: they may begin late, and are a part of
+    all. `tables` are those that are trained: none where their rate is 0.
     """
 
     def __init__(
         self,
         config: OptimizerConfig,
         tables: Sequence[keras.Variable],
-        dense: Sequence[keras.Variable],
-        heads: Sequence[Sequence[keras.Variable]] = (),
+        groups: Sequence[Sequence[keras.Variable]],
     ) -> None:
         self._config = config
         self.tables = list(tables) if config.embedding_learning_rate else []
@@ -91,7 +90,7 @@ class Optimizers:
         self._of_tables = make_tables(config.embedding_learning_rate)
         self._of_tables.build(self.tables)
         self._of_dense = []
-        for group in (dense, *heads):
+        for group in filter(None, groups):
             optimizer = make_dense(config.learning_rate)
             optimizer.build(list(group))
             self._of_dense.append((optimizer, {id(variable) for variable in group}))

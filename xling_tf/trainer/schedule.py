@@ -16,7 +16,6 @@ class Schedule:
 
     Args:
         cycle: Task names, in the order of the steps.
-        lead: Task names of the first steps, before the cycle begins.
 
     Example:
         >>> schedule = Schedule.from_weights({"a": 2, "b": 1})
@@ -27,10 +26,9 @@ class Schedule:
     """
 
     cycle: tuple[str, ...]
-    lead: tuple[str, ...] = ()
 
     @classmethod
-    def from_weights(cls, weights: Mapping[str, int], lead: Sequence[str] = ()) -> "Schedule":
+    def from_weights(cls, weights: Mapping[str, int]) -> "Schedule":
         """Spreads `weights[name]` steps of each task evenly over one cycle.
 
         At each step the task that is furthest behind its share goes next; the first named on a tie.
@@ -44,19 +42,16 @@ class Schedule:
             chosen = max(credit, key=lambda name: credit[name])
             credit[chosen] -= total
             cycle.append(chosen)
-        return cls(tuple(cycle), tuple(lead))
+        return cls(tuple(cycle))
 
     def task(self, step: int) -> str:
         """Names the task of a step."""
-        if step < len(self.lead):
-            return self.lead[step]
-        return self.cycle[(step - len(self.lead)) % len(self.cycle)]
+        return self.cycle[step % len(self.cycle)]
 
     def count(self, name: str, steps: int) -> int:
         """Counts the steps of task `name` among the first `steps`."""
-        whole, rest = divmod(max(0, steps - len(self.lead)), len(self.cycle))
-        in_lead = self.lead[:steps].count(name)
-        return in_lead + whole * self.cycle.count(name) + self.cycle[:rest].count(name)
+        whole, rest = divmod(steps, len(self.cycle))
+        return whole * self.cycle.count(name) + self.cycle[:rest].count(name)
 
 
 def sampling_weights(weight: int, sizes: Sequence[int], temperature: float) -> list[int]:

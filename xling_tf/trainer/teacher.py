@@ -5,7 +5,7 @@ import dataclasses
 import shutil
 import tempfile
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,12 +19,16 @@ from xling_tf.errors import UserError
 from xling_tf.evaluators.cache import cached
 from xling_tf.evaluators.encoding import System, encode_checked
 from xling_tf.evaluators.systems import open_system
+from xling_tf.model import Model
 from xling_tf.tasks.base import Task
 from xling_tf.tasks.distillation import Distillation
 from xling_tf.trainer.input_pipeline import Examples, TaskExamples
 
 # Texts that the teacher is given at once, of which batches of similar length are made.
 _CHUNK = 2**14
+# The a of Arora et al. 2017, sec. 3; 10^-3 there, which kept less of the teacher's similarities.
+_SIF = 1e-4
+_NGRAM_SCALE = 0.1
 
 
 class Teacher(NamedTuple):
@@ -46,12 +50,12 @@ def open_teacher(config: ExperimentConfig) -> Teacher | None:
         return None
     system = open_system(name)
     dim = encode_checked(system, ["Hello"]).shape[1]
-    if dim != hidden_dim:
+    if dim != hidden_dim and not config.tasks.distillation.score_scale:
         towers = ",".join(map(str, [*config.tasks.tower_dims[:-1], dim]))
         raise UserError(
             f"a teacher's vectors must have as many numbers as the student's, {hidden_dim}, but those of "
             f"{name} have {dim}: --set encoder.hidden_dim={dim} --set tasks.tower_dims={towers} fits the "
-            "student to it"
+            "student to it, and tasks.distillation.score_scale=20 learns from any"
         )
     # Of what has no checksum, the name alone tells it from others.
     return Teacher(system, system.checksum or name, dim)
@@ -75,9 +79,7 @@ def with_vectors(
     parts = [part for name in names for part in examples[name]]
     if not parts:
         return dict(examples)
-    if folder is None:
-        folder = Path(tempfile.mkdtemp())
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    folder = _kept_or_temporary(folder)
     system = dataclasses.replace(teacher.system, checksum=teacher.checksum)
     encode = cached(system, folder, show_progress=False)
     total = sum(map(len, parts))
@@ -101,6 +103,42 @@ def with_vectors(
     return {**examples, **{name: TaskExamples(*map(taught, examples[name])) for name in names}}
 
 
+def start_words(model: Model, teacher: Teacher, folder: Path | None) -> None:
+    """Gives each word of the vocabulary its teacher's vector, as far as the tables can hold it.
+
+    The vectors lose their mean and all but their `embedding_dim` principal components, which the
+    projection turns back; frequent words are weighted down (Arora et al. 2017, "A Simple but
+    Tough-to-Beat Baseline for Sentence Embeddings", sec. 3). N-grams and hash buckets start near zero. The
+    average of words is then a sentence encoder before any training.
+    """
+    static, vocabulary = model.encoder.static_part, model.preprocessor.vocabulary
+    assert not isinstance(vocabulary, bytes)  # of words, not of pieces
+    system = dataclasses.replace(teacher.system, checksum=teacher.checksum)
+    logging.info("%s encodes %d words", system.name, len(vocabulary))
+    encode = cached(system, _kept_or_temporary(folder), show_progress=True)
+    vectors = np.concatenate([encode(chunk) for chunk in _chunks(vocabulary)])
+    shares = 1 / np.arange(1, len(vocabulary) + 1)  # Zipf's law: the vocabulary is sorted by frequency
+    shares /= shares.sum()
+    weights = np.sqrt(shares) / np.sqrt(shares).sum()
+    centred = (vectors - weights @ vectors) / np.linalg.norm(vectors, axis=1).mean()
+    dim = static.config.embedding_dim
+    _, directions = np.linalg.eigh(
+        (centred * weights[:, None]).T @ centred
+    )  # the last are the principal ones
+    components = np.zeros((vectors.shape[1], dim))
+    components[:, : min(dim, vectors.shape[1])] = directions[:, ::-1][:, :dim]
+    rows = centred @ components * (_SIF / (_SIF + shares))[:, None]
+    table, projection = static.embedding.words.table, static.input_projection
+    buckets = np.zeros((table.shape[0] - len(rows), dim))
+    if static.num_ngrams:
+        rows *= 2  # the other half is the n-grams'
+        combine = static.embedding.combine_ngrams.kernel
+        combine.assign(combine * _NGRAM_SCALE)
+    table.assign(np.concatenate([rows, buckets]))
+    same_space = vectors.shape[1] == static.hidden_dim
+    projection.kernel.assign(components.T if same_space else np.eye(dim, static.hidden_dim))
+
+
 class TeacherVectors:
     """The vectors of the sources of some examples, on the disk."""
 
@@ -113,6 +151,17 @@ class TeacherVectors:
         with self._lock:
             vectors = self._kept(_sources(self._examples, indices))
         return vectors.astype(np.float16).reshape(-1, self.shape[1])
+
+
+def _chunks(texts: Sequence[str]) -> Iterator[list[str]]:
+    return (list(texts[begin : begin + _CHUNK]) for begin in range(0, len(texts), _CHUNK))
+
+
+def _kept_or_temporary(folder: Path | None) -> Path:
+    if folder is None:
+        folder = Path(tempfile.mkdtemp())
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def _sources(examples: Examples, indices: NDArray[np.int64]) -> list[str]:

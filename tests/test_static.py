@@ -1,0 +1,140 @@
+"""The average of words: by hand, as the start of a transformer, as a phase, with a teacher's words."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from encode_functions import random_vectors
+from programs import read_lines
+from testing import DIM, TINY, make_examples, tiny_model
+
+from xling_tf.config import apply_overrides
+from xling_tf.encoders.folded import FoldedEncoder
+from xling_tf.evaluators.encoding import System
+from xling_tf.layers.pooling import unit_length
+from xling_tf.trainer.distribution import Workers, make_strategy
+from xling_tf.trainer.loop import Trainer
+from xling_tf.trainer.teacher import Teacher, start_words
+
+STATIC = apply_overrides(TINY, ["encoder.kind=static"])
+TEXTS = ["a hello a", "b", "", "hola mundo unseen"]
+TWO_PHASES = apply_overrides(
+    TINY,
+    [
+        *("encoder.add_average=true", "training.static_share=0.5", "training.static_batch=3"),
+        *("training.steps=8", "data.pool_batches=1"),
+    ],
+)
+EXAMPLES = {
+    "translation_ranking_en-es": make_examples(
+        ["a b", "c", "d e", "f", "g h"], ["a", "b c", "d", "e", "f g"]
+    ),
+    "inference": make_examples(["a b", "c d"], ["b", "d"], labels=[0, 1]),
+}
+
+
+def encode(model, texts):
+    return model.encoder(model.preprocessor(tf.constant(texts))).numpy()
+
+
+def test_it_is_the_mean_of_the_words_also_where_they_are_tabulated():
+    model = tiny_model(STATIC)
+    words = model.encoder.embed_words(model.preprocessor(tf.constant(["a hello"])).words).numpy()
+    found = encode(model, TEXTS)
+    assert found[0] == pytest.approx((2 * words[0] + words[1]) / 3, abs=1e-6)
+    assert np.isfinite(found).all()
+    folded = FoldedEncoder(model.preprocessor, model.encoder)
+    assert folded(tf.constant(TEXTS)).numpy() == pytest.approx(found, abs=1e-6)
+
+
+def test_a_transformer_starts_as_the_average_and_learns_what_to_add():
+    model = tiny_model(TWO_PHASES)
+    features = model.preprocessor(tf.constant(TEXTS))
+    before = unit_length(model.encoder.static_part(features)).numpy()
+    assert encode(model, TEXTS) == pytest.approx(before, abs=1e-6)
+    kernel = model.encoder.context_projection.kernel
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(model.encoder(features) ** 2)
+    kernel.assign_sub(tape.gradient(loss, kernel.value))
+    assert np.abs(encode(model, TEXTS) - before).max() > 1e-3
+
+
+def make_trainer(folder, config=TWO_PHASES):
+    keras.utils.set_random_seed(1)
+    strategy = make_strategy()
+    with strategy.scope():
+        model = tiny_model(config)
+    model = model._replace(tasks=[task for task in model.tasks if task.name in EXAMPLES])
+    folder.mkdir(exist_ok=True)
+    return Trainer(model=model, examples=EXAMPLES, workers=Workers(strategy), run_dir=folder)
+
+
+def test_the_first_phase_trains_the_average_alone(tmp_path):
+    trainer = make_trainer(tmp_path)
+    encoder = trainer._model.encoder
+    static = {id(v) for v in encoder.static_part.trainable_variables}
+    later = [v for v in encoder.trainable_variables if id(v) not in static]
+    start = {id(v): v.numpy() for v in encoder.trainable_variables}
+    seen = []
+    step = trainer._train_step
+
+    def watched(phase):
+        result = step(phase)
+        moved = any((v.numpy() != start[id(v)]).any() for v in later)
+        seen.append((result.task.partition("_")[0], moved))
+        return result
+
+    trainer._train_step = watched
+    assert trainer.train()
+    assert seen[:4] == [("translation", False)] * 4
+    assert {task for task, _ in seen[4:]} == {"translation", "inference"}
+    assert all(moved for _, moved in seen[4:])
+    assert any((v.numpy() != start[id(v)]).any() for v in encoder.static_part.trainable_variables)
+    # The rates rise and fall in each phase.
+    rates = [line["learning_rate"] for line in read_lines(tmp_path / "metrics.jsonl")]
+    assert rates[:4] == rates[4:]
+
+
+@pytest.mark.parametrize("stop", [2, 6])
+def test_a_restart_in_either_phase_changes_nothing(stop, tmp_path):
+    whole = make_trainer(tmp_path / "whole")
+    whole.train()
+    part = make_trainer(tmp_path / "part")
+    step = part._train_step
+
+    def interrupted(phase):
+        if part.step == stop:
+            raise KeyboardInterrupt
+        return step(phase)
+
+    part._train_step = interrupted
+    with pytest.raises(KeyboardInterrupt):
+        part.train()
+    part._save()
+    again = make_trainer(tmp_path / "part")
+    again.train()
+    for one, other in zip(whole._checkpoints.variables, again._checkpoints.variables, strict=True):
+        np.testing.assert_array_equal(one.numpy(), other.numpy())
+
+
+@pytest.mark.parametrize("dim", [DIM, DIM + 2])
+def test_words_start_as_their_teacher_has_them(dim, tmp_path):
+    # As many components as the vectors have: nothing is lost but the mean and the frequent words' length.
+    model = tiny_model(apply_overrides(STATIC, [f"encoder.embedding_dim={dim}"]))
+    words = model.preprocessor.vocabulary
+    teach = random_vectors(dim=DIM)
+    start_words(model, Teacher(System(name="teacher", sentences=teach), "one", DIM), tmp_path)
+    vectors = teach(list(words))
+    shares = 1 / np.arange(1, len(words) + 1)
+    weights = np.sqrt(shares) / np.sqrt(shares).sum()
+    expected = vectors - weights @ vectors
+    table = model.encoder.embedding.words.table.numpy()
+    found = table[: len(words)] @ model.encoder.input_projection.kernel.numpy()
+    lengths = np.linalg.norm(found, axis=1)
+    cosines = np.sum(found * expected, axis=1) / lengths / np.linalg.norm(expected, axis=1)
+    assert cosines == pytest.approx(np.ones(len(words)), abs=1e-4)
+    # Arora et al. 2017, sec. 3: a / (a + p), here of p = 1 / rank / H.
+    factors = 1e-4 / (1e-4 + shares / shares.sum())
+    relative = lengths / np.linalg.norm(expected, axis=1) / factors
+    assert relative == pytest.approx(np.full(len(words), relative[0]), rel=1e-3)
+    assert not table[len(words) :].any()
