@@ -310,18 +310,12 @@ class Trainer:
 def _phases(model: Model) -> Iterator[tuple[str, TokenEncoder, Sequence[Task], tuple[float, float]]]:
     """Name, encoder, tasks and span of each phase of a training."""
     config, encoder = model.config.training, model.encoder
-    share = 0.0
     aligning = [task for task in model.tasks if isinstance(task, TranslationRanking | Distillation)]
-    if encoder.static_part and aligning and config.static_share:
-        share = config.static_share
-        yield (
-            "static",
-            encoder.static_part,
-            [_with_batch(t, config.static_batch) for t in aligning],
-            (0, share),
-        )
-    if share < 1:
-        yield "whole", encoder, model.tasks, (share, 1)
+    share = config.static_share if aligning else 0.0
+    if share:
+        tasks = [_with_batch(task, config.static_batch) for task in aligning]
+        yield "static", encoder.static_part, tasks, (0, share)
+    yield "whole", encoder, model.tasks, (share, 1)
 
 
 def _with_batch(task: Task, examples_per_batch: int) -> Task:
