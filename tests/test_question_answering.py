@@ -56,7 +56,7 @@ def averaged(model, texts):
 
     means = np.array([np.mean([embedded(word) for word in text.split()], axis=0) for text in texts])
     if model.config.tasks.similarity.normalize:
-        means /= np.linalg.norm(means, axis=1, keepdims=True)
+        means /= np.sqrt(np.mean(means**2, axis=1, keepdims=True))
     return means
 
 
