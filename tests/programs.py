@@ -16,7 +16,11 @@ SHORT = (
     "--set=training.dev_batches=1",
     "--set=training.precision=float32",
 )
-ONE_TASK = tuple(f"tasks.{task}.weight=0" for task in ("response_prediction", "quick_thought", "inference"))
+# Translation ranking alone, in one phase.
+ONE_TASK = (
+    *(f"tasks.{task}.weight=0" for task in ("response_prediction", "quick_thought", "inference")),
+    "training.static_share=0",
+)
 
 
 class Run(NamedTuple):
