@@ -28,6 +28,7 @@ def override(*overrides):
         ("tasks.similarity.matryoshka_dims=64,512", "different numbers below encoder.hidden_dim"),
         ("tasks.distillation.weight=1", "expects a teacher, got none"),
         ("training.static_share=0.5", "expects encoder.add_average=true"),
+        (("encoder.kind=static", "encoder.add_average=true"), "expects encoder.kind=transformer"),
         # What is malformed, names no field, or has a value of another type.
         ("text.max_tokens", "expects name=value, got 'text.max_tokens'"),
         ("text.max_token=3", "no 'max_token' here; did you mean max_tokens"),
@@ -38,7 +39,7 @@ def override(*overrides):
 )
 def test_what_cannot_be_is_refused(setting, message):
     with pytest.raises(UserError, match=re.escape(message)):
-        override(setting)
+        override(*([setting] if isinstance(setting, str) else setting))
 
 
 def test_every_type():

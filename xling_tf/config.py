@@ -288,6 +288,11 @@ def _require_fit(config: ExperimentConfig) -> None:
             "text.sentence_marks=true takes two of text.max_tokens and of text.max_context_tokens, which "
             f"must be at least 3 then, got {shortest}"
         )
+    if config.encoder.add_average and config.encoder.kind != "transformer":
+        raise UserError(
+            "encoder.add_average expects encoder.kind=transformer, which adds to it, got "
+            f"{config.encoder.kind!r}"
+        )
     if config.training.static_share and not config.encoder.add_average:
         raise UserError(
             "training.static_share trains the average of words before the rest: it expects "
