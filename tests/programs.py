@@ -13,6 +13,7 @@ PROGRAM = ROOT / "training" / "main.py"
 SHORT = (
     "--pair=smoke",
     "--steps=30",
+    "--set=encoder.num_layers=1",
     "--set=training.dev_batches=1",
     "--set=training.precision=float32",
 )

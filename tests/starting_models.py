@@ -22,7 +22,6 @@ TEXTS = (
 )
 KINDS = {
     "words and n-grams": (),
-    "words": ("text.ngram_sizes=",),
     "cnn": (
         *("text.tokenizer=sentencepiece", "text.sentencepiece_size=60", "text.sentence_marks=true"),
         *("encoder.kind=cnn", "encoder.num_filters=4"),

@@ -120,7 +120,7 @@ class Replica:
     [
         pytest.param("inference", "sgd", False, CLIPPED, marks=pytest.mark.slow),
         ("translation_ranking_en-es", "sgd", False, KEPT),
-        ("distillation_en-es", "sgd", True, DISTILLED),
+        pytest.param("distillation_en-es", "sgd", True, DISTILLED, marks=pytest.mark.slow),
         pytest.param("translation_ranking_en-es", "adam", True, (), marks=pytest.mark.slow),
         pytest.param("response_prediction_en", "sgd", False, (), marks=pytest.mark.slow),
         pytest.param("quick_thought_es", "sgd", False, (), marks=pytest.mark.slow),

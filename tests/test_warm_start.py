@@ -129,14 +129,14 @@ def test_folded_words_that_were_changed_elsewhere_are_refused(exports, tmp_path)
 
 
 def test_an_export_without_its_vocabulary_says_what_to_do(exports, tmp_path):
-    folder = shutil.copytree(exports("words")[1], tmp_path / "model")
+    folder = shutil.copytree(exports("cnn")[1], tmp_path / "model")
     shutil.rmtree(folder / "training")
     with pytest.raises(UserError, match=r"training/\S+ is expected .*copy config\.json and training/"):
         StartingPoint.open(folder)
 
 
 def test_a_vocabulary_of_another_model_is_refused(exports):
-    start = StartingPoint.open(exports("words")[1])
+    start = StartingPoint.open(exports("cnn")[1])
     table, *rest = start.weights
     cut = start._replace(weights=[table[:-3], *rest])
     with pytest.raises(UserError, match=rf"has {len(table) - 3} rows, but its vocabulary has {len(table)} "):
@@ -192,7 +192,7 @@ def test_folders_that_are_neither_are_refused(tmp_path):
 
 
 def test_heads_of_another_size_stay_random(exports):
-    start = StartingPoint.open(exports("words")[1])
+    start = StartingPoint.open(exports("cnn")[1])
     tasks = dataclasses.replace(start.config.tasks, inference_dim=3)
     config = dataclasses.replace(start.config, tasks=tasks)
     model = Model.build(config, start.vocabulary)

@@ -43,6 +43,8 @@ class FoldedEncoder(tf.Module):
         )
         self.weights = [*self._words.weights, *(v.value for v in body.dense_variables)]
 
+    # One graph for all that an export does with it.
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
     def __call__(self, sentences: tf.Tensor) -> tf.Tensor:
         """Encodes `[batch]` strings to `[batch, hidden_dim]`, not normalised, in bounded memory."""
         tokens = self._preprocessor.tokenize(sentences)

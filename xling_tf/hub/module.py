@@ -61,7 +61,7 @@ class HubPart(tf.train.Checkpoint):
 class HubEncoder(HubPart):
     """Strings to unit vectors; a tower, if there is one, is applied before they are normalised."""
 
-    @tf.function(input_signature=_CALL_SIGNATURE)
+    @tf.function(input_signature=_CALL_SIGNATURE, autograph=False)
     def __call__(self, inputs: tf.Tensor, training: bool = False) -> tf.Tensor:
         """Encodes strings of any shape, flattened: `[sentences, dim]` float32 of unit length."""
         encodings = self.encoder(tf.reshape(inputs, [-1]))
@@ -77,7 +77,7 @@ class HubAnswerEncoder(HubPart):
     encoding, followed by the context's.
     """
 
-    @tf.function(input_signature=_ANSWERS_SIGNATURE)
+    @tf.function(input_signature=_ANSWERS_SIGNATURE, autograph=False)
     def __call__(self, inputs: tf.Tensor, context: tf.Tensor = "", training: bool = False) -> tf.Tensor:
         """Encodes answers of any shape, flattened: `[answers, dim]` float32 of unit length.
 
@@ -104,7 +104,7 @@ class HubAnswerEncoder(HubPart):
 class HubInference(HubPart):
     """Pairs of strings to the probabilities that one entails the other, contradicts it, or neither."""
 
-    @tf.function(input_signature=_PAIRS_SIGNATURE)
+    @tf.function(input_signature=_PAIRS_SIGNATURE, autograph=False)
     def __call__(self, premise: tf.Tensor, hypothesis: tf.Tensor) -> tf.Tensor:
         """Classifies pairs of any shape, flattened: `[pairs, 3]` float32 in `NLI_LABELS`' order."""
         premise, hypothesis = tf.reshape(premise, [-1]), tf.reshape(hypothesis, [-1])

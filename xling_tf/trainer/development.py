@@ -65,7 +65,9 @@ def _scorer(
     batches = make_dataset(examples, sampler, model.preprocessor, count=count)
     if type(task) not in graphs:
         graphs[type(task)] = tf.function(
-            lambda batch: task.losses(model.encoder, batch), input_signature=[batches.element_spec]
+            lambda batch: task.losses(model.encoder, batch),
+            input_signature=[batches.element_spec],
+            autograph=False,
         )
     score_batch = graphs[type(task)]
 

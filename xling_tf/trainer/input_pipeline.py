@@ -7,6 +7,7 @@ be saved for a restarted training to see the batches an uninterrupted one would 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +21,9 @@ from xling_tf.errors import UserError
 from xling_tf.tasks.base import Batch, Task
 from xling_tf.text.preprocessor import TextPreprocessor
 from xling_tf.trainer.distribution import Workers
+
+# What is read of a batch: texts, labels, and a teacher's vectors.
+_READ = (tf.string, tf.int32, tf.float16)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -228,30 +232,32 @@ def make_dataset(
         return examples.texts(indices), examples.labels[indices], examples.vectors_of(indices)
 
     # Not `Dataset.from_generator`, whose iterator makes malloc give freed memory back at once.
-    types = [tf.string, tf.int32, tf.float16]
-    convert = _to_batch(preprocessor, examples)
+    convert = _to_batch(preprocessor, examples.num_columns, examples.num_contexts, examples.vector_dim)
     return (
         tf.data.Dataset.range(sys.maxsize if count is None else count)
-        .map(lambda number: tf.numpy_function(read, [number], types))
+        .map(lambda number: tf.numpy_function(read, [number], _READ))
         .map(convert, num_parallel_calls=2)
         .prefetch(2)
     )
 
 
-def _to_batch(preprocessor: TextPreprocessor, examples: Examples) -> Callable[..., Batch]:
+@lru_cache(8)
+def _to_batch(
+    preprocessor: TextPreprocessor, num_columns: int, num_contexts: int, vector_dim: int
+) -> Callable[..., Batch]:
     """Makes the graph function that turns texts, labels and float16 vectors into a `Batch`."""
-    num_columns, num_sentences = examples.num_columns, examples.num_columns - examples.num_contexts
 
+    @tf.function(input_signature=[tf.TensorSpec(None, dtype) for dtype in _READ], autograph=False)
     def convert(texts: tf.Tensor, labels: tf.Tensor, vectors: tf.Tensor) -> Batch:
         texts, labels = tf.ensure_shape(texts, [None]), tf.ensure_shape(labels, [None])
         fingerprints = preprocessor.fingerprints(texts)
-        split = tf.size(texts) // num_columns * num_sentences
-        contexts = [texts[split:]] if examples.num_contexts else []
+        split = tf.size(texts) // num_columns * (num_columns - num_contexts)
+        contexts = [texts[split:]] if num_contexts else []
         return Batch(
             features=preprocessor(texts[:split], *contexts),
             fingerprints=tf.reshape(fingerprints, [num_columns, -1]),
             labels=labels,
-            vectors=tf.ensure_shape(tf.cast(vectors, tf.float32), [None, examples.vector_dim]),
+            vectors=tf.ensure_shape(tf.cast(vectors, tf.float32), [None, vector_dim]),
         )
 
     return convert

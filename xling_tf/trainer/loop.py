@@ -243,7 +243,7 @@ class Trainer:
             sums = tf.stack([tf.reduce_sum(losses), tf.reduce_sum(hits), count])
             return *tf.unstack(context.all_reduce("sum", sums), num=3), norm
 
-        @tf.function(input_signature=[phase.spec(task)])
+        @tf.function(input_signature=[phase.spec(task)], autograph=False)
         def train_step(batch: Batch) -> tuple[tf.Tensor, ...]:
             results = self._strategy.run(replica_step, args=(batch,))
             # All replicas have the same results.
