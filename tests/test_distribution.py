@@ -122,7 +122,6 @@ class Replica:
         ("translation_ranking_en-es", "sgd", False, KEPT),
         pytest.param("distillation_en-es", "sgd", True, DISTILLED, marks=pytest.mark.slow),
         pytest.param("translation_ranking_en-es", "adam", True, (), marks=pytest.mark.slow),
-        pytest.param("response_prediction_en", "sgd", False, (), marks=pytest.mark.slow),
         pytest.param("quick_thought_es", "sgd", False, (), marks=pytest.mark.slow),
     ],
 )

@@ -1,7 +1,9 @@
 """An exported model: its files, and that it computes what the model in training does, however called."""
 
 import dataclasses
+import gc
 import shutil
+import weakref
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -277,3 +279,20 @@ def test_what_is_no_model_is_not_replaced(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="--output must be a new folder or an exported model"):
         hub.require_replaceable(tmp_path)
     hub.require_replaceable(tmp_path / "new")
+
+
+def test_dropped_models_are_deleted_before_another_is_traced(
+    hub_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dropped = tf.saved_model.load(str(hub_folder))
+    dropped.itself, reference = [dropped], weakref.ref(dropped)
+    left = []
+    monkeypatch.setattr(tf.saved_model, "save", lambda model, path, signatures: left.append(reference()))
+    model = tf.saved_model.load(str(hub_folder))
+    gc.disable()
+    del dropped
+    try:
+        hub.reexport(model, hub_folder, tmp_path / "again")
+    finally:
+        gc.enable()
+    assert left == [None]

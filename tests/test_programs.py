@@ -79,13 +79,15 @@ def test_the_exported_model_loads_with_its_card_and_config(smoke: Finished) -> N
 
 
 @pytest.mark.slow
-def test_the_finished_command_again_only_evaluates_and_exports(smoke: Finished) -> None:
-    scores, metrics = smoke.results["scores"], (smoke.run_dir / "metrics.jsonl").read_bytes()
-    before = (smoke.model / "saved_model.pb").stat().st_mtime_ns
-    again = train(smoke.folder, *SHORT)
+def test_the_finished_command_again_only_evaluates_and_exports(tmp_path: Path) -> None:
+    flags = (*SHORT, *(f"--set={setting}" for setting in ONE_TASK))
+    once = train(tmp_path, *flags)
+    scores, metrics = once.results["scores"], (once.run_dir / "metrics.jsonl").read_bytes()
+    before = (once.model / "saved_model.pb").stat().st_mtime_ns
+    again = train(tmp_path, *flags)
     assert again.status == 0, again.errors
-    assert (smoke.run_dir / "metrics.jsonl").read_bytes() == metrics
-    assert (smoke.model / "saved_model.pb").stat().st_mtime_ns > before
+    assert (again.run_dir / "metrics.jsonl").read_bytes() == metrics
+    assert (again.model / "saved_model.pb").stat().st_mtime_ns > before
     for suite, values in scores.items():
         assert again.results["scores"][suite] == pytest.approx(values, abs=1e-4), suite
 

@@ -161,7 +161,7 @@ class _SpellingTable(tf.Module):
         embedding = self._body().embedding
         combined = embedding.combine(
             tf.gather(self._bucket_words, ids - self._num_known),
-            embedding.ngrams(ngrams.values),
+            ngrams.values,
             tf.cast(ngrams.value_rowids(), tf.int32),
         )
         return self._body().project(combined)

@@ -9,11 +9,21 @@ from keras import ops
 from xling_tf.layers.base import Layer
 
 if keras.backend.backend() == "tensorflow":
-    from tensorflow.nn import embedding_lookup as _lookup
-else:
-    from functools import partial
+    import tensorflow as tf
 
-    _lookup = partial(ops.take, axis=0)
+    _lookup = tf.nn.embedding_lookup
+
+    def _sum_rows(table: Any, ids: Any, groups: Any, num_groups: Any) -> Any:
+        # The rows of a batch, which are most of its memory, are neither copied nor are their gradients.
+        return tf.sparse.segment_sum(table, ids, groups, num_segments=num_groups, sparse_gradient=True)
+
+else:
+
+    def _lookup(table: Any, ids: Any) -> Any:
+        return ops.take(table, ids, axis=0)
+
+    def _sum_rows(table: Any, ids: Any, groups: Any, num_groups: Any) -> Any:
+        return ops.segment_sum(_lookup(table, ids), groups, num_segments=num_groups)
 
 
 @keras.saving.register_keras_serializable(package="xling_tf")
@@ -37,10 +47,17 @@ class EmbeddingTable(Layer):
             initializer=keras.initializers.RandomNormal(stddev=stddev),
             name="table",
         )
+        self.built = True
 
     def call(self, ids: keras.KerasTensor) -> keras.KerasTensor:
         """Maps `[n]` int32 ids to `[n, dim]` float32 rows."""
         return _lookup(self.table.value, ids)
+
+    def sum_rows(
+        self, ids: keras.KerasTensor, groups: keras.KerasTensor, num_groups: keras.KerasTensor
+    ) -> keras.KerasTensor:
+        """Sums the rows of `[n]` ids by their `[n]` ascending groups: `[num_groups, dim]` float32."""
+        return _sum_rows(self.table.value, ids, groups, num_groups)
 
 
 @keras.saving.register_keras_serializable(package="xling_tf")
@@ -103,17 +120,13 @@ class WordNgramEmbedding(Layer):
         ngram_words: keras.KerasTensor,
     ) -> keras.KerasTensor:
         """Maps `[words]` ids, `[ngrams]` ids and their `[ngrams]` words to `[words, dim]` float32."""
-        return self.combine(self.words(word_ids), self.ngrams(ngram_ids), ngram_words)
+        return self.combine(self.words(word_ids), ngram_ids, ngram_words)
 
     def combine(
-        self,
-        words: keras.KerasTensor,
-        ngrams: keras.KerasTensor,
-        ngram_words: keras.KerasTensor,
+        self, words: keras.KerasTensor, ngram_ids: keras.KerasTensor, ngram_words: keras.KerasTensor
     ) -> keras.KerasTensor:
-        """Combines `[words, dim]` word and `[ngrams, dim]` n-gram embeddings."""
-        num_words = ops.shape(words)[0]
-        return self.join(words, ops.segment_sum(ngrams, ngram_words, num_segments=num_words))
+        """Combines `[words, dim]` word embeddings with their n-grams'."""
+        return self.join(words, self.ngrams.sum_rows(ngram_ids, ngram_words, ops.shape(words)[0]))
 
     def join(self, words: keras.KerasTensor, ngram_sums: keras.KerasTensor) -> keras.KerasTensor:
         """Combines `[words, dim]` word embeddings and as many sums of n-gram embeddings."""
