@@ -193,7 +193,13 @@ def test_a_mistake_is_one_line(tmp_path: Path) -> None:
 FLAGS = ("--client_seconds=2", "--file_system_poll_wait_seconds=0.2")
 FAILURES = 'xling_tf_serving_load_failures_total{model_name="m"}'
 # What a client sees of a server that is not there, or dies before it has answered.
-GONE = {"ConnectionRefusedError", "ConnectionResetError", "RemoteDisconnected", "BrokenPipeError"}
+GONE = {
+    "ConnectionRefusedError",
+    "ConnectionResetError",
+    "RemoteDisconnected",
+    "BrokenPipeError",
+    "IncompleteRead",
+}
 
 
 @pytest.fixture
