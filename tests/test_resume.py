@@ -22,14 +22,9 @@ pytestmark = pytest.mark.slow
 STEPS = 150
 # Two tasks, so that the restart must find its place in the cycle and in each one's batches.
 SETTINGS = (
-    "encoder.num_layers=1",
-    "tasks.response_prediction.weight=0",
-    "tasks.quick_thought.weight=0",
-    "tasks.translation_ranking.examples_per_batch=16",
-    "tasks.inference.examples_per_batch=16",
-    "data.pool_batches=4",
-    "training.checkpoint_minutes=0.002",
-    "training.dev_batches=1",
+    *("tasks.response_prediction.weight=0", "tasks.quick_thought.weight=0", "encoder.num_layers=1"),
+    *("tasks.translation_ranking.examples_per_batch=16", "tasks.inference.examples_per_batch=16"),
+    *("data.pool_batches=4", "training.checkpoint_minutes=0.002", "training.dev_batches=1"),
 )
 FLAGS = ("--pair=smoke", f"--steps={STEPS}", *(f"--set={setting}" for setting in SETTINGS))
 
