@@ -127,13 +127,14 @@ def test_tables_at_a_rate_of_0_are_not_trained():
 
 def test_the_first_step_of_a_head_is_that_of_step_1_however_late_it_starts():
     # Kingma and Ba 2015, sec. 3: after one step the corrected moments are g and g^2, so that Adam moves
-    # by the rate. Corrected by the encoder's 101 steps, it would be 0.1 / sqrt(0.02 / 0.87) = 0.66 of it.
+    # by the rate, which is twice the encoder's. Corrected by the encoder's 101 steps, it would be
+    # 0.1 / sqrt(0.02 / 0.87) = 0.66 of it.
     encoder, head, other = (keras.Variable([0.0]) for _ in range(3))
-    config = OptimizerConfig(name="adam", learning_rate=0.1)
-    optimizers = Optimizers(config, [], [[encoder], [head], [other]])
+    config = OptimizerConfig(name="adam", learning_rate=0.1, head_rate_factor=2.0)
+    optimizers = Optimizers(config, [], [[encoder], [other]], heads=[[head]])
     for _ in range(100):
         optimizers.apply([tf.constant([1.0]), tf.constant([1.0])], [encoder, other])
     assert head.numpy() == 0
     optimizers.apply([tf.constant([1.0]), tf.constant([5.0])], [encoder, head])
-    assert head.numpy() == pytest.approx([-0.1], rel=1e-4)
+    assert head.numpy() == pytest.approx([-0.2], rel=1e-4)
     assert encoder.numpy() == pytest.approx([-0.1 * 101], rel=1e-3)

@@ -140,6 +140,7 @@ class OptimizerConfig:
     learning_rate: float = 0.008  # 2019, sec. 3.2
     # 2019, sec. 3.2: embedding gradients times 100; 0: the tables stay as they are
     embedding_learning_rate: float = 0.8
+    head_rate_factor: float = 1.0  # times learning_rate: the rate of the tasks' heads
     warmup: float = 0.0  # share of the budget in which the rates rise
     decay: str = "constant"  # over the rest of it: "constant", or "linear" to 0
     clip_norm: float = 0.0  # longest gradient of the dense layers; 0: any
@@ -227,6 +228,7 @@ _AT_LEAST_ONE = (
     *("text.max_tokens", "text.max_context_tokens", "text.num_oov_buckets", "text.ngram_sizes"),
     *("text.num_ngram_buckets", "text.sentencepiece_size", "encoder.num_heads"),
     *("encoder.filter_widths", "encoder.num_filters", "tasks.distillation.every"),
+    "optimizer.head_rate_factor",
     *("data.pool_batches", "training.dev_batches", "training.static_batch"),
 )
 _AT_LEAST_ZERO = (

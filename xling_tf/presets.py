@@ -52,9 +52,14 @@ _RECIPE = ExperimentConfig(
         similarity=SimilarityConfig(normalize=True, scale=20.0, margin=0.1, bidirectional=True),
     ),
     optimizer=OptimizerConfig(
-        name="adam", learning_rate=5e-4, embedding_learning_rate=3e-3, warmup=0.1, decay="linear"
+        name="adam",
+        learning_rate=5e-4,
+        embedding_learning_rate=3e-3,
+        head_rate_factor=4.0,
+        warmup=0.1,
+        decay="linear",
     ),
-    training=TrainingConfig(minutes=30.0, static_share=0.2),
+    training=TrainingConfig(minutes=30.0, static_share=0.4),
 )
 
 # What the first phase of the recipe trains, as an encoder of its own.

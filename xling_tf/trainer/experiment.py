@@ -245,9 +245,12 @@ def resolve_precision(precision: str) -> str:
     """Replaces "auto" by the precision whose matrix products are faster here."""
     if precision != "auto":
         return precision
-    speedup = matmul_gflops("bfloat16") / matmul_gflops("float32")
-    chosen = PRECISIONS[speedup > _WORTHWHILE_SPEEDUP]
-    logging.info("precision %s: bfloat16 products run at %.1f x float32", chosen, speedup)
+    float32, bfloat16 = (matmul_gflops(dtype) for dtype in ("float32", "bfloat16"))
+    chosen = PRECISIONS[bfloat16 > _WORTHWHILE_SPEEDUP * float32]
+    logging.info(
+        "products of this machine: %.0f GFLOP/s in float32, %.0f in bfloat16; precision %s",
+        *(float32, bfloat16, chosen),
+    )
     return chosen
 
 

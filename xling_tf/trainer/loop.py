@@ -22,8 +22,6 @@ from xling_tf.errors import UserError
 from xling_tf.files import replacing
 from xling_tf.model import Model
 from xling_tf.tasks.base import Batch, StartingEncoder, Task
-from xling_tf.tasks.distillation import Distillation
-from xling_tf.tasks.ranking import TranslationRanking
 from xling_tf.trainer.checkpoints import CheckpointError, Checkpoints
 from xling_tf.trainer.development import Development
 from xling_tf.trainer.distribution import Workers
@@ -102,8 +100,8 @@ class Phase:
 class Trainer:
     """Trains a model on its tasks, one task a step.
 
-    With `training.static_share` the first share of the budget trains the average of words alone, by the
-    tasks that align languages, in batches of `training.static_batch`.
+    With `training.static_share` the first share of the budget trains the average of words, and the heads
+    on it, in batches of `training.static_batch`.
 
     Args:
         model: Built under the strategy's scope.
@@ -149,7 +147,7 @@ class Trainer:
         trained_heads = {head.name: head for task in model.tasks for head in task.heads}
         heads = [head.trainable_variables for head in trained_heads.values()]
         with self._strategy.scope():
-            self._optimizers = Optimizers(model.config.optimizer, tables, [static, later, *heads])
+            self._optimizers = Optimizers(model.config.optimizer, tables, [static, later], heads)
             # Before a checkpoint is restored: also after a restart, the start is the start.
             trained = [*self._optimizers.tables, *dense]
             self._start = StartingEncoder(trained, keep_weight) if keep_weight else None
@@ -215,7 +213,8 @@ class Trainer:
         begun = [phase for phase in self._phases if phase.steps]
         phase = max([left[0], *begun], key=self._phases.index)
         if not phase.steps and len(self._phases) > 1:
-            logging.info("phase %r from step %d on", phase.name, self.step)
+            share = 100 * (phase.end - phase.begin)
+            logging.info("phase %r, %.0f%% of the budget, from step %d on", phase.name, share, self.step)
         return phase
 
     def _score_if_due(self, log: TrainingLog) -> None:
@@ -249,7 +248,8 @@ class Trainer:
             # All replicas have the same results.
             return tuple(self._strategy.experimental_local_results(r)[0] for r in results)
 
-        return train_step
+        # The graph itself: to TensorFlow these are one function that is traced again and again, and it warns.
+        return train_step.get_concrete_function()
 
     def _train_step(self, phase: Phase) -> StepResult:
         task, batch = phase.task, phase.next_batch()
@@ -310,10 +310,9 @@ class Trainer:
 def _phases(model: Model) -> Iterator[tuple[str, TokenEncoder, Sequence[Task], tuple[float, float]]]:
     """Name, encoder, tasks and span of each phase of a training."""
     config, encoder = model.config.training, model.encoder
-    aligning = [task for task in model.tasks if isinstance(task, TranslationRanking | Distillation)]
-    share = config.static_share if aligning else 0.0
+    share = config.static_share
     if share:
-        tasks = [_with_batch(task, config.static_batch) for task in aligning]
+        tasks = [_with_batch(task, config.static_batch) for task in model.tasks]
         yield "static", encoder.static_part, tasks, (0, share)
     yield "whole", encoder, model.tasks, (share, 1)
 

@@ -92,11 +92,12 @@ _KINDS: Mapping[str, tuple[Callable[[float], Any], Callable[[float], Any]]] = {
 
 
 class Optimizers:
-    """An optimizer for the embedding tables, and one for each group of other variables: of a head, say.
+    """An optimizer for the embedding tables, and one for each group of other variables.
 
     Groups have their own because Adam corrects the bias of its moments by the number of steps (Kingma and
     Ba 2015, sec. 3), and a group's steps are those of its tasks: they may begin late, and are a part of
-    all. `tables` are those that are trained: none where their rate is 0.
+    all. `tables` are those that are trained: none where their rate is 0. `heads` are groups that learn at
+    `head_rate_factor` times the rate.
     """
 
     def __init__(
@@ -104,6 +105,7 @@ class Optimizers:
         config: OptimizerConfig,
         tables: Sequence[keras.Variable],
         groups: Sequence[Sequence[keras.Variable]],
+        heads: Sequence[Sequence[keras.Variable]] = (),
     ) -> None:
         self._config = config
         self.tables = list(tables) if config.embedding_learning_rate else []
@@ -111,24 +113,26 @@ class Optimizers:
         self._of_tables = make_tables(config.embedding_learning_rate)
         self._of_tables.build(self.tables)
         self._of_dense = []
-        for group in filter(None, groups):
-            optimizer = make_dense(config.learning_rate)
-            optimizer.build(list(group))
-            self._of_dense.append((optimizer, {id(variable) for variable in group}))
+        head_rate = config.head_rate_factor * config.learning_rate
+        for rate, group in (*((config.learning_rate, g) for g in groups), *((head_rate, g) for g in heads)):
+            if group:
+                optimizer = make_dense(rate)
+                optimizer.build(list(group))
+                self._of_dense.append((optimizer, {id(variable) for variable in group}, rate))
 
     @property
     def variables(self) -> list[tf.Variable]:
         """The state of all optimizers."""
-        optimizers = [self._of_tables, *(optimizer for optimizer, _ in self._of_dense)]
+        optimizers = [self._of_tables, *(optimizer for optimizer, *_ in self._of_dense)]
         return [v.value for optimizer in optimizers for v in optimizer.variables]
 
     def set_progress(self, progress: float) -> float:
-        """Sets the learning rates for a share of the budget; returns that of the dense layers."""
+        """Sets the learning rates for a share of the budget; returns that of the encoder's dense layers."""
         config = self._config
         factor = learning_rate_factor(progress, warmup=config.warmup, decay=config.decay)
         self._of_tables.learning_rate.assign(factor * config.embedding_learning_rate)
-        for optimizer, _ in self._of_dense:
-            optimizer.learning_rate.assign(factor * config.learning_rate)
+        for optimizer, _, rate in self._of_dense:
+            optimizer.learning_rate.assign(factor * rate)
         return factor * config.learning_rate
 
     def apply(self, gradients: Sequence[Any], variables: Sequence[keras.Variable]) -> tf.Tensor:
@@ -149,7 +153,7 @@ class Optimizers:
         values = [variable.value for variable in variables]
         # Only sequences of tensors pass through `merge_call`; which of them is whose does not.
         groups = [(self._of_tables, list(range(split)))]
-        for optimizer, ids in self._of_dense:
+        for optimizer, ids, _ in self._of_dense:
             groups.append((optimizer, [i for i, v in enumerate(variables) if id(v) in ids]))
         context.merge_call(partial(_update, groups=groups), args=([*tables, *dense], values))
         return tf.linalg.global_norm([*tables, dense_norm])
