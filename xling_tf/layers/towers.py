@@ -59,8 +59,9 @@ class InferenceHead(Layer):
         super().__init__(**kwargs, autocast=False)
         self.dim, self.num_classes, dtype = dim, num_classes, self.dtype_policy
         self.hidden = keras.layers.Dense(dim, activation="tanh", dtype=dtype, name="hidden")
-        # Classes start alike: on inputs of about 1, random logits would have to be unlearnt first.
-        self.logits = keras.layers.Dense(num_classes, kernel_initializer="zeros", dtype=dtype, name="logits")
+        # Classes start nearly alike: on inputs of about 1, larger logits would have to be unlearnt first.
+        small = keras.initializers.RandomNormal(stddev=0.01)
+        self.logits = keras.layers.Dense(num_classes, kernel_initializer=small, dtype=dtype, name="logits")
 
     def build(self, premise_shape: Sequence[Any], hypothesis_shape: Sequence[Any]) -> None:
         """Creates the variables for premises and hypotheses `[batch, dim]`."""
