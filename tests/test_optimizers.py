@@ -56,7 +56,7 @@ def test_only_the_rows_of_the_batch_move_and_their_moments_wait():
 def make(name, **kwargs):
     table, dense = make_table(), keras.Variable([1.0, 2.0])
     config = OptimizerConfig(name=name, learning_rate=0.1, embedding_learning_rate=1.0, **kwargs)
-    return Optimizers(config, [table], [[dense]]), table, dense
+    return Optimizers(config, [table], [(1, [dense])]), table, dense
 
 
 def test_sgd_by_hand_and_a_rate_for_the_tables():
@@ -103,7 +103,7 @@ def test_clipping_shortens_the_dense_gradient_and_tells_the_norm_before():
     # Of two dense gradients, (3, 4) and (12,): norm 13, clipped to 6.5, so half of each is left.
     table, first, second = make_table(), keras.Variable([0.0, 0.0]), keras.Variable([0.0])
     config = OptimizerConfig(learning_rate=1.0, embedding_learning_rate=1.0, clip_norm=6.5)
-    optimizers = Optimizers(config, [table], [[first, second]])
+    optimizers = Optimizers(config, [table], [(1, [first, second])])
     gradients = [slices([[0, 84]], [3]), tf.constant([3.0, 4.0]), tf.constant([12.0])]
     norm = optimizers.apply(gradients, [table, first, second])
     assert first.numpy() == pytest.approx([-1.5, -2])
@@ -116,7 +116,7 @@ def test_clipping_shortens_the_dense_gradient_and_tells_the_norm_before():
 def test_tables_at_a_rate_of_0_are_not_trained():
     table, dense = make_table(), keras.Variable([1.0])
     config = OptimizerConfig(name="adam", embedding_learning_rate=0.0)
-    optimizers = Optimizers(config, [table], [[dense]])
+    optimizers = Optimizers(config, [table], [(1, [dense])])
     assert optimizers.tables == []
     # No moments of the table take memory.
     assert all(variable.shape != table.shape for variable in optimizers.variables)
@@ -127,11 +127,11 @@ def test_tables_at_a_rate_of_0_are_not_trained():
 
 def test_the_first_step_of_a_head_is_that_of_step_1_however_late_it_starts():
     # Kingma and Ba 2015, sec. 3: after one step the corrected moments are g and g^2, so that Adam moves
-    # by the rate, which is twice the encoder's. Corrected by the encoder's 101 steps, it would be
+    # by the rate, here twice the encoder's. Corrected by the encoder's 101 steps, it would be
     # 0.1 / sqrt(0.02 / 0.87) = 0.66 of it.
     encoder, head, other = (keras.Variable([0.0]) for _ in range(3))
-    config = OptimizerConfig(name="adam", learning_rate=0.1, head_rate_factor=2.0)
-    optimizers = Optimizers(config, [], [[encoder], [other]], heads=[[head]])
+    config = OptimizerConfig(name="adam", learning_rate=0.1)
+    optimizers = Optimizers(config, [], [(1, [encoder]), (1, [other]), (2, [head])])
     for _ in range(100):
         optimizers.apply([tf.constant([1.0]), tf.constant([1.0])], [encoder, other])
     assert head.numpy() == 0

@@ -80,6 +80,7 @@ class TaskConfig:
     weight: int = 1  # steps in each cycle of the schedule; 0 leaves the task out
     examples_per_batch: int = 100  # 2019, sec. 3.2
     loss_weight: float = 1.0  # how much it moves the shared encoder
+    head_rate: float = 1.0  # the learning rate of its own layers, in multiples of optimizer.learning_rate
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,7 +141,6 @@ class OptimizerConfig:
     learning_rate: float = 0.008  # 2019, sec. 3.2
     # 2019, sec. 3.2: embedding gradients times 100; 0: the tables stay as they are
     embedding_learning_rate: float = 0.8
-    head_rate_factor: float = 1.0  # times learning_rate: the rate of the tasks' heads
     warmup: float = 0.0  # share of the budget in which the rates rise
     decay: str = "constant"  # over the rest of it: "constant", or "linear" to 0
     clip_norm: float = 0.0  # longest gradient of the dense layers; 0: any
@@ -228,7 +228,6 @@ _AT_LEAST_ONE = (
     *("text.max_tokens", "text.max_context_tokens", "text.num_oov_buckets", "text.ngram_sizes"),
     *("text.num_ngram_buckets", "text.sentencepiece_size", "encoder.num_heads"),
     *("encoder.filter_widths", "encoder.num_filters", "tasks.distillation.every"),
-    "optimizer.head_rate_factor",
     *("data.pool_batches", "training.dev_batches", "training.static_batch"),
 )
 _AT_LEAST_ZERO = (

@@ -103,6 +103,7 @@ class Task(ABC):
         self.weight = config.weight
         self.examples_per_batch = config.examples_per_batch
         self.loss_weight = config.loss_weight
+        self.head_rate = config.head_rate
         self.normalize = normalize
 
     @classmethod

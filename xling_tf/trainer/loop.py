@@ -144,10 +144,10 @@ class Trainer:
         static = encoder.static_part.dense_variables if encoder.static_part else []
         first = {id(variable) for variable in static}
         later = [variable for variable in dense if id(variable) not in first]
-        trained_heads = {head.name: head for task in model.tasks for head in task.heads}
-        heads = [head.trainable_variables for head in trained_heads.values()]
+        heads = {h.name: (task.head_rate, h.trainable_variables) for task in model.tasks for h in task.heads}
+        groups = [(1.0, static), (1.0, later), *heads.values()]
         with self._strategy.scope():
-            self._optimizers = Optimizers(model.config.optimizer, tables, [static, later], heads)
+            self._optimizers = Optimizers(model.config.optimizer, tables, groups)
             # Before a checkpoint is restored: also after a restart, the start is the start.
             trained = [*self._optimizers.tables, *dense]
             self._start = StartingEncoder(trained, keep_weight) if keep_weight else None

@@ -96,16 +96,15 @@ class Optimizers:
 
     Groups have their own because Adam corrects the bias of its moments by the number of steps (Kingma and
     Ba 2015, sec. 3), and a group's steps are those of its tasks: they may begin late, and are a part of
-    all. `tables` are those that are trained: none where their rate is 0. `heads` are groups that learn at
-    `head_rate_factor` times the rate.
+    all. `tables` are those that are trained: none where their rate is 0. A group comes with the multiple of
+    the learning rate that it learns at.
     """
 
     def __init__(
         self,
         config: OptimizerConfig,
         tables: Sequence[keras.Variable],
-        groups: Sequence[Sequence[keras.Variable]],
-        heads: Sequence[Sequence[keras.Variable]] = (),
+        groups: Sequence[tuple[float, Sequence[keras.Variable]]],
     ) -> None:
         self._config = config
         self.tables = list(tables) if config.embedding_learning_rate else []
@@ -113,9 +112,9 @@ class Optimizers:
         self._of_tables = make_tables(config.embedding_learning_rate)
         self._of_tables.build(self.tables)
         self._of_dense = []
-        head_rate = config.head_rate_factor * config.learning_rate
-        for rate, group in (*((config.learning_rate, g) for g in groups), *((head_rate, g) for g in heads)):
+        for multiple, group in groups:
             if group:
+                rate = multiple * config.learning_rate
                 optimizer = make_dense(rate)
                 optimizer.build(list(group))
                 self._of_dense.append((optimizer, {id(variable) for variable in group}, rate))
