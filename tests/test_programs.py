@@ -52,7 +52,6 @@ def test_the_run_folder_holds_metrics_checkpoints_and_tensorboard(smoke: Finishe
     records = [json.loads(line) for line in lines]
     assert [record["step"] for record in records] == list(range(30))
     tasks = [record["task"] for record in records]
-    assert tasks[:5] == ["translation_ranking_en-es"] * 5  # alignment comes first
     assert {"response_prediction_en", "quick_thought_es", "inference"} <= set(tasks)
     assert np.isfinite([record["loss"] for record in records]).all()
     (checkpoint,) = (smoke.run_dir / "checkpoints").iterdir()
