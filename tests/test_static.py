@@ -69,7 +69,7 @@ def make_trainer(folder, config=TWO_PHASES):
     return Trainer(model=model, examples=EXAMPLES, workers=Workers(strategy), run_dir=folder)
 
 
-def test_the_first_phase_trains_the_average_alone(tmp_path):
+def test_the_first_phase_trains_the_average_and_heads_alone(tmp_path):
     trainer = make_trainer(tmp_path)
     encoder = trainer._model.encoder
     static = {id(v) for v in encoder.static_part.trainable_variables}
