@@ -29,7 +29,7 @@ TaskScores = Mapping[str, dict[str, float]]
 # Corpora with fewer held-out pairs than the paper has candidates are scored only among all.
 _CANDIDATES = 1000
 _QUERIES = 2000
-_SCORED_CORPORA = 8
+_SCORED_CORPORA = 4
 # Held-out pairs of a corpus that queries and candidates are drawn from, which are in memory.
 _DRAWN_FROM = 100_000
 
@@ -174,7 +174,9 @@ def _retrieval(source: str, target: str, corpora: Sequence[StoredCorpus]) -> Ite
     is_twin = near_twins(every, _pairs(chain.from_iterable(corpus.train for corpus in own)))
     alone = [pair for pair, twin in zip(every, is_twin, strict=True) if not twin]
     if len(alone) >= _CANDIDATES:
-        yield TranslationRetrieval(alone, source=source, target=target, name=f"{name}/no_near_twins")
+        yield TranslationRetrieval(
+            alone, source=source, target=target, name=f"{name}/no_near_twins", max_queries=_QUERIES
+        )
     large = [corpus for corpus, pairs in parallel.items() if len(pairs) >= _CANDIDATES]
     for corpus in sorted(large, key=lambda corpus: -len(parallel[corpus]))[:_SCORED_CORPORA]:
         yield TranslationRetrieval(
