@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from xling_tf.config import EncoderConfig
+from xling_tf.layers.embeddings import sum_groups
 from xling_tf.text.preprocessor import TextPreprocessor, TokenFeatures, WordFeatures
 
 # By `config.encoder.kind`.
@@ -123,4 +124,6 @@ def average_words(words: tf.Tensor, positions: tf.RaggedTensor) -> tf.Tensor:
         >>> average_words(words, tf.ragged.constant([[0, 0, 0, 1], [1]])).numpy().tolist()
         [[0.75, 1.0], [0.0, 4.0]]
     """
-    return tf.sparse.segment_mean(tf.cast(words, tf.float32), positions.values, positions.value_rowids())
+    words, count = tf.cast(words, tf.float32), positions.nrows()
+    sums = sum_groups(words, positions.values, positions.value_rowids(), count)
+    return sums / tf.cast(positions.row_lengths(), tf.float32)[:, None]

@@ -232,6 +232,7 @@ class Trainer:
         def replica_step(batch: Batch) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
             context = tf.distribute.get_replica_context()
             with tf.GradientTape() as tape:
+                tape.watch([variable.value for variable in variables])  # tables are read by their handles
                 losses, hits = task.losses(encoder, batch, self._start)
                 count = tf.cast(tf.size(losses), tf.float32)
                 # Gradients of the replicas are summed, so each loss is weighed by the whole batch.

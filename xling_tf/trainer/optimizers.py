@@ -72,10 +72,14 @@ class RowSparseAdam(keras.optimizers.Optimizer):
         mean, square = self._means[index].value, self._squares[index].value
         rows, values = gradient.indices, gradient.values
         step = tf.cast(self.iterations + 1, tf.float32)
-        new_mean = self.beta_1 * tf.gather(mean, rows) + (1 - self.beta_1) * values
-        new_square = self.beta_2 * tf.gather(square, rows) + (1 - self.beta_2) * tf.reduce_mean(
-            tf.square(values), axis=1
+        # `tf.gather` would copy a mirrored variable as a whole.
+        old_mean, old_square = (
+            tf.raw_ops.ResourceGather(resource=moment.handle, indices=rows, dtype=tf.float32)
+            for moment in (mean, square)
         )
+        new_mean = self.beta_1 * old_mean + (1 - self.beta_1) * values
+        mean_squares = tf.reduce_mean(tf.square(values), axis=1)
+        new_square = self.beta_2 * old_square + (1 - self.beta_2) * mean_squares
         mean.scatter_update(tf.IndexedSlices(new_mean, rows))
         square.scatter_update(tf.IndexedSlices(new_square, rows))
         rate = learning_rate * tf.sqrt(1 - self.beta_2**step) / (1 - self.beta_1**step)
