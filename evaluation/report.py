@@ -113,6 +113,8 @@ def main(argv: list[str]) -> None:
         if asked.output is not None or asked.markdown is None:
             charts = [chart for run in asked.training for chart in learning_curves(Path(run))]
             curves = [Section("Learning curves", "", (), charts)] if charts else []
+            swept = [chart for path in asked.sweep for chart in sweep_curves(Path(path))]
+            curves += [Section("Quality against minutes", "", (), swept)] if swept else []
             parts = [*sections(results), *curves, *pictures(results)]
             _write(asked.output or "report.html", render(parts, results, as_page=True))
 
@@ -491,6 +493,37 @@ def learning_points(run_dir: Path) -> pd.DataFrame:
         ) from error
 
 
+def sweep_curves(path: Path) -> Iterator[tuple[str, str]]:
+    """Draws each score of a sweep against the minutes of training, a line a recipe."""
+    points = sweep_points(path)
+    for name in points:
+        figure = Figure(figsize=(4.8, 3.4), layout="constrained")
+        axes = figure.subplots()
+        for recipe, line in points[name].dropna().groupby(level="recipe", sort=False):
+            axes.plot(line.index.get_level_values("minutes"), line, "o-", label=recipe)
+        axes.set(xlabel="minutes of training", xscale="log")
+        axes.grid(alpha=0.2)
+        figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=8)
+        yield str(name), _image(figure)
+
+
+def sweep_points(path: Path) -> pd.DataFrame:
+    """Scores by recipe and minutes: the medians of the seeds.
+
+    Raises:
+        UserError: The file is not what training/sweep.py writes.
+    """
+    try:
+        lines = _read_lines(path)
+        scores = pd.DataFrame([*lines["scores"]], index=[lines["recipe"], lines["minutes"]]).astype(float)
+        return scores.groupby(level=["recipe", "minutes"], sort=False).median().sort_index()
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        raise UserError(
+            f"--sweep must be a file of training/sweep.py, as runs/sweep/results.jsonl, but {path} is not "
+            f"({type(error).__name__}: {str(error)[:100]}); correct the path"
+        ) from error
+
+
 def _read_lines(path: Path) -> pd.DataFrame:
     """Reads lines of JSON; the last one may be cut, since the training may still run."""
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
@@ -535,6 +568,7 @@ if __name__ == "__main__":
     flags.DEFINE_string("output", None, "The page; default report.html if no --markdown.")
     flags.DEFINE_string("markdown", None, "Tables in Markdown; - prints them.")
     flags.DEFINE_multi_string("training", [], "Run folder for the curves. Repeatable.")
+    flags.DEFINE_multi_string("sweep", [], "results.jsonl of training/sweep.py, to draw. Repeatable.")
     flags.DEFINE_list("scores", [], "Only these in Markdown: senteval/MR/network/accuracy,sts/...")
     flags.DEFINE_multi_string(
         "published",

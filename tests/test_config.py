@@ -22,6 +22,10 @@ def override(*overrides):
         ("encoder.hidden_dim=64", "tasks.tower_dims must equal encoder.hidden_dim"),
         ("text.ngram_sizes=0,3", "text.ngram_sizes must be at least 1"),
         ("optimizer.clip_norm=nan", "optimizer.clip_norm must be a number of at least 0, got nan"),
+        (
+            "tasks.inference.head_rate=-1",
+            "inference.head_rate must be a number of at least 0",
+        ),
         ("optimizer.name=sdg", "optimizer.name expects sgd or adam, got 'sdg'"),
         ("encoder.kind=cnn", "encoder.kind=cnn expects text.tokenizer=sentencepiece"),
         ("data.targets=en", "data.targets expects at least one language besides data.source"),

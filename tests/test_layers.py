@@ -17,6 +17,7 @@ from xling_tf.layers.embeddings import (
     WordEmbedding,
     WordNgramEmbedding,
     sinusoidal_positions,
+    sum_groups,
 )
 from xling_tf.layers.pooling import masked_mean, unit_length
 from xling_tf.layers.towers import InferenceHead, Tower
@@ -178,6 +179,17 @@ def test_tables_have_sparse_gradients():
     gradient = tape.gradient(loss, table.table.value)
     assert isinstance(gradient, tf.IndexedSlices)
     assert gradient.indices.numpy().tolist() == [5, 7, 5]
+
+
+def test_sums_of_rows_and_their_gradients_by_hand():
+    rows = tf.constant([[1.0, 2.0], [10.0, 20.0], [100.0, 200.0]])
+    with tf.GradientTape() as tape:
+        tape.watch(rows)
+        sums = sum_groups(rows, tf.constant([2, 0, 2]), tf.constant([0, 0, 2]), 3)
+        loss = tf.reduce_sum(sums * [[1.0], [5.0], [3.0]])
+    assert sums.numpy().tolist() == [[101, 202], [0, 0], [100, 200]]
+    # Row 0 is in sum 0, row 1 in none, row 2 in sums 0 and 2.
+    assert tape.gradient(loss, rows).numpy().tolist() == [[1, 1], [0, 0], [4, 4]]
 
 
 def test_words_and_ngrams_average_by_hand():

@@ -133,6 +133,14 @@ def test_a_teacher_of_another_width_is_refused_with_what_to_do() -> None:
     assert open_teacher(TINY) is None
 
 
+def test_a_teacher_of_other_languages_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = {"config": {"data": {"source": "fi", "targets": ["sv"]}}}
+    system = System(name="school", sentences=random_vectors(dim=DIM), description=told)
+    monkeypatch.setattr(module, "open_system", lambda name: system)
+    with pytest.raises(UserError, match=r"must know data\.source, 'en', .* knows fi, sv"):
+        open_teacher(CONFIG)
+
+
 @pytest.mark.slow
 def test_the_flag_trains_exports_and_keeps_the_vectors(tmp_path: Path) -> None:
     # A teacher as wide as the student of the smoke preset.

@@ -13,18 +13,18 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from queue import SimpleQueue
-from statistics import median
 from typing import Any
 
 # A bare checkout is enough: the package need not be installed.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+import pandas as pd
 from absl import app, flags, logging
 from tabulate import tabulate
 
@@ -112,21 +112,11 @@ def parse_recipe(text: str) -> tuple[str, str, tuple[str, ...]]:
     return name.strip(), preset, tuple(settings)
 
 
-def table(results: list[Mapping[str, Any]]) -> str:
+def table(results: Sequence[Mapping[str, Any]]) -> str:
     """Puts recipes and budgets in rows, and the headline of every evaluation in columns: medians of seeds."""
-    groups: dict[tuple[str, float], list[Mapping[str, float]]] = {}
-    for result in results:
-        groups.setdefault((result["recipe"], result["minutes"]), []).append(result["scores"])
-    columns = list(dict.fromkeys(name for result in results for name in result["scores"]))
-    rows = [
-        [*key, len(scores), *(_median([s[name] for s in scores if name in s]) for name in columns)]
-        for key, scores in groups.items()
-    ]
-    return tabulate(rows, headers=["recipe", "minutes", "seeds", *columns], floatfmt=".3f")
-
-
-def _median(values: list[float]) -> float | None:
-    return median(values) if values else None
+    rows = pd.DataFrame([{**{k: r[k] for k in ("recipe", "minutes")}, **r["scores"]} for r in results])
+    medians = rows.groupby(["recipe", "minutes"], sort=False).median()
+    return tabulate(medians.reset_index(), headers="keys", floatfmt=".3f", showindex=False)
 
 
 def _run(trials: list[Trial], data: Path | None, output: Path) -> list[Mapping[str, Any]]:

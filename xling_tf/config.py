@@ -208,7 +208,8 @@ class ExperimentConfig:
             value = _value(self, name)
             if (min(value, default=1) if isinstance(value, tuple) else value) < 1:
                 raise UserError(f"{name} must be at least 1, got {value}")
-        for name in _AT_LEAST_ZERO:
+        factors = [f"tasks.{task}.{factor}" for task in _TASKS for factor in ("loss_weight", "head_rate")]
+        for name in (*_AT_LEAST_ZERO, *factors):
             if not 0 <= (value := _value(self, name)) < math.inf:
                 raise UserError(f"{name} must be a number of at least 0, got {value}")
         _require_languages(self.data)

@@ -186,7 +186,11 @@ class Trainer:
                     saved = time.monotonic()
         if self.step > first_step:
             self._save()
-        return self._progress() >= 1
+        finished = self._progress() >= 1
+        for phase in self._phases if finished else ():
+            if not phase.steps:
+                logging.warning("the budget was too short for phase %r: it had no step", phase.name)
+        return finished
 
     def use_best_weights(self) -> int:
         """Gives the model its best weights, or leaves the last; returns after how many steps they were."""

@@ -43,12 +43,23 @@ def open_teacher(config: ExperimentConfig) -> Teacher | None:
     """Opens the teacher of the distillation tasks; None where the config has none of them.
 
     Raises:
-        UserError: It cannot be used, or its vectors are not as wide as the student's.
+        UserError: It cannot be used, does not know the language of the sources, or its vectors are not as
+            wide as the student's.
     """
     name, hidden_dim = config.tasks.distillation.teacher, config.encoder.hidden_dim
     if not config.tasks.distillation.weight:
         return None
     system = open_system(name)
+    try:  # a model of this package; what other systems know is their user's affair
+        known = system.description["config"]["data"]
+        languages = [known["source"], *known["targets"]]
+    except (LookupError, TypeError):
+        languages = [config.data.source]
+    if config.data.source not in languages:
+        raise UserError(
+            f"a teacher must know data.source, {config.data.source!r}, as it is given such sentences, but "
+            f"{name} knows {', '.join(languages)}: give another with --teacher"
+        )
     dim = encode_checked(system, ["Hello"]).shape[1]
     if dim != hidden_dim and not config.tasks.distillation.score_scale:
         towers = ",".join(map(str, [*config.tasks.tower_dims[:-1], dim]))
