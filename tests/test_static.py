@@ -22,7 +22,7 @@ TWO_PHASES = apply_overrides(
     TINY,
     [
         *("encoder.add_average=true", "training.static_share=0.5", "training.static_batch=3"),
-        *("training.steps=8", "data.pool_batches=1"),
+        *("training.steps=8", "data.pool_batches=1", "optimizer.decay=linear"),
     ],
 )
 EXAMPLES = {
@@ -69,8 +69,9 @@ def make_trainer(folder, config=TWO_PHASES):
     return Trainer(model=model, examples=EXAMPLES, workers=Workers(strategy), run_dir=folder)
 
 
-def test_the_first_phase_trains_the_average_and_heads_alone(tmp_path):
-    trainer = make_trainer(tmp_path)
+@pytest.mark.parametrize(("least", "steps"), [(0, 4), (6, 6), (9, 8)])
+def test_the_first_phase_trains_the_average_and_heads_alone(least, steps, tmp_path):
+    trainer = make_trainer(tmp_path, apply_overrides(TWO_PHASES, [f"training.static_steps={least}"]))
     encoder = trainer._model.encoder
     static = {id(v) for v in encoder.static_part.trainable_variables}
     later = [v for v in encoder.trainable_variables if id(v) not in static]
@@ -86,19 +87,25 @@ def test_the_first_phase_trains_the_average_and_heads_alone(tmp_path):
 
     trainer._train_step = watched
     assert trainer.train()
-    assert [moved for _, moved in seen] == [False] * 4 + [True] * 4
-    assert {task for task, _ in seen[:4]} == {task for task, _ in seen[4:]} == set(EXAMPLES)
+    assert [moved for _, moved in seen] == [False] * steps + [True] * (8 - steps)
+    assert {task for task, _ in seen[:4]} == set(EXAMPLES)
     assert any((v.numpy() != start[id(v)]).any() for v in encoder.static_part.trainable_variables)
-    # The rates rise and fall in each phase.
+    # The rates fall in each phase from its begin to its end; what is left of the budget ends it too.
     rates = [line["learning_rate"] for line in read_lines(tmp_path / "metrics.jsonl")]
-    assert rates[:4] == rates[4:]
+    shares = {
+        0: [0, 1 / 4, 2 / 4, 3 / 4] * 2,
+        6: [n / 6 for n in range(6)] + [0, 1 / 2],
+        9: [n / 8 for n in range(8)],
+    }
+    assert rates == pytest.approx([rates[0] * (1 - share) for share in shares[least]])
 
 
 def test_a_restart_in_either_phase_changes_nothing(tmp_path):
-    whole = make_trainer(tmp_path / "whole")
+    config = apply_overrides(TWO_PHASES, ["training.static_steps=5"])
+    whole = make_trainer(tmp_path / "whole", config)
     whole.train()
     for stop in (2, 6):
-        part = make_trainer(tmp_path / "part")
+        part = make_trainer(tmp_path / "part", config)
 
         def interrupted(phase, part=part, step=part._train_step, stop=stop):
             if part.step == stop:
@@ -109,7 +116,7 @@ def test_a_restart_in_either_phase_changes_nothing(tmp_path):
         with pytest.raises(KeyboardInterrupt):
             part.train()
         part._save()
-    again = make_trainer(tmp_path / "part")
+    again = make_trainer(tmp_path / "part", config)
     again.train()
     for one, other in zip(whole._checkpoints.variables, again._checkpoints.variables, strict=True):
         np.testing.assert_array_equal(one.numpy(), other.numpy())

@@ -173,6 +173,7 @@ class TrainingConfig:
     minutes: float = 0.0  # of training, restarts added up; 0 for no limit
     steps: int = 0  # 0 for no limit
     static_share: float = 0.0  # of the budget: trains the average of words first (encoder.add_average)
+    static_steps: int = 0  # at least, also where the machine is slow or the budget small
     static_batch: int = 1024  # examples a batch meanwhile
     seed: int = 1
     precision: str = "auto"  # "float32", "mixed_bfloat16" or "auto": the faster one here
@@ -233,7 +234,7 @@ _AT_LEAST_ONE = (
 )
 _AT_LEAST_ZERO = (
     *("data.sampling_temperature", "tasks.hard_negatives", "initial.keep_weight"),
-    *("tasks.distillation.score_scale", "training.static_share"),
+    *("tasks.distillation.score_scale", "training.static_share", "training.static_steps"),
     *("optimizer.clip_norm", "optimizer.embedding_learning_rate", "training.dev_steps"),
 )
 

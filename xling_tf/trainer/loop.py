@@ -44,7 +44,8 @@ class Phase:
         name: For the log.
         tasks: By their names.
         begin: Share of the budget at which it begins.
-        end: Share of the budget at which it ends.
+        end: Share of the budget at which it ends, if it has had `least` steps by then.
+        least: Steps, which a slow machine takes from the phases after it.
         steps: Trained so far.
     """
 
@@ -53,7 +54,8 @@ class Phase:
         name: str,
         encoder: TokenEncoder,
         tasks: Sequence[Task],
-        span: tuple[float, float],
+        end: float,
+        least: int,
         *,
         model: Model,
         examples: Mapping[str, Examples],
@@ -62,7 +64,7 @@ class Phase:
         self.name = name
         self.encoder = encoder
         self.tasks = {task.name: task for task in tasks}
-        self.begin, self.end = span
+        self.begin, self.end, self.least = 0.0, end, least
         self.steps = 0
         self._schedule = make_schedule(tasks, {n: len(p) for n, p in examples.items()}, model.config)
         self.inputs = {
@@ -77,8 +79,11 @@ class Phase:
         return self.tasks[self._schedule.task(self.steps)]
 
     def progress(self, progress: float) -> float:
-        """The share of the phase that is over at a share of the budget."""
-        return min(1.0, max(0.0, (progress - self.begin) / (self.end - self.begin)))
+        """The share of the phase that is over at a share of the budget; 1 at the end of either."""
+        share = (progress - self.begin) / (self.end - self.begin)
+        if self.least:
+            share = max(min(share, self.steps / self.least), progress)
+        return min(1.0, share)
 
     def next_batch(self) -> Any:
         """The batch of the next step."""
@@ -101,7 +106,7 @@ class Trainer:
     """Trains a model on its tasks, one task a step.
 
     With `training.static_share` the first share of the budget trains the average of words, and the heads
-    on it, in batches of `training.static_batch`.
+    on it, in batches of `training.static_batch`: `training.static_steps` at least, while the budget lasts.
 
     Args:
         model: Built under the strategy's scope.
@@ -211,14 +216,19 @@ class Trainer:
         return min(1.0, max(of_steps, of_minutes))
 
     def _phase(self) -> Phase:
-        """The phase of the next step: none comes back, whatever becomes of the budget."""
+        """The phase of the next step: each goes on until it is over, and none comes back."""
         progress = self._progress()
-        left = [phase for phase in self._phases if progress < phase.end]
-        begun = [phase for phase in self._phases if phase.steps]
-        phase = max([left[0], *begun], key=self._phases.index)
-        if not phase.steps and len(self._phases) > 1:
-            share = 100 * (phase.end - phase.begin)
-            logging.info("phase %r, %.0f%% of the budget, from step %d on", phase.name, share, self.step)
+        place = max((i for i, phase in enumerate(self._phases) if phase.steps), default=0)
+        if self._phases[place].progress(progress) >= 1 and place + 1 < len(self._phases):
+            place += 1
+        phase = self._phases[place]
+        if not phase.steps:
+            phase.begin = progress
+            if len(self._phases) > 1:
+                done = 100 * progress
+                logging.info(
+                    "phase %r, from step %d and %.0f%% of the budget on", phase.name, self.step, done
+                )
         return phase
 
     def _score_if_due(self, log: TrainingLog) -> None:
@@ -295,7 +305,7 @@ class Trainer:
     def _save(self) -> None:
         """Lets the chief write a checkpoint."""
         if self._workers.is_chief:
-            phases = {phase.name: phase.steps for phase in self._phases}
+            phases = {phase.name: [phase.steps, phase.begin] for phase in self._phases}
             state = {"step": self.step, "seconds": self.seconds, "phases": phases}
             self._checkpoints.save(self.step, state)
 
@@ -306,20 +316,19 @@ class Trainer:
             self._workers.share(self._checkpoints.variables)
             self.step, self.seconds = state["step"], state["seconds"]
             for phase in self._phases:
-                phase.steps = state["phases"][phase.name]
+                phase.steps, phase.begin = state["phases"][phase.name]
             logging.info("continuing at step %d, %.1f minutes in", self.step, self.seconds / 60)
         if self._development and self._workers.is_chief:
             self._development.resume(self.step)
 
 
-def _phases(model: Model) -> Iterator[tuple[str, TokenEncoder, Sequence[Task], tuple[float, float]]]:
-    """Name, encoder, tasks and span of each phase of a training."""
+def _phases(model: Model) -> Iterator[tuple[str, TokenEncoder, Sequence[Task], float, int]]:
+    """Name, encoder, tasks, end and least steps of each phase of a training."""
     config, encoder = model.config.training, model.encoder
-    share = config.static_share
-    if share:
+    if config.static_share:
         tasks = [_with_batch(task, config.static_batch) for task in model.tasks]
-        yield "static", encoder.static_part, tasks, (0, share)
-    yield "whole", encoder, model.tasks, (share, 1)
+        yield "static", encoder.static_part, tasks, config.static_share, config.static_steps
+    yield "whole", encoder, model.tasks, 1.0, 0
 
 
 def _with_batch(task: Task, examples_per_batch: int) -> Task:
