@@ -102,7 +102,9 @@ def main(argv: list[str]) -> None:
     """Reads the results that the arguments name, and writes the report."""
     asked = flags.FLAGS
     with one_line_errors("the same command makes the report anew"):
-        results = read_results([Path(argument) for argument in argv[1:]])
+        results = (
+            read_results([Path(argument) for argument in argv[1:]]) if argv[1:] or not asked.sweep else []
+        )
         if asked.markdown is not None:
             if asked.scores:
                 table = chosen_scores(results, asked.scores, asked.published)
