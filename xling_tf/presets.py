@@ -49,7 +49,7 @@ _RECIPE = ExperimentConfig(
         quick_thought=TaskConfig(weight=1, examples_per_batch=96, loss_weight=0.01),
         inference=TaskConfig(weight=1, examples_per_batch=128, loss_weight=0.05, head_rate=4.0),
         distillation=DistillationConfig(
-            weight=2, examples_per_batch=256, teacher=PUBLISHED, score_scale=20.0, every=4
+            weight=4, examples_per_batch=256, teacher=PUBLISHED, score_scale=20.0, every=4
         ),
         similarity=SimilarityConfig(normalize=True, scale=20.0, margin=0.1, bidirectional=True),
     ),
