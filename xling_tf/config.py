@@ -2,7 +2,7 @@
 
 Defaults are the papers' constants, with the section they stand in ("2019" is Chidambaram et al.
 2019, RepL4NLP; "2018" its earlier version with the appendix; "Yang" is Yang et al. 2019, multilingual
-USE). `presets.py` says where a preset departs from them.
+USE; "Yu" is Yu et al. 2018). `presets.py` says where a preset departs from them.
 """
 
 import dataclasses
@@ -46,15 +46,18 @@ class TextConfig:
 class EncoderConfig:
     """The shared encoder g (2019, sec. 2.1)."""
 
-    # "transformer"; "cnn" (Yang, sec. 3.3), of SentencePiece's pieces; "static": the average of words
+    # "transformer"; "cnn" (Yang, sec. 3.3), of SentencePiece's pieces; "static": the average of words;
+    # "lstm" (Yu, sec. 2)
     kind: str = "transformer"
     embedding_dim: int = 320  # 2019, sec. 3.2
     hidden_dim: int = 512  # 2019, sec. 2.1
-    # 2019, sec. 2.1: "filter size". cnn: of the feed-forward layers after the pooling.
+    # 2019, sec. 2.1: "filter size". cnn: of the feed-forward layers after the pooling. lstm: of each
+    # direction of the first layer, 512 in Yu, sec. 2.
     intermediate_dim: int = 2048
     num_layers: int = 3  # 2019, sec. 2.1; transformer: 6 and cnn: 2 in Yang, sec. 4.2
     num_heads: int = 8  # 2019, sec. 2.1
     norm_first: bool = False  # transformer
+    pooling: str = "mean"  # lstm: "mean", "max" or "attention" (Yu, sec. 3)
     add_average: bool = False  # transformer: learns what to add to the average of the words' vectors
     filter_widths: tuple[int, ...] = (1, 2, 3, 5)  # cnn: Yang, sec. 4.2
     num_filters: int = 256  # cnn, of each width: Yang, sec. 4.2
@@ -105,6 +108,15 @@ class DistillationConfig(TaskConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
+class TranslationConfig(TaskConfig):
+    """Translating from the vector, both ways (Yu, sec. 2.2; see the task)."""
+
+    weight: int = 0
+    regularizer: str = "similarity"  # or "contrastive", "weight_decay" or "none"
+    alpha: float = 0.0  # its weight
+
+
+@dataclass(frozen=True, kw_only=True)
 class TasksConfig:
     """The training tasks (2019, sec. 2.2; Yang, sec. 3.1)."""
 
@@ -115,6 +127,7 @@ class TasksConfig:
     question_answering: QuestionAnsweringConfig = QuestionAnsweringConfig()
     distillation: DistillationConfig = DistillationConfig()
     entailment_ranking: TaskConfig = TaskConfig(weight=0)
+    translation: TranslationConfig = TranslationConfig()
     similarity: SimilarityConfig = SimilarityConfig()
     target_native: bool = True  # response prediction and quick thought in the target languages too
     target_inference: bool = False  # inference too (Yang, sec. 4.1)
@@ -221,7 +234,9 @@ class ExperimentConfig:
 _TASKS = [f.name for f in dataclasses.fields(TasksConfig) if isinstance(f.default, TaskConfig)]
 _CHOICES = {
     "text.tokenizer": ("treebank", "sentencepiece"),
-    "encoder.kind": ("transformer", "cnn", "static"),
+    "encoder.kind": ("transformer", "cnn", "static", "lstm"),
+    "encoder.pooling": ("mean", "max", "attention"),
+    "tasks.translation.regularizer": ("similarity", "contrastive", "weight_decay", "none"),
     "optimizer.name": ("sgd", "adam"),
     "optimizer.decay": ("constant", "linear"),
     "training.precision": ("auto", *PRECISIONS),
@@ -234,7 +249,12 @@ _AT_LEAST_ONE = (
 )
 _AT_LEAST_ZERO = (
     *("data.sampling_temperature", "tasks.hard_negatives", "initial.keep_weight"),
-    *("tasks.distillation.score_scale", "training.static_share", "training.static_steps"),
+    *(
+        "tasks.distillation.score_scale",
+        "tasks.translation.alpha",
+        "training.static_share",
+        "training.static_steps",
+    ),
     *("optimizer.clip_norm", "optimizer.embedding_learning_rate", "training.dev_steps"),
 )
 
@@ -284,6 +304,11 @@ def _require_fit(config: ExperimentConfig) -> None:
         raise UserError(
             "encoder.kind=cnn expects text.tokenizer=sentencepiece, whose pieces it is made for, got "
             f"{text.tokenizer!r}"
+        )
+    if config.encoder.kind == "lstm" and text.tokenizer == "treebank" and text.ngram_sizes:
+        raise UserError(
+            "encoder.kind=lstm expects pieces or words that are not spelt: set text.tokenizer=sentencepiece, "
+            f"or text.ngram_sizes= to none, got n-grams of {text.ngram_sizes}"
         )
     shortest = min(text.max_tokens, text.max_context_tokens)
     if text.sentence_marks and shortest < 3:

@@ -67,6 +67,40 @@ def softmax_cross_entropy(
     return losses, ops.cast(hits, "float32")
 
 
+def token_likelihood(
+    scores: keras.KerasTensor,
+    right: keras.KerasTensor,
+    counted: keras.KerasTensor,
+    log_chances: keras.KerasTensor,
+) -> tuple[keras.KerasTensor, keras.KerasTensor]:
+    """Mean negative log-likelihood of the tokens of each sequence (Yu et al. 2018, sec. 2.2).
+
+    The candidates are a sample of the vocabulary: what is seldom among them counts for those that are missing
+    (Jean et al. 2015, "On Using Very Large Target Vocabulary", sec. 3.1, eq. 8).
+
+    Args:
+        scores: `[batch, length, candidates]` float32.
+        right: `[batch, length]` int32, the candidate that is right.
+        counted: `[batch, length]` bool, false behind the end.
+        log_chances: `[candidates]`, of the chance of each to be a candidate.
+
+    Returns:
+        `[batch]` losses, and `[batch]`, the share of tokens whose right candidate has the highest score.
+
+    Example:
+        >>> import numpy as np
+        >>> scores = np.array([[[0.0, 0.0], [9.0, 0.0]]], "float32")
+        >>> losses, _ = token_likelihood(scores, np.array([[0, 1]]), np.array([[True, False]]), np.zeros(2))
+        >>> print(losses.numpy().round(4))  # log 2
+        [0.6931]
+    """
+    weights = ops.cast(counted, "float32")
+    weights /= ops.sum(weights, axis=1, keepdims=True)
+    losses = ops.sparse_categorical_crossentropy(right, scores - log_chances, from_logits=True)
+    hits = ops.cast(ops.equal(ops.cast(ops.argmax(scores, axis=2), "int32"), right), "float32")
+    return ops.sum(weights * losses, axis=1), ops.sum(weights * hits, axis=1)
+
+
 def cosine_distance(vectors: keras.KerasTensor, others: keras.KerasTensor) -> keras.KerasTensor:
     """1 - cos of the rows of two `[batch, dim]`: `[batch]`; 1 where a row is zero.
 

@@ -19,6 +19,7 @@ from xling_tf.config import (
     TasksConfig,
     TextConfig,
     TrainingConfig,
+    TranslationConfig,
 )
 from xling_tf.errors import UserError
 
@@ -178,6 +179,33 @@ _BEST = dataclasses.replace(
 )
 
 
+# Yu et al. 2018, sec. 2. Batches, optimizer, rates and minutes are ours, the paper gives none; with `alpha`
+# the terms are about equal at the start (`Translation.terms`).
+_SEQ2SEQ = ExperimentConfig(
+    data=DataConfig(targets=(ALL_LANGUAGES,), all_pairs=True, corpus_weights=_CORPUS_WEIGHTS),
+    text=TextConfig(tokenizer="sentencepiece", sentencepiece_size=85_000),
+    encoder=EncoderConfig(kind="lstm", hidden_dim=1024, intermediate_dim=512),
+    tasks=TasksConfig(
+        translation_ranking=_OFF,
+        response_prediction=_OFF,
+        quick_thought=_OFF,
+        inference=_OFF,
+        translation=TranslationConfig(weight=1, examples_per_batch=64),
+        tower_dims=(320, 1024),
+    ),
+    optimizer=OptimizerConfig(
+        name="adam",
+        learning_rate=1e-3,
+        embedding_learning_rate=3e-3,
+        warmup=0.05,
+        decay="linear",
+        clip_norm=5.0,
+    ),
+    training=TrainingConfig(minutes=60.0),
+)
+_REGULARIZERS = {"similarity": 10.0, "contrastive": 10.0, "weight-decay": 1e-4, "no-similarity": 0.0}
+
+
 def _variant(
     preset: ExperimentConfig,
     description: str,
@@ -284,6 +312,21 @@ PRESETS: Mapping[str, ExperimentConfig] = {
             question_answering=QuestionAnsweringConfig(weight=2, examples_per_batch=128),
         ),
     ),
+    **{
+        f"seq2seq-{name}": dataclasses.replace(
+            _SEQ2SEQ,
+            description=f"translation from the vector by LSTMs (Yu et al. 2018), {name.replace('-', ' ')}",
+            tasks=dataclasses.replace(
+                _SEQ2SEQ.tasks,
+                translation=dataclasses.replace(
+                    _SEQ2SEQ.tasks.translation,
+                    regularizer=name.replace("no-similarity", "none").replace("-", "_"),
+                    alpha=alpha,
+                ),
+            ),
+        )
+        for name, alpha in _REGULARIZERS.items()
+    },
     "smoke": _SMOKE,
 }
 

@@ -19,6 +19,7 @@ ENCODERS = {
     "transformer": "transformer.TransformerEncoder",
     "cnn": "cnn.CnnEncoder",
     "static": "static.StaticEncoder",
+    "lstm": "lstm.LstmEncoder",
 }
 
 

@@ -1,7 +1,15 @@
 """From token vectors to a sentence vector."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import keras
 from keras import ops
+
+from xling_tf.layers.base import Layer
+
+# Not -inf: a row with nothing but padding must give numbers.
+_MASKED = -3e4
 
 
 def masked_mean(inputs: keras.KerasTensor, padding_mask: keras.KerasTensor) -> keras.KerasTensor:
@@ -12,6 +20,39 @@ def masked_mean(inputs: keras.KerasTensor, padding_mask: keras.KerasTensor) -> k
     weights = ops.expand_dims(ops.cast(padding_mask, "float32"), axis=-1)
     total = ops.sum(ops.cast(inputs, "float32") * weights, axis=1)
     return total / ops.maximum(ops.sum(weights, axis=1), 1.0)
+
+
+def masked_max(inputs: keras.KerasTensor, padding_mask: keras.KerasTensor) -> keras.KerasTensor:
+    """The maxima over the length of `[batch, length, dim]`, float32, where `[batch, length]` is true."""
+    mask = ops.expand_dims(padding_mask, axis=-1)
+    return ops.max(ops.where(mask, ops.cast(inputs, "float32"), _MASKED), axis=1)
+
+
+@keras.saving.register_keras_serializable(package="xling_tf")
+class AttentionPooling(Layer):
+    """A mean weighted by softmax(w tanh(W h)), one hop (Lin et al. 2017, sec. 2.1, eq. 5).
+
+    Args:
+        dim: Width of the hidden layer.
+    """
+
+    def __init__(self, dim: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs, autocast=False)
+        self.supports_masking = True  # Keras marks the states of an LSTM; the mask is given as well
+        self.dim, dtype = dim, self.dtype_policy
+        self.hidden = keras.layers.Dense(dim, activation="tanh", use_bias=False, dtype=dtype, name="hidden")
+        self.scores = keras.layers.Dense(1, use_bias=False, dtype=dtype, name="scores")
+
+    def build(self, inputs_shape: Sequence[Any], *_: Any) -> None:
+        """Creates the variables for inputs `[batch, length, dim]`."""
+        self.hidden.build((None, inputs_shape[-1]))
+        self.scores.build((None, self.dim))
+
+    def call(self, inputs: keras.KerasTensor, padding_mask: keras.KerasTensor) -> keras.KerasTensor:
+        """Maps `[batch, length, dim]` to `[batch, dim]` float32, of the positions that the mask has."""
+        scores = ops.cast(self.scores(self.hidden(inputs)), "float32")
+        weights = ops.softmax(ops.where(ops.expand_dims(padding_mask, axis=-1), scores, _MASKED), axis=1)
+        return ops.sum(weights * ops.cast(inputs, "float32"), axis=1)
 
 
 def unit_length(inputs: keras.KerasTensor) -> keras.KerasTensor:

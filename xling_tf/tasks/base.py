@@ -26,6 +26,7 @@ TASKS = {
     "question_answering": "question_answering.QuestionAnswering",
     "distillation": "distillation.Distillation",
     "entailment_ranking": "entailment.EntailmentRanking",
+    "translation": "translation.Translation",
 }
 
 

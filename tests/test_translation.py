@@ -1,0 +1,148 @@
+"""Yu et al. 2018: LSTMs, the decoder's inputs, the loss both ways and its regularizers, by hand."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from testing import DIM, TINY, WORDS, encoded, find_task, make_batch, make_examples, tiny_model
+
+from xling_tf.config import apply_overrides
+from xling_tf.errors import UserError
+from xling_tf.layers.pooling import AttentionPooling, masked_max
+from xling_tf.layers.recurrent import Lstm
+
+NAMES = ("translation_ranking", "response_prediction", "quick_thought", "inference")
+YU = apply_overrides(
+    TINY,
+    [
+        *("encoder.kind=lstm", "text.ngram_sizes=", "tasks.translation.weight=1"),
+        *(f"tasks.{name}.weight=0" for name in NAMES),
+    ],
+)
+EXAMPLES = make_examples(["a b c", "hello", "d e"], ["b", "hola mundo", "f g h i"])
+
+
+def yu(*settings):
+    model = tiny_model(apply_overrides(YU, settings))
+    return model, find_task(model, "translation_en-es"), make_batch(model, EXAMPLES)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_an_lstm_is_keras_own_and_stops_at_the_end(reverse):
+    inputs = np.random.default_rng(0).normal(size=(2, 5, 3)).astype(np.float32)
+    layer, other = Lstm(4, reverse), keras.layers.LSTM(4, return_sequences=True, go_backwards=reverse)
+    layer(inputs, np.array([5, 5], np.int32))
+    other(inputs)
+    kernel, bias = layer.input_gates.get_weights()
+    assert bias.tolist() == [0] * 4 + [1] * 4 + [0] * 8
+    other.set_weights([kernel, layer.cell.recurrent.numpy(), bias])
+    expected = other(inputs).numpy()[:, :: -1 if reverse else 1]
+    assert layer(inputs, np.array([5, 5], np.int32)).numpy() == pytest.approx(expected, abs=1e-6)
+    short = layer(inputs, np.array([5, 2], np.int32)).numpy()
+    assert short[0] == pytest.approx(expected[0], abs=1e-6)
+    alone = layer(inputs[1:, :2], np.array([2], np.int32)).numpy()
+    assert short[1, :2] == pytest.approx(alone[0], abs=1e-6)
+
+
+def test_poolings_by_hand():
+    inputs = np.array([[[1, -5], [3, -7], [9, 9]]], np.float32)
+    mask = np.array([[True, True, False]])
+    assert masked_max(inputs, mask).numpy().tolist() == [[3, -5]]
+    layer = AttentionPooling(1)
+    layer(inputs, mask)
+    # Scores tanh(0.5) and tanh(1.5), times 2.
+    layer.hidden.set_weights([np.array([[0.5], [0.0]])])
+    layer.scores.set_weights([np.array([[2.0]])])
+    first, second = np.exp(2 * np.tanh(0.5)), np.exp(2 * np.tanh(1.5))
+    expected = (first * inputs[0, 0] + second * inputs[0, 1]) / (first + second)
+    assert layer(inputs, mask).numpy()[0] == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize("pooling", ["mean", "max", "attention"])
+def test_neither_padding_nor_company_changes_a_vector(pooling):
+    model, *_ = yu(f"encoder.pooling={pooling}")
+    together = encoded(model, ["a b c d e", "hello", ""])
+    assert together[1] == pytest.approx(encoded(model, ["hello"])[0], abs=1e-6)
+    assert np.isfinite(together).all()
+    assert together.shape == (3, DIM)
+
+
+def test_the_decoder_sees_the_language_the_vector_and_the_words_before():
+    _, task, _ = yu()
+    random = np.random.default_rng(0)
+    vectors, words = (random.normal(size=size).astype(np.float32) for size in ((1, DIM), (4, 6)))
+
+    def scores(tokens, language=0, vector=vectors):
+        return task.decoder(
+            vector, words, np.array([tokens], np.int32), np.array([3], np.int32), language=language
+        ).numpy()[0]
+
+    before = scores([0, 1, 2])
+    assert before.shape == (4, 5)
+    # What is told at a position depends on no word from there on.
+    changed = np.abs(scores([0, 3, 2]) - before).max(axis=1)
+    assert (changed > 1e-6).tolist() == [False, False, True, True]
+    assert (np.abs(scores([0, 1, 2], language=1) - before).max(axis=1) > 1e-6).all()
+    assert (np.abs(scores([0, 1, 2], vector=-vectors) - before).max(axis=1) > 1e-6).all()
+
+
+def test_the_loss_of_both_directions_by_hand():
+    model, task, batch = yu("tasks.translation.regularizer=none")
+    # Without outputs all scores are 0, and what is told is how likely words are to be candidates.
+    task.decoder.output_projection.set_weights([np.zeros((DIM, 6)), np.zeros(6)])
+    losses = task.losses(model.encoder, batch)[0].numpy()
+    ids = batch.features.words.ids.numpy()
+    # 13 tokens in all; word i of 18, as Zipf has it, is 1 / ((i + 1) log 19) of them.
+    chances = 1 - np.exp(-13 / ((ids + 1) * np.log(len(WORDS) + 4 + 1)))
+    # The softmax of -log chance; the end is always a candidate.
+    total = np.sum(1 / chances) + 1
+    of = dict(zip(ids.tolist(), np.log(chances * total), strict=True))
+    end = np.log(total)
+    for row, pair in enumerate(EXAMPLES.records):
+        means = [np.mean([*(of[WORDS.index(word)] for word in text.split()), end]) for text in pair]
+        assert losses[row] == pytest.approx(sum(means), rel=1e-5)
+
+
+def test_the_regularizers_by_hand():
+    for name in ("similarity", "contrastive", "weight_decay"):
+        keras.utils.set_random_seed(1)
+        model, task, batch = yu(f"tasks.translation.regularizer={name}", "tasks.translation.alpha=2")
+        source, target = np.split(encoded(model, [text.decode() for text in EXAMPLES.texts(np.arange(3))]), 2)
+        squares = np.sum((source - target) ** 2, axis=1)
+        distances = np.linalg.norm(source - np.roll(target, 1, axis=0), axis=1)
+        decay = sum(np.sum(v.numpy() ** 2) for v in model.encoder.dense_variables)
+        expected = {
+            "similarity": squares,
+            "contrastive": squares + np.maximum(0, 1 - distances) ** 2,
+            "weight_decay": np.full(3, decay),
+        }[name]
+        likelihoods, term = task.terms(model.encoder, batch)
+        assert term.numpy() == pytest.approx(expected, rel=1e-4)
+        losses, _ = task.losses(model.encoder, batch)
+        assert losses.numpy() == pytest.approx(likelihoods.numpy() + 2 * expected, rel=1e-4)
+
+
+def test_spelt_words_are_refused():
+    with pytest.raises(UserError, match="pieces or words that are not spelt"):
+        apply_overrides(TINY, ["encoder.kind=lstm"])
+
+
+def test_it_learns_to_translate():
+    model, task, batch = yu("tasks.translation.alpha=0.1")
+    variables = [*model.encoder.trainable_variables, *task.variables()]
+    optimizer = keras.optimizers.Adam(0.03)
+
+    @tf.function(autograph=False)
+    def step():
+        with tf.GradientTape() as tape:
+            losses, hits = task.losses(model.encoder, batch)
+            loss = tf.reduce_mean(losses)
+        gradients = tape.gradient(loss, [v.value for v in variables])
+        optimizer.apply([tf.convert_to_tensor(g) for g in gradients], variables)
+        return loss, tf.reduce_mean(hits)
+
+    first, _ = step()
+    for _ in range(60):
+        last, hits = step()
+    assert last < first / 2
+    assert hits > 0.9

@@ -1,0 +1,203 @@
+"""Translating to and from a sentence vector (Yu et al. 2018)."""
+
+from itertools import combinations
+from typing import Any, ClassVar, Self
+
+import keras
+import numpy as np
+import tensorflow as tf
+from keras import ops
+
+from xling_tf.config import ExperimentConfig
+from xling_tf.encoders.base import TokenEncoder
+from xling_tf.layers.base import Layer
+from xling_tf.layers.recurrent import Lstm
+from xling_tf.losses import token_likelihood
+from xling_tf.tasks.base import Batch, StartingEncoder, Task
+
+_MARGIN = 1.0  # of the distance to another sentence's vector; ours
+_TINY = 1e-12  # a root has a gradient above 0
+
+
+@keras.saving.register_keras_serializable(package="xling_tf")
+class Decoder(Layer):
+    """Predicts a sentence word by word from a vector alone, without attention (Yu et al. 2018, sec. 2.2).
+
+    The vector is the first state of an LSTM and a part of its input at every position. The first of the other
+    inputs stands for the language to translate to (sec. 2; Johnson et al. 2016), the rest are the words
+    before. The rows of the words are those of the encoder's table, as inputs and, behind a projection, as
+    outputs (ours: Press and Wolf 2017).
+
+    Args:
+        num_languages: That it can translate to.
+        embedding_dim: Width of the words' rows.
+    """
+
+    def __init__(self, num_languages: int, embedding_dim: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs, autocast=False)
+        self.num_languages, self.embedding_dim = num_languages, embedding_dim
+        self.output_projection = keras.layers.Dense(
+            embedding_dim, dtype=self.dtype_policy, name="output_projection"
+        )
+
+    def build(self, encodings_shape: Any, *_: Any) -> None:
+        """Creates the variables for vectors `[batch, dim]`."""
+        dim = encodings_shape[-1]
+        self.lstm = Lstm(dim, dtype=self.dtype_policy, name="lstm")
+        self.lstm.build((None, None, self.embedding_dim + dim))
+        self.output_projection.build((None, dim))
+        size = keras.initializers.RandomNormal(stddev=self.embedding_dim**-0.5)
+        shape = (self.num_languages, self.embedding_dim)
+        self.languages = self.add_weight(shape=shape, initializer=size, name="languages")
+        self.end = self.add_weight(shape=(1, self.embedding_dim), initializer=size, name="end")
+
+    def call(
+        self,
+        encodings: keras.KerasTensor,
+        words: keras.KerasTensor,
+        tokens: keras.KerasTensor,
+        lengths: keras.KerasTensor,
+        language: int,
+    ) -> keras.KerasTensor:
+        """Scores what comes after each position of the translations, teacher-forced.
+
+        Args:
+            encodings: `[batch, dim]` of the sources.
+            words: `[words, embedding_dim]` rows of the distinct words.
+            tokens: `[batch, length]` positions in `words` of the translations.
+            lengths: `[batch]`.
+            language: Of the translations.
+
+        Returns:
+            `[batch, length + 1, words + 1]` float32 scores of each word, and of the end, which is the last.
+        """
+        count, length = ops.shape(tokens)[0], ops.shape(tokens)[1]
+        first = ops.broadcast_to(self.languages[language], (count, 1, self.embedding_dim))
+        rows = ops.concatenate([first, ops.take(words, tokens, axis=0)], axis=1)
+        vectors = ops.broadcast_to(encodings[:, None], (count, length + 1, encodings.shape[-1]))
+        states = self.lstm(ops.concatenate([rows, vectors], axis=-1), lengths + 1, encodings)
+        return self.scores(states, words)
+
+    def scores(self, states: keras.KerasTensor, words: keras.KerasTensor) -> keras.KerasTensor:
+        """Maps states `[..., dim]` to the scores of the words and of the end: `[..., words + 1]`."""
+        outputs = self.output_projection(states)
+        rows = ops.cast(ops.concatenate([words, ops.convert_to_tensor(self.end)], axis=0), outputs.dtype)
+        return ops.cast(ops.matmul(outputs, ops.transpose(rows)), "float32")
+
+
+class Translation(Task):
+    """Translates both sides of a pair to the other, and keeps their vectors together.
+
+    The loss is the mean negative log-likelihood of the translation's words, both ways, plus `alpha` times
+    what `regularizer` names: "similarity", the squared distance of the two vectors (sec. 2.2);
+    "contrastive", that and how much nearer than 1 the target of another pair is (Hadsell et al. 2006, eq. 4;
+    sec. 2.2 suggests it); "weight_decay", the squared L2 norm of the encoder's weights; or "none". Words are
+    told apart from the other words of the batch (ours; see `losses.token_likelihood`).
+
+    Args:
+        decoder: Shared by all languages.
+        languages_of_decoder: In the decoder's order.
+        regularizer: Its name.
+        alpha: Its weight.
+        **kwargs: Of `Task`.
+    """
+
+    kind: ClassVar[str] = "parallel"
+    columns = ("source", "target")
+
+    def __init__(
+        self,
+        *,
+        decoder: Decoder,
+        languages_of_decoder: list[str],
+        regularizer: str,
+        alpha: float,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.decoder, self.regularizer, self.alpha = decoder, regularizer, alpha
+        self.heads = (decoder,)
+        self._sides = [languages_of_decoder.index(language) for language in self.languages.split("-")]
+
+    @classmethod
+    def of_experiment(cls, config: ExperimentConfig) -> list[Self]:
+        """Makes a task for each pair: one language pair a batch (sec. 2.1)."""
+        own, source = config.tasks.translation, config.data.source
+        languages = [source, *config.data.targets]
+        pairs = [(source, target) for target in config.data.targets]
+        if config.data.all_pairs:
+            pairs += list(combinations(config.data.targets, 2))
+        decoder = Decoder(len(languages), config.encoder.embedding_dim, name="decoder")
+        arguments = {
+            "decoder": decoder,
+            "languages_of_decoder": languages,
+            "regularizer": own.regularizer,
+            "alpha": own.alpha,
+        }
+        return [cls(**arguments, **cls.common(config, "translation", "-".join(pair))) for pair in pairs]
+
+    def build_heads(self, encoder: TokenEncoder) -> None:
+        """Creates the decoder's variables, once for all pairs."""
+        if not self.decoder.built:
+            self.decoder.build((None, encoder.hidden_dim))
+
+    def score(self, columns: list[tf.Tensor], batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
+        """Not possible: what is to be said is in the words, not in the vectors of `columns`."""
+        raise NotImplementedError
+
+    def losses(
+        self, encoder: TokenEncoder, batch: Batch, start: StartingEncoder | None = None
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """See `Task.losses`; a hit is the share of words that are told."""
+        likelihoods, regularizer, hits, columns = self._terms(encoder, batch)
+        losses = likelihoods + self.alpha * regularizer
+        if start is not None:
+            with start.standing_in():
+                before = self.encode(encoder, batch.features)
+            losses += start.losses(columns, before)
+        return losses, hits
+
+    def terms(self, encoder: TokenEncoder, batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
+        """The two terms of the loss without `alpha`: `[batch]` each.
+
+        "We find that starting with the two terms having comparable value is a good place to start tuning"
+        (sec. 2.2): `alpha` is then the ratio of their means.
+        """
+        return self._terms(encoder, batch)[:2]
+
+    def _terms(self, encoder: TokenEncoder, batch: Batch) -> tuple[Any, ...]:
+        features = batch.features
+        words = encoder.embed_words(features.words)
+        columns = tf.split(self.encode_sentences(encoder, words, features), 2)
+        tokens, lengths = tf.split(features.tokens, 2), tf.split(features.lengths, 2)
+        log_chances = _log_chances(features.words.ids, tf.reduce_sum(features.lengths), encoder.num_words)
+        likelihoods, hits = [], []
+        for encodings, side in zip(columns, (1, 0), strict=True):
+            scores = self.decoder(encodings, words, tokens[side], lengths[side], language=self._sides[side])
+            end = tf.shape(words)[0]
+            positions = tf.range(tf.shape(scores)[1])[None, :]
+            right = tf.where(positions < lengths[side][:, None], tf.pad(tokens[side], [[0, 0], [0, 1]]), end)
+            counted = positions <= lengths[side][:, None]
+            likelihood, hit = token_likelihood(scores, right, counted, log_chances)
+            likelihoods.append(likelihood)
+            hits.append(hit)
+        return tf.add_n(likelihoods), self._regularizer(encoder, *columns), tf.add_n(hits) / 2, columns
+
+    def _regularizer(self, encoder: TokenEncoder, source: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
+        squares = tf.reduce_sum(tf.square(source - target), axis=1)
+        if self.regularizer == "similarity":
+            return squares
+        if self.regularizer == "contrastive":
+            others = tf.reduce_sum(tf.square(source - tf.roll(target, 1, axis=0)), axis=1)
+            return squares + tf.square(tf.maximum(0.0, _MARGIN - tf.sqrt(others + _TINY)))
+        decay = tf.add_n([tf.reduce_sum(tf.square(v.value)) for v in encoder.dense_variables])
+        return tf.zeros_like(squares) + (decay if self.regularizer == "weight_decay" else 0.0)
+
+
+def _log_chances(ids: tf.Tensor, num_tokens: tf.Tensor, num_words: int) -> tf.Tensor:
+    """The logarithm of the chance of each of some words, and of the end, to be in a batch of so many tokens.
+
+    Words are sorted by their frequency, which follows Zipf's law, near enough.
+    """
+    expected = tf.cast(num_tokens, tf.float32) / (tf.cast(ids + 1, tf.float32) * np.log(num_words + 1.0))
+    return tf.concat([tf.math.log(-tf.math.expm1(-expected)), [0.0]], axis=0)
