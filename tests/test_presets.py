@@ -78,7 +78,7 @@ NARROW = (
 
 # One of each kind of text and tasks; the others differ in languages and numbers alone.
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["paper-en-zh", "multilingual-qa"])
+@pytest.mark.parametrize("name", ["paper-en-zh", "multilingual-qa", "seq2seq-contrastive"])
 def test_it_trains(name: str, tmp_path: Path) -> None:
     config = apply_overrides(get_preset(name), NARROW)
     run_dir, output = tmp_path / "run", tmp_path / "model"

@@ -143,3 +143,17 @@ def test_type_checkers_are_told_of_every_short_name():
         if alias.asname == alias.name
     }
     assert told == {name: f"xling_tf.{home}" for name, home in xling_tf._HOMES.items()}
+
+
+def test_documents_are_pooled_from_their_parts():
+    encoder = SentenceEncoder(
+        lambda texts: np.array([[len(text), -len(text)] for text in texts.numpy()], np.float32)
+    )
+    documents = ["One. Four more.", "x"]
+    assert encoder.encode_documents(documents, "en").tolist() == [[7, -7], [1, -1]]
+    assert encoder.encode_documents(documents, "en", pooling="max").tolist() == [[10, -4], [1, -1]]
+    # 129 words of one letter: the windows are of 128 and of 65 words, with the spaces between them.
+    long = encoder.encode_documents([" ".join("x" * 129)], "en", segmentation="windows")
+    assert long.tolist() == [[(255 + 129) / 2, -(255 + 129) / 2]]
+    with pytest.raises(UserError, match="segmentation is expected to be sentences or windows"):
+        encoder.encode_documents(documents, "en", segmentation="words")

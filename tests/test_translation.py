@@ -8,8 +8,10 @@ from testing import DIM, TINY, WORDS, encoded, find_task, make_batch, make_examp
 
 from xling_tf.config import apply_overrides
 from xling_tf.errors import UserError
+from xling_tf.hub.module import export
 from xling_tf.layers.pooling import AttentionPooling, masked_max
 from xling_tf.layers.recurrent import Lstm
+from xling_tf.sentence_encoder import SentenceEncoder
 
 NAMES = ("translation_ranking", "response_prediction", "quick_thought", "inference")
 YU = apply_overrides(
@@ -127,7 +129,7 @@ def test_spelt_words_are_refused():
         apply_overrides(TINY, ["encoder.kind=lstm"])
 
 
-def test_it_learns_to_translate():
+def test_it_learns_to_translate_and_is_exported(tmp_path):
     model, task, batch = yu("tasks.translation.alpha=0.1")
     variables = [*model.encoder.trainable_variables, *task.variables()]
     optimizer = keras.optimizers.Adam(0.03)
@@ -146,3 +148,12 @@ def test_it_learns_to_translate():
         last, hits = step()
     assert last < first / 2
     assert hits > 0.9
+    # Exported, it says what it has learnt, in the language asked for.
+    export(model.hub_module(), tmp_path / "yu", {})
+    loaded = SentenceEncoder.load(tmp_path / "yu")
+    for source, target in EXAMPLES.records:
+        assert loaded.translate([source], "es") == [target]
+        assert loaded.translate([target], "en") == [source]
+    assert loaded.translate([], "es") == []
+    with pytest.raises(tf.errors.InvalidArgumentError, match="one of en, es is expected"):
+        loaded.translate(["a"], "fr")

@@ -1,7 +1,7 @@
 """A model in training: the encoder, what turns text into its input, and the tasks."""
 
 from collections.abc import Sequence
-from typing import NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 import keras
 
@@ -13,6 +13,7 @@ from xling_tf.tasks.base import Task, build_tasks
 from xling_tf.tasks.inference import Inference
 from xling_tf.tasks.question_answering import QuestionAnswering
 from xling_tf.tasks.ranking import ResponsePrediction
+from xling_tf.tasks.translation import Translation
 from xling_tf.text.preprocessor import TextPreprocessor, Vocabulary, build_preprocessor
 
 T = TypeVar("T", bound=Task)
@@ -51,7 +52,9 @@ class Model(NamedTuple):
         """Makes what is exported, with the weights as they are now."""
         tasks = (*self.tasks, *self.carried)
         inference = _first(tasks, Inference)
-        heads: dict[str, keras.layers.Layer] = {"inference_head": inference.head} if inference else {}
+        heads: dict[str, Any] = {"inference_head": inference.head} if inference else {}
+        if translation := _first(tasks, Translation):
+            heads |= {"decoder": translation.decoder, "languages": translation.languages_of_decoder}
         if answering := _first(tasks, QuestionAnswering):
             heads["question_tower"] = answering.question_tower
             heads["response_tower"] = answering.answer_tower

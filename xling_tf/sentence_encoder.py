@@ -22,6 +22,7 @@ Texts = str | Iterable[str]
 _Finish = Callable[[NDArray[Any]], NDArray[Any]]
 
 _BATCH_SIZE = 2048
+_TRANSLATED_AT_ONCE = 64
 _SHOWN = 40  # characters of a wrong value in a message
 
 
@@ -135,6 +136,39 @@ class SentenceEncoder:
             show_progress=show_progress,
         )
         return probabilities[0] if isinstance(premises, str) else probabilities
+
+    def translate(self, sentences: Texts, language: str) -> list[str]:
+        """Says in a language what the vectors of sentences hold (Yu et al. 2018, sec. 2.2).
+
+        The decoder sees the vector alone: this shows what a vector knows, and is no good translator.
+        """
+        call, _ = self._signature("translate")
+        texts, said = as_texts(sentences, "sentences"), list[str]()
+        for begin in range(0, len(texts), _TRANSLATED_AT_ONCE):
+            chunk = texts[begin : begin + _TRANSLATED_AT_ONCE]
+            said += [text.decode() for text in call(input=chunk, language=[language] * len(chunk)).numpy()]
+        return said
+
+    def encode_documents(
+        self, documents: Texts, language: str, *, segmentation: str = "sentences", pooling: str = "mean"
+    ) -> NDArray[np.float32]:
+        """Pools the vectors of documents' parts (Yu et al. 2018, sec. 5.1, Table 5): `[documents, dim]`.
+
+        Args:
+            documents: Texts of any length.
+            language: Theirs, as "en", whose rules tell sentences apart.
+            segmentation: "sentences", or "windows" of 128 words, a new one every 64.
+            pooling: "mean" or "max".
+        """
+        from xling_tf.evaluators.documents import divide, pool
+
+        if segmentation not in ("sentences", "windows") or pooling not in ("mean", "max"):
+            raise UserError(
+                "segmentation is expected to be sentences or windows, and pooling mean or max, got "
+                f"{segmentation!r} and {pooling!r}"
+            )
+        parts = [divide(text, language, segmentation) for text in as_texts(documents, "documents")]
+        return pool(self.encode, parts)[pooling] if parts else np.zeros((0, self.dim), np.float32)
 
     def _signature(self, name: str) -> tuple[Callable[..., Any], frozenset[str]]:
         """A signature of the model, which gives its `outputs`, and the names of its inputs."""

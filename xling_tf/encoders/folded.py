@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -54,6 +55,12 @@ class FoldedEncoder(tf.Module):
         """Averages the words of `[batch]` strings, cut at `max_context_tokens`: `[batch, any]`."""
         tokens = self._preprocessor.tokenize(contexts, self._preprocessor.config.max_context_tokens)
         return _in_micro_batches(self._average, tokens, None)
+
+    def translate(self, sentences: tf.Tensor, languages: tf.Tensor, decoder: Any) -> tf.Tensor:
+        """Maps `[batch]` strings to what a decoder says of their vectors in `[batch]` int32 languages."""
+        table = tf.convert_to_tensor(self._body().embedding.words.table)
+        said = decoder.translate(self(sentences), table, languages, self._preprocessor.config.max_tokens)
+        return self._preprocessor.join(said)
 
     def save_for_training(self, folder: Path) -> None:
         """Writes what a training that starts from the exported model needs besides its variables."""

@@ -2,7 +2,7 @@
 
 import gc
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,10 @@ _ANSWERS_SIGNATURE = (
     tf.TensorSpec(None, tf.string, name="inputs"),
     tf.TensorSpec(None, tf.string, name="context"),
     tf.TensorSpec([], tf.bool, name="training"),
+)
+_TRANSLATED_SIGNATURE = (
+    tf.TensorSpec(None, tf.string, name="inputs"),
+    tf.TensorSpec(None, tf.string, name="language"),
 )
 _PAIRS_SIGNATURE = (
     tf.TensorSpec(None, tf.string, name="premise"),
@@ -117,13 +121,34 @@ class HubInference(HubPart):
         return tf.nn.softmax(head(*tf.split(self._seen(self.encoder(texts)), 2)))
 
 
+class HubTranslator(HubPart):
+    """Strings to what a decoder says of their vectors in another language (Yu et al. 2018, sec. 2.2)."""
+
+    def __init__(self, encoder: FoldedEncoder, decoder: keras.layers.Layer, languages: Sequence[str]) -> None:
+        super().__init__(encoder, decoder)
+        self._languages = tuple(languages)
+
+    @tf.function(input_signature=_TRANSLATED_SIGNATURE, autograph=False)
+    def __call__(self, inputs: tf.Tensor, language: tf.Tensor) -> tf.Tensor:
+        """Translates strings of any shape, flattened, to languages, one for each: `[sentences]` strings."""
+        wanted = tf.equal(tf.reshape(language, [-1])[:, None], tf.constant(self._languages)[None, :])
+        message = f"one of {', '.join(self._languages)} is expected for every text"
+        with tf.control_dependencies(
+            [tf.debugging.assert_equal(tf.reduce_any(wanted, axis=1), True, message)]
+        ):
+            places = tf.argmax(wanted, axis=1, output_type=tf.int32)
+        (decoder,) = self._heads()
+        return self.encoder.translate(tf.reshape(inputs, [-1]), places, decoder)
+
+
 class HubModule(HubEncoder):
     """What is exported: the encoder itself, and what tasks were trained to do with its vectors.
 
     `question_encoder` and `response_encoder` are those of question answering; where that was not
     trained, of response prediction, which has no tower for questions. Where both were trained, the
     tower of response prediction is not exported. Layers are copied, with the weights as they are now.
-    Without a tower, texts are encoded as sentences are; without a head for it, there is no `inference`.
+    Without a tower, texts are encoded as sentences are; without a head for it, there is no `inference`, and
+    without a decoder no `translate` to `languages`.
     """
 
     def __init__(
@@ -134,25 +159,28 @@ class HubModule(HubEncoder):
         response_tower: keras.layers.Layer | None = None,
         context_encoder: keras.layers.Layer | None = None,
         inference_head: keras.layers.Layer | None = None,
+        decoder: keras.layers.Layer | None = None,
+        languages: Sequence[str] = (),
         normalize: bool = False,
     ) -> None:
         super().__init__(encoder)
-        question, response, context, inference = (
+        question, response, context, inference, decoders = (
             [float32_copy(layer)] if layer else []
-            for layer in (question_tower, response_tower, context_encoder, inference_head)
+            for layer in (question_tower, response_tower, context_encoder, inference_head, decoder)
         )
         kind = HubAnswerEncoder if context else HubEncoder
         self.question_encoder = HubEncoder(encoder, *question, normalize=normalize)
         self.response_encoder = kind(encoder, *context, *response, normalize=normalize)
         self.inference = HubInference(encoder, *inference, normalize=normalize) if inference else None
+        self.translate = HubTranslator(encoder, *decoders, languages) if decoders else None
         # By the layers' names, for trainings that start from the exported model.
         self.heads = {
             layer.name: tf.train.Checkpoint(weights=_weights(layer))
-            for layer in (*question, *context, *response, *inference)
+            for layer in (*question, *context, *response, *inference, *decoders)
         }
 
     def make_signatures(self) -> dict[str, tf.types.experimental.ConcreteFunction]:
-        """Traces `serving_default`, `default` and one for each of the encoders and `inference`."""
+        """Traces `serving_default`, `default` and what the module has besides."""
         with_context = isinstance(self.response_encoder, HubAnswerEncoder)
         response_inputs = ("input", "context") if with_context else ("input",)
         signatures = {
@@ -163,6 +191,8 @@ class HubModule(HubEncoder):
         }
         if self.inference:
             signatures["inference"] = _signature(self.inference, "premise", "hypothesis")
+        if self.translate:
+            signatures["translate"] = _signature(self.translate, "input", "language")
         return signatures
 
 

@@ -81,8 +81,39 @@ class Decoder(Layer):
     def scores(self, states: keras.KerasTensor, words: keras.KerasTensor) -> keras.KerasTensor:
         """Maps states `[..., dim]` to the scores of the words and of the end: `[..., words + 1]`."""
         outputs = self.output_projection(states)
-        rows = ops.cast(ops.concatenate([words, ops.convert_to_tensor(self.end)], axis=0), outputs.dtype)
-        return ops.cast(ops.matmul(outputs, ops.transpose(rows)), "float32")
+        rows = (ops.cast(rows, outputs.dtype) for rows in (words, self.end))
+        scores = [ops.matmul(outputs, ops.transpose(own)) for own in rows]
+        return ops.cast(ops.concatenate(scores, axis=-1), "float32")
+
+    def translate(
+        self, encodings: tf.Tensor, words: tf.Tensor, languages: tf.Tensor, most: int
+    ) -> tf.RaggedTensor:
+        """Says what vectors hold, the likeliest word at each position.
+
+        Args:
+            encodings: `[batch, dim]` of the sources.
+            words: `[num_words, embedding_dim]`, the encoder's table.
+            languages: `[batch]` int32, of the translations.
+            most: Words of a translation.
+
+        Returns:
+            `[batch, (words)]` int32 rows of the table, without the end.
+        """
+        end = tf.shape(words)[0]
+
+        def say(place: tf.Tensor, row: tf.Tensor, state: Any, said: tf.TensorArray) -> tuple[Any, ...]:
+            gates = self.lstm.input_gates(ops.concatenate([row, encodings], axis=1))
+            hidden, state = self.lstm.cell(ops.cast(gates, "float32"), state)
+            ids = tf.argmax(self.scores(hidden, words), axis=1, output_type=tf.int32)
+            row = tf.gather(words, tf.minimum(ids, end - 1))
+            return place + 1, row, tuple(state), said.write(place, ids)
+
+        first = tf.gather(tf.convert_to_tensor(self.languages), languages)
+        start = (0, first, (encodings, tf.zeros_like(encodings)), tf.TensorArray(tf.int32, most))
+        *_, said = tf.while_loop(lambda place, *_: place < most, say, start)
+        ids = tf.transpose(said.stack())
+        goes_on = tf.math.cumprod(tf.cast(ids < end, tf.int32), axis=1)
+        return tf.ragged.boolean_mask(ids, tf.cast(goes_on, tf.bool))
 
 
 class Translation(Task):
@@ -116,6 +147,7 @@ class Translation(Task):
     ) -> None:
         super().__init__(**kwargs)
         self.decoder, self.regularizer, self.alpha = decoder, regularizer, alpha
+        self.languages_of_decoder = languages_of_decoder
         self.heads = (decoder,)
         self._sides = [languages_of_decoder.index(language) for language in self.languages.split("-")]
 

@@ -99,6 +99,10 @@ class TextPreprocessor(tf.Module, ABC):
     def word_ids(self, words: tf.Tensor) -> tf.Tensor:
         """Maps `[words]` tokens, as `tokenize` gives them, to `[words]` int32 rows of the word table."""
 
+    @abstractmethod
+    def join(self, ids: tf.RaggedTensor) -> tf.Tensor:
+        """Maps `[batch, (tokens)]` int32 rows of the word table to `[batch]` strings."""
+
     def word_features(self, words: tf.Tensor) -> WordFeatures:
         """Maps `[words]` tokens, as `tokenize` gives them, to what encoders embed."""
         return WordFeatures.unspelt(self.word_ids(words))

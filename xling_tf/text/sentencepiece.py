@@ -81,6 +81,17 @@ class SentencePiecePreprocessor(TextPreprocessor):
         """Pieces are told by their rows already."""
         return words
 
+    def join(self, ids: tf.RaggedTensor) -> tf.Tensor:
+        """See `TextPreprocessor.join`."""
+        return self._operations.sentencepiece_detokenize_op(
+            self._model.resource_handle,
+            ids.values,
+            ids.row_splits,
+            add_bos=False,
+            add_eos=False,
+            reverse=False,
+        )
+
     def _pieces(self, sentences: tf.Tensor, *, marked: bool = False) -> tf.RaggedTensor:
         ids, row_splits = self._operations.sentencepiece_tokenize_op(
             self._model.resource_handle,

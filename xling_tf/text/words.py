@@ -50,6 +50,12 @@ class WordPreprocessor(TextPreprocessor):
         """Maps `[words]` strings to `[words]` int32 rows of the word table."""
         return tf.cast(self._table.lookup(words), tf.int32)
 
+    def join(self, ids: tf.RaggedTensor) -> tf.Tensor:
+        """See `TextPreprocessor.join`: words between spaces, hash buckets as "?"."""
+        known = tf.constant([*self.vocabulary, "?"])
+        words = tf.gather(known, tf.minimum(ids.values, len(self.vocabulary)))
+        return tf.strings.reduce_join(ids.with_values(words), axis=1, separator=" ")
+
 
 class WordNgramPreprocessor(WordPreprocessor):
     """Represents a word by its row and by its character n-grams, which unknown words have too.
