@@ -32,10 +32,9 @@ class LstmEncoder(TokenEncoder):
         self.forward = Lstm(config.intermediate_dim, dtype=dtype, name="forward")
         self.backward = Lstm(config.intermediate_dim, reverse=True, dtype=dtype, name="backward")
         self.top = Lstm(config.hidden_dim, dtype=dtype, name="top")
+        self.pool: Any = {"mean": masked_mean, "max": masked_max}.get(config.pooling)
         if config.pooling == "attention":
             self.pool = AttentionPooling(config.hidden_dim, dtype=dtype, name="attention_pooling")
-        else:
-            self.pool = {"mean": masked_mean, "max": masked_max}[config.pooling]
 
     def embed_words(self, words: WordFeatures) -> keras.KerasTensor:
         """Represents each distinct word or piece by its row: `[words, embedding_dim]` float32."""

@@ -172,7 +172,7 @@ class HubModule(HubEncoder):
         self.question_encoder = HubEncoder(encoder, *question, normalize=normalize)
         self.response_encoder = kind(encoder, *context, *response, normalize=normalize)
         self.inference = HubInference(encoder, *inference, normalize=normalize) if inference else None
-        self.translate = HubTranslator(encoder, *decoders, languages) if decoders else None
+        self.translate = HubTranslator(encoder, decoders[0], languages) if decoders else None
         # By the layers' names, for trainings that start from the exported model.
         self.heads = {
             layer.name: tf.train.Checkpoint(weights=_weights(layer))

@@ -160,7 +160,7 @@ class Translation(Task):
         if config.data.all_pairs:
             pairs += list(combinations(config.data.targets, 2))
         decoder = Decoder(len(languages), config.encoder.embedding_dim, name="decoder")
-        arguments = {
+        arguments: dict[str, Any] = {
             "decoder": decoder,
             "languages_of_decoder": languages,
             "regularizer": own.regularizer,
