@@ -249,12 +249,8 @@ _AT_LEAST_ONE = (
 )
 _AT_LEAST_ZERO = (
     *("data.sampling_temperature", "tasks.hard_negatives", "initial.keep_weight"),
-    *(
-        "tasks.distillation.score_scale",
-        "tasks.translation.alpha",
-        "training.static_share",
-        "training.static_steps",
-    ),
+    *("tasks.distillation.score_scale", "tasks.translation.alpha"),
+    *("training.static_share", "training.static_steps"),
     *("optimizer.clip_norm", "optimizer.embedding_learning_rate", "training.dev_steps"),
 )
 
