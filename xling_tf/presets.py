@@ -180,7 +180,7 @@ _BEST = dataclasses.replace(
 
 
 # Yu et al. 2018, sec. 2. Batches, optimizer, rates and minutes are ours, the paper gives none; with `alpha`
-# the terms are about equal at the start (sec. 2.2; `Translation.terms` on 64 pairs of Tatoeba), it is not tuned.
+# the terms are about equal at the start (sec. 2.2; `Translation.terms`), it is not tuned.
 _SEQ2SEQ = ExperimentConfig(
     data=DataConfig(targets=(ALL_LANGUAGES,), all_pairs=True, corpus_weights=_CORPUS_WEIGHTS),
     text=TextConfig(tokenizer="sentencepiece", sentencepiece_size=85_000),
