@@ -92,6 +92,10 @@ class Phase:
             self._batches[name] = self.inputs[name].batches(self._schedule.count(name, self.steps))
         return next(self._batches[name])
 
+    def close(self) -> None:
+        """Drops what has been read ahead."""
+        self._batches.clear()
+
     def spec(self, task: Task) -> Any:
         """The type of a task's batches."""
         return self.inputs[task.name].spec()
@@ -220,6 +224,7 @@ class Trainer:
         progress = self._progress()
         place = max((i for i, phase in enumerate(self._phases) if phase.steps), default=0)
         if self._phases[place].progress(progress) >= 1 and place + 1 < len(self._phases):
+            self._phases[place].close()
             place += 1
         phase = self._phases[place]
         if not phase.steps:
