@@ -48,7 +48,7 @@ _RECIPE = ExperimentConfig(
         translation_ranking=TaskConfig(weight=4, examples_per_batch=256),
         response_prediction=TaskConfig(weight=1, examples_per_batch=128, loss_weight=0.01),
         quick_thought=TaskConfig(weight=1, examples_per_batch=96, loss_weight=0.01),
-        inference=TaskConfig(weight=1, examples_per_batch=128, loss_weight=0.05, head_rate=4.0),
+        inference=TaskConfig(weight=2, examples_per_batch=128, loss_weight=0.05, head_rate=4.0),
         distillation=DistillationConfig(
             weight=4, examples_per_batch=256, teacher=PUBLISHED, score_scale=20.0, every=4
         ),
