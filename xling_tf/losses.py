@@ -90,7 +90,8 @@ def token_likelihood(
     Example:
         >>> import numpy as np
         >>> scores = np.array([[[0.0, 0.0], [9.0, 0.0]]], "float32")
-        >>> losses, _ = token_likelihood(scores, np.array([[0, 1]]), np.array([[True, False]]), np.zeros(2))
+        >>> right, counted = np.array([[0, 1]]), np.array([[True, False]])
+        >>> losses, _ = token_likelihood(scores, right, counted, np.zeros(2, "float32"))
         >>> print(losses.numpy().round(4))  # log 2
         [0.6931]
     """
