@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from queue import SimpleQueue
+from threading import Lock
 from typing import Any
 
 # A bare checkout is enough: the package need not be installed.
@@ -30,7 +31,7 @@ from tabulate import tabulate
 
 from xling_tf.config import apply_overrides
 from xling_tf.errors import UserError, one_line_errors, parse_flags, set_up_logging
-from xling_tf.files import locked, provenance, read_json
+from xling_tf.files import locked, provenance, read_json, replacing_folder
 from xling_tf.presets import get_preset
 
 _DATA = flags.DEFINE_string("data", None, "Folder of corpora, and of evaluation data in eval/, if any.")
@@ -45,6 +46,7 @@ _SUITE = flags.DEFINE_list(
     "What of DIR/eval is evaluated, as evaluation/main.py --suite; training itself adds STS.",
 )
 
+_SHARING = Lock()
 _PROGRAMS = Path(__file__).resolve().parents[1]
 
 
@@ -161,8 +163,10 @@ def _train_and_evaluate(trial: Trial, data: Path | None, output: Path, core: int
         *(f"--cache={output / 'cache'}", f"--run_dir={run}", f"--output={model}"),
         *([f"--data={data}"] if data else []),
     )
-    if not shared.exists():
-        shutil.copytree(run / "corpora", shared, copy_function=os.link, dirs_exist_ok=True)
+    with _SHARING:  # runs end at the same time, perhaps
+        if not shared.exists():
+            with replacing_folder(shared) as temporary:
+                shutil.copytree(run / "corpora", temporary, copy_function=os.link, dirs_exist_ok=True)
     results = read_json(run / "results.json")
     picked = {name: next(iter(values.values())) for name, values in results["scores"].items()}
     picked |= {n: v["accuracy"] for n, v in results["scores"].items() if n.startswith("task/")}

@@ -193,14 +193,7 @@ _SEQ2SEQ = ExperimentConfig(
         translation=TranslationConfig(weight=1, examples_per_batch=64),
         tower_dims=(320, 1024),
     ),
-    optimizer=OptimizerConfig(
-        name="adam",
-        learning_rate=1e-3,
-        embedding_learning_rate=3e-3,
-        warmup=0.05,
-        decay="linear",
-        clip_norm=5.0,
-    ),
+    optimizer=dataclasses.replace(_RECIPE.optimizer, learning_rate=1e-3, clip_norm=5.0),
     training=TrainingConfig(minutes=60.0),
 )
 _REGULARIZERS = {"similarity": 1700.0, "contrastive": 20.0, "weight-decay": 0.002, "no-similarity": 0.0}

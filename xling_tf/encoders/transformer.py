@@ -9,12 +9,9 @@ from xling_tf.config import EncoderConfig
 from xling_tf.encoders.base import TokenEncoder
 from xling_tf.encoders.static import StaticEncoder
 from xling_tf.layers.embeddings import sinusoidal_positions
-from xling_tf.layers.pooling import masked_mean, unit_entries, unit_length
+from xling_tf.layers.pooling import MASKED, masked_mean, unit_entries, unit_length
 from xling_tf.layers.transformer import TransformerBlock, layer_norm
 from xling_tf.text.preprocessor import TextPreprocessor, WordFeatures
-
-# Not -inf: a row with nothing but padding must give numbers. bfloat16 and float16 both hold it.
-_MASKED = -3e4
 
 
 @keras.saving.register_keras_serializable(package="xling_tf")
@@ -102,7 +99,7 @@ class TransformerEncoder(TokenEncoder):
         """Encodes `[batch, length, hidden_dim]` word vectors of `[batch]` lengths."""
         max_length = ops.shape(inputs)[1]
         padding_mask = ops.arange(max_length)[None, :] < lengths[:, None]
-        attention_bias = ops.expand_dims(ops.where(padding_mask, 0.0, _MASKED), axis=(1, 2))
+        attention_bias = ops.expand_dims(ops.where(padding_mask, 0.0, MASKED), axis=(1, 2))
         positions = ops.convert_to_tensor(self.positions, inputs.dtype)[:max_length]
         # Vaswani et al. 2017, sec. 3.4: without the factor the positions would drown the words. The length
         # of a word's vector is its weight in the average; here all count alike.

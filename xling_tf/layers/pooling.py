@@ -8,8 +8,8 @@ from keras import ops
 
 from xling_tf.layers.base import Layer
 
-# Not -inf: a row with nothing but padding must give numbers.
-_MASKED = -3e4
+# Not -inf: a row with nothing but padding must give numbers. bfloat16 and float16 both hold it.
+MASKED = -3e4
 
 
 def masked_mean(inputs: keras.KerasTensor, padding_mask: keras.KerasTensor) -> keras.KerasTensor:
@@ -25,7 +25,7 @@ def masked_mean(inputs: keras.KerasTensor, padding_mask: keras.KerasTensor) -> k
 def masked_max(inputs: keras.KerasTensor, padding_mask: keras.KerasTensor) -> keras.KerasTensor:
     """The maxima over the length of `[batch, length, dim]`, float32, where `[batch, length]` is true."""
     mask = ops.expand_dims(padding_mask, axis=-1)
-    return ops.max(ops.where(mask, ops.cast(inputs, "float32"), _MASKED), axis=1)
+    return ops.max(ops.where(mask, ops.cast(inputs, "float32"), MASKED), axis=1)
 
 
 @keras.saving.register_keras_serializable(package="xling_tf")
@@ -51,7 +51,7 @@ class AttentionPooling(Layer):
     def call(self, inputs: keras.KerasTensor, padding_mask: keras.KerasTensor) -> keras.KerasTensor:
         """Maps `[batch, length, dim]` to `[batch, dim]` float32, of the positions that the mask has."""
         scores = ops.cast(self.scores(self.hidden(inputs)), "float32")
-        weights = ops.softmax(ops.where(ops.expand_dims(padding_mask, axis=-1), scores, _MASKED), axis=1)
+        weights = ops.softmax(ops.where(ops.expand_dims(padding_mask, axis=-1), scores, MASKED), axis=1)
         return ops.sum(weights * ops.cast(inputs, "float32"), axis=1)
 
 

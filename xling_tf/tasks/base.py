@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from importlib import import_module
+from itertools import combinations
 from typing import Any, ClassVar, NamedTuple, Self
 
 import keras
@@ -134,22 +135,23 @@ class Task(ABC):
         """The texts of a record that are the fields named by `columns`."""
         return tuple(getattr(record, column) for column in self.columns)
 
-    @abstractmethod
-    def score(self, columns: list[tf.Tensor], batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
-        """Maps each column's `[batch, dim]` encodings to `[batch]` losses and `[batch]` hits."""
-
     def losses(
         self, encoder: TokenEncoder, batch: Batch, start: StartingEncoder | None = None
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Encodes a batch: `[batch]` losses, with the distance from `start`, and hits (1 where right)."""
-        columns = self.encode(encoder, batch.features)
-        losses, hits = self.score(columns, batch)
+        columns, losses, hits = self.encode_and_score(encoder, batch)
         if start is not None:
             with start.standing_in():
                 before = self.encode(encoder, batch.features)
             sentences = slice(len(columns) - self.num_contexts)
             losses += start.losses(columns[sentences], before[sentences])
         return losses, hits
+
+    @abstractmethod
+    def encode_and_score(
+        self, encoder: TokenEncoder, batch: Batch
+    ) -> tuple[list[tf.Tensor], tf.Tensor, tf.Tensor]:
+        """The encodings of a batch's columns, `[batch]` losses and `[batch]` hits."""
 
     def encode(self, encoder: TokenEncoder, features: TokenFeatures) -> list[tf.Tensor]:
         """Maps the texts of a batch to what `score` takes of each column: `[batch, dim]`."""
@@ -169,6 +171,30 @@ class Task(ABC):
     def variables(self) -> list[keras.Variable]:
         """The trainable variables of the heads."""
         return [v for head in self.heads for v in head.trainable_variables]
+
+
+class VectorTask(Task):
+    """A task whose losses depend on the encodings of its columns alone."""
+
+    @abstractmethod
+    def score(self, columns: list[tf.Tensor], batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
+        """Maps each column's `[batch, dim]` encodings to `[batch]` losses and `[batch]` hits."""
+
+    def encode_and_score(
+        self, encoder: TokenEncoder, batch: Batch
+    ) -> tuple[list[tf.Tensor], tf.Tensor, tf.Tensor]:
+        """See `Task.encode_and_score`."""
+        columns = self.encode(encoder, batch.features)
+        return columns, *self.score(columns, batch)
+
+
+def language_pairs(config: ExperimentConfig) -> list[str]:
+    """The pairs of the source and each target, as "en-es", and of any two targets with `data.all_pairs`."""
+    source, targets = config.data.source, config.data.targets
+    pairs = [(source, target) for target in targets]
+    if config.data.all_pairs:
+        pairs += combinations(targets, 2)
+    return ["-".join(pair) for pair in pairs]
 
 
 def build_tasks(config: ExperimentConfig) -> list[Task]:

@@ -8,10 +8,10 @@ from xling_tf.config import ExperimentConfig
 from xling_tf.corpora.store import StoredRecords
 from xling_tf.layers.pooling import unit_length
 from xling_tf.losses import cosine_distance, in_batch_softmax, score_divergence
-from xling_tf.tasks.base import Batch, Task, gather_candidates
+from xling_tf.tasks.base import Batch, VectorTask, gather_candidates
 
 
-class Distillation(Task):
+class Distillation(VectorTask):
     """Gives a sentence and its translation what a teacher knows of the sentence.
 
     That is its vector (Reimers and Gurevych 2020, "Making Monolingual Sentence Embeddings Multilingual

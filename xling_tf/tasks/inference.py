@@ -10,10 +10,10 @@ from xling_tf.corpora.records import NLI_LABELS
 from xling_tf.encoders.base import TokenEncoder
 from xling_tf.layers.towers import InferenceHead
 from xling_tf.losses import softmax_cross_entropy
-from xling_tf.tasks.base import Batch, Task
+from xling_tf.tasks.base import Batch, VectorTask
 
 
-class Inference(Task):
+class Inference(VectorTask):
     """Says whether a premise entails a hypothesis, contradicts it, or neither.
 
     Args:

@@ -1,6 +1,5 @@
 """Tasks that rank the right text over the others of the batch (2019, eq. 1-2 and sec. 2.2)."""
 
-from itertools import combinations
 from typing import Any, ClassVar, NamedTuple, Self
 
 import tensorflow as tf
@@ -10,7 +9,7 @@ from xling_tf.corpora.records import Record, TranslationPair
 from xling_tf.layers.pooling import unit_length
 from xling_tf.layers.towers import Tower
 from xling_tf.losses import in_batch_softmax
-from xling_tf.tasks.base import Batch, Task, gather_candidates
+from xling_tf.tasks.base import Batch, Task, VectorTask, gather_candidates, language_pairs
 
 NO_TEXT = -1  # fingerprints of texts are at least 0
 
@@ -34,7 +33,7 @@ def negatives_of(
     return Negatives(tf.concat(columns, axis=0), tf.reshape(fingerprints, [-1]))
 
 
-class RankingTask(Task):
+class RankingTask(VectorTask):
     """A task whose losses are softmaxes over the batch's candidates.
 
     Args:
@@ -138,13 +137,10 @@ class TranslationRanking(RankingTask):
     @classmethod
     def of_experiment(cls, config: ExperimentConfig) -> list[Self]:
         """Makes a task for each pair of the source and a target, or of any two with `data.all_pairs`."""
-        source, targets = config.data.source, config.data.targets
-        pairs = [f"{source}-{target}" for target in targets]
-        if config.data.all_pairs:
-            pairs += [f"{one}-{other}" for one, other in combinations(targets, 2)]
         negatives = config.tasks.hard_negatives
         return [
-            cls(hard_negatives=negatives, **cls.common(config, "translation_ranking", pair)) for pair in pairs
+            cls(hard_negatives=negatives, **cls.common(config, "translation_ranking", pair))
+            for pair in language_pairs(config)
         ]
 
     def texts(self, record: Record) -> tuple[str, ...]:

@@ -1,6 +1,5 @@
 """Translating to and from a sentence vector (Yu et al. 2018)."""
 
-from itertools import combinations
 from typing import Any, ClassVar, Self
 
 import keras
@@ -13,7 +12,7 @@ from xling_tf.encoders.base import TokenEncoder
 from xling_tf.layers.base import Layer
 from xling_tf.layers.recurrent import Lstm
 from xling_tf.losses import token_likelihood
-from xling_tf.tasks.base import Batch, StartingEncoder, Task
+from xling_tf.tasks.base import Batch, Task, language_pairs
 
 _MARGIN = 1.0  # of the distance to another sentence's vector; ours
 _TINY = 1e-12  # a root has a gradient above 0
@@ -154,11 +153,8 @@ class Translation(Task):
     @classmethod
     def of_experiment(cls, config: ExperimentConfig) -> list[Self]:
         """Makes a task for each pair: one language pair a batch (sec. 2.1)."""
-        own, source = config.tasks.translation, config.data.source
-        languages = [source, *config.data.targets]
-        pairs = [(source, target) for target in config.data.targets]
-        if config.data.all_pairs:
-            pairs += list(combinations(config.data.targets, 2))
+        own = config.tasks.translation
+        languages = [config.data.source, *config.data.targets]
         decoder = Decoder(len(languages), config.encoder.embedding_dim, name="decoder")
         arguments: dict[str, Any] = {
             "decoder": decoder,
@@ -166,28 +162,21 @@ class Translation(Task):
             "regularizer": own.regularizer,
             "alpha": own.alpha,
         }
-        return [cls(**arguments, **cls.common(config, "translation", "-".join(pair))) for pair in pairs]
+        return [
+            cls(**arguments, **cls.common(config, "translation", pair)) for pair in language_pairs(config)
+        ]
 
     def build_heads(self, encoder: TokenEncoder) -> None:
         """Creates the decoder's variables, once for all pairs."""
         if not self.decoder.built:
             self.decoder.build((None, encoder.hidden_dim))
 
-    def score(self, columns: list[tf.Tensor], batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
-        """Not possible: what is to be said is in the words, not in the vectors of `columns`."""
-        raise NotImplementedError
-
-    def losses(
-        self, encoder: TokenEncoder, batch: Batch, start: StartingEncoder | None = None
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        """See `Task.losses`; a hit is the share of words that are told."""
+    def encode_and_score(
+        self, encoder: TokenEncoder, batch: Batch
+    ) -> tuple[list[tf.Tensor], tf.Tensor, tf.Tensor]:
+        """See `Task.encode_and_score`; a hit is the share of words that are told."""
         likelihoods, regularizer, hits, columns = self._terms(encoder, batch)
-        losses = likelihoods + self.alpha * regularizer
-        if start is not None:
-            with start.standing_in():
-                before = self.encode(encoder, batch.features)
-            losses += start.losses(columns, before)
-        return losses, hits
+        return columns, likelihoods + self.alpha * regularizer, hits
 
     def terms(self, encoder: TokenEncoder, batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
         """The two terms of the loss without `alpha`: `[batch]` each.
