@@ -38,8 +38,11 @@ else:
     def _lookup(table: Any, ids: Any) -> Any:
         return ops.take(table, ids, axis=0)
 
-    def _sum_rows(table: Any, ids: Any, groups: Any, num_groups: Any) -> Any:
-        return ops.segment_sum(_lookup(table, ids), groups, num_segments=num_groups)
+    def sum_groups(rows: Any, positions: Any, groups: Any, num_groups: Any) -> Any:
+        """Sums `rows` at `[n]` positions by their `[n]` ascending groups: `[num_groups, dim]`."""
+        return ops.segment_sum(_lookup(rows, positions), groups, num_segments=num_groups)
+
+    _sum_rows = sum_groups
 
 
 @keras.saving.register_keras_serializable(package="xling_tf")
