@@ -1,3 +1,4 @@
+import contextlib
 import json
 
 import keras
@@ -181,9 +182,22 @@ def test_tables_have_sparse_gradients():
     assert gradient.indices.numpy().tolist() == [5, 7, 5]
 
 
-def test_sums_of_rows_and_their_gradients_by_hand():
+def test_a_replica_reads_rows_of_its_table_not_the_whole():
+    strategy = tf.distribute.MirroredStrategy(["CPU:0"])
+    with strategy.scope():
+        table = EmbeddingTable(9, 4, stddev=1.0)
+    read = tf.function(lambda ids: strategy.run(table, (ids,)))
+    ids = tf.constant([5, 7])
+    np.testing.assert_array_equal(read(ids), tf.gather(tf.identity(table.table.value), ids))
+    operations = {operation.type for operation in read.get_concrete_function(ids).graph.get_operations()}
+    assert "ResourceGather" in operations
+    assert "ReadVariableOp" not in operations
+
+
+@pytest.mark.parametrize("scope", [contextlib.nullcontext, tf.distribute.MirroredStrategy(["CPU:0"]).scope])
+def test_sums_of_rows_and_their_gradients_by_hand(scope):
     rows = tf.constant([[1.0, 2.0], [10.0, 20.0], [100.0, 200.0]])
-    with tf.GradientTape() as tape:
+    with scope(), tf.GradientTape() as tape:
         tape.watch(rows)
         sums = sum_groups(rows, tf.constant([2, 0, 2]), tf.constant([0, 0, 2]), 3)
         loss = tf.reduce_sum(sums * [[1.0], [5.0], [3.0]])

@@ -12,15 +12,20 @@ if keras.backend.backend() == "tensorflow":
     import tensorflow as tf
 
     def _lookup(table: Any, ids: Any) -> Any:
-        if hasattr(table, "sparse_read") or tf.distribute.in_cross_replica_context():
+        if tf.distribute.in_cross_replica_context() or not isinstance(table, tf.distribute.DistributedValues):
             return tf.nn.embedding_lookup(table, ids)
         # Of a mirrored table TensorFlow reads the whole, a copy of hundreds of megabytes.
         return tf.raw_ops.ResourceGather(resource=table.handle, indices=ids, dtype=table.dtype)
 
-    @tf.custom_gradient
     def sum_groups(rows: Any, positions: Any, groups: Any, num_groups: Any) -> Any:
         """Sums `rows` at `[n]` positions by their `[n]` ascending groups: `[num_groups, dim]`."""
+        if tf.distribute.has_strategy():
+            return _sum_groups_in_training(rows, positions, groups, num_groups)
+        return tf.sparse.segment_sum(rows, positions, groups, num_segments=num_groups)
 
+    # Not in exports: TensorFlow loads no gradient of ours within a loop.
+    @tf.custom_gradient
+    def _sum_groups_in_training(rows: Any, positions: Any, groups: Any, num_groups: Any) -> Any:
         def gradient(of_sums: Any) -> Any:
             # What each row is part of, summed likewise: TensorFlow's own gradient takes three times as long.
             order = tf.argsort(positions)
@@ -30,8 +35,8 @@ if keras.backend.backend() == "tensorflow":
         return tf.sparse.segment_sum(rows, positions, groups, num_segments=num_groups), gradient
 
     def _sum_rows(table: Any, ids: Any, groups: Any, num_groups: Any) -> Any:
-        rows, positions = tf.unique(ids)
-        return sum_groups(_lookup(table, rows), positions, groups, num_groups)
+        unique, positions = tf.unique(ids)
+        return sum_groups(_lookup(table, unique), positions, groups, num_groups)
 
 else:
 
@@ -42,7 +47,8 @@ else:
         """Sums `rows` at `[n]` positions by their `[n]` ascending groups: `[num_groups, dim]`."""
         return ops.segment_sum(_lookup(rows, positions), groups, num_segments=num_groups)
 
-    _sum_rows = sum_groups
+    def _sum_rows(table: Any, ids: Any, groups: Any, num_groups: Any) -> Any:
+        return sum_groups(table, ids, groups, num_groups)
 
 
 @keras.saving.register_keras_serializable(package="xling_tf")
