@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from xling_tf.config import ExperimentConfig, from_json
 from xling_tf.encoders.base import TokenEncoder, build_encoder
-from xling_tf.errors import UserError
+from xling_tf.errors import UserError, library
 from xling_tf.files import replacing_folder
 from xling_tf.hub.module import TRAINING
-from xling_tf.hub.runtimes import FORMAT, MODEL_FILES, SETTINGS, library, load
+from xling_tf.hub.runtimes import FORMAT, MODEL_FILES, SETTINGS, load
 from xling_tf.hub.saved_models import load_saved_model
 from xling_tf.layers.pooling import unit_length
 from xling_tf.text.preprocessor import (
@@ -244,7 +244,7 @@ def _to_onnx(graph: _Graph) -> bytes:
     """Converts with the tables as inputs, which they are no longer then: constants are copied often."""
     tables = {f"table_{index}": table for index, table in enumerate(graph.tables)}
     specs = [tf.TensorSpec(table.shape, name=name) for name, table in tables.items()]
-    proto, _ = library("tf2onnx.convert", "tf2onnx").from_function(
+    proto, _ = library("tf2onnx.convert", "tf2onnx", "runtimes").from_function(
         tf.function(lambda *inputs: graph.encode(inputs[: len(specs)], *inputs[len(specs) :])),
         input_signature=(*specs, *graph.signature),
         opset=_OPSET,
@@ -252,7 +252,7 @@ def _to_onnx(graph: _Graph) -> bytes:
     kept = [value for value in proto.graph.input if value.name not in tables]
     del proto.graph.input[:]
     proto.graph.input.extend(kept)
-    from_array = library("onnx.numpy_helper", "onnx").from_array
+    from_array = library("onnx.numpy_helper", "onnx", "runtimes").from_array
     proto.graph.initializer.extend(from_array(t.numpy(), name) for name, t in tables.items())
     return proto.SerializeToString()
 

@@ -47,7 +47,7 @@ class EncoderConfig:
     """The shared encoder g (2019, sec. 2.1)."""
 
     # "transformer"; "cnn" (Yang, sec. 3.3), of SentencePiece's pieces; "static": the average of words;
-    # "lstm" (Yu, sec. 2)
+    # "lstm" (Yu, sec. 2); "p_mean" (Rücklé et al. 2018, sec. 3), of initial.vectors
     kind: str = "transformer"
     embedding_dim: int = 320  # 2019, sec. 3.2
     hidden_dim: int = 512  # 2019, sec. 2.1
@@ -61,6 +61,8 @@ class EncoderConfig:
     add_average: bool = False  # transformer: learns what to add to the average of the words' vectors
     filter_widths: tuple[int, ...] = (1, 2, 3, 5)  # cnn: Yang, sec. 4.2
     num_filters: int = 256  # cnn, of each width: Yang, sec. 4.2
+    p_values: tuple[str, ...] = ("-inf", "1", "inf")  # p_mean: Rücklé et al. 2018, sec. 4.1
+    space_dims: tuple[int, ...] = ()  # p_mean: of initial.vectors, which set it, and hidden_dim with it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,6 +146,8 @@ class InitialConfig:
     # Of 1 - cosine to what the starting encoder makes of the same text, in every batch: indexes that
     # were built with that encoder stay usable.
     keep_weight: float = 0.0
+    # Spaces that have vectors of words, beside each other: files, or "bivcd:300" (text/vectors.py)
+    vectors: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -227,14 +231,14 @@ class ExperimentConfig:
             if not 0 <= (value := _value(self, name)) < math.inf:
                 raise UserError(f"{name} must be a number of at least 0, got {value}")
         _require_languages(self.data)
-        _require_dims(self.encoder.hidden_dim, self.encoder.num_heads, self.tasks)
+        _require_dims(self.encoder, self.tasks)
         _require_fit(self)
 
 
 _TASKS = [f.name for f in dataclasses.fields(TasksConfig) if isinstance(f.default, TaskConfig)]
 _CHOICES = {
     "text.tokenizer": ("treebank", "sentencepiece"),
-    "encoder.kind": ("transformer", "cnn", "static", "lstm"),
+    "encoder.kind": ("transformer", "cnn", "static", "lstm", "p_mean"),
     "encoder.pooling": ("mean", "max", "attention"),
     "tasks.translation.regularizer": ("similarity", "contrastive", "weight_decay", "none"),
     "optimizer.name": ("sgd", "adam"),
@@ -275,8 +279,9 @@ def _require_languages(data: DataConfig) -> None:
         )
 
 
-def _require_dims(hidden_dim: int, num_heads: int, tasks: TasksConfig) -> None:
-    if hidden_dim % num_heads:
+def _require_dims(encoder: EncoderConfig, tasks: TasksConfig) -> None:
+    hidden_dim, num_heads = encoder.hidden_dim, encoder.num_heads
+    if encoder.kind == "transformer" and hidden_dim % num_heads:
         raise UserError(
             f"encoder.hidden_dim must be a multiple of encoder.num_heads, {num_heads}, got {hidden_dim}"
         )
@@ -301,11 +306,24 @@ def _require_fit(config: ExperimentConfig) -> None:
             "encoder.kind=cnn expects text.tokenizer=sentencepiece, whose pieces it is made for, got "
             f"{text.tokenizer!r}"
         )
-    if config.encoder.kind == "lstm" and text.tokenizer == "treebank" and text.ngram_sizes:
+    kind, vectors = config.encoder.kind, config.initial.vectors
+    if kind in ("lstm", "p_mean") and text.tokenizer == "treebank" and text.ngram_sizes:
         raise UserError(
-            "encoder.kind=lstm expects pieces or words that are not spelt: set text.tokenizer=sentencepiece, "
-            f"or text.ngram_sizes= to none, got n-grams of {text.ngram_sizes}"
+            f"encoder.kind={kind} expects pieces or words that are not spelt: set "
+            f"text.tokenizer=sentencepiece, or text.ngram_sizes= to none, got n-grams of {text.ngram_sizes}"
         )
+    if vectors and (text.tokenizer != "treebank" or text.ngram_sizes):
+        raise UserError(
+            "initial.vectors expects words that are not spelt: set text.tokenizer=treebank and "
+            f"text.ngram_sizes= to none, got {text.tokenizer} and {text.ngram_sizes}"
+        )
+    if kind == "p_mean" and not (vectors or config.initial.model):
+        raise UserError(
+            "encoder.kind=p_mean expects vectors of words, got none: name them with "
+            "--set initial.vectors=my.{}.vec, or learn them from the translations, bivcd:300"
+        )
+    for p in config.encoder.p_values:
+        _parse(float, p, "encoder.p_values")
     shortest = min(text.max_tokens, text.max_context_tokens)
     if text.sentence_marks and shortest < 3:
         raise UserError(

@@ -5,9 +5,10 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from logging import ERROR, Formatter
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from absl import flags, logging
 
@@ -19,6 +20,21 @@ class UserError(ValueError):
 
     Programs print the message without a traceback and exit with status 2.
     """
+
+
+def library(module: str, package: str, extra: str) -> Any:
+    """Imports a module of a package that only some need.
+
+    Raises:
+        UserError: It is not installed.
+    """
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise UserError(
+            f"this needs {package}, which is not installed; install the extra with: "
+            f"pip install 'xling_tf[{extra}]' (in a checkout: pip install -e '.[{extra}]')"
+        ) from error
 
 
 @contextmanager

@@ -199,6 +199,23 @@ _SEQ2SEQ = ExperimentConfig(
 _REGULARIZERS = {"similarity": 1700.0, "contrastive": 20.0, "weight-decay": 0.002, "no-similarity": 0.0}
 
 
+# Rücklé et al. 2018, sec. 5: nothing is trained but the words' vectors.
+_P_MEAN = ExperimentConfig(
+    description="power means of words' vectors learnt from translations (Rücklé et al. 2018)",
+    data=DataConfig(targets=(ALL_LANGUAGES,), corpus_weights=_CORPUS_WEIGHTS),
+    text=TextConfig(ngram_sizes=(), num_oov_buckets=1, lowercase=True),
+    encoder=EncoderConfig(kind="p_mean", p_values=("-inf", "1", "3", "inf")),
+    tasks=TasksConfig(
+        translation_ranking=_OFF,
+        response_prediction=_OFF,
+        quick_thought=_OFF,
+        inference=_OFF,
+        similarity=SimilarityConfig(normalize=True),
+    ),
+    initial=InitialConfig(vectors=("bivcd:300",)),
+)
+
+
 def _variant(
     preset: ExperimentConfig,
     description: str,
@@ -320,6 +337,7 @@ PRESETS: Mapping[str, ExperimentConfig] = {
         )
         for name, alpha in _REGULARIZERS.items()
     },
+    "p-mean": _P_MEAN,
     "smoke": _SMOKE,
 }
 

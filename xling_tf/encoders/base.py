@@ -9,6 +9,7 @@ from typing import Any, Self
 import keras
 import numpy as np
 import tensorflow as tf
+from numpy.typing import NDArray
 
 from xling_tf.config import EncoderConfig
 from xling_tf.layers.embeddings import sum_groups
@@ -20,6 +21,7 @@ ENCODERS = {
     "cnn": "cnn.CnnEncoder",
     "static": "static.StaticEncoder",
     "lstm": "lstm.LstmEncoder",
+    "p_mean": "p_mean.PowerMeanEncoder",
 }
 
 
@@ -83,6 +85,18 @@ class TokenEncoder(keras.Model, ABC):
         """Everything that is trained but the tables."""
         tables = {id(table) for table in self.table_variables}
         return [v for v in self.trainable_variables if id(v) not in tables]
+
+    def start_words(self, rows: NDArray[np.float32], is_known: NDArray[np.bool_]) -> None:
+        """Gives the first words of the table the vectors that are known, of one space or several.
+
+        Args:
+            rows: `[words, any]`, what spaces have beside each other.
+            is_known: `[words, spaces]`.
+        """
+        table = self.embedding.words.table
+        begun = np.array(table)
+        begun[: len(rows)][is_known.all(axis=1)] = rows[is_known.all(axis=1)]
+        table.assign(begun)
 
     def build(self, features_shape: Any) -> None:
         """Does nothing: the layers make their variables when they are called."""

@@ -6,14 +6,13 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from xling_tf.errors import UserError
+from xling_tf.errors import UserError, library
 from xling_tf.evaluators.encoding import length_sorted_batches
 
 SETTINGS = "runtime.json"
@@ -75,26 +74,15 @@ def load(folder: str | Path) -> RuntimeEncoder:
     return RuntimeEncoder(text, _open(folder, settings["runtime"]), settings["dim"])
 
 
-def library(module: str, package: str) -> Any:
-    """Imports a module of a package that only other runtimes need."""
-    try:
-        return import_module(module)
-    except ImportError as error:
-        raise UserError(
-            f"other runtimes need {package}, which is not installed; install the extra with: "
-            "pip install 'xling_tf[runtimes]' (in a checkout: pip install -e '.[runtimes]')"
-        ) from error
-
-
 def _open(folder: Path, runtime: str) -> Run:
     path = folder / MODEL_FILES[runtime]
     try:
         if runtime == "litert":
-            engine = library("ai_edge_litert.interpreter", "ai-edge-litert")
+            engine = library("ai_edge_litert.interpreter", "ai-edge-litert", "runtimes")
             interpreter = engine.Interpreter(model_path=str(path), num_threads=os.cpu_count())
             runner = interpreter.get_signature_runner()
             return lambda inputs: runner(**inputs)["outputs"]
-        engine = library("onnxruntime", "onnxruntime")
+        engine = library("onnxruntime", "onnxruntime", "runtimes")
         session = engine.InferenceSession(str(path), providers=["CPUExecutionProvider"])
         return lambda inputs: session.run(["outputs"], inputs)[0]
     except UserError:
@@ -112,7 +100,7 @@ class Pieces:
     """
 
     def __init__(self, vocabulary: Path, settings: Mapping[str, Any]) -> None:
-        processor = library("sentencepiece", "sentencepiece").SentencePieceProcessor
+        processor = library("sentencepiece", "sentencepiece", "runtimes").SentencePieceProcessor
         self._model = processor(model_file=str(vocabulary))
         self._settings = settings
 
@@ -132,7 +120,7 @@ class Words:
     """Turns sentences into ids of words, by the rules of `xling_tf.text.tokenization` in the settings."""
 
     def __init__(self, vocabulary: Path, settings: Mapping[str, Any]) -> None:
-        self._hash = library("farmhash", "pyfarmhash").fingerprint64
+        self._hash = library("farmhash", "pyfarmhash", "runtimes").fingerprint64
         words = vocabulary.read_text(encoding="utf-8").split("\n")[:-1]
         self._ids = {word: row for row, word in enumerate(words)}
         self._rules = [

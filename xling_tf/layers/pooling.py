@@ -1,5 +1,6 @@
 """From token vectors to a sentence vector."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,6 +9,8 @@ from keras import ops
 
 from xling_tf.layers.base import Layer
 
+# What power means are at most, and what counts as zero where it is divided by.
+_LARGEST, _SMALLEST = 1e6, 1e-12
 # Not -inf: a row with nothing but padding must give numbers. bfloat16 and float16 both hold it.
 MASKED = -3e4
 
@@ -26,6 +29,46 @@ def masked_max(inputs: keras.KerasTensor, padding_mask: keras.KerasTensor) -> ke
     """The maxima over the length of `[batch, length, dim]`, float32, where `[batch, length]` is true."""
     mask = ops.expand_dims(padding_mask, axis=-1)
     return ops.max(ops.where(mask, ops.cast(inputs, "float32"), MASKED), axis=1)
+
+
+def power_mean(inputs: keras.KerasTensor, mask: keras.KerasTensor, p: float) -> keras.KerasTensor:
+    """The power mean over the length of `[batch, length, dim]`, float32 (Rücklé et al. 2018, sec. 3.1).
+
+    Powers are complex, both ways, and the mean's real part is kept (footnote 2, and the authors' code): with
+    p = 3, a negative mean m of the cubes gives |m|^(1/3) cos(pi/3). p = 0 is the limit, exp(mean(log x)).
+    Means of p <= 0 are 0 if a number is, and so are all of no number. None is beyond 10^6: those of p < 0
+    would be, where powers cancel.
+
+    Args:
+        inputs: `[batch, length, dim]`.
+        mask: `[batch, length]` booleans, true where a number counts.
+        p: From -inf, the minimum, to inf, the maximum.
+
+    Example:
+        >>> x, mask = np.array([[[1.0], [4.0], [9.0]]]), np.array([[True, True, False]])
+        >>> power_mean(x, mask, 0.5).numpy().tolist()  # ((1 + 2) / 2)^2
+        [[2.25]]
+    """
+    if p == 1:
+        return masked_mean(inputs, mask)
+    x = ops.cast(inputs, "float32")
+    is_any = ops.any(mask, axis=1, keepdims=True)
+    if math.isinf(p):
+        sign = math.copysign(1.0, p)
+        return ops.where(is_any, sign * masked_max(sign * x, mask), 0.0)
+    size, angle = ops.abs(x), ops.where(x < 0, math.pi, 0.0)
+    if p <= 0:
+        is_zero = (size < _SMALLEST) & ops.expand_dims(mask, axis=-1)
+        is_any &= ~ops.any(is_zero, axis=1)
+        size = ops.maximum(size, _SMALLEST)
+    if p == 0:
+        root, angle = ops.exp(masked_mean(ops.log(size), mask)), masked_mean(angle, mask)
+    else:
+        real, imaginary = (masked_mean(size**p * part(angle * p), mask) for part in (ops.cos, ops.sin))
+        shortest = _LARGEST**p if p < 0 else 0.0
+        root = ops.maximum(ops.hypot(real, imaginary), shortest) ** (1 / p)
+        angle = ops.arctan2(imaginary, real) / p
+    return ops.where(is_any, ops.clip(root * ops.cos(angle), -_LARGEST, _LARGEST), 0.0)
 
 
 @keras.saving.register_keras_serializable(package="xling_tf")

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 import time
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -11,22 +12,24 @@ from pathlib import Path
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 from absl import logging
 
 from xling_tf.config import PRECISIONS, ExperimentConfig, to_json
 from xling_tf.corpora.folder import load_corpora, resolve_languages
 from xling_tf.corpora.records import Corpus
-from xling_tf.corpora.store import CorpusStore, open_store, transient_store
+from xling_tf.corpora.store import CorpusStore, StoredRecords, join, open_store, transient_store
 from xling_tf.corpora.tfds import read_sources
 from xling_tf.errors import UserError
-from xling_tf.files import locked, provenance, require_writable_folder
+from xling_tf.files import locked, provenance, replacing, require_writable_folder
 from xling_tf.hub.card import model_card
 from xling_tf.hub.module import export, require_replaceable
 from xling_tf.model import Model
 from xling_tf.sentence_encoder import SentenceEncoder
-from xling_tf.tasks.base import Task
+from xling_tf.tasks.base import TASKS, Task
 from xling_tf.text.preprocessor import Vocabulary, fit_text
+from xling_tf.text.vectors import Bitext, fit_vectors
 from xling_tf.trainer.development import Development, evaluate
 from xling_tf.trainer.distribution import Workers, connect, lost_workers, read_cluster
 from xling_tf.trainer.input_pipeline import Examples, TaskExamples, task_examples
@@ -46,6 +49,8 @@ _MISSING = {
 # Where bfloat16 has no hardware it is emulated and slower; where it has, it is about twice as fast.
 # Between the two lies nothing worth the lost digits.
 _WORTHWHILE_SPEEDUP = 1.2
+# What `initial.vectors` came to, in the folder of the run.
+_VECTORS = "vectors.npz"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +95,8 @@ def run_experiment(run: Run) -> dict[str, Any] | None:
         UserError: The data, a folder or the config cannot be used.
     """
     cluster = read_cluster(os.environ)
-    if not run.config.training.steps and not run.config.training.minutes:
+    is_trained = any(getattr(run.config.tasks, name).weight for name in TASKS)
+    if is_trained and not run.config.training.steps and not run.config.training.minutes:
         raise UserError("a budget is expected, got none; give --minutes or --steps")
     if run.corpora is None:
         data = resolve_languages(run.data, run.config.data)
@@ -163,15 +169,46 @@ def _resolve(run: Run, store: CorpusStore) -> tuple[ExperimentConfig, Vocabulary
     """Decides what depends on the data and the machine, or reads what was decided before."""
     if (decided := run.folder.resolved(run.config)) is not None:
         return decided
-    if run.config.initial.model:
-        text, vocabulary = start_text(run.folder, run.config)
-    else:
-        text, vocabulary = fit_text(run.config.text, store.training_texts_by_language())
     precision = resolve_precision(run.config.training.precision)
     training = dataclasses.replace(run.config.training, precision=precision)
-    resolved = dataclasses.replace(run.config, text=text, training=training)
+    resolved = dataclasses.replace(run.config, training=training)
+    vocabulary: Vocabulary
+    if resolved.initial.vectors:
+        resolved, vocabulary = _fit_vectors(run, resolved, store)
+    else:
+        if resolved.initial.model:
+            text, vocabulary = start_text(run.folder, run.config)
+        else:
+            text, vocabulary = fit_text(run.config.text, store.training_texts_by_language())
+        resolved = dataclasses.replace(resolved, text=text)
     run.folder.start(run.config, resolved, vocabulary, store.contents())
     return resolved, vocabulary
+
+
+def _fit_vectors(
+    run: Run, config: ExperimentConfig, store: CorpusStore
+) -> tuple[ExperimentConfig, list[str]]:
+    """Makes the words' vectors, which the run keeps, and fits an encoder of them to their sizes."""
+    parts = defaultdict[str, list[StoredRecords]](list)
+    for corpus in store.corpora:
+        if corpus.kind == "parallel" and len(corpus.train):
+            parts[corpus.languages].append(corpus.train)
+    seed, encoder = config.training.seed, config.encoder
+    bitext = Bitext.read({languages: join(part) for languages, part in parts.items()}, config.text, seed)
+    fitted = fit_vectors(config.initial.vectors, bitext, config.text, seed)
+    with replacing(run.run_dir / _VECTORS) as path, path.open("wb") as file:
+        np.savez(file, rows=fitted.rows, is_known=fitted.is_known)
+    width = sum(fitted.dims)
+    if encoder.kind == "p_mean":
+        hidden_dim = width * len(encoder.p_values)
+        encoder = dataclasses.replace(encoder, space_dims=fitted.dims, hidden_dim=hidden_dim)
+        tasks = dataclasses.replace(config.tasks, tower_dims=(*config.tasks.tower_dims[:-1], hidden_dim))
+        config = dataclasses.replace(config, encoder=encoder, tasks=tasks)
+    elif width != encoder.embedding_dim:
+        raise UserError(
+            f"initial.vectors must have encoder.embedding_dim, {encoder.embedding_dim}, numbers, got {width}"
+        )
+    return config, fitted.words
 
 
 def _build(
@@ -190,6 +227,10 @@ def _build(
     model = model._replace(tasks=_with_examples(model.tasks, examples, config.data.source))
     if config.initial.model:
         model = start_weights(workers, run.run_dir, model)
+    elif config.initial.vectors:
+        if workers.is_chief:
+            model.encoder.start_words(**np.load(run.run_dir / _VECTORS))
+        workers.share([table.value for table in model.encoder.table_variables])
     if workers.is_chief:
         run.folder.write_tasks([task.name for task in model.tasks])
     return model, examples
@@ -209,7 +250,7 @@ def _with_examples(tasks: Sequence[Task], examples: Mapping[str, Any], source: s
                 *(lack, task.name, file),
             )
     kept = [task for task in tasks if task.name in examples]
-    if not kept:
+    if tasks and not kept:
         raise UserError("at least one task with examples is expected, got none; see the warnings")
     return kept
 

@@ -196,7 +196,7 @@ class Trainer:
         if self.step > first_step:
             self._save()
         finished = self._progress() >= 1
-        for phase in self._phases if finished else ():
+        for phase in self._phases if finished and self._model.tasks else ():
             if not phase.steps:
                 logging.warning("the budget was too short for phase %r: it had no step", phase.name)
         return finished
@@ -213,7 +213,9 @@ class Trainer:
         return stops > 0
 
     def _progress(self) -> float:
-        """Share of the budget that is used: of steps or minutes, whichever ends first."""
+        """Share of the budget that is used: of steps or minutes, whichever ends first; 1 without a task."""
+        if not self._model.tasks:
+            return 1.0
         steps, minutes = self._config.steps, self._config.minutes
         of_steps = self.step / steps if steps else 0.0
         of_minutes = self.seconds / 60 / minutes if minutes else 0.0

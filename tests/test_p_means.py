@@ -1,0 +1,195 @@
+"""Rücklé et al. 2018: power means, spaces of words' vectors and what maps them, by hand."""
+
+import gzip
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from testing import TINY, tiny_model
+
+from xling_tf.config import apply_overrides
+from xling_tf.errors import UserError
+from xling_tf.layers.pooling import power_mean
+from xling_tf.presets import get_preset
+from xling_tf.text.vectors import Bitext, additive_hinge, cosine_hinge, fit_vectors, read_vectors
+from xling_tf.trainer.experiment import Run, run_experiment
+
+SAMPLE = Path(__file__).parents[1] / "xling_tf" / "corpora" / "sample"
+INF = float("inf")
+TEXT = get_preset("p-mean").text
+GERMAN = ["das haus", "ein hund", "das haus ist rot", "rot", "ein haus", "der hund ist rot"]
+ENGLISH = ["the house", "a dog", "the house is red", "red", "a house", "the dog is red"]
+BITEXT = Bitext.read({"en-de": list(zip(ENGLISH, GERMAN, strict=True))}, TEXT, seed=1)
+
+
+def mean_of(numbers, p):
+    inputs = np.array(numbers, np.float32)[None, :, None]
+    mask = np.ones(inputs.shape[:2], bool)
+    padded = np.pad(inputs, ((0, 0), (0, 2), (0, 0)), constant_values=99)
+    return power_mean(padded, np.pad(mask, ((0, 0), (0, 2))), p).numpy().item()
+
+
+@pytest.mark.parametrize(
+    ("numbers", "p", "expected"),
+    [
+        ([1, -2, 4], 1, 1),
+        ([1, -2, 4], -INF, -2),
+        ([-3, -2], INF, -2),
+        ([1, 4], 0.5, 2.25),
+        # (2 + i) / 2 squared is 0.75 + i.
+        ([4, -1], 0.5, 0.75),
+        ([3, -4], 2, np.sqrt(12.5)),
+        # The mean of the cubes is -8: 8^(1/3) cos(pi / 3).
+        ([-2, -2], 3, 1),
+        ([2, 2], 3, 2),
+        ([1, 2, -4], -1, 3 / 1.25),
+        ([2, 8], 0, 4),
+        # Half of the numbers are negative: cos(pi / 2).
+        ([2, -8], 0, 0),
+        ([0, 5], 0, 0),
+        ([0, 5], -1, 0),
+    ],
+)
+def test_power_means_by_hand(numbers, p, expected):
+    assert mean_of(numbers, p) == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.parametrize("p", [-2, -1, 0.5, 1.5, 2, 3])
+def test_powers_are_complex_both_ways(p):
+    for numbers in np.random.default_rng(0).normal(size=(20, 5)):
+        expected = np.mean(numbers.astype(complex) ** p) ** (1 / p)
+        assert mean_of(numbers, p) == pytest.approx(expected.real, rel=1e-3, abs=1e-3)
+
+
+@pytest.mark.parametrize("p", [-INF, -1, 0, 0.5, 3, INF])
+def test_a_mean_is_finite_whatever_comes(p):
+    assert power_mean(np.ones((1, 2, 3)), np.zeros((1, 2), bool), p).numpy().tolist() == [[0, 0, 0]]
+    for numbers in ([1, -1], [1e-30, -1e-30], [1e9, -1e9]):
+        assert abs(mean_of(numbers, p)) <= 1e9
+
+
+def test_a_sentence_has_the_means_of_each_space_of_the_words_it_knows():
+    settings = ["encoder.kind=p_mean", "initial.vectors=x", "encoder.space_dims=2,1", "encoder.hidden_dim=6"]
+    config = apply_overrides(
+        TINY, [*settings, "text.ngram_sizes=", "encoder.p_values=1,inf", "tasks.tower_dims=4,6"]
+    )
+    model = tiny_model(config)
+    # The first words are the empty sentence's, a and b; the second space does not know a.
+    first, second = model.preprocessor.vocabulary[:2]
+    rows = np.array([[1, 2, 0], [3, 0, 7]], np.float32)
+    model.encoder.start_words(rows, np.array([[True, False], [True, True]]))
+    texts = tf.constant([f"{first} {second}", f"{first} unseen", "unseen", ""])
+    found = model.encoder(model.preprocessor(texts)).numpy()
+    assert found.tolist() == [[2, 1, 3, 2, 7, 7], [1, 2, 1, 2, 0, 0], [0] * 6, [0] * 6]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "en.vec").write_text("4 2\nhouse 1 0\ndog 0 1\nred 1 1\nrot 5 5\n")
+    (tmp_path / "de.vec").write_text("3 2\nhaus 2 0\nhund 0 3\nrot 2 2\n")
+    return tmp_path
+
+
+def test_vectors_are_read_and_a_word_is_its_languages(folder):
+    with gzip.open(folder / "glove.txt.gz", "wt") as file:
+        file.write("red 4\nen:x 2\n")
+    fitted = fit_vectors([f"{folder}/{{}}.vec", f"{folder}/glove.txt.gz"], BITEXT, TEXT, seed=1)
+    of = dict(zip(fitted.words, fitted.rows.tolist(), strict=True))
+    assert fitted.dims == (2, 1)
+    assert of["rot"] == [2, 2, 0]  # German: "rot" is not among the English translations' words
+    assert of["red"] == [1, 1, 4]
+    assert of["the"] == [0, 0, 0]
+    is_known = dict(zip(fitted.words, fitted.is_known.tolist(), strict=True))
+    assert is_known["the"] == [False, False]
+    assert is_known["house"] == [True, False]
+    assert fitted.words.index("house") < fitted.words.index("dog") < fitted.words.index("en:x")
+
+
+def test_words_may_be_tagged_with_their_language(tmp_path):
+    (tmp_path / "both.txt").write_text("en:red 1\nde:rot 2\nde:red 3\n")
+    fitted = fit_vectors([f"{tmp_path}/both.txt"], BITEXT, TEXT, seed=1)
+    assert dict(zip(fitted.words, fitted.rows[:, 0].tolist(), strict=True))["red"] == 1
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["3 2\na 1 2\nb 3 4\n", "2 2\na 1 2\na 3 4\n", "2 2\na 1 2\nb 3\n", "1 2\na 1 nan\n", "1 2\na x y\n"],
+    ids=["count", "twice", "width", "nan", "words"],
+)
+def test_damaged_vectors_are_refused(tmp_path, content):
+    (tmp_path / "x.vec").write_text(content)
+    with pytest.raises(UserError, match=r"x\.vec"):
+        read_vectors(tmp_path / "x.vec")
+
+
+@pytest.mark.parametrize("name", ["{folder}/{{}}.bin", "bivcd", "cvm:0", "cca:{folder}/fr.vec"])
+def test_what_makes_no_space_is_refused(folder, name):
+    with pytest.raises(UserError):
+        fit_vectors([name.format(folder=folder)], BITEXT, TEXT, seed=1)
+
+
+def test_hinges_by_hand():
+    a, b, n = (tf.constant([x], tf.float32) for x in ([1, 0], [1, 1], [0, 1]))
+    # |a - b|^2 = 1, |a - n|^2 = 2; cos(a, b) = 0.7071, cos(a, n) = 0.
+    assert float(additive_hinge(a, b, n, 3.0)[0]) == 2
+    assert float(additive_hinge(a, b, n, 0.5)[0]) == 0
+    assert float(cosine_hinge(a, b, n, 1.0)[0]) == pytest.approx(1 - 0.5**0.5)
+    assert float(cosine_hinge(a, n, b, 0.5)[0]) == pytest.approx(0.5 + 0.5**0.5)
+
+
+def test_sif_weighs_words_and_takes_the_first_direction_out(folder):
+    fitted = fit_vectors([f"sif:{folder}/{{}}.vec"], BITEXT, TEXT, seed=1)
+    of = dict(zip(fitted.words, fitted.rows, strict=True))
+    plain = {language: read_vectors(folder / f"{language}.vec") for language in ("en", "de")}
+    weighted = {}
+    for language, words in plain.items():
+        counts = BITEXT.counts[language]
+        for word, place in words.places.items():
+            weighted[language, word] = words.rows[place] * 1e-3 / (1e-3 + counts[word] / counts.total())
+    averages = []
+    for language, texts in (("en", ENGLISH), ("de", GERMAN)):
+        for text in texts:
+            known = [weighted[language, w] for w in text.split() if (language, w) in weighted]
+            averages.append(np.mean(known, axis=0))
+    direction = np.linalg.svd(np.array(averages))[2][0]
+    for word, language in (("house", "en"), ("hund", "de")):
+        row = weighted[language, word]
+        assert of[word] == pytest.approx(row - (row @ direction) * direction, abs=1e-6)
+
+
+@pytest.mark.parametrize("name", ["cvm:8", "project:{}", "cca:{}"])
+def test_words_come_near_their_translations(tmp_path, name):
+    random = np.random.default_rng(0)
+    for language in ("en", "de"):
+        rows = [f"{language}{i} {' '.join(map(str, random.normal(size=12)))}" for i in range(12)]
+        (tmp_path / f"{language}.vec").write_text("\n".join(rows))
+    sentences = random.integers(12, size=(3000, 4)).tolist()
+    pairs = [[" ".join(f"{lang}{i}" for i in words) for lang in ("en", "de")] for words in sentences]
+    fitted = fit_vectors(
+        [name.format(f"{tmp_path}/{{}}.vec")], Bitext.read({"en-de": pairs}, TEXT, 1), TEXT, 1
+    )
+    rows = fitted.rows / np.maximum(np.linalg.norm(fitted.rows, axis=1, keepdims=True), 1e-9)
+    english, german = (rows[[fitted.words.index(f"{lang}{i}") for i in range(12)]] for lang in ("en", "de"))
+    assert np.mean(np.argmax(english @ german.T, axis=1) == np.arange(12)) > 0.5
+
+
+def test_the_preset_is_fitted_evaluated_and_exported(tmp_path):
+    settings = ["data.targets=es", "initial.vectors=bivcd:8", "encoder.p_values=-inf,1,3,inf"]
+    config = apply_overrides(get_preset("p-mean"), settings)
+    places = {"data": SAMPLE, "run_dir": tmp_path / "run", "output": tmp_path / "model"}
+    results = run_experiment(Run(name="p-mean", config=config, **places))
+    assert results["steps"] == 0
+    assert results["scores"]["retrieval/en-es/all"]["en-es/precision_at_1"] > 0.05
+    settings = json.loads((tmp_path / "model" / "config.json").read_text())
+    assert settings["encoder"]["p_values"] == ["-inf", "1", "3", "inf"]
+    assert settings["initial"]["vectors"] == ["bivcd:8"]
+    encode = tf.saved_model.load(str(tmp_path / "model"))
+    vectors = encode(["a man", "un hombre", ""]).numpy()
+    assert vectors.shape == (3, 32)
+    assert np.linalg.norm(vectors, axis=1)[:2] == pytest.approx(1, abs=1e-5)
+    # Started again, it takes the vectors that the run has kept.
+    run_experiment(Run(name="p-mean", config=config, **places))
+    again = tf.saved_model.load(str(tmp_path / "model"))
+    np.testing.assert_array_equal(again(["a man", "un hombre", ""]), vectors)

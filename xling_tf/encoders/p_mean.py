@@ -1,0 +1,54 @@
+"""Concatenated power means of words' vectors (Rücklé et al. 2018)."""
+
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+from numpy.typing import NDArray
+
+from xling_tf.config import EncoderConfig
+from xling_tf.encoders.base import TokenEncoder
+from xling_tf.layers.embeddings import WordEmbedding
+from xling_tf.layers.pooling import power_mean
+from xling_tf.text.preprocessor import WordFeatures
+
+
+@keras.saving.register_keras_serializable(package="xling_tf")
+class PowerMeanEncoder(TokenEncoder):
+    """Concatenates the power means of a sentence's words, in each space of vectors (2018, eq. 1).
+
+    A row of the table has the word's vector in each space, and after each whether the space knows the word:
+    words it does not know are skipped.
+
+    Args:
+        config: Sizes: `space_dims` of the spaces, and `p_values`.
+        num_words: Rows of the table.
+    """
+
+    def __init__(self, config: EncoderConfig, *, num_words: int, **kwargs: Any) -> None:
+        super().__init__(config, num_words=num_words, **kwargs)
+        width = sum(config.space_dims) + len(config.space_dims)
+        self.embedding = WordEmbedding(num_words, width, dtype=self.dtype_policy, name="embedding")
+
+    def embed_words(self, words: WordFeatures) -> keras.KerasTensor:
+        """Looks each distinct word up: `[words, sum(space_dims) + spaces]`."""
+        return self.embedding(words.ids)
+
+    def encode_tokens(self, inputs: keras.KerasTensor, lengths: keras.KerasTensor) -> keras.KerasTensor:
+        """Encodes `[batch, length, any]` rows of `[batch]` lengths."""
+        is_token = ops.arange(ops.shape(inputs)[1])[None, :] < lengths[:, None]
+        means, end = list[keras.KerasTensor](), 0
+        for dim in self.config.space_dims:
+            vectors, is_known = inputs[:, :, end : end + dim], inputs[:, :, end + dim] > 0
+            means += [power_mean(vectors, is_token & is_known, float(p)) for p in self.config.p_values]
+            end += dim + 1
+        return ops.concatenate(means, axis=-1)
+
+    def start_words(self, rows: NDArray[np.float32], is_known: NDArray[np.bool_]) -> None:
+        """See `TokenEncoder.start_words`; words of no space, and hash buckets, are skipped."""
+        table = np.zeros(self.embedding.words.table.shape, np.float32)
+        parts = np.split(rows, np.cumsum(self.config.space_dims)[:-1], axis=1)
+        columns = [(part, is_known[:, [space]]) for space, part in enumerate(parts)]
+        table[: len(rows)] = np.concatenate([part for pair in columns for part in pair], axis=1)
+        self.embedding.words.table.assign(table)
