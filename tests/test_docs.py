@@ -27,8 +27,9 @@ def test_settings_shown_are_settings() -> None:
     for line in "\n".join(TEXT.values()).splitlines():
         settings = re.findall(r"--set (?!a\.b=)([\w.]+=[\w.,]+)", line)
         if settings:
-            # Some hold only together: those of one line are.
-            apply_overrides(get_preset("en-es"), settings)
+            # Some hold only together, or for a preset: those of one line are.
+            (preset,) = re.findall(r"--pair ([\w-]+)", line)[:1] or ["en-es"]
+            apply_overrides(get_preset(preset), settings)
 
 
 def test_links_lead_somewhere() -> None:

@@ -45,8 +45,8 @@ def power_mean(inputs: keras.KerasTensor, mask: keras.KerasTensor, p: float) -> 
         p: From -inf, the minimum, to inf, the maximum.
 
     Example:
-        >>> x, mask = np.array([[[1.0], [4.0], [9.0]]]), np.array([[True, True, False]])
-        >>> power_mean(x, mask, 0.5).numpy().tolist()  # ((1 + 2) / 2)^2
+        >>> x, mask = ops.array([[[1.0], [4.0], [9.0]]]), ops.array([[True, True, False]])
+        >>> ops.convert_to_numpy(power_mean(x, mask, 0.5)).tolist()  # ((1 + 2) / 2)^2
         [[2.25]]
     """
     if p == 1:
