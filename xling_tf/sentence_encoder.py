@@ -1,6 +1,7 @@
 """The client for Python: any number of sentences to an array, by an exported model or one in training."""
 
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from functools import cached_property
@@ -142,11 +143,18 @@ class SentenceEncoder:
 
         The decoder sees the vector alone: this shows what a vector knows, and is no good translator.
         """
+        from tensorflow.errors import InvalidArgumentError
+
         call, _ = self._signature("translate")
         texts, said = as_texts(sentences, "sentences"), list[str]()
         for begin in range(0, len(texts), _TRANSLATED_AT_ONCE):
             chunk = texts[begin : begin + _TRANSLATED_AT_ONCE]
-            said += [text.decode() for text in call(input=chunk, language=[language] * len(chunk)).numpy()]
+            try:
+                outputs = call(input=chunk, language=[language] * len(chunk))
+            except InvalidArgumentError as error:
+                expected = re.findall("one of .* is expected", str(error))
+                raise UserError(f"language: {expected[0] if expected else error}, got {language!r}") from error
+            said += [text.decode() for text in outputs.numpy()]
         return said
 
     def encode_documents(
