@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
-from testing import TINY, tiny_model
+from testing import DIM, TINY, find_task, make_batch, make_examples, tiny_model
 
 from xling_tf.config import apply_overrides
 from xling_tf.errors import UserError
@@ -173,6 +173,30 @@ def test_words_come_near_their_translations(tmp_path, name):
     rows = fitted.rows / np.maximum(np.linalg.norm(fitted.rows, axis=1, keepdims=True), 1e-9)
     english, german = (rows[[fitted.words.index(f"{lang}{i}") for i in range(12)]] for lang in ("en", "de"))
     assert np.mean(np.argmax(english @ german.T, axis=1) == np.arange(12)) > 0.5
+
+
+def test_infersent_tells_translations_from_other_sentences():
+    settings = ["encoder.kind=lstm", "encoder.num_layers=1", f"encoder.intermediate_dim={DIM // 2}"]
+    off = [f"tasks.{name}.weight=0" for name in ("response_prediction", "quick_thought", "inference")]
+    config = apply_overrides(
+        TINY,
+        [*settings, "encoder.pooling=max", "text.ngram_sizes=", "tasks.translation_detection.weight=1", *off],
+    )
+    model = tiny_model(config)
+    task = find_task(model, "translation_detection_en-es")
+    batch = make_batch(model, make_examples(["a b c", "d"], ["b", "hello e"]))
+    forward, backward = model.encoder.forward, model.encoder.backward
+    words = model.encoder.embed_words(batch.features.words).numpy()[batch.features.tokens.numpy()]
+    lengths = batch.features.lengths.numpy()
+    states = np.concatenate([read(words, lengths) for read in (forward, backward)], axis=-1)
+    vectors = np.stack([rows[:length].max(axis=0) for rows, length in zip(states, lengths, strict=True)])
+    assert model.encoder(batch.features).numpy() == pytest.approx(vectors, abs=1e-6)
+    # Without the hidden layer the classes have a bias alone: the right one of half the pairs is class 1.
+    hidden, bias, kernel, _ = task.head.get_weights()
+    task.head.set_weights([hidden, bias, 0 * kernel, np.array([0.0, np.log(3)])])
+    losses, hits = task.losses(model.encoder, batch)
+    assert losses.numpy() == pytest.approx([(np.log(4) + np.log(4 / 3)) / 2] * 2, abs=1e-6)
+    assert hits.numpy().tolist() == [0.5, 0.5]
 
 
 def test_the_preset_is_fitted_evaluated_and_exported(tmp_path):

@@ -17,7 +17,7 @@ NAMES = ("translation_ranking", "response_prediction", "quick_thought", "inferen
 YU = apply_overrides(
     TINY,
     [
-        *("encoder.kind=lstm", "text.ngram_sizes=", "tasks.translation.weight=1"),
+        *("encoder.kind=lstm", "encoder.num_layers=2", "text.ngram_sizes=", "tasks.translation.weight=1"),
         *(f"tasks.{name}.weight=0" for name in NAMES),
     ],
 )
@@ -155,5 +155,5 @@ def test_it_learns_to_translate_and_is_exported(tmp_path):
         assert loaded.translate([source], "es") == [target]
         assert loaded.translate([target], "en") == [source]
     assert loaded.translate([], "es") == []
-    with pytest.raises(UserError, match="one of en, es is expected, got .fr.$"):
+    with pytest.raises(UserError, match="one of en, es is expected"):
         loaded.translate(["a"], "fr")

@@ -54,7 +54,8 @@ class EncoderConfig:
     # 2019, sec. 2.1: "filter size". cnn: of the feed-forward layers after the pooling. lstm: of each
     # direction of the first layer, 512 in Yu, sec. 2.
     intermediate_dim: int = 2048
-    num_layers: int = 3  # 2019, sec. 2.1; transformer: 6 and cnn: 2 in Yang, sec. 4.2
+    # 2019, sec. 2.1; transformer: 6 and cnn: 2 in Yang, sec. 4.2. lstm: 1, or 2 with a second that reads on
+    num_layers: int = 3
     num_heads: int = 8  # 2019, sec. 2.1
     norm_first: bool = False  # transformer
     pooling: str = "mean"  # lstm: "mean", "max" or "attention" (Yu, sec. 3)
@@ -130,6 +131,7 @@ class TasksConfig:
     distillation: DistillationConfig = DistillationConfig()
     entailment_ranking: TaskConfig = TaskConfig(weight=0)
     translation: TranslationConfig = TranslationConfig()
+    translation_detection: TaskConfig = TaskConfig(weight=0)
     similarity: SimilarityConfig = SimilarityConfig()
     target_native: bool = True  # response prediction and quick thought in the target languages too
     target_inference: bool = False  # inference too (Yang, sec. 4.1)
@@ -322,6 +324,15 @@ def _require_fit(config: ExperimentConfig) -> None:
             "encoder.kind=p_mean expects vectors of words, got none: name them with "
             "--set initial.vectors=my.{}.vec, or learn them from the translations, bivcd:300"
         )
+    if kind == "lstm" and not 1 <= config.encoder.num_layers <= 2:
+        raise UserError(f"encoder.num_layers of an lstm must be 1 or 2, got {config.encoder.num_layers}")
+    if kind == "lstm" and config.encoder.num_layers == 1:
+        both, hidden_dim = 2 * config.encoder.intermediate_dim, config.encoder.hidden_dim
+        if both != hidden_dim:
+            raise UserError(
+                "encoder.hidden_dim of an lstm of one layer must be twice encoder.intermediate_dim, "
+                f"{both}, got {hidden_dim}"
+            )
     for p in config.encoder.p_values:
         _parse(float, p, "encoder.p_values")
     shortest = min(text.max_tokens, text.max_context_tokens)

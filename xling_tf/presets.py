@@ -184,7 +184,7 @@ _BEST = dataclasses.replace(
 _SEQ2SEQ = ExperimentConfig(
     data=DataConfig(targets=(ALL_LANGUAGES,), all_pairs=True, corpus_weights=_CORPUS_WEIGHTS),
     text=TextConfig(tokenizer="sentencepiece", sentencepiece_size=85_000),
-    encoder=EncoderConfig(kind="lstm", hidden_dim=1024, intermediate_dim=512),
+    encoder=EncoderConfig(kind="lstm", num_layers=2, hidden_dim=1024, intermediate_dim=512),
     tasks=TasksConfig(
         translation_ranking=_OFF,
         response_prediction=_OFF,
@@ -199,6 +199,26 @@ _SEQ2SEQ = ExperimentConfig(
 _REGULARIZERS = {"similarity": 1700.0, "contrastive": 20.0, "weight-decay": 0.002, "no-similarity": 0.0}
 
 
+# Rücklé et al. 2018, sec. 5.1, on words' vectors that stay as they are. Batches, optimizer, rates and minutes
+# are ours.
+_INFERSENT = dataclasses.replace(
+    _SEQ2SEQ,
+    description="InferSent by telling translations from other sentences, TD (Rücklé et al. 2018)",
+    text=TextConfig(ngram_sizes=(), num_oov_buckets=1, lowercase=True),
+    encoder=EncoderConfig(
+        kind="lstm", num_layers=1, embedding_dim=300, hidden_dim=4096, intermediate_dim=2048, pooling="max"
+    ),
+    tasks=TasksConfig(
+        translation_ranking=_OFF,
+        response_prediction=_OFF,
+        quick_thought=_OFF,
+        inference=_OFF,
+        translation_detection=TaskConfig(examples_per_batch=64),
+        tower_dims=(320, 4096),
+    ),
+    initial=InitialConfig(vectors=("bivcd:300",)),
+    optimizer=dataclasses.replace(_SEQ2SEQ.optimizer, embedding_learning_rate=0.0),
+)
 # Rücklé et al. 2018, sec. 5: nothing is trained but the words' vectors.
 _P_MEAN = ExperimentConfig(
     description="power means of words' vectors learnt from translations (Rücklé et al. 2018)",
@@ -338,6 +358,14 @@ PRESETS: Mapping[str, ExperimentConfig] = {
         for name, alpha in _REGULARIZERS.items()
     },
     "p-mean": _P_MEAN,
+    "infersent-td": _INFERSENT,
+    "infersent-mt-td": dataclasses.replace(
+        _INFERSENT,
+        description="the same, and inference in each language that has it, MT+TD (Rücklé et al. 2018)",
+        tasks=dataclasses.replace(
+            _INFERSENT.tasks, inference=TaskConfig(examples_per_batch=64), target_inference=True
+        ),
+    ),
     "smoke": _SMOKE,
 }
 

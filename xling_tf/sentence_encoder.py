@@ -153,7 +153,9 @@ class SentenceEncoder:
                 outputs = call(input=chunk, language=[language] * len(chunk))
             except InvalidArgumentError as error:
                 expected = re.findall("one of .* is expected", str(error))
-                raise UserError(f"language: {expected[0] if expected else error}, got {language!r}") from error
+                raise UserError(
+                    f"language: {expected[0] if expected else error}, got {language!r}"
+                ) from error
             said += [text.decode() for text in outputs.numpy()]
         return said
 

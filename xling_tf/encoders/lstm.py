@@ -1,4 +1,4 @@
-"""The encoder of Yu et al. 2018: two layers of LSTM, pooled."""
+"""The encoders of Yu et al. 2018 and of InferSent: one or two layers of LSTM, pooled."""
 
 from typing import Any
 
@@ -17,8 +17,9 @@ from xling_tf.text.preprocessor import WordFeatures
 class LstmEncoder(TokenEncoder):
     """Maps tokens to sentence vectors by a bidirectional and a unidirectional LSTM (Yu et al. 2018, sec. 2).
 
-    Their states are averaged, or pooled as `config.pooling` says (sec. 3). It never sees the language that a
-    decoder will translate to.
+    The states are averaged, or pooled as `config.pooling` says (sec. 3). It never sees the language that a
+    decoder will translate to. With one layer, the bidirectional, and maxima it is InferSent's (Conneau et al.
+    2017, "Supervised Learning of Universal Sentence Representations", sec. 3.2).
 
     Args:
         config: Sizes; `intermediate_dim` of each direction of the first layer, `hidden_dim` of the second.
@@ -31,7 +32,7 @@ class LstmEncoder(TokenEncoder):
         self.embedding = WordEmbedding(num_words, config.embedding_dim, dtype=dtype, name="embedding")
         self.forward = Lstm(config.intermediate_dim, dtype=dtype, name="forward")
         self.backward = Lstm(config.intermediate_dim, reverse=True, dtype=dtype, name="backward")
-        self.top = Lstm(config.hidden_dim, dtype=dtype, name="top")
+        self.top = Lstm(config.hidden_dim, dtype=dtype, name="top") if config.num_layers > 1 else None
         self.pool: Any = {"mean": masked_mean, "max": masked_max}.get(config.pooling)
         if config.pooling == "attention":
             self.pool = AttentionPooling(config.hidden_dim, dtype=dtype, name="attention_pooling")
@@ -42,6 +43,7 @@ class LstmEncoder(TokenEncoder):
 
     def encode_tokens(self, inputs: keras.KerasTensor, lengths: keras.KerasTensor) -> keras.KerasTensor:
         """Encodes `[batch, length, embedding_dim]` word vectors of `[batch]` lengths."""
-        both = [read(inputs, lengths) for read in (self.forward, self.backward)]
-        states = self.top(ops.concatenate(both, axis=-1), lengths)
+        states = ops.concatenate([read(inputs, lengths) for read in (self.forward, self.backward)], axis=-1)
+        if self.top:
+            states = self.top(states, lengths)
         return self.pool(states, ops.arange(ops.shape(inputs)[1])[None, :] < lengths[:, None])

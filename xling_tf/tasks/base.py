@@ -28,6 +28,7 @@ TASKS = {
     "distillation": "distillation.Distillation",
     "entailment_ranking": "entailment.EntailmentRanking",
     "translation": "translation.Translation",
+    "translation_detection": "inference.TranslationDetection",
 }
 
 

@@ -10,24 +10,33 @@ from xling_tf.corpora.records import NLI_LABELS
 from xling_tf.encoders.base import TokenEncoder
 from xling_tf.layers.towers import InferenceHead
 from xling_tf.losses import softmax_cross_entropy
-from xling_tf.tasks.base import Batch, VectorTask
+from xling_tf.tasks.base import Batch, VectorTask, language_pairs
 
 
-class Inference(VectorTask):
-    """Says whether a premise entails a hypothesis, contradicts it, or neither.
+class _PairClassification(VectorTask):
+    """Classifies pairs of sentences.
 
     Args:
         head: The classifier.
         **kwargs: Of `Task`.
     """
 
-    kind: ClassVar[str] = "nli"
-    columns = ("premise", "hypothesis")
-
     def __init__(self, *, head: InferenceHead, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.head = head
         self.heads = (head,)
+
+    def build_heads(self, encoder: TokenEncoder) -> None:
+        """Creates the classifier's variables."""
+        encoding = np.zeros((1, encoder.hidden_dim), np.float32)
+        self.head(encoding, encoding)
+
+
+class Inference(_PairClassification):
+    """Says whether a premise entails a hypothesis, contradicts it, or neither."""
+
+    kind: ClassVar[str] = "nli"
+    columns = ("premise", "hypothesis")
 
     @classmethod
     def of_experiment(cls, config: ExperimentConfig) -> list[Self]:
@@ -40,14 +49,35 @@ class Inference(VectorTask):
         tasks[0].name = "inference"
         return tasks
 
-    def build_heads(self, encoder: TokenEncoder) -> None:
-        """Creates the classifier's variables."""
-        encoding = np.zeros((1, encoder.hidden_dim), np.float32)
-        self.head(encoding, encoding)
-
     def score(self, columns: list[tf.Tensor], batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
         """Classifies the pairs."""
         return softmax_cross_entropy(self.head(*columns), batch.labels)
+
+
+class TranslationDetection(_PairClassification):
+    """Tells a sentence's translation from another sentence, InferSent TD (Rücklé et al. 2018, sec. 5.1)."""
+
+    kind: ClassVar[str] = "parallel"
+    columns = ("source", "target")
+
+    @classmethod
+    def of_experiment(cls, config: ExperimentConfig) -> list[Self]:
+        """Makes a task for each pair, with one head for all."""
+        head = InferenceHead(config.tasks.inference_dim, 2, name="detection_head")
+        return [
+            cls(head=head, **cls.common(config, "translation_detection", pair))
+            for pair in language_pairs(config)
+        ]
+
+    def score(self, columns: list[tf.Tensor], batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
+        """Classifies each source with its target, and with the one before: means of the two."""
+        source, target = columns
+        results = [
+            softmax_cross_entropy(self.head(source, other), tf.fill([tf.shape(source)[0]], label))
+            for label, other in enumerate((tf.roll(target, 1, axis=0), target))
+        ]
+        losses, hits = zip(*results, strict=True)
+        return tf.add_n(losses) / 2, tf.add_n(hits) / 2
 
 
 def inference_languages(config: ExperimentConfig) -> list[str]:
