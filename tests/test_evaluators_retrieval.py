@@ -102,7 +102,11 @@ def test_errors_of_three_languages_derived_by_hand():
     scores = SimilaritySearch(rows, ("en", "de", "zh"), name="x")(looked_up(vectors))
     pairs = ["en-de", "en-zh", "de-en", "de-zh", "zh-en", "zh-de"]
     with_german = {f"{pair}/error_rate": float("de" in pair) for pair in pairs}
-    assert scores == {"mean/error_rate": pytest.approx(4 / 6), **with_german}
+    expected = {"mean/error_rate": pytest.approx(4 / 6), **with_german}
+    assert scores == {
+        **expected,
+        **{name.replace("/", "/strict_"): score for name, score in expected.items()},
+    }
 
 
 def test_copies_and_other_translations_are_right():
@@ -110,6 +114,9 @@ def test_copies_and_other_translations_are_right():
     vectors = {"yes": [1, 0], "sí": [1, 0.1], "claro": [1, 0], "cat": [0, 1], "gato": [0, 1]}
     found = BitextRetrieval(rows, ("en", "es"), name="x")
     assert found(looked_up(vectors))["error_rate"] == 0.0
+    # Where copies are errors, "yes" has neither of its "sí", and only one row of it has "claro".
+    strict = SimilaritySearch(rows, ("en", "es"), name="x")(looked_up(vectors))
+    assert (strict["en-es/error_rate"], strict["en-es/strict_error_rate"]) == (0.0, 0.5)
     # The nearest of all three rows of "yes" is now that of "cat": one row of four is found.
     wrong = found(looked_up({**vectors, "gato": [1, 0.001], "sí": [1, 1], "claro": [1, 1]}))
     assert wrong["en-es/precision_at_1"] == 0.0
@@ -137,7 +144,7 @@ def test_the_share_found_is_that_of_every_cosine_computed():
     best_wrong = np.where(right, -np.inf, cosines).max(axis=1)
     expected = np.mean((best_wrong < best_right - 1e-6)[query_rows])
     assert 0.1 < expected < 0.9
-    found = share_found(queries, query_rows, candidates, answer_rows)
+    found, _ = share_found(queries, query_rows, candidates, answer_rows)
     assert found == pytest.approx(expected)
 
 

@@ -31,7 +31,7 @@ Matrix = NDArray[np.float32]
 
 # Ours, where the paper gives none: translations that a space is learnt from, and how.
 _MAX_PAIRS = 200_000
-_BIVCD = {"sg": 1, "window": 10, "negative": 10, "epochs": 5}
+_BIVCD = {"sg": 1, "window": 5, "negative": 5, "epochs": 3}
 _PROJECTION = {"batch": 256, "epochs": 20, "rate": 1e-3}
 _CVM = {"batch": 256, "epochs": 5, "rate": 0.05}
 _MARGIN = 0.5  # A.1
