@@ -1,9 +1,10 @@
 """Tables, and a small folder of them for every suite, in which a text's first word is its meaning."""
 
-import gzip
 import random
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+
+from raw_files import write_files
 
 LANGUAGES = ("en", "es")
 NUM_KEYS = 60
@@ -19,10 +20,7 @@ def meaning(text: str) -> str:
 def write_table(path: Path, header: str, *rows: Sequence[object]) -> Path:
     """Writes a table, packed where its name ends in .gz; spaces divide the header's columns."""
     lines = ("\t".join(map(str, row)) + "\n" for row in (header.split(), *rows))
-    content = "".join(lines).encode()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
-    return path
+    return write_files(path.parent, {path.name: "".join(lines)}) / path.name
 
 
 def write_evaluation_data(folder: Path, *, seed: int = 0) -> None:

@@ -1,9 +1,13 @@
 """The training program run as people run it."""
 
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -48,6 +52,36 @@ class Run(NamedTuple):
 def train(folder: Path, *flags: str, timeout: int = 600) -> Run:
     """Runs training/main.py in `folder`, which is not the checkout's root."""
     return run_python(folder, str(PROGRAM), *flags, timeout=timeout)
+
+
+def train_until(
+    ready: Callable[[], bool],
+    stop: signal.Signals | None,
+    folders: Sequence[Path],
+    flags: Sequence[str],
+    environments: Sequence[Mapping[str, str]] = ({},),
+) -> list[Run]:
+    """Runs training/main.py in each folder at the same time; once `ready`, the last gets a signal."""
+    processes = []
+    for folder, environment in zip(folders, environments, strict=True):
+        folder.mkdir(exist_ok=True)
+        with (folder / "errors.txt").open("w", encoding="utf-8") as errors:
+            command, more = [sys.executable, str(PROGRAM), *flags], {**os.environ, **environment}
+            pipes = {"stdout": subprocess.DEVNULL, "stderr": errors}
+            processes.append(subprocess.Popen(command, cwd=folder, env=more, **pipes))
+    try:
+        while stop is not None and all(process.poll() is None for process in processes):
+            if ready():
+                processes[-1].send_signal(stop)
+                break
+            time.sleep(0.02)
+        statuses = [process.wait(timeout=300) for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+    errors = [(folder / "errors.txt").read_text("utf-8") for folder in folders]
+    return [Run(status, "", told, at) for status, told, at in zip(statuses, errors, folders, strict=True)]
 
 
 def run_python(folder: Path, *arguments: str, timeout: int = 600) -> Run:

@@ -1,18 +1,17 @@
 """A small CNN as the published one is, and a SavedModel of it with the published names of variables."""
 
 import dataclasses
-import io
 from functools import cache
 from pathlib import Path
 
 import keras
 import numpy as np
 import published
-import sentencepiece
 import tensorflow as tf
 
-from xling_tf.config import EncoderConfig, ExperimentConfig
+from xling_tf.config import EncoderConfig, ExperimentConfig, TextConfig
 from xling_tf.model import Model
+from xling_tf.text.sentencepiece import fit_pieces
 
 SENTENCES = [
     "The cat is sleeping on the red sofa.",
@@ -45,15 +44,8 @@ def small_config() -> ExperimentConfig:
 @cache
 def pieces() -> bytes:
     """A SentencePiece model of the sentences."""
-    model = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(SENTENCES * 3),
-        model_writer=model,
-        vocab_size=100,
-        hard_vocab_limit=False,
-        minloglevel=2,
-    )
-    return model.getvalue()
+    text = TextConfig(tokenizer="sentencepiece", sentencepiece_size=100)
+    return fit_pieces(text, {"en": SENTENCES})[1]
 
 
 def random_model() -> Model:

@@ -5,16 +5,13 @@ import pytest
 import tensorflow as tf
 from published import named_layers
 from published_model import SENTENCES, WIDTHS, random_model
+from testing import encode
 
 from xling_tf.encoders.folded import FoldedEncoder
 from xling_tf.hub import module as hub
 from xling_tf.layers.convolution import ConvolutionBranch
 
 TEXTS = [*SENTENCES, "", "😀", "cat", "the red cat " * 300]
-
-
-def encode(model, texts):
-    return model.encoder(model.preprocessor(tf.constant(texts))).numpy()
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,10 @@
 import logging as std_logging
 import math
 
-import keras
 import numpy as np
 import pytest
 from programs import read_lines
-from testing import TINY, ListCorpus, make_batch, make_examples, tiny_model
+from testing import EXAMPLES, TWO_TASKS, corpus, make_batch, make_examples, make_trainer, tiny_model
 
 from xling_tf.config import apply_overrides
 from xling_tf.corpora.records import TranslationPair
@@ -17,22 +16,10 @@ from xling_tf.sentence_encoder import SentenceEncoder
 from xling_tf.trainer import development as module
 from xling_tf.trainer.checkpoints import CheckpointError, Checkpoints
 from xling_tf.trainer.development import Development, HeldOutScores, evaluate
-from xling_tf.trainer.distribution import Workers, make_strategy
-from xling_tf.trainer.loop import Trainer
 
 RANKING = "translation_ranking_en-es"
-TEXTS = [*"abcdefghij"]
-EXAMPLES = {
-    RANKING: make_examples(TEXTS, [f"{text} hola" for text in TEXTS], corpora=[("small", 10)]),
-    "inference": make_examples(TEXTS, TEXTS[::-1], labels=[0, 1, 2, 0, 1, 2, 0, 1, 2, 0]),
-}
 BOTH_TASKS = apply_overrides(
-    TINY,
-    [
-        *("tasks.response_prediction.weight=0", "tasks.quick_thought.weight=0"),
-        *("tasks.translation_ranking.examples_per_batch=2", "tasks.inference.examples_per_batch=2"),
-        *("training.dev_steps=2", "training.dev_batches=2", "training.steps=9"),
-    ],
+    TWO_TASKS, ["training.dev_steps=2", "training.dev_batches=2", "training.steps=9"]
 )
 CONFIG = apply_overrides(BOTH_TASKS, ["tasks.inference.weight=0"])
 # What is scripted to be found after each number of steps. Better than before after steps 2, 4 and 8; a
@@ -59,16 +46,9 @@ class Scripted(Development):
         return scores
 
 
-def make_trainer(folder, **disturbed):
-    keras.utils.set_random_seed(1)
-    workers = Workers(make_strategy())
-    with workers.strategy.scope():
-        model = tiny_model(CONFIG)
-    development = Scripted(model, folder, **disturbed)
-    trainer = Trainer(
-        model=model, examples=EXAMPLES, workers=workers, run_dir=folder, development=development
-    )
-    return trainer, development
+def scripted_trainer(folder, **disturbed):
+    trainer = make_trainer(folder, CONFIG, development=lambda model: Scripted(model, folder, **disturbed))
+    return trainer, trainer._development
 
 
 def assert_same(weights, expected):
@@ -83,7 +63,7 @@ def dev_steps(folder):
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
     """What was found in a training that nothing disturbed, with the last weights in its model."""
-    trainer, development = make_trainer(tmp_path_factory.mktemp("undisturbed"))
+    trainer, development = scripted_trainer(tmp_path_factory.mktemp("undisturbed"))
     assert trainer.train()
     return development
 
@@ -91,7 +71,7 @@ def undisturbed(tmp_path_factory):
 def test_a_finished_training_leaves_its_best_weights(undisturbed):
     folder = undisturbed.folder
     assert dev_steps(folder) == [2, 4, 6, 8, 9]
-    trainer, development = make_trainer(folder)
+    trainer, development = scripted_trainer(folder)
     assert trainer.train()
     assert not development.seen
     assert_same(development.model.encoder.get_weights(), undisturbed.seen[9])
@@ -108,10 +88,10 @@ def interrupted():
 
 @pytest.mark.slow
 def test_a_restart_in_the_middle_changes_nothing(undisturbed, tmp_path):
-    disturbed, _ = make_trainer(tmp_path, disturb=interrupted, at=6)
+    disturbed, _ = scripted_trainer(tmp_path, disturb=interrupted, at=6)
     with pytest.raises(KeyboardInterrupt):
         disturbed.train()
-    trainer, development = make_trainer(tmp_path)
+    trainer, development = scripted_trainer(tmp_path)
     assert trainer.train()
     assert dev_steps(tmp_path) == [2, 4, 6, 8, 9]
     assert trainer.use_best_weights() == 8
@@ -150,7 +130,7 @@ def test_translations_alone_decide_where_there_are_some(tmp_path):
 def test_the_same_examples_are_scored_each_time():
     # Ten examples in batches of ten: the one batch has them all, also those of a corpus never trained on.
     settings = ["tasks.translation_ranking.examples_per_batch=10", "training.dev_batches=1"]
-    model = tiny_model(apply_overrides(CONFIG, [*settings, "data.corpus_weights.small=0"]))
+    model = tiny_model(apply_overrides(CONFIG, [*settings, "data.corpus_weights.corpus=0"]))
     score = HeldOutScores(model, EXAMPLES)
     first = score()
     assert first == score()
@@ -169,8 +149,7 @@ def score_retrieval(store):
 def test_retrieval_is_over_the_held_out_pairs_of_a_store(monkeypatch):
     # Of 1000 sources about a tenth is held out, of which every fifth or so is drawn from.
     pairs = [TranslationPair(f"sentence {n}", f"frase {n}") for n in range(1000)]
-    corpus = ListCorpus(name="x", kind="parallel", languages="en-es", records=pairs)
-    store = transient_store([corpus])
+    store = transient_store([corpus("parallel", pairs)])
     num_held_out = len(store.corpora[0].held_out)
     assert score_retrieval(store) == {"retrieval/en-es/all": num_held_out}
     monkeypatch.setattr(module, "_DRAWN_FROM", 20)
@@ -182,12 +161,10 @@ def test_retrieval_is_scored_without_near_twins_of_training_too(monkeypatch):
     # Every pair of the first corpus differs from the others in one word; those of the second in four.
     alike = [TranslationPair(f"the number is {n}", f"el número es {n}") for n in range(100)]
     unlike = [TranslationPair(f"{n} {n}a {n}b {n}c", f"{n} {n}d {n}e {n}f") for n in range(200)]
-    corpora = [
-        ListCorpus(name=name, kind="parallel", languages="en-es", records=records)
-        for name, records in (("alike", alike), ("unlike", unlike))
-    ]
     monkeypatch.setattr(module, "_CANDIDATES", 12)
-    store = transient_store(corpora)
+    store = transient_store(
+        [corpus("parallel", alike, name="alike"), corpus("parallel", unlike, name="unlike")]
+    )
     alike, unlike = (len(corpus.held_out) for corpus in store.corpora)
     pairs = score_retrieval(store)
     assert pairs["retrieval/en-es/no_near_twins"] == unlike

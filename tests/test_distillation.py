@@ -2,11 +2,10 @@
 
 import numpy as np
 import pytest
-import tensorflow as tf
-from testing import TINY, find_task, make_batch, make_examples, tiny_model
+from testing import TINY, encode, make_examples, scored, task_losses, tiny_model
 
 from xling_tf.config import apply_overrides
-from xling_tf.tasks.base import Batch, build_tasks
+from xling_tf.tasks.base import build_tasks
 
 NAME = "distillation_en-es"
 OTHERS = ("translation_ranking", "response_prediction", "quick_thought", "inference")
@@ -20,15 +19,7 @@ def score(normalize, source, target, teacher, source_texts=None, settings=()):
     settings = [f"tasks.similarity.normalize={normalize}", *settings]
     (task,) = build_tasks(apply_overrides(ALONE, settings))
     names = source_texts or range(len(source))
-    batch = Batch(
-        features=None,
-        fingerprints=tf.constant([names, names], tf.int64),
-        labels=tf.zeros([len(source)], tf.int32),
-        vectors=tf.constant(teacher, tf.float32),
-    )
-    losses, hits = task.score([tf.constant(source), tf.constant(target)], batch)
-    assert losses.shape == hits.shape == (len(source),)
-    return losses.numpy().tolist(), hits.numpy().tolist()
+    return scored(task, [source, target], [names, names], teacher)
 
 
 @pytest.mark.parametrize("normalize", [False, True])
@@ -71,9 +62,8 @@ def test_similarities_are_learnt_from_a_teacher_of_another_width():
 
 def test_a_student_that_equals_its_teacher_has_no_loss():
     model = tiny_model(ALONE)
-    vectors = model.encoder(model.preprocessor(tf.constant(SOURCES))).numpy().astype(np.float16)
-    examples = make_examples(SOURCES, SOURCES, vectors=vectors)
-    losses, hits = find_task(model, NAME).losses(model.encoder, make_batch(model, examples))
+    vectors = encode(model, SOURCES).astype(np.float16)
+    losses, hits = task_losses(model, NAME, make_examples(SOURCES, SOURCES, vectors=vectors))
     # Half precision rounds to 2^-11 of a number, the squared distance to the square of that.
-    assert losses.numpy() == pytest.approx(np.zeros(len(SOURCES)), abs=1e-5)
-    assert hits.numpy().tolist() == [1] * len(SOURCES)
+    assert losses == pytest.approx(np.zeros(len(SOURCES)), abs=1e-5)
+    assert hits.tolist() == [1] * len(SOURCES)

@@ -2,13 +2,11 @@
 
 import numpy as np
 import pytest
-import tensorflow as tf
-from testing import TINY, ListCorpus, find_task, tiny_model
+from testing import TINY, corpus, find_task, scored, tiny_model
 
 from xling_tf.config import apply_overrides
 from xling_tf.corpora.records import InferencePair
 from xling_tf.corpora.store import transient_store
-from xling_tf.tasks.base import Batch
 from xling_tf.trainer.input_pipeline import task_examples
 
 ENTAILMENT, NEUTRAL, CONTRADICTION = range(3)
@@ -36,8 +34,7 @@ def task():
 
 
 def examples(task, rows):
-    corpus = ListCorpus(name="x", kind="nli", languages="en", split="train", records=rows)
-    return task_examples([task], transient_store([corpus]).corpora)
+    return task_examples([task], transient_store([corpus("nli", rows, split="train")]).corpora)
 
 
 def test_examples_are_the_entailed_pairs_with_the_first_contradiction_of_their_premise(task):
@@ -54,24 +51,15 @@ def test_examples_are_the_entailed_pairs_with_the_first_contradiction_of_their_p
 
 
 def test_entailed_and_contradicting_sentences_are_the_candidates(task):
-    columns = [
-        tf.constant([[1.0, 0], [0, 1]]),  # premises
-        tf.constant([[2.0, 0], [0, 1]]),  # entailed
-        tf.constant([[1.0, 0], [0, 1]]),  # contradicting the first; the second has none
-    ]
-    batch = Batch(
-        features=None,
-        fingerprints=tf.constant([[1, 2], [3, 4], [5, 4]], tf.int64),
-        labels=tf.zeros([2], tf.int32),
-        vectors=tf.zeros([2, 0]),
-    )
-    losses, hits = task.score(columns, batch)
+    premises, entailed = [[1.0, 0], [0, 1]], [[2.0, 0], [0, 1]]
+    texts = [1, 2], [3, 4], [5, 4]  # one contradicts the first; the second has none
+    losses, hits = scored(task, [premises, entailed, [[1.0, 0], [0, 1]]], texts, [[], []])
     # Dot products of the first premise: 2 with what it entails, 0 with what the other does, 1 with its
     # contradiction. Of the second: 1, 0 and 0; its filled column does not count. The margin is that of
     # translations and is not taken off.
     expected = [np.log(np.exp([2, 0, 1]).sum()) - 2, np.log(np.exp([1, 0, 0]).sum()) - 1]
-    assert losses.numpy() == pytest.approx(expected, abs=1e-6)
-    assert hits.numpy().tolist() == [1, 1]
+    assert losses == pytest.approx(expected, abs=1e-6)
+    assert hits == [1, 1]
     # A contradiction that scores higher is a miss.
-    _, hits = task.score([columns[0], columns[1], 3 * columns[2]], batch)
-    assert hits.numpy().tolist() == [0, 1]
+    _, hits = scored(task, [premises, entailed, [[3.0, 0], [0, 3]]], texts, [[], []])
+    assert hits == [0, 1]

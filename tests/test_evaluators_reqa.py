@@ -7,6 +7,7 @@ import pytest
 from encode_functions import by_last_word, by_meaning, constant, looked_up, random_vectors
 from evaluation_data import write_table
 
+from xling_tf.corpora.sentences import surroundings
 from xling_tf.errors import UserError
 from xling_tf.evaluators.data import Missing
 from xling_tf.evaluators.encoding import System
@@ -75,31 +76,19 @@ def test_every_sentence_with_the_text_of_an_answer_is_right():
     assert scores["sentence_encoder/sentence/precision_at_1"] == 0.5
 
 
-def system_with_contexts(seen):
-    """One whose response encoder notes the contexts that it is given."""
+def test_without_paragraphs_the_context_is_the_sentence_between_its_neighbours():
+    seen = {}
 
     def responses(answers, contexts):
         if answers != contexts:
             seen.update(zip(answers, contexts, strict=True))
         return by_last_word(answers)
 
-    return System(name="qa", sentences=constant, questions=by_last_word, responses=responses)
-
-
-def test_without_paragraphs_the_context_is_the_sentence_between_its_neighbours():
-    seen = {}
-    # "b 2" is there twice: where it is first counts.
     texts = ["a 1", "b 2", "c 3", "d 4", "e 5", "f 6", "b 2"]
     data = ReqaData([("1", "ask 2", "b 2")], [(text, "") for text in texts])
-    scores = scores_of(data, system_with_contexts(seen))
-    assert seen == {
-        "a 1": "a 1 b 2 c 3",
-        "b 2": "a 1 b 2 c 3 d 4",
-        "c 3": "a 1 b 2 c 3 d 4 e 5",
-        "d 4": "b 2 c 3 d 4 e 5 f 6",
-        "e 5": "c 3 d 4 e 5 f 6 b 2",
-        "f 6": "d 4 e 5 f 6 b 2",
-    }
+    system = System(name="qa", sentences=constant, questions=by_last_word, responses=responses)
+    scores = scores_of(data, system)
+    assert seen == surroundings(texts, 2)
     assert not any("paragraph" in name or "without_context" in name for name in scores)
 
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import tensorflow as tf
-from testing import TINY, ListCorpus, make_examples
+from testing import TINY, corpus, make_examples
 
 from xling_tf.config import apply_overrides
 from xling_tf.corpora.records import InferencePair, ResponsePair, SentenceTriplet, TranslationPair
@@ -204,20 +204,15 @@ def test_epochs_and_seeds_have_other_orders():
     assert max(agreements) < 10
 
 
-def corpus(kind, languages, records, name="x", split=""):
-    groups = [str(record) for record in records] if kind == "documents" else None
-    return ListCorpus(name=name, kind=kind, languages=languages, split=split, records=records, groups=groups)
-
-
 def test_records_become_examples_of_the_tasks_on_them():
     pairs = [("two words", "uno"), ("x", "y"), ("held 2", "fuera")]
     corpora = [
-        corpus("parallel", "en-es", [TranslationPair(*pair) for pair in pairs]),
-        corpus("nli", "en", [InferencePair("p q r", "h", 2), InferencePair("q", "h i", 1)]),
-        corpus("conversations", "es", [ResponsePair("m", "r s t u")]),
-        corpus("documents", "en", [SentenceTriplet("a", "b b b", "c c")]),
-        corpus("parallel", "en-es", [TranslationPair("我爱你", "ñu")], name="more"),
-        corpus("parallel", "es-en", [TranslationPair("a", "b")]),  # of no task
+        corpus("parallel", [TranslationPair(*pair) for pair in pairs]),
+        corpus("nli", [InferencePair("p q r", "h", 2), InferencePair("q", "h i", 1)]),
+        corpus("conversations", [ResponsePair("m", "r s t u")], languages="es"),
+        corpus("documents", [SentenceTriplet("a", "b b b", "c c")], groups=["a"]),
+        corpus("parallel", [TranslationPair("我爱你", "ñu")], name="more"),
+        corpus("parallel", [TranslationPair("a", "b")], languages="es-en"),  # of no task
     ]
     examples = task_examples(build_tasks(TINY), transient_store(corpora).corpora)
     train = {name: parts.train for name, parts in examples.items()}

@@ -12,10 +12,10 @@ from testing import (
     dense,
     encoded,
     find_task,
-    make_batch,
     make_examples,
     numpy_ranking,
     similarity_options,
+    task_losses,
     tiny_model,
 )
 
@@ -39,13 +39,6 @@ def make_model(*overrides):
 
 def examples(contexts=CONTEXTS):
     return make_examples(QUESTIONS, ANSWERS, contexts, num_contexts=1)
-
-
-def losses(model, given):
-    task = find_task(model, NAME)
-    found, hits = task.losses(model.encoder, make_batch(model, given))
-    assert found.shape == hits.shape == (len(given),)
-    return found.numpy()
 
 
 def averaged(model, texts):
@@ -79,7 +72,8 @@ def test_answers_and_the_averages_of_their_contexts_are_ranked_for_questions(sim
     # 320 and 512 in the paper, here 5 and 8; the answer's tower sees both parts joined.
     shapes = [[w.shape for w in head.get_weights()[::2]] for head in task.heads]
     assert shapes == [[(DIM, 5), (5, DIM)], [(2 * DIM, 5), (5, DIM)], [(DIM, 5), (5, DIM)]]
-    assert losses(model, examples()) == pytest.approx(expected_losses(model), rel=1e-4, abs=1e-5)
+    found = task_losses(model, NAME, examples())[0]
+    assert found == pytest.approx(expected_losses(model), rel=1e-4, abs=1e-5)
 
 
 def test_without_contexts_the_tower_is_over_the_answer_alone():
@@ -87,7 +81,7 @@ def test_without_contexts_the_tower_is_over_the_answer_alone():
     task = find_task(model, NAME)
     assert task.columns == ("question", "answer")
     assert len(task.heads) == 2
-    found = losses(model, make_examples(QUESTIONS, ANSWERS))
+    found = task_losses(model, NAME, make_examples(QUESTIONS, ANSWERS))[0]
     assert found == pytest.approx(expected_losses(model), rel=1e-4, abs=1e-5)
     assert task.texts(QuestionAnswer("q", "a", "c")) == ("q", "a")
 
@@ -102,7 +96,7 @@ def test_contexts_are_cut_and_not_encoded_as_sentences_are(monkeypatch):
         "encode_tokens",
         lambda inputs, lengths: shapes.append(inputs.shape[:2]) or encode_tokens(inputs, lengths),
     )
-    found = losses(model, examples(contexts))
+    found = task_losses(model, NAME, examples(contexts))[0]
     # Five questions and five answers, of three tokens at most.
     assert shapes == [(10, 3)]
     expected = expected_losses(model, ["a b c d e"] * 5)
@@ -117,4 +111,4 @@ def test_the_convolutions_of_pieces_are_not_in_the_way():
     # The averages have the token's own vector and what enters each of three branches.
     width = 6 + 3 * config.encoder.num_filters
     assert find_task(model, NAME).context_encoder.get_weights()[0].shape == (width, 5)
-    assert np.isfinite(losses(model, examples())).all()
+    assert np.isfinite(task_losses(model, NAME, examples())[0]).all()

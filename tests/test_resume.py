@@ -1,22 +1,19 @@
-"""Killed, stopped, damaged: the same command goes on, and ends where an undisturbed run ends."""
+"""Killed, stopped: the same command goes on, and ends where an undisturbed run ends."""
 
 import json
 import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pytest
-from programs import PROGRAM, read_lines
+from programs import read_lines, train_until
 
 from xling_tf.config import apply_overrides
 from xling_tf.presets import get_preset
 from xling_tf.trainer.experiment import Run, run_experiment
 
-# Trainings in processes of their own; test_trainer.py has restarts within one.
+# Trainings in processes of their own; test_static.py has restarts within one.
 pytestmark = pytest.mark.slow
 
 STEPS = 150
@@ -46,30 +43,12 @@ def checkpoints(run_dir: Path) -> list[str]:
 def run(folder: Path, *, stop: signal.Signals | None = None, at: int = STEPS) -> Stage:
     """Runs the command, and sends it a signal once it has trained `at` steps."""
     run_dir = folder / "runs" / "smoke"
-    with (folder / "errors.txt").open("w+", encoding="utf-8") as errors:
-        command = [sys.executable, str(PROGRAM), *FLAGS]
-        process = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=errors)
-        try:
-            while stop is not None and process.poll() is None:
-                if len(read_lines(run_dir / "metrics.jsonl")) >= at and len(checkpoints(run_dir)) > 1:
-                    process.send_signal(stop)
-                    break
-                time.sleep(0.02)
-            status = process.wait(timeout=300)
-        finally:
-            process.kill()
-            process.wait()
-        errors.seek(0)
-        metrics = read_lines(run_dir / "metrics.jsonl")
-        return Stage(status, errors.read(), metrics, checkpoints(run_dir))
 
+    def ready() -> bool:
+        return len(read_lines(run_dir / "metrics.jsonl")) >= at and len(checkpoints(run_dir)) > 1
 
-def damage_newest(run_dir: Path) -> str:
-    """Cuts the newest checkpoint's values in half; returns its name."""
-    newest = sorted(run_dir.glob("checkpoints/step-*"))[-1]
-    (values,) = newest.glob("values.data*")
-    values.write_bytes(values.read_bytes()[: values.stat().st_size // 2])
-    return newest.name
+    (ended,) = train_until(ready, stop, [folder], FLAGS)
+    return Stage(ended.status, ended.errors, read_lines(run_dir / "metrics.jsonl"), checkpoints(run_dir))
 
 
 @pytest.fixture(scope="module")
@@ -84,9 +63,6 @@ def stages(folder: Path) -> dict[str, Stage]:
         "killed": run(folder, stop=signal.SIGKILL, at=25),
         "stopped": run(folder, stop=signal.SIGTERM, at=90),
     }
-    damage_newest(folder / "runs" / "smoke")
-    # What a kill in the middle of a save leaves; no process has this number.
-    (folder / "runs" / "smoke" / "checkpoints" / ".step-000000007.999999999.tmp").mkdir()
     return {**stages, "finished": run(folder)}
 
 
@@ -115,15 +91,6 @@ def test_sigterm_stops_with_a_checkpoint_and_says_what_to_do(stages: dict[str, S
     assert stopped.checkpoints[-1] == f"step-{steps:09d}"
     assert f"stopped at step {steps}; the same command continues" in stopped.errors
     assert "Traceback" not in stopped.errors
-
-
-def test_a_damaged_checkpoint_falls_back_to_the_one_before(stages: dict[str, Stage]) -> None:
-    before, newest = stages["stopped"].checkpoints[-2:]
-    errors = stages["finished"].errors
-    (warning,) = (line for line in errors.splitlines() if " WARNING " in line)
-    assert newest in warning
-    assert "the one before is used" in warning
-    assert f"continuing at step {int(before.removeprefix('step-'))}," in errors
 
 
 def test_the_loss_curve_and_the_scores_are_those_of_an_undisturbed_run(

@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 
 import pytest
-from testing import TINY, ListCorpus
+from testing import TINY, accept, corpus
 
 from xling_tf.config import ExperimentConfig, apply_overrides, to_json
 from xling_tf.corpora.records import TranslationPair
@@ -22,11 +22,7 @@ from xling_tf.trainer.warm_start import StartRecord
 
 GARBAGE = [b"", b"[]", b"{}", b"null", b"\xff\xfe", b"[" * 100_000]
 PAIRS = [TranslationPair(f"sentence {n}", f"frase {n}") for n in range(100)]
-CORPUS = ListCorpus(name="x", kind="parallel", languages="en-es", records=PAIRS)
-
-
-def accept(store):
-    """Any store will do."""
+CORPUS = corpus("parallel", PAIRS)
 
 
 def damage(path: Path, how: str) -> None:

@@ -4,7 +4,7 @@ import random
 from collections import defaultdict
 
 import pytest
-from testing import ListCorpus
+from testing import corpus
 
 from xling_tf.corpora.readers import read_documents
 from xling_tf.corpora.records import (
@@ -16,10 +16,6 @@ from xling_tf.corpora.records import (
 )
 from xling_tf.corpora.split import held_out, near_twins, normalised
 from xling_tf.corpora.store import transient_store
-
-
-def corpus(kind, records, *, name="x", languages="en-es", split="", groups=None):
-    return ListCorpus(name=name, kind=kind, languages=languages, split=split, records=records, groups=groups)
 
 
 def split_corpora(corpora):

@@ -1,19 +1,16 @@
 """The average of words: by hand, as the start of a transformer, as a phase, with a teacher's words."""
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 from encode_functions import random_vectors
 from programs import read_lines
-from testing import DIM, TINY, make_examples, tiny_model
+from testing import DIM, TINY, encode, make_examples, make_trainer, tiny_model
 
 from xling_tf.config import apply_overrides
 from xling_tf.encoders.folded import FoldedEncoder
 from xling_tf.evaluators.encoding import System
 from xling_tf.layers.pooling import unit_length
-from xling_tf.trainer.distribution import Workers, make_strategy
-from xling_tf.trainer.loop import Trainer
 from xling_tf.trainer.teacher import Teacher, start_words
 
 STATIC = apply_overrides(TINY, ["encoder.kind=static"])
@@ -31,10 +28,6 @@ EXAMPLES = {
     ),
     "inference": make_examples(["a b", "c d"], ["b", "d"], labels=[0, 1]),
 }
-
-
-def encode(model, texts):
-    return model.encoder(model.preprocessor(tf.constant(texts))).numpy()
 
 
 def test_it_is_the_mean_of_the_words_also_where_they_are_tabulated():
@@ -59,19 +52,10 @@ def test_a_transformer_starts_as_the_average_and_learns_what_to_add():
     assert np.abs(encode(model, TEXTS) - before).max() > 1e-3
 
 
-def make_trainer(folder, config=TWO_PHASES):
-    keras.utils.set_random_seed(1)
-    strategy = make_strategy()
-    with strategy.scope():
-        model = tiny_model(config)
-    model = model._replace(tasks=[task for task in model.tasks if task.name in EXAMPLES])
-    folder.mkdir(exist_ok=True)
-    return Trainer(model=model, examples=EXAMPLES, workers=Workers(strategy), run_dir=folder)
-
-
 @pytest.mark.parametrize(("least", "steps"), [(0, 4), (6, 6), (9, 8)])
 def test_the_first_phase_trains_the_average_and_heads_alone(least, steps, tmp_path):
-    trainer = make_trainer(tmp_path, apply_overrides(TWO_PHASES, [f"training.static_steps={least}"]))
+    config = apply_overrides(TWO_PHASES, [f"training.static_steps={least}"])
+    trainer = make_trainer(tmp_path, config, EXAMPLES)
     encoder = trainer._model.encoder
     static = {id(v) for v in encoder.static_part.trainable_variables}
     later = [v for v in encoder.trainable_variables if id(v) not in static]
@@ -102,10 +86,10 @@ def test_the_first_phase_trains_the_average_and_heads_alone(least, steps, tmp_pa
 
 def test_a_restart_in_either_phase_changes_nothing(tmp_path):
     config = apply_overrides(TWO_PHASES, ["training.static_steps=5"])
-    whole = make_trainer(tmp_path / "whole", config)
+    whole = make_trainer(tmp_path / "whole", config, EXAMPLES)
     whole.train()
     for stop in (2, 6):
-        part = make_trainer(tmp_path / "part", config)
+        part = make_trainer(tmp_path / "part", config, EXAMPLES)
 
         def interrupted(phase, part=part, step=part._train_step, stop=stop):
             if part.step == stop:
@@ -116,7 +100,7 @@ def test_a_restart_in_either_phase_changes_nothing(tmp_path):
         with pytest.raises(KeyboardInterrupt):
             part.train()
         part._save()
-    again = make_trainer(tmp_path / "part", config)
+    again = make_trainer(tmp_path / "part", config, EXAMPLES)
     again.train()
     for one, other in zip(whole._checkpoints.variables, again._checkpoints.variables, strict=True):
         np.testing.assert_array_equal(one.numpy(), other.numpy())

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from testing import TINY, ListCorpus
+from testing import TINY, accept, corpus
 
 from xling_tf.corpora.folder import load_folder
 from xling_tf.corpora.records import (
@@ -29,10 +29,6 @@ TRAINED = [word for word in WORDS if not held_out(word)]
 HELD = [word for word in WORDS if held_out(word)]
 
 
-def corpus(kind, records, *, name="x", languages="en", split="", groups=None):
-    return ListCorpus(name=name, kind=kind, languages=languages, split=split, records=records, groups=groups)
-
-
 PAIRS = corpus(
     "parallel",
     [
@@ -43,7 +39,6 @@ PAIRS = corpus(
         TranslationPair(HELD[0], "c"),
         TranslationPair(TRAINED[2], "C"),
     ],
-    languages="en-es",
 )
 # Each reply is the next message.
 TALK = corpus("conversations", [ResponsePair(*two) for two in pairwise(TRAINED)])
@@ -60,10 +55,6 @@ ASKED = corpus(
     languages="es",
 )
 ALL = [PAIRS, TALK, STORY, LABELLED, ASKED]
-
-
-def accept(store):
-    """Any store will do."""
 
 
 def files(folder):
@@ -150,7 +141,7 @@ def test_a_full_disk_is_told_and_nothing_is_left(tmp_path):
 
 
 def test_a_corpus_of_which_nothing_is_left_for_training_is_named(caplog):
-    leaking = corpus("parallel", [TranslationPair(TRAINED[0], "C")] * 2, languages="en-es")
+    leaking = corpus("parallel", [TranslationPair(TRAINED[0], "C")] * 2)
     tests = corpus("nli", LABELLED.records, split="test", name="quiet")
     with caplog.at_level("WARNING"):
         transient_store([PAIRS, leaking, tests])

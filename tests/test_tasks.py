@@ -14,6 +14,7 @@ from testing import (
     make_examples,
     numpy_ranking,
     similarity_options,
+    task_losses,
     tiny_config,
     tiny_model,
 )
@@ -32,13 +33,6 @@ SIMILARITIES = {
 }
 
 
-def losses(model, name, examples):
-    task = find_task(model, name)
-    per_example, hits = task.losses(model.encoder, make_batch(model, examples))
-    assert per_example.shape == hits.shape == (len(examples),)
-    return per_example.numpy(), hits.numpy()
-
-
 @pytest.fixture(scope="module", params=SIMILARITIES)
 def model(request):
     return tiny_model(tiny_config(**SIMILARITIES[request.param]))
@@ -50,7 +44,7 @@ def test_translation_ranking(model):
     expected = numpy_ranking(target, source, **similarity_options(model))
     if model.config.tasks.similarity.bidirectional:
         expected = (expected + numpy_ranking(source, target, **similarity_options(model))) / 2
-    found, _ = losses(model, "translation_ranking_en-es", make_examples(FIRST, SECOND))
+    found, _ = task_losses(model, "translation_ranking_en-es", make_examples(FIRST, SECOND))
     assert found == pytest.approx(expected, rel=1e-4, abs=1e-5)
 
 
@@ -63,12 +57,12 @@ def test_duplicates_are_not_wrong_answers_and_hits_are_right_ones():
     source, target = encoded(model, sources), encoded(model, targets)
     expected = numpy_ranking(target, source, excluded=excluded, normalize=True)
     name = "translation_ranking_en-es"
-    found, _ = losses(model, name, make_examples(sources, targets))
+    found, _ = task_losses(model, name, make_examples(sources, targets))
     assert found == pytest.approx(expected, rel=1e-4)
     # Of what is its own translation, each is nearest; shifted by one, none is.
-    assert losses(model, name, make_examples(FIRST, FIRST))[1].tolist() == [1] * 5
+    assert task_losses(model, name, make_examples(FIRST, FIRST))[1].tolist() == [1] * 5
     shifted = make_examples(FIRST, [*FIRST[1:], FIRST[0]])
-    assert losses(model, name, shifted)[1].tolist() == [0] * 5
+    assert task_losses(model, name, shifted)[1].tolist() == [0] * 5
 
 
 def test_response_prediction_has_a_tower_on_the_response_only(model):
@@ -76,7 +70,7 @@ def test_response_prediction_has_a_tower_on_the_response_only(model):
     message, response = encoded(model, FIRST), encoded(model, SECOND)
     towered = dense(response, task.tower)
     expected = numpy_ranking(message, towered, **similarity_options(model))
-    found, _ = losses(model, task.name, make_examples(FIRST, SECOND))
+    found, _ = task_losses(model, task.name, make_examples(FIRST, SECOND))
     assert found == pytest.approx(expected, rel=1e-4, abs=1e-5)
 
 
@@ -88,7 +82,7 @@ def test_quick_thought_is_the_sum_of_two_losses_with_three_towers(model):
     )
     before = numpy_ranking(sentence, previous, **similarity_options(model))
     after = numpy_ranking(sentence, following, **similarity_options(model))
-    found, _ = losses(model, task.name, make_examples(FIRST, SECOND, THIRD))
+    found, _ = task_losses(model, task.name, make_examples(FIRST, SECOND, THIRD))
     assert found == pytest.approx(before + after, rel=1e-4, abs=1e-5)
     assert len({tower.get_weights()[0].tobytes() for tower in task.towers}) == 3
 
@@ -103,7 +97,7 @@ def test_inference_classifies_u_v_their_difference_and_their_product(model):
     hidden = np.tanh(np.concatenate([u, v, np.abs(u - v), u * v], axis=1) @ kernel + bias)
     logits = hidden @ kernel_out + bias_out
     expected = np.log(np.exp(logits).sum(axis=1)) - logits[np.arange(5), labels]
-    found, hits = losses(model, "inference", make_examples(FIRST, SECOND, labels=labels))
+    found, hits = task_losses(model, "inference", make_examples(FIRST, SECOND, labels=labels))
     assert found == pytest.approx(expected, rel=1e-4, abs=1e-5)
     assert hits.tolist() == (logits.argmax(axis=1) == labels).astype(float).tolist()
 
@@ -137,7 +131,7 @@ def ranking_losses(model, pairs):
     task = find_task(model, "translation_ranking_en-es")
     rows = [task.texts(TranslationPair(*pair)) for pair in pairs]
     assert {len(row) for row in rows} == {len(task.columns)}
-    return losses(model, task.name, make_examples(*zip(*rows, strict=True)))[0]
+    return task_losses(model, task.name, make_examples(*zip(*rows, strict=True)))[0]
 
 
 def records(sources=FIRST, targets=SECOND, negatives=NEGATIVES):
@@ -179,7 +173,7 @@ def test_a_negative_that_is_another_right_answer_does_not_count():
 def test_with_prefixes_the_loss_is_the_mean_over_them(normalize):
     # Kusupati et al. 2022.
     model = tiny_model(tiny_config(normalize=normalize, scale=3.0, matryoshka_dims=(2, 5)))
-    found, hits = losses(model, "translation_ranking_en-es", make_examples(FIRST, SECOND))
+    found, hits = task_losses(model, "translation_ranking_en-es", make_examples(FIRST, SECOND))
     source, target = encoded(model, FIRST), encoded(model, SECOND)
     expected = [
         numpy_ranking(target[:, :dim], source[:, :dim], normalize=normalize, scale=3.0) for dim in (2, 5, 8)

@@ -1,79 +1,40 @@
 """The training loop in this process: what comes when, and that a restart sees the same."""
 
-import dataclasses
 import json
 import logging as std_logging
 import signal
 from collections import Counter
 
-import keras
 import numpy as np
 import pytest
-from testing import TINY, make_examples, tiny_model, two_replicas
+from testing import EXAMPLES, TINY, TWO_TASKS, WORDS, make_trainer, tiny_model, two_replicas
 
 from xling_tf.config import apply_overrides
 from xling_tf.trainer.checkpoints import CheckpointError, Checkpoints
 from xling_tf.trainer.distribution import ALONE, Workers, make_strategy
-from xling_tf.trainer.loop import NonFiniteLossError, Trainer, _stop_requests, make_schedule
-
-WORDS = [*"abcdefghij"]
-EXAMPLES = {
-    "translation_ranking_en-es": make_examples(WORDS, [f"{word} hola" for word in WORDS]),
-    "inference": make_examples(WORDS, WORDS[::-1], labels=[0, 1, 2, 0, 1, 2, 0, 1, 2, 0]),
-}
-TWO_TASKS = apply_overrides(
-    TINY,
-    [
-        *("tasks.response_prediction.weight=0", "tasks.quick_thought.weight=0"),
-        "tasks.inference.weight=2",
-        *("tasks.translation_ranking.examples_per_batch=2", "tasks.inference.examples_per_batch=2"),
-    ],
-)
-
-
-def make_trainer(model, folder, strategy):
-    return Trainer(model=model, examples=EXAMPLES, workers=Workers(strategy), run_dir=folder)
-
-
-def train(folder, *budgets, **settings):
-    """Trains up to each number of steps in turn, always a new model; returns the last trainer."""
-    folder.mkdir(exist_ok=True)
-    strategy = make_strategy()
-    for steps in budgets:
-        training = dataclasses.replace(TWO_TASKS.training, steps=steps, **settings)
-        keras.utils.set_random_seed(1)
-        with strategy.scope():
-            model = tiny_model(dataclasses.replace(TWO_TASKS, training=training))
-        trainer = make_trainer(model, folder, strategy)
-        assert trainer.train()
-    return trainer
-
-
-class FullDisk:
-    """Stands for `Checkpoints.save`: it fails in some of the calls."""
-
-    def __init__(self, monkeypatch, failing):
-        self.save, self.failing, self.asked = Checkpoints.save, failing, []
-        monkeypatch.setattr(Checkpoints, "save", lambda *arguments: self(*arguments))
-
-    def __call__(self, checkpoints, step, state):
-        self.asked.append(step)
-        if len(self.asked) in self.failing:
-            raise CheckpointError("no room")
-        return self.save(checkpoints, step, state)
+from xling_tf.trainer.loop import NonFiniteLossError, _stop_requests, make_schedule
 
 
 def test_a_checkpoint_that_finds_no_room_is_a_warning_but_the_last_one_must(tmp_path, monkeypatch, caplog):
-    disk = FullDisk(monkeypatch, failing=(1, 2, 5))
+    save, asked = Checkpoints.save, []
+
+    def on_a_full_disk(checkpoints, step, state):
+        asked.append(step)
+        if len(asked) in (1, 2, 5):
+            raise CheckpointError("no room")
+        save(checkpoints, step, state)
+
+    monkeypatch.setattr(Checkpoints, "save", on_a_full_disk)
+    trainer = make_trainer(tmp_path, apply_overrides(TWO_TASKS, ["training.checkpoint_minutes=0"]))
     with (
         caplog.at_level(std_logging.WARNING, logger="absl"),
         pytest.raises(CheckpointError, match="no room"),
     ):
-        train(tmp_path, 4, checkpoint_minutes=0)
+        trainer.train()
     told = [record.getMessage() for record in caplog.records if record.name == "absl"]
     # TensorFlow's own logger may count the traces of earlier tests.
     assert told == ["no room; training goes on"] * 2
-    assert disk.asked == [1, 2, 3, 4, 4]  # after each step, and at the end
+    assert asked == [1, 2, 3, 4, 4]  # after each step, and at the end
 
 
 class Follower(Workers):
@@ -93,11 +54,8 @@ class Follower(Workers):
 
 @pytest.mark.parametrize(("seconds", "stops", "finished"), [(60.0, 0, True), (30.0, 1, False)])
 def test_the_chiefs_clock_and_the_signal_of_any_decide_for_all(seconds, stops, finished, tmp_path):
-    training = dataclasses.replace(TWO_TASKS.training, minutes=1.0, steps=4, checkpoint_minutes=0)
-    workers = Follower(seconds, stops)
-    with workers.strategy.scope():
-        model = tiny_model(dataclasses.replace(TWO_TASKS, training=training))
-    trainer = Trainer(model=model, examples=EXAMPLES, workers=workers, run_dir=tmp_path)
+    config = apply_overrides(TWO_TASKS, ["training.minutes=1", "training.checkpoint_minutes=0"])
+    trainer = make_trainer(tmp_path, config, workers=Follower(seconds, stops))
     assert trainer.train() == finished
     assert (trainer.step, trainer.seconds) == (1, seconds)
     assert not list(tmp_path.iterdir())  # only the chief writes
@@ -105,8 +63,7 @@ def test_the_chiefs_clock_and_the_signal_of_any_decide_for_all(seconds, stops, f
 
 def test_each_replica_reads_batches_of_its_own(tmp_path):
     strategy = two_replicas()
-    with strategy.scope():
-        trainer = make_trainer(tiny_model(TWO_TASKS), tmp_path, strategy)
+    trainer = make_trainer(tmp_path, workers=Workers(strategy))
     # One step of inference was before: two batches.
     batch = next(trainer._phases[0].inputs["inference"].batches(1))
     first, second = strategy.experimental_local_results(batch.labels)
@@ -145,13 +102,12 @@ def test_the_first_signal_asks_to_stop_and_the_second_interrupts():
 
 
 def test_a_batch_whose_loss_is_no_number_is_saved_and_named(tmp_path):
-    strategy = make_strategy()
-    with strategy.scope():
-        model = tiny_model(TWO_TASKS)
-    model.encoder.dense_variables[0].assign(model.encoder.dense_variables[0] * np.nan)
+    trainer = make_trainer(tmp_path, apply_overrides(TWO_TASKS, ["tasks.inference.weight=2"]))
+    weights = trainer._model.encoder.dense_variables[0]
+    weights.assign(weights * np.nan)
     with pytest.raises(NonFiniteLossError, match="diverged at step 0 of task inference"):
-        make_trainer(model, tmp_path, strategy).train()
+        trainer.train()
     saved = json.loads((tmp_path / "non_finite_batch.json").read_text(encoding="utf-8"))
     premises, hypotheses = saved["columns"]
-    assert [WORDS[::-1][WORDS.index(premise)] for premise in premises] == hypotheses
+    assert [WORDS[9 - WORDS.index(premise)] for premise in premises] == hypotheses
     assert not (tmp_path / "checkpoints").exists()

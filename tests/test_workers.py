@@ -8,13 +8,12 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
-from typing import NamedTuple
 
 import keras
 import pytest
-from programs import ONE_TASK, PROGRAM, read_lines
+from programs import ONE_TASK, PROGRAM, read_lines, train_until
+from programs import Run as Finished
 from testing import two_replicas
 
 from xling_tf.config import apply_overrides
@@ -37,20 +36,6 @@ SETTINGS = (
 )
 
 
-class Ended(NamedTuple):
-    """How one worker ended."""
-
-    status: int
-    errors: str
-
-    @property
-    def error(self) -> str:
-        """The line that says what was wrong."""
-        assert "Traceback" not in self.errors, self.errors
-        (line,) = re.findall("^error: (.*)$", self.errors, re.MULTILINE)
-        return line
-
-
 def free_addresses(count: int) -> list[str]:
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     addresses = [f"127.0.0.1:{free.getsockname()[1]}" for free in sockets]
@@ -70,37 +55,13 @@ def read_metrics(folder: Path) -> list[dict]:
     return read_lines(folder / "0" / "runs" / "smoke" / "metrics.jsonl")
 
 
-def train_together(folder: Path, *, stop: signal.Signals | None = None, at: int = 0) -> list[Ended]:
+def train_together(folder: Path, *, stop: signal.Signals | None = None, at: int = 0) -> list[Finished]:
     """Runs the command as two workers; the second gets a signal once `at` steps are trained."""
     flags = ["--pair=smoke", f"--steps={STEPS}", *(f"--set={setting}" for setting in SETTINGS)]
-    processes = []
-    for index, tf_config in enumerate(tf_configs()):
-        # Each in a folder of its own, as on machines that share none.
-        own = folder / str(index)
-        own.mkdir(exist_ok=True)
-        with (own / "errors.txt").open("w", encoding="utf-8") as errors:
-            processes.append(
-                subprocess.Popen(
-                    [sys.executable, str(PROGRAM), *flags],
-                    cwd=own,
-                    env={**os.environ, "TF_CONFIG": tf_config},
-                    stdout=subprocess.DEVNULL,
-                    stderr=errors,
-                )
-            )
-    try:
-        while stop is not None and all(process.poll() is None for process in processes):
-            if len(read_metrics(folder)) >= at:
-                processes[1].send_signal(stop)
-                break
-            time.sleep(0.02)
-        statuses = [process.wait(timeout=240) for process in processes]
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
-    errors = [(folder / str(index) / "errors.txt").read_text("utf-8") for index in range(2)]
-    return [Ended(*ended) for ended in zip(statuses, errors, strict=True)]
+    environments = [{"TF_CONFIG": tf_config} for tf_config in tf_configs()]
+    # Each in a folder of its own, as on machines that share none.
+    folders = [folder / "0", folder / "1"]
+    return train_until(lambda: len(read_metrics(folder)) >= at, stop, folders, flags, environments)
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +70,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def stages(folder: Path) -> dict[str, list[Ended]]:
+def stages(folder: Path) -> dict[str, list[Finished]]:
     """The same commands twice: a worker is killed, and all are left alone."""
     return {
         "killed": train_together(folder, stop=signal.SIGKILL, at=3),
@@ -119,12 +80,13 @@ def stages(folder: Path) -> dict[str, list[Ended]]:
 
 @pytest.mark.slow
 def test_a_lost_worker_ends_the_others_and_the_same_commands_go_on_to_the_end(
-    stages: dict[str, list[Ended]], folder: Path
+    stages: dict[str, list[Finished]], folder: Path
 ) -> None:
     first, second = stages["killed"]
     assert second.status == -signal.SIGKILL
-    assert first.status == 2
-    assert "another worker has ended or cannot be reached" in first.error
+    assert (first.status, "Traceback" in first.errors) == (2, False)
+    (line,) = re.findall("^error: (.*)$", first.errors, re.MULTILINE)
+    assert "another worker has ended or cannot be reached" in line
     continued = {re.search(r"continuing at step \d+", end.errors)[0] for end in stages["finished"]}
     assert len(continued) == 1
     assert [ended.status for ended in stages["finished"]] == [0, 0]
@@ -133,7 +95,7 @@ def test_a_lost_worker_ends_the_others_and_the_same_commands_go_on_to_the_end(
 
 @pytest.mark.slow
 def test_two_workers_train_as_two_replicas_of_one_process_do(
-    stages: dict[str, list[Ended]], folder: Path, tmp_path: Path
+    stages: dict[str, list[Finished]], folder: Path, tmp_path: Path
 ) -> None:
     config = apply_overrides(get_preset("smoke"), [*SETTINGS, f"training.steps={STEPS}"])
     keras.utils.set_random_seed(7)  # of no consequence: the config's seed counts

@@ -1,9 +1,11 @@
 """What several test files share: tiny configs, batches, a model in training and NumPy references."""
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
+from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import keras
 import numpy as np
@@ -17,11 +19,16 @@ from xling_tf.config import (
     TasksConfig,
     TextConfig,
     TrainingConfig,
+    apply_overrides,
 )
-from xling_tf.corpora.records import Corpus, Record, Row
+from xling_tf.corpora.records import Corpus, Kind, Record, Row
+from xling_tf.corpora.store import CorpusStore
 from xling_tf.model import Model
 from xling_tf.tasks.base import Batch, Task
+from xling_tf.trainer.development import Development
+from xling_tf.trainer.distribution import Workers, make_strategy
 from xling_tf.trainer.input_pipeline import Examples, make_dataset
+from xling_tf.trainer.loop import Trainer
 
 DIM = 8
 WORDS = [*"abcdefghij", "hello", "hola", "world", "mundo"]
@@ -118,6 +125,16 @@ class ListCorpus(Corpus):
         return zip(self.records, self.groups or [None] * len(self.records), strict=True)
 
 
+def corpus(kind: Kind, records: Sequence[Record], *, name: str = "x", **more: Any) -> ListCorpus:
+    """A corpus of English, or of English and Spanish, if nothing else is said."""
+    languages = "en-es" if kind == "parallel" else "en"
+    return ListCorpus(**{"name": name, "kind": kind, "languages": languages, "records": records, **more})
+
+
+def accept(store: CorpusStore) -> None:
+    """Any store will do."""
+
+
 def make_batches(model: Model, examples: Examples, batches: Sequence[Sequence[int]]) -> tf.data.Dataset:
     """Streams the examples at these indices."""
     sampler = SimpleNamespace(batch=lambda position: np.array(batches[position]))
@@ -134,9 +151,70 @@ def find_task(model: Model, name: str) -> Task:
     return next(task for task in model.tasks if task.name == name)
 
 
+def task_losses(model: Model, name: str, examples: Examples) -> tuple[np.ndarray, np.ndarray]:
+    """A task's losses and hits on examples."""
+    per_example, hits = find_task(model, name).losses(model.encoder, make_batch(model, examples))
+    assert per_example.shape == hits.shape == (len(examples),)
+    return per_example.numpy(), hits.numpy()
+
+
+def scored(
+    task: Task, columns: Sequence[Any], fingerprints: Any, vectors: Any
+) -> tuple[list[float], list[float]]:
+    """A task's losses and hits on columns of encodings."""
+    count = len(columns[0])
+    batch = Batch(
+        features=None,
+        fingerprints=tf.constant(fingerprints, tf.int64),
+        labels=tf.zeros([count], tf.int32),
+        vectors=tf.constant(vectors, tf.float32),
+    )
+    losses, hits = task.score([tf.constant(column) for column in columns], batch)
+    assert losses.shape == hits.shape == (count,)
+    return losses.numpy().tolist(), hits.numpy().tolist()
+
+
+# Two tasks, in batches of two.
+TWO_TASKS = apply_overrides(
+    TINY,
+    [
+        *("tasks.response_prediction.weight=0", "tasks.quick_thought.weight=0"),
+        *("tasks.translation_ranking.examples_per_batch=2", "tasks.inference.examples_per_batch=2"),
+    ],
+)
+EXAMPLES = {
+    "translation_ranking_en-es": make_examples(WORDS[:10], [f"{word} hola" for word in WORDS[:10]]),
+    "inference": make_examples(WORDS[:10], WORDS[9::-1], labels=[0, 1, 2, 0, 1, 2, 0, 1, 2, 0]),
+}
+
+
+def make_trainer(
+    folder: Path,
+    config: ExperimentConfig = TWO_TASKS,
+    examples: Mapping[str, Examples] = EXAMPLES,
+    *,
+    workers: Workers | None = None,
+    development: Callable[[Model], Development] | None = None,
+) -> Trainer:
+    """A trainer of a new model, always the same one, on the tasks that have examples."""
+    keras.utils.set_random_seed(1)
+    folder.mkdir(exist_ok=True)
+    workers = workers or Workers(make_strategy())
+    with workers.strategy.scope():
+        model = tiny_model(config)
+    model = model._replace(tasks=[task for task in model.tasks if task.name in examples])
+    scores = development(model) if development else None
+    return Trainer(model=model, examples=examples, workers=workers, run_dir=folder, development=scores)
+
+
+def encode(model: Model, texts: Sequence[str]) -> np.ndarray:
+    """The encodings of a model in training."""
+    return model.encoder(model.preprocessor(tf.constant(texts))).numpy()
+
+
 def encoded(model: Model, texts: Sequence[str]) -> np.ndarray:
     """What heads see: with normalised similarities, vectors of a mean square of 1."""
-    vectors = model.encoder(model.preprocessor(tf.constant(texts))).numpy()
+    vectors = encode(model, texts)
     if model.config.tasks.similarity.normalize:
         vectors /= np.sqrt(np.mean(vectors**2, axis=1, keepdims=True))
     return vectors
