@@ -1,7 +1,5 @@
 """Classifiers on frozen vectors: their steps, what they choose by, and folds."""
 
-import sys
-
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
@@ -109,9 +107,3 @@ def test_folds_hold_every_row_out_once_with_its_label():
     assert constant == pytest.approx(0.8)
     with pytest.raises(UserError, match="5 folds need 5 rows of a label, but none has more than 2"):
         list(stratified_splits(np.ones((4, 1)), np.array(["a", "a", "b", "b"]), 5, seed=0))
-
-
-def test_scikit_learn_is_named_where_it_is_missing(monkeypatch):
-    monkeypatch.setitem(sys.modules, "threadpoolctl", None)
-    with pytest.raises(UserError, match=r"pip install 'xling_tf\[evaluation\]'"):
-        fit_logistic(*clusters())

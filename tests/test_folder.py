@@ -205,9 +205,3 @@ def test_all_is_resolved_by_what_the_corpora_will_be(folder):
 def test_languages_that_a_folder_has_not(folder, source, targets, message):
     with pytest.raises(UserError, match=message):
         load_corpora(folder, resolve_languages(folder, DataConfig(source=source, targets=targets)))
-
-
-def test_default_corpora_that_are_not_prepared_yet_are_named(monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(UserError, match=r"python data/default\.py --target fr"):
-        load_corpora(None, DataConfig(targets=("fr",)))

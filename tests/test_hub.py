@@ -1,11 +1,8 @@
 """An exported model: its files, and that it computes what the model in training does, however called."""
 
-import dataclasses
 import gc
-import shutil
 import weakref
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +13,14 @@ import tensorflow as tf
 from hostile_bytes import FEW
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from testing import CARD_FILES, SENTENCES, TINY, find_task, tiny_config, tiny_model
+from testing import CARD_FILES, SENTENCES, TINY, encode, find_task, tiny_config, tiny_model
 
 from xling_tf.config import apply_overrides
-from xling_tf.errors import UserError
 from xling_tf.hub import module as hub
-from xling_tf.hub.card import model_card
 from xling_tf.layers.pooling import unit_entries, unit_length
 from xling_tf.model import Model
 from xling_tf.tasks.inference import Inference
 from xling_tf.tasks.ranking import ResponsePrediction
-from xling_tf.text.preprocessor import fit_text
 from xling_tf.text.words import select_vocabulary
 
 DIM = TINY.encoder.hidden_dim
@@ -42,14 +36,9 @@ PIECES = [
 ]
 
 
-def live(model: Model, sentences: Sequence[str | bytes]) -> np.ndarray:
-    """The encodings of the model in training, of any length."""
-    return model.encoder(model.preprocessor(tf.constant(sentences))).numpy()
-
-
 def live_probabilities(model: Model) -> np.ndarray:
     task = find_task(model, "inference")
-    encodings = live(model, [*PREMISES, *HYPOTHESES])
+    encodings = encode(model, [*PREMISES, *HYPOTHESES])
     if task.normalize:
         encodings = unit_entries(encodings)
     return tf.nn.softmax(task.head(*tf.split(encodings, 2))).numpy()
@@ -88,20 +77,20 @@ def loaded_answering(answering: tuple[Model, Path]) -> Any:
 def test_the_smallest_vocabulary_is_enough() -> None:
     model = Model.build(TINY, select_vocabulary(Counter(), TINY.text))
     result = model.hub_module()(SENTENCES, False)
-    np.testing.assert_allclose(result, unit_length(live(model, SENTENCES)), atol=1e-5)
+    np.testing.assert_allclose(result, unit_length(encode(model, SENTENCES)), atol=1e-5)
 
 
 def test_the_export_computes_what_the_encoder_in_training_computes(
     hub_loaded: Any, hub_model: Model, hub_vectors: np.ndarray
 ) -> None:
-    np.testing.assert_allclose(hub_vectors, unit_length(live(hub_model, SENTENCES)), atol=1e-5)
+    np.testing.assert_allclose(hub_vectors, unit_length(encode(hub_model, SENTENCES)), atol=1e-5)
     # Vectors that were all alike would prove little.
     assert len(np.unique(hub_vectors.round(3), axis=0)) == len(SENTENCES)
     # Long lists of mixed length keep their order.
     random = np.random.default_rng(0)
     words = [*hub_model.preprocessor.vocabulary, "zebra", "okapi"]
     sentences = [" ".join(random.choice(words, random.integers(1, 12))) for _ in range(700)]
-    expected = unit_length(live(hub_model, sentences))
+    expected = unit_length(encode(hub_model, sentences))
     np.testing.assert_allclose(hub_loaded(sentences), expected, atol=1e-5)
 
 
@@ -135,7 +124,7 @@ def test_a_model_trained_in_bfloat16_is_exported_in_float32() -> None:
     for part in (module, module.response_encoder, module.inference):
         assert {variable.dtype for variable in part.variables} == {tf.float32}
     # bfloat16 has 8 bits of mantissa; the float32 copy must be as near as that, not equal.
-    expected = unit_length(live(model, SENTENCES))
+    expected = unit_length(encode(model, SENTENCES))
     np.testing.assert_allclose(module(SENTENCES), expected, atol=0.05)
     probabilities = module.inference(PREMISES, HYPOTHESES)
     np.testing.assert_allclose(probabilities, live_probabilities(model), atol=0.05)
@@ -147,7 +136,7 @@ def test_questions_are_sentences_and_responses_pass_through_the_tower(
     np.testing.assert_allclose(hub_loaded.question_encoder(SENTENCES), hub_vectors, atol=1e-6)
     tower = next(t.tower for t in hub_model.tasks if isinstance(t, ResponsePrediction))
     first, first_bias, second, second_bias = tower.get_weights()
-    hidden = np.tanh(live(hub_model, SENTENCES) @ first + first_bias)
+    hidden = np.tanh(encode(hub_model, SENTENCES) @ first + first_bias)
     expected = np.tanh(hidden @ second + second_bias)
     expected /= np.linalg.norm(expected, axis=1, keepdims=True)
     np.testing.assert_allclose(hub_loaded.response_encoder(SENTENCES), expected, atol=1e-5)
@@ -192,16 +181,16 @@ def test_loaded_answers_equal_live_by_call_and_by_signature(
 
 
 def test_an_answer_without_context_is_its_own(loaded_answering: Any) -> None:
-    encode = loaded_answering.response_encoder
-    alone = encode(ANSWERS, ANSWERS)
-    np.testing.assert_array_equal(encode(ANSWERS), alone)
-    mixed = encode(ANSWERS, [CONTEXTS[0], " \t", CONTEXTS[2]])
-    in_contexts = encode(ANSWERS, CONTEXTS)
+    respond = loaded_answering.response_encoder
+    alone = respond(ANSWERS, ANSWERS)
+    np.testing.assert_array_equal(respond(ANSWERS), alone)
+    mixed = respond(ANSWERS, [CONTEXTS[0], " \t", CONTEXTS[2]])
+    in_contexts = respond(ANSWERS, CONTEXTS)
     np.testing.assert_allclose(mixed, [in_contexts[0], alone[1], in_contexts[2]], atol=1e-6)
-    np.testing.assert_allclose(encode(ANSWERS, CONTEXTS[0]), encode(ANSWERS, [CONTEXTS[0]] * 3), atol=1e-6)
+    np.testing.assert_allclose(respond(ANSWERS, CONTEXTS[0]), respond(ANSWERS, [CONTEXTS[0]] * 3), atol=1e-6)
     with pytest.raises(tf.errors.InvalidArgumentError, match="as many contexts as answers"):
-        encode(ANSWERS, CONTEXTS[:2])
-    odd = encode([b"hola"] * 3, ["\ufeff\0".encode(), b"\xff\xfe \xc3", b"x" * 9999])
+        respond(ANSWERS, CONTEXTS[:2])
+    odd = respond([b"hola"] * 3, ["\ufeff\0".encode(), b"\xff\xfe \xc3", b"x" * 9999])
     np.testing.assert_allclose(np.linalg.norm(odd, axis=1), 1, atol=1e-6)
 
 
@@ -239,46 +228,6 @@ def test_a_user_fine_tunes_both_sides_and_saves_them_with_all_signatures(
     np.testing.assert_allclose(served, model.question_encoder(QUESTIONS), atol=1e-6)
     assert (tmp_path / "tuned" / "config.json").read_text() == CARD_FILES["config.json"]
     assert "fine-tuned" in (tmp_path / "tuned" / "README.md").read_text()
-
-
-def test_the_card_says_what_the_model_was_trained_for() -> None:
-    results = {"versions": {"xling_tf": "1"}, "steps": 1, "minutes": 1.0, "corpora": {}}
-    scores = {"task/inference": {"accuracy": 0.5}, "task/question_answering_en": {"accuracy": 0.5}}
-    plain = model_card("en-es", TINY, {**results, "scores": {}})
-    card = model_card("en-es", tiny_config(matryoshka_dims=(2, 4)), {**results, "scores": scores})
-    for said in ("encoder.inference([", "`context`", "first 2, 4 numbers"):
-        assert said in " ".join(card.split())
-        assert said not in " ".join(plain.split())
-
-
-def test_a_model_of_pieces_is_exported(tmp_path: Path) -> None:
-    request = dataclasses.replace(TINY.text, tokenizer="sentencepiece", sentencepiece_size=60)
-    text, vocabulary = fit_text(request, {"en": [*SENTENCES, "我爱北京", "ABC abc"]})
-    model = Model.build(dataclasses.replace(TINY, text=text), vocabulary)
-    texts = [*SENTENCES, "我爱你 😀", b"\xff\0x", "a" * 2**20]
-    expected = unit_length(live(model, texts)).numpy()
-    assert len(np.unique(expected.round(4), axis=0)) == len(texts)
-    hub.export(model.hub_module(), tmp_path / "model", CARD_FILES)
-    loaded = tf.saved_model.load(str(tmp_path / "model"))
-    tf.random.set_seed(1)  # clears TensorFlow's caches, in which nothing must be lost
-    np.testing.assert_allclose(loaded(texts), expected, atol=1e-5)
-
-
-def test_it_can_be_moved_and_has_its_card_and_config(
-    hub_folder: Path, hub_vectors: np.ndarray, tmp_path: Path
-) -> None:
-    moved = shutil.copytree(hub_folder, tmp_path / "elsewhere")
-    np.testing.assert_array_equal(tf.saved_model.load(str(moved))(SENTENCES), hub_vectors)
-    for name, text in CARD_FILES.items():
-        assert (hub_folder / name).read_text(encoding="utf-8") == text
-    assert [path.name for path in hub_folder.parent.iterdir()] == ["tiny"]
-
-
-def test_what_is_no_model_is_not_replaced(tmp_path: Path) -> None:
-    (tmp_path / "thesis.txt").touch()
-    with pytest.raises(UserError, match="--output must be a new folder or an exported model"):
-        hub.require_replaceable(tmp_path)
-    hub.require_replaceable(tmp_path / "new")
 
 
 def test_dropped_models_are_deleted_before_another_is_traced(

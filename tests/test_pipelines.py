@@ -24,7 +24,6 @@ from pipelines.wikipedia import Documents, articles
 from programs import ROOT, run_python
 from raw_files import HEADER, comment_line, page_xml, shards, snli_line
 
-from xling_tf.corpora.readers import MalformedLineError
 from xling_tf.errors import UserError
 
 _SPEC = importlib.util.spec_from_file_location("data_main", ROOT / "data/main.py")
@@ -83,13 +82,6 @@ def test_dumps_of_comments_become_pairs(tmp_path: Path):
     assert [path.name for path in output.iterdir() if path.name.startswith(".")] == []
 
 
-def test_a_line_becomes_a_comment():
-    assert parse_comment(comment_line()) == Comment("t1_cyhpv3x", "t1_cyhpq1n", "ann", "Hello there.")
-    # What replies to a submission, not to a comment, is no reply.
-    assert parse_comment(comment_line()).is_reply
-    assert not parse_comment(comment_line(parent_id="t3_3yvq4k")).is_reply
-
-
 def test_text_is_one_line_of_nfc_without_entities():
     expected = {
         # "e" and a combining acute are one character in NFC.
@@ -99,15 +91,6 @@ def test_text_is_one_line_of_nfc_without_entities():
         "Fine \ud83d here": "Fine ? here",
     }
     assert {body: parse_comment(comment_line(body=body)).text for body in expected} == expected
-
-
-@pytest.mark.parametrize(
-    "bad",
-    [b"", b'{"id": "c1", "body": "cut o', b"17", comment_line(body=None), b"\xff\xfe{}", b"[" * 100_000],
-)
-def test_lines_that_are_no_comments_are_named(bad: bytes):
-    with pytest.raises(MalformedLineError):
-        parse_comment(bad)
 
 
 def test_comments_that_are_dropped():

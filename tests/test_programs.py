@@ -77,20 +77,6 @@ def test_the_exported_model_loads_with_its_card_and_config(smoke: Finished) -> N
     assert config == smoke.results["config"]
 
 
-@pytest.mark.slow
-def test_the_finished_command_again_only_evaluates_and_exports(tmp_path: Path) -> None:
-    flags = (*SHORT, *(f"--set={setting}" for setting in ONE_TASK))
-    once = train(tmp_path, *flags)
-    scores, metrics = once.results["scores"], (once.run_dir / "metrics.jsonl").read_bytes()
-    before = (once.model / "saved_model.pb").stat().st_mtime_ns
-    again = train(tmp_path, *flags)
-    assert again.status == 0, again.errors
-    assert (again.run_dir / "metrics.jsonl").read_bytes() == metrics
-    assert (again.model / "saved_model.pb").stat().st_mtime_ns > before
-    for suite, values in scores.items():
-        assert again.results["scores"][suite] == pytest.approx(values, abs=1e-4), suite
-
-
 @pytest.mark.parametrize(
     ("flag", "said"),
     [
@@ -167,13 +153,3 @@ def test_folders_and_budgets_that_will_not_do_are_refused_at_once(
     assert all(words in str(caught.value) for words in said)
     assert "\n" not in str(caught.value)
     assert (tmp_path / "notes" / "todo.txt").read_text() == "mine"
-
-
-@pytest.mark.slow
-def test_a_diverging_training_is_one_line_and_keeps_the_batch(tmp_path: Path) -> None:
-    rates = ["--set=optimizer.learning_rate=1e38", "--set=optimizer.warmup=0"]
-    run = train(tmp_path, *SHORT, *(f"--set={setting}" for setting in ONE_TASK), *rates)
-    assert "translation_ranking_en-es" in the_error(run)
-    batch = json.loads((run.run_dir / "non_finite_batch.json").read_text(encoding="utf-8"))
-    assert batch["task"] == "translation_ranking_en-es"
-    assert not run.model.exists()

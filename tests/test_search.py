@@ -1,7 +1,5 @@
 """Vectors of users, nearest neighbours, semantic search, paraphrases, translations, int8 and bits."""
 
-import sys
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -96,12 +94,6 @@ def test_clusters_find_nearly_all_that_the_exact_search_finds():
     found = nearest(vectors[:200], vectors, 10, kind="ivf").indices
     recall = np.mean([len({*a} & {*b}) / 10 for a, b in zip(exact, found, strict=True)])
     assert recall >= 0.9
-
-
-def test_without_faiss_the_extra_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "faiss", None)
-    with pytest.raises(UserError, match=r"xling_tf\[mining\]"):
-        semantic_search(units(0), units(0))
 
 
 # --- semantic search

@@ -121,12 +121,13 @@ def test_threads_share_one(loaded):
     assert dims == {expected[0].shape[1]}
 
 
-def test_the_package_gives_its_short_names_without_tensorflow():
+def test_the_package_gives_its_short_names_and_what_needs_no_tensorflow_without_it():
     code = (
         "import sys, xling_tf\n"
         "heavy = {'tensorflow', 'keras', 'numpy', 'faiss'}\n"
         "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
         "[getattr(xling_tf, name) for name in xling_tf.__all__ if name != 'fine_tune']\n"
+        "import xling_tf.presets, xling_tf.corpora.folder, xling_tf.evaluators.running\n"
         "assert not {'tensorflow', 'keras'} & set(sys.modules)\n"
         "assert set(xling_tf.__all__) <= set(dir(xling_tf))\n"
     )

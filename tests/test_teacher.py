@@ -1,4 +1,4 @@
-"""A teacher's vectors: each text encoded once, killed and gone on, and what cannot be learnt from."""
+"""A teacher's vectors: each text encoded once, and what cannot be learnt from."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -84,19 +84,6 @@ def test_each_distinct_source_is_encoded_once(encode: Counting, tmp_path: Path) 
     other = Counting(random_vectors(dim=DIM, seed=2))
     require_right(with_vectors(TASKS, EXAMPLES, make_teacher(other, "two"), tmp_path), other)
     assert len(other.texts) == 11
-
-
-def test_killed_midway_it_goes_on_with_the_texts_that_are_missing(encode: Counting, tmp_path: Path) -> None:
-    def killed(texts: list[str]) -> np.ndarray:
-        if len(encode.batches) == 2:
-            raise KeyboardInterrupt
-        return encode(texts)
-
-    with pytest.raises(KeyboardInterrupt):
-        with_vectors(TASKS, EXAMPLES, make_teacher(killed), tmp_path)
-    again = Counting(encode.encode)
-    require_right(with_vectors(TASKS, EXAMPLES, make_teacher(again), tmp_path), again)
-    assert len(encode.texts) + len(again.texts) == len({*encode.texts, *again.texts}) == 11
 
 
 def test_without_a_folder_vectors_last_as_long_as_the_process(

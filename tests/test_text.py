@@ -3,15 +3,10 @@
 import dataclasses
 from collections import Counter
 
-import numpy as np
 import pytest
 import tensorflow as tf
-from testing import TINY
 
 from xling_tf.config import TextConfig
-from xling_tf.hub.module import export
-from xling_tf.layers.pooling import unit_length
-from xling_tf.model import Model
 from xling_tf.text import words as words_module
 from xling_tf.text.preprocessor import fit_text
 from xling_tf.text.tokenization import EMPTY_TOKEN, tokenize
@@ -231,16 +226,3 @@ def test_ngrams_that_no_known_word_has_share_row_0():
     before = WordNgramPreprocessor(["ab"], dataclasses.replace(config, num_ngram_buckets=50))
     assert before.num_ngrams == 50
     assert before.ngrams(words).to_list() == ngram_buckets(words, before.config).to_list()
-
-
-@pytest.mark.slow
-def test_an_exported_encoder_spells_unknown_words_by_the_same_rows(tmp_path):
-    config = dataclasses.replace(TINY.text, num_ngram_buckets=1000)
-    text, vocabulary = fit_text(config, {"en": ["hola mundo", "the cat sat"]})
-    assert 0 < text.num_ngrams < 1000
-    model = Model.build(dataclasses.replace(TINY, text=text), vocabulary)
-    sentences = tf.constant(["hola mundo", "holas gatos", "", "the xyz"])
-    live = unit_length(model.encoder(model.preprocessor(sentences)))
-    export(model.hub_module(), tmp_path / "model", {})
-    loaded = tf.saved_model.load(str(tmp_path / "model"))
-    np.testing.assert_allclose(loaded(sentences), live, atol=1e-5)
