@@ -7,10 +7,8 @@ import shutil
 import signal
 import socket
 import struct
-import subprocess
 import threading
 import time
-import venv
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -232,29 +230,6 @@ def crowd(server: Server, clients: int = 4) -> Iterator[Counter[str]]:
         over.set()
         for thread in threads:
             thread.join()
-
-
-@pytest.mark.slow
-def test_an_independent_client_of_the_protocol_is_answered(models: Path, tmp_path: Path) -> None:
-    python = str(tmp_path / "bin" / "python")
-    venv.create(tmp_path, with_pip=True)
-    install = [python, "-m", "pip", "install", "--quiet", "ovmsclient==2023.1"]
-    if subprocess.run(install, check=False, capture_output=True).returncode:
-        pytest.skip("pip cannot fetch ovmsclient")
-    code = """
-import sys, ovmsclient
-client = ovmsclient.make_http_client(sys.argv[1])
-print(client.get_model_status("m", 1))
-print(client.get_model_metadata("m", 1))
-print(client.predict({"inputs": ["Hola", ""]}, "m", 1))
-"""
-    with server_process(f"--model=m={models}", *FLAGS) as server:
-        command = [python, "-c", code, f"127.0.0.1:{server.port}"]
-        done = subprocess.run(command, check=False, capture_output=True, text=True)
-    status, metadata, outputs = done.stdout.splitlines()
-    assert status == "{1: {'state': 'AVAILABLE', 'error_code': 0, 'error_message': ''}}"
-    assert "'dtype': 'DT_STRING'" in metadata
-    assert outputs == "[5. 1.]"
 
 
 @pytest.mark.slow
