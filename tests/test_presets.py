@@ -73,9 +73,17 @@ NARROW = (
 
 # One of each kind of text and tasks; the others differ in languages and numbers alone.
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["paper-en-zh", "multilingual-qa", "seq2seq-contrastive"])
-def test_it_trains(name: str, tmp_path: Path) -> None:
-    config = apply_overrides(get_preset(name), NARROW)
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("paper-en-zh", []),
+        ("multilingual-qa", []),
+        ("seq2seq-contrastive", ["encoder.num_layers=2"]),
+        ("infersent-mt-td", ["encoder.intermediate_dim=4", "initial.vectors=bivcd:8"]),
+    ],
+)
+def test_it_trains(name: str, settings: list[str], tmp_path: Path) -> None:
+    config = apply_overrides(get_preset(name), [*NARROW, *settings])
     run_dir, output = tmp_path / "run", tmp_path / "model"
     run = Run(name=name, config=config, data=SAMPLE_FOLDER, run_dir=run_dir, output=output)
     assert run_experiment(run)["steps"] == 3

@@ -94,7 +94,7 @@ class TokenEncoder(keras.Model, ABC):
             is_known: `[words, spaces]`.
         """
         table = self.embedding.words.table
-        begun = np.array(table)
+        begun = tf.convert_to_tensor(table.value).numpy().copy()
         begun[: len(rows)][is_known.all(axis=1)] = rows[is_known.all(axis=1)]
         table.assign(begun)
 

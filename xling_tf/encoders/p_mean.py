@@ -18,8 +18,8 @@ from xling_tf.text.preprocessor import WordFeatures
 class PowerMeanEncoder(TokenEncoder):
     """Concatenates the power means of a sentence's words, in each space of vectors (2018, eq. 1).
 
-    A row of the table has the word's vector in each space, and after each whether the space knows the word:
-    words it does not know are skipped.
+    A row of the table has the word's vector in each space, and after each whether the space knows the word.
+    Words it does not know are skipped; a sentence without any other is their vector, the mean of the space.
 
     Args:
         config: Sizes: `space_dims` of the spaces, and `p_values`.
@@ -40,15 +40,19 @@ class PowerMeanEncoder(TokenEncoder):
         is_token = ops.arange(ops.shape(inputs)[1])[None, :] < lengths[:, None]
         means, end = list[keras.KerasTensor](), 0
         for dim in self.config.space_dims:
-            vectors, is_known = inputs[:, :, end : end + dim], inputs[:, :, end + dim] > 0
-            means += [power_mean(vectors, is_token & is_known, float(p)) for p in self.config.p_values]
+            is_known = is_token & (inputs[:, :, end + dim] > 0)
+            counts = ops.where(ops.any(is_known, axis=1, keepdims=True), is_known, is_token)
+            vectors = inputs[:, :, end : end + dim]
+            means += [power_mean(vectors, counts, float(p)) for p in self.config.p_values]
             end += dim + 1
         return ops.concatenate(means, axis=-1)
 
     def start_words(self, rows: NDArray[np.float32], is_known: NDArray[np.bool_]) -> None:
-        """See `TokenEncoder.start_words`; words of no space, and hash buckets, are skipped."""
-        table = np.zeros(self.embedding.words.table.shape, np.float32)
+        """See `TokenEncoder.start_words`; a space knows no hash bucket."""
+        columns = list[NDArray[Any]]()
         parts = np.split(rows, np.cumsum(self.config.space_dims)[:-1], axis=1)
-        columns = [(part, is_known[:, [space]]) for space, part in enumerate(parts)]
-        table[: len(rows)] = np.concatenate([part for pair in columns for part in pair], axis=1)
-        self.embedding.words.table.assign(table)
+        for part, known in zip(parts, is_known.T, strict=True):
+            whole = np.tile(part[known].mean(axis=0), (self.num_words, 1))
+            whole[: len(rows)][known] = part[known]
+            columns += [whole, np.pad(known, (0, self.num_words - len(rows)))[:, None]]
+        self.embedding.words.table.assign(np.concatenate(columns, axis=1))
