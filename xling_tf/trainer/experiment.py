@@ -193,6 +193,11 @@ def _fit_vectors(
     for corpus in store.corpora:
         if corpus.kind == "parallel" and len(corpus.train):
             parts[corpus.languages].append(corpus.train)
+    if not parts:
+        raise UserError(
+            "initial.vectors expects translations to train on, which tell the languages of words, got none; "
+            "put parallel/<name>.<pair>.tsv into the folder given with --data"
+        )
     seed, encoder = config.training.seed, config.encoder
     bitext = Bitext.read({languages: join(part) for languages, part in parts.items()}, config.text, seed)
     fitted = fit_vectors(config.initial.vectors, bitext, config.text, seed)
