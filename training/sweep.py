@@ -115,10 +115,11 @@ def parse_recipe(text: str) -> tuple[str, str, tuple[str, ...]]:
 
 
 def table(results: Sequence[Mapping[str, Any]]) -> str:
-    """Puts recipes and budgets in rows, and the headline of every evaluation in columns: medians of seeds."""
-    rows = pd.DataFrame([{**{k: r[k] for k in ("recipe", "minutes")}, **r["scores"]} for r in results])
-    medians = rows.groupby(["recipe", "minutes"], sort=False).median()
-    return tabulate(medians.reset_index(), headers="keys", floatfmt=".3f", showindex=False)
+    """Puts the headlines of evaluations in rows, and recipes and budgets in columns: medians of seeds."""
+    rows = pd.DataFrame([{"trained": f"{r['recipe']}\n{r['minutes']:g} min", **r["scores"]} for r in results])
+    medians = rows.groupby("trained", sort=False).median().T
+    # Of other languages than a recipe's there is nothing to say.
+    return tabulate(medians.astype(object).where(medians.notna(), None), headers="keys", floatfmt=".3f")
 
 
 def _run(trials: list[Trial], data: Path | None, output: Path) -> list[Mapping[str, Any]]:
