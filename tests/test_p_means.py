@@ -125,6 +125,17 @@ def test_damaged_vectors_are_refused(tmp_path, content):
         read_vectors(tmp_path / "x.vec")
 
 
+@pytest.mark.parametrize("content", ["2 2\na {}a {}", "1 2\na {nan}"], ids=["twice", "nan"])
+def test_damaged_binary_vectors_are_refused(tmp_path, content):
+    numbers, nan = (np.array(pair, np.float32).tobytes() for pair in ([1, 2], [1, np.nan]))
+    raw = content.encode().replace(b"{nan}", nan).replace(b"{}", numbers)
+    (tmp_path / "x.bin").write_bytes(raw)
+    with pytest.raises(UserError, match=r"x\.bin"):
+        read_vectors(tmp_path / "x.bin")
+    (tmp_path / "x.bin").write_bytes(b"1 2\na " + numbers)
+    assert read_vectors(tmp_path / "x.bin").rows.tolist() == [[1, 2]]
+
+
 @pytest.mark.parametrize("name", ["{folder}/{{}}.bin", "bivcd", "cvm:0", "cca:{folder}/fr.vec"])
 def test_what_makes_no_space_is_refused(folder, name):
     with pytest.raises(UserError):
@@ -163,17 +174,22 @@ def test_sif_weighs_words_and_takes_the_first_direction_out(folder):
 @pytest.mark.parametrize("name", ["cvm:8", "project:{}", "cca:{}"])
 def test_words_come_near_their_translations(tmp_path, name):
     random = np.random.default_rng(0)
-    for language in ("en", "de"):
+    # CCA is of two languages; with three, English learns from both pairs.
+    languages = ("en", "de") if "cca" in name else ("en", "de", "fr")
+    for language in languages:
         rows = [f"{language}{i} {' '.join(map(str, random.normal(size=12)))}" for i in range(12)]
         (tmp_path / f"{language}.vec").write_text("\n".join(rows))
     sentences = random.integers(12, size=(3000, 4)).tolist()
-    pairs = [[" ".join(f"{lang}{i}" for i in words) for lang in ("en", "de")] for words in sentences]
-    fitted = fit_vectors(
-        [name.format(f"{tmp_path}/{{}}.vec")], Bitext.read({"en-de": pairs}, TEXT, 1), TEXT, 1
-    )
+
+    def pairs(target):
+        return [[" ".join(f"{lang}{i}" for i in words) for lang in ("en", target)] for words in sentences]
+
+    bitext = Bitext.read({f"en-{target}": pairs(target) for target in languages[1:]}, TEXT, 1)
+    fitted = fit_vectors([name.format(f"{tmp_path}/{{}}.vec")], bitext, TEXT, 1)
     rows = fitted.rows / np.maximum(np.linalg.norm(fitted.rows, axis=1, keepdims=True), 1e-9)
-    english, german = (rows[[fitted.words.index(f"{lang}{i}") for i in range(12)]] for lang in ("en", "de"))
-    assert np.mean(np.argmax(english @ german.T, axis=1) == np.arange(12)) > 0.5
+    english, *others = (rows[[fitted.words.index(f"{lang}{i}") for i in range(12)]] for lang in languages)
+    for other in others:
+        assert np.mean(np.argmax(english @ other.T, axis=1) == np.arange(12)) > 0.5
 
 
 def test_infersent_tells_translations_from_other_sentences():

@@ -148,7 +148,8 @@ class InitialConfig:
     # Of 1 - cosine to what the starting encoder makes of the same text, in every batch: indexes that
     # were built with that encoder stay usable.
     keep_weight: float = 0.0
-    # Spaces that have vectors of words, beside each other: files, or "bivcd:300" (text/vectors.py)
+    # Spaces that have vectors of words, beside each other: files, or "bivcd:300" (text/vectors.py); a model
+    # to start from has its own
     vectors: tuple[str, ...] = ()
 
 
@@ -234,6 +235,7 @@ class ExperimentConfig:
                 raise UserError(f"{name} must be a number of at least 0, got {value}")
         _require_languages(self.data)
         _require_dims(self.encoder, self.tasks)
+        _require_encoder(self)
         _require_fit(self)
 
 
@@ -300,15 +302,14 @@ def _require_dims(encoder: EncoderConfig, tasks: TasksConfig) -> None:
         )
 
 
-def _require_fit(config: ExperimentConfig) -> None:
-    """Refuses settings that mean nothing without another one."""
-    text, distillation = config.text, config.tasks.distillation
-    if config.encoder.kind == "cnn" and text.tokenizer != "sentencepiece":
+def _require_encoder(config: ExperimentConfig) -> None:
+    """Refuses settings that do not fit the kind of encoder."""
+    text, kind, vectors = config.text, config.encoder.kind, config.initial.vectors
+    if kind == "cnn" and text.tokenizer != "sentencepiece":
         raise UserError(
             "encoder.kind=cnn expects text.tokenizer=sentencepiece, whose pieces it is made for, got "
             f"{text.tokenizer!r}"
         )
-    kind, vectors = config.encoder.kind, config.initial.vectors
     if kind in ("lstm", "p_mean") and text.tokenizer == "treebank" and text.ngram_sizes:
         raise UserError(
             f"encoder.kind={kind} expects pieces or words that are not spelt: set "
@@ -335,6 +336,11 @@ def _require_fit(config: ExperimentConfig) -> None:
             )
     for p in config.encoder.p_values:
         _parse(float, p, "encoder.p_values")
+
+
+def _require_fit(config: ExperimentConfig) -> None:
+    """Refuses settings that mean nothing without another one."""
+    text, distillation = config.text, config.tasks.distillation
     shortest = min(text.max_tokens, text.max_context_tokens)
     if text.sentence_marks and shortest < 3:
         raise UserError(

@@ -117,6 +117,9 @@ _SMOKE = dataclasses.replace(
 )
 
 _OFF = TaskConfig(weight=0)
+_NO_TASKS = TasksConfig(
+    translation_ranking=_OFF, response_prediction=_OFF, quick_thought=_OFF, inference=_OFF
+)
 
 # The models of Yang et al. 2019; constants from its sec. 3.2 and 4.2. The budget, batches and rates are
 # ours, for hours on a CPU: the paper gives none.
@@ -185,11 +188,8 @@ _SEQ2SEQ = ExperimentConfig(
     data=DataConfig(targets=(ALL_LANGUAGES,), all_pairs=True, corpus_weights=_CORPUS_WEIGHTS),
     text=TextConfig(tokenizer="sentencepiece", sentencepiece_size=85_000),
     encoder=EncoderConfig(kind="lstm", num_layers=2, hidden_dim=1024, intermediate_dim=512),
-    tasks=TasksConfig(
-        translation_ranking=_OFF,
-        response_prediction=_OFF,
-        quick_thought=_OFF,
-        inference=_OFF,
+    tasks=dataclasses.replace(
+        _NO_TASKS,
         translation=TranslationConfig(weight=1, examples_per_batch=64),
         tower_dims=(320, 1024),
     ),
@@ -208,11 +208,8 @@ _INFERSENT = dataclasses.replace(
     encoder=EncoderConfig(
         kind="lstm", num_layers=1, embedding_dim=300, hidden_dim=4096, intermediate_dim=2048, pooling="max"
     ),
-    tasks=TasksConfig(
-        translation_ranking=_OFF,
-        response_prediction=_OFF,
-        quick_thought=_OFF,
-        inference=_OFF,
+    tasks=dataclasses.replace(
+        _NO_TASKS,
         translation_detection=TaskConfig(examples_per_batch=64),
         tower_dims=(320, 4096),
     ),
@@ -225,11 +222,8 @@ _P_MEAN = ExperimentConfig(
     data=DataConfig(targets=(ALL_LANGUAGES,), corpus_weights=_CORPUS_WEIGHTS),
     text=TextConfig(ngram_sizes=(), num_oov_buckets=1, lowercase=True),
     encoder=EncoderConfig(kind="p_mean", p_values=("-inf", "1", "3", "inf")),
-    tasks=TasksConfig(
-        translation_ranking=_OFF,
-        response_prediction=_OFF,
-        quick_thought=_OFF,
-        inference=_OFF,
+    tasks=dataclasses.replace(
+        _NO_TASKS,
         similarity=SimilarityConfig(normalize=True),
     ),
     initial=InitialConfig(vectors=("bivcd:300",)),

@@ -21,7 +21,7 @@ from xling_tf.corpora.records import (
     TranslationPair,
 )
 from xling_tf.corpora.sentences import sentences
-from xling_tf.errors import UserError
+from xling_tf.errors import UserError, library
 
 _PREFIX = "tfds:"
 _CODES = {"zh-cn": "zh"}  # where theirs is not ours
@@ -167,14 +167,7 @@ def read_tfds(spec: str, *, source: str, targets: Sequence[str]) -> list[TfdsCor
 
 
 def _builder(name: str) -> Any:
-    try:
-        import tensorflow_datasets as tfds
-    except ImportError as error:
-        raise UserError(
-            "sources of TensorFlow Datasets need tensorflow-datasets, which is not installed; "
-            "install the extra with: pip install 'xling_tf[tfds]' "
-            "(in a checkout: pip install -e '.[tfds]')"
-        ) from error
+    tfds = library("tensorflow_datasets", "tensorflow-datasets", "tfds")
     try:
         return tfds.builder(name)
     except ValueError as error:

@@ -19,7 +19,7 @@ class PowerMeanEncoder(TokenEncoder):
     """Concatenates the power means of a sentence's words, in each space of vectors (2018, eq. 1).
 
     A row of the table has the word's vector in each space, and after each whether the space knows the word.
-    Words it does not know are skipped; a sentence without any other is their vector, the mean of the space.
+    Words it does not know are skipped; a sentence of such words alone is the mean of the space, their row.
 
     Args:
         config: Sizes: `space_dims` of the spaces, and `p_values`.

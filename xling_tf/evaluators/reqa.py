@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xling_tf.corpora.sentences import surroundings
-from xling_tf.errors import UserError
+from xling_tf.errors import UserError, library
 from xling_tf.evaluators import data
 from xling_tf.evaluators.data import Dataset, Missing
 from xling_tf.evaluators.encoding import Encode, System, as_system, encode_checked, encode_units
@@ -220,14 +220,7 @@ def _measures(
 
 def bm25(queries: Sequence[str], documents: Sequence[str]) -> Iterator[NDArray[np.float32]]:
     """Yields the scores of all documents for each query, `[1, documents]`: the lexical baseline."""
-    try:
-        from bm25s import BM25
-    except ImportError as error:
-        raise UserError(
-            "the baseline of question answering is computed by bm25s, but it is not installed; "
-            "install the extra with: pip install 'xling_tf[evaluation]'"
-        ) from error
-    index = BM25(**_BM25)
+    index = library("bm25s", "bm25s", "evaluation").BM25(**_BM25)
     index.index([tokens_of(document) for document in documents], show_progress=False)
     for query in queries:
         yield index.get_scores_from_ids(index.get_tokens_ids(tokens_of(query)))[np.newaxis]

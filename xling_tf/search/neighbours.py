@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from tqdm import tqdm
 
-from xling_tf.errors import UserError
+from xling_tf.errors import UserError, library
 
 IndexKind = Literal["flat", "ivf"]
 
@@ -94,13 +94,7 @@ def _build(candidates: NDArray[np.floating], kind: IndexKind) -> Any:
 
 def require_faiss() -> ModuleType:
     """Imports FAISS; a `UserError` says how to install it."""
-    try:
-        import faiss
-    except ImportError as error:
-        raise UserError(
-            "nearest neighbours are found by FAISS, but it is not installed; install the extra with: "
-            "pip install 'xling_tf[mining]' (in a checkout: pip install -e '.[mining]')"
-        ) from error
+    faiss: ModuleType = library("faiss", "FAISS", "mining")
     return faiss
 
 

@@ -185,22 +185,27 @@ def read_vectors(path: Path) -> Words:
     Raises:
         UserError: There is no such file, or it is damaged.
     """
-    name = path.name.removesuffix(".gz")
+    is_text = path.name.removesuffix(".gz").endswith((".vec", ".txt"))
+    models = None if is_text else library("gensim.models", "gensim", "vectors")
     try:
-        if name.endswith((".vec", ".txt")):
-            with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as file:
-                return _read_text(file)
-        models = library("gensim.models", "gensim", "vectors")
-        with path.open("rb") as file:
-            has_header = len(file.readline().split()) == 2
-        if has_header or path.suffix == ".gz":
-            keyed = models.KeyedVectors.load_word2vec_format(str(path), binary=True)
-        else:
-            keyed = models.fasttext.load_facebook_vectors(str(path))
+        with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as file:
+            return _read_text(file) if is_text else _read_binary(path, file.readline(), models)
     except (EOFError, OSError, OverflowError, NotImplementedError, ValueError) as error:
         raise UserError(
             f"{path} must hold vectors of words, as word2vec, fastText or GloVe write them: {error}"
         ) from error
+
+
+def _read_binary(path: Path, first_line: bytes, models: Any) -> Words:
+    """Reads word2vec's format, which begins with two numbers, or fastText's."""
+    if len(header := first_line.split()) == 2:
+        keyed = models.KeyedVectors.load_word2vec_format(str(path), binary=True)
+        if len(keyed.key_to_index) != int(header[0]):
+            raise ValueError(f"{int(header[0])} different words are expected, got {len(keyed.key_to_index)}")
+    else:
+        keyed = models.fasttext.load_facebook_vectors(str(path))
+    if not (finite := np.isfinite(keyed.vectors).all(axis=1)).all():
+        raise ValueError(f"{keyed.index_to_key[int(np.argmin(finite))]!r} has numbers that are not finite")
     return Words(keyed.key_to_index, keyed.vectors)
 
 
@@ -247,7 +252,7 @@ def _cvm(bitext: Bitext, dim: int, seed: int) -> Words:
     Hermann and Blunsom 2014, "Multilingual Models for Compositional Distributed Semantics", eq. 2 and 3: ADD,
     AdaGrad, and a margin of `dim`. One unrelated n for each pair.
     """
-    words = list(set(itertools.chain.from_iterable(bitext.counts.values())))
+    words = list(dict.fromkeys(itertools.chain.from_iterable(bitext.counts.values())))
     places = {word: place for place, word in enumerate(words)}
     sides = [
         tf.ragged.constant([[places[word] for word in s] for s in side], tf.int32)
@@ -278,7 +283,7 @@ def _cvm(bitext: Bitext, dim: int, seed: int) -> Words:
             indices=ids,
         )
 
-    for batch in _batches(sides[0].nrows().numpy(), _CVM, seed):
+    for _, batch in _batches([sides[0].nrows().numpy()], _CVM, seed):
         step(tf.gather(sides[0], batch), tf.gather(sides[1], batch))
     return Words(places, table.numpy())
 
@@ -308,20 +313,21 @@ def _project(space: Space, bitext: Bitext, seed: int) -> Space:
     optimizer = keras.optimizers.Adam(_PROJECTION["rate"])
     optimizer.build(variables)
     dropout = keras.layers.Dropout(_DROPOUT, seed=seed, dtype="float32")
-    for (first, second), averages in _averages(space, bitext):
 
-        @tf.function(reduce_retracing=True)
-        def step(s: tf.Tensor, t: tf.Tensor, first: str = first, second: str = second) -> None:
-            with tf.GradientTape() as tape:
-                source = layers[first](dropout(s, training=True))
-                target = layers[second](dropout(t, training=True))
-                loss = tf.reduce_mean(cosine_hinge(source, target, tf.roll(target, 1, axis=0), _MARGIN))
-            values = [v.value for v in variables]
-            gradients = tape.gradient(loss, values, unconnected_gradients="zero")
-            optimizer.apply(gradients, variables)
+    @tf.function(reduce_retracing=True)
+    def step(first: str, second: str, s: tf.Tensor, t: tf.Tensor) -> None:
+        with tf.GradientTape() as tape:
+            source = layers[first](dropout(s, training=True))
+            target = layers[second](dropout(t, training=True))
+            loss = tf.reduce_mean(cosine_hinge(source, target, tf.roll(target, 1, axis=0), _MARGIN))
+        values = [v.value for v in variables]
+        gradients = tape.gradient(loss, values, unconnected_gradients="zero")
+        optimizer.apply(gradients, variables)
 
-        for batch in _batches(len(averages[0]), _PROJECTION, seed):
-            step(*(tf.constant(side[batch]) for side in averages))
+    pairs = [*_averages(space, bitext)]
+    for place, batch in _batches([len(sides[0]) for _, sides in pairs], _PROJECTION, seed):
+        languages, sides = pairs[place]
+        step(*languages, *(tf.constant(side[batch]) for side in sides))
     return {
         language: Words(words.places, np.asarray(layers[language](words.rows)))
         for language, words in space.items()
@@ -389,11 +395,19 @@ def _averages(space: Space, bitext: Bitext) -> Iterator[tuple[tuple[str, str], l
         yield languages, [side[has_both] for side in pair]
 
 
-def _batches(count: int, settings: Mapping[str, Any], seed: int) -> Iterator[NDArray[np.int64]]:
-    random, size = np.random.default_rng(seed), min(count, settings["batch"])
+def _batches(
+    counts: Sequence[int], settings: Mapping[str, Any], seed: int
+) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    """Batches of the rows of several tables, those of all mixed: a table's place and rows of it."""
+    random = np.random.default_rng(seed)
     for _ in range(settings["epochs"]):
-        order = random.permutation(count)
-        yield from (order[begin : begin + size] for begin in range(0, count - size + 1, size))
+        batches = []
+        for place, count in enumerate(counts):
+            size, order = min(count, settings["batch"]), random.permutation(count)
+            batches += [
+                (place, order[begin : begin + size]) for begin in range(0, count - size + 1, max(1, size))
+            ]
+        yield from (batches[place] for place in random.permutation(len(batches)))
 
 
 def _tokenized(texts: Sequence[str], config: TextConfig) -> list[list[str]]:

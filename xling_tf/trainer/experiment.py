@@ -173,7 +173,7 @@ def _resolve(run: Run, store: CorpusStore) -> tuple[ExperimentConfig, Vocabulary
     training = dataclasses.replace(run.config.training, precision=precision)
     resolved = dataclasses.replace(run.config, training=training)
     vocabulary: Vocabulary
-    if resolved.initial.vectors:
+    if resolved.initial.vectors and not resolved.initial.model:
         resolved, vocabulary = _fit_vectors(run, resolved, store)
     else:
         if resolved.initial.model:
