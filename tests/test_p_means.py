@@ -7,12 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
+from serving_servers import server_in_thread
 from testing import DIM, TINY, find_task, make_batch, make_examples, tiny_model
 
 from xling_tf.config import apply_overrides
 from xling_tf.errors import UserError
 from xling_tf.layers.pooling import power_mean
 from xling_tf.presets import get_preset
+from xling_tf.serving.models import ModelConfig
 from xling_tf.text.vectors import Bitext, additive_hinge, cosine_hinge, fit_vectors, read_vectors
 from xling_tf.trainer.experiment import Run, run_experiment
 
@@ -229,6 +231,9 @@ def test_the_preset_is_fitted_evaluated_and_exported(tmp_path):
     encode = tf.saved_model.load(str(tmp_path / "model"))
     vectors = encode(["a man", "un hombre", ""]).numpy()
     assert vectors.shape == (3, 32)
+    with server_in_thread([ModelConfig("m", tmp_path / "model")]) as server:
+        served = server.predict(["a man", "un hombre", ""]).json["predictions"]
+    assert np.array(served) == pytest.approx(vectors, abs=1e-6)
     assert np.linalg.norm(vectors, axis=1)[:2] == pytest.approx(1, abs=1e-5)
     # Started again, it takes the vectors that the run has kept.
     run_experiment(Run(name="p-mean", config=config, **places))

@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from programs import read_lines
+from serving_servers import server_in_thread
 from starting_models import export_model, make_model
 
 from xling_tf.config import OptimizerConfig, apply_overrides
 from xling_tf.corpora.sample import SAMPLE_FOLDER
 from xling_tf.errors import UserError
 from xling_tf.presets import PUBLISHED, get_preset
+from xling_tf.serving.models import ModelConfig
 from xling_tf.tasks.base import TASKS, build_tasks
 from xling_tf.trainer.experiment import Run, run_experiment
 from xling_tf.trainer.warm_start import apply_start
@@ -82,11 +84,14 @@ NARROW = (
         ("infersent-mt-td", ["encoder.intermediate_dim=4", "initial.vectors=bivcd:8"]),
     ],
 )
-def test_it_trains(name: str, settings: list[str], tmp_path: Path) -> None:
+def test_it_trains_and_is_served(name: str, settings: list[str], tmp_path: Path) -> None:
     config = apply_overrides(get_preset(name), [*NARROW, *settings])
     run_dir, output = tmp_path / "run", tmp_path / "model"
     run = Run(name=name, config=config, data=SAMPLE_FOLDER, run_dir=run_dir, output=output)
     assert run_experiment(run)["steps"] == 3
+    with server_in_thread([ModelConfig("m", output)]) as server:
+        served = server.predict(["Hello", ""]).json["predictions"]
+    assert np.linalg.norm(served, axis=1) == pytest.approx([1, 1], abs=1e-5)
 
 
 def test_the_best_recipes_start_from_the_published_weights(tmp_path, monkeypatch):
