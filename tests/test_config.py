@@ -27,6 +27,7 @@ def override(*overrides):
             "inference.head_rate must be a number of at least 0",
         ),
         ("optimizer.name=sdg", "optimizer.name expects sgd or adam, got 'sdg'"),
+        ("encoder.p_values=nan", "encoder.p_values expects powers"),
         ("encoder.kind=cnn", "encoder.kind=cnn expects text.tokenizer=sentencepiece"),
         ("data.targets=en", "data.targets expects at least one language besides data.source"),
         ("tasks.similarity.matryoshka_dims=64,512", "different numbers below encoder.hidden_dim"),

@@ -88,9 +88,14 @@ def test_data_that_should_be_there_are_missed(caplog: pytest.LogCaptureFixture) 
     found = {task.name: None for task in tasks if task.kind in ("conversations", "documents")}
     kept = _with_examples(tasks, found, "en")
     assert {task.name for task in kept} == set(found)
-    # Not: translations between Spanish and French, and inference in these.
+    # Not: translations between Spanish and French.
     told = [record.message.partition(":")[0] for record in caplog.records]
-    assert told == ["no translations"] * 2 + ["no en NLI data"] + ["no questions"] * 3
+    nli = ["no en NLI data", "no es NLI data", "no fr NLI data"]
+    assert told == ["no translations"] * 2 + nli + ["no questions"] * 3
     assert "question_answering_es is left out; put questions/<name>.es.tsv" in caplog.text
+    # Who has inference in one of the targets does not miss the others'.
+    caplog.clear()
+    _with_examples(tasks, {"inference": None, "inference_es": None}, "en")
+    assert "NLI" not in caplog.text
     with pytest.raises(UserError, match="at least one task with examples"):
         _with_examples(tasks, {}, "en")

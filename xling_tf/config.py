@@ -334,8 +334,11 @@ def _require_encoder(config: ExperimentConfig) -> None:
                 "encoder.hidden_dim of an lstm of one layer must be twice encoder.intermediate_dim, "
                 f"{both}, got {hidden_dim}"
             )
-    for p in config.encoder.p_values:
-        _parse(float, p, "encoder.p_values")
+    powers = [_parse(float, p, "encoder.p_values") for p in config.encoder.p_values]
+    if any(map(math.isnan, powers)) or (kind == "p_mean" and not powers):
+        raise UserError(
+            f"encoder.p_values expects powers, as -inf,1,inf, got {','.join(map(str, powers)) or 'none'}"
+        )
 
 
 def _require_fit(config: ExperimentConfig) -> None:

@@ -244,11 +244,14 @@ def _build(
 def _with_examples(tasks: Sequence[Task], examples: Mapping[str, Any], source: str) -> list[Task]:
     """Keeps the tasks that have examples, and warns about each other one.
 
-    Translations between targets, and inference in their languages, are extra: nobody misses them.
+    Translations between targets, and inference in all of their languages, are extra: nobody misses them.
     """
+    extra = [t for t in tasks if t.kind in ("parallel", "nli") and source not in t.languages.split("-")]
+    inference = [task for task in extra if task.kind == "nli"]
+    if any(task.name in examples for task in inference):
+        inference = []
     for task in tasks:
-        is_extra = task.kind in ("parallel", "nli") and source not in task.languages.split("-")
-        if task.name not in examples and not is_extra:
+        if task.name not in examples and (task not in extra or task in inference):
             lack, file = (text.format(task.languages) for text in _MISSING[task.kind])
             logging.warning(
                 "no %s: %s is left out; put %s into the folder given with --data",
