@@ -54,8 +54,8 @@ def power_mean(inputs: keras.KerasTensor, mask: keras.KerasTensor, p: float) -> 
     x = ops.cast(inputs, "float32")
     is_any = ops.any(mask, axis=1, keepdims=True)
     if math.isinf(p):
-        sign = math.copysign(1.0, p)
-        return ops.where(is_any, sign * masked_max(sign * x, mask), 0.0)
+        far = ops.where(ops.expand_dims(mask, axis=-1), x, math.copysign(MASKED, -p))
+        return ops.where(is_any, ops.max(far, axis=1) if p > 0 else ops.min(far, axis=1), 0.0)
     size, angle = ops.abs(x), ops.where(x < 0, math.pi, 0.0)
     if p <= 0:
         is_zero = (size < _SMALLEST) & ops.expand_dims(mask, axis=-1)
