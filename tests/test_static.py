@@ -54,26 +54,29 @@ def test_a_transformer_starts_as_the_average_and_learns_what_to_add():
 
 @pytest.mark.parametrize(("least", "steps"), [(0, 4), (6, 6), (9, 8)])
 def test_the_first_phase_trains_the_average_and_heads_alone(least, steps, tmp_path):
-    config = apply_overrides(TWO_PHASES, [f"training.static_steps={least}"])
+    config = apply_overrides(TWO_PHASES, [f"training.static_steps={least}", "training.static_rate=0"])
     trainer = make_trainer(tmp_path, config, EXAMPLES)
     encoder = trainer._model.encoder
     static = {id(v) for v in encoder.static_part.trainable_variables}
+    average = [v for v in encoder.trainable_variables if id(v) in static]
     later = [v for v in encoder.trainable_variables if id(v) not in static]
     start = {id(v): v.numpy() for v in encoder.trainable_variables}
     seen = []
     step = trainer._train_step
 
     def watched(phase):
+        before = [v.numpy() for v in average]
         result = step(phase)
         moved = any((v.numpy() != start[id(v)]).any() for v in later)
-        seen.append((result.task, moved))
+        learnt = any((v.numpy() != old).any() for v, old in zip(average, before, strict=True))
+        seen.append((result.task, moved, learnt))
         return result
 
     trainer._train_step = watched
     assert trainer.train()
-    assert [moved for _, moved in seen] == [False] * steps + [True] * (8 - steps)
-    assert {task for task, _ in seen[:4]} == set(EXAMPLES)
-    assert any((v.numpy() != start[id(v)]).any() for v in encoder.static_part.trainable_variables)
+    assert [moved for _, moved, _ in seen] == [False] * steps + [True] * (8 - steps)
+    assert [learnt for *_, learnt in seen] == [True] * steps + [False] * (8 - steps)
+    assert {task for task, *_ in seen[:4]} == set(EXAMPLES)
     # The rates fall in each phase from its begin to its end; what is left of the budget ends it too.
     rates = [line["learning_rate"] for line in read_lines(tmp_path / "metrics.jsonl")]
     shares = {

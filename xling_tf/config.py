@@ -195,6 +195,7 @@ class TrainingConfig:
     static_share: float = 0.0  # of the budget: trains the average of words first (encoder.add_average)
     static_steps: int = 0  # at least, also where the machine is slow or the budget small
     static_batch: int = 1024  # examples a batch meanwhile
+    static_rate: float = 1.0  # multiple of its rates that the average learns at afterwards
     seed: int = 1
     precision: str = "auto"  # "float32", "mixed_bfloat16" or "auto": the faster one here
     checkpoint_minutes: float = 3.0
@@ -258,7 +259,7 @@ _AT_LEAST_ONE = (
 _AT_LEAST_ZERO = (
     *("data.sampling_temperature", "tasks.hard_negatives", "initial.keep_weight"),
     *("tasks.distillation.score_scale", "tasks.translation.alpha"),
-    *("training.static_share", "training.static_steps"),
+    *("training.static_share", "training.static_steps", "training.static_rate"),
     *("optimizer.clip_norm", "optimizer.embedding_learning_rate", "training.dev_steps"),
 )
 

@@ -61,7 +61,7 @@ _RECIPE = ExperimentConfig(
         warmup=0.1,
         decay="linear",
     ),
-    training=TrainingConfig(minutes=30.0, static_share=0.4, static_steps=150),
+    training=TrainingConfig(minutes=30.0, static_share=0.4, static_steps=150, static_rate=0.1),
 )
 
 # What the first phase of the recipe trains, as an encoder of its own.

@@ -46,6 +46,7 @@ class Phase:
         begin: Share of the budget at which it begins.
         end: Share of the budget at which it ends, if it has had `least` steps by then.
         least: Steps, which a slow machine takes from the phases after it.
+        static_rate: Multiple of its rates that the average of words learns at.
         steps: Trained so far.
     """
 
@@ -56,6 +57,7 @@ class Phase:
         tasks: Sequence[Task],
         end: float,
         least: int,
+        static_rate: float,
         *,
         model: Model,
         examples: Mapping[str, Examples],
@@ -65,6 +67,7 @@ class Phase:
         self.encoder = encoder
         self.tasks = {task.name: task for task in tasks}
         self.begin, self.end, self.least = 0.0, end, least
+        self.static_rate = static_rate
         self.steps = 0
         self._schedule = make_schedule(tasks, {n: len(p) for n, p in examples.items()}, model.config)
         self.inputs = {
@@ -275,7 +278,7 @@ class Trainer:
 
     def _train_step(self, phase: Phase) -> StepResult:
         task, batch = phase.task, phase.next_batch()
-        learning_rate = self._optimizers.set_progress(phase.progress(self._progress()))
+        learning_rate = self._optimizers.set_progress(phase.progress(self._progress()), phase.static_rate)
         key = phase.name, type(task)
         if key not in self._steps:
             self._steps[key] = self._compile(phase, task)
@@ -329,13 +332,13 @@ class Trainer:
             self._development.resume(self.step)
 
 
-def _phases(model: Model) -> Iterator[tuple[str, TokenEncoder, Sequence[Task], float, int]]:
-    """Name, encoder, tasks, end and least steps of each phase of a training."""
+def _phases(model: Model) -> Iterator[tuple[str, TokenEncoder, Sequence[Task], float, int, float]]:
+    """Name, encoder, tasks, end, least steps and rate of the average of each phase of a training."""
     config, encoder = model.config.training, model.encoder
     if config.static_share:
         tasks = [_with_batch(task, config.static_batch) for task in model.tasks]
-        yield "static", encoder.static_part, tasks, config.static_share, config.static_steps
-    yield "whole", encoder, model.tasks, 1.0, 0
+        yield "static", encoder.static_part, tasks, config.static_share, config.static_steps, 1.0
+    yield "whole", encoder, model.tasks, 1.0, 0, config.static_rate if config.static_share else 1.0
 
 
 def _with_batch(task: Task, examples_per_batch: int) -> Task:

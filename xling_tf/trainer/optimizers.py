@@ -129,13 +129,16 @@ class Optimizers:
         optimizers = [self._of_tables, *(optimizer for optimizer, *_ in self._of_dense)]
         return [v.value for optimizer in optimizers for v in optimizer.variables]
 
-    def set_progress(self, progress: float) -> float:
-        """Sets the learning rates for a share of the budget; returns that of the encoder's dense layers."""
+    def set_progress(self, progress: float, static_rate: float = 1.0) -> float:
+        """Sets the learning rates for a share of the budget; returns that of the encoder's dense layers.
+
+        Those of the tables and of the first group, the average of words, are `static_rate` times as high.
+        """
         config = self._config
         factor = learning_rate_factor(progress, warmup=config.warmup, decay=config.decay)
-        self._of_tables.learning_rate.assign(factor * config.embedding_learning_rate)
-        for optimizer, _, rate in self._of_dense:
-            optimizer.learning_rate.assign(factor * rate)
+        self._of_tables.learning_rate.assign(static_rate * factor * config.embedding_learning_rate)
+        for place, (optimizer, _, rate) in enumerate(self._of_dense):
+            optimizer.learning_rate.assign(factor * rate * (1.0 if place else static_rate))
         return factor * config.learning_rate
 
     def apply(self, gradients: Sequence[Any], variables: Sequence[keras.Variable]) -> tf.Tensor:
