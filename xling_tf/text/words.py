@@ -1,8 +1,11 @@
 """Words and character n-grams: the vocabulary, sentences to ids (Chidambaram et al. 2019, sec. 2.1)."""
 
 import dataclasses
+import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import chain, islice
 
 import numpy as np
@@ -141,12 +144,19 @@ def count_words(sentences: Iterable[str], config: TextConfig) -> Counter[str]:
     """Counts the tokens of `sentences`, which are read once."""
     counts: Counter[str] = Counter()
     rest = iter(sentences)
-    while chunk := list(islice(rest, _SENTENCES_PER_CHUNK)):
-        tokens = tokenize(tf.constant(chunk), config)
-        words, _, chunk_counts = tf.unique_with_counts(tokens.values)
-        for word, count in zip(words.numpy().tolist(), chunk_counts.numpy().tolist(), strict=True):
-            counts[word.decode("utf-8")] += count
+    processors = os.cpu_count() or 1
+    with ThreadPoolExecutor(processors) as pool:
+        while chunks := [c for _ in range(processors) if (c := list(islice(rest, _SENTENCES_PER_CHUNK)))]:
+            for found in pool.map(partial(_count, config=config), chunks):
+                counts.update(found)
     return counts
+
+
+def _count(sentences: list[str], config: TextConfig) -> dict[str, int]:
+    # What splits sentences uses one processor and lets other threads run.
+    words, _, counts = tf.unique_with_counts(tokenize(tf.constant(sentences), config).values)
+    decoded = (word.decode("utf-8") for word in words.numpy().tolist())
+    return dict(zip(decoded, counts.numpy().tolist(), strict=True))
 
 
 def select_vocabulary(counts: Counter[str], config: TextConfig) -> list[str]:
