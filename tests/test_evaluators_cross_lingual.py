@@ -7,10 +7,12 @@ from encode_functions import by_meaning, constant
 from xling_tf.errors import UserError
 from xling_tf.evaluators import classifiers, cross_lingual
 from xling_tf.evaluators.cross_lingual import (
+    ARGUMENT,
     CrossLingualClassification,
     SubsampleValidation,
     _part,
 )
+from xling_tf.evaluators.data import Dataset
 
 LABELS = ("good", "bad")
 
@@ -134,3 +136,12 @@ def test_labels_that_were_not_trained_and_rows_that_cannot_be_cut_are_refused():
         subsamples(ROWS | {"de": ROWS["de"][1:]})
     with pytest.raises(UserError, match="two labels in each fifth of its rows"):
         subsamples({"en": ROWS["en"][:6]})
+
+
+def test_any_translated_set_is_found(tmp_path):
+    (tmp_path / "argument").mkdir()
+    for language, rows in ROWS.items():
+        lines = ["label\ttext", *("\t".join(row) for row in rows)]
+        (tmp_path / "argument" / f"CR.{language}.tsv").write_text("\n".join(lines))
+    (found,) = (item for item in ARGUMENT.find(tmp_path, 0) if isinstance(item, Dataset))
+    assert (found.name, found.load().protocol["aligned"]) == ("CR", True)

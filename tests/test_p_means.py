@@ -15,8 +15,16 @@ from xling_tf.errors import UserError
 from xling_tf.layers.pooling import power_mean
 from xling_tf.presets import get_preset
 from xling_tf.serving.models import ModelConfig
-from xling_tf.text.vectors import Bitext, additive_hinge, cosine_hinge, fit_vectors, read_vectors
+from xling_tf.text.vectors import (
+    Bitext,
+    _batches,
+    additive_hinge,
+    cosine_hinge,
+    fit_vectors,
+    read_vectors,
+)
 from xling_tf.trainer.experiment import Run, run_experiment
+from xling_tf.trainer.warm_start import apply_start
 
 SAMPLE = Path(__file__).parents[1] / "xling_tf" / "corpora" / "sample"
 INF = float("inf")
@@ -194,6 +202,14 @@ def test_words_come_near_their_translations(tmp_path, name):
         assert np.mean(np.argmax(english @ other.T, axis=1) == np.arange(12)) > 0.5
 
 
+def test_batches_of_all_translations_are_mixed():
+    batches = [*_batches([40, 20], {"batch": 4, "epochs": 1}, seed=0)]
+    for table, count in enumerate((40, 20)):
+        assert sorted(np.concatenate([rows for place, rows in batches if place == table])) == [*range(count)]
+    places = [place for place, _ in batches]
+    assert places not in (sorted(places), sorted(places, reverse=True))
+
+
 def test_infersent_tells_translations_from_other_sentences():
     settings = ["encoder.kind=lstm", "encoder.num_layers=1", f"encoder.intermediate_dim={DIM // 2}"]
     off = [f"tasks.{name}.weight=0" for name in ("response_prediction", "quick_thought", "inference")]
@@ -239,3 +255,9 @@ def test_the_preset_is_fitted_evaluated_and_exported(tmp_path):
     run_experiment(Run(name="p-mean", config=config, **places))
     again = tf.saved_model.load(str(tmp_path / "model"))
     np.testing.assert_array_equal(again(["a man", "un hombre", ""]), vectors)
+    # A model to start from has its own.
+    places = {"run_dir": tmp_path / "other", "output": tmp_path / "again", "data": SAMPLE}
+    config = apply_start(get_preset("p-mean"), [f"initial.model={tmp_path / 'model'}"], tmp_path / "other")
+    run_experiment(Run(name="p-mean", config=config, **places))
+    started = tf.saved_model.load(str(tmp_path / "again"))
+    np.testing.assert_allclose(started(["a man", "un hombre", ""]), vectors, atol=1e-6)

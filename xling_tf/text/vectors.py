@@ -190,6 +190,7 @@ def read_vectors(path: Path) -> Words:
     try:
         with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as file:
             return _read_text(file) if is_text else _read_binary(path, file.readline(), models)
+    # NotImplementedError is gensim's, of a fastText classifier.
     except (EOFError, OSError, OverflowError, NotImplementedError, ValueError) as error:
         raise UserError(
             f"{path} must hold vectors of words, as word2vec, fastText or GloVe write them: {error}"
