@@ -15,15 +15,14 @@ class FusedAdam(keras.optimizers.Adam):
     """Keras' Adam by TensorFlow's own operation: one a variable, and one pass over its memory."""
 
     def update_step(self, gradient: tf.Tensor, variable: tf.Variable, learning_rate: tf.Tensor) -> None:
-        """Updates one variable."""
+        """Updates one variable, at the rate of `_rate`."""
         index = self._get_variable_index(variable)
-        step = tf.cast(self.iterations + 1, tf.float32)
         tf.raw_ops.ResourceApplyAdam(
             var=variable.handle,
             m=self._momentums[index].value.handle,
             v=self._velocities[index].value.handle,
-            beta1_power=self.beta_1**step,
-            beta2_power=self.beta_2**step,
+            beta1_power=0.0,
+            beta2_power=0.0,
             lr=learning_rate,
             beta1=self.beta_1,
             beta2=self.beta_2,
@@ -67,11 +66,10 @@ class RowSparseAdam(keras.optimizers.Optimizer):
     def update_step(
         self, gradient: tf.IndexedSlices, variable: tf.Variable, learning_rate: tf.Tensor
     ) -> None:
-        """Updates the looked-up rows of one table; no row may come twice."""
+        """Updates the looked-up rows of one table, at the rate of `_rate`; no row may come twice."""
         index = self._get_variable_index(variable)
         mean, square = self._means[index].value, self._squares[index].value
         rows, values = gradient.indices, gradient.values
-        step = tf.cast(self.iterations + 1, tf.float32)
         # `tf.gather` would copy a mirrored variable as a whole.
         old_mean, old_square = (
             tf.raw_ops.ResourceGather(resource=moment.handle, indices=rows, dtype=tf.float32)
@@ -82,8 +80,7 @@ class RowSparseAdam(keras.optimizers.Optimizer):
         new_square = self.beta_2 * old_square + (1 - self.beta_2) * mean_squares
         mean.scatter_update(tf.IndexedSlices(new_mean, rows))
         square.scatter_update(tf.IndexedSlices(new_square, rows))
-        rate = learning_rate * tf.sqrt(1 - self.beta_2**step) / (1 - self.beta_1**step)
-        change = rate * new_mean / (tf.sqrt(new_square) + self.epsilon)[:, None]
+        change = new_mean * (learning_rate / (tf.sqrt(new_square) + self.epsilon))[:, None]
         variable.scatter_sub(tf.IndexedSlices(change, rows))
 
 
@@ -191,7 +188,7 @@ def _step(
     pairs: Sequence[tuple[Any, Any]],
 ) -> None:
     """Takes one step; Keras' own `apply` would add up the replicas' gradients once more."""
-    rate = tf.convert_to_tensor(optimizer.learning_rate)
+    rate = _rate(optimizer)
 
     def update(value: tf.Variable, gradient: Any, rate: tf.Tensor) -> None:
         optimizer.update_step(gradient, value, rate)
@@ -199,3 +196,15 @@ def _step(
     for gradient, value in pairs:
         strategy.extended.update(value, update, args=(gradient, rate), group=False)
     optimizer.iterations.assign_add(1)
+
+
+def _rate(optimizer: keras.optimizers.Optimizer) -> tf.Tensor:
+    """The rate of the next step: Adam's with the bias of its moments corrected, once for all variables.
+
+    That is the order of Kingma and Ba 2015, sec. 2, last paragraph.
+    """
+    rate = tf.convert_to_tensor(optimizer.learning_rate)
+    if not isinstance(optimizer, FusedAdam | RowSparseAdam):
+        return rate
+    step = tf.cast(optimizer.iterations + 1, tf.float32)
+    return rate * tf.sqrt(1 - optimizer.beta_2**step) / (1 - optimizer.beta_1**step)
