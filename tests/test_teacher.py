@@ -120,6 +120,22 @@ def test_a_teacher_of_another_width_is_refused_with_what_to_do() -> None:
     assert open_teacher(TINY) is None
 
 
+def test_of_two_teachers_the_mean_of_their_cosines_is_learnt(monkeypatch: pytest.MonkeyPatch) -> None:
+    schools = {"one": [[3.0, 4.0], [5.0, 0.0]], "two": [[0.0, 0.1, 0.0], [0.0, 0.0, 7.0]]}
+
+    def school(name: str) -> System:
+        return System(name=name, sentences=lambda texts: np.array(schools[name])[: len(texts)], checksum=name)
+
+    monkeypatch.setattr(module, "open_system", school)
+    two = ["tasks.distillation.teacher=one,two", "tasks.distillation.score_scale=20"]
+    teacher = open_teacher(apply_overrides(CONFIG, two))
+    assert teacher is not None
+    assert (teacher.dim, teacher.checksum) == (5, "one two")
+    first, second = teacher.system(["a", "b"])
+    cosine = first @ second / np.linalg.norm(first) / np.linalg.norm(second)
+    assert cosine == pytest.approx((0.6 + 0) / 2)
+
+
 def test_a_teacher_of_other_languages_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     told = {"config": {"data": {"source": "fi", "targets": ["sv"]}}}
     system = System(name="school", sentences=random_vectors(dim=DIM), description=told)

