@@ -52,6 +52,10 @@ _CLIENT = flags.DEFINE_float(
 )
 _CONNECTIONS = flags.DEFINE_integer("max_connections", 1000, "At the same time; else 503.", 1)
 _DRAIN = flags.DEFINE_float("drain_seconds", 30, "For the requests in flight after SIGTERM or SIGINT.", 0)
+_KEY = flags.DEFINE_string(
+    "api_key", os.environ.get("XLING_TF_API_KEY", ""), "That clients have to send; without one, all may ask."
+)
+_ORIGINS = flags.DEFINE_list("cors_origins", [], "Of web pages that may ask; * for all.")
 _LOG = flags.DEFINE_enum(
     "log_level", "INFO", ["DEBUG", "INFO", "WARNING", "ERROR"], "DEBUG logs each request."
 )
@@ -63,7 +67,7 @@ def main(argv: list[str]) -> None:
     with one_line_errors("the same command starts the server again"):
         models, listener = parse_models(_MODEL.value, _LABEL.value), _bind()
         with quiet_start():
-            from xling_tf.serving.app import Limits, run
+            from xling_tf.serving.app import Access, Limits, run
             from xling_tf.serving.batching import BatchingParameters
             from xling_tf.serving.models import ModelConfig
 
@@ -82,6 +86,7 @@ def main(argv: list[str]) -> None:
                 client_seconds=_CLIENT.value,
                 connections=_CONNECTIONS.value,
             ),
+            Access(api_key=_KEY.value, origins=tuple(_ORIGINS.value)),
             enable_batching=_BATCHING.value,
             poll_seconds=_POLL.value,
             drain_seconds=_DRAIN.value,

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import uvicorn
 from programs import ROOT
 
-from xling_tf.serving.app import Limits, make_app
+from xling_tf.serving.app import Access, Limits, make_app
 from xling_tf.serving.batching import BatchingParameters, BatchScheduler
 from xling_tf.serving.models import ModelConfig, load_models
 from xling_tf.serving.monitoring import Metrics
@@ -77,12 +77,13 @@ def server_in_thread(
     models: list[ModelConfig],
     limits: Limits | None = None,
     batching: BatchingParameters | None = None,
+    access: Access | None = None,
 ) -> Iterator[Server]:
     """Serves models until the block ends."""
     metrics = Metrics()
     loaded = load_models(models, metrics)
     scheduler = BatchScheduler(batching or BatchingParameters(), metrics)
-    app = make_app(loaded, scheduler, metrics, limits)
+    app = make_app(loaded, scheduler, metrics, limits, access)
     config = uvicorn.Config(app, ws="none", lifespan="off", log_config=None)
     web = uvicorn.Server(config)
     with socket.create_server(("127.0.0.1", 0)) as listener:

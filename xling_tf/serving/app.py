@@ -1,7 +1,8 @@
-"""The server: TensorFlow Serving's paths, metrics, health and the page at `/`, by starlette and uvicorn."""
+"""The server: TensorFlow Serving's and OpenAI's paths, metrics, health and the page at `/`, by starlette."""
 
 import asyncio
 import gc
+import hmac
 import logging
 import os
 import signal
@@ -18,13 +19,15 @@ from typing import Any
 import uvicorn
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import Receive, Scope, Send
 
-from xling_tf.serving import protocol
+from xling_tf.serving import embeddings, protocol
 from xling_tf.serving.batching import BatchingParameters, BatchScheduler, Lane
 from xling_tf.serving.models import ModelConfig, ServedModel, follow, load_models
 from xling_tf.serving.monitoring import Metrics, log, start_logging
@@ -49,11 +52,20 @@ class Limits:
     connections: int = 1000
 
 
+@dataclass(frozen=True, kw_only=True)
+class Access:
+    """Who may ask: those with the key, if there is one, and web pages of these origins ("*": of all)."""
+
+    api_key: str = ""
+    origins: tuple[str, ...] = ()
+
+
 def make_app(
     models: Mapping[str, ServedModel],
     scheduler: BatchScheduler,
     metrics: Metrics,
     limits: Limits | None = None,
+    access: Access | None = None,
 ) -> Starlette:
     """Makes the ASGI application; paths that are not its own are the protocol's malformed requests."""
 
@@ -68,6 +80,7 @@ def make_app(
     def refused(request: Request, error: Any) -> Response:
         return _error(ServingError(error.detail, error.status_code))
 
+    access = access or Access()
     page = resources.files(__package__) / "page"
     app = Starlette(
         routes=[
@@ -79,8 +92,9 @@ def make_app(
             Mount("/page", StaticFiles(directory=str(page))),
         ],
         exception_handlers={HTTPException: refused},
+        middleware=[Middleware(CORSMiddleware, access.origins, allow_methods=["*"], allow_headers=["*"])],
     )
-    app.router.default = _Protocol(models, scheduler, metrics, limits or Limits())
+    app.router.default = _Protocol(models, scheduler, metrics, limits or Limits(), access.api_key)
     app.router.redirect_slashes = False
     return app
 
@@ -90,6 +104,7 @@ def run(
     listener: socket.socket,
     batching: BatchingParameters,
     limits: Limits,
+    access: Access,
     *,
     enable_batching: bool = True,
     poll_seconds: float = 1,
@@ -111,7 +126,7 @@ def run(
         scheduler = BatchScheduler(batching, metrics)
         server = uvicorn.Server(
             uvicorn.Config(
-                make_app(loaded, scheduler, metrics, limits),
+                make_app(loaded, scheduler, metrics, limits, access),
                 ws="none",
                 lifespan="off",
                 log_config=None,
@@ -142,32 +157,41 @@ def run(
 
 @dataclass(frozen=True)
 class _Protocol:
-    """The protocol's paths, as an ASGI application."""
+    """The protocols' paths, as an ASGI application; all but health and metrics ask for the key."""
 
     models: Mapping[str, ServedModel]
     scheduler: BatchScheduler
     metrics: Metrics
     limits: Limits
+    api_key: str
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers a request, and counts and logs it."""
         target = None
         request = Request(scope, receive)
         request.state.started = time.perf_counter()
+        is_openai = scope["path"] == embeddings.PATH
         try:
+            self._require_key(request)
             path, query = scope.get("raw_path") or scope["path"].encode(), scope["query_string"]
             whole = path + b"?" + query if query else path
-            target = protocol.parse_path(scope["method"], whole.decode("utf-8", "replace"))
-            response = Response(await self._answer(target, request), media_type="application/json")
+            if is_openai and scope["method"] == "POST":
+                asked = embeddings.read_request(await self._document(request))
+                target = Target(asked.model, None, None, "predict")
+                answer = await self._embed(target, asked, request)
+            else:
+                target = protocol.parse_path(scope["method"], whole.decode("utf-8", "replace"))
+                answer = await self._answer(target, request)
+            response = Response(answer, media_type="application/json")
         except ServingError as error:
-            response = _error(error)
+            response = _error(error, is_openai)
         except ClientDisconnect:
             response = Response(status_code=499)
         except asyncio.CancelledError:  # The time to drain is over.
-            response = _error(ServingError("The server is shutting down", 503))
+            response = _error(ServingError("The server is shutting down", 503), is_openai)
         except Exception as error:
             log(logging.ERROR, "failed", error=f"{type(error).__name__}: {error}")
-            response = _error(ServingError("The server failed", 500))
+            response = _error(ServingError("The server failed", 500), is_openai)
         seconds = time.perf_counter() - request.state.started
         # Names that no model has are the client's words, which are neither counted nor logged.
         model = target.model if target and target.model in self.models else None
@@ -180,24 +204,45 @@ class _Protocol:
         log(logging.DEBUG, "request", **told, ms=round(seconds * 1e3, 3))
         await response(scope, receive, send)
 
-    async def _answer(self, target: Target, request: Request) -> bytes:
+    def _require_key(self, request: Request) -> None:
+        given = request.headers.get("authorization", "").removeprefix("Bearer ").encode()
+        if self.api_key and not hmac.compare_digest(given, self.api_key.encode()):
+            raise ServingError("An API key is expected, as 'Authorization: Bearer KEY'", 401)
+
+    def _model(self, target: Target) -> ServedModel:
         # A model that nobody has configured is one without versions.
         nothing = ServedModel(ModelConfig(target.model, Path()), self.metrics)
-        model = self.models.get(target.model, nothing)
+        return self.models.get(target.model, nothing)
+
+    async def _embed(self, target: Target, asked: embeddings.EmbeddingRequest, request: Request) -> bytes:
+        servable = self._model(target).servable(target)
+        name = protocol.signature_of({"signature_name": asked.signature}, servable.lanes)
+        inputs, _ = protocol.to_inputs({"instances": asked.texts}, servable.signatures[name].inputs)
+        outputs = await self._outputs(request, servable.lanes[name], inputs)
+        vectors = next(iter(outputs.values()))
+        if vectors.ndim != 2 or vectors.dtype.kind != "f":
+            raise ServingError(f"{name} of {target.model} gives no vectors of texts")
+        return await _off_loop(vectors.nbytes, embeddings.format_embeddings, asked, vectors)
+
+    async def _document(self, request: Request) -> dict[str, Any]:
+        body = await self._body(request)
+        request.state.started, request.state.size = time.perf_counter(), len(body)
+        return await _off_loop(len(body), protocol.parse_request, body)
+
+    async def _answer(self, target: Target, request: Request) -> bytes:
+        model = self._model(target)
         if target.action == "status":
             return protocol.format_status(model.states(target))
         if target.action == "metadata":
             servable = model.servable(target)
             return protocol.format_metadata(target.model, servable.version, servable.signatures)
-        body = await self._body(request)
-        request.state.started = time.perf_counter()
-        document = await _off_loop(len(body), protocol.parse_request, body)
+        document = await self._document(request)
         servable = model.servable(target)
         if target.action != "predict":
             raise ServingError(f"This server does not {target.action}; use predict.", 501)
         name = protocol.signature_of(document, servable.lanes)
         infos = servable.signatures[name].inputs
-        inputs, row_form = await _off_loop(len(body), protocol.to_inputs, document, infos)
+        inputs, row_form = await _off_loop(request.state.size, protocol.to_inputs, document, infos)
         outputs = await self._outputs(request, servable.lanes[name], inputs)
         size = sum(array.nbytes for array in outputs.values())
         return await _off_loop(size, protocol.format_outputs, outputs, row_form)
@@ -248,8 +293,10 @@ async def _off_loop(size: int, function: Callable[..., Any], *arguments: Any) ->
     return await asyncio.to_thread(function, *arguments)
 
 
-def _error(error: ServingError) -> Response:
+def _error(error: ServingError, is_openai: bool = False) -> Response:
     # What is left of a request that was refused half read is not waited for.
     headers = {"connection": "close"} if error.status in (408, 413) else None
     body = protocol.format_error(error.message)
+    if is_openai:
+        body = embeddings.format_error(error.message, error.status)
     return Response(body, error.status, headers, media_type="application/json")
