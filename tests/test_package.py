@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import xling_tf
+from xling_tf.cli import PROGRAMS
 
 ROOT = Path(__file__).resolve().parents[1]
 VERSION = xling_tf.__version__
@@ -46,11 +47,39 @@ def files_below(folder: str) -> set[str]:
     }
 
 
-def test_the_wheel_holds_the_package_its_metadata_and_nothing_else(wheel: zipfile.ZipFile) -> None:
+def test_the_wheel_holds_the_package_the_programs_its_metadata_and_nothing_else(
+    wheel: zipfile.ZipFile,
+) -> None:
     information = f"xling_tf-{VERSION}.dist-info"
     names = {name for name in wheel.namelist() if not name.startswith(f"{information}/")}
-    assert names == files_below("xling_tf")
+    programs = {
+        f"xling_tf/programs/{name}"
+        for folder in ("data", "evaluation", "export", "training")
+        for name in files_below(folder)
+        if not name.startswith(("data/prepared", "data/raw", "evaluation/results"))
+    }
+    assert names == files_below("xling_tf") | programs
     metadata = message_from_string(wheel.read(f"{information}/METADATA").decode("utf-8"))
     assert (metadata["Version"], metadata["License-Expression"]) == (VERSION, "Apache-2.0")
     assert b"Apache License" in wheel.read(f"{information}/licenses/LICENSE")
     assert any(line.startswith("tensorflow") for line in metadata.get_all("Requires-Dist"))
+
+
+def test_the_command_runs_the_programs_of_an_installed_wheel(wheel: zipfile.ZipFile, tmp_path: Path) -> None:
+    wheel.extractall(tmp_path / "site")
+    # As the script that pip makes of the entry point; the checkout is not on the path.
+    script = (
+        f"import sys; sys.path.insert(0, {str(tmp_path / 'site')!r}); from xling_tf.cli import main; main()"
+    )
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-P", "-c", script, *arguments]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+
+    for name in PROGRAMS:
+        told = run(name, "--help")
+        assert "xling-tf" not in told.stderr, told.stderr
+        assert "flags:" in told.stdout, (name, told.stdout, told.stderr)
+    assert "multilingual-best" in run("train", "--list").stdout
+    wrong = run("trian")
+    assert (wrong.returncode, wrong.stderr[:15]) == (2, "xling-tf train|")

@@ -49,7 +49,8 @@ def main(argv: list[str]) -> None:
         if _DATA.value is None and not config.data.sample:
             _prepare_default_corpora(config)
         distillation = config.tasks.distillation
-        if distillation.weight and distillation.teacher == PUBLISHED and not Path(PUBLISHED).exists():
+        taught = distillation.weight and PUBLISHED in distillation.teacher.split(",")
+        if taught and not Path(PUBLISHED).exists():
             _run_program("export/import_published.py", "--output", PUBLISHED)
         results = _run(config)
     if results is None:
