@@ -80,7 +80,7 @@ def mine_folder(
         try:
             record_path.unlink(missing_ok=True)
             negatives = mine_hard_negatives(
-                encode, texts, config, counts=counters, show_progress=show_progress
+                encode, texts, config, counts=counters, show_progress_bar=show_progress
             )
             mined = zip(pairs, negatives, strict=True)
             write_mined(path, (pair._replace(negatives=found) for pair, found in mined if found))

@@ -18,6 +18,7 @@ from xling_tf.search.neighbours import (
 from xling_tf.search.quantization import Int8Ranges, quantize
 from xling_tf.search.semantic import (
     bitext_mining,
+    community_detection,
     mine_by_margin,
     paraphrase_mining_embeddings,
     quantized_search,
@@ -238,3 +239,12 @@ def test_of_equal_codes_the_first_come_first():
 def test_what_does_not_suit_is_named(codes, precision, options, message):
     with pytest.raises(UserError, match=message):
         quantized_search(QUERIES, codes, precision, **options)
+
+
+def test_communities_are_near_their_first_one_and_share_nobody():
+    # Angles in degrees: 0, 10, 20 and 30 are within 20 of 10 and of 20; 90 and 95 are near each other.
+    vectors = units(0, 10, 20, 30, 90, 95, 180)
+    threshold = float(np.cos(np.radians(20.5)))
+    assert community_detection(vectors, threshold, min_community_size=2) == [[1, 0, 2, 3], [4, 5]]
+    assert community_detection(vectors, threshold, min_community_size=3) == [[1, 0, 2, 3]]
+    assert community_detection(np.zeros((0, 2)), min_community_size=1) == []

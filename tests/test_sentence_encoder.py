@@ -66,6 +66,25 @@ def test_loaded_it_encodes_as_the_model_does(loaded, hub_vectors):
     )
 
 
+def test_scripts_for_sentence_transformers_need_another_import_alone(hub_folder, loaded, hub_vectors):
+    model, util = SentenceEncoder(str(hub_folder)), xling_tf
+    options = {"batch_size": 32, "show_progress_bar": False, "normalize_embeddings": True}
+    vectors = model.encode(SENTENCES, convert_to_tensor=True, **options)
+    assert vectors.shape == (len(SENTENCES), model.get_sentence_embedding_dimension())
+    assert vectors.numpy() == pytest.approx(hub_vectors, abs=1e-6)
+    queries = model.encode_query(SENTENCES[:2], **options)
+    documents = model.encode_document(SENTENCES, convert_to_numpy=True, **options)
+    assert queries == pytest.approx(loaded.question_encoder.encode(SENTENCES[:2]), abs=1e-6)
+    assert documents == pytest.approx(loaded.response_encoder.encode(SENTENCES), abs=1e-6)
+    assert model.similarity(queries, documents).shape == (2, len(SENTENCES))
+    pairwise = model.similarity_pairwise(vectors[:2], vectors[1:3])
+    assert pairwise == pytest.approx(np.diag(model.similarity(vectors[:2], vectors[1:3])), abs=1e-6)
+    hits = util.semantic_search(vectors, vectors, top_k=1)
+    assert [hit["corpus_id"] for (hit,) in hits] == list(range(len(SENTENCES)))
+    assert len(util.paraphrase_mining(model, SENTENCES, show_progress_bar=False, top_k=1)) > 0
+    assert util.community_detection(vectors, threshold=-1, min_community_size=2)[0][0] == 0
+
+
 def test_questions_responses_and_inference_are_those_of_the_signatures(loaded, hub_loaded):
     signatures = hub_loaded.signatures
     for name in ("question_encoder", "response_encoder"):

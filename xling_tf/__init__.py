@@ -15,6 +15,7 @@ _HOMES = {
     "SentenceEncoder": "sentence_encoder",
     "UserError": "errors",
     "bitext_mining": "search.semantic",
+    "community_detection": "search.semantic",
     "dequantize": "search.quantization",
     "fine_tune": "trainer.fine_tuning",
     "load": "sentence_encoder",

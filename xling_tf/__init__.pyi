@@ -5,6 +5,7 @@ from xling_tf.search.quantization import Int8Ranges as Int8Ranges
 from xling_tf.search.quantization import dequantize as dequantize
 from xling_tf.search.quantization import quantize as quantize
 from xling_tf.search.semantic import bitext_mining as bitext_mining
+from xling_tf.search.semantic import community_detection as community_detection
 from xling_tf.search.semantic import paraphrase_mining as paraphrase_mining
 from xling_tf.search.semantic import paraphrase_mining_embeddings as paraphrase_mining_embeddings
 from xling_tf.search.semantic import quantized_search as quantized_search

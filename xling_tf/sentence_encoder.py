@@ -15,7 +15,7 @@ from tqdm import tqdm
 from xling_tf.errors import UserError
 from xling_tf.evaluators.encoding import length_sorted_batches
 from xling_tf.hub.saved_models import load_saved_model
-from xling_tf.search.neighbours import cosine_similarity, require_positive, truncated
+from xling_tf.search.neighbours import cosine_similarity, require_positive, truncated, unit_vectors
 from xling_tf.search.quantization import Int8Ranges, Precision, quantize, require_precision
 
 Texts = str | Iterable[str]
@@ -33,15 +33,17 @@ class SentenceEncoder:
     Any number of threads may share one; in asyncio, use `asyncio.to_thread(encoder.encode, sentences)`.
 
     Args:
-        embed: A loaded SavedModel or a model in training: `[n]` strings to `[n, dim]`.
+        embed: The folder of an exported model, which is loaded; or what gives `[n, dim]` for `[n]` strings.
 
     Example:
-        >>> encoder = SentenceEncoder.load("exported/en-es")  # doctest: +SKIP
+        >>> encoder = SentenceEncoder("exported/en-es")  # doctest: +SKIP
         >>> encoder.encode(["Hola", "Hello"]).shape  # doctest: +SKIP
         (2, 512)
     """
 
-    def __init__(self, embed: Callable[[Any], Any]) -> None:
+    def __init__(self, embed: str | os.PathLike[str] | Callable[[Any], Any]) -> None:
+        if isinstance(embed, str | os.PathLike):
+            embed = load_saved_model(Path(embed))
         if not callable(embed):
             raise UserError(
                 "a model that can be called with sentences is expected, but this one has signatures alone"
@@ -52,39 +54,59 @@ class SentenceEncoder:
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> Self:
         """Loads an exported model: only one you trust, as its graph runs with this process' rights."""
-        return cls(load_saved_model(Path(folder)))
+        return cls(folder)
 
     def encode(
         self,
         sentences: Texts,
         *,
         batch_size: int = _BATCH_SIZE,
-        show_progress: bool = False,
+        show_progress_bar: bool = False,
         precision: Precision = "float32",
         truncate_dim: int | None = None,
         ranges: Int8Ranges | None = None,
-    ) -> NDArray[Any]:
+        convert_to_tensor: bool = False,
+        convert_to_numpy: bool = True,
+        normalize_embeddings: bool = True,
+    ) -> Any:
         """Encodes any number of sentences in bounded memory.
 
         Args:
             sentences: A string, or strings in a list, tuple, array, Series or generator.
             batch_size: Sentences handed to the model at once.
-            show_progress: Whether to show a bar.
+            show_progress_bar: Whether to show a bar.
             precision: "float32", or what `quantize` makes of it: "int8", "binary" or "ubinary".
             truncate_dim: How many dimensions are kept, brought to unit length again; None: all.
             ranges: Of int8, the same for all of an index; None: those of all unit vectors.
+            convert_to_tensor: Whether a TensorFlow tensor is given, not a NumPy array.
+            convert_to_numpy: Changes nothing; scripts written for sentence-transformers have it.
+            normalize_embeddings: Likewise: vectors are always at unit length.
 
         Returns:
             `[sentences, dim]`, as `quantize` says, in their order; of a single string, `[dim]`.
         """
+        del convert_to_numpy, normalize_embeddings
         vectors = _encode_in_batches(
             self._embed,
             [as_texts(sentences, "sentences")],
             batch_size=batch_size,
-            show_progress=show_progress,
+            show_progress_bar=show_progress_bar,
             finish=_finish(precision, truncate_dim, ranges),
         )
-        return vectors[0] if isinstance(sentences, str) else vectors
+        found = vectors[0] if isinstance(sentences, str) else vectors
+        return _as_tensor(found) if convert_to_tensor else found
+
+    def encode_query(self, sentences: Texts, **options: Any) -> Any:
+        """Encodes questions as `question_encoder` does; options are those of `encode`."""
+        return self.question_encoder.encode(sentences, **options)
+
+    def encode_document(self, sentences: Texts, **options: Any) -> Any:
+        """Encodes what answers questions as `response_encoder` does, each text its own context."""
+        tensor = options.pop("convert_to_tensor", False)
+        for name in ("convert_to_numpy", "normalize_embeddings"):
+            options.pop(name, None)
+        vectors = self.response_encoder.encode(sentences, **options)
+        return _as_tensor(vectors) if tensor else vectors
 
     @staticmethod
     def similarity(a: ArrayLike, b: ArrayLike) -> NDArray[np.float32]:
@@ -95,6 +117,24 @@ class SentenceEncoder:
             [[0.0, 1.0]]
         """
         return cosine_similarity(a, b)
+
+    @staticmethod
+    def similarity_pairwise(a: ArrayLike, b: ArrayLike) -> NDArray[np.float32]:
+        """The cosines `[n]` of the rows of two `[n, dim]`.
+
+        Example:
+            >>> first, second = [[1.0, 0.0], [1.0, 0.0]], [[0.0, 1.0], [2.0, 0.0]]
+            >>> SentenceEncoder.similarity_pairwise(first, second).tolist()
+            [0.0, 1.0]
+        """
+        first, second = unit_vectors(a, "a"), unit_vectors(b, "b")
+        if first.shape != second.shape:
+            raise UserError(f"as many vectors are expected, but got {len(first)} and {len(second)}")
+        return np.sum(first * second, axis=1)
+
+    def get_sentence_embedding_dimension(self) -> int:
+        """`dim`, by the name that sentence-transformers has for it."""
+        return self.dim
 
     @cached_property
     def dim(self) -> int:
@@ -119,7 +159,7 @@ class SentenceEncoder:
         hypotheses: Texts,
         *,
         batch_size: int = _BATCH_SIZE,
-        show_progress: bool = False,
+        show_progress_bar: bool = False,
     ) -> NDArray[np.float32]:
         """Classifies pairs of a premise and a hypothesis; arguments are as those of `encode`.
 
@@ -134,7 +174,7 @@ class SentenceEncoder:
             lambda some, others: call(premise=some, hypothesis=others),
             [first, second],
             batch_size=batch_size,
-            show_progress=show_progress,
+            show_progress_bar=show_progress_bar,
         )
         return probabilities[0] if isinstance(premises, str) else probabilities
 
@@ -207,7 +247,7 @@ class ResponseEncoder:
         contexts: Texts | None = None,
         *,
         batch_size: int = _BATCH_SIZE,
-        show_progress: bool = False,
+        show_progress_bar: bool = False,
         precision: Precision = "float32",
         truncate_dim: int | None = None,
         ranges: Int8Ranges | None = None,
@@ -218,7 +258,7 @@ class ResponseEncoder:
             responses: The answers.
             contexts: As many, or a single string in which all are; None or "": an answer is its own.
             batch_size: As there, like all others.
-            show_progress: Whether to show a bar.
+            show_progress_bar: Whether to show a bar.
             precision: Of the vectors.
             truncate_dim: Of the vectors.
             ranges: Of int8.
@@ -237,7 +277,7 @@ class ResponseEncoder:
             lambda *rows: self._call(**dict(zip(columns, rows, strict=True))),
             list(columns.values()),
             batch_size=batch_size,
-            show_progress=show_progress,
+            show_progress_bar=show_progress_bar,
             finish=_finish(precision, truncate_dim, ranges),
         )
         return vectors[0] if isinstance(responses, str) else vectors
@@ -270,7 +310,7 @@ def _encode_in_batches(
     columns: Sequence[list[str]],
     *,
     batch_size: int,
-    show_progress: bool,
+    show_progress_bar: bool,
     finish: _Finish = lambda rows: rows,
 ) -> NDArray[Any]:
     """Calls a model with a string tensor for each column; rows of similar length go together.
@@ -290,7 +330,7 @@ def _encode_in_batches(
 
     lengths = [sum(map(len, row)) for row in zip(*columns, strict=True)]
     result: NDArray[Any] | None = None
-    with tqdm(total=len(lengths), disable=not show_progress, unit="sentence") as bar:
+    with tqdm(total=len(lengths), disable=not show_progress_bar, unit="sentence") as bar:
         for rows in length_sorted_batches(lengths, max_rows=batch_size, max_length=sys.maxsize):
             encoded = encode(rows)
             if result is None:
@@ -298,6 +338,12 @@ def _encode_in_batches(
             result[rows] = encoded
             bar.update(len(rows))
     return encode(np.zeros(0, np.intp)) if result is None else result
+
+
+def _as_tensor(vectors: NDArray[Any]) -> Any:
+    import tensorflow as tf
+
+    return tf.constant(vectors)
 
 
 def _tensor(texts: list[str], rows: NDArray[np.intp]) -> Any:

@@ -84,7 +84,7 @@ def mine_hard_negatives(
     config: MiningConfig | None = None,
     *,
     counts: Counter[str] | None = None,
-    show_progress: bool = False,
+    show_progress_bar: bool = False,
 ) -> list[tuple[str, ...]]:
     """Finds wrong translations among the targets of some pairs that are similar to the right ones.
 
@@ -96,7 +96,7 @@ def mine_hard_negatives(
         pairs: Source and target of each pair.
         config: Which similar targets are taken; None: the nearest five.
         counts: Gets the numbers of pairs by their negatives, and of candidates dropped by each rule.
-        show_progress: Whether to show bars.
+        show_progress_bar: Whether to show bars.
 
     Returns:
         The negatives of each pair, nearest first; fewer where fewer pass.
@@ -111,10 +111,10 @@ def mine_hard_negatives(
     config, counts = config or MiningConfig(), Counter() if counts is None else counts
     targets, positives = _distinct([pair[1] for pair in pairs])
     sources, groups = _distinct([pair[0] for pair in pairs])
-    candidates = _embed(targets, encode, show_progress)
+    candidates = _embed(targets, encode, show_progress_bar)
     queries, rows = candidates, positives
     if config.query == "source":
-        queries, rows = _embed(sources, encode, show_progress), groups
+        queries, rows = _embed(sources, encode, show_progress_bar), groups
     # A group and a candidate in one number.
     group_starts = groups * len(candidates)
     answers = np.unique(group_starts + positives)
@@ -123,7 +123,7 @@ def mine_hard_negatives(
     random = np.random.default_rng(config.seed)
     negatives: list[tuple[str, ...]] = []
     dropped: Counter[str] = Counter()
-    for found in nearest_in_chunks(queries, rows, candidates, k, show_progress=show_progress):
+    for found in nearest_in_chunks(queries, rows, candidates, k, show_progress=show_progress_bar):
         part = slice(len(negatives), len(negatives) + len(found.indices))
         own = positives[part, None]
         products = candidates[positives[part]].astype(np.float32) * queries[rows[part]]

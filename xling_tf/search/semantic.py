@@ -156,11 +156,45 @@ def _require_shape(array: NDArray[np.generic], shape: tuple[int, float], name: s
 
 
 def paraphrase_mining(
-    encoder: Any, sentences: Sequence[str], *, top_k: int = 100, max_pairs: int = 500_000
+    encoder: Any, sentences: Sequence[str], *, show_progress_bar: bool = False, **options: Any
 ) -> list[ScoredPair]:
     """Gives the vectors of `encoder.encode(sentences)` to `paraphrase_mining_embeddings`."""
-    vectors = encoder.encode(sentences)
-    return paraphrase_mining_embeddings(vectors, top_k=top_k, max_pairs=max_pairs)
+    vectors = encoder.encode(sentences, show_progress_bar=show_progress_bar)
+    return paraphrase_mining_embeddings(vectors, show_progress_bar=show_progress_bar, **options)
+
+
+def community_detection(
+    vectors: ArrayLike, threshold: float = 0.75, min_community_size: int = 10
+) -> list[list[int]]:
+    """Finds groups of vectors that are near their first one, the largest first; each is in one at most.
+
+    Args:
+        vectors: `[sentences, dim]`.
+        threshold: Least cosine to the first of a group.
+        min_community_size: Least number of a group.
+
+    Example:
+        >>> community_detection([[1.0, 0.0], [0.0, 1.0], [3.0, 4.0], [0.1, 1.0]], 0.7, min_community_size=2)
+        [[1, 3, 2]]
+    """
+    require_positive(min_community_size, "min_community_size")
+    units = unit_vectors(vectors, "vectors")
+    groups: list[list[int]] = []
+    step = max(1, _NUMBERS // max(1, len(units)))
+    for begin in range(0, len(units), step):
+        for row, cosines in enumerate(units[begin : begin + step] @ units.T, begin):
+            near = np.flatnonzero(cosines >= threshold)
+            if len(near) >= min_community_size:
+                others = near[np.argsort(-cosines[near], kind="stable")].tolist()
+                groups.append([row, *(other for other in others if other != row)])
+    found: list[list[int]] = []
+    taken: set[int] = set()
+    for group in sorted(groups, key=len, reverse=True):
+        left = [each for each in group if each not in taken]
+        if len(left) >= min_community_size:
+            found.append(left)
+            taken.update(left)
+    return sorted(found, key=len, reverse=True)
 
 
 def paraphrase_mining_embeddings(
@@ -168,7 +202,7 @@ def paraphrase_mining_embeddings(
     *,
     top_k: int = 100,
     max_pairs: int = 500_000,
-    show_progress: bool = False,
+    show_progress_bar: bool = False,
 ) -> list[ScoredPair]:
     """Finds the pairs of vectors `[sentences, dim]` with the highest cosines, `first` less than `second`.
 
@@ -176,7 +210,7 @@ def paraphrase_mining_embeddings(
         vectors: `[sentences, dim]`.
         top_k: How many neighbours of each are looked at.
         max_pairs: How many pairs are wanted at most, which come best first.
-        show_progress: Whether to show a bar.
+        show_progress_bar: Whether to show a bar.
 
     Example:
         >>> pairs = paraphrase_mining_embeddings([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]])
@@ -191,7 +225,7 @@ def paraphrase_mining_embeddings(
         return []
     scores, keys = np.zeros(0, np.float32), np.zeros(0, np.int64)
     rows, k = np.arange(count), min(top_k + 1, count)  # each is its own neighbour
-    found_in_chunks = nearest_in_chunks(units, rows, units, k, show_progress=show_progress)
+    found_in_chunks = nearest_in_chunks(units, rows, units, k, show_progress=show_progress_bar)
     for own, found in zip(chunks(rows), found_in_chunks, strict=True):
         some = np.broadcast_to(own[:, np.newaxis], found.indices.shape)
         is_other = (found.indices != some) & (found.indices >= 0)
