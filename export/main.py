@@ -10,6 +10,10 @@ serving/. The next time it is version 2; a rollback is one rename: mv serving/en
     python export/main.py --model exported/en-es --litert exported/en-es-litert --onnx exported/en-es-onnx
 
 makes models for LiteRT and for ONNX Runtime.
+
+    python export/main.py --model exported/en-es --compact exported/en-es-int8
+
+makes the same model with tables of words of a quarter of the bytes.
 """
 
 import sys
@@ -32,6 +36,10 @@ _VERSION = flags.DEFINE_integer(
     "version", None, "Number of the version; without it, the next free one.", lower_bound=1
 )
 _LITERT = flags.DEFINE_string("litert", None, "Folder of the model for LiteRT, which is replaced.")
+_COMPACT = flags.DEFINE_string(
+    "compact", None, "Folder of the model with tables in fewer bytes, which is replaced."
+)
+_TABLES = flags.DEFINE_enum("tables", "int8", ["float16", "int8"], "What --compact makes of them.")
 _ONNX = flags.DEFINE_string("onnx", None, "Folder of the model for ONNX Runtime, which is replaced.")
 
 _SERVED = """{folder}, {size:.0f} MB, {requests} warm-up requests. Serve it by one of
@@ -52,6 +60,8 @@ _CONVERTED = """{folder}, {size:.0f} MB. Try it:
     load("{folder}").encode(["Where is the station?", "Good night."])
 """
 
+_COMPACTED = "{folder}, {size:.0f} MB, is loaded and served as any exported model.\n"
+
 
 def main(argv: list[str]) -> None:
     """Makes what the flags name, and says how to use it."""
@@ -59,8 +69,8 @@ def main(argv: list[str]) -> None:
     set_up_logging()
     model = Path(_MODEL.value)
     with one_line_errors("the same command starts anew"):
-        if not (_SERVING.value or _LITERT.value or _ONNX.value):
-            raise UserError("one of --serving, --litert and --onnx is expected, but there is none")
+        if not (_SERVING.value or _COMPACT.value or _LITERT.value or _ONNX.value):
+            raise UserError("one of --serving, --compact, --litert and --onnx is expected, but there is none")
         if not _SERVING.value and (_NAME.value or _VERSION.value):
             raise UserError("--name and --version are of a served model, but there is no --serving")
         for told in _make(model):
@@ -70,6 +80,12 @@ def main(argv: list[str]) -> None:
 def _make(model: Path) -> Iterator[str]:
     if _SERVING.value:
         yield _serve(model, Path(_SERVING.value))
+    if _COMPACT.value:
+        with quiet_start():
+            from compact import compact
+
+        compact(model, Path(_COMPACT.value), _TABLES.value)
+        yield _COMPACTED.format(folder=_COMPACT.value, size=_megabytes(Path(_COMPACT.value)))
     if _LITERT.value or _ONNX.value:
         with quiet_start():
             from conversion import convert

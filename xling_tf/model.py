@@ -48,8 +48,8 @@ class Model(NamedTuple):
         """The layers that tasks put on the encoder, by name; those that tasks share come once."""
         return {head.name: head for task in (*self.tasks, *self.carried) for head in task.heads}
 
-    def hub_module(self) -> HubModule:
-        """Makes what is exported, with the weights as they are now."""
+    def hub_module(self, tables: str = "float32") -> HubModule:
+        """Makes what is exported, with the weights as they are now; `tables` is as of `FoldedEncoder`."""
         tasks = (*self.tasks, *self.carried)
         inference = _first(tasks, Inference)
         heads: dict[str, Any] = {"inference_head": inference.head} if inference else {}
@@ -61,7 +61,7 @@ class Model(NamedTuple):
             heads["context_encoder"] = answering.context_encoder
         elif predicting := _first(tasks, ResponsePrediction):
             heads["response_tower"] = predicting.tower
-        folded = FoldedEncoder(self.preprocessor, self.encoder)
+        folded = FoldedEncoder(self.preprocessor, self.encoder, tables)
         return HubModule(folded, normalize=self.config.tasks.similarity.normalize, **heads)
 
 

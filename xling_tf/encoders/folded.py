@@ -10,6 +10,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from xling_tf.encoders.base import TokenEncoder, average_words
+from xling_tf.layers.embeddings import EmbeddingTable
 from xling_tf.text.preprocessor import TextPreprocessor, vocabulary_file
 from xling_tf.text.words import WordNgramPreprocessor
 
@@ -24,25 +25,65 @@ WORDS = "words.npz"
 _Hidden = Callable[[], TokenEncoder]
 
 
+class Rows(tf.Module):
+    """Rows of a table, looked up as float32.
+
+    Args:
+        rows: `[rows, dim]` float32.
+        kind: How they are kept: "float32", "float16" or "int8", with a scale for each row.
+
+    Example:
+        >>> rows = Rows(np.array([[1.0, -0.5]], np.float32), "int8")  # 127 and -64 of 1 / 127
+        >>> print(rows([0]).numpy().round(3))
+        [[ 1.    -0.504]]
+    """
+
+    def __init__(self, rows: NDArray[np.float32], kind: str, name: str = "rows") -> None:
+        super().__init__()
+        is_float = kind == "float32"
+        self._scales = None
+        if kind == "int8":
+            scales = np.maximum(np.abs(rows).max(axis=1, keepdims=True, initial=0) / 127, 1e-12)
+            rows = np.rint(rows / scales)
+            self._scales = tf.Variable(scales.astype(np.float32), trainable=False, name=f"{name}_scales")
+        self._rows = tf.Variable(rows.astype(kind), trainable=is_float, name=name)
+        self.weights = [self._rows] if is_float else []
+        self.constants = [] if is_float else [self._rows, *([self._scales] if kind == "int8" else [])]
+
+    def __call__(self, ids: tf.Tensor) -> tf.Tensor:
+        """Maps `[n]` int32 ids to `[n, dim]`."""
+        rows = tf.cast(tf.gather(self._rows, ids), tf.float32)
+        return rows if self._scales is None else rows * tf.gather(self._scales, ids)
+
+
 class FoldedEncoder(tf.Module):
     """An encoder that computes in float32, with its spelt words tabulated.
 
     Args:
         preprocessor: The trained encoder's.
         encoder: The trained encoder.
+        tables: How `Rows` keeps its tables; training can go on from "float32" alone.
+
+    Attributes:
+        weights: What can be trained.
+        constants: What cannot.
     """
 
-    def __init__(self, preprocessor: TextPreprocessor, encoder: TokenEncoder) -> None:
+    def __init__(
+        self, preprocessor: TextPreprocessor, encoder: TokenEncoder, tables: str = "float32"
+    ) -> None:
         super().__init__()
+        self._tables = tables
         self._preprocessor = preprocessor
         body = _in_float32(encoder)
         self._body: _Hidden = lambda: body
         self._words = (
-            _SpellingTable(preprocessor, self._body)
+            _SpellingTable(preprocessor, self._body, tables)
             if isinstance(preprocessor, WordNgramPreprocessor)
-            else _WordTable(preprocessor, self._body)
+            else _WordTable(preprocessor, self._body, tables)
         )
         self.weights = [*self._words.weights, *(v.value for v in body.dense_variables)]
+        self.constants = self._words.constants
 
     # One graph for all that an export does with it.
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
@@ -58,12 +99,15 @@ class FoldedEncoder(tf.Module):
 
     def translate(self, sentences: tf.Tensor, languages: tf.Tensor, decoder: Any) -> tf.Tensor:
         """Maps `[batch]` strings to what a decoder says of their vectors in `[batch]` int32 languages."""
-        table = tf.convert_to_tensor(self._body().embedding.words.table)
+        words = self._body().embedding.words
+        table = words(tf.range(words.num_rows)) if words.stored else tf.convert_to_tensor(words.table)
         said = decoder.translate(self(sentences), table, languages, self._preprocessor.config.max_tokens)
         return self._preprocessor.join(said)
 
     def save_for_training(self, folder: Path) -> None:
         """Writes what a training that starts from the exported model needs besides its variables."""
+        if self._tables != "float32":
+            return
         name, content = vocabulary_file(self._preprocessor.vocabulary)
         (folder / name).write_bytes(content)
         self._words.save_for_training(folder)
@@ -112,11 +156,11 @@ def _in_micro_batches(
 class _WordTable(tf.Module):
     """Represents words by their rows alone, as in training: a look-up is all that could be saved."""
 
-    def __init__(self, preprocessor: TextPreprocessor, body: _Hidden) -> None:
+    def __init__(self, preprocessor: TextPreprocessor, body: _Hidden, tables: str) -> None:
         super().__init__()
         self._preprocessor = preprocessor
         self._body = body
-        self.weights = [table.value for table in body().table_variables]
+        self.weights, self.constants = _stored(body().embedding.words, tables)
 
     def __call__(self, words: tf.Tensor) -> tf.Tensor:
         """Represents `[words]` tokens: `[words, any]`."""
@@ -132,7 +176,7 @@ class _SpellingTable(tf.Module):
     Only words outside of it are spelt into n-grams at run time.
     """
 
-    def __init__(self, preprocessor: WordNgramPreprocessor, body: _Hidden) -> None:
+    def __init__(self, preprocessor: WordNgramPreprocessor, body: _Hidden, tables: str) -> None:
         super().__init__()
         self._preprocessor = preprocessor
         self._body = body
@@ -141,18 +185,22 @@ class _SpellingTable(tf.Module):
             body().embed_words(preprocessor.word_features(tf.constant(chunk)))
             for chunk in _chunks(np.array(preprocessor.vocabulary, object))
         ]
-        self._rows = tf.Variable(np.concatenate(rows), name="vocabulary")
+        table = np.concatenate(rows)
+        self._digest = rows_digest(table)
+        self._rows = Rows(table, tables, "vocabulary")
         # The rows of known words are in the table now; only those of the hash buckets stay.
         embedding = body().embedding
         buckets = embedding.words.table.numpy()[self._num_known :]
-        self._bucket_words = tf.Variable(buckets, name="bucket_words")
-        self.weights = [self._rows, self._bucket_words, embedding.ngrams.table.value]
+        self._bucket_words = Rows(buckets, tables, "bucket_words")
+        weights, constants = _stored(embedding.ngrams, tables)
+        self.weights = [*self._rows.weights, *self._bucket_words.weights, *weights]
+        self.constants = [*self._rows.constants, *self._bucket_words.constants, *constants]
 
     def __call__(self, words: tf.Tensor) -> tf.Tensor:
         """Represents `[words]` strings: `[words, hidden_dim]`."""
         ids = self._preprocessor.word_ids(words)
         is_known = ids < self._num_known
-        vectors = tf.gather(self._rows, tf.where(is_known, ids, 0))
+        vectors = self._rows(tf.where(is_known, ids, 0))
         unknown = tf.where(~is_known)
         spelt = self._spell(tf.gather_nd(words, unknown), tf.gather_nd(ids, unknown))
         return tf.tensor_scatter_nd_update(vectors, unknown, spelt)
@@ -160,18 +208,26 @@ class _SpellingTable(tf.Module):
     def save_for_training(self, folder: Path) -> None:
         """Writes the rows of known words, and what tells whether they still are those of the table."""
         words = self._body().embedding.words.table.numpy()[: self._num_known]
-        np.savez(folder / WORDS, words=words, digest=rows_digest(self._rows.numpy()))
+        np.savez(folder / WORDS, words=words, digest=self._digest)
 
     def _spell(self, words: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
         """Represents words by their bucket and their n-grams."""
         ngrams = self._preprocessor.ngrams(words)
         embedding = self._body().embedding
         combined = embedding.combine(
-            tf.gather(self._bucket_words, ids - self._num_known),
+            self._bucket_words(ids - self._num_known),
             ngrams.values,
             tf.cast(ngrams.value_rowids(), tf.int32),
         )
         return self._body().project(combined)
+
+
+def _stored(table: EmbeddingTable, kind: str) -> tuple[list[tf.Variable], list[tf.Variable]]:
+    """Keeps the rows of an encoder's table as `kind`; gives the variables that can be trained, and others."""
+    if kind == "float32":
+        return [table.table.value], []
+    table.stored = rows = Rows(table.table.numpy(), kind, table.name)
+    return rows.weights, rows.constants
 
 
 def rows_digest(rows: NDArray[np.float32]) -> str:

@@ -59,7 +59,7 @@ class HubPart(tf.train.Checkpoint):
         self._seen = unit_entries if normalize else tf.identity
         weights = [*encoder.weights, *(weight for head in heads for weight in _weights(head))]
         self.trainable_variables = weights
-        self.variables = list(weights)
+        self.variables = [*weights, *encoder.constants]
         self.regularization_losses: list[tf.Tensor] = []
 
 

@@ -1,5 +1,6 @@
 """Word and character n-gram embeddings, and sinusoidal positions."""
 
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -34,9 +35,9 @@ if keras.backend.backend() == "tensorflow":
 
         return tf.sparse.segment_sum(rows, positions, groups, num_segments=num_groups), gradient
 
-    def _sum_rows(table: Any, ids: Any, groups: Any, num_groups: Any) -> Any:
+    def _sum_rows(lookup: Any, ids: Any, groups: Any, num_groups: Any) -> Any:
         unique, positions = tf.unique(ids)
-        return sum_groups(_lookup(table, unique), positions, groups, num_groups)
+        return sum_groups(lookup(unique), positions, groups, num_groups)
 
 else:
 
@@ -47,8 +48,8 @@ else:
         """Sums `rows` at `[n]` positions by their `[n]` ascending groups: `[num_groups, dim]`."""
         return ops.segment_sum(_lookup(rows, positions), groups, num_segments=num_groups)
 
-    def _sum_rows(table: Any, ids: Any, groups: Any, num_groups: Any) -> Any:
-        return sum_groups(table, ids, groups, num_groups)
+    def _sum_rows(lookup: Any, ids: Any, groups: Any, num_groups: Any) -> Any:
+        return ops.segment_sum(lookup(ids), groups, num_segments=num_groups)
 
 
 @keras.saving.register_keras_serializable(package="xling_tf")
@@ -62,7 +63,12 @@ class EmbeddingTable(Layer):
         num_rows: Rows of the table.
         dim: Width of a row.
         stddev: Of the initial values.
+
+    Attributes:
+        stored: In an export, maps ids to rows that are kept in fewer bytes; None: they are the table's.
     """
+
+    stored: Callable[[Any], Any] | None = None
 
     def __init__(self, num_rows: int, dim: int, stddev: float, **kwargs: Any) -> None:
         super().__init__(**{**kwargs, "dtype": "float32"})
@@ -77,13 +83,13 @@ class EmbeddingTable(Layer):
 
     def call(self, ids: keras.KerasTensor) -> keras.KerasTensor:
         """Maps `[n]` int32 ids to `[n, dim]` float32 rows."""
-        return _lookup(self.table.value, ids)
+        return self.stored(ids) if self.stored else _lookup(self.table.value, ids)
 
     def sum_rows(
         self, ids: keras.KerasTensor, groups: keras.KerasTensor, num_groups: keras.KerasTensor
     ) -> keras.KerasTensor:
         """Sums the rows of `[n]` ids by their `[n]` ascending groups: `[num_groups, dim]` float32."""
-        return _sum_rows(self.table.value, ids, groups, num_groups)
+        return _sum_rows(self.call, ids, groups, num_groups)
 
 
 @keras.saving.register_keras_serializable(package="xling_tf")

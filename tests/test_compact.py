@@ -1,0 +1,51 @@
+"""An export with tables in fewer bytes: near vectors, every signature, and what it is no longer good for."""
+
+import numpy as np
+import pytest
+from compact import compact
+from starting_models import KINDS, TEXTS, export_model, make_model
+
+from xling_tf.encoders.folded import Rows
+from xling_tf.errors import UserError
+from xling_tf.hub.saved_models import load_saved_model
+from xling_tf.trainer.warm_start import StartingPoint
+
+UNKNOWN = ["a zebra sleeps", "una cebra", ""]
+
+
+def outputs(model, name):
+    texts = [*TEXTS, *UNKNOWN]
+    if name == "inference":
+        return model.signatures[name](premise=texts, hypothesis=texts[::-1])["outputs"].numpy()
+    key = "inputs" if name == "default" else "input"
+    return model.signatures[name](**{key: texts})["outputs"].numpy()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_signature_gives_nearly_what_it_did(kind, tmp_path):
+    folder = export_model(make_model(kind), tmp_path / "whole")
+    whole = load_saved_model(folder)
+    for tables, tolerance, bytes_ in (("float16", 2e-3, 2), ("int8", 3e-2, 1)):
+        compact(folder, tmp_path / tables, tables)
+        small = load_saved_model(tmp_path / tables)
+        assert {*small.signatures} == {*whole.signatures}
+        for name in ("default", "question_encoder", "response_encoder", "inference"):
+            assert outputs(small, name) == pytest.approx(outputs(whole, name), abs=tolerance), name
+        kept = {variable.dtype.size for variable in small.variables}
+        assert bytes_ in kept
+        # The tables cannot be trained, everything else can.
+        assert len(small.trainable_variables) < len(whole.trainable_variables)
+        assert "fewer bytes" in (tmp_path / tables / "README.md").read_text()
+    with pytest.raises(UserError, match="expected beside an exported model that training starts from"):
+        StartingPoint.open(tmp_path / "int8")
+    with pytest.raises(UserError, match="another folder"):
+        compact(folder, folder, "int8")
+
+
+def test_rows_are_as_near_as_half_a_step_of_127_to_their_largest_number():
+    rows = np.random.default_rng(0).normal(size=(20, 6)).astype(np.float32)
+    rows[3] = 0
+    kept = Rows(rows, "int8")(np.arange(20)).numpy()
+    steps = np.abs(rows).max(axis=1, keepdims=True) / 127
+    assert (np.abs(kept - rows) <= steps / 2 + 1e-6).all()
+    assert not kept[3].any()
