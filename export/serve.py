@@ -53,7 +53,7 @@ _CLIENT = flags.DEFINE_float(
 _CONNECTIONS = flags.DEFINE_integer("max_connections", 1000, "At the same time; else 503.", 1)
 _DRAIN = flags.DEFINE_float("drain_seconds", 30, "For the requests in flight after SIGTERM or SIGINT.", 0)
 _KEY = flags.DEFINE_string(
-    "api_key", os.environ.get("XLING_TF_API_KEY", ""), "That clients have to send; without one, all may ask."
+    "api_key", None, "That clients have to send; default $XLING_TF_API_KEY, and without one all may ask."
 )
 _ORIGINS = flags.DEFINE_list("cors_origins", [], "Of web pages that may ask; * for all.")
 _LOG = flags.DEFINE_enum(
@@ -86,7 +86,10 @@ def main(argv: list[str]) -> None:
                 client_seconds=_CLIENT.value,
                 connections=_CONNECTIONS.value,
             ),
-            Access(api_key=_KEY.value, origins=tuple(_ORIGINS.value)),
+            Access(
+                api_key=_KEY.value or os.environ.get("XLING_TF_API_KEY", ""),
+                origins=tuple(_ORIGINS.value),
+            ),
             enable_batching=_BATCHING.value,
             poll_seconds=_POLL.value,
             drain_seconds=_DRAIN.value,
