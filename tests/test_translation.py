@@ -4,7 +4,17 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from testing import DIM, TINY, WORDS, encoded, find_task, make_batch, make_examples, tiny_model
+from testing import (
+    DIM,
+    TINY,
+    WORDS,
+    encoded,
+    find_task,
+    make_batch,
+    make_examples,
+    make_trainer,
+    tiny_model,
+)
 
 from xling_tf.config import apply_overrides
 from xling_tf.errors import UserError
@@ -122,6 +132,16 @@ def test_the_regularizers_by_hand():
         assert term.numpy() == pytest.approx(expected, rel=1e-4)
         losses, _ = task.losses(model.encoder, batch)
         assert losses.numpy() == pytest.approx(likelihoods.numpy() + 2 * expected, rel=1e-4)
+
+
+def test_each_pair_teaches_the_decoder_its_own_languages(tmp_path):
+    config = apply_overrides(YU, ["data.targets=es,fr", "training.steps=2"])
+    examples = {f"translation_en-{target}": EXAMPLES for target in ("es", "fr")}
+    trainer = make_trainer(tmp_path, config, examples)
+    languages = find_task(trainer._model, "translation_en-fr").decoder.languages
+    before = languages.numpy()
+    trainer.train()
+    assert (np.abs(languages.numpy() - before).max(axis=1) > 0).tolist() == [True] * 3
 
 
 def test_spelt_words_are_refused():

@@ -170,6 +170,11 @@ class Task(ABC):
         for head in self.heads:
             head(np.zeros((1, encoder.hidden_dim), np.float32))
 
+    @property
+    def graph(self) -> str:
+        """Names the graph of its losses, which mirrored tasks share where their batches alone differ."""
+        return type(self).__name__
+
     def variables(self) -> list[keras.Variable]:
         """The trainable variables of the heads."""
         return [v for head in self.heads for v in head.trainable_variables]

@@ -166,6 +166,11 @@ class Translation(Task):
             cls(**arguments, **cls.common(config, "translation", pair)) for pair in language_pairs(config)
         ]
 
+    @property
+    def graph(self) -> str:
+        """See `Task.graph`; each language has an input of its own in the decoder."""
+        return f"{super().graph} {self.languages}"
+
     def build_heads(self, encoder: TokenEncoder) -> None:
         """Creates the decoder's variables, once for all pairs."""
         if not self.decoder.built:

@@ -38,7 +38,7 @@ class HeldOutScores:
     """Loss and accuracy of each task that has held-out examples, on the same ones at every call."""
 
     def __init__(self, model: Model, held_out: Mapping[str, Examples]) -> None:
-        graphs: dict[type[Task], Callable[[Batch], tuple[tf.Tensor, tf.Tensor]]] = {}
+        graphs: dict[str, Callable[[Batch], tuple[tf.Tensor, tf.Tensor]]] = {}
         self._scorers = {
             task.name: _scorer(model, task, held_out[task.name], graphs)
             for task in model.tasks
@@ -54,7 +54,7 @@ def _scorer(
     model: Model,
     task: Task,
     examples: Examples,
-    graphs: dict[type[Task], Callable[[Batch], tuple[tf.Tensor, tf.Tensor]]],
+    graphs: dict[str, Callable[[Batch], tuple[tf.Tensor, tf.Tensor]]],
 ) -> Callable[[], dict[str, float]]:
     """What scores a task; mirrored tasks, which share heads and settings, share the graph."""
     config = model.config
@@ -63,13 +63,13 @@ def _scorer(
     # No more batches than there are different ones.
     count = min(config.training.dev_batches, max(1, len(examples) // task.examples_per_batch))
     batches = make_dataset(examples, sampler, model.preprocessor, count=count)
-    if type(task) not in graphs:
-        graphs[type(task)] = tf.function(
+    if task.graph not in graphs:
+        graphs[task.graph] = tf.function(
             lambda batch: task.losses(model.encoder, batch),
             input_signature=[batches.element_spec],
             autograph=False,
         )
-    score_batch = graphs[type(task)]
+    score_batch = graphs[task.graph]
 
     def score() -> dict[str, float]:
         results = [score_batch(batch) for batch in batches]

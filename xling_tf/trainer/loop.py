@@ -149,7 +149,7 @@ class Trainer:
             Phase(*phase, model=model, examples=examples, workers=workers) for phase in _phases(model)
         ]
         # Mirrored tasks share their heads and settings, and so the graph: it takes seconds to make.
-        self._steps: dict[tuple[str, type[Task]], TrainStep] = {}
+        self._steps: dict[tuple[str, str], TrainStep] = {}
         encoder, keep_weight = model.encoder, model.config.initial.keep_weight
         tables, dense = encoder.table_variables, encoder.dense_variables
         # The layers that begin later have their own count of steps, as heads have.
@@ -279,7 +279,7 @@ class Trainer:
     def _train_step(self, phase: Phase) -> StepResult:
         task, batch = phase.task, phase.next_batch()
         learning_rate = self._optimizers.set_progress(phase.progress(self._progress()), phase.static_rate)
-        key = phase.name, type(task)
+        key = phase.name, task.graph
         if key not in self._steps:
             self._steps[key] = self._compile(phase, task)
         loss, hits, count, norm = (float(result) for result in self._steps[key](batch))
