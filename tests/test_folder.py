@@ -8,7 +8,7 @@ from raw_files import write_files
 
 from xling_tf.config import DataConfig
 from xling_tf.corpora.folder import load_corpora, load_folder, resolve_languages
-from xling_tf.corpora.records import InferencePair, ResponsePair, ScoredPair, SentenceTriplet, TranslationPair
+from xling_tf.corpora.records import InferencePair, ResponsePair, SentenceTriplet, TranslationPair
 from xling_tf.errors import UserError
 from xling_tf.presets import get_preset
 
@@ -46,14 +46,6 @@ def test_every_kind_of_the_pair_is_read(tmp_path, caplog):
     ]
     has_groups = [[group is not None for _, group in c] for c in corpora]
     assert has_groups == [[False], [True], [True], [False], [False], [False]]
-    scores = "sentence1\tsentence2\tscore\na\tb\t2.5\n"
-    graded = ("similarity/s.es.train.tsv", "eval/sts/s.en.train.tsv", "eval/sts/s.en.other.test.tsv")
-    write_files(tmp_path, dict.fromkeys(graded, scores))
-    assert len(load_folder(tmp_path, source="en", targets=["es"])) == len(found)
-    scored = load_folder(tmp_path, source="en", targets=["es"], similarity=True)[len(found) :]
-    assert [(c.languages, c.split, records(c)) for c in scored] == [
-        (language, "train", [ScoredPair("a", "b", 50)]) for language in ("es", "en")
-    ]
     assert not caplog.messages
 
 

@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 from raw_files import write_files
 
-from xling_tf.corpora.readers import read_documents, read_moses, read_nli, read_parallel, read_similarity
-from xling_tf.corpora.records import InferencePair, ScoredPair, SentenceTriplet, TranslationPair
+from xling_tf.corpora.readers import read_documents, read_moses, read_nli, read_parallel
+from xling_tf.corpora.records import InferencePair, SentenceTriplet, TranslationPair
 from xling_tf.errors import UserError
 
 
@@ -64,23 +64,6 @@ def test_nli_labels_are_indices(tmp_path):
         InferencePair("p", "s", 1),
     ]
     assert reading.malformed == {"unknown label": 1, "two-way label not_entailment": 1}
-
-
-def test_graded_similarity_names_its_columns(tmp_path):
-    lines = (
-        "score\tsource\tsentence2\tsentence1",
-        "3.8\tx\tb\ta",
-        "5\tx\td\tc",
-        "6\tx\te\tf",
-        "nan\tx\te\tf",
-    )
-    reading = read_similarity(write(tmp_path / "x.en.train.tsv", "\n".join(lines)))
-    assert read(reading) == [ScoredPair("a", "b", 76), ScoredPair("c", "d", 100)]
-    assert reading.malformed == {"a score that is not from 0 to 5": 1, "a score that is no number": 1}
-    with pytest.raises(
-        UserError, match=r"columns sentence1, sentence2 and score .* begins with \['a', 'b', '4'\]"
-    ):
-        read(read_similarity(write(tmp_path / "y.tsv", "a\tb\t4\n")))
 
 
 def test_documents_give_their_contiguous_triplets(tmp_path):

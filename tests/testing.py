@@ -159,14 +159,14 @@ def task_losses(model: Model, name: str, examples: Examples) -> tuple[np.ndarray
 
 
 def scored(
-    task: Task, columns: Sequence[Any], fingerprints: Any, vectors: Any, labels: Sequence[int] = ()
+    task: Task, columns: Sequence[Any], fingerprints: Any, vectors: Any
 ) -> tuple[list[float], list[float]]:
     """A task's losses and hits on columns of encodings."""
     count = len(columns[0])
     batch = Batch(
         features=None,
         fingerprints=tf.constant(fingerprints, tf.int64),
-        labels=tf.constant(labels or [0] * count, tf.int32),
+        labels=tf.zeros([count], tf.int32),
         vectors=tf.constant(vectors, tf.float32),
     )
     losses, hits = task.score([tf.constant(column) for column in columns], batch)

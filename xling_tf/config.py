@@ -133,7 +133,6 @@ class TasksConfig:
     entailment_ranking: TaskConfig = TaskConfig(weight=0)
     translation: TranslationConfig = TranslationConfig()
     translation_detection: TaskConfig = TaskConfig(weight=0)
-    graded_similarity: TaskConfig = TaskConfig(weight=0)
     similarity: SimilarityConfig = SimilarityConfig()
     target_native: bool = True  # response prediction and quick thought in the target languages too
     target_inference: bool = False  # inference too (Yang, sec. 4.1)

@@ -102,43 +102,6 @@ def token_likelihood(
     return ops.sum(weights * losses, axis=1), ops.sum(weights * hits, axis=1)
 
 
-def ordering_loss(
-    scores: keras.KerasTensor,
-    all_scores: keras.KerasTensor,
-    labels: keras.KerasTensor,
-    all_labels: keras.KerasTensor,
-) -> tuple[keras.KerasTensor, keras.KerasTensor]:
-    """How much what people find less similar scores as high: log(1 + sum exp(lower's score - own score)).
-
-    That is CoSENT (Su 2022, "CoSENT: a more effective sentence embedding scheme than Sentence-BERT") with
-    a logarithm for each example instead of one for the batch.
-
-    Args:
-        scores: `[batch]` float32.
-        all_scores: `[candidates]` float32, `scores` among them.
-        labels: `[batch]` int32, higher where scores should be.
-        all_labels: `[candidates]` int32.
-
-    Returns:
-        `[batch]` losses, and `[batch]` float32, the share of candidates with lower labels that have lower
-        scores; 1 where there are none.
-
-    Example:
-        >>> import numpy as np
-        >>> scores, labels = np.zeros(3, "float32"), np.array([2, 1, 1])
-        >>> losses, _ = ordering_loss(scores, scores, labels, labels)
-        >>> print(losses.numpy().round(4))  # log 3
-        [1.0986 0.     0.    ]
-    """
-    is_lower = ops.less(all_labels[None, :], labels[:, None])
-    differences = ops.where(is_lower, all_scores[None, :] - scores[:, None], _EXCLUDED)
-    lower = ops.cast(is_lower, "float32")
-    right = ops.sum(lower * ops.cast(differences < 0, "float32"), axis=1)
-    count = ops.sum(lower, axis=1)
-    losses = ops.logsumexp(ops.pad(differences, [[0, 0], [0, 1]]), axis=1)
-    return losses, ops.where(count > 0, right / ops.maximum(count, 1.0), 1.0)
-
-
 def cosine_distance(vectors: keras.KerasTensor, others: keras.KerasTensor) -> keras.KerasTensor:
     """1 - cos of the rows of two `[batch, dim]`: `[batch]`; 1 where a row is zero.
 

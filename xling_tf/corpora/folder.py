@@ -10,7 +10,7 @@ import difflib
 import hashlib
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -32,7 +32,6 @@ from xling_tf.corpora.readers import (
     read_moses,
     read_nli,
     read_parallel,
-    read_similarity,
     with_negatives,
 )
 from xling_tf.corpora.records import Corpus, Kind, Row, TranslationPair
@@ -57,10 +56,7 @@ _FORMATS: tuple[tuple[Kind, re.Pattern[str], Reader], ...] = (
     ("conversations", re.compile(_ONE + _END % "tsv"), read_conversations),
     ("nli", re.compile(_ONE + _SPLIT + _END % "tsv"), read_nli),
     ("questions", re.compile(_ONE + _END % "tsv"), read_questions),
-    ("similarity", re.compile(_ONE + _SPLIT + _END % "tsv"), read_similarity),
 )
-# Where the files of a kind are, if not in the folder of its name alone.
-_PLACES: Mapping[Kind, tuple[str, ...]] = {"similarity": ("similarity", "eval/sts")}
 _DATA_ENDINGS = (".tsv", ".txt", ".json", ".jsonl", ".gz")
 _ANY = "LANGUAGE"  # in messages
 # Where data/default.py puts the default corpora, and the languages that it has beside English.
@@ -141,7 +137,6 @@ def load_corpora(
     *,
     with_mined: bool = False,
     target_inference: bool = False,
-    similarity: bool = False,
 ) -> list[Corpus]:
     """Finds the corpora of languages that `resolve_languages` gave, in a data folder or the default ones.
 
@@ -152,7 +147,6 @@ def load_corpora(
         source=config.source,
         all_pairs=config.all_pairs,
         target_inference=target_inference,
-        similarity=similarity,
         with_mined=with_mined,
     )
     if data or config.sample:
@@ -201,7 +195,6 @@ def load_folder(
     targets: Sequence[str],
     all_pairs: bool = False,
     target_inference: bool = False,
-    similarity: bool = False,
     with_mined: bool = False,
 ) -> list[Corpus]:
     """Finds every corpus of a data folder that serves some language pairs, by kind and then by name.
@@ -209,8 +202,7 @@ def load_folder(
     These are the translations between the source and a target language, in either direction of
     the file name, documents, conversations and questions with answers in all these languages, and
     natural language inference in the source language (the paper trains it on English, Chidambaram et
-    al. 2019, sec. 3.1); with `similarity`, graded similarity in all of them. They are read when the
-    corpora are gone through.
+    al. 2019, sec. 3.1). They are read when the corpora are gone through.
 
     Example:
         >>> corpora = load_folder(Path("xling_tf/corpora/sample"), source="en", targets=["es"])
@@ -228,7 +220,6 @@ def load_folder(
         for file in found
         if len({*file.languages} & {*languages}) == (2 if file.kind == "parallel" else 1)
         and (source in file.languages or others.get(file.kind, True))
-        and (similarity or file.kind != "similarity")
     ]
     for target in targets:
         if not any(file.kind == "parallel" and target in file.languages for file in wanted):
@@ -268,7 +259,7 @@ def discover(folder: Path) -> Iterator[CorpusFile]:
     is no file, as a folder or a link to nothing.
     """
     for kind, pattern, read in _FORMATS:
-        for path in chain.from_iterable(_files_of(folder / place) for place in _PLACES.get(kind, (kind,))):
+        for path in _files_of(folder / kind):
             if match := pattern.fullmatch(path.name):
                 parts = match.groupdict()
                 languages = tuple(parts[s] for s in ("source", "target") if s in parts)
@@ -279,10 +270,8 @@ def discover(folder: Path) -> Iterator[CorpusFile]:
                 yield from _moses_file(path, match)
             elif kind == "questions" and (match := _SQUAD.fullmatch(path.name)):
                 yield _squad_file(path, match["name"], match["source"])
-            elif (
-                path.parent.name == kind
-                and path.name.endswith(_DATA_ENDINGS)
-                and not (path.name == _SQUAD_TRAIN or SNLI_FILE.fullmatch(path.name))
+            elif path.name.endswith(_DATA_ENDINGS) and not (
+                path.name == _SQUAD_TRAIN or SNLI_FILE.fullmatch(path.name)
             ):
                 logging.warning("%s is not read: its name is not of the layout", path)
     for place in SNLI_FOLDERS:

@@ -19,7 +19,6 @@ from xling_tf.corpora.records import (
     InferencePair,
     Record,
     ResponsePair,
-    ScoredPair,
     SentenceTriplet,
     TranslationPair,
 )
@@ -118,31 +117,6 @@ def read_nli(path: Path) -> Reading[InferencePair]:
     return read_records(path, expected, parse)
 
 
-def read_similarity(path: Path) -> Reading[ScoredPair]:
-    """Reads a table with the columns sentence1, sentence2 and score, 0 to 5, which its first line names."""
-    expected = "a line that names the columns sentence1, sentence2 and score (0 to 5), and lines of them"
-
-    def rows(reading: Reading[ScoredPair]) -> Iterator[tuple[ScoredPair, None]]:
-        lines = read_lines(path)
-        names = str(next(lines, (0, ""))[1]).split("\t")
-        if not {"sentence1", "sentence2", "score"} <= {*names}:
-            raise UserError(f"{path} must hold {expected}, but begins with {names[:5]}; correct the file")
-
-        def parse(line: str) -> ScoredPair:
-            row = dict(zip(names, _columns(line, len(names)), strict=True))
-            try:
-                label = round(20 * float(row["score"]))
-            except (ValueError, OverflowError) as error:
-                raise MalformedLineError("a score that is no number") from error
-            if not 0 <= label <= 100:
-                raise MalformedLineError("a score that is not from 0 to 5")
-            return ScoredPair(row["sentence1"], row["sentence2"], label)
-
-        yield from _parsed(lines, parse, reading)
-
-    return Reading(path, expected, rows)
-
-
 def read_documents(path: Path) -> Reading[SentenceTriplet]:
     """Reads a sentence a line, a blank line between documents, into its contiguous triplets.
 
@@ -189,20 +163,18 @@ def read_moses(source_path: Path, target_path: Path) -> Reading[TranslationPair]
 
 def read_records(path: Path, expected: str, parse: Callable[[str], R]) -> Reading[R]:
     """Reads a file of one record a line; `parse` makes one or raises `MalformedLineError`."""
-    return Reading(path, expected, lambda reading: _parsed(read_lines(path), parse, reading))
 
+    def rows(reading: Reading[R]) -> Iterator[tuple[R, None]]:
+        for number, line in read_lines(path):
+            if isinstance(line, Unreadable):
+                reading.leave_out(str(line), number, None)
+                continue
+            try:
+                yield parse(line), None
+            except MalformedLineError as error:
+                reading.leave_out(str(error), number, line)
 
-def _parsed(
-    lines: Iterable[tuple[int, str | Unreadable]], parse: Callable[[str], R], reading: Reading[R]
-) -> Iterator[tuple[R, None]]:
-    for number, line in lines:
-        if isinstance(line, Unreadable):
-            reading.leave_out(str(line), number, None)
-            continue
-        try:
-            yield parse(line), None
-        except MalformedLineError as error:
-            reading.leave_out(str(error), number, line)
+    return Reading(path, expected, rows)
 
 
 def label_index(label: str) -> int:

@@ -50,16 +50,8 @@ class QuestionAnswer(NamedTuple):
     context: str
 
 
-class ScoredPair(NamedTuple):
-    """Two sentences and how similar people find them, from 0 to 100 (graded similarity)."""
-
-    first: str
-    second: str
-    label: int
-
-
-Record = TranslationPair | ResponsePair | SentenceTriplet | InferencePair | QuestionAnswer | ScoredPair
-Kind = Literal["parallel", "documents", "conversations", "nli", "questions", "similarity"]
+Record = TranslationPair | ResponsePair | SentenceTriplet | InferencePair | QuestionAnswer
+Kind = Literal["parallel", "documents", "conversations", "nli", "questions"]
 # A record and the key of its document, None where it stands alone: a split does not separate
 # records with equal keys.
 Row = tuple[Record, str | None]

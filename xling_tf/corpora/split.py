@@ -40,7 +40,6 @@ _COLUMNS: dict[Kind, _Columns] = {
     "conversations": _Columns(shown=range(2), guarded=range(1, 2), deciding=0),
     "documents": _Columns(shown=range(3), guarded=range(0), deciding=None),
     "nli": _Columns(shown=range(2), guarded=range(0), deciding=0),
-    "similarity": _Columns(shown=range(2), guarded=range(0), deciding=0),
     "questions": _Columns(shown=range(3), guarded=range(1, 2), deciding=2),
 }
 
@@ -89,7 +88,7 @@ def held_out(text: str, fraction: float = HELD_OUT_FRACTION) -> bool:
 def divide(corpora: Sequence[HashedCorpus]) -> list[NDArray[np.int8]]:
     """Divides corpora that are used together, into `[records]` values of `Part` for each.
 
-    Inference and graded similarity obey the split of their names: a training file is split only where no
+    Natural language inference obeys the split of its name: a training file is split only where no
     file of its name is for development, and test files are in neither part.
     """
     with_dev = {(c.name, c.languages) for c, *_ in corpora if c.split.startswith("dev")}

@@ -31,7 +31,6 @@ from xling_tf.corpora.records import (
     QuestionAnswer,
     Record,
     ResponsePair,
-    ScoredPair,
     SentenceTriplet,
     TranslationPair,
     columns_of,
@@ -65,7 +64,6 @@ _TEXTS_OF: Mapping[Kind, Callable[[Any], tuple[str, ...]]] = {
     "conversations": tuple,
     "documents": tuple,
     "nli": lambda pair: pair[:2],
-    "similarity": lambda pair: pair[:2],
     "questions": tuple,
 }
 _RECORDS: Mapping[Kind, Callable[[list[str], int], Record]] = {
@@ -73,7 +71,6 @@ _RECORDS: Mapping[Kind, Callable[[list[str], int], Record]] = {
     "conversations": lambda texts, label: ResponsePair(*texts),
     "documents": lambda texts, label: SentenceTriplet(*texts),
     "nli": lambda texts, label: InferencePair(texts[0], texts[1], label),
-    "similarity": lambda texts, label: ScoredPair(texts[0], texts[1], label),
     "questions": lambda texts, label: QuestionAnswer(*texts),
 }
 

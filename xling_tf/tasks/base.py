@@ -27,7 +27,6 @@ TASKS = {
     "question_answering": "question_answering.QuestionAnswering",
     "distillation": "distillation.Distillation",
     "entailment_ranking": "entailment.EntailmentRanking",
-    "graded_similarity": "similarity.GradedSimilarity",
     "translation": "translation.Translation",
     "translation_detection": "inference.TranslationDetection",
 }

@@ -44,7 +44,6 @@ _MISSING = {
     "conversations": ("conversations", "conversations/<name>.{}.tsv"),
     "documents": ("documents", "documents/<name>.{}.txt"),
     "parallel": ("translations", "parallel/<name>.{}.tsv"),
-    "similarity": ("graded similarity", "similarity/<name>.{}.train.tsv"),
     "questions": ("questions", "questions/<name>.{}.tsv, or a .json of SQuAD's layout,"),
 }
 # Where bfloat16 has no hardware it is emulated and slower; where it has, it is about twice as fast.
@@ -152,12 +151,9 @@ def _read_corpora(run: Run, *, is_chief: bool) -> CorpusStore:
     config, corpora = run.config, run.corpora
     if corpora is None:
         with_mined = config.tasks.hard_negatives > 0
+        target_inference = config.tasks.target_inference
         corpora = load_corpora(
-            run.data,
-            config.data,
-            with_mined=with_mined,
-            target_inference=config.tasks.target_inference,
-            similarity=config.tasks.graded_similarity.weight > 0,
+            run.data, config.data, with_mined=with_mined, target_inference=target_inference
         )
         corpora += read_sources(config.data)
     if not is_chief:
