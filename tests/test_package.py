@@ -65,6 +65,7 @@ def test_the_wheel_holds_the_package_the_programs_its_metadata_and_nothing_else(
     assert any(line.startswith("tensorflow") for line in metadata.get_all("Requires-Dist"))
 
 
+@pytest.mark.slow
 def test_the_command_runs_the_programs_of_an_installed_wheel(wheel: zipfile.ZipFile, tmp_path: Path) -> None:
     wheel.extractall(tmp_path / "site")
     # As the script that pip makes of the entry point; the checkout is not on the path.
