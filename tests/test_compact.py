@@ -21,7 +21,7 @@ def outputs(model, name):
     return model.signatures[name](**{key: texts})["outputs"].numpy()
 
 
-@pytest.mark.parametrize(("kind", "tables"), zip(KINDS, ("int8", "float16"), strict=True))
+@pytest.mark.parametrize(("kind", "tables"), [*zip(KINDS, ("int8", "float16"), strict=True)])
 def test_every_signature_gives_nearly_what_it_did(kind, tables, tmp_path):
     folder, output = export_model(make_model(kind), tmp_path / "whole"), tmp_path / "small"
     compact(folder, output, tables)
