@@ -175,5 +175,10 @@ def test_it_learns_to_translate_and_is_exported(tmp_path):
         assert loaded.translate([source], "es") == [target]
         assert loaded.translate([target], "en") == [source]
     assert loaded.translate([], "es") == []
+    export(model.hub_module("float16"), tmp_path / "small", {})
+    small = SentenceEncoder.load(tmp_path / "small")
+    assert [small.translate([source], "es") for source, _ in EXAMPLES.records] == [
+        [target] for _, target in EXAMPLES.records
+    ]
     with pytest.raises(UserError, match="one of en, es is expected"):
         loaded.translate(["a"], "fr")

@@ -40,15 +40,15 @@ class Rows(tf.Module):
 
     def __init__(self, rows: NDArray[np.float32], kind: str, name: str = "rows") -> None:
         super().__init__()
-        is_float = kind == "float32"
+        is_trainable = kind == "float32"
         self._scales = None
         if kind == "int8":
             scales = np.maximum(np.abs(rows).max(axis=1, keepdims=True, initial=0) / 127, 1e-12)
             rows = np.rint(rows / scales)
             self._scales = tf.Variable(scales.astype(np.float32), trainable=False, name=f"{name}_scales")
-        self._rows = tf.Variable(rows.astype(kind), trainable=is_float, name=name)
-        self.weights = [self._rows] if is_float else []
-        self.constants = [] if is_float else [self._rows, *([self._scales] if kind == "int8" else [])]
+        self._rows = tf.Variable(rows.astype(kind), trainable=is_trainable, name=name)
+        variables = [self._rows] if self._scales is None else [self._rows, self._scales]
+        self.weights, self.constants = (variables, []) if is_trainable else ([], variables)
 
     def __call__(self, ids: tf.Tensor) -> tf.Tensor:
         """Maps `[n]` int32 ids to `[n, dim]`."""
@@ -185,9 +185,7 @@ class _SpellingTable(tf.Module):
             body().embed_words(preprocessor.word_features(tf.constant(chunk)))
             for chunk in _chunks(np.array(preprocessor.vocabulary, object))
         ]
-        table = np.concatenate(rows)
-        self._digest = rows_digest(table)
-        self._rows = Rows(table, tables, "vocabulary")
+        self._rows = Rows(np.concatenate(rows), tables, "vocabulary")
         # The rows of known words are in the table now; only those of the hash buckets stay.
         embedding = body().embedding
         buckets = embedding.words.table.numpy()[self._num_known :]
@@ -208,7 +206,8 @@ class _SpellingTable(tf.Module):
     def save_for_training(self, folder: Path) -> None:
         """Writes the rows of known words, and what tells whether they still are those of the table."""
         words = self._body().embedding.words.table.numpy()[: self._num_known]
-        np.savez(folder / WORDS, words=words, digest=self._digest)
+        (rows,) = self._rows.weights
+        np.savez(folder / WORDS, words=words, digest=rows_digest(rows.numpy()))
 
     def _spell(self, words: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
         """Represents words by their bucket and their n-grams."""

@@ -157,7 +157,7 @@ def run(
 
 @dataclass(frozen=True)
 class _Protocol:
-    """The protocols' paths, as an ASGI application; all but health and metrics ask for the key."""
+    """The protocols' paths, as an ASGI application; all of them ask for the key."""
 
     models: Mapping[str, ServedModel]
     scheduler: BatchScheduler
