@@ -42,6 +42,7 @@ from xling_tf.files import provenance, replacing
 from xling_tf.search.neighbours import truncated
 from xling_tf.search.quantization import Int8Ranges, Precision, quantize
 from xling_tf.search.semantic import Hit, quantized_search, semantic_search
+from xling_tf.trainer.experiment import matmul_gflops
 
 _WARM_UP_STEPS = 5
 _MIB = 2**20
@@ -109,7 +110,7 @@ def _training() -> None:
     attention, feedforward = 4 * encoder["hidden_dim"], 2 * encoder["intermediate_dim"]
     # Multiplications and additions of the transformer's dense layers, forward.
     flops = 2 * encoder["num_layers"] * encoder["hidden_dim"] * (attention + feedforward) * tokens
-    ceilings = {dtype: _matmul_gflops(dtype) for dtype in ("float32", "bfloat16")}
+    ceilings = {dtype: matmul_gflops(dtype) for dtype in ("float32", "bfloat16")}
     figures: dict[str, Any] = {"ceiling_gflops": ceilings, "tokens_per_sentence": tokens}
     for name, rate in rates.items():
         gflops = rate * flops * (3 if name == "training" else 1) / 1e9
@@ -119,17 +120,6 @@ def _training() -> None:
             "fraction_of_float32_ceiling": gflops / ceilings["float32"],
         }
     _write("evaluation/results/benchmark.json", figures)
-
-
-def _matmul_gflops(dtype: str) -> float:
-    """The rate of products of [4096, 512] by [512, 2048], as in the transformer."""
-    import tensorflow as tf
-
-    left = tf.cast(tf.random.normal([4096, 512]), dtype)
-    right = tf.cast(tf.random.normal([512, 2048]), dtype)
-    product = tf.function(lambda: tf.reduce_max(tf.matmul(left, right)))
-    product()
-    return 2 * 4096 * 512 * 2048 / min(_seconds(lambda: product().numpy()) for _ in range(5)) / 1e9
 
 
 def _seconds(function: Callable[[], object]) -> float:

@@ -1,7 +1,6 @@
 """Two logical CPU devices for every test, no state left to the next one, and an exported model."""
 
 import dataclasses
-import gc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,16 +20,14 @@ tf.config.set_logical_device_configuration(
     tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
 )
 
+# TensorFlow deletes the tables of a dropped model in whatever graph is being traced at that moment, which can
+# then not be exported. Those of other tests stay.
+tf.saved_model.experimental.TrackableResource.__del__ = lambda self: None
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """What `pytest -m tf_serving` needs to be told."""
     parser.addoption("--server", help="http://host:port of a TensorFlow Serving to test")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _no_dropped_models() -> None:
-    # TensorFlow deletes the tables of a dropped model in whatever graph is being traced at that moment.
-    gc.collect()
 
 
 @pytest.fixture(autouse=True)

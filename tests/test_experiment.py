@@ -12,7 +12,7 @@ from xling_tf.errors import UserError
 from xling_tf.presets import get_preset
 from xling_tf.tasks.base import build_tasks
 from xling_tf.trainer import experiment
-from xling_tf.trainer.experiment import Run, _read_corpora, _with_examples, resolve_precision
+from xling_tf.trainer.experiment import Run, _read_corpora, _with_examples, fit_to_machine
 
 
 @pytest.fixture
@@ -78,8 +78,24 @@ def test_changed_corpora_are_refused_and_the_run_is_left_as_it_was(run: Run) -> 
 def test_the_precision_is_the_faster_one_where_it_is_worth_it(of_bfloat16, chosen, monkeypatch):
     rates = {"float32": 100.0, "bfloat16": of_bfloat16}
     monkeypatch.setattr(experiment, "matmul_gflops", rates.__getitem__)
-    assert resolve_precision("auto") == chosen
-    assert resolve_precision("float32") == "float32"
+    config = apply_overrides(ExperimentConfig(), ["encoder.num_layers=2"])
+    assert fit_to_machine(config).training.precision == chosen
+    asked = apply_overrides(config, ["training.precision=float32"])
+    assert fit_to_machine(asked) == asked
+
+
+@pytest.mark.parametrize(
+    ("gflops", "minutes", "layers"),
+    # 60 s * 10^9 * GFLOP/s * minutes: 126, 378, 126 and 198e12; without minutes, steps are the budget.
+    [(210, 10, 1), (210, 30, 3), (1050, 2, 1), (110, 30, 1), (210, 0, 3)],
+)
+def test_few_minutes_teach_one_layer(gflops, minutes, layers, monkeypatch):
+    monkeypatch.setattr(experiment, "matmul_gflops", lambda dtype: gflops / 2 ** (dtype == "float32"))
+    config = apply_overrides(get_preset("en-es"), [f"training.minutes={minutes}"])
+    fitted = fit_to_machine(config)
+    assert fitted.encoder.num_layers == layers
+    deep = apply_overrides(config, ["encoder.num_layers=2"])
+    assert fit_to_machine(deep).encoder.num_layers == 2
 
 
 def test_data_that_should_be_there_are_missed(caplog: pytest.LogCaptureFixture) -> None:

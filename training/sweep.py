@@ -1,7 +1,7 @@
 r"""Trains recipes beside each other, one on each core, and tells what each reaches in so many minutes.
 
     python training/sweep.py --data DIR --minutes 1,3,10 \
-        --recipe "three layers: pair=en-es" --recipe "one layer: pair=en-es encoder.num_layers=1"
+        --recipe "one: pair=en-es encoder.num_layers=1" --recipe "three: pair=en-es encoder.num_layers=3"
 
 A recipe is a preset and settings. The result of every run is a line of runs/sweep/results.jsonl; the same
 command continues a sweep that was stopped, and runs nothing twice.

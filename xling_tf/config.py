@@ -54,7 +54,8 @@ class EncoderConfig:
     # 2019, sec. 2.1: "filter size". cnn: of the feed-forward layers after the pooling. lstm: of each
     # direction of the first layer, 512 in Yu, sec. 2.
     intermediate_dim: int = 2048
-    # 2019, sec. 2.1; transformer: 6 and cnn: 2 in Yang, sec. 4.2. lstm: 1, or 2 with a second that reads on
+    # 2019, sec. 2.1; transformer: 6 and cnn: 2 in Yang, sec. 4.2. lstm: 1, or 2 with a second that reads on.
+    # 0, of a transformer: 3, or 1 where the minutes are few for this machine
     num_layers: int = 3
     num_heads: int = 8  # 2019, sec. 2.1
     norm_first: bool = False  # transformer
@@ -327,6 +328,8 @@ def _require_encoder(config: ExperimentConfig) -> None:
             "encoder.kind=p_mean expects vectors of words, got none: name them with "
             "--set initial.vectors=my.{}.vec, or learn them from the translations, bivcd:300"
         )
+    if kind == "cnn" and not config.encoder.num_layers:
+        raise UserError("encoder.num_layers of a cnn must be at least 1, got 0")
     if kind == "lstm" and not 1 <= config.encoder.num_layers <= 2:
         raise UserError(f"encoder.num_layers of an lstm must be 1 or 2, got {config.encoder.num_layers}")
     if kind == "lstm" and config.encoder.num_layers == 1:

@@ -43,7 +43,7 @@ PUBLISHED = "exported/use-multilingual"  # what export/import_published.py makes
 _RECIPE = ExperimentConfig(
     data=DataConfig(corpus_weights=_CORPUS_WEIGHTS),
     text=TextConfig(lowercase=True, min_word_count=3),
-    encoder=EncoderConfig(norm_first=True, add_average=True),
+    encoder=EncoderConfig(num_layers=0, norm_first=True, add_average=True),
     tasks=TasksConfig(
         translation_ranking=TaskConfig(weight=4, examples_per_batch=256),
         response_prediction=TaskConfig(weight=1, examples_per_batch=128, loss_weight=0.01),

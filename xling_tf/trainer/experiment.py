@@ -49,6 +49,10 @@ _MISSING = {
 # Where bfloat16 has no hardware it is emulated and slower; where it has, it is about twice as fast.
 # Between the two lies nothing worth the lost digits.
 _WORTHWHILE_SPEEDUP = 1.2
+# Floating-point operations of a budget, as matrix products have them: half an hour of a core with hardware
+# for bfloat16 has 380e12 and is enough, ten minutes have 130e12 and are not (docs/results.md, "en-es in
+# minutes").
+_FOR_THREE_LAYERS = 220e12
 # What `initial.vectors` came to, in the folder of the run.
 _VECTORS = "vectors.npz"
 
@@ -169,9 +173,7 @@ def _resolve(run: Run, store: CorpusStore) -> tuple[ExperimentConfig, Vocabulary
     """Decides what depends on the data and the machine, or reads what was decided before."""
     if (decided := run.folder.resolved(run.config)) is not None:
         return decided
-    precision = resolve_precision(run.config.training.precision)
-    training = dataclasses.replace(run.config.training, precision=precision)
-    resolved = dataclasses.replace(run.config, training=training)
+    resolved = fit_to_machine(run.config)
     vocabulary: Vocabulary
     if resolved.initial.vectors and not resolved.initial.model:
         resolved, vocabulary = _fit_vectors(run, resolved, store)
@@ -290,17 +292,38 @@ def _finish(
     return results
 
 
-def resolve_precision(precision: str) -> str:
-    """Replaces "auto" by the precision whose matrix products are faster here."""
-    if precision != "auto":
-        return precision
+def fit_to_machine(config: ExperimentConfig) -> ExperimentConfig:
+    """Decides what is left to the machine's speed: the precision, and a transformer's depth.
+
+    Few minutes teach one layer more than several, which are slower and learn longer (docs/results.md,
+    "en-es in minutes").
+    """
+    training, encoder = config.training, config.encoder
+    if training.precision != "auto" and encoder.num_layers:
+        return config
     float32, bfloat16 = (matmul_gflops(dtype) for dtype in ("float32", "bfloat16"))
-    chosen = PRECISIONS[bfloat16 > _WORTHWHILE_SPEEDUP * float32]
+    precision, num_layers = training.precision, encoder.num_layers
+    if precision == "auto":
+        precision = PRECISIONS[bfloat16 > _WORTHWHILE_SPEEDUP * float32]
+    told = f"precision {precision}"
+    if not num_layers:
+        operations = 60e9 * training.minutes * (float32 if precision == "float32" else bfloat16)
+        num_layers = 1 if 0 < operations < _FOR_THREE_LAYERS else 3
+        told += f", encoder.num_layers {num_layers}"
+    if training.minutes:
+        told += f"; {training.minutes:g} minutes of training"
+        if training.static_share:
+            told += f", the first {training.minutes * training.static_share:.0f} of the average of words"
+        told += ", then evaluation, some minutes more"
     logging.info(
-        "products of this machine: %.0f GFLOP/s in float32, %.0f in bfloat16; precision %s",
-        *(float32, bfloat16, chosen),
+        "this machine multiplies matrices at %.0f GFLOP/s in float32, %.0f in bfloat16: %s",
+        *(float32, bfloat16, told),
     )
-    return chosen
+    return dataclasses.replace(
+        config,
+        training=dataclasses.replace(training, precision=precision),
+        encoder=dataclasses.replace(encoder, num_layers=num_layers),
+    )
 
 
 def matmul_gflops(dtype: str) -> float:
