@@ -81,6 +81,6 @@ def test_the_command_runs_the_programs_of_an_installed_wheel(wheel: zipfile.ZipF
         told = run(name, "--help")
         assert "xling-tf" not in told.stderr, told.stderr
         assert "flags:" in told.stdout, (name, told.stdout, told.stderr)
-    assert "multilingual-best" in run("train", "--list").stdout
+    assert "multilingual-qa" in run("train", "--list").stdout
     wrong = run("trian")
     assert (wrong.returncode, wrong.stderr[:15]) == (2, "xling-tf train|")
