@@ -113,12 +113,10 @@ def _training() -> None:
     ceilings = {dtype: matmul_gflops(dtype) for dtype in ("float32", "bfloat16")}
     figures: dict[str, Any] = {"ceiling_gflops": ceilings, "tokens_per_sentence": tokens}
     for name, rate in rates.items():
-        gflops = rate * flops * (3 if name == "training" else 1) / 1e9
-        figures[name] = {
-            "sentences_per_second": rate,
-            "gflops": gflops,
-            "fraction_of_float32_ceiling": gflops / ceilings["float32"],
-        }
+        figures[name] = {"sentences_per_second": rate}
+        if encoder["kind"] == "transformer":
+            gflops = rate * flops * (3 if name == "training" else 1) / 1e9
+            figures[name] |= {"gflops": gflops, "fraction_of_float32_ceiling": gflops / ceilings["float32"]}
     _write("evaluation/results/benchmark.json", figures)
 
 

@@ -4,6 +4,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
@@ -23,6 +24,7 @@ Texts = str | Iterable[str]
 _Finish = Callable[[NDArray[Any]], NDArray[Any]]
 
 _BATCH_SIZE = 2048
+_BATCHES_AT_ONCE = min(4, os.cpu_count() or 1)
 _TRANSLATED_AT_ONCE = 64
 _SHOWN = 40  # characters of a wrong value in a message
 
@@ -329,14 +331,20 @@ def _encode_in_batches(
         return finish(encoded)
 
     lengths = [sum(map(len, row)) for row in zip(*columns, strict=True)]
+    batches = [*length_sorted_batches(lengths, max_rows=batch_size, max_length=sys.maxsize)]
     result: NDArray[Any] | None = None
-    with tqdm(total=len(lengths), disable=not show_progress_bar, unit="sentence") as bar:
-        for rows in length_sorted_batches(lengths, max_rows=batch_size, max_length=sys.maxsize):
-            encoded = encode(rows)
-            if result is None:
-                result = np.empty((len(lengths), encoded.shape[1]), encoded.dtype)
-            result[rows] = encoded
-            bar.update(len(rows))
+    # A processor splits one batch into words while another multiplies the next one's matrices.
+    pool = ThreadPoolExecutor(_BATCHES_AT_ONCE)
+    encode_each = pool.map if len(batches) > 1 else map
+    try:
+        with tqdm(total=len(lengths), disable=not show_progress_bar, unit="sentence") as bar:
+            for rows, encoded in zip(batches, encode_each(encode, batches), strict=True):
+                if result is None:
+                    result = np.empty((len(lengths), encoded.shape[1]), encoded.dtype)
+                result[rows] = encoded
+                bar.update(len(rows))
+    finally:
+        pool.shutdown(cancel_futures=True)
     return encode(np.zeros(0, np.intp)) if result is None else result
 
 
