@@ -19,7 +19,8 @@ BYTES_PER_TOKEN = 40
 # words each character is a token. Classes of characters stand in brackets, where other runtimes can put
 # their ranges.
 RULES = (
-    (r"[\pZ\pC]+", " "),
+    # Not a plain space alone, as most are: to replace it by itself took a tenth of the time of all rules.
+    ("[\\pZ\\pC]{2,}|[\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\\pC]", " "),
     (r"[‘’ʼ`´]", "'"),
     (r"[“”„«»″]", '"'),
     (
