@@ -11,6 +11,7 @@ __version__ = "0.1.0.dev0"
 
 _HOMES = {
     "Int8Ranges": "search.quantization",
+    "KerasEncoder": "hub.keras_layer",
     "MiningConfig": "search.mining",
     "SentenceEncoder": "sentence_encoder",
     "UserError": "errors",

@@ -1,4 +1,5 @@
 from xling_tf.errors import UserError as UserError
+from xling_tf.hub.keras_layer import KerasEncoder as KerasEncoder
 from xling_tf.search.mining import MiningConfig as MiningConfig
 from xling_tf.search.mining import mine_hard_negatives as mine_hard_negatives
 from xling_tf.search.quantization import Int8Ranges as Int8Ranges
