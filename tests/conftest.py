@@ -20,10 +20,6 @@ tf.config.set_logical_device_configuration(
     tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
 )
 
-# TensorFlow deletes the tables of a dropped model in whatever graph is being traced at that moment, which can
-# then not be exported. Those of other tests stay.
-tf.saved_model.experimental.TrackableResource.__del__ = lambda self: None
-
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """What `pytest -m tf_serving` needs to be told."""

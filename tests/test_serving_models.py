@@ -14,7 +14,7 @@ from serving_models import put_export, save
 from tensorflow_serving.apis import prediction_log_pb2
 
 from xling_tf.errors import UserError
-from xling_tf.hub.saved_models import load_saved_model
+from xling_tf.hub.saved_models import load_saved_model, release_resources
 from xling_tf.serving import models
 from xling_tf.serving.models import (
     WARMUP_REQUESTS,
@@ -96,6 +96,21 @@ def test_a_version_is_unloaded_after_its_last_request(serve, tmp_path: Path) -> 
     assert states(model) == {1: "END", 2: "AVAILABLE"}
     gc.collect()
     assert function() is None
+
+
+def test_what_is_freed_while_another_graph_is_traced_is_no_part_of_it() -> None:
+    words, model = tf.lookup.KeyValueTensorInitializer(["one"], [1]), tf.Module()
+    model.table = tf.lookup.StaticHashTable(words, default_value=-1)
+
+    @tf.function
+    def traced(x: tf.Tensor) -> tf.Tensor:
+        release_resources(model)
+        return x + 1
+
+    graph = traced.get_concrete_function(tf.TensorSpec([])).graph
+    assert not graph.captures
+    with pytest.raises(tf.errors.NotFoundError):
+        model.table.size()
 
 
 def test_the_tables_of_a_retired_version_are_freed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

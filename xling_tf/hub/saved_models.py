@@ -36,9 +36,11 @@ def release_resources(model: Any) -> None:
     """
     import tensorflow as tf
 
-    for part in tf.train.TrackableView(model).descendants():
-        if isinstance(part, tf.saved_model.experimental.TrackableResource):
-            tf.raw_ops.DestroyResourceOp(resource=part.resource_handle, ignore_lookup_error=True)
+    # At once, and not as a part of a graph that this thread is tracing: garbage is collected at any time.
+    with tf.init_scope():
+        for part in tf.train.TrackableView(model).descendants():
+            if isinstance(part, tf.saved_model.experimental.TrackableResource):
+                tf.raw_ops.DestroyResourceOp(resource=part.resource_handle, ignore_lookup_error=True)
 
 
 def one_line(error: Exception) -> str:
