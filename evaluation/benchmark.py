@@ -42,7 +42,6 @@ from xling_tf.files import provenance, replacing
 from xling_tf.search.neighbours import truncated
 from xling_tf.search.quantization import Int8Ranges, Precision, quantize
 from xling_tf.search.semantic import Hit, quantized_search, semantic_search
-from xling_tf.trainer.experiment import matmul_gflops
 
 _WARM_UP_STEPS = 5
 _MIB = 2**20
@@ -72,6 +71,8 @@ def _write(default: str, figures: Mapping[str, Any]) -> None:
 
 def _training() -> None:
     """Runs the training program on translation ranking alone, and encodes with what it exports."""
+    from xling_tf.trainer.experiment import matmul_gflops  # with TensorFlow, which takes seconds
+
     data = Path(flags.FLAGS.data).resolve()
     with tempfile.TemporaryDirectory() as folder:
         command = [

@@ -1,7 +1,5 @@
 """An exported model: its files, and that it computes what the model in training does, however called."""
 
-import gc
-import weakref
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -228,20 +226,3 @@ def test_a_user_fine_tunes_both_sides_and_saves_them_with_all_signatures(
     np.testing.assert_allclose(served, model.question_encoder(QUESTIONS), atol=1e-6)
     assert (tmp_path / "tuned" / "config.json").read_text() == CARD_FILES["config.json"]
     assert "fine-tuned" in (tmp_path / "tuned" / "README.md").read_text()
-
-
-def test_dropped_models_are_deleted_before_another_is_traced(
-    hub_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    dropped = tf.saved_model.load(str(hub_folder))
-    dropped.itself, reference = [dropped], weakref.ref(dropped)
-    left = []
-    monkeypatch.setattr(tf.saved_model, "save", lambda model, path, signatures: left.append(reference()))
-    model = tf.saved_model.load(str(hub_folder))
-    gc.disable()
-    del dropped
-    try:
-        hub.reexport(model, hub_folder, tmp_path / "again")
-    finally:
-        gc.enable()
-    assert left == [None]

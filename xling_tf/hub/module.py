@@ -1,6 +1,5 @@
 """The SavedModel: built from a trained encoder, exported, loaded."""
 
-import gc
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -214,17 +213,11 @@ def export(module: HubModule, path: Path, files: Mapping[str, str]) -> None:
     it needs besides the variables. A model with SentencePiece needs tensorflow-text as well.
     """
     with replacing_folder(path) as temporary:
-        _save(module, temporary, module.make_signatures)
+        tf.saved_model.save(module, str(temporary), signatures=module.make_signatures())
         for name, text in files.items():
             (temporary / name).write_text(text, encoding="utf-8")
         (temporary / TRAINING).mkdir()
         module.encoder.save_for_training(temporary / TRAINING)
-
-
-def _save(model: Any, path: Path, make_signatures: Callable[[], Mapping[str, Any]]) -> None:
-    # TensorFlow deletes the tables of a dropped model in whatever graph is being traced at that moment.
-    gc.collect()
-    tf.saved_model.save(model, str(path), signatures=make_signatures())
 
 
 def reexport(model: Any, source: Path, path: Path) -> None:
@@ -250,7 +243,7 @@ def reexport(model: Any, source: Path, path: Path) -> None:
             "give its folder"
         )
     with replacing_folder(path) as temporary:
-        _save(model, temporary, lambda: dict(model.signatures))
+        tf.saved_model.save(model, str(temporary), signatures=dict(model.signatures))
         for beside in source.iterdir():
             if not (temporary / beside.name).exists():
                 copy = shutil.copytree if beside.is_dir() else shutil.copy
