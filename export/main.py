@@ -14,6 +14,11 @@ makes models for LiteRT and for ONNX Runtime.
     python export/main.py --model exported/en-es --compact exported/en-es-int8
 
 makes the same model with tables of words of a quarter of the bytes.
+
+    pip install -e '.[sharing]'
+    python export/main.py --model exported/en-es --archive en-es.tar.gz --push hf://owner/en-es
+
+makes an archive of it with a checksum, and uploads it to Hugging Face.
 """
 
 import sys
@@ -41,6 +46,8 @@ _COMPACT = flags.DEFINE_string(
 )
 _TABLES = flags.DEFINE_enum("tables", "int8", ["float16", "int8"], "What --compact makes of them.")
 _ONNX = flags.DEFINE_string("onnx", None, "Folder of the model for ONNX Runtime, which is replaced.")
+_ARCHIVE = flags.DEFINE_string("archive", None, "File, .tar.gz, that the model is packed into.")
+_PUSH = flags.DEFINE_string("push", None, "Repository that it is uploaded to, as hf://owner/name.")
 
 _SERVED = """{folder}, {size:.0f} MB, {requests} warm-up requests. Serve it by one of
 
@@ -60,6 +67,11 @@ _CONVERTED = """{folder}, {size:.0f} MB. Try it:
     load("{folder}").encode(["Where is the station?", "Good night."])
 """
 
+_SHARED = """{where}. It is loaded by
+
+    xling_tf.load("{name}")
+"""
+
 _COMPACTED = "{folder}, {size:.0f} MB, is loaded and served as any exported model.\n"
 
 
@@ -69,8 +81,10 @@ def main(argv: list[str]) -> None:
     set_up_logging()
     model = Path(_MODEL.value)
     with one_line_errors("the same command starts anew"):
-        if not (_SERVING.value or _COMPACT.value or _LITERT.value or _ONNX.value):
-            raise UserError("one of --serving, --compact, --litert and --onnx is expected, but there is none")
+        wanted = (_SERVING, _COMPACT, _LITERT, _ONNX, _ARCHIVE, _PUSH)
+        if not any(flag.value for flag in wanted):
+            names = ", ".join(f"--{flag.name}" for flag in wanted)
+            raise UserError(f"at least one of {names} is expected, but there is none")
         if not _SERVING.value and (_NAME.value or _VERSION.value):
             raise UserError("--name and --version are of a served model, but there is no --serving")
         for told in _make(model):
@@ -94,6 +108,14 @@ def _make(model: Path) -> Iterator[str]:
             if value:
                 convert(model, Path(value), runtime)
                 yield _CONVERTED.format(folder=value, size=_megabytes(Path(value)))
+    if _ARCHIVE.value or _PUSH.value:
+        from sharing import archive, push
+
+        if _ARCHIVE.value:
+            checksum = archive(model, Path(_ARCHIVE.value))
+            yield _SHARED.format(where=f"{_ARCHIVE.value} and {checksum}", name=_ARCHIVE.value)
+        if _PUSH.value:
+            yield _SHARED.format(where=push(model, _PUSH.value), name=_PUSH.value)
 
 
 def _serve(model: Path, serving: Path) -> str:

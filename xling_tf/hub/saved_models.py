@@ -1,12 +1,70 @@
-"""SavedModels from their folders, ours and others; TensorFlow is imported when one is loaded."""
+"""SavedModels from folders, archives and Hugging Face; TensorFlow is imported when one is loaded."""
 
+import atexit
+import os
+import shutil
+import tarfile
+import tempfile
+import zlib
 from contextlib import suppress
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from xling_tf.errors import UserError, quiet_start
+from xling_tf.errors import UserError, library, quiet_start
 from xling_tf.files import SAVED_MODEL
+
+HUGGING_FACE = "hf://"
+
+
+def resolve(name: str | os.PathLike[str]) -> Path:
+    """Finds the folder of a model, unpacking or downloading it where that is needed.
+
+    Args:
+        name: The folder itself; an archive of its content (`.tar.gz`), as TF Hub and Kaggle give it; or
+            `hf://owner/name`, perhaps with `@revision`, which is downloaded once, to Hugging Face's cache.
+
+    Raises:
+        UserError: The archive is damaged, or there is no such repository.
+
+    Example:
+        >>> resolve("exported/en-es")
+        PosixPath('exported/en-es')
+    """
+    path = os.fspath(name)
+    if path.startswith(HUGGING_FACE):
+        return _downloaded(path)
+    return _unpacked(Path(path).resolve()) if path.endswith((".tar.gz", ".tgz")) else Path(path)
+
+
+def _downloaded(name: str) -> Path:
+    hub = library("huggingface_hub", "huggingface_hub", "sharing")
+    repository, _, revision = name.removeprefix(HUGGING_FACE).partition("@")
+    try:
+        return Path(hub.snapshot_download(repository, revision=revision or None))
+    # Its errors of validation are values', those of HTTP the system's.
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"{HUGGING_FACE}owner/name of a model at Hugging Face is expected, but {name} cannot be had: "
+            f"{one_line(error)}; correct the name, or log in with `hf auth login` if it is private"
+        ) from error
+
+
+@cache
+def _unpacked(archive: Path) -> Path:
+    """Unpacks an archive into a folder that goes with the process."""
+    folder = tempfile.mkdtemp(prefix="xling_tf-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    try:
+        with tarfile.open(archive) as file:
+            file.extractall(folder, filter="data")
+    except (EOFError, OSError, tarfile.TarError, zlib.error) as error:
+        raise UserError(
+            f"an archive of an exported model is expected, but {archive} cannot be unpacked: "
+            f"{one_line(error)}; fetch it again"
+        ) from error
+    return Path(folder)
 
 
 def load_saved_model(folder: Path) -> Any:

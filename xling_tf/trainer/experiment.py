@@ -286,8 +286,14 @@ def _finish(
         "config": dataclasses.asdict(model.config),
     }
     run.folder.write("results.json", json.dumps(results, indent=2) + "\n")
-    card = model_card(run.name, model.config, results)
-    export(module, run.output, {"README.md": card, "config.json": to_json(model.config)})
+    # An export is for others: nothing in it is of this machine.
+    told = {name: results[name] for name in ("steps", "minutes", "scores", "corpora")}
+    files = {
+        "README.md": model_card(run.name, model.config, results),
+        "config.json": to_json(model.config),
+        "results.json": json.dumps(told, indent=2) + "\n",
+    }
+    export(module, run.output, files)
     return results
 
 

@@ -26,7 +26,7 @@ from xling_tf.encoders.folded import WORDS, rows_digest
 from xling_tf.errors import UserError
 from xling_tf.files import SAVED_MODEL, read_json
 from xling_tf.hub.module import TRAINING
-from xling_tf.hub.saved_models import load_saved_model
+from xling_tf.hub.saved_models import load_saved_model, resolve
 from xling_tf.model import Model
 from xling_tf.tasks.base import Task, build_tasks
 from xling_tf.text.preprocessor import Vocabulary, read_vocabulary
@@ -46,13 +46,13 @@ Weights = Sequence[NDArray[np.float32]]
 class StartRecord(NamedTuple):
     """What a run keeps of the model it was started from, which may change or go meanwhile."""
 
-    model: str  # the folder, as it was given
+    model: str  # as it was given
     config: ExperimentConfig
 
     @classmethod
     def of(cls, model: str) -> Self:
-        """Looks at the folder of a run or of an exported model."""
-        folder = Path(model)
+        """Looks at a run or an exported model."""
+        folder = resolve(model)
         is_run = any(folder.glob("checkpoints/*/state.json"))
         if not (folder / CONFIG).is_file() or not (is_run or (folder / SAVED_MODEL).is_file()):
             found = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
@@ -298,7 +298,7 @@ def _restore_or_read(kept: Checkpoints, start: StartRecord, model: Model) -> lis
     """Reads the weights of the run's own copy, or the model's, which are copied; returns its heads."""
     if (state := kept.restore()) is not None:
         return list(state["heads"])
-    given = StartingPoint.open(Path(start.model)).give(model)
+    given = StartingPoint.open(resolve(start.model)).give(model)
     kept.save(0, {"heads": given})
     trained = list(dict.fromkeys(head.name for task in model.tasks for head in task.heads))
     logging.info("starting from %s", start.model)

@@ -1,0 +1,139 @@
+"""Models as archives and at Hugging Face, of which a stand-in plays the part of its API that is used."""
+
+import base64
+import hashlib
+import json
+import shutil
+import subprocess
+
+import huggingface_hub.constants
+import pytest
+import tensorflow_hub
+from serving_servers import app_in_thread
+from sharing import archive, push
+from starlette.applications import Starlette
+from starlette.responses import FileResponse, JSONResponse, Response
+from starlette.routing import Route
+from testing import SENTENCES
+
+import xling_tf
+from xling_tf.config import to_json
+from xling_tf.errors import UserError
+from xling_tf.evaluators.systems import open_system
+
+_COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+class StandIn:
+    """The repository a/b, whose files are small and sent within a commit."""
+
+    def __init__(self):
+        self.files = {}
+        self.app = Starlette(
+            routes=[
+                Route("/api/repos/create", self.create, methods=["POST"]),
+                Route("/api/validate-yaml", self.validate, methods=["POST"]),
+                Route("/api/models/a/b/preupload/main", self.preupload, methods=["POST"]),
+                Route("/api/models/a/b/commit/main", self.commit, methods=["POST"]),
+                Route("/api/models/a/b/revision/main", self.revision),
+                Route("/api/models/a/b/tree/{commit}", self.tree),
+                Route("/a/b/resolve/{commit}/{path:path}", self.resolve),
+            ]
+        )
+
+    async def create(self, request):
+        return JSONResponse({"url": f"{request.base_url}a/b"})
+
+    async def validate(self, request):
+        assert (await request.json())["content"].startswith("---")
+        return JSONResponse({"errors": [], "warnings": []})
+
+    async def preupload(self, request):
+        files = (await request.json())["files"]
+        modes = {"uploadMode": "regular", "shouldIgnore": False}
+        return JSONResponse({"files": [{"path": file["path"], **modes} for file in files]})
+
+    async def commit(self, request):
+        lines = [json.loads(line) for line in (await request.body()).splitlines()]
+        for line in lines:
+            if line["key"] == "file":
+                self.files[line["value"]["path"]] = base64.b64decode(line["value"]["content"])
+        url = f"{request.base_url}a/b/commit/{_COMMIT}"
+        return JSONResponse({"commitUrl": url, "commitOid": _COMMIT, "hookOutput": ""})
+
+    async def revision(self, request):
+        return JSONResponse({"id": "a/b", "sha": _COMMIT, "siblings": []})
+
+    async def tree(self, request):
+        entries = [
+            {"type": "file", "path": path, "size": len(content), "oid": hashlib.sha1(content).hexdigest()}
+            for path, content in self.files.items()
+        ]
+        return JSONResponse(entries)
+
+    async def resolve(self, request):
+        content = self.files[request.path_params["path"]]
+        tag = f'"{hashlib.sha1(content).hexdigest()}"'
+        return Response(content, headers={"ETag": tag, "X-Repo-Commit": _COMMIT})
+
+
+@pytest.fixture
+def hugging_face(monkeypatch, tmp_path):
+    stand_in = StandIn()
+    with app_in_thread(stand_in.app) as port:
+        address = f"http://127.0.0.1:{port}"
+        monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", address)
+        url = f"{address}/{{repo_id}}/resolve/{{revision}}/{{filename}}"
+        monkeypatch.setattr(huggingface_hub.constants, "HUGGINGFACE_CO_URL_TEMPLATE", url)
+        monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", tmp_path / "cache")
+        yield stand_in
+
+
+def test_a_pushed_model_is_loaded_by_its_name(hugging_face, hub_model, hub_folder, hub_vectors, tmp_path):
+    folder = shutil.copytree(hub_folder, tmp_path / "model")
+    (folder / "config.json").write_text(to_json(hub_model.config))
+    (folder / "results.json").write_text(json.dumps({"scores": {"sts/stsb.en.dev": {"pearson": 0.8}}}))
+    assert push(folder, "hf://a/b").endswith(f"/a/b/commit/{_COMMIT}")
+    assert {*hugging_face.files} == {
+        path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()
+    }
+    card = huggingface_hub.ModelCard(hugging_face.files["README.md"].decode())
+    assert "# A card" in card.text
+    assert card.data.language == [hub_model.config.data.source, *hub_model.config.data.targets]
+    (score,) = card.data.eval_results
+    assert (score.dataset_name, score.metric_type, score.metric_value) == ("sts/stsb.en.dev", "pearson", 0.8)
+
+    assert xling_tf.load("hf://a/b").encode(SENTENCES) == pytest.approx(hub_vectors, abs=1e-6)
+    assert open_system("hf://a/b@main").name == "b"
+
+
+def test_what_hugging_face_refuses_is_told(hugging_face, hub_folder):
+    with pytest.raises(UserError, match="hf://a/other cannot be had"):
+        xling_tf.load("hf://a/other")
+    with pytest.raises(UserError, match="cannot be had"):
+        xling_tf.load("hf://no name")
+    with pytest.raises(UserError, match="must be yours to write"):
+        push(hub_folder, "hf://a/other")
+    with pytest.raises(UserError, match="expects hf://owner/name"):
+        push(hub_folder, "a/b")
+    with pytest.raises(UserError, match="has no saved_model"):
+        push(hub_folder.parent, "hf://a/b")
+
+
+def test_an_archive_is_loaded_from_its_file_and_by_tf_hub(hub_folder, hub_vectors, tmp_path, monkeypatch):
+    packed = tmp_path / "share" / "model.tar.gz"
+    checksum = archive(hub_folder, packed)
+    subprocess.run(["sha256sum", "--check", checksum.name], cwd=packed.parent, check=True)
+    assert xling_tf.load(packed).encode(SENTENCES) == pytest.approx(hub_vectors, abs=1e-6)
+    monkeypatch.setenv("TFHUB_CACHE_DIR", str(tmp_path / "cache"))
+    with app_in_thread(Starlette(routes=[Route("/m.tar.gz", lambda _: FileResponse(packed))])) as port:
+        loaded = tensorflow_hub.load(f"http://127.0.0.1:{port}/m.tar.gz")
+    assert loaded(SENTENCES).numpy() == pytest.approx(hub_vectors, abs=1e-6)
+
+    cut = tmp_path / "cut.tar.gz"
+    cut.write_bytes(packed.read_bytes()[:1000])
+    for path in (cut, tmp_path / "none.tar.gz"):
+        with pytest.raises(UserError, match="cannot be unpacked"):
+            xling_tf.load(path)
+    with pytest.raises(UserError, match="must end in"):
+        archive(hub_folder, tmp_path / "model.zip")
