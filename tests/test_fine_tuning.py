@@ -1,10 +1,13 @@
 """Fine-tuning on pairs: what comes out, started again or stopped on the way, and what is refused."""
 
+import itertools
 import shutil
 
 import numpy as np
+import pandas as pd
 import pytest
 import tensorflow as tf
+from scipy.stats import spearmanr
 from starting_models import TEXTS, export_model, make_model
 
 from xling_tf.errors import UserError
@@ -72,6 +75,28 @@ def test_all_signatures_are_exported_again_and_started_from(start, tuned, tmp_pa
 
 
 @pytest.mark.slow
+def test_scores_and_wrong_texts_are_learnt_from_a_table(start, tmp_path):
+    texts = TEXTS[:6]
+    first, second = zip(*itertools.combinations(texts, 2), strict=True)
+    table = pd.DataFrame({"first": first, "second": second})
+    wanted = np.random.default_rng(1).permutation(len(table))
+    results = tune(start, tmp_path, pairs=table.assign(score=wanted / 4), steps=30, keep_weight=0.0)
+    (name,) = [name for name in results["scores"] if name.startswith("task/")]
+    assert name == "task/graded_similarity_source"
+    cosines = [
+        np.sum(loaded(list(first)).numpy() * loaded(list(second)).numpy(), axis=1)
+        for loaded in (tf.saved_model.load(str(folder)) for folder in (start, tmp_path / "mine"))
+    ]
+    before, after = (spearmanr(wanted, each).statistic for each in cosines)
+    assert after > before + 0.2
+
+    wrong = [*TEXTS[3:], *TEXTS[:3]][: len(PAIRS)]
+    triplets = [(*pair, other) for pair, other in zip(PAIRS, itertools.cycle(wrong))]
+    results = tune(start, tmp_path / "triplets", pairs=iter(triplets), steps=1)
+    assert results["config"]["tasks"]["hard_negatives"] == 1
+
+
+@pytest.mark.slow
 def test_stopped_halfway_it_ends_the_same_without_the_model(start, tuned, tmp_path):
     model = shutil.copytree(start, tmp_path / "model")
     tune(model, tmp_path, steps=2)
@@ -85,8 +110,12 @@ def test_stopped_halfway_it_ends_the_same_without_the_model(start, tuned, tmp_pa
     ("pairs", "said"),
     [
         (PAIRS[:5] * 3, "at least 8 different pairs are expected, got 5"),
-        ([*PAIRS, ("a", " ")], r"pair 13 is expected to be two texts, .*, neither empty"),
+        ([*PAIRS, ("a", " ")], r"pair 13 is expected to be two texts, .*, none of them empty"),
         (["ab", *PAIRS], r"pair 1 is expected to be two texts, .*got 'ab'"),
+        ([*PAIRS, ("a", 1.0)], r"pair 13 is expected to be two texts"),
+        ([*PAIRS, ("a", "b", float("nan"))], r"pair 13 is expected to be two texts"),
+        ([*PAIRS, ("a", "b", 1)], "score is expected of all 13 pairs or of none, but 12 have none"),
+        ([(*pair, 1) for pair in PAIRS], "scores that differ are expected, but all are 1"),
     ],
 )
 def test_pairs_that_cannot_be_learnt_from_are_refused(pairs, said, tmp_path):

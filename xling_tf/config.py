@@ -132,6 +132,7 @@ class TasksConfig:
     question_answering: QuestionAnsweringConfig = QuestionAnsweringConfig()
     distillation: DistillationConfig = DistillationConfig()
     entailment_ranking: TaskConfig = TaskConfig(weight=0)
+    graded_similarity: TaskConfig = TaskConfig(weight=0)
     translation: TranslationConfig = TranslationConfig()
     translation_detection: TaskConfig = TaskConfig(weight=0)
     similarity: SimilarityConfig = SimilarityConfig()

@@ -1,8 +1,8 @@
 """The data folder: what its files' names say, the corpora of some languages, and the default ones.
 
 `parallel/NAME.en-es.tsv`, `documents/NAME.en.txt`, `conversations/NAME.en.tsv`,
-`nli/NAME.en.train.tsv` and `questions/NAME.en.tsv`, each plain or .gz, and as shards
-`NAME.en-es-00000-of-00010.tsv`; Moses pairs; SNLI, MultiNLI and SQuAD as they are published.
+`nli/NAME.en.train.tsv`, `questions/NAME.en.tsv` and `similarity/NAME.en.tsv`, each plain or .gz, and as
+shards `NAME.en-es-00000-of-00010.tsv`; Moses pairs; SNLI, MultiNLI and SQuAD as they are published.
 """
 
 import dataclasses
@@ -32,6 +32,7 @@ from xling_tf.corpora.readers import (
     read_moses,
     read_nli,
     read_parallel,
+    read_similarity,
     with_negatives,
 )
 from xling_tf.corpora.records import Corpus, Kind, Row, TranslationPair
@@ -56,6 +57,7 @@ _FORMATS: tuple[tuple[Kind, re.Pattern[str], Reader], ...] = (
     ("conversations", re.compile(_ONE + _END % "tsv"), read_conversations),
     ("nli", re.compile(_ONE + _SPLIT + _END % "tsv"), read_nli),
     ("questions", re.compile(_ONE + _END % "tsv"), read_questions),
+    ("similarity", re.compile(_ONE + _END % "tsv"), read_similarity),
 )
 _DATA_ENDINGS = (".tsv", ".txt", ".json", ".jsonl", ".gz")
 _ANY = "LANGUAGE"  # in messages
@@ -200,8 +202,8 @@ def load_folder(
     """Finds every corpus of a data folder that serves some language pairs, by kind and then by name.
 
     These are the translations between the source and a target language, in either direction of
-    the file name, documents, conversations and questions with answers in all these languages, and
-    natural language inference in the source language (the paper trains it on English, Chidambaram et
+    the file name, documents, conversations, questions with answers and graded pairs in all these languages,
+    and natural language inference in the source language (the paper trains it on English, Chidambaram et
     al. 2019, sec. 3.1). They are read when the corpora are gone through.
 
     Example:

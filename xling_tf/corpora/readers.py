@@ -5,6 +5,7 @@ NAME of `parallel/`. A line is `source TAB target TAB negative TAB ...`, in the 
 that neither has to be in memory for the join; pairs without negatives have no line.
 """
 
+import math
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -20,6 +21,7 @@ from xling_tf.corpora.records import (
     Record,
     ResponsePair,
     SentenceTriplet,
+    SimilarityPair,
     TranslationPair,
 )
 from xling_tf.corpora.split import text_hash
@@ -115,6 +117,22 @@ def read_nli(path: Path) -> Reading[InferencePair]:
 
     expected = f"lines of label TAB premise TAB hypothesis (label: {', '.join(NLI_LABELS)})"
     return read_records(path, expected, parse)
+
+
+def read_similarity(path: Path) -> Reading[SimilarityPair]:
+    """Reads `score TAB sentence TAB sentence` lines, with scores from 0 to 1."""
+
+    def parse(line: str) -> SimilarityPair:
+        score, first, second = _columns(line, 3)
+        try:
+            percent = 100 * float(score)
+        except ValueError:
+            percent = math.nan
+        if not 0 <= percent <= 100:
+            raise MalformedLineError("score that is no number from 0 to 1")
+        return SimilarityPair(first, second, round(percent))
+
+    return read_records(path, "lines of score (from 0 to 1) TAB sentence TAB sentence", parse)
 
 
 def read_documents(path: Path) -> Reading[SentenceTriplet]:

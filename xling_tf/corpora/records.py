@@ -50,8 +50,16 @@ class QuestionAnswer(NamedTuple):
     context: str
 
 
-Record = TranslationPair | ResponsePair | SentenceTriplet | InferencePair | QuestionAnswer
-Kind = Literal["parallel", "documents", "conversations", "nli", "questions"]
+class SimilarityPair(NamedTuple):
+    """Two sentences and how alike their meanings are, in percent (graded similarity)."""
+
+    first: str
+    second: str
+    label: int
+
+
+Record = TranslationPair | ResponsePair | SentenceTriplet | InferencePair | QuestionAnswer | SimilarityPair
+Kind = Literal["parallel", "documents", "conversations", "nli", "questions", "similarity"]
 # A record and the key of its document, None where it stands alone: a split does not separate
 # records with equal keys.
 Row = tuple[Record, str | None]

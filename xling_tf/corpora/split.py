@@ -41,6 +41,7 @@ _COLUMNS: dict[Kind, _Columns] = {
     "documents": _Columns(shown=range(3), guarded=range(0), deciding=None),
     "nli": _Columns(shown=range(2), guarded=range(0), deciding=0),
     "questions": _Columns(shown=range(3), guarded=range(1, 2), deciding=2),
+    "similarity": _Columns(shown=range(2), guarded=range(0), deciding=0),
 }
 
 

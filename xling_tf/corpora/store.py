@@ -32,6 +32,7 @@ from xling_tf.corpora.records import (
     Record,
     ResponsePair,
     SentenceTriplet,
+    SimilarityPair,
     TranslationPair,
     columns_of,
 )
@@ -65,6 +66,7 @@ _TEXTS_OF: Mapping[Kind, Callable[[Any], tuple[str, ...]]] = {
     "documents": tuple,
     "nli": lambda pair: pair[:2],
     "questions": tuple,
+    "similarity": lambda pair: pair[:2],
 }
 _RECORDS: Mapping[Kind, Callable[[list[str], int], Record]] = {
     "parallel": lambda texts, label: TranslationPair(texts[0], texts[1], tuple(texts[2:])),
@@ -72,6 +74,7 @@ _RECORDS: Mapping[Kind, Callable[[list[str], int], Record]] = {
     "documents": lambda texts, label: SentenceTriplet(*texts),
     "nli": lambda texts, label: InferencePair(texts[0], texts[1], label),
     "questions": lambda texts, label: QuestionAnswer(*texts),
+    "similarity": lambda texts, label: SimilarityPair(texts[0], texts[1], label),
 }
 
 

@@ -27,6 +27,7 @@ TASKS = {
     "question_answering": "question_answering.QuestionAnswering",
     "distillation": "distillation.Distillation",
     "entailment_ranking": "entailment.EntailmentRanking",
+    "graded_similarity": "graded_similarity.GradedSimilarity",
     "translation": "translation.Translation",
     "translation_detection": "inference.TranslationDetection",
 }
@@ -91,7 +92,7 @@ class Task(ABC):
             its own where a setting decides.
         num_contexts: How many of the columns, the last ones, are contexts: longer texts that do not
             pass through the encoder.
-        kind: Of its corpora: "parallel", "conversations", "documents", "nli" or "questions".
+        kind: Of its corpora: "parallel", "conversations", "documents", "nli", "questions" or "similarity".
         heads: The layers that are its own, which mirrored tasks share.
     """
 

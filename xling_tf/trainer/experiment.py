@@ -45,6 +45,7 @@ _MISSING = {
     "documents": ("documents", "documents/<name>.{}.txt"),
     "parallel": ("translations", "parallel/<name>.{}.tsv"),
     "questions": ("questions", "questions/<name>.{}.tsv, or a .json of SQuAD's layout,"),
+    "similarity": ("graded pairs", "similarity/<name>.{}.tsv"),
 }
 # Where bfloat16 has no hardware it is emulated and slower; where it has, it is about twice as fast.
 # Between the two lies nothing worth the lost digits.

@@ -1,7 +1,9 @@
-"""Fine-tuning of a model on pairs of texts that belong together, in one call."""
+"""Fine-tuning of a model on texts that belong together, or on scores of how alike they are, in one call."""
 
 import dataclasses
 import hashlib
+import math
+import numbers
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +19,7 @@ from xling_tf.config import (
     TaskConfig,
     TasksConfig,
 )
-from xling_tf.corpora.records import Corpus, Row, TranslationPair
+from xling_tf.corpora.records import Corpus, Row, SimilarityPair, TranslationPair
 from xling_tf.errors import UserError
 from xling_tf.trainer.experiment import Run, run_experiment
 from xling_tf.trainer.warm_start import apply_start, find_start
@@ -42,7 +44,7 @@ _TUNING = ExperimentConfig(
 
 def fine_tune(
     model: str | Path,
-    pairs: Iterable[tuple[str, str]],
+    pairs: Iterable[Sequence[Any]],
     *,
     output: str | Path,
     steps: int = 300,
@@ -54,13 +56,16 @@ def fine_tune(
     """Trains a model further, so that the two texts of a pair get vectors near each other, and exports it.
 
     Pairs are translations, questions and their answers, or queries and documents, in one language or in
-    two: each text is to be told from those of the other pairs (Chidambaram et al. 2019, sec. 2.2). A tenth
-    of them is held out for the scores. The export has all signatures of the model. The same call
-    continues a training that was stopped.
+    two: each text is to be told from those of the other pairs (Chidambaram et al. 2019, sec. 2.2) and from
+    texts that are known to be wrong. With scores, the cosines get their order (`GradedSimilarity`). A tenth
+    is held out for the scores. The export has all signatures of the model. The same call continues a
+    training that was stopped.
 
     Args:
-        model: Folder of an exported model or of a run.
-        pairs: At least 8 different ones; hundreds teach a domain, and thousands a task.
+        model: An exported model, as `xling_tf.load` takes it, or the folder of a run.
+        pairs: At least 8 different ones, in a list, an iterator or a table of pandas; hundreds teach a
+            domain, and thousands a task. All are (text, text); or (text, right, wrong, ...); or (text,
+            text, score), where a label of 0 or 1 is a score too.
         output: Folder of the exported model.
         steps: Of training, with 128 pairs each.
         keep_weight: How much the vectors are to stay near those of `model` (1 - cosine in the loss), with
@@ -87,8 +92,15 @@ def fine_tune(
     run_dir = Path("runs") / output.name if run_dir is None else Path(run_dir)
     corpus = PairCorpus.of(pairs, languages)
     start = find_start(str(model), run_dir).config
-    ranking = TaskConfig(examples_per_batch=min(_PAIRS_PER_BATCH, len(corpus.pairs)))
-    tasks = dataclasses.replace(_TUNING.tasks, translation_ranking=ranking, tower_dims=start.tasks.tower_dims)
+    learnt = TaskConfig(examples_per_batch=min(_PAIRS_PER_BATCH, len(corpus.pairs)))
+    is_scored = corpus.kind == "similarity"
+    tasks = dataclasses.replace(
+        _TUNING.tasks,
+        translation_ranking=_OFF if is_scored else learnt,
+        graded_similarity=learnt if is_scored else _OFF,
+        hard_negatives=corpus.num_negatives,
+        tower_dims=start.tasks.tower_dims,
+    )
     preset = dataclasses.replace(
         _TUNING,
         data=DataConfig(source=languages[0], targets=(languages[1],)),
@@ -109,24 +121,44 @@ def fine_tune(
 
 @dataclass(frozen=True, kw_only=True)
 class PairCorpus(Corpus):
-    """Pairs in memory, each of which is a translation or stands for one."""
+    """Pairs in memory, each of which is a translation or stands for one, or has a score."""
 
-    pairs: tuple[TranslationPair, ...]
+    pairs: tuple[TranslationPair, ...] | tuple[SimilarityPair, ...]
+
+    @property
+    def num_negatives(self) -> int:
+        """Wrong texts of the pair that has most."""
+        return max(len(pair.negatives) if isinstance(pair, TranslationPair) else 0 for pair in self.pairs)
 
     @classmethod
-    def of(cls, pairs: Iterable[tuple[str, str]], languages: tuple[str, str]) -> "PairCorpus":
-        """Takes different pairs of texts.
+    def of(cls, pairs: Iterable[Sequence[Any]], languages: tuple[str, str]) -> "PairCorpus":
+        """Takes different pairs of texts, all of one form.
 
         Raises:
-            UserError: They are too few, or one is no pair or has an empty side.
+            UserError: They are too few, of several forms, or one is no pair or has an empty side.
         """
-        distinct = tuple(dict.fromkeys(_pair(number, pair) for number, pair in enumerate(pairs, 1)))
+        # A table gives its columns' names when it is gone through.
+        rows = pairs.itertuples(index=False, name=None) if hasattr(pairs, "itertuples") else pairs
+        distinct = tuple(dict.fromkeys(_pair(number, row) for number, row in enumerate(rows, 1)))
         if len(distinct) < _FEWEST_PAIRS:
             raise UserError(
                 f"at least {_FEWEST_PAIRS} different pairs are expected, got {len(distinct)}: each is "
                 "learnt by telling it from others; give more"
             )
-        return cls(name="pairs", kind="parallel", languages="-".join(languages), pairs=distinct)
+        ranked = tuple(TranslationPair(a, b, wrong) for a, b, score, wrong in distinct if score is None)
+        if ranked and len(ranked) < len(distinct):
+            raise UserError(
+                f"a score is expected of all {len(distinct)} pairs or of none, but {len(ranked)} have none"
+            )
+        if ranked:
+            return cls(name="pairs", kind="parallel", languages="-".join(languages), pairs=ranked)
+        scores = [score or 0.0 for _, _, score, _ in distinct]
+        low, high = min(scores), max(scores)
+        if low == high:
+            raise UserError(f"scores that differ are expected, but all are {low:g}")
+        percents = [round(100 * (score - low) / (high - low)) for score in scores]
+        scored = (SimilarityPair(*row[:2], percent) for row, percent in zip(distinct, percents, strict=True))
+        return cls(name="pairs", kind="similarity", languages=languages[0], pairs=tuple(scored))
 
     def version(self) -> str:
         """Tells the pairs from others."""
@@ -137,11 +169,18 @@ class PairCorpus(Corpus):
         return ((pair, None) for pair in self.pairs)
 
 
-def _pair(number: int, pair: Any) -> TranslationPair:
-    is_pair = isinstance(pair, list | tuple) and len(pair) == 2
-    if not is_pair or not all(isinstance(text, str) and text.strip() for text in pair):
+def _pair(number: int, row: Any) -> tuple[str, str, float | None, tuple[str, ...]]:
+    """Two texts, their score if they have one, and texts that are wrong."""
+    *texts, last = row if isinstance(row, list | tuple) and len(row) > 1 else (None, None)
+    score = None
+    if len(texts) == 2 and isinstance(last, numbers.Real) and math.isfinite(last):
+        score = float(last)
+    else:
+        texts.append(last)
+    if not all(isinstance(text, str) and text.strip() for text in texts):
         raise UserError(
-            f'pair {number} is expected to be two texts, ("one", "other"), neither empty, got '
-            f"{str(pair)[:80]!r}"
+            f'pair {number} is expected to be two texts, ("one", "other"), none of them empty, perhaps with '
+            f"a score or with texts that are wrong, got {str(row)[:80]!r}"
         )
-    return TranslationPair(*pair)
+    first, second, *wrong = texts
+    return first, second, score, tuple(wrong)

@@ -1,0 +1,53 @@
+"""Similarity as people grade it: the loss by hand, the task, its files."""
+
+import numpy as np
+import pytest
+from testing import TINY, corpus, find_task, make_examples, task_losses, tiny_model
+
+from xling_tf.config import apply_overrides
+from xling_tf.corpora.readers import read_similarity
+from xling_tf.corpora.records import SimilarityPair
+from xling_tf.corpora.store import transient_store
+from xling_tf.losses import order_divergence
+from xling_tf.trainer.input_pipeline import task_examples
+
+NAME = "graded_similarity_en"
+CONFIG = apply_overrides(TINY, ["tasks.graded_similarity.weight=1", "tasks.similarity.scale=2"])
+
+
+def test_the_loss_grows_with_each_pair_on_the_wrong_side_of_another():
+    # Of scores 3 > 1 = 1, the cosines are 0.5, 0.5 and 1: the first should be above both others, from which
+    # it is 0 and 0.5 below: log(1 + e^0 + e^1) at scale 2. Equal scores are not compared.
+    loss, right = order_divergence(np.array([0.5, 0.5, 1.0], "float32"), np.array([3, 1, 1]), scale=2.0)
+    assert float(loss) == pytest.approx(np.log(1 + 1 + np.e), abs=1e-6)
+    assert right.numpy().tolist() == [0, 0, 0]
+    loss, right = order_divergence(np.array([0.5, 0.0, 1.0], "float32"), np.array([2, 1, 0]), scale=1.0)
+    assert float(loss) == pytest.approx(np.log(1 + np.exp(-0.5) + np.exp(0.5) + np.exp(1)), abs=1e-6)
+    assert right.numpy().tolist() == [0.5, 0.5, 0]  # the first two are in order
+
+
+def test_cosines_are_compared():
+    model = tiny_model(CONFIG)
+    first, second = ["a b", "hello", "c d e"], ["a b", "hola", "f"]
+    # A pair of equal texts has the highest cosine: it is right that it has the highest score.
+    losses, hits = task_losses(model, NAME, make_examples(first, second, labels=[90, 10, 10]))
+    assert losses.tolist() == [losses[0]] * 3  # one for all
+    assert hits[0] == 1
+    worse, hits = task_losses(model, NAME, make_examples(first, second, labels=[10, 90, 90]))
+    assert worse[0] > losses[0]
+    assert hits[0] == 0
+
+
+def test_scores_go_through_files_and_the_store(tmp_path):
+    lines = ["0.25\ta\tb", "1\tc\td", "1.5\te\tf", "much\tg\th", "nan\ti\tj", "0\tk\tl"]
+    path = tmp_path / "graded.en.tsv"
+    path.write_text("".join(f"{line}\n" for line in lines))
+    reading = read_similarity(path)
+    pairs = [pair for pair, _ in reading]
+    assert pairs == [SimilarityPair("a", "b", 25), SimilarityPair("c", "d", 100), SimilarityPair("k", "l", 0)]
+    assert sum(reading.malformed.values()) == 3
+    task = find_task(tiny_model(CONFIG), NAME)
+    store = transient_store([corpus("similarity", pairs, split="train")])
+    train = task_examples([task], store.corpora)[NAME].train
+    assert train.labels.tolist() == [25, 100, 0]
+    assert [text.decode() for text in train.texts(np.arange(3))] == ["a", "c", "k", "b", "d", "l"]
