@@ -106,9 +106,12 @@ def test_data_that_should_be_there_are_missed(caplog: pytest.LogCaptureFixture) 
     assert {task.name for task in kept} == set(found)
     # Not: translations between Spanish and French.
     told = [record.message.partition(":")[0] for record in caplog.records]
-    nli = ["no en NLI data", "no es NLI data", "no fr NLI data"]
-    assert told == ["no translations"] * 2 + nli + ["no questions"] * 3
-    assert "question_answering_es is left out; put questions/<name>.es.tsv" in caplog.text
+    assert told == [
+        "no NLI data in en, es, fr, left out",
+        "no translations in en-es, en-fr, left out",
+        "no questions in en, es, fr, left out",
+    ]
+    assert "question_answering_es, question_answering_fr; put questions/<name>.en.tsv" in caplog.text
     # Who has inference in one of the targets does not miss the others'.
     caplog.clear()
     _with_examples(tasks, {"inference": None, "inference_es": None}, "en")

@@ -40,7 +40,7 @@ from xling_tf.trainer.warm_start import start_text, start_weights
 
 # What each kind of task lacks, and the file in the data folder that would help.
 _MISSING = {
-    "nli": ("{} NLI data", "nli/<name>.{}.train.tsv, or SNLI's snli_1.0_train.jsonl,"),
+    "nli": ("NLI data", "nli/<name>.{}.train.tsv, or SNLI's snli_1.0_train.jsonl,"),
     "conversations": ("conversations", "conversations/<name>.{}.tsv"),
     "documents": ("documents", "documents/<name>.{}.txt"),
     "parallel": ("translations", "parallel/<name>.{}.tsv"),
@@ -244,7 +244,7 @@ def _build(
 
 
 def _with_examples(tasks: Sequence[Task], examples: Mapping[str, Any], source: str) -> list[Task]:
-    """Keeps the tasks that have examples, and warns about each other one.
+    """Keeps the tasks that have examples, and warns about the others, a line for each kind of data.
 
     Translations between targets, and inference in all of their languages, are extra: nobody misses them.
     """
@@ -252,12 +252,14 @@ def _with_examples(tasks: Sequence[Task], examples: Mapping[str, Any], source: s
     inference = [task for task in extra if task.kind == "nli"]
     if any(task.name in examples for task in inference):
         inference = []
-    for task in tasks:
-        if task.name not in examples and (task not in extra or task in inference):
-            lack, file = (text.format(task.languages) for text in _MISSING[task.kind])
+    lacking = [t for t in tasks if t.name not in examples and (t not in extra or t in inference)]
+    for kind, (data, file) in _MISSING.items():
+        if left_out := [task for task in lacking if task.kind == kind]:
+            languages = list(dict.fromkeys(task.languages for task in left_out))
             logging.warning(
-                "no %s: %s is left out; put %s into the folder given with --data",
-                *(lack, task.name, file),
+                "no %s in %s, left out: %s; put %s into the folder given with --data",
+                *(data, ", ".join(languages), ", ".join(task.name for task in left_out)),
+                file.format(languages[0]),
             )
     kept = [task for task in tasks if task.name in examples]
     if tasks and not kept:
