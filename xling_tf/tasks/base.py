@@ -204,14 +204,15 @@ def language_pairs(config: ExperimentConfig) -> list[str]:
     return ["-".join(pair) for pair in pairs]
 
 
+def task_classes(config: ExperimentConfig) -> list[type[Task]]:
+    """The classes of the tasks whose weight is not 0."""
+    homes = [home.split(".") for name, home in TASKS.items() if getattr(config.tasks, name).weight > 0]
+    return [getattr(import_module(f"xling_tf.tasks.{module}"), name) for module, name in homes]
+
+
 def build_tasks(config: ExperimentConfig) -> list[Task]:
     """Makes every task whose weight is not 0."""
-    tasks: list[Task] = []
-    for name, home in TASKS.items():
-        if getattr(config.tasks, name).weight > 0:
-            module, kind = home.split(".")
-            tasks += getattr(import_module(f"xling_tf.tasks.{module}"), kind).of_experiment(config)
-    return tasks
+    return [task for each in task_classes(config) for task in each.of_experiment(config)]
 
 
 def gather_candidates(values: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

@@ -27,7 +27,7 @@ from xling_tf.hub.card import model_card
 from xling_tf.hub.module import export, require_replaceable
 from xling_tf.model import Model
 from xling_tf.sentence_encoder import SentenceEncoder
-from xling_tf.tasks.base import TASKS, Task
+from xling_tf.tasks.base import TASKS, Task, task_classes
 from xling_tf.text.preprocessor import Vocabulary, fit_text
 from xling_tf.text.vectors import Bitext, fit_vectors
 from xling_tf.trainer.development import Development, evaluate
@@ -50,9 +50,9 @@ _MISSING = {
 # Where bfloat16 has no hardware it is emulated and slower; where it has, it is about twice as fast.
 # Between the two lies nothing worth the lost digits.
 _WORTHWHILE_SPEEDUP = 1.2
-# Floating-point operations of a budget, as matrix products have them: with half an hour of a core that has
-# hardware for bfloat16, 380e12, one layer still is as good as three (docs/results.md, "en-es in minutes").
-_FOR_THREE_LAYERS = 500e12
+# Floating-point operations of a budget, as matrix products have them: with an hour of a core that has
+# hardware for bfloat16, 650e12, one layer still is as good as three (docs/results.md, "en-es in minutes").
+_FOR_THREE_LAYERS = 1000e12
 # What `initial.vectors` came to, in the folder of the run.
 _VECTORS = "vectors.npz"
 
@@ -160,6 +160,9 @@ def _read_corpora(run: Run, *, is_chief: bool) -> CorpusStore:
             run.data, config.data, with_mined=with_mined, target_inference=target_inference
         )
         corpora += read_sources(config.data)
+        if config.initial.model:  # which has a vocabulary: what no task learns from need not be read
+            kinds = {"parallel", *(task.kind for task in task_classes(config))}
+            corpora = [corpus for corpus in corpora if corpus.kind in kinds]
     if not is_chief:
         return transient_store(corpora)
     return open_store(
