@@ -118,3 +118,15 @@ def test_data_that_should_be_there_are_missed(caplog: pytest.LogCaptureFixture) 
     assert "NLI" not in caplog.text
     with pytest.raises(UserError, match="at least one task with examples"):
         _with_examples(tasks, {}, "en")
+
+
+def test_a_training_from_a_model_reads_only_what_its_tasks_learn_from(tmp_path):
+    off = ("tasks.response_prediction.weight=0", "tasks.quick_thought.weight=0")
+    config = apply_overrides(ExperimentConfig(), ["data.sample=true", *off])
+    started = apply_overrides(config, ["initial.model=exported/any"])
+    kinds = [
+        {corpus.kind for corpus in _read_corpora(run, is_chief=False).corpora}
+        for run in (Run(name="x", config=c, run_dir=tmp_path, output=tmp_path) for c in (config, started))
+    ]
+    # The others have a vocabulary to learn.
+    assert kinds == [{"parallel", "nli", "documents", "conversations", "questions"}, {"parallel", "nli"}]
