@@ -97,6 +97,16 @@ def test_heads_trained_in_bfloat16_are_copied_into_float32():
     assert copy(*inputs).numpy().tolist() == exact(*inputs).numpy().tolist() != trained.tolist()
 
 
+def test_a_residual_tower_starts_as_its_input_and_adds_to_it():
+    tower = Tower((5, 3), residual=True)
+    assert tower(ROWS).numpy().tolist() == ROWS[:, :3].tolist()
+    first, _, last, bias = tower.get_weights()
+    tower.set_weights([first, np.zeros(5), last + 1, bias])
+    expected = ROWS[:, :3] + np.tanh(np.tanh(ROWS @ first).sum(axis=1, keepdims=True))
+    assert tower(ROWS).numpy() == pytest.approx(expected, abs=1e-6)
+    assert float32_copy(tower)(ROWS).numpy() == pytest.approx(expected, abs=1e-6)
+
+
 def test_padding_changes_nothing():
     layer = block(norm_first=True)
     whole = layer(TOKENS, BIAS).numpy()

@@ -140,6 +140,7 @@ class TasksConfig:
     target_inference: bool = False  # inference too (Yang, sec. 4.1)
     hard_negatives: int = 0  # mined wrong translations of each example; 5 in 2019, sec. 2.2
     tower_dims: tuple[int, ...] = (320, 512)  # 2019, sec. 2.2
+    residual_towers: bool = False  # towers are added to their inputs, and start as the identity
     inference_dim: int = 512  # 2019, sec. 2.2
 
 

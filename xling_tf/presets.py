@@ -53,6 +53,7 @@ _RECIPE = ExperimentConfig(
             weight=4, examples_per_batch=256, teacher=PUBLISHED, score_scale=20.0, every=4
         ),
         similarity=SimilarityConfig(normalize=True, scale=20.0, margin=0.1, bidirectional=True),
+        residual_towers=True,
     ),
     optimizer=OptimizerConfig(
         name="adam",

@@ -8,23 +8,20 @@ from keras import ops
 
 from xling_tf.layers.base import Layer
 
-_GAIN = 0.5  # of the first layer: inputs of about 1 stay where tanh bends little
-
 
 @keras.saving.register_keras_serializable(package="xling_tf")
 class Tower(Layer):
     """Feed-forward layers with tanh (320 and 512 in Chidambaram et al. 2019, sec. 2.2).
 
-    Two layers that end as wide as their inputs start near a projection to `dims[0]` dimensions and back:
-    what they rank is then ranked as without them, before they have learnt anything.
-
     Args:
         dims: Width of each layer.
+        residual: Whether they are added to their inputs, cut to `dims[-1]` numbers, and start as zero: what
+            they rank is then ranked as without them, before they have learnt anything (He et al. 2016).
     """
 
-    def __init__(self, dims: Sequence[int], **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.dims = tuple(dims)
+    def __init__(self, dims: Sequence[int], residual: bool = False, **kwargs: Any) -> None:
+        super().__init__(**kwargs, autocast=False)  # what is added stays exact
+        self.dims, self.residual = tuple(dims), residual
         self.layers = [
             keras.layers.Dense(dim, activation="tanh", dtype=self.dtype_policy, name=f"dense_{index}")
             for index, dim in enumerate(dims)
@@ -34,16 +31,17 @@ class Tower(Layer):
         """Creates the variables for inputs `[batch, dim]`."""
         for layer, dim in zip(self.layers, (inputs_shape[-1], *self.dims), strict=False):
             layer.build((None, dim))
-        if len(self.layers) == 2 and self.dims[-1] == inputs_shape[-1]:
-            first, last = (layer.kernel for layer in self.layers)
-            first.assign(keras.initializers.Orthogonal(gain=_GAIN)(first.shape))
-            last.assign(ops.transpose(first) / _GAIN)
+        if self.residual:
+            last = self.layers[-1].kernel
+            last.assign(ops.zeros_like(last))
 
     def call(self, inputs: keras.KerasTensor) -> keras.KerasTensor:
         """Maps `[batch, dim]` to `[batch, dims[-1]]` float32."""
+        outputs = inputs
         for layer in self.layers:
-            inputs = layer(inputs)
-        return ops.cast(inputs, "float32")
+            outputs = layer(outputs)
+        outputs = ops.cast(outputs, "float32")
+        return outputs + ops.cast(inputs[:, : self.dims[-1]], "float32") if self.residual else outputs
 
 
 @keras.saving.register_keras_serializable(package="xling_tf")

@@ -51,10 +51,11 @@ class QuestionAnswering(RankingTask):
     @classmethod
     def of_experiment(cls, config: ExperimentConfig) -> list[Self]:
         """Makes a task for each language, with the same towers for all."""
-        question_tower, context_encoder, answer_tower = (
-            Tower(config.tasks.tower_dims, name=name)
-            for name in ("question_tower", "context_encoder", "answer_tower")
+        dims, residual = config.tasks.tower_dims, config.tasks.residual_towers
+        question_tower, answer_tower = (
+            Tower(dims, residual, name=name) for name in ("question_tower", "answer_tower")
         )
+        context_encoder = Tower(dims, name="context_encoder")  # over words' vectors, which may be shorter
         with_context = config.tasks.question_answering.with_context
         return [
             cls(

@@ -185,7 +185,8 @@ class ResponsePrediction(RankingTask):
     @classmethod
     def of_experiment(cls, config: ExperimentConfig) -> list[Self]:
         """Makes a task for each language, with one tower for all."""
-        tower = Tower(config.tasks.tower_dims, name="response_tower")
+        dims, residual = config.tasks.tower_dims, config.tasks.residual_towers
+        tower = Tower(dims, residual, name="response_tower")
         return [
             cls(tower=tower, **cls.common(config, "response_prediction", language))
             for language in _native_languages(config)
@@ -215,8 +216,8 @@ class QuickThought(RankingTask):
     @classmethod
     def of_experiment(cls, config: ExperimentConfig) -> list[Self]:
         """Makes a task for each language, with the same three towers for all."""
-        dims = config.tasks.tower_dims
-        towers = tuple(Tower(dims, name=f"{column}_tower") for column in cls.columns)
+        dims, residual = config.tasks.tower_dims, config.tasks.residual_towers
+        towers = tuple(Tower(dims, residual, name=f"{column}_tower") for column in cls.columns)
         return [
             cls(towers=towers, **cls.common(config, "quick_thought", language))
             for language in _native_languages(config)

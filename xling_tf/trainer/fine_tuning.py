@@ -100,6 +100,7 @@ def fine_tune(
         graded_similarity=learnt if is_scored else _OFF,
         hard_negatives=corpus.num_negatives,
         tower_dims=start.tasks.tower_dims,
+        residual_towers=start.tasks.residual_towers,
     )
     preset = dataclasses.replace(
         _TUNING,

@@ -130,6 +130,7 @@ def apply_start(preset: ExperimentConfig, settings: Sequence[str], run_dir: Path
     tasks = dataclasses.replace(
         preset.tasks,
         tower_dims=start.config.tasks.tower_dims,
+        residual_towers=start.config.tasks.residual_towers,
         inference_dim=start.config.tasks.inference_dim,
     )
     adopted = dataclasses.replace(preset, text=start.config.text, encoder=start.config.encoder, tasks=tasks)
