@@ -8,22 +8,21 @@ from xling_tf.config import apply_overrides
 from xling_tf.corpora.readers import read_similarity
 from xling_tf.corpora.records import SimilarityPair
 from xling_tf.corpora.store import transient_store
-from xling_tf.losses import order_divergence
+from xling_tf.losses import correlation_distance
 from xling_tf.trainer.input_pipeline import task_examples
 
 NAME = "graded_similarity_en"
-CONFIG = apply_overrides(TINY, ["tasks.graded_similarity.weight=1", "tasks.similarity.scale=2"])
+CONFIG = apply_overrides(TINY, ["tasks.graded_similarity.weight=1"])
 
 
-def test_the_loss_grows_with_each_pair_on_the_wrong_side_of_another():
-    # Of scores 3 > 1 = 1, the cosines are 0.5, 0.5 and 1: the first should be above both others, from which
-    # it is 0 and 0.5 below: log(1 + e^0 + e^1) at scale 2. Equal scores are not compared.
-    loss, right = order_divergence(np.array([0.5, 0.5, 1.0], "float32"), np.array([3, 1, 1]), scale=2.0)
-    assert float(loss) == pytest.approx(np.log(1 + 1 + np.e), abs=1e-6)
-    assert right.numpy().tolist() == [0, 0, 0]
-    loss, right = order_divergence(np.array([0.5, 0.0, 1.0], "float32"), np.array([2, 1, 0]), scale=1.0)
-    assert float(loss) == pytest.approx(np.log(1 + np.exp(-0.5) + np.exp(0.5) + np.exp(1)), abs=1e-6)
-    assert right.numpy().tolist() == [0.5, 0.5, 0]  # the first two are in order
+def test_the_loss_is_one_minus_the_correlation():
+    # Deviations (-1, 0, 1) and (-2, 1, 1): 3 / sqrt(2 * 6). Any linear scale is the same, and none correlates
+    # with equal scores.
+    cosines = np.array([0.1, 0.2, 0.3], "float32")
+    for scores in ([0, 3, 3], [20, 80, 80]):
+        loss = correlation_distance(cosines, np.array(scores))
+        assert float(loss) == pytest.approx(1 - 3 / np.sqrt(12), abs=1e-5)
+    assert float(correlation_distance(cosines, np.array([7, 7, 7]))) == 1
 
 
 def test_cosines_are_compared():
@@ -34,7 +33,7 @@ def test_cosines_are_compared():
     assert losses.tolist() == [losses[0]] * 3  # one for all
     assert hits[0] == 1
     worse, hits = task_losses(model, NAME, make_examples(first, second, labels=[10, 90, 90]))
-    assert worse[0] > losses[0]
+    assert worse[0] == pytest.approx(2 - losses[0], abs=1e-5)
     assert hits[0] == 0
 
 

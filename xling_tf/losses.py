@@ -102,36 +102,23 @@ def token_likelihood(
     return ops.sum(weights * losses, axis=1), ops.sum(weights * hits, axis=1)
 
 
-def order_divergence(
-    similarities: keras.KerasTensor, scores: keras.KerasTensor, *, scale: float
-) -> tuple[keras.KerasTensor, keras.KerasTensor]:
-    """How much the order of similarities differs from that of scores (Su 2022, "CoSENT").
-
-    log(1 + the sum of exp(scale * (b - a)) over all a that should be above b); scores count by their order
-    alone, so any two scales of them agree.
+def correlation_distance(similarities: keras.KerasTensor, scores: keras.KerasTensor) -> keras.KerasTensor:
+    """1 - the correlation (Pearson's) of similarities and people's scores; any linear scale of them will do.
 
     Args:
         similarities: `[pairs]` float32.
-        scores: `[pairs]`, of people.
-        scale: Multiplies the similarities (an inverse temperature).
+        scores: `[pairs]`.
 
     Returns:
-        The loss of all pairs, and `[pairs]`, the share of the others that each is on the right side of.
+        The distance, between 0 and 2; 1 where all of one are the same.
 
     Example:
         >>> import numpy as np
-        >>> loss, right = order_divergence(np.array([0.5, 0.0], "float32"), np.array([0, 3]), scale=2.0)
-        >>> print(loss.numpy().round(4), right.numpy())  # log(1 + e)
-        1.3133 [0. 0.]
+        >>> print(correlation_distance(np.array([0.0, 0.5, 1.0], "float32"), np.array([1, 3, 2])).numpy())
+        0.5
     """
-    is_above = ops.greater(scores[:, None], scores[None, :])
-    gaps = similarities[None, :] - similarities[:, None]
-    wrong = ops.where(is_above, scale * gaps, _EXCLUDED)
-    loss = ops.logsumexp(ops.concatenate([ops.zeros(1), ops.reshape(wrong, [-1])]))
-    is_right = ops.cast(is_above & (gaps < 0), "float32")
-    compared = ops.cast(is_above, "float32")
-    right, others = (ops.sum(x, axis=0) + ops.sum(x, axis=1) for x in (is_right, compared))
-    return loss, right / ops.maximum(others, 1.0)
+    centred = [(x - ops.mean(x))[None] for x in (similarities, ops.cast(scores, "float32"))]
+    return cosine_distance(*centred)[0]
 
 
 def cosine_distance(vectors: keras.KerasTensor, others: keras.KerasTensor) -> keras.KerasTensor:

@@ -249,9 +249,11 @@ def _build(
 def _with_examples(tasks: Sequence[Task], examples: Mapping[str, Any], source: str) -> list[Task]:
     """Keeps the tasks that have examples, and warns about the others, a line for each kind of data.
 
-    Translations between targets, and inference in all of their languages, are extra: nobody misses them.
+    Translations between targets, and inference and graded pairs in their languages, are extra: nobody misses
+    them, but inference that none of them has.
     """
-    extra = [t for t in tasks if t.kind in ("parallel", "nli") and source not in t.languages.split("-")]
+    kinds = ("parallel", "nli", "similarity")
+    extra = [t for t in tasks if t.kind in kinds and source not in t.languages.split("-")]
     inference = [task for task in extra if task.kind == "nli"]
     if any(task.name in examples for task in inference):
         inference = []

@@ -57,8 +57,8 @@ def fine_tune(
 
     Pairs are translations, questions and their answers, or queries and documents, in one language or in
     two: each text is to be told from those of the other pairs (Chidambaram et al. 2019, sec. 2.2) and from
-    texts that are known to be wrong. With scores, the cosines get their order (`GradedSimilarity`). A tenth
-    is held out for the scores. The export has all signatures of the model. The same call continues a
+    texts that are known to be wrong. Of pairs with scores, the cosines learn to correlate with these. A
+    tenth is held out for evaluation. The export has all signatures of the model. The same call continues a
     training that was stopped.
 
     Args:
