@@ -81,9 +81,10 @@ def set_up_logging() -> None:
 def quiet_start() -> Iterator[None]:
     """Drops what is written to standard error inside the block; import TensorFlow there.
 
-    Its C++ libraries print notes about missing GPUs before any log level takes effect.
+    Its C++ libraries print notes about missing GPUs before any log level takes effect, and later as errors
+    what a processor lacks for speed; what fails is an exception all the same.
     """
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     sys.stderr.flush()
     saved = os.dup(2)
     null = os.open(os.devnull, os.O_WRONLY)
