@@ -214,7 +214,7 @@ def test_a_user_fine_tunes_both_sides_and_saves_them_with_all_signatures(
             loss = ranking_loss(model)
         losses.append(float(loss))
         for variable, gradient in zip(variables, tape.gradient(loss, variables), strict=True):
-            variable.assign_sub(0.1 * tf.convert_to_tensor(gradient))
+            variable.assign_sub(0.02 * tf.convert_to_tensor(gradient))
     assert losses == sorted(losses, reverse=True)
 
     hub.reexport(model, answering[1], tmp_path / "tuned")
