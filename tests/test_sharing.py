@@ -20,6 +20,7 @@ import xling_tf
 from xling_tf.config import to_json
 from xling_tf.errors import UserError
 from xling_tf.evaluators.systems import open_system
+from xling_tf.trainer.warm_start import StartRecord
 
 _COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
@@ -125,6 +126,7 @@ def test_an_archive_is_loaded_from_its_file_and_by_tf_hub(hub_folder, hub_vector
     checksum = archive(hub_folder, packed)
     subprocess.run(["sha256sum", "--check", checksum.name], cwd=packed.parent, check=True)
     assert xling_tf.load(packed).encode(SENTENCES) == pytest.approx(hub_vectors, abs=1e-6)
+    assert StartRecord.of(str(packed)).model == str(packed)  # a training can start from it
     monkeypatch.setenv("TFHUB_CACHE_DIR", str(tmp_path / "cache"))
     with app_in_thread(Starlette(routes=[Route("/m.tar.gz", lambda _: FileResponse(packed))])) as port:
         loaded = tensorflow_hub.load(f"http://127.0.0.1:{port}/m.tar.gz")
