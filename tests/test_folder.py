@@ -168,6 +168,30 @@ def test_pairs_with_the_source_and_what_else_is_wanted(folder):
     assert titles("tlh")[0] == "parallel/x.en-tlh"
 
 
+def test_questions_among_conversations_and_graded_sets_have_names_of_their_own(folder):
+    files = {
+        "conversations/squad_question_sentence.en.tsv": "Who?\tAda.\nWhy?\tIt rains.\n",
+        "conversations/qam_question_passage.es.tsv": "Who?\tAda came.\n",
+        "eval/sts/stsb.es.train.tsv": "score\tsentence1\tsentence2\n5\ta\tb\n",
+        "eval/sts/stsb.es.dev.tsv": "score\tsentence1\tsentence2\n5\ta\tb\n",
+        "eval/sts/sts2012.en.MSRpar.train.tsv": "score\tsentence1\tsentence2\n5\ta\tb\n",
+        "eval/senteval/SICK.train.tsv": "relatedness\tsentence1\tsentence2\n5\tc\td\n",
+    }
+    corpora = load_folder(write_files(folder, files), source="en", targets=["es"])
+    found = {corpus.title: corpus for corpus in corpora}
+    assert {title for title in found if title.startswith(("conversations", "questions", "similarity"))} == {
+        "conversations/squad_question_sentence.en",
+        "questions/squad_question_sentence.en",
+        "conversations/qam_question_passage.es",
+        "questions/qam_question_passage.es",
+        "similarity/stsb.es",
+        "similarity/SICK.en",
+    }
+    context = "Ada. It rains."
+    assert records(found["questions/squad_question_sentence.en"])[0] == ("Who?", "Ada.", context)
+    assert records(found["questions/qam_question_passage.es"]) == [("Who?", "Ada came.", "Ada came.")]
+
+
 def test_pairs_of_targets_are_in_the_order_of_the_targets(folder):
     for targets, record in (
         (("fr", "es"), TranslationPair("Bonjour", "Hola")),

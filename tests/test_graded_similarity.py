@@ -8,6 +8,7 @@ from xling_tf.config import apply_overrides
 from xling_tf.corpora.readers import read_similarity
 from xling_tf.corpora.records import SimilarityPair
 from xling_tf.corpora.store import transient_store
+from xling_tf.errors import UserError
 from xling_tf.losses import correlation_distance
 from xling_tf.trainer.input_pipeline import task_examples
 
@@ -38,15 +39,23 @@ def test_cosines_are_compared():
 
 
 def test_scores_go_through_files_and_the_store(tmp_path):
-    lines = ["0.25\ta\tb", "1\tc\td", "1.5\te\tf", "much\tg\th", "nan\ti\tj", "0\tk\tl"]
+    rows = ["sentence2 score sentence1", "b 1 a", "d 5 c", "f much e", "h nan g", " 3 i", "l 2 k"]
+    lines = [row.replace(" ", "\t") for row in rows]
     path = tmp_path / "graded.en.tsv"
     path.write_text("".join(f"{line}\n" for line in lines))
     reading = read_similarity(path)
     pairs = [pair for pair, _ in reading]
-    assert pairs == [SimilarityPair("a", "b", 25), SimilarityPair("c", "d", 100), SimilarityPair("k", "l", 0)]
+    assert pairs == [SimilarityPair("a", "b", 0), SimilarityPair("c", "d", 100), SimilarityPair("k", "l", 25)]
     assert sum(reading.malformed.values()) == 3
     task = find_task(tiny_model(CONFIG), NAME)
     store = transient_store([corpus("similarity", pairs, split="train")])
     train = task_examples([task], store.corpora)[NAME].train
-    assert train.labels.tolist() == [25, 100, 0]
+    assert train.labels.tolist() == [0, 100, 25]
     assert [text.decode() for text in train.texts(np.arange(3))] == ["a", "c", "k", "b", "d", "l"]
+
+
+def test_a_file_must_name_its_columns(tmp_path):
+    path = tmp_path / "graded.en.tsv"
+    path.write_text("0.5\ta\tb\n")
+    with pytest.raises(UserError, match="sentence1, sentence2 and score in its first line"):
+        list(read_similarity(path))

@@ -10,11 +10,13 @@ from xling_tf.corpora.folder import load_folder
 from xling_tf.corpora.questions import (
     SquadQuestion,
     read_paragraphs,
+    read_question_sentences,
     read_questions,
     read_squad,
     sentence_spans,
 )
 from xling_tf.corpora.records import QuestionAnswer
+from xling_tf.corpora.sentences import surroundings
 from xling_tf.errors import UserError
 
 FOX = "The fox sleeps. It is red.\nCafe\u0301s are closed."
@@ -147,3 +149,24 @@ def test_questions_without_an_answer_are_counted_by_their_numbers(reading):
 def test_json_of_another_layout(reading, content, message):
     with pytest.raises(UserError, match=message):
         list(reading(content))
+
+
+def test_a_sentence_stands_between_its_neighbours():
+    around = {"A.": "A. B.", "B.": "A. B. C.", "C.": "B. C. D.", "D.": "C. D."}
+    assert surroundings(["A.", "B.", "C.", "D."], 1) == around
+    assert surroundings(["A.", "B.", "A."], 5) == {"A.": "A. B. A.", "B.": "A. B. A."}
+    # No space follows a wide full stop.
+    around = {"下雨。": "下雨。OK.", "OK.": "下雨。OK. 好", "好": "OK. 好"}
+    assert surroundings(["下雨。", "OK.", "好"], 1) == around
+
+
+def test_questions_without_paragraphs_have_the_answers_around_them_as_context(tmp_path):
+    path = tmp_path / "squad_question_sentence.en.tsv"
+    path.write_text("Who?\tAda.\nno columns\nWhy?\tIt rains.\nWho wrote?\tAda.\n")
+    reading = read_question_sentences(path)
+    assert [record for record, _ in reading] == [
+        ("Who?", "Ada.", "Ada. It rains."),
+        ("Why?", "It rains.", "Ada. It rains."),
+        ("Who wrote?", "Ada.", "Ada. It rains."),
+    ]
+    assert reading.malformed.total() == 1

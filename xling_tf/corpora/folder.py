@@ -2,7 +2,8 @@
 
 `parallel/NAME.en-es.tsv`, `documents/NAME.en.txt`, `conversations/NAME.en.tsv`,
 `nli/NAME.en.train.tsv`, `questions/NAME.en.tsv` and `similarity/NAME.en.tsv`, each plain or .gz, and as
-shards `NAME.en-es-00000-of-00010.tsv`; Moses pairs; SNLI, MultiNLI and SQuAD as they are published.
+shards `NAME.en-es-00000-of-00010.tsv`; Moses pairs; SNLI, MultiNLI and SQuAD as they are published; the
+training parts of graded evaluation sets, `eval/sts/NAME.en.train.tsv` and `eval/senteval/SICK.train.tsv`.
 """
 
 import dataclasses
@@ -21,7 +22,7 @@ from absl import logging
 
 from xling_tf.config import ALL_LANGUAGES, DataConfig
 from xling_tf.corpora.cleaning import require_known
-from xling_tf.corpora.questions import read_questions, read_squad
+from xling_tf.corpora.questions import read_question_sentences, read_questions, read_squad
 from xling_tf.corpora.readers import (
     MINED_FOLDER,
     Reading,
@@ -58,6 +59,12 @@ _FORMATS: tuple[tuple[Kind, re.Pattern[str], Reader], ...] = (
     ("nli", re.compile(_ONE + _SPLIT + _END % "tsv"), read_nli),
     ("questions", re.compile(_ONE + _END % "tsv"), read_questions),
     ("similarity", re.compile(_ONE + _END % "tsv"), read_similarity),
+)
+# Conversations that are questions and their answers: the name says which part of a document answers.
+_QUESTION_READERS = {"_question_sentence": read_question_sentences, "_question_passage": read_questions}
+_GRADED = (
+    ("eval/sts", re.compile(_ONE + r"\.train\.tsv(?:\.gz)?")),
+    ("eval/senteval", re.compile(r"(?P<name>SICK)(?P<source>)\.train\.tsv(?:\.gz)?")),
 )
 _DATA_ENDINGS = (".tsv", ".txt", ".json", ".jsonl", ".gz")
 _ANY = "LANGUAGE"  # in messages
@@ -231,11 +238,11 @@ def load_folder(
                 f"tasks.hard_negatives needs mined files in {folder / MINED_FOLDER}, but there is none "
                 f"for {source}-{target}; {mining_command(folder, source, target)}, or set it to 0"
             )
-    shards: defaultdict[str, list[CorpusFile]] = defaultdict(list)
+    shards: defaultdict[tuple[Kind, str], list[CorpusFile]] = defaultdict(list)
     for file in wanted:
-        shards[file.pattern].append(file)
+        shards[file.kind, file.pattern].append(file)
     seen: dict[tuple[object, ...], str] = {}
-    for pattern, files in shards.items():
+    for (_, pattern), files in shards.items():
         file = files[0]
         present = {each.shard for each in files if each.shard < file.num_shards}
         if num_missing := file.num_shards - len(present):
@@ -267,7 +274,11 @@ def discover(folder: Path) -> Iterator[CorpusFile]:
                 languages = tuple(parts[s] for s in ("source", "target") if s in parts)
                 number, of = int(parts["shard"] or 0), int(parts["of"] or 1)
                 split = parts.get("split", "")
-                yield CorpusFile(kind, match["name"], languages, split, (path,), read, number, of)
+                file = CorpusFile(kind, match["name"], languages, split, (path,), read, number, of)
+                yield file
+                for ending, read_answers in _QUESTION_READERS.items():
+                    if kind == "conversations" and file.name.endswith(ending):
+                        yield file._replace(kind="questions", read=read_answers)
             elif kind == "parallel" and (match := _MOSES.fullmatch(path.name)):
                 yield from _moses_file(path, match)
             elif kind == "questions" and (match := _SQUAD.fullmatch(path.name)):
@@ -280,6 +291,11 @@ def discover(folder: Path) -> Iterator[CorpusFile]:
         for path in _files_of(folder / place):
             if match := SNLI_FILE.fullmatch(path.name):
                 yield CorpusFile("nli", match["name"], ("en",), match["split"], (path,), read_snli)
+    for place, pattern in _GRADED:
+        for path in _files_of(folder / place):
+            if match := pattern.fullmatch(path.name):
+                languages = (match["source"] or "en",)
+                yield CorpusFile("similarity", match["name"], languages, "", (path,), read_similarity)
     for place in (".", "questions"):
         if (path := folder / place / _SQUAD_TRAIN).is_file():
             yield _squad_file(path, "squad_train", "en")

@@ -4,6 +4,7 @@ Rajpurkar et al. 2016, "SQuAD: 100,000+ questions for machine comprehension of t
 4.0); XQuAD, MLQA, PIAF, DRCD and CMRC 2018 are published in the same layout.
 """
 
+import dataclasses
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,9 +12,11 @@ from typing import Any, NamedTuple
 from xling_tf.corpora.cleaning import normalise
 from xling_tf.corpora.readers import MalformedLineError, Reading, read_records
 from xling_tf.corpora.records import QuestionAnswer
-from xling_tf.corpora.sentences import sentence_spans
+from xling_tf.corpora.sentences import sentence_spans, surroundings
 from xling_tf.errors import UserError
 from xling_tf.files import read_json
+
+_NEIGHBOURS = 2
 
 
 class SquadQuestion(NamedTuple):
@@ -38,6 +41,23 @@ class Paragraph(NamedTuple):
 def read_questions(path: Path) -> Reading[QuestionAnswer]:
     """Reads `question TAB answer` lines, with or without a third column: the answer's context."""
     return read_records(path, "lines of question TAB answer, or with TAB context", parse_question)
+
+
+def read_question_sentences(path: Path) -> Reading[QuestionAnswer]:
+    """Reads `question TAB sentence` lines in the order of documents whose paragraphs are lost.
+
+    The context of an answer is the two answers on each side of it, where it comes first.
+    """
+    reading = read_questions(path)
+    read = reading.rows
+
+    def rows(reading: Reading[QuestionAnswer]) -> Iterator[tuple[QuestionAnswer, None]]:
+        pairs = [pair for pair, _ in read(reading)]
+        around = surroundings(list(dict.fromkeys(pair.answer for pair in pairs)), _NEIGHBOURS)
+        for pair in pairs:
+            yield pair._replace(context=around[pair.answer]), None
+
+    return dataclasses.replace(reading, rows=rows)
 
 
 def parse_question(line: str) -> QuestionAnswer:

@@ -120,19 +120,44 @@ def read_nli(path: Path) -> Reading[InferencePair]:
 
 
 def read_similarity(path: Path) -> Reading[SimilarityPair]:
-    """Reads `score TAB sentence TAB sentence` lines, with scores from 0 to 1."""
+    """Reads a table of sentence pairs that people have graded: STS Benchmark's, SICK's, your own.
 
-    def parse(line: str) -> SimilarityPair:
-        score, first, second = _columns(line, 3)
-        try:
-            percent = 100 * float(score)
-        except ValueError:
-            percent = math.nan
-        if not 0 <= percent <= 100:
-            raise MalformedLineError("score that is no number from 0 to 1")
-        return SimilarityPair(first, second, round(percent))
+    The first line names the columns: sentence1, sentence2 and score (SICK: relatedness). Grades may
+    have any scale; a pair has them in percent of the range that the file has.
+    """
 
-    return read_records(path, "lines of score (from 0 to 1) TAB sentence TAB sentence", parse)
+    def rows(reading: Reading[SimilarityPair]) -> Iterator[tuple[SimilarityPair, None]]:
+        lines = read_lines(path)
+        names = str(next(lines, (1, ""))[1]).split("\t")
+        grade = "relatedness" if "relatedness" in names else "score"
+        if not {"sentence1", "sentence2", grade} <= {*names}:
+            raise UserError(
+                f"{path} must name the columns sentence1, sentence2 and score in its first line, but that "
+                f"is {chr(9).join(names)[:80]!r}; add the line, with tabs between the names"
+            )
+        pairs: list[tuple[str, str]] = []
+        grades: list[float] = []
+        for number, line in lines:
+            if isinstance(line, Unreadable):
+                reading.leave_out(str(line), number, None)
+                continue
+            try:
+                row = dict(zip(names, _columns(line, len(names)), strict=True))
+                value = float(row[grade])
+                if not math.isfinite(value):
+                    raise ValueError
+            except MalformedLineError as error:
+                reading.leave_out(str(error), number, line)
+            except ValueError:
+                reading.leave_out(f"{grade} that is no number", number, line)
+            else:
+                pairs.append((row["sentence1"], row["sentence2"]))
+                grades.append(value)
+        low, high = min(grades, default=0.0), max(grades, default=0.0)
+        for pair, value in zip(pairs, grades, strict=True):
+            yield SimilarityPair(*pair, round(100 * (value - low) / (high - low or 1))), None
+
+    return Reading(path, "graded pairs below a line with the names of the columns", rows)
 
 
 def read_documents(path: Path) -> Reading[SentenceTriplet]:

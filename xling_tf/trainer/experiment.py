@@ -160,9 +160,10 @@ def _read_corpora(run: Run, *, is_chief: bool) -> CorpusStore:
             run.data, config.data, with_mined=with_mined, target_inference=target_inference
         )
         corpora += read_sources(config.data)
-        if config.initial.model:  # which has a vocabulary: what no task learns from need not be read
-            kinds = {"parallel", *(task.kind for task in task_classes(config))}
-            corpora = [corpus for corpus in corpora if corpus.kind in kinds]
+        kinds = {"parallel", *(task.kind for task in task_classes(config))}
+        if not config.initial.model:  # a vocabulary is learnt from what no task learns from, too
+            kinds |= {"documents", "conversations", "nli"}
+        corpora = [corpus for corpus in corpora if corpus.kind in kinds]
     if not is_chief:
         return transient_store(corpora)
     return open_store(
