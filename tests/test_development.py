@@ -15,7 +15,7 @@ from xling_tf.errors import UserError
 from xling_tf.sentence_encoder import SentenceEncoder
 from xling_tf.trainer import development as module
 from xling_tf.trainer.checkpoints import CheckpointError, Checkpoints
-from xling_tf.trainer.development import Development, HeldOutScores, evaluate
+from xling_tf.trainer.development import Development, HeldOutScores, evaluate, held_out_translations
 
 RANKING = "translation_ranking_en-es"
 BOTH_TASKS = apply_overrides(
@@ -169,3 +169,19 @@ def test_retrieval_is_scored_without_near_twins_of_training_too(monkeypatch):
     pairs = score_retrieval(store)
     assert pairs["retrieval/en-es/no_near_twins"] == unlike
     assert pairs["retrieval/en-es/all"] == alike + unlike
+
+
+def test_translations_of_all_corpora_are_drawn():
+    corpora = [
+        corpus(
+            "parallel", [TranslationPair(f"{name}{n}", f"{name.upper()}{n}") for n in range(300)], name=name
+        )
+        for name in "ab"
+    ]
+    drawn = held_out_translations(transient_store(corpora).corpora, 20)
+    assert {language for language, _ in drawn[::2]} == {"en"}
+    assert all(
+        target == source.upper() for (_, source), (_, target) in zip(drawn[::2], drawn[1::2], strict=True)
+    )
+    assert 10 < len(drawn[::2]) <= 20
+    assert {source[0] for _, source in drawn[::2]} == {"a", "b"}

@@ -1,8 +1,11 @@
+import numpy as np
 import tensorflow as tf
+from google.protobuf import text_format
 from programs import read_lines
+from tensorboard.plugins.projector import projector_config_pb2
 
 from xling_tf.trainer import log as training_log
-from xling_tf.trainer.log import StepResult, TrainingLog
+from xling_tf.trainer.log import StepResult, TrainingLog, write_projection
 
 
 def result(step, **changes):
@@ -79,3 +82,18 @@ def test_without_a_terminal_a_line_stands_for_the_bar(tmp_path, monkeypatch, cap
     assert "50% step 2," in caplog.text
     assert "loss: qt-en 2.20" in caplog.text
     assert capsys.readouterr().out == ""
+
+
+def test_the_projector_of_tensorboard_finds_sentences_and_vectors(tmp_path):
+    (tmp_path / "tensorboard").mkdir()
+    write_projection(tmp_path, [("en", "a\tb"), ("es", "c")], np.array([[0.5, 1], [0.25, 0]], "float32"))
+    folder = tmp_path / "tensorboard"
+    text = (folder / "projector_config.pbtxt").read_text()
+    (embedding,) = text_format.Parse(text, projector_config_pb2.ProjectorConfig()).embeddings
+    assert (folder / embedding.metadata_path).read_text().splitlines() == [
+        "language\tsentence",
+        "en\ta b",
+        "es\tc",
+    ]
+    vectors = np.loadtxt(folder / embedding.tensor_path, delimiter="\t")
+    assert vectors.tolist() == [[0.5, 1], [0.25, 0]]

@@ -1,8 +1,9 @@
 """Scores on held-out examples: while a model trains, and of the model at the end."""
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, combinations
+from itertools import chain, combinations, islice
 from pathlib import Path
 
 import numpy as np
@@ -150,6 +151,19 @@ def evaluate(
         logging.info("evaluating %s", evaluator.name)
         scores[evaluator.name] = evaluator(encoder.encode)
     return scores
+
+
+def held_out_translations(corpora: Sequence[StoredCorpus], most: int) -> list[tuple[str, str]]:
+    """Language and text of both sides of held-out pairs, `most` at most of every two languages."""
+    found: defaultdict[str, list[TranslationPair]] = defaultdict(list)
+    for corpus in corpora:
+        found[corpus.languages] += islice(_pairs(corpus.held_out), most)
+    return [
+        label
+        for languages, pairs in found.items()
+        for pair in pairs[:: math.ceil(len(pairs) / most) or 1]
+        for label in zip(languages.split("-"), (pair.source, pair.target), strict=True)
+    ]
 
 
 def _evaluators(

@@ -30,9 +30,10 @@ from xling_tf.sentence_encoder import SentenceEncoder
 from xling_tf.tasks.base import TASKS, Task, task_classes
 from xling_tf.text.preprocessor import Vocabulary, fit_text
 from xling_tf.text.vectors import Bitext, fit_vectors
-from xling_tf.trainer.development import Development, evaluate
+from xling_tf.trainer.development import Development, evaluate, held_out_translations
 from xling_tf.trainer.distribution import Workers, connect, lost_workers, read_cluster
 from xling_tf.trainer.input_pipeline import Examples, TaskExamples, task_examples
+from xling_tf.trainer.log import write_projection
 from xling_tf.trainer.loop import Trainer
 from xling_tf.trainer.run_folder import RunFolder
 from xling_tf.trainer.teacher import open_teacher, start_words, with_vectors
@@ -50,6 +51,7 @@ _MISSING = {
 # Where bfloat16 has no hardware it is emulated and slower; where it has, it is about twice as fast.
 # Between the two lies nothing worth the lost digits.
 _WORTHWHILE_SPEEDUP = 1.2
+_PROJECTED = 500  # held-out translations of every two languages whose vectors TensorBoard can draw
 # Floating-point operations of a budget, as matrix products have them: with an hour of a core that has
 # hardware for bfloat16, 650e12, one layer still is as good as three (docs/results.md, "en-es in minutes").
 _FOR_THREE_LAYERS = 1000e12
@@ -283,12 +285,15 @@ def _finish(
     """Evaluates and exports a trained model."""
     exported_step = trainer.use_best_weights()
     module = model.hub_module()
+    encoder = SentenceEncoder(module)
+    labels = held_out_translations(store.corpora, _PROJECTED)
+    write_projection(run.run_dir, labels, encoder.encode([text for _, text in labels]))
     results = {
         "preset": run.name,
         "steps": trainer.step,
         "exported_step": exported_step,
         "minutes": trainer.seconds / 60,
-        "scores": evaluate(model, SentenceEncoder(module), held_out, store.corpora, run.data),
+        "scores": evaluate(model, encoder, held_out, store.corpora, run.data),
         "corpora": store.counts(),
         "num_parameters": model.encoder.count_params(),
         **provenance(),

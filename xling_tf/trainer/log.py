@@ -2,13 +2,15 @@
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 from absl import logging
+from numpy.typing import NDArray
 from tqdm import tqdm
 
 from xling_tf.files import replacing
@@ -92,6 +94,23 @@ class TrainingLog(AbstractContextManager["TrainingLog"]):
         with self._writer.as_default(step=step):
             for name, value in scalars.items():
                 tf.summary.scalar(name, value)
+
+
+def write_projection(run_dir: Path, labels: Sequence[tuple[str, str]], vectors: NDArray[np.float32]) -> None:
+    """Writes sentences for TensorBoard's projector, which draws their vectors in two or three dimensions.
+
+    Args:
+        run_dir: The run folder.
+        labels: Language and text of each sentence.
+        vectors: `[sentences, dim]`.
+    """
+    folder = run_dir / "tensorboard"
+    rows = [("language", "sentence"), *((language, " ".join(text.split())) for language, text in labels)]
+    table = "".join("\t".join(row) + "\n" for row in rows)
+    (folder / "sentences.tsv").write_text(table, encoding="utf-8")
+    np.savetxt(folder / "vectors.tsv", vectors, fmt="%.4f", delimiter="\t")
+    config = 'embeddings { tensor_path: "vectors.tsv" metadata_path: "sentences.tsv" }\n'
+    (folder / "projector_config.pbtxt").write_text(config, encoding="utf-8")
 
 
 def _short(name: str) -> str:
