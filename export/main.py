@@ -13,7 +13,8 @@ makes models for LiteRT and for ONNX Runtime.
 
     python export/main.py --model exported/en-es --compact exported/en-es-int8
 
-makes the same model with tables of words of a quarter of the bytes.
+makes the same model with tables of words of a quarter of the bytes; with --languages en,es --data DIR it has
+only the words of the texts that a folder of corpora has in these languages.
 
     pip install -e '.[sharing]'
     python export/main.py --model exported/en-es --archive en-es.tar.gz --push hf://owner/en-es
@@ -44,7 +45,9 @@ _LITERT = flags.DEFINE_string("litert", None, "Folder of the model for LiteRT, w
 _COMPACT = flags.DEFINE_string(
     "compact", None, "Folder of the model with tables in fewer bytes, which is replaced."
 )
-_TABLES = flags.DEFINE_enum("tables", "int8", ["float16", "int8"], "What --compact makes of them.")
+_TABLES = flags.DEFINE_enum("tables", "int8", ["float32", "float16", "int8"], "What --compact makes of them.")
+_LANGUAGES = flags.DEFINE_list("languages", [], "Languages whose words --compact keeps; without it, all.")
+_DATA = flags.DEFINE_string("data", None, "Folder of corpora that have the words of --languages.")
 _ONNX = flags.DEFINE_string("onnx", None, "Folder of the model for ONNX Runtime, which is replaced.")
 _ARCHIVE = flags.DEFINE_string("archive", None, "File, .tar.gz, that the model is packed into.")
 _PUSH = flags.DEFINE_string("push", None, "Repository that it is uploaded to, as hf://owner/name.")
@@ -87,6 +90,10 @@ def main(argv: list[str]) -> None:
             raise UserError(f"at least one of {names} is expected, but there is none")
         if not _SERVING.value and (_NAME.value or _VERSION.value):
             raise UserError("--name and --version are of a served model, but there is no --serving")
+        if _LANGUAGES.value and not (_COMPACT.value and _DATA.value):
+            raise UserError(
+                "--languages expects --compact FOLDER and --data DIR beside it; add what is missing"
+            )
         for told in _make(model):
             print(told)
 
@@ -98,7 +105,8 @@ def _make(model: Path) -> Iterator[str]:
         with quiet_start():
             from compact import compact
 
-        compact(model, Path(_COMPACT.value), _TABLES.value)
+        data = Path(_DATA.value) if _DATA.value else None
+        compact(model, Path(_COMPACT.value), _TABLES.value, _LANGUAGES.value, data)
         yield _COMPACTED.format(folder=_COMPACT.value, size=_megabytes(Path(_COMPACT.value)))
     if _LITERT.value or _ONNX.value:
         with quiet_start():

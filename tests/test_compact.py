@@ -3,11 +3,13 @@
 import numpy as np
 import pytest
 from compact import compact
+from raw_files import write_files
 from starting_models import KINDS, TEXTS, export_model, make_model
 
 from xling_tf.encoders.folded import Rows
 from xling_tf.errors import UserError
 from xling_tf.hub.saved_models import load_saved_model
+from xling_tf.model import Model
 from xling_tf.trainer.warm_start import StartingPoint
 
 UNKNOWN = ["a zebra sleeps", "una cebra", ""]
@@ -46,3 +48,29 @@ def test_rows_are_as_near_as_half_a_step_of_127_to_their_largest_number():
     steps = np.abs(rows).max(axis=1, keepdims=True) / 127
     assert (np.abs(kept - rows) <= steps / 2 + 1e-6).all()
     assert not kept[3].any()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_words_of_some_languages_alone(kind, tmp_path):
+    folder, output = export_model(make_model(kind), tmp_path / "whole"), tmp_path / "fewer"
+    files = {
+        "parallel/a.es-fr.tsv": f"{TEXTS[1]}\tun zzz\n",
+        "documents/d.es.txt": f"{TEXTS[3]}\n{TEXTS[5]}\nuna cebra\n",
+        "documents/d.en.txt": f"{TEXTS[0]}\n" * 3,
+    }
+    data = write_files(tmp_path / "data", files)
+    compact(folder, output, "float32", ["es"], data)
+    whole, fewer = load_saved_model(folder), load_saved_model(output)
+    spanish = [*TEXTS[1::2], ""]
+    assert fewer(spanish).numpy() == pytest.approx(whole(spanish).numpy(), abs=1e-6)
+    start, before = StartingPoint.open(output), StartingPoint.open(folder)
+    assert len(start.weights[0]) < len(before.weights[0])
+    if kind == "cnn":
+        assert len(start.vocabulary) < len(before.vocabulary)
+    else:
+        assert {"gato", "perro"} <= {*start.vocabulary}
+        assert not {"cat", "dog"} & {*start.vocabulary}
+    # A training can start from it.
+    start.give(Model.build(start.config, start.vocabulary))
+    with pytest.raises(UserError, match="none in zh"):
+        compact(folder, output, "int8", ["es", "zh"], data)
