@@ -36,11 +36,12 @@ def numbered(count, corpora=None):
     return make_examples([str(number) for number in range(count)], corpora=corpora)
 
 
-def make(examples, *, size=4, pool=3, weights=None, seed=1, equal=False):
+def make(examples, *, size=4, pool=3, weights=None, seed=1, equal=False, by_length=True):
     data = dataclasses.replace(TINY.data, pool_batches=pool, equal_batches=equal)
     training = dataclasses.replace(TINY.training, seed=seed)
     config = dataclasses.replace(TINY, data=data, training=training)
-    return BatchSampler(examples, weights or [1.0] * len(examples.corpora), size, config)
+    weights = weights or [1.0] * len(examples.corpora)
+    return BatchSampler(examples, weights, size, config, by_length=by_length)
 
 
 def drawn(sampler, positions):
@@ -97,6 +98,27 @@ def test_batches_hold_similar_lengths_and_equal_work():
     # Short sentences come in larger batches: the shortest and the longest tenth of the work.
     sizes = [len(lengths) for lengths in sorted(batches, key=np.mean)]
     assert sizes[0] > 3 * sizes[-1]
+
+
+def test_batches_of_neighbours_are_stretches_of_a_corpus():
+    examples = numbered(400, [("a", 300), ("b", 100)])
+    sampler = make(examples, size=20, pool=10, by_length=False)
+    batches = [sampler.batch(position).tolist() for position in range(10)]
+    spans = sorted((batch[0], batch[-1]) for batch in batches)
+    assert all(batch == sorted(batch) for batch in batches)
+    assert all(high < low for (_, high), (low, _) in pairwise(spans))
+    # Half of the examples are drawn, so that those between them are of another pool.
+    assert sum(map(len, batches)) == 200
+
+
+def test_questions_are_ranked_among_those_of_the_same_documents():
+    config = apply_overrides(TINY, ["tasks.question_answering.weight=1"])
+    examples = make_examples(texts_of(np.random.default_rng(3).integers(1, 30, 64)))
+    batches = {
+        task.kind: make_sampler(examples, task, config).batch(0).tolist() for task in build_tasks(config)
+    }
+    assert batches["questions"] == sorted(batches["questions"])
+    assert batches["parallel"] != sorted(batches["parallel"])
 
 
 def test_no_pool_is_empty_however_many_corpora_there_are():

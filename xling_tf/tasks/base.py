@@ -93,6 +93,8 @@ class Task(ABC):
         num_contexts: How many of the columns, the last ones, are contexts: longer texts that do not
             pass through the encoder.
         kind: Of its corpora: "parallel", "conversations", "documents", "nli", "questions" or "similarity".
+        by_length: True if its training batches are of examples of similar length; else they are of examples that
+            stand near each other in their corpus.
         heads: The layers that are its own, which mirrored tasks share.
     """
 
@@ -100,6 +102,7 @@ class Task(ABC):
     num_contexts: int = 0
     heads: tuple[keras.layers.Layer, ...] = ()
     kind: ClassVar[str]
+    by_length: ClassVar[bool] = True
 
     def __init__(self, *, name: str, languages: str, config: TaskConfig, normalize: bool) -> None:
         self.name = name

@@ -31,6 +31,8 @@ class QuestionAnswering(RankingTask):
     """
 
     kind: ClassVar[str] = "questions"
+    # The answers that are wrong then are from the same documents: of others, the topic alone would tell.
+    by_length: ClassVar[bool] = False
 
     def __init__(
         self,

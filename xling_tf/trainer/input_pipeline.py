@@ -97,13 +97,13 @@ def _collect(task: Task, parts: Sequence[tuple[str, StoredRecords]]) -> Examples
 
 
 class BatchSampler:
-    """Draws batches of examples of similar length.
+    """Draws batches of examples of similar length, or of the same documents.
 
     A pool of `data.pool_batches * examples_per_batch` examples is drawn from the corpora in proportion to
     their size times their weight, each corpus in a new random order every time it is exhausted. The
-    pool is sorted by length and cut into batches that take equal work, so a batch of short sentences
-    holds more of them; or into equal numbers with `data.equal_batches`. The batches of a pool come in
-    random order.
+    pool is sorted by length, or by the examples' place in the corpora without `by_length`, and cut into
+    batches that take equal work, so a batch of short sentences holds more of them; or into equal numbers
+    with `data.equal_batches`. The batches of a pool come in random order.
     """
 
     def __init__(
@@ -112,6 +112,8 @@ class BatchSampler:
         weights: Sequence[float],
         examples_per_batch: int,
         config: ExperimentConfig,
+        *,
+        by_length: bool = True,
     ) -> None:
         sizes = np.array([size for _, size in examples.corpora])
         weighted = sizes * np.asarray(weights)
@@ -124,6 +126,7 @@ class BatchSampler:
         self._starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
         self._shares = weighted / np.sum(weighted)
         self._lengths = examples.lengths
+        self._by_length = by_length
         most = max(1, len(examples) // examples_per_batch)
         self._pool_batches = min(config.data.pool_batches, most)
         # At least one example a corpus, so that no pool is empty.
@@ -159,7 +162,8 @@ class BatchSampler:
     def _cut(self, indices: NDArray[np.int64], pool: int) -> list[NDArray[np.int64]]:
         random = np.random.default_rng((self._seed, pool))
         indices = random.permutation(indices)
-        indices = indices[np.argsort(self._lengths[indices], kind="stable")]
+        order = self._lengths[indices] if self._by_length else indices
+        indices = indices[np.argsort(order, kind="stable")]
         if self._equal:
             batches = np.array_split(indices, self._pool_batches)
         else:
@@ -167,14 +171,14 @@ class BatchSampler:
             cuts = work[-1] * np.arange(1, self._pool_batches) / self._pool_batches
             batches = np.split(indices, np.searchsorted(work, cuts))
         batches = [batch for batch in batches if len(batch)]
-        order = random.permutation(self._pool_batches) % len(batches)
-        return [batches[place] for place in order]
+        places = random.permutation(self._pool_batches) % len(batches)
+        return [batches[place] for place in places]
 
 
 def make_sampler(examples: Examples, task: Task, config: ExperimentConfig) -> BatchSampler:
     """Draws the training batches of a task as the config says."""
     weights = [config.data.corpus_weights.get(name, 1.0) for name, _ in examples.corpora]
-    return BatchSampler(examples, weights, task.examples_per_batch, config)
+    return BatchSampler(examples, weights, task.examples_per_batch, config, by_length=task.by_length)
 
 
 _ROUNDS = 4  # Luby and Rackoff 1988: from four on, an order cannot be told from a random one
