@@ -93,8 +93,8 @@ class Task(ABC):
         num_contexts: How many of the columns, the last ones, are contexts: longer texts that do not
             pass through the encoder.
         kind: Of its corpora: "parallel", "conversations", "documents", "nli", "questions" or "similarity".
-        by_length: True if its training batches are of examples of similar length; else they are of neighbours in
-            a corpus.
+        by_length: True if its training batches are of examples of similar length; else they are of
+            neighbours in a corpus.
         heads: The layers that are its own, which mirrored tasks share.
     """
 
