@@ -190,12 +190,13 @@ _MULTILINGUAL_BEST = dataclasses.replace(
     data=dataclasses.replace(_BEST.data, targets=("es", "fr", "de", "zh"), sampling_temperature=5.0),
     tasks=dataclasses.replace(
         _BEST.tasks,
-        question_answering=QuestionAnsweringConfig(weight=1, examples_per_batch=128, with_context=False),
-        graded_similarity=TaskConfig(weight=2, examples_per_batch=128),
+        translation_ranking=TaskConfig(weight=4, examples_per_batch=256),
+        question_answering=QuestionAnsweringConfig(weight=3, examples_per_batch=128, with_context=False),
+        graded_similarity=TaskConfig(weight=1, examples_per_batch=128),
         distillation=dataclasses.replace(_BEST.tasks.distillation, every=16),
         residual_towers=True,
     ),
-    optimizer=dataclasses.replace(_BEST.optimizer, learning_rate=1e-4),
+    optimizer=dataclasses.replace(_BEST.optimizer, learning_rate=2e-4, embedding_learning_rate=2e-4),
     training=TrainingConfig(minutes=60.0),
 )
 
