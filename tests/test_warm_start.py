@@ -19,7 +19,7 @@ from xling_tf.presets import get_preset
 from xling_tf.tasks.base import StartingEncoder
 from xling_tf.trainer.checkpoints import Checkpoints
 from xling_tf.trainer.run_folder import RunFolder
-from xling_tf.trainer.warm_start import StartingPoint, StartRecord, apply_start
+from xling_tf.trainer.warm_start import StartingPoint, StartRecord, apply_start, average_with_start
 
 
 @pytest.fixture
@@ -185,6 +185,22 @@ def test_a_start_from_a_run_is_its_newest_checkpoint(tmp_path):
     best.save(2, {"step": 2, "loss": 1.0})
     StartingPoint.open(tmp_path / "run").give(live)
     np.testing.assert_allclose(encode(live, SENTENCES), encode(model, SENTENCES), atol=1e-6)
+
+
+def test_what_is_exported_can_be_a_mean_of_the_start_and_the_end(tmp_path):
+    def variables(model):
+        heads = [v for layer in model.heads.values() for v in layer.trainable_variables]
+        return [v.value for v in (*model.encoder.table_variables, *model.encoder.dense_variables, *heads)]
+
+    start, model = make_model("cnn", seed=1), make_model("cnn", seed=2)
+    begin, end = ([v.numpy() for v in variables(m)] for m in (start, model))
+    with pytest.raises(UserError, match="must have the weights that training started from"):
+        average_with_start(tmp_path, model, 0.25)
+    # The last are those of a head that no task trains.
+    Checkpoints(tmp_path / "start", [*variables(start), tf.Variable([1.0])]).save(0, {})
+    average_with_start(tmp_path, model, 0.25)
+    for value, first, last in zip(variables(model), begin, end, strict=True):
+        np.testing.assert_allclose(value, 0.25 * first + 0.75 * last, rtol=1e-6)
 
 
 def test_folders_that_are_neither_are_refused(tmp_path):

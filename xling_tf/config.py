@@ -152,6 +152,9 @@ class InitialConfig:
     # Of 1 - cosine to what the starting encoder makes of the same text, in every batch: indexes that
     # were built with that encoder stay usable.
     keep_weight: float = 0.0
+    # Of its weights in the mean with the trained ones that is exported, below 1: what training has no texts
+    # for, as other languages, is lost less ("WiSE-FT", Wortsman et al. 2022, eq. 1)
+    average: float = 0.0
     # Spaces that have vectors of words, beside each other: files, or "bivcd:300" (text/vectors.py); a model
     # to start from has its own
     vectors: tuple[str, ...] = ()
@@ -261,7 +264,8 @@ _AT_LEAST_ONE = (
     *("data.pool_batches", "training.dev_batches", "training.static_batch"),
 )
 _AT_LEAST_ZERO = (
-    *("data.sampling_temperature", "tasks.hard_negatives", "initial.keep_weight"),
+    *("data.sampling_temperature", "tasks.hard_negatives"),
+    *("initial.keep_weight", "initial.average"),
     *("tasks.distillation.score_scale", "tasks.translation.alpha"),
     *("training.static_share", "training.static_steps", "training.static_rate"),
     *("optimizer.clip_norm", "optimizer.embedding_learning_rate", "training.dev_steps"),
@@ -372,8 +376,11 @@ def _require_fit(config: ExperimentConfig) -> None:
             f"training.static_share must be below 1, got {config.training.static_share}; the whole is "
             "encoder.kind=static"
         )
-    if config.initial.keep_weight and not config.initial.model:
-        raise UserError("initial.keep_weight expects a model to keep to: name it with --init, or leave it 0")
+    if config.initial.average >= 1:
+        raise UserError(f"initial.average must be below 1, got {config.initial.average}")
+    for name in ("keep_weight", "average"):
+        if getattr(config.initial, name) and not config.initial.model:
+            raise UserError(f"initial.{name} expects a model to keep to: name it with --init, or leave it 0")
     if distillation.weight and not distillation.teacher:
         raise UserError(
             "tasks.distillation.weight expects a teacher, got none: name one with --teacher, as "

@@ -37,7 +37,7 @@ from xling_tf.trainer.log import write_projection
 from xling_tf.trainer.loop import Trainer
 from xling_tf.trainer.run_folder import RunFolder
 from xling_tf.trainer.teacher import open_teacher, start_words, with_vectors
-from xling_tf.trainer.warm_start import start_text, start_weights
+from xling_tf.trainer.warm_start import average_with_start, start_text, start_weights
 
 # What each kind of task lacks, and the file in the data folder that would help.
 _MISSING = {
@@ -284,6 +284,8 @@ def _finish(
 ) -> dict[str, Any]:
     """Evaluates and exports a trained model."""
     exported_step = trainer.use_best_weights()
+    if share := model.config.initial.average:
+        average_with_start(run.run_dir, model, share)
     module = model.hub_module()
     encoder = SentenceEncoder(module)
     labels = held_out_translations(store.corpora, _PROJECTED)

@@ -295,6 +295,27 @@ def start_weights(workers: Workers, run_dir: Path, model: Model) -> Model:
     return model._replace(carried=carried)
 
 
+def average_with_start(run_dir: Path, model: Model, share: float) -> None:
+    """Gives a trained model the mean of its weights and those it started from (Wortsman et al. 2022, eq. 1).
+
+    Args:
+        run_dir: The run folder, which has the weights it started from.
+        model: The model, whose variables change.
+        share: Of the weights that it started from, in the mean.
+    """
+    # Heads that no task trains come last in what is kept, and are what they were.
+    heads = [v for layer in model._replace(carried=()).heads.values() for v in layer.trainable_variables]
+    kept = [v.value for v in (*model.encoder.table_variables, *model.encoder.dense_variables, *heads)]
+    trained = _arrays(kept)
+    if Checkpoints(run_dir / "start", kept).read_newest() is None:
+        raise UserError(
+            f"{run_dir / 'start'} must have the weights that training started from, but cannot be read; "
+            "bring it back from a copy, or train again with another --run_dir"
+        )
+    for variable, ours in zip(kept, trained, strict=True):
+        variable.assign(share * np.asarray(variable) + (1 - share) * ours)
+
+
 def _restore_or_read(kept: Checkpoints, start: StartRecord, model: Model) -> list[str]:
     """Reads the weights of the run's own copy, or the model's, which are copied; returns its heads."""
     if (state := kept.restore()) is not None:
