@@ -39,14 +39,23 @@ def test_cosines_are_compared():
 
 
 def test_scores_go_through_files_and_the_store(tmp_path):
-    rows = ["sentence2 score sentence1", "b 1 a", "d 5 c", "f much e", "h nan g", " 3 i", "l 2 k"]
+    rows = [
+        "sentence2 score sentence1",
+        "b 1 a",
+        "d 5 c",
+        "f much e",
+        "h nan g",
+        "h -1e308 g",
+        " 3 i",
+        "l 2 k",
+    ]
     lines = [row.replace(" ", "\t") for row in rows]
     path = tmp_path / "graded.en.tsv"
     path.write_text("".join(f"{line}\n" for line in lines))
     reading = read_similarity(path)
     pairs = [pair for pair, _ in reading]
     assert pairs == [SimilarityPair("a", "b", 0), SimilarityPair("c", "d", 100), SimilarityPair("k", "l", 25)]
-    assert sum(reading.malformed.values()) == 3
+    assert sum(reading.malformed.values()) == 4
     task = find_task(tiny_model(CONFIG), NAME)
     store = transient_store([corpus("similarity", pairs, split="train")])
     train = task_examples([task], store.corpora)[NAME].train

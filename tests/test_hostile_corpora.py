@@ -18,13 +18,14 @@ from raw_files import snli_line, write_files
 
 from xling_tf.corpora.folder import discover, load_folder
 from xling_tf.corpora.line_files import MAX_LINE, normal_form, read_lines
-from xling_tf.corpora.questions import read_questions, read_squad
+from xling_tf.corpora.questions import read_question_sentences, read_questions, read_squad
 from xling_tf.corpora.readers import (
     MalformedLineError,
     read_conversations,
     read_documents,
     read_nli,
     read_parallel,
+    read_similarity,
 )
 from xling_tf.corpora.records import SentenceTriplet
 from xling_tf.corpora.snli import parse_snli, read_snli
@@ -40,6 +41,7 @@ LINES = {
     read_conversations: "How are yöu?\tFine.",
     read_nli: "neutral\tA man sleeps.\tHe dreams.",
     read_questions: "Who?\tAda.\tAda did.",
+    read_question_sentences: "Who?\tAda.",
     read_snli: SNLI_LINE,
 }
 # What is one line in none of them.
@@ -87,11 +89,18 @@ def test_bad_lines_are_counted_and_those_around_them_kept(read, bad, tmp_path):
         assert all(bad[number - 1] is not None for number in numbers)
 
 
-@pytest.mark.parametrize("read", [*LINES, read_documents])
+# What is more than a line.
+WHOLE = {
+    read_documents: "One.\nTwo.\nThree.\n",
+    read_similarity: "sentence1\tsentence2\tscore\nA man.\tHe ñ.\t2.5\na\tb\t5",
+}
+
+
+@pytest.mark.parametrize("read", [*LINES, *WHOLE])
 @FEW
 @given(data=st.data())
 def test_whatever_is_in_a_file_is_rows_or_one_error(read, data, tmp_path):
-    line = LINES.get(read, "One.\nTwo.\nThree.\n")
+    line = {**LINES, **WHOLE}[read]
     path = tmp_path / "x.tsv"
     path.write_bytes(data.draw(damaged(f"{line}\n".encode() * 3)))
     read_or_told(read, path)

@@ -5,7 +5,6 @@ NAME of `parallel/`. A line is `source TAB target TAB negative TAB ...`, in the 
 that neither has to be in memory for the join; pairs without negatives have no line.
 """
 
-import math
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -29,6 +28,7 @@ from xling_tf.errors import UserError
 
 MINED_FOLDER = "hard_negatives"
 _NUM_FIRST_LINES = 5
+_LARGEST_GRADE = 1e9
 _MAX_DOCUMENT = 1 << 25  # bytes of its sentences in memory
 
 R = TypeVar("R", bound=Record)
@@ -144,7 +144,7 @@ def read_similarity(path: Path) -> Reading[SimilarityPair]:
             try:
                 row = dict(zip(names, _columns(line, len(names)), strict=True))
                 value = float(row[grade])
-                if not math.isfinite(value):
+                if not abs(value) < _LARGEST_GRADE:
                     raise ValueError
             except MalformedLineError as error:
                 reading.leave_out(str(error), number, line)
