@@ -248,3 +248,6 @@ def test_communities_are_near_their_first_one_and_share_nobody():
     assert community_detection(vectors, threshold, min_community_size=2) == [[1, 0, 2, 3], [4, 5]]
     assert community_detection(vectors, threshold, min_community_size=3) == [[1, 0, 2, 3]]
     assert community_detection(np.zeros((0, 2)), min_community_size=1) == []
+    vectors = normal(40, dim=3) / np.linalg.norm(normal(40, dim=3), axis=1, keepdims=True)
+    for first, *others in community_detection(vectors, 0.6, min_community_size=2):
+        assert (vectors[others] @ vectors[first] >= 0.6 - 1e-6).all()

@@ -191,7 +191,7 @@ def community_detection(
     taken: set[int] = set()
     for group in sorted(groups, key=len, reverse=True):
         left = [each for each in group if each not in taken]
-        if len(left) >= min_community_size:
+        if len(left) >= min_community_size and left[0] == group[0]:
             found.append(left)
             taken.update(left)
     return sorted(found, key=len, reverse=True)
