@@ -171,18 +171,19 @@ _BEST = dataclasses.replace(
         distillation=DistillationConfig(weight=1, examples_per_batch=256, teacher=PUBLISHED, every=16),
         entailment_ranking=TaskConfig(weight=1, examples_per_batch=64),
         question_answering=QuestionAnsweringConfig(weight=3, examples_per_batch=128, with_context=False),
-        graded_similarity=TaskConfig(weight=1, examples_per_batch=128),
+        graded_similarity=TaskConfig(weight=3, examples_per_batch=128),
         similarity=SimilarityConfig(normalize=True, scale=20.0, margin=0.2, bidirectional=True),
         residual_towers=True,
     ),
     optimizer=OptimizerConfig(
         name="adam",
         learning_rate=2e-4,
-        embedding_learning_rate=2e-4,
+        embedding_learning_rate=0.0,
         warmup=0.05,
         decay="linear",
     ),
-    training=TrainingConfig(minutes=60.0),
+    # More steps learn the collection's 33,000 questions by heart: 8,193 find fewer answers than 1,000.
+    training=TrainingConfig(steps=1500, minutes=60.0),
 )
 
 
