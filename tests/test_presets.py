@@ -104,7 +104,7 @@ def test_the_best_recipes_start_from_the_published_weights(tmp_path, monkeypatch
 
 
 @pytest.mark.slow
-def test_the_best_recipe_trains_all_tasks_and_all_weights(tmp_path):
+def test_the_best_recipe_trains_all_tasks_and_leaves_the_table(tmp_path):
     start = export_model(make_model("cnn"), tmp_path / "cnn")
     run_dir, output = tmp_path / "run", tmp_path / "model"
     settings = (
@@ -120,4 +120,6 @@ def test_the_best_recipe_trains_all_tasks_and_all_weights(tmp_path):
     assert trained <= learnt
     assert "question_answering" in trained
     before, after = (tf.saved_model.load(str(path)).variables for path in (start, output))
-    assert not any(np.array_equal(a, b) for a, b in zip(before, after, strict=True))
+    # A mean of two equal weights may be rounded.
+    same = [np.allclose(a, b, rtol=1e-6) for a, b in zip(before, after, strict=True)]
+    assert same == [True] + [False] * (len(same) - 1)
