@@ -98,19 +98,25 @@ def test_a_version_is_unloaded_after_its_last_request(serve, tmp_path: Path) -> 
     assert function() is None
 
 
-def test_what_is_freed_while_another_graph_is_traced_is_no_part_of_it() -> None:
-    words, model = tf.lookup.KeyValueTensorInitializer(["one"], [1]), tf.Module()
-    model.table = tf.lookup.StaticHashTable(words, default_value=-1)
+def test_what_is_freed_while_another_graph_is_made_is_no_part_of_it() -> None:
+    models = [tf.Module(), tf.Module()]
+    for model in models:
+        words = tf.lookup.KeyValueTensorInitializer(["one"], [1])
+        model.table = tf.lookup.StaticHashTable(words, default_value=-1)
 
     @tf.function
     def traced(x: tf.Tensor) -> tf.Tensor:
-        release_resources(model)
+        release_resources(models[0])
         return x + 1
 
-    graph = traced.get_concrete_function(tf.TensorSpec([])).graph
-    assert not graph.captures
-    with pytest.raises(tf.errors.NotFoundError):
-        model.table.size()
+    graphs = [traced.get_concrete_function(tf.TensorSpec([])).graph, tf.Graph()]
+    with graphs[1].as_default():
+        release_resources(models[1])
+    assert not graphs[0].captures
+    assert not graphs[1].get_operations()
+    for model in models:
+        with pytest.raises(tf.errors.NotFoundError):
+            model.table.size()
 
 
 def test_the_tables_of_a_retired_version_are_freed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -94,8 +94,9 @@ def release_resources(model: Any) -> None:
     """
     import tensorflow as tf
 
-    # At once, and not as a part of a graph that this thread is tracing: garbage is collected at any time.
-    with tf.init_scope():
+    # At once, and not as a part of a graph that this thread is making: garbage is collected at any time, and
+    # `tf.init_scope` does not leave a graph of TensorFlow 1, as the loading of a model makes some.
+    with tf.__internal__.eager_context.eager_mode():
         for part in tf.train.TrackableView(model).descendants():
             if isinstance(part, tf.saved_model.experimental.TrackableResource):
                 tf.raw_ops.DestroyResourceOp(resource=part.resource_handle, ignore_lookup_error=True)
