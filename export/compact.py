@@ -1,4 +1,4 @@
-"""An exported model once more, with tables of words in fewer bytes."""
+"""An exported model once more, with tables of fewer words or fewer bytes."""
 
 import dataclasses
 from collections.abc import Iterator, Sequence
@@ -33,7 +33,7 @@ _FEWER_WORDS = """
 It has the words, or pieces of words, of these languages alone: {languages}.
 """
 _TEXTS_AT_ONCE = 8192
-_NORMAL = 1  # SentencePiece's type of most pieces, and the one that is not told
+_NORMAL = 1  # SentencePiece's type of ordinary pieces, which is left out where it is the default
 
 
 def compact(
@@ -59,7 +59,7 @@ def compact(
     start = StartingPoint.open(model)
     if languages:
         assert data is not None
-        start = _of_texts(start, _texts(data, languages))
+        start = _keep_words(start, _texts(data, languages))
     keras.config.set_dtype_policy("float32")
     whole = Model.build(start.config, start.vocabulary)
     given = {*start.give(whole)}
@@ -73,10 +73,7 @@ def compact(
     if tables != "float32":
         scales = ", with a scale for each row" if tables == "int8" else ""
         text += _CARD.format(tables=tables, scales=scales)
-    files = {
-        "README.md": text,
-        "config.json": to_json(start.config),
-    }
+    files = {"README.md": text, "config.json": to_json(start.config)}
     export(whole.hub_module(tables), output, files)
 
 
@@ -97,7 +94,7 @@ def _texts(data: Path, languages: Sequence[str]) -> Iterator[str]:
             yield from (text for text, language in zip(texts, of_each, strict=True) if language in languages)
 
 
-def _of_texts(start: StartingPoint, texts: Iterator[str]) -> StartingPoint:
+def _keep_words(start: StartingPoint, texts: Iterator[str]) -> StartingPoint:
     """Leaves out the words that no text has; what the texts are split into stays the same."""
     preprocessor = build_preprocessor(start.config.text, start.vocabulary)
     is_used = np.zeros(preprocessor.num_words, bool)

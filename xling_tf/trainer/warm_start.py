@@ -168,7 +168,7 @@ class StartingPoint(NamedTuple):
 
     @classmethod
     def open(cls, folder: Path) -> Self:
-        """Reads a run, as it would be exported now, or an exported model.
+        """Reads a run, as it is trained now (before `average_with_start`), or an exported model.
 
         An exported model may have been fine-tuned by other programs and saved again, with `config.json`
         and `training/` of the old folder put beside it.
