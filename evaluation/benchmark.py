@@ -1,11 +1,12 @@
 """Measures speed, memory and the size of vectors on this machine.
 
     python evaluation/benchmark.py training --pair en-es --data DIR      # beside the machine's own ceiling
+    python evaluation/benchmark.py peers --data DIR                      # beside other libraries: make peers
     python evaluation/benchmark.py system --model exported/en-es         # by sentence length and batch size
     python evaluation/benchmark.py vectors --model exported/en-es --data DIR   # in fewer bytes
 
-The first and the last write figures to `--output`; the second adds the suite `resources` to the model's
-results in `runs/evaluation`, where evaluation/report.py finds it.
+`system` adds the suite `resources` to the model's results in `runs/evaluation`, where evaluation/report.py
+finds it; the others write figures to `--output`.
 """
 
 import itertools
@@ -42,8 +43,10 @@ from xling_tf.files import provenance, replacing
 from xling_tf.search.neighbours import truncated
 from xling_tf.search.quantization import Int8Ranges, Precision, quantize
 from xling_tf.search.semantic import Hit, quantized_search, semantic_search
+from xling_tf.sentence_encoder import SentenceEncoder
 
 _WARM_UP_STEPS = 5
+_OTHER_TASKS = ("response_prediction", "quick_thought", "inference", "distillation")
 _MIB = 2**20
 
 
@@ -51,7 +54,7 @@ def main(argv: list[str]) -> None:
     """Measures what the first argument names."""
     set_up_logging()
     with one_line_errors("the same command starts anew"):
-        kinds = {"training": _training, "system": _system, "vectors": _vectors}
+        kinds = {"training": _training, "peers": _peers, "system": _system, "vectors": _vectors}
         if argv[1:2] not in [[kind] for kind in kinds]:
             raise UserError(f"one of {', '.join(kinds)} is expected, got {argv[1:]}")
         kinds[argv[1]]()
@@ -73,38 +76,14 @@ def _training() -> None:
     """Runs the training program on translation ranking alone, and encodes with what it exports."""
     from xling_tf.trainer.experiment import matmul_gflops  # with TensorFlow, which takes seconds
 
-    data = Path(flags.FLAGS.data).resolve()
+    texts = [text for pair in _read_pairs(10_000) for text in pair]
     with tempfile.TemporaryDirectory() as folder:
-        command = [
-            *(sys.executable, f"{ROOT}/training/main.py", f"--pair={flags.FLAGS.pair}"),
-            *(f"--data={data}", f"--steps={_WARM_UP_STEPS + flags.FLAGS.steps}"),
-            *("--run_dir=run", "--output=model", "--set=training.static_share=0"),
-            "--set=tasks.translation_ranking.examples_per_batch=256",
-            *(f"--set=tasks.{task}.weight=0" for task in ("response_prediction", "quick_thought")),
-            *("--set=tasks.inference.weight=0", "--set=tasks.distillation.weight=0"),
-        ]
-        if subprocess.run(command, cwd=folder, check=False).returncode:
-            raise UserError("the training must succeed, but ended with the error above; correct it")
-        lines = (Path(folder) / "run" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-        steps = [json.loads(line) for line in lines][_WARM_UP_STEPS:]
-        config = json.loads((Path(folder) / "model" / "config.json").read_text(encoding="utf-8"))
-        corpora = load_folder(data, source=flags.FLAGS.source, targets=[flags.FLAGS.target])
-        texts = [
-            text
-            for corpus in corpora
-            if corpus.kind == "parallel"
-            for record, _ in itertools.islice(corpus, 10_000)
-            if isinstance(record, TranslationPair)
-            for text in (record.source, record.target)
-        ]
-        encode = open_system(str(Path(folder) / "model"))
+        model = Path(folder) / "model"
+        rates = {"training": _train(flags.FLAGS.pair, model)}
+        config = json.loads((model / "config.json").read_text(encoding="utf-8"))
+        encode = open_system(str(model))
         encode(texts[:100])
-        encoding_seconds = _seconds(lambda: encode(texts))
-    seconds = steps[-1]["seconds"] - steps[0]["seconds"]
-    rates = {
-        "training": sum(step["sentences"] for step in steps[1:]) / seconds,
-        "encoding": len(texts) / encoding_seconds,
-    }
+        rates["encoding"] = len(texts) / _seconds(lambda: encode(texts))
     # Words and punctuation marks: what a tokenizer of words gives.
     tokens = statistics.fmean(len(re.findall(r"\w+|[^\w\s]", text)) for text in texts)
     encoder = config["encoder"]
@@ -121,10 +100,131 @@ def _training() -> None:
     _write("evaluation/results/benchmark.json", figures)
 
 
+def _read_pairs(most: int) -> list[tuple[str, str]]:
+    """The first pairs of each corpus of translations, at most so many of one."""
+    asked = flags.FLAGS
+    return [
+        (record.source, record.target)
+        for corpus in load_folder(Path(asked.data), source=asked.source, targets=[asked.target])
+        if corpus.kind == "parallel"
+        for record, _ in itertools.islice(corpus, most)
+        if isinstance(record, TranslationPair)
+    ]
+
+
+def _train(pair: str, model: Path, *settings: str) -> float:
+    """Trains a preset by its program, on translation ranking alone: sentences a second."""
+    # The first phase of a preset trains another encoder.
+    settings = ("training.static_share=0", *settings, *(f"tasks.{task}.weight=0" for task in _OTHER_TASKS))
+    with tempfile.TemporaryDirectory() as run:
+        command = [
+            *(sys.executable, f"{ROOT}/training/main.py", f"--pair={pair}"),
+            *(f"--data={Path(flags.FLAGS.data).resolve()}", f"--steps={_WARM_UP_STEPS + flags.FLAGS.steps}"),
+            *(f"--run_dir={run}/run", f"--output={model}", *(f"--set={setting}" for setting in settings)),
+        ]
+        if subprocess.run(command, cwd=run, check=False).returncode:
+            raise UserError("the training must succeed, but ended with the error above; correct it")
+        lines = (Path(run) / "run" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    steps = [json.loads(line) for line in lines][_WARM_UP_STEPS:]
+    seconds = steps[-1]["seconds"] - steps[0]["seconds"]
+    return float(sum(step["sentences"] for step in steps[1:]) / seconds)
+
+
 def _seconds(function: Callable[[], object]) -> float:
     begin = time.perf_counter()
     function()
     return time.perf_counter() - begin
+
+
+# The same work by other libraries.
+
+_PEERS = (  # works of evaluation/peers.py
+    "training: sentence-transformers, float32",
+    "training: sentence-transformers, bfloat16",
+    "encoding: sentence-transformers, float32",
+    "encoding: sentence-transformers, bfloat16",
+    "one sentence: sentence-transformers",
+    "average of words: model2vec",
+    "published CNN: its ONNX in 8 bits",
+    "published CNN: multilingual-e5-small in C",
+)
+_ROUNDS = 3
+
+
+def _peers() -> None:
+    """Takes turns with evaluation/peers.py on the same texts: what slows the machine slows both."""
+    asked = flags.FLAGS
+    if not Path(asked.python).exists():
+        raise UserError(
+            f"--python expects an environment with the peers, but {asked.python} is not; make peers"
+        )
+    corpora = load_folder(Path(asked.data), source=asked.source, targets=[asked.target])
+    pairs = _read_pairs(-(-5000 // sum(corpus.kind == "parallel" for corpus in corpora)))
+    np.random.default_rng(0).shuffle(pairs)
+    texts = [text for pair in pairs for text in pair]
+    with tempfile.TemporaryDirectory() as folder:
+        ours, shape = _make_works(Path(folder), texts)
+        given = Path(folder) / "given.json"
+        given.write_text(json.dumps({"texts": texts, "pairs": pairs, "shape": shape}), encoding="utf-8")
+        command = [asked.python, str(ROOT / "evaluation" / "peers.py"), str(given)]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as peers:
+            _read_answer(peers)  # that it is ready
+            rounds = [dict(_rates(ours, peers)) for _ in range(_ROUNDS)]
+    figures: defaultdict[str, dict[str, float]] = defaultdict(dict)
+    for name, system in rounds[0]:
+        figures[name][system] = statistics.median(rates[name, system] for rates in rounds)
+    for rates in figures.values():
+        best = max(rate for system, rate in rates.items() if system != "xling_tf")
+        rates["ratio to the fastest of the others"] = rates["xling_tf"] / best
+    _write("evaluation/results/peers.json", {"texts": len(texts), "sentences_per_second": figures})
+
+
+def _make_works(folder: Path, texts: list[str]) -> tuple[dict[str, Callable[[], float]], Mapping[str, Any]]:
+    """Our works, which give sentences a second, and the shape of the transformer."""
+    asked, numbers = flags.FLAGS, itertools.count()
+    train = partial(_train, asked.pair)
+    train(folder / "transformer", "encoder.num_layers=3")
+    train(folder / "average", "encoder.kind=static", "encoder.add_average=false")
+    paths = {"encoding": folder / "transformer", "average of words": folder / "average"}
+    if asked.model:
+        paths["published CNN"] = Path(asked.model)
+    models = {name: SentenceEncoder.load(path) for name, path in paths.items()}
+
+    def encode_all(name: str) -> float:
+        return len(texts) / _seconds(partial(models[name].encode, texts))
+
+    def encode_each() -> float:
+        encode = models["encoding"].encode
+        return 1 / statistics.median(_seconds(partial(encode, text)) for text in texts[:200])
+
+    works: dict[str, Callable[[], float]] = {
+        "training": lambda: train(folder / f"{next(numbers)}", "encoder.num_layers=3"),
+        "one sentence": encode_each,
+        **{name: partial(encode_all, name) for name in models},
+    }
+    shape = json.loads((folder / "transformer" / "config.json").read_text(encoding="utf-8"))["encoder"]
+    return works, shape
+
+
+def _rates(
+    ours: Mapping[str, Callable[[], float]], peers: subprocess.Popen[str]
+) -> Iterator[tuple[tuple[str, str], float]]:
+    """Each work of ours, and then those of the peers beside it: sentences a second."""
+    assert peers.stdin is not None
+    for name, work in ours.items():
+        yield (name, "xling_tf"), work()
+        for peer in _PEERS:
+            if peer.startswith(f"{name}: "):
+                print(peer, file=peers.stdin, flush=True)
+                answer = json.loads(_read_answer(peers))
+                yield (name, peer.removeprefix(f"{name}: ")), answer["sentences"] / answer["seconds"]
+
+
+def _read_answer(peers: subprocess.Popen[str]) -> str:
+    assert peers.stdout is not None
+    if not (line := peers.stdout.readline()):
+        raise UserError("evaluation/peers.py ended with the error above; make peers makes its environment")
+    return line
 
 
 # Time and memory by sentence length and batch size (Yang et al. 2019, sec. 7 and figure 2).
@@ -303,7 +403,10 @@ def _ids(hits: list[list[Hit]]) -> list[list[int]]:
 
 
 if __name__ == "__main__":
-    flags.DEFINE_string("model", "", "System to measure, as evaluation/main.py takes it.")
+    flags.DEFINE_string(
+        "model", "", "System to measure, as evaluation/main.py takes it; peers: the published CNN."
+    )
+    flags.DEFINE_string("python", ".peers/bin/python", "peers: interpreter of their environment.")
     flags.DEFINE_string("pair", "en-es", "training: preset whose model is measured.")
     flags.DEFINE_integer("steps", 30, "training: steps that are timed.", lower_bound=2)
     flags.DEFINE_string("data", str(SAMPLE_FOLDER), "Folder of corpora.")

