@@ -140,6 +140,23 @@ def test_the_same_examples_are_scored_each_time():
     )
 
 
+def test_every_seed_is_scored_on_the_same_batches_of_one_size():
+    # Half of the pairs have one word, the others nine: batches of similar lengths would be of 9 pairs or 1.
+    texts = [("a " * (9 if number % 2 else 1)).strip() + f" w{number}" for number in range(60)]
+    held_out = {RANKING: make_examples(texts, texts)}
+    model = tiny_model(
+        apply_overrides(CONFIG, ["tasks.translation_ranking.examples_per_batch=5", "training.dev_batches=4"])
+    )
+    first, second = (
+        HeldOutScores(
+            model._replace(config=apply_overrides(model.config, [f"training.seed={seed}"])), held_out
+        )()
+        for seed in (1, 2)
+    )
+    assert first == second
+    assert first[RANKING]["num_examples"] == 20
+
+
 def score_retrieval(store):
     encoder = SentenceEncoder(lambda texts: np.ones((len(texts), 2)))
     found = evaluate(tiny_model(CONFIG), encoder, {}, store.corpora, None)

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from xling_tf.config import ExperimentConfig
+from xling_tf.config import ExperimentConfig, apply_overrides
 from xling_tf.corpora.records import Record, TranslationPair
 from xling_tf.corpora.split import near_twins
 from xling_tf.corpora.store import StoredCorpus
@@ -58,11 +58,15 @@ def _scorer(
     graphs: dict[str, Callable[[Batch], tuple[tf.Tensor, tf.Tensor]]],
 ) -> Callable[[], dict[str, float]]:
     """What scores a task; mirrored tasks, which share heads and settings, share the graph."""
-    config = model.config
-    # Held-out examples count alike, also of corpora that training leaves out.
-    sampler = BatchSampler(examples, [1.0] * len(examples.corpora), task.examples_per_batch, config)
+    # Batches of one size and of any lengths, the same ones for every seed: what is found among a batch can
+    # be compared. Held-out examples count alike, also of corpora that training leaves out.
+    size = min(task.examples_per_batch, len(examples))
+    config = apply_overrides(
+        model.config, ["data.pool_batches=1", "data.equal_batches=true", "training.seed=1"]
+    )
+    sampler = BatchSampler(examples, [1.0] * len(examples.corpora), size, config)
     # No more batches than there are different ones.
-    count = min(config.training.dev_batches, max(1, len(examples) // task.examples_per_batch))
+    count = min(config.training.dev_batches, len(examples) // size)
     batches = make_dataset(examples, sampler, model.preprocessor, count=count)
     if task.graph not in graphs:
         graphs[task.graph] = tf.function(
