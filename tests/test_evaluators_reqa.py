@@ -134,6 +134,21 @@ def test_bm25_is_its_formula():
     np.testing.assert_allclose(scores, [[0, idf / 2.2, 2 * idf / 3.65], [0, 0, 0]], rtol=1e-6)
 
 
+def test_an_encoder_and_bm25_find_together_what_neither_finds():
+    # By cosine 1, 0.9, 0; by BM25, as above, 0, 3.65 / 4.4 and 1 of the most: (2 + 0) / 3 = 0.67,
+    # (1.8 + 0.83) / 3 = 0.88 and (0 + 1) / 3 = 0.33.
+    data = ReqaData([("1", "Fox!", "a fox")], [(text, "P") for text in ("owl", "a fox", "fox fox den")])
+    vectors = {"Fox!": [1, 0], "owl": [1, 0], "a fox": [0.9, math.sqrt(0.19)], "fox fox den": [0, 1]}
+    scores = scores_of(data, looked_up(vectors))
+    assert measure(scores, "sentence_encoder/sentence") == (0.0, 0.5)
+    assert measure(scores, "bm25/sentence") == (0.0, 0.5)
+    assert measure(scores, "sentence_encoder_and_bm25/sentence") == (1.0, 1.0)
+    # A question without a word of the documents leaves the encoder's order.
+    data = data._replace(questions=[("1", "Whale?", "owl")])
+    scores = scores_of(data, looked_up({**vectors, "Whale?": [1, 0]}))
+    assert measure(scores, "sentence_encoder_and_bm25/sentence") == (1.0, 1.0)
+
+
 def test_tokens():
     assert tokens_of("It's Ötzi, 42 km.") == ["it", "s", "ötzi", "42", "km"]
     assert tokens_of("NBA在北京。") == ["nba", "在", "北", "京"]
