@@ -42,13 +42,16 @@ Work = Callable[[], tuple[int, float]]
 
 def main(path: str) -> None:
     """Answers for each work that is asked for."""
+    # Libraries print what they like; it goes where errors go.
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
     torch.set_num_threads(len(os.sched_getaffinity(0)))
     given = json.loads(Path(path).read_text(encoding="utf-8"))
     works = make_works(given["texts"], given["pairs"], given["shape"])
-    print("ready", flush=True)
+    print("ready", file=answers, flush=True)
     for line in sys.stdin:
         sentences, seconds = works[line.strip()]()
-        print(json.dumps({"sentences": sentences, "seconds": seconds}), flush=True)
+        print(json.dumps({"sentences": sentences, "seconds": seconds}), file=answers, flush=True)
 
 
 def make_works(texts: list[str], pairs: list[list[str]], shape: dict[str, int]) -> dict[str, Work]:
