@@ -52,8 +52,8 @@ serve: $(SERVING) ## Serves serving/PAIR on PORT of this machine
 	$(BIN)/python export/serve.py --model $(PAIR)=serving/$(PAIR) --port $(PORT) $(ARGS)
 
 .PHONY: peers
-peers: $(RUNTIME) $(PEERS) ## Measures training and encoding beside other libraries, on DATA
-	$(BIN)/python evaluation/benchmark.py peers --data $(DATA) $(ARGS)
+peers: $(RUNTIME) $(PEERS) ## Measures training and encoding beside other libraries
+	$(BIN)/python evaluation/benchmark.py peers $(ARGS)
 
 .PHONY: install
 install: $(RUNTIME) ## Makes .venv with what training needs

@@ -130,6 +130,8 @@ class _Training:
 
 
 def _batches(pairs: list[list[str]]) -> Iterator[list[list[str]]]:
+    if len(pairs) < _PAIRS:
+        sys.exit(f"error: at least {_PAIRS} translations are expected, for a batch, got {len(pairs)}; --data")
     for start in range(0, len(pairs) - _PAIRS + 1, _PAIRS):
         yield pairs[start : start + _PAIRS]
 
