@@ -50,7 +50,7 @@ _LANGUAGES = flags.DEFINE_list("languages", [], "Languages whose words --compact
 _DATA = flags.DEFINE_string("data", None, "Folder of corpora that have the words of --languages.")
 _ONNX = flags.DEFINE_string("onnx", None, "Folder of the model for ONNX Runtime, which is replaced.")
 _ARCHIVE = flags.DEFINE_string("archive", None, "File, .tar.gz, that the model is packed into.")
-_PUSH = flags.DEFINE_string("push", None, "Repository that it is uploaded to, as hf://owner/name.")
+_PUSH = flags.DEFINE_string("push", None, "Where to: hf://owner/name or kaggle:owner/model/tensorFlow2/name.")
 
 _SERVED = """{folder}, {size:.0f} MB, {requests} warm-up requests. Serve it by one of
 

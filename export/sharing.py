@@ -1,4 +1,4 @@
-"""An exported model for others: an archive with its checksum, or a repository at Hugging Face."""
+"""An exported model for others: an archive with its checksum, or uploaded to Hugging Face or Kaggle."""
 
 import hashlib
 import tarfile
@@ -9,6 +9,7 @@ from xling_tf.errors import UserError, library
 from xling_tf.files import SAVED_MODEL, read_json, replacing
 from xling_tf.hub.saved_models import HUGGING_FACE, one_line
 
+_KAGGLE = "kaggle:"
 _TASK = "sentence-similarity"
 
 
@@ -39,27 +40,36 @@ def archive(model: Path, output: Path) -> Path:
 
 
 def push(model: Path, name: str) -> str:
-    """Uploads a model to Hugging Face in one commit, its card with the languages and scores as metadata.
+    """Uploads a model to Hugging Face or Kaggle.
 
-    A repository that is not there yet is made; one that should be private is made so before. The account
-    is that of `hf auth login` or the variable `HF_TOKEN`.
+    At Hugging Face it is one commit, the card with the languages and scores as metadata, by the account of
+    `hf auth login` or the variable `HF_TOKEN`. A repository that is not there yet is made; one that should
+    be private is made so before. At Kaggle it is a version of the model, which is made private where it is
+    not there yet, by the account of `~/.kaggle` or the variable `KAGGLE_API_TOKEN`.
 
     Args:
         model: Folder of an exported model.
-        name: `hf://owner/name`.
+        name: `hf://owner/name` or `kaggle:owner/model/tensorFlow2/variation`.
 
     Returns:
-        The address of the commit.
+        The address of the commit, or of the model at Kaggle.
 
     Raises:
-        UserError: `model` is none, or Hugging Face refuses it.
+        UserError: `model` is none, or it is refused there.
     """
     _require_model(model)
-    if not name.startswith(HUGGING_FACE):
-        raise UserError(f"--push expects {HUGGING_FACE}owner/name, got {name!r}")
+    if name.startswith(HUGGING_FACE):
+        return _push_to_hugging_face(model, name.removeprefix(HUGGING_FACE))
+    if name.startswith(_KAGGLE):
+        return _push_to_kaggle(model, name.removeprefix(_KAGGLE))
+    raise UserError(
+        f"--push expects {HUGGING_FACE}owner/name or {_KAGGLE}owner/model/tensorFlow2/variation, got {name!r}"
+    )
+
+
+def _push_to_hugging_face(model: Path, repository: str) -> str:
     hub = library("huggingface_hub", "huggingface_hub", "sharing")
     errors = library("huggingface_hub.errors", "huggingface_hub", "sharing")
-    repository = name.removeprefix(HUGGING_FACE)
     content = {path.relative_to(model).as_posix(): path for path in model.rglob("*") if path.is_file()}
     card = _card(hub, model, repository.rpartition("/")[2])
     files = {**content, "README.md": card.encode()}
@@ -76,6 +86,20 @@ def push(model: Path, name: str) -> str:
             "correct the name, or log in with `hf auth login`"
         ) from error
     return str(commit.commit_url)
+
+
+def _push_to_kaggle(model: Path, handle: str) -> str:
+    kagglehub = library("kagglehub", "kagglehub", "sharing")
+    errors = library("kagglehub.exceptions", "kagglehub", "sharing")
+    try:
+        kagglehub.model_upload(handle, str(model), version_notes=f"{model.resolve().name} of xling_tf")
+    # A handle of another form is a value's error; files and answers of the network are the system's.
+    except (OSError, ValueError, errors.BackendError, errors.CredentialError) as error:
+        raise UserError(
+            f"{handle} at Kaggle must be owner/model/tensorFlow2/variation, yours to write, but cannot be: "
+            f"{one_line(error)}; correct it, or save a token as kaggle.com/settings says"
+        ) from error
+    return f"https://www.kaggle.com/models/{handle}"
 
 
 def _card(hub: Any, model: Path, name: str) -> str:

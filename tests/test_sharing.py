@@ -1,4 +1,4 @@
-"""Models as archives and at Hugging Face, of which a stand-in plays the part of its API that is used."""
+"""Models as archives, at Hugging Face and at Kaggle, of whose APIs stand-ins play the parts that are used."""
 
 import base64
 import hashlib
@@ -7,6 +7,7 @@ import shutil
 import subprocess
 
 import huggingface_hub.constants
+import kagglesdk.kaggle_env
 import pytest
 import tensorflow_hub
 from serving_servers import app_in_thread
@@ -119,6 +120,74 @@ def test_what_hugging_face_refuses_is_told(hugging_face, hub_folder):
         push(hub_folder, "a/b")
     with pytest.raises(UserError, match="has no saved_model"):
         push(hub_folder.parent, "hf://a/b")
+
+
+class KaggleStandIn:
+    """Models of the account `a`: files come first, and then what is to be made of them."""
+
+    def __init__(self):
+        self.requests, self.sent, self.exists = [], {}, False
+        routes = [
+            Route("/v1/{service}/{name}", self.answer, methods=["POST"]),
+            Route("/blobs/{name}", self.receive, methods=["PUT"]),
+        ]
+        self.app = Starlette(routes=routes)
+
+    async def answer(self, request):
+        name, body = request.path_params["name"], await request.json()
+        self.requests.append((name, body))
+        if name == "GetModel" and not self.exists:
+            return JSONResponse({"code": 404, "message": "not found"}, 404)
+        if name == "CreateModel" and body["ownerSlug"] != "a":
+            return JSONResponse({"code": 403, "message": "not yours"}, 403)
+        if name == "StartBlobUpload":
+            token = f"{len(self.requests)}-{body['name']}"
+            return JSONResponse({"token": token, "createUrl": f"{request.base_url}blobs/{token}"})
+        if name == "CreateModelInstance" and self.exists:
+            return JSONResponse({"error": "it exists", "errorCode": 409})
+        self.exists |= name == "CreateModelInstance"
+        return JSONResponse({"id": 1})
+
+    async def receive(self, request):
+        self.sent[request.path_params["name"]] = await request.body()
+        return Response()
+
+
+@pytest.fixture
+def kaggle(monkeypatch):
+    stand_in = KaggleStandIn()
+    with app_in_thread(stand_in.app) as port:
+        endpoints = {kagglesdk.kaggle_env.KaggleEnv.PROD: f"http://127.0.0.1:{port}"}
+        monkeypatch.setattr(kagglesdk.kaggle_env, "_env_to_endpoint", endpoints)
+        monkeypatch.setenv("KAGGLE_API_TOKEN", "token")
+        yield stand_in
+
+
+def test_a_model_pushed_to_kaggle_is_there_with_all_its_files(kaggle, hub_folder):
+    handle = "a/xling/tensorFlow2/en-es"
+    assert push(hub_folder, f"kaggle:{handle}").endswith(f"/models/{handle}")
+    created = dict(kaggle.requests)["CreateModelInstance"]
+    assert (created["ownerSlug"], created["modelSlug"]) == ("a", "xling")
+    assert created["body"]["instanceSlug"] == "en-es"
+
+    def received(directory):
+        for file in directory.get("files", []):
+            yield kaggle.sent[file["token"]]
+        for part in directory.get("directories", []):
+            yield from received(part)
+
+    files = [path.read_bytes() for path in hub_folder.rglob("*") if path.is_file()]
+    assert sorted(received(created["body"])) == sorted(files)
+
+    push(hub_folder, f"kaggle:{handle}")
+    assert kaggle.requests[-1][0] == "CreateModelInstanceVersion"
+
+
+def test_what_kaggle_refuses_is_told(kaggle, hub_folder):
+    with pytest.raises(UserError, match="yours to write, but cannot be"):
+        push(hub_folder, "kaggle:b/xling/tensorFlow2/en-es")
+    with pytest.raises(UserError, match="must be owner/model/tensorFlow2/variation"):
+        push(hub_folder, "kaggle:a/xling")
 
 
 def test_an_archive_is_loaded_from_its_file_and_by_tf_hub(hub_folder, hub_vectors, tmp_path, monkeypatch):
