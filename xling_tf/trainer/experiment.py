@@ -28,6 +28,7 @@ from xling_tf.hub.module import export, require_replaceable
 from xling_tf.model import Model
 from xling_tf.sentence_encoder import SentenceEncoder
 from xling_tf.tasks.base import TASKS, Task, task_classes
+from xling_tf.tasks.distillation import Distillation
 from xling_tf.text.preprocessor import Vocabulary, fit_text
 from xling_tf.text.vectors import Bitext, fit_vectors
 from xling_tf.trainer.development import Development, evaluate, held_out_translations
@@ -36,7 +37,7 @@ from xling_tf.trainer.input_pipeline import Examples, TaskExamples, task_example
 from xling_tf.trainer.log import write_projection
 from xling_tf.trainer.loop import Trainer
 from xling_tf.trainer.run_folder import RunFolder
-from xling_tf.trainer.teacher import open_teacher, start_words, with_vectors
+from xling_tf.trainer.teacher import open_teachers, start_words, with_vectors
 from xling_tf.trainer.warm_start import average_with_start, start_text, start_weights
 
 # What each kind of task lacks, and the file in the data folder that would help.
@@ -119,22 +120,25 @@ def run_experiment(run: Run) -> dict[str, Any] | None:
 
 
 def _train(run: Run, workers: Workers) -> dict[str, Any] | None:
-    teacher = open_teacher(run.config)
+    teachers = open_teachers(run.config)
     store = _read_corpora(run, is_chief=workers.is_chief)
     facts = {"config": dataclasses.asdict(run.config), "data": store.contents()}
-    workers.require_same({**facts, "teacher": teacher and teacher.checksum})
+    workers.require_same({**facts, "teachers": [teacher.checksum for teacher in teachers.values()]})
     resolved, vocabulary = workers.from_chief(lambda: _resolve(run, store))
     model, examples = _build(run, workers, resolved, vocabulary, store)
-    if teacher:
-        own = run.run_dir / "teacher" if workers.is_chief else None
+    own = run.run_dir / "teacher" if workers.is_chief else None
+    starts_words = model.encoder.static_part and not isinstance(vocabulary, bytes)
+    while teachers:  # the memory of each is for the training when it is done
+        kind, teacher = teachers.popitem()
         # What has no checksum may have changed since another run.
         folder = run.cache if run.cache and teacher.system.checksum else own
-        if model.encoder.static_part and not isinstance(vocabulary, bytes) and not resolved.initial.model:
+        if kind is Distillation and starts_words and not resolved.initial.model:
             if workers.is_chief:
                 start_words(model, teacher, folder)
             workers.share([v.value for v in model.encoder.trainable_variables])
-        examples = with_vectors(model.tasks, examples, teacher, folder)
-        del teacher  # its memory is for the training now
+        taught = [task for task in model.tasks if isinstance(task, kind)]
+        examples = with_vectors(taught, examples, teacher, folder)
+        del teacher
     held_out = {task: parts.held_out for task, parts in examples.items()}
     best = run.run_dir / "checkpoints" / "best"
     trainer = Trainer(

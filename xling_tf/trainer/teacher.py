@@ -1,13 +1,14 @@
-"""A teacher's vectors of the source sentences: each is computed once, and kept on the disk."""
+"""A teacher's vectors of the texts it teaches with: each is computed once, and kept on the disk."""
 
 import atexit
 import dataclasses
 import shutil
 import tempfile
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from absl import logging
@@ -22,6 +23,7 @@ from xling_tf.evaluators.systems import open_system
 from xling_tf.model import Model
 from xling_tf.tasks.base import Task
 from xling_tf.tasks.distillation import Distillation
+from xling_tf.tasks.question_answering import QuestionAnswering
 from xling_tf.trainer.input_pipeline import Examples, TaskExamples
 
 # Texts that the teacher is given at once, of which batches of similar length are made.
@@ -29,6 +31,7 @@ _CHUNK = 2**14
 # The a of Arora et al. 2017, sec. 3; 10^-3 there, which kept less of the teacher's similarities.
 _SIF = 1e-4
 _NGRAM_SCALE = 0.1
+_Rows = Sequence[tuple[str, ...]]  # the texts of examples, one for each of the task's columns
 
 
 class Teacher(NamedTuple):
@@ -39,8 +42,25 @@ class Teacher(NamedTuple):
     dim: int
 
 
-def open_teacher(config: ExperimentConfig) -> Teacher | None:
-    """Opens the teacher of the distillation tasks; None where the config has none of them.
+def open_teachers(config: ExperimentConfig) -> dict[type[Task], Teacher]:
+    """Opens the teacher of each kind of task that the config gives one.
+
+    Raises:
+        UserError: One cannot be used, as `open_teacher` says.
+    """
+    teachers: dict[type[Task], Teacher] = {}
+    if config.tasks.distillation.weight:
+        teachers[Distillation] = open_teacher(config)
+    own = config.tasks.question_answering
+    if own.weight and own.teacher:
+        system = open_system(own.teacher)
+        dim = encode_checked(system.encode_questions, ["Hello?"]).shape[1]
+        teachers[QuestionAnswering] = Teacher(system, system.checksum or own.teacher, 2 * dim)
+    return teachers
+
+
+def open_teacher(config: ExperimentConfig) -> Teacher:
+    """Opens the teacher of the distillation tasks.
 
     Several are one whose vectors stand beside each other: what it finds is the mean of their cosines.
 
@@ -49,8 +69,6 @@ def open_teacher(config: ExperimentConfig) -> Teacher | None:
             wide as the student's.
     """
     name, hidden_dim = config.tasks.distillation.teacher, config.encoder.hidden_dim
-    if not config.tasks.distillation.weight:
-        return None
     systems = [open_system(part) for part in name.split(",")]
     for system in systems:
         _require_language(system, config.data.source)
@@ -99,7 +117,7 @@ def with_vectors(
     teacher: Teacher,
     folder: Path | None,
 ) -> dict[str, TaskExamples]:
-    """Gives the examples of the distillation tasks the teacher's vectors of their sources.
+    """Gives the examples of tasks of a kind the teacher's vectors of sources, or of questions and answers.
 
     Each distinct text is encoded once: a process that was killed and is started again goes on with those
     that are missing. The teacher itself is not needed afterwards.
@@ -107,32 +125,36 @@ def with_vectors(
     Raises:
         UserError: A text's vector is zero or not finite.
     """
-    names = [task.name for task in tasks if isinstance(task, Distillation)]
-    parts = [part for name in names for part in examples[name]]
+    taught_tasks = [task for task in tasks if task.name in examples]
+    parts = [(part, _encode_for(task)) for task in taught_tasks for part in examples[task.name]]
     if not parts:
         return dict(examples)
     folder = _kept_or_temporary(folder)
     system = dataclasses.replace(teacher.system, checksum=teacher.checksum)
-    encode = cached(system, folder, show_progress=False)
-    total = sum(map(len, parts))
-    logging.info("%s encodes %d source sentences into %s", system.name, total, folder)
+    keeping = cached(system, folder, show_progress=False)
+    total = sum(len(part) for part, _ in parts)
+    logging.info("%s encodes the texts of %d examples into %s", system.name, total, folder)
     # None: hidden where it would fill a file instead of moving on a screen.
-    with tqdm(total=total, unit="text", leave=False, disable=None) as bar:
-        for part in parts:
+    with tqdm(total=total, unit="example", leave=False, disable=None) as bar:
+        for part, encode in parts:
             for begin in range(0, len(part), _CHUNK):
-                texts = _sources(part, np.arange(begin, min(begin + _CHUNK, len(part))))
-                encode(texts)
-                bar.update(len(texts))
+                rows = _texts(part, np.arange(begin, min(begin + _CHUNK, len(part))))
+                encode(keeping, rows)
+                bar.update(len(rows))
     # It holds no function of the teacher's, whose memory is for the training now.
-    reader = System(name=system.name, sentences=_missing, checksum=system.checksum)
+    missing: Any = {role: _missing for role in ("questions", "responses") if getattr(system, role)}
+    reader = System(name=system.name, sentences=_missing, checksum=system.checksum, **missing)
     kept = cached(reader, folder, show_progress=False)
     lock = threading.Lock()  # several tasks read batches at the same time, of one file
 
-    def taught(part: Examples) -> Examples:
-        vectors = TeacherVectors(kept, teacher.dim, part, lock)
+    def taught(task: Task, part: Examples) -> Examples:
+        vectors = TeacherVectors(partial(_encode_for(task), kept), teacher.dim, part, lock)
         return dataclasses.replace(part, vectors=vectors)
 
-    return {**examples, **{name: TaskExamples(*map(taught, examples[name])) for name in names}}
+    return {
+        **examples,
+        **{t.name: TaskExamples(*(taught(t, part) for part in examples[t.name])) for t in taught_tasks},
+    }
 
 
 def start_words(model: Model, teacher: Teacher, folder: Path | None) -> None:
@@ -172,16 +194,18 @@ def start_words(model: Model, teacher: Teacher, folder: Path | None) -> None:
 
 
 class TeacherVectors:
-    """The vectors of the sources of some examples, on the disk."""
+    """The vectors of some examples, on the disk."""
 
-    def __init__(self, kept: System, dim: int, examples: Examples, lock: threading.Lock) -> None:
+    def __init__(
+        self, encode: Callable[[_Rows], NDArray[Any]], dim: int, examples: Examples, lock: threading.Lock
+    ) -> None:
         self.shape = (len(examples), dim)
-        self._kept, self._examples, self._lock = kept, examples, lock
+        self._encode, self._examples, self._lock = encode, examples, lock
 
     def __getitem__(self, indices: NDArray[np.int64], /) -> NDArray[np.float16]:
         """The vectors of some examples: `[indices, dim]`."""
         with self._lock:
-            vectors = self._kept(_sources(self._examples, indices))
+            vectors = self._encode(_texts(self._examples, indices))
         return vectors.astype(np.float16).reshape(-1, self.shape[1])
 
 
@@ -196,11 +220,26 @@ def _kept_or_temporary(folder: Path | None) -> Path:
     return folder
 
 
-def _sources(examples: Examples, indices: NDArray[np.int64]) -> list[str]:
-    return [examples.texts_of(examples.records[index])[0] for index in indices.tolist()]
+def _texts(examples: Examples, indices: NDArray[np.int64]) -> _Rows:
+    return [examples.texts_of(examples.records[index]) for index in indices.tolist()]
 
 
-def _missing(texts: list[str]) -> NDArray[np.float32]:
+def _encode_for(task: Task) -> Callable[[System, _Rows], NDArray[Any]]:
+    """What a task is taught: its examples' sources, or questions and answers beside each other."""
+    return _questions_and_answers if isinstance(task, QuestionAnswering) else _sources
+
+
+def _sources(system: System, rows: _Rows) -> NDArray[Any]:
+    return system([row[0] for row in rows])
+
+
+def _questions_and_answers(system: System, rows: _Rows) -> NDArray[Any]:
+    answers = [row[1] for row in rows]
+    questions = system.encode_questions([row[0] for row in rows])
+    return np.concatenate([questions, system.encode_responses(answers, answers)], axis=1)
+
+
+def _missing(texts: list[str], *contexts: list[str]) -> NDArray[np.float32]:
     raise UserError(
         f"the vectors of {len(texts)} texts are missing from the teacher's file, as of {texts[0]!r}: start "
         "the same command again, which computes them"
