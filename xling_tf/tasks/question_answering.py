@@ -14,7 +14,8 @@ from xling_tf.tasks.base import Batch, gather_candidates
 from xling_tf.tasks.ranking import RankingTask
 from xling_tf.text.preprocessor import TokenFeatures, WordFeatures
 
-# The teacher's own in training, a temperature of 0.01 (Wang et al. 2024, "Multilingual E5", sec. 2).
+# A temperature of 0.01, as the E5 models are trained with (Wang et al. 2022, "Text Embeddings by
+# Weakly-Supervised Contrastive Pre-training"); 50 and 100 were tried, docs/results.md has both.
 _TEACHER_SCALE = 100.0
 
 
