@@ -139,23 +139,26 @@ def score_divergence(
     candidates: keras.KerasTensor,
     teacher: keras.KerasTensor,
     teacher_candidates: keras.KerasTensor,
-    positions: keras.KerasTensor,
+    positions: keras.KerasTensor | None = None,
     *,
     scale: float,
+    teacher_scale: float | None = None,
 ) -> keras.KerasTensor:
     """How much the similarities of a batch's texts differ from those that a teacher finds in them.
 
-    The Kullback-Leibler divergence of the student's softmax over the other texts of the batch from the
+    The Kullback-Leibler divergence of the student's softmax over the candidates from the
     teacher's (Hinton et al. 2015, "Distilling the Knowledge in a Neural Network", sec. 2, of scores in
     place of classes). The teacher's vectors may have another width.
 
     Args:
         vectors: `[batch, dim]` float32, of unit length.
-        candidates: `[candidates, dim]` float32, `vectors` among them.
+        candidates: `[candidates, dim]` float32.
         teacher: `[batch, teacher dim]` float32, of unit length, of the same texts.
         teacher_candidates: `[candidates, teacher dim]` float32.
-        positions: `[batch]` int32, where each text stands among the candidates.
+        positions: `[batch]` int32, where each text stands among the candidates, which does not count;
+            None: they are other texts.
         scale: Multiplies the cosines (an inverse temperature).
+        teacher_scale: The same for the teacher's; None: as the student's.
 
     Returns:
         `[batch]` divergences, 0 where all similarities agree.
@@ -166,11 +169,13 @@ def score_divergence(
         >>> print(score_divergence(a, a, b, b, np.arange(3), scale=1.0).numpy().round(4))
         [0.1109 0.1109 0.    ]
     """
-    is_self = ops.equal(ops.arange(ops.shape(candidates)[0])[None, :], positions[:, None])
 
-    def log_shares(rows: keras.KerasTensor, columns: keras.KerasTensor) -> keras.KerasTensor:
+    def log_shares(rows: keras.KerasTensor, columns: keras.KerasTensor, scale: float) -> keras.KerasTensor:
         scores = scale * ops.matmul(rows, ops.transpose(columns))
-        return ops.log_softmax(ops.where(is_self, _EXCLUDED, scores), axis=1)
+        if positions is not None:
+            is_self = ops.equal(ops.arange(ops.shape(candidates)[0])[None, :], positions[:, None])
+            scores = ops.where(is_self, _EXCLUDED, scores)
+        return ops.log_softmax(scores, axis=1)
 
-    wanted = log_shares(teacher, teacher_candidates)
-    return ops.sum(ops.exp(wanted) * (wanted - log_shares(vectors, candidates)), axis=1)
+    wanted = log_shares(teacher, teacher_candidates, scale if teacher_scale is None else teacher_scale)
+    return ops.sum(ops.exp(wanted) * (wanted - log_shares(vectors, candidates, scale)), axis=1)

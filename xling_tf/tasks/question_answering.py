@@ -2,7 +2,6 @@
 
 from typing import Any, ClassVar, Self
 
-import keras
 import numpy as np
 import tensorflow as tf
 
@@ -10,6 +9,7 @@ from xling_tf.config import ExperimentConfig
 from xling_tf.encoders.base import TokenEncoder, average_words
 from xling_tf.layers.pooling import unit_entries, unit_length
 from xling_tf.layers.towers import Tower
+from xling_tf.losses import score_divergence
 from xling_tf.tasks.base import Batch, gather_candidates
 from xling_tf.tasks.ranking import RankingTask
 from xling_tf.text.preprocessor import TokenFeatures, WordFeatures
@@ -113,12 +113,19 @@ class QuestionAnswering(RankingTask):
 
     def _divergence(self, questions: tf.Tensor, responses: tf.Tensor, vectors: tf.Tensor) -> tf.Tensor:
         """How far the shares of a batch's answers are from the teacher's, for each question: `[batch]`."""
-        candidates, _ = gather_candidates(unit_length(responses))
         taught_questions, taught_answers = (unit_length(part) for part in tf.split(vectors, 2, axis=1))
-        taught_candidates, _ = gather_candidates(taught_answers)
-        wanted = tf.matmul(taught_questions, taught_candidates, transpose_b=True) * _TEACHER_SCALE
-        scores = tf.matmul(unit_length(questions), candidates, transpose_b=True) * self.similarity.scale
-        return keras.losses.kl_divergence(tf.nn.softmax(wanted), tf.nn.softmax(scores))
+        candidates, taught_candidates = (
+            gather_candidates(answers)[0] for answers in (unit_length(responses), taught_answers)
+        )
+        divergence: tf.Tensor = score_divergence(
+            unit_length(questions),
+            candidates,
+            taught_questions,
+            taught_candidates,
+            scale=self.similarity.scale,
+            teacher_scale=_TEACHER_SCALE,
+        )
+        return divergence
 
     def _respond(self, answer: tf.Tensor, contexts: list[tf.Tensor]) -> tf.Tensor:
         """Encodes answers with their contexts, where there are any: `[batch, tower dim]`."""

@@ -34,12 +34,23 @@ _NGRAM_SCALE = 0.1
 _Rows = Sequence[tuple[str, ...]]  # the texts of examples, one for each of the task's columns
 
 
+def _sources(system: System, rows: _Rows) -> NDArray[Any]:
+    return system([row[0] for row in rows])
+
+
+def _questions_and_answers(system: System, rows: _Rows) -> NDArray[Any]:
+    answers = [row[1] for row in rows]
+    questions = system.encode_questions([row[0] for row in rows])
+    return np.concatenate([questions, system.encode_responses(answers, answers)], axis=1)
+
+
 class Teacher(NamedTuple):
     """A system whose vectors a student learns."""
 
     system: System
     checksum: str  # tells its vectors from those of others
-    dim: int
+    dim: int  # of what `encode` gives
+    encode: Callable[[System, _Rows], NDArray[Any]] = _sources  # of examples' texts: `[examples, dim]`
 
 
 def open_teachers(config: ExperimentConfig) -> dict[type[Task], Teacher]:
@@ -55,7 +66,9 @@ def open_teachers(config: ExperimentConfig) -> dict[type[Task], Teacher]:
     if own.weight and own.teacher:
         system = open_system(own.teacher)
         dim = encode_checked(system.encode_questions, ["Hello?"]).shape[1]
-        teachers[QuestionAnswering] = Teacher(system, system.checksum or own.teacher, 2 * dim)
+        teachers[QuestionAnswering] = Teacher(
+            system, system.checksum or own.teacher, 2 * dim, _questions_and_answers
+        )
     return teachers
 
 
@@ -125,21 +138,21 @@ def with_vectors(
     Raises:
         UserError: A text's vector is zero or not finite.
     """
-    taught_tasks = [task for task in tasks if task.name in examples]
-    parts = [(part, _encode_for(task)) for task in taught_tasks for part in examples[task.name]]
+    names = [task.name for task in tasks if task.name in examples]
+    parts = [part for name in names for part in examples[name]]
     if not parts:
         return dict(examples)
     folder = _kept_or_temporary(folder)
     system = dataclasses.replace(teacher.system, checksum=teacher.checksum)
     keeping = cached(system, folder, show_progress=False)
-    total = sum(len(part) for part, _ in parts)
+    total = sum(map(len, parts))
     logging.info("%s encodes the texts of %d examples into %s", system.name, total, folder)
     # None: hidden where it would fill a file instead of moving on a screen.
     with tqdm(total=total, unit="example", leave=False, disable=None) as bar:
-        for part, encode in parts:
+        for part in parts:
             for begin in range(0, len(part), _CHUNK):
                 rows = _texts(part, np.arange(begin, min(begin + _CHUNK, len(part))))
-                encode(keeping, rows)
+                teacher.encode(keeping, rows)
                 bar.update(len(rows))
     # It holds no function of the teacher's, whose memory is for the training now.
     missing: Any = {role: _missing for role in ("questions", "responses") if getattr(system, role)}
@@ -147,14 +160,11 @@ def with_vectors(
     kept = cached(reader, folder, show_progress=False)
     lock = threading.Lock()  # several tasks read batches at the same time, of one file
 
-    def taught(task: Task, part: Examples) -> Examples:
-        vectors = TeacherVectors(partial(_encode_for(task), kept), teacher.dim, part, lock)
+    def taught(part: Examples) -> Examples:
+        vectors = TeacherVectors(partial(teacher.encode, kept), teacher.dim, part, lock)
         return dataclasses.replace(part, vectors=vectors)
 
-    return {
-        **examples,
-        **{t.name: TaskExamples(*(taught(t, part) for part in examples[t.name])) for t in taught_tasks},
-    }
+    return {**examples, **{name: TaskExamples(*map(taught, examples[name])) for name in names}}
 
 
 def start_words(model: Model, teacher: Teacher, folder: Path | None) -> None:
@@ -222,21 +232,6 @@ def _kept_or_temporary(folder: Path | None) -> Path:
 
 def _texts(examples: Examples, indices: NDArray[np.int64]) -> _Rows:
     return [examples.texts_of(examples.records[index]) for index in indices.tolist()]
-
-
-def _encode_for(task: Task) -> Callable[[System, _Rows], NDArray[Any]]:
-    """What a task is taught: its examples' sources, or questions and answers beside each other."""
-    return _questions_and_answers if isinstance(task, QuestionAnswering) else _sources
-
-
-def _sources(system: System, rows: _Rows) -> NDArray[Any]:
-    return system([row[0] for row in rows])
-
-
-def _questions_and_answers(system: System, rows: _Rows) -> NDArray[Any]:
-    answers = [row[1] for row in rows]
-    questions = system.encode_questions([row[0] for row in rows])
-    return np.concatenate([questions, system.encode_responses(answers, answers)], axis=1)
 
 
 def _missing(texts: list[str], *contexts: list[str]) -> NDArray[np.float32]:
