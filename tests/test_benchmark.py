@@ -80,3 +80,6 @@ def test_other_libraries_take_turns_and_the_fastest_of_them_counts(tmp_path):
     training = figures["training"]
     assert training["sentence-transformers, bfloat16"] == 2 * training["sentence-transformers, float32"]
     assert training["ratio to the fastest of the others"] == pytest.approx(training["xling_tf"] / 0.002)
+    encoding = figures["encoding"]
+    ours = max(encoding["xling_tf, float32"], encoding["xling_tf, bfloat16"])
+    assert encoding["ratio to the fastest of the others"] == pytest.approx(ours / 0.002)

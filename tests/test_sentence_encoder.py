@@ -111,12 +111,28 @@ def test_what_a_model_lacks_is_named(loaded):
         loaded.inference(["a", "b"], ["c"])
 
 
+def test_bfloat16_rounds_the_products_of_many_texts(hub_folder, loaded):
+    rounding = xling_tf.load(hub_folder, dtype="bfloat16")
+    texts = [f"{text} {n}" for n in range(4) for text in SENTENCES]
+    for name in (None, "question_encoder", "response_encoder"):
+        rounded, exact = (getattr(model, name) if name else model for model in (rounding, loaded))
+        assert np.array_equal(rounded.encode(texts[:4]), exact.encode(texts[:4]))
+        found, expected = rounded.encode(texts), exact.encode(texts)
+        assert found.dtype == np.float32
+        assert found == pytest.approx(expected, abs=0.02)
+        if "avx512f" in Path("/proc/cpuinfo").read_text():  # elsewhere oneDNN has no products of bfloat16
+            assert not np.array_equal(found, expected)
+    for model, dtype in ((hub_folder, "float16"), (numbers, "bfloat16")):
+        with pytest.raises(UserError, match=f"dtype: float32 is expected.*{dtype}"):
+            SentenceEncoder(model, dtype)
+
+
 def test_contexts_go_with_their_responses():
     rows = []
 
-    def call(*, input, context):
-        rows.extend(zip(input.numpy().tolist(), context.numpy().tolist(), strict=True))
-        return np.zeros((len(input), 2))
+    def call(responses, contexts):
+        rows.extend(zip(responses.numpy().tolist(), contexts.numpy().tolist(), strict=True))
+        return np.zeros((len(responses), 2))
 
     encoder = ResponseEncoder(call, takes_contexts=True)
     encoder.encode(["a", "bbb", "cc"], ["x", "y", "z"], batch_size=2)
