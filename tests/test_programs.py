@@ -66,6 +66,17 @@ def test_the_run_folder_holds_metrics_checkpoints_and_tensorboard(smoke: Finishe
     assert list(smoke.folder.rglob(".*")) == []  # no temporary file stays
 
 
+@pytest.mark.slow
+def test_weights_and_biases_see_every_loss_and_the_scores(tmp_path, monkeypatch):
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    run = train(tmp_path, *SHORT, "--wandb=mine")
+    assert run.status == 0, run.errors
+    (kept,) = (run.run_dir / "wandb").glob("offline-run-*/*.wandb")
+    content = kept.read_bytes()
+    for name in (b"loss/translation_ranking_en-es", b"retrieval/en-es/all", b"learning_rate"):
+        assert name in content
+
+
 def test_the_exported_model_loads_with_its_card_and_config(smoke: Finished) -> None:
     model = tf.saved_model.load(str(smoke.model))
     vectors = model(["Hola", "Hello", ""]).numpy()

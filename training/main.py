@@ -6,10 +6,11 @@
 The same command continues a training that was stopped or killed.
 """
 
+import dataclasses
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 # A bare checkout is enough: the package need not be installed.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -18,8 +19,11 @@ from absl import app, flags
 
 from xling_tf.config import ALL_LANGUAGES, ExperimentConfig, apply_overrides
 from xling_tf.corpora.folder import DEFAULT_TARGETS
-from xling_tf.errors import one_line_errors, parse_flags, quiet_start, set_up_logging
+from xling_tf.errors import library, one_line_errors, parse_flags, quiet_start, set_up_logging
 from xling_tf.presets import PRESETS, PUBLISHED, get_preset
+
+if TYPE_CHECKING:
+    from xling_tf.trainer.experiment import Run
 
 _PAIR = flags.DEFINE_string("pair", "en-es", "Preset to train; --list names them.")
 _DATA = flags.DEFINE_string("data", None, "Folder of corpora; without it, the preset's own.")
@@ -32,6 +36,7 @@ _SOURCE = flags.DEFINE_multi_string("source", [], "More corpora: tfds:BUILDER. R
 _INIT = flags.DEFINE_string("init", None, "Run or exported model to start from.")
 _TEACHER = flags.DEFINE_string("teacher", None, "Model to learn from, as evaluation's --model.")
 _CACHE = flags.DEFINE_string("cache", None, "Folder that keeps --teacher's vectors for other runs.")
+_WANDB = flags.DEFINE_string("wandb", None, "Project of Weights & Biases that follows the training.")
 _LIST = flags.DEFINE_bool("list", False, "Lists the presets and exits.")
 
 
@@ -111,7 +116,10 @@ def _run(config: ExperimentConfig) -> dict[str, Any] | None:
         output=output,
         cache=Path(_CACHE.value) if _CACHE.value is not None else None,
     )
+    follower = _follow(run) if _WANDB.value else None
     results = run_experiment(run)
+    if results and follower:
+        follower.summary.update(results["scores"])
     if results:
         print(format_table(results["scores"]))
         print(f"\n{output} holds the model. Try it:\n")
@@ -119,6 +127,20 @@ def _run(config: ExperimentConfig) -> dict[str, Any] | None:
             print("    import tensorflow_text  # registers the operations of its tokenizer")
         print(f'    import tensorflow_hub as hub\n    hub.load("{output}")(["Hola", "Hello"])')
     return results
+
+
+def _follow(run: "Run") -> Any:
+    """Has Weights & Biases see what is written for TensorBoard; a training that goes on is the same run."""
+    wandb = library("wandb", "wandb", "wandb")
+    run.run_dir.mkdir(parents=True, exist_ok=True)
+    return wandb.init(
+        project=_WANDB.value,
+        name=run.name,
+        config=dataclasses.asdict(run.config),
+        dir=run.run_dir,
+        resume="auto",
+        sync_tensorboard=True,
+    )
 
 
 def _run_dir() -> Path:
