@@ -55,16 +55,21 @@ def test_only_the_rows_of_the_batch_move_and_their_moments_wait():
 
 
 def test_sgd_by_hand_and_a_rate_for_the_tables():
-    optimizers, table, dense = make("sgd", warmup=0.5, decay="linear")
+    table, dense, average = make_table(), keras.Variable([1.0, 2.0]), keras.Variable([1.0])
+    options = {"name": "sgd", "learning_rate": 0.1, "embedding_learning_rate": 1.0}
+    config = OptimizerConfig(**options, warmup=0.5, decay="linear")
+    optimizers = Optimizers(config, [table], [(1, [dense])], [average])
     assert optimizers.set_progress(0.5) == pytest.approx(0.1)
     gradients = [slices([[1, 2], [1, 0]], [3, 3]), tf.constant([10.0, -10.0])]
     optimizers.apply(gradients, [table, dense])
     assert dense.numpy().tolist() == [0, 3]  # 1 - 0.1 * 10, 2 + 0.1 * 10
     assert table.numpy().tolist() == [[0, 0], [0, 0], [0, 0], [-2, -2], [0, 0]]
-    # A quarter of the budget is half of the warm-up; tables and the first group learn at a fifth of it.
+    # A quarter of the budget is half of the warm-up; tables and average learn at a fifth of it.
     assert optimizers.set_progress(0.25, 0.2) == pytest.approx(0.05)
-    optimizers.apply([slices([[1, 1]], [0]), tf.constant([1.0, 1.0])], [table, dense])
-    assert dense.numpy() == pytest.approx([-0.01, 2.99])
+    gradients = [slices([[1, 1]], [0]), tf.constant([1.0, 1.0]), tf.constant([1.0])]
+    optimizers.apply(gradients, [table, dense, average])
+    assert dense.numpy() == pytest.approx([-0.05, 2.95])
+    assert average.numpy() == pytest.approx([0.99])
     assert table.numpy()[0] == pytest.approx([-0.1, -0.1])
     assert optimizers.set_progress(1.0) == 0
 

@@ -55,6 +55,10 @@ class _Unit(NamedTuple):
     places: NDArray[np.int64]
 
 
+# The scores of a unit's texts, `[queries, texts]`, for a few queries at a time.
+_Score = Callable[[_Unit], Iterator[NDArray[np.floating]]]
+
+
 class _Pool:
     """The different questions and candidates in one language."""
 
@@ -127,11 +131,12 @@ class RetrievalQuestionAnswering:
             "num_questions": sum(len({row[0] for row in p.questions}) for p in parts.values()),
             "num_sentences": sum(len(part.sentences) for part in parts.values()),
         }
-        self._baseline: dict[str, float] = {}
+        self._lexical: _Score | None = None
         if len(parts) == 1:
             (right,), (pool,) = self._right.values(), self._pools.values()
-            self._lexical = partial(bm25, [pool.questions[row] for row in right])
-            self._baseline = _measures("bm25", pool, right, lambda unit: self._lexical(unit.texts))
+            asked = [pool.questions[row] for row in right]
+            self._lexical = lambda unit: bm25(asked, unit.texts)
+            self._baseline = _measures("bm25", pool, right, self._lexical)
             protocol["bm25"] = {
                 **_BM25,
                 "tokens": "case-folded runs of letters and digits; Chinese, kana and Thai by character",
@@ -157,23 +162,16 @@ class RetrievalQuestionAnswering:
                 best = partial(_best, questions[asked][list(right)], candidates[searched])
                 prefix = f"{prefixes[asked, searched]}{name}"
                 scores |= _measures(prefix, self._pools[searched], right, best)
-                if self._baseline:
-                    both = partial(self._fuse_with_bm25, best)
+                if self._lexical:
+                    both = partial(_fused, best, self._lexical)
                     scores |= _measures(f"{prefix}_and_bm25", self._pools[searched], right, both)
-        scores |= self._baseline
+                    scores |= self._baseline
         for way, right in self._right.items():
             scores[f"{prefixes[way]}num_queries"] = float(len(right))
             for unit, of_unit in self._pools[way[1]].units.items():
                 what = "num_candidates" if unit == "sentence" else "num_paragraphs"
                 scores[f"{prefixes[way]}{what}"] = float(len(of_unit.texts))
         return scores
-
-    def _fuse_with_bm25(
-        self, best: Callable[[_Unit], Iterator[Vectors]], unit: _Unit
-    ) -> Iterator[NDArray[np.floating]]:
-        lexical = self._lexical(unit.texts)
-        for chunk in best(unit):
-            yield fuse(chunk, np.concatenate([*islice(lexical, len(chunk))]))
 
     def _answers(self, asked: str, searched: str) -> dict[int, NDArray[np.int64]]:
         """The right sentences of each question that has some, by their rows."""
@@ -213,11 +211,14 @@ def _best(queries: Vectors, candidates: Vectors, unit: _Unit) -> Iterator[Vector
         yield np.maximum.reduceat(chunk, unit.firsts, axis=1)
 
 
+def _fused(semantic: _Score, lexical: _Score, unit: _Unit) -> Iterator[NDArray[np.floating]]:
+    lexical_rows = lexical(unit)
+    for chunk in semantic(unit):
+        yield fuse(chunk, np.concatenate([*islice(lexical_rows, len(chunk))]))
+
+
 def _measures(
-    name: str,
-    pool: _Pool,
-    right: Mapping[int, NDArray[np.int64]],
-    score: Callable[[_Unit], Iterator[NDArray[np.floating]]],
+    name: str, pool: _Pool, right: Mapping[int, NDArray[np.int64]], score: _Score
 ) -> dict[str, float]:
     scores = {}
     for unit, of_unit in pool.units.items():

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from types import FrameType
@@ -55,10 +56,10 @@ class Phase:
         name: str,
         encoder: TokenEncoder,
         tasks: Sequence[Task],
-        end: float,
-        least: int,
-        static_rate: float,
         *,
+        end: float = 1.0,
+        least: int = 0,
+        static_rate: float = 1.0,
         model: Model,
         examples: Mapping[str, Examples],
         workers: Workers,
@@ -145,21 +146,19 @@ class Trainer:
         self._workers = workers
         self._strategy = workers.strategy
         self._run_dir = run_dir
-        self._phases = [
-            Phase(*phase, model=model, examples=examples, workers=workers) for phase in _phases(model)
-        ]
+        self._phases = _make_phases(model, examples, workers)
         # Mirrored tasks share their heads and settings, and so the graph: it takes seconds to make.
         self._steps: dict[tuple[str, str], TrainStep] = {}
         encoder, keep_weight = model.encoder, model.config.initial.keep_weight
         tables, dense = encoder.table_variables, encoder.dense_variables
         # The layers that begin later have their own count of steps, as heads have.
         static = encoder.static_part.dense_variables if encoder.static_part else []
-        first = {id(variable) for variable in static}
-        later = [variable for variable in dense if id(variable) not in first]
+        of_static = {id(variable) for variable in static}
+        later = [variable for variable in dense if id(variable) not in of_static]
         heads = {h.name: (task.head_rate, h.trainable_variables) for task in model.tasks for h in task.heads}
-        groups = [(1.0, static), (1.0, later), *heads.values()]
+        groups = [(1.0, later), *heads.values()]
         with self._strategy.scope():
-            self._optimizers = Optimizers(model.config.optimizer, tables, groups)
+            self._optimizers = Optimizers(model.config.optimizer, tables, groups, static)
             # Before a checkpoint is restored: also after a restart, the start is the start.
             trained = [*self._optimizers.tables, *dense]
             self._start = StartingEncoder(trained, keep_weight) if keep_weight else None
@@ -332,13 +331,16 @@ class Trainer:
             self._development.resume(self.step)
 
 
-def _phases(model: Model) -> Iterator[tuple[str, TokenEncoder, Sequence[Task], float, int, float]]:
-    """Name, encoder, tasks, end, least steps and rate of the average of each phase of a training."""
+def _make_phases(model: Model, examples: Mapping[str, Examples], workers: Workers) -> list[Phase]:
     config, encoder = model.config.training, model.encoder
-    if config.static_share:
-        tasks = [_with_batch(task, config.static_batch) for task in model.tasks]
-        yield "static", encoder.static_part, tasks, config.static_share, config.static_steps, 1.0
-    yield "whole", encoder, model.tasks, 1.0, 0, config.static_rate if config.static_share else 1.0
+    make = partial(Phase, model=model, examples=examples, workers=workers)
+    if not config.static_share:
+        return [make("whole", encoder, model.tasks)]
+    tasks = [_with_batch(task, config.static_batch) for task in model.tasks]
+    return [
+        make("static", encoder.static_part, tasks, end=config.static_share, least=config.static_steps),
+        make("whole", encoder, model.tasks, static_rate=config.static_rate),
+    ]
 
 
 def _with_batch(task: Task, examples_per_batch: int) -> Task:

@@ -98,7 +98,7 @@ class Optimizers:
     Groups have their own because Adam corrects the bias of its moments by the number of steps (Kingma and
     Ba 2015, sec. 3), and a group's steps are those of its tasks: they may begin late, and are a part of
     all. `tables` are those that are trained: none where their rate is 0. A group comes with the multiple of
-    the learning rate that it learns at.
+    the learning rate that it learns at; `static` is one too, of the average of words.
     """
 
     def __init__(
@@ -106,14 +106,16 @@ class Optimizers:
         config: OptimizerConfig,
         tables: Sequence[keras.Variable],
         groups: Sequence[tuple[float, Sequence[keras.Variable]]],
+        static: Sequence[keras.Variable] = (),
     ) -> None:
         self._config = config
         self.tables = list(tables) if config.embedding_learning_rate else []
         make_dense, make_tables = _KINDS[config.name]
         self._of_tables = make_tables(config.embedding_learning_rate)
         self._of_tables.build(self.tables)
+        self._static = {id(variable) for variable in static}
         self._of_dense = []
-        for multiple, group in groups:
+        for multiple, group in ((1.0, static), *groups):
             if group:
                 rate = multiple * config.learning_rate
                 optimizer = make_dense(rate)
@@ -129,13 +131,14 @@ class Optimizers:
     def set_progress(self, progress: float, static_rate: float = 1.0) -> float:
         """Sets the learning rates for a share of the budget; returns that of the encoder's dense layers.
 
-        Those of the tables and of the first group, the average of words, are `static_rate` times as high.
+        Those of the tables and of the average of words are `static_rate` times as high.
         """
         config = self._config
         factor = learning_rate_factor(progress, warmup=config.warmup, decay=config.decay)
         self._of_tables.learning_rate.assign(static_rate * factor * config.embedding_learning_rate)
-        for place, (optimizer, _, rate) in enumerate(self._of_dense):
-            optimizer.learning_rate.assign(factor * rate * (1.0 if place else static_rate))
+        for optimizer, ids, rate in self._of_dense:
+            multiple = static_rate if ids == self._static else 1.0
+            optimizer.learning_rate.assign(multiple * factor * rate)
         return factor * config.learning_rate
 
     def apply(self, gradients: Sequence[Any], variables: Sequence[keras.Variable]) -> tf.Tensor:
