@@ -74,6 +74,18 @@ def test_every_path_has_its_answer(server: Server) -> None:
         assert (reply.status, list(reply.json)) == (status, ["error"])
 
 
+def test_openvinos_client_finds_the_latest_version(server: Server, tmp_path: Path) -> None:
+    # In a process of its own: it brings protocol buffers that TensorFlow has too.
+    script = f"""
+from ovmsclient import make_http_client
+client = make_http_client("127.0.0.1:{server.port}")
+print(sorted(client.get_model_status("m")), client.get_model_metadata("m")["model_spec"]["version"])
+print(client.predict({{"inputs": ["abc", ""]}}, "m").tolist())
+"""
+    run = run_python(tmp_path, "-c", script)
+    assert run.output.splitlines() == ["[1] 1", "[4.0, 1.0]"], run.errors
+
+
 def test_requests_are_counted_by_their_code(server: Server) -> None:
     name = ':tensorflow:serving:request_count{model_name="m",status="%s"}'
     before = [server.metric(name % code) for code in ("OK", "INVALID_ARGUMENT")]

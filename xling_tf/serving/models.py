@@ -194,7 +194,8 @@ class ServedModel:
 
     def _version(self, target: Target) -> int | None:
         if target.label is None:
-            return target.version
+            # OpenVINO's clients ask for version 0 where they are told none.
+            return None if target.version == 0 and 0 not in self.known else target.version
         if target.label not in self.config.labels:
             raise ServingError(f"Unrecognized servable version label: {target.label}")
         return self.config.labels[target.label]
