@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 from keras import ops
 
-from xling_tf.layers.base import float32_copy
+from xling_tf.layers.base import LayerNorm, float32_copy
 from xling_tf.layers.convolution import (
     ConvolutionBranch,
     NormalizedProjection,
@@ -143,6 +143,23 @@ def test_where_the_norms_stand(norm_first, expected):
     for projection in (layer.attention.output_projection, layer.output_projection):
         projection.set_weights([np.zeros_like(weight) for weight in projection.get_weights()])
     assert layer(inputs, bias).numpy()[0] == pytest.approx(np.array(expected), abs=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16"])
+def test_layer_norm_is_that_of_keras_and_by_hand(dtype):
+    # [1, 3, 1, 3] has mean 2 and deviation 1: [-1, 1, -1, 1] times gamma, plus beta.
+    gamma, beta = np.array([1, 2, 3, 4], np.float32), np.array([0, 0, 0, 5], np.float32)
+    inputs = tf.constant([[1, 3, 1, 3], [1e4, 1e4, 1e4, 1e4], [0.5, -7, 2, 3]], tf.float32)
+    ours, theirs = (kind(epsilon=1e-6, dtype=dtype) for kind in (LayerNorm, keras.layers.LayerNormalization))
+    for layer in (ours, theirs):
+        layer.build(inputs.shape)
+        layer.set_weights([gamma, beta])
+    outputs = ours(inputs)
+    assert outputs.dtype == theirs.compute_dtype
+    assert outputs[0].numpy().tolist() == pytest.approx([-1, 2, -3, 9], rel=1e-5)
+    assert outputs[1].numpy().tolist() == beta.tolist()  # Keras' own gives 4 for the 5
+    expected = tf.cast(theirs(inputs[2]), tf.float32).numpy()
+    assert tf.cast(outputs[2], tf.float32).numpy() == pytest.approx(expected, rel=1e-5)
 
 
 def test_feedforward_by_hand():

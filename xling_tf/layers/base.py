@@ -4,6 +4,7 @@ import inspect
 from typing import Any, TypeVar
 
 import keras
+from keras import ops
 
 _Layer = TypeVar("_Layer", bound=keras.layers.Layer)
 
@@ -15,6 +16,23 @@ class Layer(keras.layers.Layer):
         """Returns what `from_config` makes an untrained layer of the same sizes from."""
         names = [name for name in inspect.signature(type(self)).parameters if name != "kwargs"]
         return {**super().get_config(), **{name: getattr(self, name) for name in names}}
+
+
+@keras.saving.register_keras_serializable(package="xling_tf")
+class LayerNorm(keras.layers.LayerNormalization):
+    """Layer norm of the last axis (Ba et al. 2016), computed in float32.
+
+    Keras' own scales and shifts by numbers of rows and columns in turn: twice the time on a processor.
+    """
+
+    def call(self, inputs: keras.KerasTensor) -> keras.KerasTensor:
+        """Maps `[..., dim]` to the same shape."""
+        inputs = ops.cast(inputs, "float32")
+        centred = inputs - ops.mean(inputs, axis=-1, keepdims=True)
+        variance = ops.mean(ops.square(centred), axis=-1, keepdims=True)
+        gamma, beta = ops.cast(self.gamma, "float32"), ops.cast(self.beta, "float32")
+        outputs = centred * ops.rsqrt(variance + self.epsilon) * gamma + beta
+        return ops.cast(outputs, self.compute_dtype)
 
 
 def float32_copy(layer: _Layer) -> _Layer:

@@ -5,7 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from xling_tf.layers.base import Layer
+from xling_tf.layers.base import Layer, LayerNorm
 
 
 @keras.saving.register_keras_serializable(package="xling_tf")
@@ -99,4 +99,4 @@ class ResidualFeedforward(Layer):
 
 def layer_norm(**kwargs: Any) -> keras.layers.Layer:
     """Makes a layer norm with the published CNN's epsilon."""
-    return keras.layers.LayerNormalization(epsilon=1e-12, **kwargs)
+    return LayerNorm(epsilon=1e-12, **kwargs)
