@@ -64,8 +64,8 @@ class SentenceEncoder:
                 f"{_shown(embed)}"
             )
         self._model: Any = embed
-        self._computed = _in_bfloat16 if dtype == "bfloat16" else lambda call, columns: call
-        self._embed = self._computed(embed, 1)
+        self._in_dtype = _in_bfloat16 if dtype == "bfloat16" else lambda call, columns: call
+        self._embed = self._in_dtype(embed, 1)
 
     @classmethod
     def load(cls, model: str | os.PathLike[str], dtype: str = "float32") -> Self:
@@ -161,15 +161,15 @@ class SentenceEncoder:
     def question_encoder(self) -> "SentenceEncoder":
         """Encodes questions, for answers by `response_encoder`; a `UserError` without the signature."""
         call, _ = self._signature("question_encoder")
-        return SentenceEncoder(self._computed(lambda questions: call(input=questions), 1))
+        return SentenceEncoder(self._in_dtype(lambda questions: call(input=questions), 1))
 
     @cached_property
     def response_encoder(self) -> "ResponseEncoder":
         """Encodes answers, for questions by `question_encoder`; a `UserError` without the signature."""
         call, inputs = self._signature("response_encoder")
         columns = [name for name in ("input", "context") if name in inputs]
-        computed = self._computed(lambda *rows: call(**dict(zip(columns, rows, strict=True))), len(columns))
-        return ResponseEncoder(computed, takes_contexts="context" in inputs)
+        encode = self._in_dtype(lambda *rows: call(**dict(zip(columns, rows, strict=True))), len(columns))
+        return ResponseEncoder(encode, takes_contexts="context" in inputs)
 
     def inference(
         self,
