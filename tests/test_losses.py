@@ -9,25 +9,25 @@ from xling_tf.losses import in_batch_softmax, softmax_cross_entropy
 EYE = np.eye(2, dtype=np.float32)
 
 
-def rank(queries, candidates, positives=None, excluded=None, **kwargs):
+def rank(queries, candidates, positives=None, excluded=None, scale=1.0, **kwargs):
     queries = np.asarray(queries, np.float32)
     candidates = np.asarray(candidates, np.float32)
     if positives is None:
         positives = np.arange(len(queries))
     if excluded is None:
         excluded = np.zeros((len(queries), len(candidates)), bool)
-    losses, hits = in_batch_softmax(queries, candidates, np.asarray(positives), excluded, **kwargs)
+    losses, hits = in_batch_softmax(scale * queries @ candidates.T, np.asarray(positives), excluded, **kwargs)
     return ops.convert_to_numpy(losses), ops.convert_to_numpy(hits)
 
 
-def test_the_margin_is_taken_off_the_right_dot_before_scaling():
+def test_the_margin_is_taken_off_the_right_score():
     # Dots 1 (right) and 0 (wrong): -log(e^1 / (e^1 + e^0)) = log(e + 1) - 1; the right one is never excluded.
     for excluded in (None, np.eye(2, dtype=bool)):
         losses, hits = rank(EYE, EYE, excluded=excluded)
         assert losses == pytest.approx([math.log(math.e + 1) - 1] * 2, abs=1e-6)
         assert hits.tolist() == [1, 1]
-    # Scores 2 (1 - 0.4) = 1.2 and 0: log(e^1.2 + 1) - 1.2.
-    losses, hits = rank(EYE, EYE, scale=2.0, margin=0.4)
+    # Scores 2 - 0.8 = 1.2 and 0: log(e^1.2 + 1) - 1.2.
+    losses, hits = rank(EYE, EYE, scale=2.0, margin=0.8)
     assert losses == pytest.approx([math.log(math.e**1.2 + 1) - 1.2] * 2, abs=1e-6)
     # The margin makes training harder, not the question whether the right one was found.
     _, hits = rank(EYE, EYE, margin=5.0)

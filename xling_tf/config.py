@@ -166,7 +166,7 @@ class InitialConfig:
 class OptimizerConfig:
     """The optimizers of the dense layers and of the embedding tables."""
 
-    name: str = "sgd"  # "sgd" or "adam" (row-sparse on the tables)
+    name: str = "sgd"  # "sgd" or "adam" (the tables: RMSprop by rows)
     learning_rate: float = 0.008  # 2019, sec. 3.2
     # 2019, sec. 3.2: embedding gradients times 100; 0: the tables stay as they are
     embedding_learning_rate: float = 0.8

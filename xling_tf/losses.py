@@ -7,45 +7,39 @@ _EXCLUDED = -1e9
 
 
 def in_batch_softmax(
-    queries: keras.KerasTensor,
-    candidates: keras.KerasTensor,
+    scores: keras.KerasTensor,
     positives: keras.KerasTensor,
     excluded: keras.KerasTensor,
     *,
-    scale: float = 1.0,
     margin: float = 0.0,
 ) -> tuple[keras.KerasTensor, keras.KerasTensor]:
     """Negative log-likelihood of each query's own candidate (Chidambaram et al. 2019, eq. 2).
 
     Args:
-        queries: `[batch, dim]` float32.
-        candidates: `[candidates, dim]` float32.
+        scores: `[batch, candidates]` float32, of each query and candidate: dot products in the paper.
         positives: `[batch]` int32, where each query's own candidate stands.
         excluded: `[batch, candidates]` bool, true where a candidate is not a wrong answer: the same
             text as the right one, say. The right one itself is never excluded.
-        scale: Multiplies the dot products (an inverse temperature; 1 in the paper).
-        margin: Taken off the right candidate's dot product (Yang et al. 2019, sec. 2.1, "additive
-            margin softmax").
+        margin: Taken off the right candidate's score (Yang et al. 2019, sec. 2.1, "additive margin
+            softmax").
 
     Returns:
-        `[batch]` losses, and `[batch]` float32, 1 where every wrong candidate has a lower dot product.
+        `[batch]` losses, and `[batch]` float32, 1 where every wrong candidate has a lower score.
 
     Example:
         >>> import numpy as np
-        >>> eye = keras.ops.eye(2)
-        >>> losses, _ = in_batch_softmax(eye, eye, np.array([0, 1]), np.zeros((2, 2), bool))
+        >>> losses, _ = in_batch_softmax(np.eye(2), np.array([0, 1]), np.zeros((2, 2), bool))
         >>> print(losses.numpy().round(4))  # log(e + 1) - 1
         [0.3133 0.3133]
     """
-    dots = ops.matmul(queries, ops.transpose(candidates))
-    is_positive = ops.equal(ops.arange(ops.shape(candidates)[0])[None, :], positives[:, None])
-    wrong = ops.logical_not(ops.logical_or(is_positive, excluded))
-    right_dots = ops.sum(ops.where(is_positive, dots, 0.0), axis=1)
-    right_scores = scale * (right_dots - margin)
-    wrong_scores = ops.where(wrong, scale * dots, _EXCLUDED)
-    all_scores = ops.concatenate([right_scores[:, None], wrong_scores], axis=1)
-    hits = right_dots > ops.max(ops.where(wrong, dots, _EXCLUDED), axis=1)
-    return ops.logsumexp(all_scores, axis=1) - right_scores, ops.cast(hits, "float32")
+    scores = ops.cast(scores, "float32")
+    is_positive = ops.equal(ops.arange(ops.shape(scores)[1])[None, :], positives[:, None])
+    # Added, not chosen by: the gradient of a sum takes no pass over all scores.
+    addends = ops.where(is_positive, -margin, ops.where(excluded, _EXCLUDED, 0.0))
+    losses = ops.sparse_categorical_crossentropy(positives, scores + addends, from_logits=True)
+    right = ops.sum(ops.where(is_positive, scores, 0.0), axis=1)
+    hits = right > ops.max(ops.where(is_positive, _EXCLUDED, scores + addends), axis=1)
+    return losses, ops.cast(hits, "float32")
 
 
 def softmax_cross_entropy(
@@ -170,12 +164,15 @@ def score_divergence(
         [0.1109 0.1109 0.    ]
     """
 
-    def log_shares(rows: keras.KerasTensor, columns: keras.KerasTensor, scale: float) -> keras.KerasTensor:
-        scores = scale * ops.matmul(rows, ops.transpose(columns))
-        if positions is not None:
-            is_self = ops.equal(ops.arange(ops.shape(candidates)[0])[None, :], positions[:, None])
-            scores = ops.where(is_self, _EXCLUDED, scores)
-        return ops.log_softmax(scores, axis=1)
+    def scores(rows: keras.KerasTensor, columns: keras.KerasTensor, scale: float) -> keras.KerasTensor:
+        products = ops.matmul(scale * rows, ops.transpose(columns))
+        if positions is None:
+            return products
+        is_self = ops.equal(ops.arange(ops.shape(candidates)[0])[None, :], positions[:, None])
+        return products + ops.where(is_self, _EXCLUDED, 0.0)
 
-    wanted = log_shares(teacher, teacher_candidates, scale if teacher_scale is None else teacher_scale)
-    return ops.sum(ops.exp(wanted) * (wanted - log_shares(vectors, candidates, scale)), axis=1)
+    wanted = scores(teacher, teacher_candidates, scale if teacher_scale is None else teacher_scale)
+    log_shares = ops.log_softmax(wanted, axis=1)
+    shares = ops.exp(log_shares)
+    cross_entropy = ops.categorical_crossentropy(shares, scores(vectors, candidates, scale), from_logits=True)
+    return cross_entropy + ops.sum(shares * log_shares, axis=1)

@@ -67,5 +67,6 @@ class Distillation(VectorTask):
                 for side, others in zip(sides, gathered, strict=True)
             ]
             losses, right = tf.add_n(divergences) / 2, gathered[0]
-        _, hits = in_batch_softmax(unit_length(target), right, positions, same_text)
+        scores = tf.matmul(unit_length(target), right, transpose_b=True)
+        _, hits = in_batch_softmax(scores, positions, same_text)
         return losses, hits

@@ -58,12 +58,15 @@ class RankingTask(VectorTask):
         query_fingerprints: tf.Tensor,
         candidate_fingerprints: tf.Tensor,
         negatives: Negatives | None = None,
+        *,
+        both_ways: bool = False,
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Ranks each row of `candidates`, which is the right one for the same row of `queries`.
 
         A candidate is not counted as wrong where its text is that of the right one, or where its
         own query has the same text: both are right answers too. Every query ranks the negatives of
-        all examples as well; none that is a right answer to it counts.
+        all examples as well; none that is a right answer to it counts. With `both_ways` candidates
+        rank the queries too, and losses and hits are the means of both.
 
         With `similarity.matryoshka_dims` prefixes of the vectors rank as well, and the losses are the
         mean; the hits are those of the whole vectors. Gives `[batch]` losses and `[batch]` hits.
@@ -74,30 +77,47 @@ class RankingTask(VectorTask):
         same_query = tf.equal(query_fingerprints[:, None], all_query_fingerprints[None, :])
         same_text = tf.equal(candidate_fingerprints[:, None], all_candidate_fingerprints[None, :])
         excluded = same_text | same_query
+        positives = offset + tf.range(tf.shape(queries)[0])
+        scores = self._scores(queries, all_candidates)
+        ranked = []
+        if both_ways:
+            # On one replica both ways have the same scores, and products cost more than all else here.
+            is_all = all_candidates is candidates
+            reverse = (
+                [tf.transpose(matrix) for matrix in scores]
+                if is_all
+                else self._scores(candidates, gather_candidates(queries)[0])
+            )
+            ranked.append(self._rank_by(reverse, positives, excluded))
         if negatives is not None:
             encodings, not_wrong = self._gathered(negatives, same_query, all_candidate_fingerprints)
-            all_candidates = tf.concat([all_candidates, encodings], axis=0)
+            of_negatives = self._scores(queries, encodings)
+            scores = [tf.concat(parts, axis=1) for parts in zip(scores, of_negatives, strict=True)]
             excluded = tf.concat([excluded, not_wrong], axis=1)
-        positives = offset + tf.range(tf.shape(queries)[0])
-        losses, hits = zip(
-            *(
-                in_batch_softmax(
-                    self._prefixes(queries, dim),
-                    self._prefixes(all_candidates, dim),
-                    positives,
-                    excluded,
-                    scale=self.similarity.scale,
-                    margin=self.similarity.margin,
-                )
-                for dim in (queries.shape[1], *self.similarity.matryoshka_dims)
-            ),
-            strict=True,
-        )
-        return tf.add_n(losses) / len(losses), hits[0]
+        ranked.append(self._rank_by(scores, positives, excluded))
+        losses, hits = (tf.add_n(values) / len(values) for values in zip(*ranked, strict=True))
+        return losses, hits
+
+    def _scores(self, queries: tf.Tensor, candidates: tf.Tensor) -> list[tf.Tensor]:
+        """`[queries, candidates]` of the whole vectors, and of each prefix that ranks."""
+        scale = self.similarity.scale
+        return [
+            tf.matmul(scale * self._prefixes(queries, dim), self._prefixes(candidates, dim), transpose_b=True)
+            for dim in (queries.shape[1], *self.similarity.matryoshka_dims)
+        ]
 
     def _prefixes(self, vectors: tf.Tensor, dim: int) -> tf.Tensor:
         """The first numbers of each vector, as they are compared."""
         return unit_length(vectors[:, :dim]) if self.normalize else vectors[:, :dim]
+
+    def _rank_by(
+        self, scores: list[tf.Tensor], positives: tf.Tensor, excluded: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """The mean losses of all scores, and the hits of the first."""
+        margin = self.similarity.scale * self.similarity.margin
+        results = [in_batch_softmax(matrix, positives, excluded, margin=margin) for matrix in scores]
+        losses, hits = zip(*results, strict=True)
+        return tf.add_n(losses) / len(losses), hits[0]
 
     @staticmethod
     def _gathered(
@@ -154,16 +174,11 @@ class TranslationRanking(RankingTask):
         """Ranks sources for targets, targets for sources, or both."""
         source, target = columns[:2]
         source_text, target_text = tf.unstack(batch.fingerprints[:2], num=2)
-        directions = []
-        if self.similarity.bidirectional or not self.hard_negatives:
-            directions.append(self.rank(target, source, target_text, source_text))
-        if self.similarity.bidirectional or self.hard_negatives:
-            negatives = None
-            if self.hard_negatives:
-                negatives = negatives_of(columns[2:], batch.fingerprints[2:], target_text)
-            directions.append(self.rank(source, target, source_text, target_text, negatives))
-        losses, hits = (tf.add_n(values) for values in zip(*directions, strict=True))
-        return losses / len(directions), hits / len(directions)
+        both_ways = self.similarity.bidirectional
+        if self.hard_negatives:
+            negatives = negatives_of(columns[2:], batch.fingerprints[2:], target_text)
+            return self.rank(source, target, source_text, target_text, negatives, both_ways=both_ways)
+        return self.rank(target, source, target_text, source_text, both_ways=both_ways)
 
 
 class ResponsePrediction(RankingTask):

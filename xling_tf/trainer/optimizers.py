@@ -31,34 +31,27 @@ class FusedAdam(keras.optimizers.Adam):
         )
 
 
-class RowSparseAdam(keras.optimizers.Optimizer):
-    """Adam that touches only the rows a batch has looked up.
+class RowwiseRMSprop(keras.optimizers.Optimizer):
+    """RMSprop that touches only the rows a batch has looked up, each at one rate.
 
-    Keras' Adam decays the moments of every row at every step, which on a table of 64 million entries
-    costs more than the rest of the step. Here a row's moments wait until the row is seen again,
-    as in the "lazy" Adam of other libraries; the second moment is one number a row, for the
-    entries of an embedding share their frequency (`beta_2` is the decay of that).
+    Keras' Adam decays the moments of every row at every step, which on a table of 64 million entries costs
+    more than the rest of the step. Here a row has one number, the mean square of its gradients' entries,
+    which share their frequency, and it waits until the row is seen again. Its bias is corrected as Adam's is.
+    A momentum was worth nothing (docs/results.md, "Optimizer of the tables").
     """
 
     def __init__(
-        self,
-        learning_rate: float = 1e-3,
-        beta_1: float = 0.9,
-        beta_2: float = 0.99,
-        epsilon: float = 1e-8,
-        name: str = "row_sparse_adam",
+        self, learning_rate: float = 1e-3, beta_2: float = 0.99, epsilon: float = 1e-8, **kwargs: Any
     ) -> None:
-        super().__init__(learning_rate=learning_rate, name=name)
-        self.beta_1 = beta_1
+        super().__init__(learning_rate=learning_rate, **kwargs)
         self.beta_2 = beta_2
         self.epsilon = epsilon
 
     def build(self, variables: Sequence[keras.Variable]) -> None:
-        """Makes the moments."""
+        """Makes the mean squares."""
         if self.built:
             return
         super().build(variables)
-        self._means = [self.add_variable_from_reference(variable, name="mean") for variable in variables]
         self._squares = [
             self.add_variable((variable.shape[0],), name="mean_square") for variable in variables
         ]
@@ -67,20 +60,14 @@ class RowSparseAdam(keras.optimizers.Optimizer):
         self, gradient: tf.IndexedSlices, variable: tf.Variable, learning_rate: tf.Tensor
     ) -> None:
         """Updates the looked-up rows of one table, at the rate of `_rate`; no row may come twice."""
-        index = self._get_variable_index(variable)
-        mean, square = self._means[index].value, self._squares[index].value
+        square = self._squares[self._get_variable_index(variable)].value
         rows, values = gradient.indices, gradient.values
         # `tf.gather` would copy a mirrored variable as a whole.
-        old_mean, old_square = (
-            tf.raw_ops.ResourceGather(resource=moment.handle, indices=rows, dtype=tf.float32)
-            for moment in (mean, square)
-        )
-        new_mean = self.beta_1 * old_mean + (1 - self.beta_1) * values
+        old_square = tf.raw_ops.ResourceGather(resource=square.handle, indices=rows, dtype=tf.float32)
         mean_squares = tf.reduce_mean(tf.square(values), axis=1)
         new_square = self.beta_2 * old_square + (1 - self.beta_2) * mean_squares
-        mean.scatter_update(tf.IndexedSlices(new_mean, rows))
         square.scatter_update(tf.IndexedSlices(new_square, rows))
-        change = new_mean * (learning_rate / (tf.sqrt(new_square) + self.epsilon))[:, None]
+        change = values * (learning_rate / (tf.sqrt(new_square) + self.epsilon))[:, None]
         variable.scatter_sub(tf.IndexedSlices(change, rows))
 
 
@@ -88,7 +75,7 @@ _KINDS: Mapping[str, tuple[Callable[[float], Any], Callable[[float], Any]]] = {
     # Plain SGD changes only the looked-up rows as it is.
     "sgd": (keras.optimizers.SGD, keras.optimizers.SGD),
     # beta_2 = 0.98 as in Vaswani et al. 2017, sec. 5.3.
-    "adam": (lambda rate: FusedAdam(rate, beta_2=0.98), RowSparseAdam),
+    "adam": (lambda rate: FusedAdam(rate, beta_2=0.98), RowwiseRMSprop),
 }
 
 
@@ -166,9 +153,13 @@ class Optimizers:
 
 
 def _with_distinct_rows(gradient: tf.IndexedSlices) -> tf.IndexedSlices:
-    """Adds up what rows get that are looked up more than once."""
+    """Adds up what rows get that are looked up more than once; most are not, and sums cost a copy."""
     rows, positions = tf.unique(gradient.indices)
-    values = tf.math.unsorted_segment_sum(gradient.values, positions, tf.size(rows))
+    values = tf.cond(
+        tf.equal(tf.size(rows), tf.size(positions)),
+        lambda: gradient.values,
+        lambda: tf.math.unsorted_segment_sum(gradient.values, positions, tf.size(rows)),
+    )
     return tf.IndexedSlices(values, rows, gradient.dense_shape)
 
 
@@ -207,7 +198,9 @@ def _rate(optimizer: keras.optimizers.Optimizer) -> tf.Tensor:
     That is the order of Kingma and Ba 2015, sec. 2, last paragraph.
     """
     rate = tf.convert_to_tensor(optimizer.learning_rate)
-    if not isinstance(optimizer, FusedAdam | RowSparseAdam):
-        return rate
     step = tf.cast(optimizer.iterations + 1, tf.float32)
-    return rate * tf.sqrt(1 - optimizer.beta_2**step) / (1 - optimizer.beta_1**step)
+    if isinstance(optimizer, FusedAdam | RowwiseRMSprop):
+        rate *= tf.sqrt(1 - optimizer.beta_2**step)
+    if isinstance(optimizer, FusedAdam):
+        rate /= 1 - optimizer.beta_1**step
+    return rate
