@@ -56,6 +56,20 @@ def test_an_lstm_is_keras_own_and_stops_at_the_end(reverse):
     assert short[1, :2] == pytest.approx(alone[0], abs=1e-6)
 
 
+def test_an_input_that_stays_is_as_one_at_every_position():
+    random = np.random.default_rng(0)
+    inputs, stays = random.normal(size=(2, 3, 4)), random.normal(size=(2, 1, 5))
+    kernel, lengths = random.normal(size=(5, 8)), np.array([3, 3], np.int32)
+    layer, whole = Lstm(2), Lstm(2)
+    layer(inputs, lengths)
+    whole(joined := np.concatenate([inputs, np.repeat(stays, 3, axis=1)], axis=2), lengths)
+    own, bias = layer.input_gates.get_weights()
+    whole.input_gates.set_weights([np.concatenate([own, kernel]), bias])
+    whole.cell.recurrent.assign(layer.cell.recurrent)
+    found = layer(inputs, lengths, more_gates=(stays @ kernel).astype(np.float32)).numpy()
+    assert found == pytest.approx(whole(joined, lengths).numpy(), abs=1e-5)
+
+
 def test_poolings_by_hand():
     inputs = np.array([[[1, -5], [3, -7], [9, 9]]], np.float32)
     mask = np.array([[True, True, False]])

@@ -43,7 +43,11 @@ class Decoder(Layer):
         """Creates the variables for vectors `[batch, dim]`."""
         dim = encodings_shape[-1]
         self.lstm = Lstm(dim, dtype=self.dtype_policy, name="lstm")
-        self.lstm.build((None, None, self.embedding_dim + dim))
+        self.lstm.build((None, None, self.embedding_dim))
+        self.vector_gates = keras.layers.Dense(
+            4 * dim, use_bias=False, dtype=self.dtype_policy, name="vector_gates"
+        )
+        self.vector_gates.build((None, dim))
         self.output_projection.build((None, dim))
         size = keras.initializers.RandomNormal(stddev=self.embedding_dim**-0.5)
         shape = (self.num_languages, self.embedding_dim)
@@ -70,11 +74,9 @@ class Decoder(Layer):
         Returns:
             `[batch, length + 1, words + 1]` float32 scores of each word, and of the end, which is the last.
         """
-        count, length = ops.shape(tokens)[0], ops.shape(tokens)[1]
-        first = ops.broadcast_to(self.languages[language], (count, 1, self.embedding_dim))
+        first = ops.broadcast_to(self.languages[language], (ops.shape(tokens)[0], 1, self.embedding_dim))
         rows = ops.concatenate([first, ops.take(words, tokens, axis=0)], axis=1)
-        vectors = ops.broadcast_to(encodings[:, None], (count, length + 1, encodings.shape[-1]))
-        states = self.lstm(ops.concatenate([rows, vectors], axis=-1), lengths + 1, encodings)
+        states = self.lstm(rows, lengths + 1, encodings, self.vector_gates(encodings)[:, None])
         return self.scores(states, words)
 
     def scores(self, states: keras.KerasTensor, words: keras.KerasTensor) -> keras.KerasTensor:
@@ -98,10 +100,10 @@ class Decoder(Layer):
         Returns:
             `[batch, (words)]` int32 rows of the table, without the end.
         """
-        end = tf.shape(words)[0]
+        end, vector_gates = tf.shape(words)[0], self.vector_gates(encodings)
 
         def say(place: tf.Tensor, row: tf.Tensor, state: Any, said: tf.TensorArray) -> tuple[Any, ...]:
-            gates = self.lstm.input_gates(ops.concatenate([row, encodings], axis=1))
+            gates = self.lstm.input_gates(row) + vector_gates
             hidden, state = self.lstm.cell(ops.cast(gates, "float32"), state)
             ids = tf.argmax(self.scores(hidden, words), axis=1, output_type=tf.int32)
             row = tf.gather(words, tf.minimum(ids, end - 1))
