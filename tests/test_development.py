@@ -11,6 +11,7 @@ from testing import EXAMPLES, TWO_TASKS, corpus, make_batch, make_examples, make
 from xling_tf.config import apply_overrides
 from xling_tf.corpora.records import TranslationPair
 from xling_tf.corpora.store import transient_store
+from xling_tf.encoders import folded
 from xling_tf.errors import UserError
 from xling_tf.sentence_encoder import SentenceEncoder
 from xling_tf.trainer import development as module
@@ -127,7 +128,8 @@ def test_translations_alone_decide_where_there_are_some(tmp_path):
         Development(model, {}, tmp_path)
 
 
-def test_the_same_examples_are_scored_each_time():
+def test_the_same_examples_are_scored_each_time(monkeypatch):
+    monkeypatch.setattr(folded, "_MICRO_BATCH", 4)  # tokens that are encoded at once
     # Ten examples in batches of ten: the one batch has them all, also those of a corpus never trained on.
     settings = ["tasks.translation_ranking.examples_per_batch=10", "training.dev_batches=1"]
     model = tiny_model(apply_overrides(CONFIG, [*settings, "data.corpus_weights.corpus=0"]))

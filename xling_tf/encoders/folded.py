@@ -90,12 +90,12 @@ class FoldedEncoder(tf.Module):
     def __call__(self, sentences: tf.Tensor) -> tf.Tensor:
         """Encodes `[batch]` strings to `[batch, hidden_dim]`, not normalised, in bounded memory."""
         tokens = self._preprocessor.tokenize(sentences)
-        return _in_micro_batches(self._encode, tokens, self._body().hidden_dim)
+        return in_micro_batches(self._encode, tokens, self._body().hidden_dim)
 
     def average(self, contexts: tf.Tensor) -> tf.Tensor:
         """Averages the words of `[batch]` strings, cut at `max_context_tokens`: `[batch, any]`."""
         tokens = self._preprocessor.tokenize(contexts, self._preprocessor.config.max_context_tokens)
-        return _in_micro_batches(self._average, tokens, None)
+        return in_micro_batches(self._average, tokens, None)
 
     def translate(self, sentences: tf.Tensor, languages: tf.Tensor, decoder: Any) -> tf.Tensor:
         """Maps `[batch]` strings to what a decoder says of their vectors in `[batch]` int32 languages."""
@@ -122,7 +122,7 @@ class FoldedEncoder(tf.Module):
         return average_words(self._words(words), tokens.with_values(positions))
 
 
-def _in_micro_batches(
+def in_micro_batches(
     encode: Callable[[tf.RaggedTensor], tf.Tensor], tokens: tf.RaggedTensor, dim: int | None
 ) -> tf.Tensor:
     """Maps `[batch, (tokens)]` to `[batch, dim]`, those of similar length together."""

@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, combinations, islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -14,6 +15,8 @@ from xling_tf.config import ExperimentConfig, apply_overrides
 from xling_tf.corpora.records import Record, TranslationPair
 from xling_tf.corpora.split import near_twins
 from xling_tf.corpora.store import StoredCorpus
+from xling_tf.encoders.base import TokenEncoder
+from xling_tf.encoders.folded import in_micro_batches
 from xling_tf.errors import UserError
 from xling_tf.evaluators.retrieval import TranslationRetrieval
 from xling_tf.evaluators.sts import SemanticTextualSimilarity, find_sts
@@ -69,8 +72,9 @@ def _scorer(
     count = min(config.training.dev_batches, len(examples) // size)
     batches = make_dataset(examples, sampler, model.preprocessor, count=count)
     if task.graph not in graphs:
+        encoder: Any = _InMicroBatches(model.encoder)
         graphs[task.graph] = tf.function(
-            lambda batch: task.losses(model.encoder, batch),
+            lambda batch: task.losses(encoder, batch),
             input_signature=[batches.element_spec],
             autograph=False,
         )
@@ -86,6 +90,26 @@ def _scorer(
         }
 
     return score
+
+
+class _InMicroBatches:
+    """An encoder whose sentences are padded to the longest of similar ones, not to the longest of a batch."""
+
+    def __init__(self, encoder: TokenEncoder) -> None:
+        self._encoder = encoder
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._encoder, name)
+
+    def encode(self, words: tf.Tensor, tokens: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
+        """See `TokenEncoder.encode`."""
+
+        def encode(part: tf.RaggedTensor) -> tf.Tensor:
+            return self._encoder.encode(words, part.to_tensor(), tf.cast(part.row_lengths(), tf.int32))
+
+        return in_micro_batches(
+            encode, tf.RaggedTensor.from_tensor(tokens, lengths), self._encoder.hidden_dim
+        )
 
 
 class Development:
