@@ -2,6 +2,7 @@
 
     python evaluation/benchmark.py training --pair en-es --data DIR      # beside the machine's own ceiling
     python evaluation/benchmark.py peers --data DIR                      # beside other libraries: make peers
+    python evaluation/benchmark.py lstm                                  # seq2seq-* beside its products
     python evaluation/benchmark.py system --model exported/en-es         # by sentence length and batch size
     python evaluation/benchmark.py vectors --model exported/en-es --data DIR   # in fewer bytes
 
@@ -40,6 +41,7 @@ from xling_tf.evaluators.encoding import Encode, as_system, encode_checked
 from xling_tf.evaluators.running import evaluate_system
 from xling_tf.evaluators.systems import open_system
 from xling_tf.files import provenance, replacing
+from xling_tf.presets import get_preset
 from xling_tf.search.neighbours import truncated
 from xling_tf.search.quantization import Int8Ranges, Precision, quantize
 from xling_tf.search.semantic import Hit, quantized_search, semantic_search
@@ -54,7 +56,10 @@ def main(argv: list[str]) -> None:
     """Measures what the first argument names."""
     set_up_logging()
     with one_line_errors("the same command starts anew"):
-        kinds = {"training": _training, "peers": _peers, "system": _system, "vectors": _vectors}
+        kinds = {
+            **{"training": _training, "peers": _peers, "lstm": _lstm},
+            **{"system": _system, "vectors": _vectors},
+        }
         if argv[1:2] not in [[kind] for kind in kinds]:
             raise UserError(f"one of {', '.join(kinds)} is expected, got {argv[1:]}")
         kinds[argv[1]]()
@@ -239,6 +244,63 @@ def _read_answer(peers: subprocess.Popen[str]) -> str:
     if not (line := peers.stdout.readline()):
         raise UserError("evaluation/peers.py ended with the error above; make peers makes its environment")
     return line
+
+
+# LSTMs beside their own matrix products.
+
+_PAIRS, _LENGTH, _PIECES = 64, 16, 600  # of a batch of seq2seq-*: pairs, pieces a sentence, distinct pieces
+
+
+def _lstm() -> None:
+    """Times a step of the encoder and decoder of `seq2seq-*`, in turns with its bare products."""
+    import tensorflow as tf
+
+    from xling_tf.encoders.lstm import LstmEncoder
+    from xling_tf.tasks.translation import Decoder
+
+    config = get_preset("seq2seq-similarity").encoder
+    dim, first, second = config.embedding_dim, config.intermediate_dim, config.hidden_dim
+    encoder, decoder = LstmEncoder(config, num_words=_PIECES), Decoder(2, dim)
+    encoder.build_variables()
+    decoder.build((None, second))
+    count = 2 * _PAIRS
+    table, lengths = tf.random.normal([_PIECES, dim]), tf.fill([count], _LENGTH)
+    tokens = tf.random.uniform([count, _LENGTH], maxval=_PIECES, dtype=tf.int32)
+    variables = [v.value for v in (*encoder.dense_variables, *decoder.trainable_variables)]
+
+    @tf.function(autograph=False)
+    def step() -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            encodings = encoder.encode(table, tokens, lengths)
+            loss = tf.reduce_sum(tf.square(decoder(encodings, table, tokens, lengths, language=0)))
+        return tf.linalg.global_norm(tape.gradient(loss, variables))
+
+    read, said = count * _LENGTH, count * (_LENGTH + 1)
+    # Rows, inputs and outputs: both directions, the layer above, the decoder, its outputs.
+    shapes = [
+        *2 * [(read, dim, 4 * first), (read, first, 4 * first)],
+        *2 * [(read, second, 4 * second)],
+        *[(rows, second, 4 * second) for rows in (said, count)],
+        *[(said, dim, 4 * second), (said, second, dim), (said, dim, _PIECES + 1)],
+    ]
+    factors = [
+        tuple(map(tf.random.normal, ([rows, inputs], [inputs, outputs], [rows, outputs])))
+        for rows, inputs, outputs in shapes
+    ]
+
+    @tf.function(autograph=False)
+    def products() -> tf.Tensor:
+        results = []
+        for x, w, g in factors:
+            results += [x @ w, tf.matmul(x, g, transpose_a=True), tf.matmul(g, w, transpose_b=True)]
+        return tf.linalg.global_norm(results)
+
+    works = {"step": lambda: step().numpy(), "products": lambda: products().numpy()}
+    rounds = [{name: _seconds(work) for name, work in works.items()} for _ in range(1 + 2 * _ROUNDS)][1:]
+    seconds = {name: statistics.median(each[name] for each in rounds) for name in works}
+    shape = {"pairs": _PAIRS, "pieces_per_sentence": _LENGTH, "distinct_pieces": _PIECES}
+    ratio = seconds["step"] / seconds["products"]
+    _write("evaluation/results/lstm.json", {**shape, "seconds": seconds, "step_to_products": ratio})
 
 
 # Time and memory by sentence length and batch size (Yang et al. 2019, sec. 7 and figure 2).
