@@ -82,10 +82,9 @@ class RankingTask(VectorTask):
         ranked = []
         if both_ways:
             # On one replica both ways have the same scores, and products cost more than all else here.
-            is_all = all_candidates is candidates
             reverse = (
                 [tf.transpose(matrix) for matrix in scores]
-                if is_all
+                if all_candidates is candidates
                 else self._scores(candidates, gather_candidates(queries)[0])
             )
             ranked.append(self._rank_by(reverse, positives, excluded))
