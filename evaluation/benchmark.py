@@ -56,10 +56,7 @@ def main(argv: list[str]) -> None:
     """Measures what the first argument names."""
     set_up_logging()
     with one_line_errors("the same command starts anew"):
-        kinds = {
-            **{"training": _training, "peers": _peers, "lstm": _lstm},
-            **{"system": _system, "vectors": _vectors},
-        }
+        kinds = {each.__name__[1:]: each for each in (_training, _peers, _lstm, _system, _vectors)}
         if argv[1:2] not in [[kind] for kind in kinds]:
             raise UserError(f"one of {', '.join(kinds)} is expected, got {argv[1:]}")
         kinds[argv[1]]()

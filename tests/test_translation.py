@@ -66,7 +66,7 @@ def test_an_input_that_stays_is_as_one_at_every_position():
     own, bias = layer.input_gates.get_weights()
     whole.input_gates.set_weights([np.concatenate([own, kernel]), bias])
     whole.cell.recurrent.assign(layer.cell.recurrent)
-    found = layer(inputs, lengths, more_gates=(stays @ kernel).astype(np.float32)).numpy()
+    found = layer(inputs, lengths, constant_gates=(stays @ kernel).astype(np.float32)).numpy()
     assert found == pytest.approx(whole(joined, lengths).numpy(), abs=1e-5)
 
 
@@ -110,6 +110,10 @@ def test_the_decoder_sees_the_language_the_vector_and_the_words_before():
     assert (changed > 1e-6).tolist() == [False, False, True, True]
     assert (np.abs(scores([0, 1, 2], language=1) - before).max(axis=1) > 1e-6).all()
     assert (np.abs(scores([0, 1, 2], vector=-vectors) - before).max(axis=1) > 1e-6).all()
+    # The vector is not the first state alone, but an input too.
+    task.decoder.lstm.cell.recurrent.assign(np.zeros((DIM, 4 * DIM)))
+    different = np.abs(scores([0, 1, 2], vector=-vectors) - scores([0, 1, 2])).max(axis=1)
+    assert (different > 1e-6).all()
 
 
 def test_the_loss_of_both_directions_by_hand():

@@ -44,15 +44,17 @@ class Lstm(Layer):
         inputs: keras.KerasTensor,
         lengths: keras.KerasTensor,
         initial: keras.KerasTensor | None = None,
-        more_gates: keras.KerasTensor | float = 0.0,
+        constant_gates: keras.KerasTensor | None = None,
     ) -> keras.KerasTensor:
         """Maps `[batch, length, dim]` of `[batch]` lengths to the states `[batch, length, units]`, float32.
 
         `initial` is the state `[batch, units]` before the first position; the cell starts at zero. At every
-        position, `more_gates` `[batch, 1, 4 * units]` are added to the gates: an input that stays is
+        position, `constant_gates` `[batch, 1, 4 * units]` are added to the gates: an input that stays is
         multiplied once.
         """
-        gates = ops.cast(self.input_gates(inputs) + more_gates, "float32")
+        gates = ops.cast(self.input_gates(inputs), "float32")
+        if constant_gates is not None:
+            gates += ops.cast(constant_gates, "float32")
         mask = ops.arange(ops.shape(inputs)[1])[None, :] < lengths[:, None]
         start = None if initial is None else [initial, ops.zeros_like(initial)]
         states = self.loop(gates, initial_state=start, mask=mask)
