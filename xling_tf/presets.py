@@ -2,7 +2,7 @@
 
 import dataclasses
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from xling_tf.config import (
@@ -37,6 +37,7 @@ _CORPUS_WEIGHTS = {
 }
 
 PUBLISHED = "exported/use-multilingual"  # what export/import_published.py makes
+_OFF = TaskConfig(weight=0)
 
 # The phases, the words' start and the rate of the classifier are what docs/results.md has measured ("en-es in
 # minutes").
@@ -72,13 +73,24 @@ _STATIC = dataclasses.replace(
     tasks=dataclasses.replace(
         _RECIPE.tasks,
         translation_ranking=TaskConfig(weight=1, examples_per_batch=1024),
-        response_prediction=TaskConfig(weight=0),
-        quick_thought=TaskConfig(weight=0),
-        inference=TaskConfig(weight=0),
+        response_prediction=_OFF,
+        quick_thought=_OFF,
+        inference=_OFF,
         distillation=dataclasses.replace(_RECIPE.tasks.distillation, weight=1, examples_per_batch=1024),
         similarity=dataclasses.replace(_RECIPE.tasks.similarity, matryoshka_dims=(64, 128, 256)),
     ),
     training=TrainingConfig(minutes=10.0),
+)
+
+_RANKING = dataclasses.replace(
+    _RECIPE,
+    tasks=dataclasses.replace(
+        _RECIPE.tasks,
+        response_prediction=_OFF,
+        quick_thought=_OFF,
+        inference=_OFF,
+        distillation=DistillationConfig(),
+    ),
 )
 
 # As 2019, sec. 2.2 and 3.2, but for one thing: the paper minimises -log P(source | target) and gives each
@@ -117,7 +129,6 @@ _SMOKE = dataclasses.replace(
     training=TrainingConfig(steps=150, precision="float32", static_share=0.3, static_batch=64),
 )
 
-_OFF = TaskConfig(weight=0)
 _NO_TASKS = TasksConfig(
     translation_ranking=_OFF, response_prediction=_OFF, quick_thought=_OFF, inference=_OFF
 )
@@ -186,7 +197,6 @@ _BEST = dataclasses.replace(
     training=TrainingConfig(steps=1500, minutes=60.0),
 )
 
-
 # Yu et al. 2018, sec. 2. Batches, optimizer, rates and minutes are ours, the paper gives none; with `alpha`
 # the terms are about equal at the start (sec. 2.2; `Translation.terms`), it is not tuned.
 _SEQ2SEQ = ExperimentConfig(
@@ -201,8 +211,12 @@ _SEQ2SEQ = ExperimentConfig(
     optimizer=dataclasses.replace(_RECIPE.optimizer, learning_rate=1e-3, clip_norm=5.0),
     training=TrainingConfig(minutes=60.0),
 )
-_REGULARIZERS = {"similarity": 1700.0, "contrastive": 20.0, "weight-decay": 0.002, "no-similarity": 0.0}
-
+_REGULARIZERS: Mapping[str, Mapping[str, Any]] = {
+    "similarity": {"regularizer": "similarity", "alpha": 1700.0},
+    "contrastive": {"regularizer": "contrastive", "alpha": 20.0},
+    "weight-decay": {"regularizer": "weight_decay", "alpha": 0.002},
+    "no-similarity": {"regularizer": "none", "alpha": 0.0},
+}
 
 # Rücklé et al. 2018, sec. 5.1, on words' vectors that stay as they are. Batches, optimizer, rates and minutes
 # are ours.
@@ -227,76 +241,44 @@ _P_MEAN = ExperimentConfig(
     data=DataConfig(targets=(ALL_LANGUAGES,), corpus_weights=_CORPUS_WEIGHTS),
     text=TextConfig(ngram_sizes=(), num_oov_buckets=1, lowercase=True),
     encoder=EncoderConfig(kind="p_mean", p_values=("-inf", "1", "3", "inf")),
-    tasks=dataclasses.replace(
-        _NO_TASKS,
-        similarity=SimilarityConfig(normalize=True),
-    ),
+    tasks=dataclasses.replace(_NO_TASKS, similarity=SimilarityConfig(normalize=True)),
     initial=InitialConfig(vectors=("bivcd:300",)),
 )
 
 
-def _variant(
-    preset: ExperimentConfig,
-    description: str,
-    *,
-    targets: Sequence[str] = (),
-    temperature: float = 0.0,
-    text: Mapping[str, Any] | None = None,
-    tasks: Mapping[str, Any] | None = None,
-) -> ExperimentConfig:
-    """A preset with other languages, settings of the text, or settings of the tasks."""
-    data = dataclasses.replace(
-        preset.data,
-        targets=tuple(targets) or preset.data.targets,
-        sampling_temperature=temperature,
-    )
-    return dataclasses.replace(
-        preset,
-        description=description,
-        data=data,
-        text=dataclasses.replace(preset.text, **text or {}),
-        tasks=dataclasses.replace(preset.tasks, **tasks or {}),
-    )
+def _variant(preset: ExperimentConfig, description: str, **sections: Mapping[str, Any]) -> ExperimentConfig:
+    """A preset with other settings in some of its sections."""
+    changed = {
+        name: dataclasses.replace(getattr(preset, name), **settings) for name, settings in sections.items()
+    }
+    return dataclasses.replace(preset, description=description, **changed)
 
 
 # The pairs of the paper (2019, sec. 3), each with English.
 _TARGETS = {"es": "Spanish", "fr": "French", "de": "German", "zh": "Chinese"}
+# Arivazhagan et al. 2019, sec. 4.2
+_MANY = {"targets": tuple(_TARGETS), "sampling_temperature": 5.0}
+
+
+def _pairs(name: str, preset: ExperimentConfig, description: str) -> dict[str, ExperimentConfig]:
+    """A preset for each target; `{}` stands for it in the name, and for its language in the description."""
+    return {
+        name.format(target): _variant(preset, description.format(language), data={"targets": (target,)})
+        for target, language in _TARGETS.items()
+    }
+
 
 PRESETS: Mapping[str, ExperimentConfig] = {
-    **{
-        f"en-{target}": _variant(
-            _RECIPE,
-            f"English and {language}: the paper's six tasks, a recipe for half an hour on 2 cores",
-            targets=[target],
-        )
-        for target, language in _TARGETS.items()
-    },
-    **{
-        f"en-{target}-static": dataclasses.replace(
-            _STATIC,
-            description=f"English and {language}: the average of words, for speed",
-            data=dataclasses.replace(_STATIC.data, targets=(target,)),
-        )
-        for target, language in _TARGETS.items()
-    },
+    **_pairs("en-{}", _RECIPE, "English and {}: the paper's six tasks, a recipe for half an hour on 2 cores"),
+    **_pairs("en-{}-static", _STATIC, "English and {}: the average of words, for speed"),
     "many": _variant(
-        _RECIPE,
-        "English, Spanish, French, German and Chinese in one model (2019, footnote 1)",
-        targets=tuple(_TARGETS),
-        temperature=5.0,  # Arivazhagan et al. 2019, sec. 4.2
+        _RECIPE, "English, Spanish, French, German and Chinese in one model (2019, footnote 1)", data=_MANY
     ),
-    **{
-        f"translation-ranking-en-{target}": _variant(
-            _RECIPE,
-            f"the paper's baseline for {language}: translation ranking alone; mines hard negatives",
-            targets=[target],
-            tasks={
-                **dict.fromkeys(("response_prediction", "quick_thought", "inference"), _OFF),
-                "distillation": DistillationConfig(),
-            },
-        )
-        for target, language in _TARGETS.items()
-    },
+    **_pairs(
+        "translation-ranking-en-{}",
+        _RANKING,
+        "the paper's baseline for {}: translation ranking alone; mines hard negatives",
+    ),
     "no-snli": _variant(_RECIPE, "en-es without inference (2018, table 7)", tasks={"inference": _OFF}),
     "no-wiki": _variant(
         _RECIPE, "en-es without quick thought (2018, table 7)", tasks={"quick_thought": _OFF}
@@ -310,66 +292,41 @@ PRESETS: Mapping[str, ExperimentConfig] = {
         _RECIPE, "en-es on words without their n-grams (2019, sec. 5.1)", text={"ngram_sizes": ()}
     ),
     "sentencepiece": _variant(
-        _RECIPE,
-        "en-es on SentencePiece's pieces (2019, sec. 5.1)",
-        text={"tokenizer": "sentencepiece"},
+        _RECIPE, "en-es on SentencePiece's pieces (2019, sec. 5.1)", text={"tokenizer": "sentencepiece"}
     ),
-    **{
-        f"paper-en-{target}": _variant(
-            _PAPER,
-            f"English and {language}, the literal recipe (2019, sec. 3.2): SGD, 30 million steps; "
-            "trained on dot products, exported at unit length and so ranked by cosine",
-            targets=[target],
-        )
-        for target, language in _TARGETS.items()
-    },
-    **{
-        f"en-{target}-best": _variant(
-            _BEST,
-            f"English and {language}: the published multilingual CNN, trained on to beat itself",
-            targets=[target],
-        )
-        for target, language in _TARGETS.items()
-    },
+    **_pairs(
+        "paper-en-{}",
+        _PAPER,
+        "English and {}, the literal recipe (2019, sec. 3.2): SGD, 30 million steps; "
+        "trained on dot products, exported at unit length and so ranked by cosine",
+    ),
+    **_pairs(
+        "en-{}-best", _BEST, "English and {}: the published multilingual CNN, trained on to beat itself"
+    ),
     "multilingual-best": _variant(
-        _BEST,
-        "the same for English, Spanish, French, German and Chinese in one model",
-        targets=tuple(_TARGETS),
-        temperature=5.0,
+        _BEST, "the same for English, Spanish, French, German and Chinese in one model", data=_MANY
     ),
     "multilingual": _MULTILINGUAL,
     "multilingual-large": _MULTILINGUAL_LARGE,
-    "multilingual-qa": dataclasses.replace(
+    "multilingual-qa": _variant(
         _MULTILINGUAL_LARGE,
-        description="multilingual-large with answers encoded beside their context (Yang, sec. 4.2)",
-        tasks=dataclasses.replace(
-            _MULTILINGUAL_LARGE.tasks,
-            question_answering=QuestionAnsweringConfig(weight=2, examples_per_batch=128),
-        ),
+        "multilingual-large with answers encoded beside their context (Yang, sec. 4.2)",
+        tasks={"question_answering": QuestionAnsweringConfig(weight=2, examples_per_batch=128)},
     ),
     **{
-        f"seq2seq-{name}": dataclasses.replace(
+        f"seq2seq-{name}": _variant(
             _SEQ2SEQ,
-            description=f"translation from the vector by LSTMs (Yu et al. 2018), {name.replace('-', ' ')}",
-            tasks=dataclasses.replace(
-                _SEQ2SEQ.tasks,
-                translation=dataclasses.replace(
-                    _SEQ2SEQ.tasks.translation,
-                    regularizer=name.replace("no-similarity", "none").replace("-", "_"),
-                    alpha=alpha,
-                ),
-            ),
+            f"translation from the vector by LSTMs (Yu et al. 2018), {name.replace('-', ' ')}",
+            tasks={"translation": dataclasses.replace(_SEQ2SEQ.tasks.translation, **regularizer)},
         )
-        for name, alpha in _REGULARIZERS.items()
+        for name, regularizer in _REGULARIZERS.items()
     },
     "p-mean": _P_MEAN,
     "infersent-td": _INFERSENT,
-    "infersent-mt-td": dataclasses.replace(
+    "infersent-mt-td": _variant(
         _INFERSENT,
-        description="the same, and inference in each language that has it, MT+TD (Rücklé et al. 2018)",
-        tasks=dataclasses.replace(
-            _INFERSENT.tasks, inference=TaskConfig(examples_per_batch=64), target_inference=True
-        ),
+        "the same, and inference in each language that has it, MT+TD (Rücklé et al. 2018)",
+        tasks={"inference": TaskConfig(examples_per_batch=64), "target_inference": True},
     ),
     "smoke": _SMOKE,
 }
