@@ -11,6 +11,7 @@ import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from xling_tf.errors import UserError
@@ -232,16 +233,14 @@ class ExperimentConfig:
     def __post_init__(self) -> None:
         """Refuses values that are out of range or do not fit together."""
         for name, choices in _CHOICES.items():
-            if (value := _value(self, name)) not in choices:
+            if (value := attrgetter(name)(self)) not in choices:
                 raise UserError(f"{name} expects {' or '.join(choices)}, got {value!r}")
-        batches = [f"tasks.{task}.examples_per_batch" for task in _TASKS]
-        for name in (*_AT_LEAST_ONE, *batches):
-            value = _value(self, name)
+        for name in _AT_LEAST_ONE:
+            value = attrgetter(name)(self)
             if (min(value, default=1) if isinstance(value, tuple) else value) < 1:
                 raise UserError(f"{name} must be at least 1, got {value}")
-        factors = [f"tasks.{task}.{factor}" for task in _TASKS for factor in ("loss_weight", "head_rate")]
-        for name in (*_AT_LEAST_ZERO, *factors):
-            if not 0 <= (value := _value(self, name)) < math.inf:
+        for name in _AT_LEAST_ZERO:
+            if not 0 <= (value := attrgetter(name)(self)) < math.inf:
                 raise UserError(f"{name} must be a number of at least 0, got {value}")
         _require_languages(self.data)
         _require_dims(self.encoder, self.tasks)
@@ -264,6 +263,7 @@ _AT_LEAST_ONE = (
     *("text.num_ngram_buckets", "text.sentencepiece_size", "encoder.num_heads"),
     *("encoder.filter_widths", "encoder.num_filters", "tasks.distillation.every"),
     *("data.pool_batches", "training.dev_batches", "training.static_batch"),
+    *(f"tasks.{task}.examples_per_batch" for task in _TASKS),
 )
 _AT_LEAST_ZERO = (
     *("data.sampling_temperature", "tasks.hard_negatives"),
@@ -271,26 +271,16 @@ _AT_LEAST_ZERO = (
     *("tasks.distillation.score_scale", "tasks.translation.alpha"),
     *("training.static_share", "training.static_steps", "training.static_rate"),
     *("optimizer.clip_norm", "optimizer.embedding_learning_rate", "training.dev_steps"),
+    *(f"tasks.{task}.{factor}" for task in _TASKS for factor in ("loss_weight", "head_rate")),
 )
 
 
-def _value(config: Any, name: str) -> Any:
-    """The value of a dotted name."""
-    for part in name.split("."):
-        config = getattr(config, part)
-    return config
-
-
 def _require_languages(data: DataConfig) -> None:
-    if not data.targets or data.source in data.targets:
+    is_mixed = ALL_LANGUAGES in data.targets and len(data.targets) > 1
+    if not data.targets or data.source in data.targets or is_mixed:
         raise UserError(
-            f"data.targets expects at least one language besides data.source, {data.source!r}, got "
-            f"{list(data.targets)}"
-        )
-    if ALL_LANGUAGES in data.targets and len(data.targets) > 1:
-        raise UserError(
-            f"data.targets expects languages, or {ALL_LANGUAGES} alone for those that the data have, got "
-            f"{list(data.targets)}"
+            f"data.targets expects at least one language besides data.source, {data.source!r}, or "
+            f"{ALL_LANGUAGES} alone for those that the data have, got {list(data.targets)}"
         )
 
 

@@ -45,31 +45,32 @@ def replacing_folder(path: Path) -> Iterator[Path]:
     between the two renames is mended by `recover_folder`, which this calls first.
     """
     recover_folder(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = _temporary(path)
-    temporary.mkdir()
-    try:
+    with _temporary_folder(path) as temporary:
         yield temporary
         aside = _aside(path)
         if path.exists():
             os.replace(path, aside)
         os.replace(temporary, path)
         shutil.rmtree(aside, ignore_errors=True)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
 
 
 @contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
     """Yields a temporary folder beside `path` that gets its name, if it is free, and the block succeeds."""
+    with _temporary_folder(path) as temporary:
+        yield temporary
+        if path.exists():
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
+        os.rename(temporary, path)
+
+
+@contextmanager
+def _temporary_folder(path: Path) -> Iterator[Path]:
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = _temporary(path)
     temporary.mkdir()
     try:
         yield temporary
-        if path.exists():
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
-        os.rename(temporary, path)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 

@@ -62,9 +62,11 @@ _FORMATS: tuple[tuple[Kind, re.Pattern[str], Reader], ...] = (
 )
 # Conversations that are questions and their answers: the name says which part of a document answers.
 _QUESTION_READERS = {"_question_sentence": read_question_sentences, "_question_passage": read_questions}
-_GRADED = (
-    ("eval/sts", re.compile(_ONE + r"\.train\.tsv(?:\.gz)?")),
-    ("eval/senteval", re.compile(r"(?P<name>SICK)(?P<source>)\.train\.tsv(?:\.gz)?")),
+# What is published in a layout of its own, by where it may lie.
+_PUBLISHED: tuple[tuple[Kind, Sequence[str], re.Pattern[str], Reader], ...] = (
+    ("nli", SNLI_FOLDERS, SNLI_FILE, read_snli),
+    ("similarity", ["eval/sts"], re.compile(_ONE + r"\.train\.tsv(?:\.gz)?"), read_similarity),
+    ("similarity", ["eval/senteval"], re.compile(r"(?P<name>SICK)\.train\.tsv(?:\.gz)?"), read_similarity),
 )
 _DATA_ENDINGS = (".tsv", ".txt", ".json", ".jsonl", ".gz")
 _ANY = "LANGUAGE"  # in messages
@@ -270,11 +272,7 @@ def discover(folder: Path) -> Iterator[CorpusFile]:
     for kind, pattern, read in _FORMATS:
         for path in _files_of(folder / kind):
             if match := pattern.fullmatch(path.name):
-                parts = match.groupdict()
-                languages = tuple(parts[s] for s in ("source", "target") if s in parts)
-                number, of = int(parts["shard"] or 0), int(parts["of"] or 1)
-                split = parts.get("split", "")
-                file = CorpusFile(kind, match["name"], languages, split, (path,), read, number, of)
+                file = _corpus_file(kind, match, read, path)
                 yield file
                 for ending, read_answers in _QUESTION_READERS.items():
                     if kind == "conversations" and file.name.endswith(ending):
@@ -282,28 +280,26 @@ def discover(folder: Path) -> Iterator[CorpusFile]:
             elif kind == "parallel" and (match := _MOSES.fullmatch(path.name)):
                 yield from _moses_file(path, match)
             elif kind == "questions" and (match := _SQUAD.fullmatch(path.name)):
-                yield _squad_file(path, match["name"], match["source"])
+                yield _corpus_file(kind, match, partial(read_squad, language=match["source"]), path)
             elif path.name.endswith(_DATA_ENDINGS) and not (
                 path.name == _SQUAD_TRAIN or SNLI_FILE.fullmatch(path.name)
             ):
                 logging.warning("%s is not read: its name is not of the layout", path)
-    for place in SNLI_FOLDERS:
-        for path in _files_of(folder / place):
-            if match := SNLI_FILE.fullmatch(path.name):
-                yield CorpusFile("nli", match["name"], ("en",), match["split"], (path,), read_snli)
-    for place, pattern in _GRADED:
-        for path in _files_of(folder / place):
+    for kind, places, pattern, read in _PUBLISHED:
+        for path in chain.from_iterable(_files_of(folder / place) for place in places):
             if match := pattern.fullmatch(path.name):
-                languages = (match["source"] or "en",)
-                yield CorpusFile("similarity", match["name"], languages, "", (path,), read_similarity)
+                yield _corpus_file(kind, match, read, path)
+    read_english = partial(read_squad, language="en")
     for place in (".", "questions"):
         if (path := folder / place / _SQUAD_TRAIN).is_file():
-            yield _squad_file(path, "squad_train", "en")
+            yield CorpusFile("questions", "squad_train", ("en",), "", (path,), read_english)
 
 
-def _squad_file(path: Path, name: str, language: str) -> CorpusFile:
-    read = partial(read_squad, language=language)
-    return CorpusFile("questions", name, (language,), "", (path,), read)
+def _corpus_file(kind: Kind, match: re.Match[str], read: Reader, *paths: Path) -> CorpusFile:
+    parts = match.groupdict()
+    languages = tuple(parts[side] for side in ("source", "target") if side in parts) or ("en",)
+    shard, num_shards = int(parts.get("shard") or 0), int(parts.get("of") or 1)
+    return CorpusFile(kind, match["name"], languages, parts.get("split", ""), paths, read, shard, num_shards)
 
 
 def _moses_file(path: Path, match: re.Match[str]) -> Iterator[CorpusFile]:
@@ -320,7 +316,7 @@ def _moses_file(path: Path, match: re.Match[str]) -> Iterator[CorpusFile]:
             "add it or take this one out of the folder"
         )
     if match["side"] == languages[0]:
-        yield CorpusFile("parallel", match["name"], languages, "", (path, partner), read_moses)
+        yield _corpus_file("parallel", match, read_moses, path, partner)
 
 
 def _files_of(folder: Path) -> list[Path]:

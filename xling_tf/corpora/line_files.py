@@ -7,7 +7,7 @@ import unicodedata
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
-from enum import Enum
+from enum import StrEnum
 from functools import cache
 from pathlib import Path
 from typing import IO, Literal
@@ -24,15 +24,11 @@ _MAX_MARKS = 30
 _GRAPHEME_JOINER = "\u034f"
 
 
-class Unreadable(Enum):
+class Unreadable(StrEnum):
     """Why there is no text of a line."""
 
     NOT_UTF8 = "not UTF-8"
     TOO_LONG = "longer than 1 MiB"
-
-    def __str__(self) -> str:
-        """Returns the words for it."""
-        return self.value
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, str | Unreadable]]:

@@ -10,12 +10,7 @@ import re
 from pathlib import Path
 
 from xling_tf.corpora.line_files import Unreadable, normal_form
-from xling_tf.corpora.readers import (
-    MalformedLineError,
-    Reading,
-    label_index,
-    read_records,
-)
+from xling_tf.corpora.readers import MalformedLineError, Reading, label_index, read_records
 from xling_tf.corpora.records import NLI_LABELS, InferencePair
 
 SNLI_FOLDERS = (".", "nli", "snli_1.0", "multinli_1.0")
@@ -45,7 +40,7 @@ def parse_snli(line: str) -> InferencePair:
             for key in ("gold_label", "sentence1", "sentence2")
         )
     except UnicodeEncodeError:
-        raise MalformedLineError(str(Unreadable.NOT_UTF8)) from None
+        raise MalformedLineError(Unreadable.NOT_UTF8) from None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise MalformedLineError("not JSON with gold_label, sentence1, sentence2") from None
     if label == "-":

@@ -105,13 +105,9 @@ def divide(corpora: Sequence[HashedCorpus]) -> list[NDArray[np.int8]]:
     for hashed, part in zip(corpora, parts, strict=True):
         kind = hashed.corpus.kind
         others = np.concatenate([hashes for other, hashes in shown.items() if other != kind])
-        others.sort()
-        for hidden, places in (
-            (others, _COLUMNS[kind].shown),
-            (guarded[kind], _COLUMNS[kind].guarded),
-        ):
+        for hidden, places in ((others, _COLUMNS[kind].shown), (guarded[kind], _COLUMNS[kind].guarded)):
             for column in places:
-                leaks = _is_in(hashed.texts[hashed.first + column], hidden)
+                leaks = np.isin(hashed.texts[hashed.first + column], hidden)
                 part[leaks & (part == Part.TRAIN)] = Part.NEITHER
     return parts
 
@@ -132,13 +128,6 @@ def _by_hash(hashed: HashedCorpus, has_dev: bool) -> NDArray[np.int8]:
 def _hashes(hidden: Sequence[tuple[HashedCorpus, Any]], columns: range) -> NDArray[np.uint64]:
     found = [c.texts[c.first[is_hidden] + place] for c, is_hidden in hidden for place in columns]
     return np.unique(np.concatenate([np.zeros(0, np.uint64), *found]))
-
-
-def _is_in(hashes: NDArray[np.uint64], ordered: NDArray[np.uint64]) -> NDArray[np.bool_]:
-    if not len(ordered):
-        return np.zeros(len(hashes), bool)
-    places = np.searchsorted(ordered, hashes)
-    return ordered[np.minimum(places, len(ordered) - 1)] == hashes
 
 
 def near_twins(held_out: Sequence[tuple[Any, ...]], training: Iterable[tuple[Any, ...]]) -> NDArray[np.bool_]:
