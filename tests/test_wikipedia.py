@@ -100,6 +100,8 @@ def test_markup_without_end_is_no_obstacle():
     # A parser that reads on to the end for all that is not closed takes minutes.
     for unit in ("<ref ", "<b>", "[http://a ", "{{a|", "[[a|", "<nowiki>", "'''", "<i><b>", "\n{|", "="):
         assert isinstance(prose(f"Text. {unit * 8000}\n\nMore."), list)
+    with pytest.raises(MalformedLineError, match="thousands of digits"):
+        prose(f"Text &#{'9' * 5000};.")
 
 
 # As the rows of the dataset are.

@@ -109,6 +109,9 @@ def prose(wikitext: str, file_prefixes: Collection[str] = ()) -> list[Block]:
     are left out; of links their text stays. Time grows with the length, whatever the source holds.
     `file_prefixes` are what links to files and categories begin with in the page's language.
 
+    Raises:
+        MalformedLineError: The number of an entity has thousands of digits.
+
     Example:
         >>> for block in prose("'''Ada''' wrote [[x|programs]].{{cn}}\n== Life ==\n* Born."):
         ...     print(block)
@@ -126,7 +129,10 @@ def prose(wikitext: str, file_prefixes: Collection[str] = ()) -> list[Block]:
     # The name of a section is a paragraph of its own, known by a mark that no text holds.
     text = _HEADING.sub(lambda name: f"\n\n\0{len(name[1])}{name[2]}\n\n", text.replace("\0", " "))
     text = _ITEM.sub("\n\n", _EXTERNAL.sub(lambda link: link[1] or "", text))
-    text = html.unescape(_MARK.sub("", _BREAK.sub(" ", text)))
+    try:
+        text = html.unescape(_MARK.sub("", _BREAK.sub(" ", text)))
+    except ValueError:  # from `int`
+        raise MalformedLineError("an entity's number has thousands of digits") from None
     blocks = []
     for part in re.split(r"\n\s*\n", text):
         if part.lstrip().startswith("\0"):

@@ -10,7 +10,7 @@ from apache_beam.io.filesystems import FileSystems
 from apache_beam.ml.inference.base import ModelHandler, RunInference
 from apache_beam.pvalue import PCollection
 
-from pipelines.common import ReadLines, count, decoded
+from pipelines.common import ReadLines, count, decoded, dropping
 from xling_tf.corpora.cleaning import bitext_fault, normalise, repeat_key
 from xling_tf.corpora.readers import MalformedLineError
 from xling_tf.corpora.records import TranslationPair
@@ -108,18 +108,13 @@ def _num_lines(path: str) -> int:
 def sound_pair(columns: Sequence[bytes], source: str, target: str) -> Iterator[TranslationPair]:
     """Yields the pair of a line if it is fit, and counts it."""
     count("pairs")
-    try:
+    with dropping("pairs"):
         texts = [normalise(decoded(column)) for column in columns]
-    except MalformedLineError as error:
-        count(f"pairs dropped: {error}")
-        return
-    if len(texts) != 2:
-        count("pairs dropped: not 2 columns")
-        return
-    pair = TranslationPair(texts[0], texts[1])
-    if fault := bitext_fault(pair, source, target):
-        count(f"pairs dropped: {fault}")
-    else:
+        if len(texts) != 2:
+            raise MalformedLineError("not 2 columns")
+        pair = TranslationPair(texts[0], texts[1])
+        if fault := bitext_fault(pair, source, target):
+            raise MalformedLineError(fault)
         yield pair
 
 

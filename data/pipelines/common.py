@@ -2,7 +2,8 @@
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import apache_beam as beam
@@ -25,6 +26,15 @@ _REPORT = "preparation.json"
 def count(outcome: str, number: int = 1) -> None:
     """Counts records of an outcome in the runner's metrics; to be called on workers."""
     Metrics.counter(_METRICS, outcome).inc(number)
+
+
+@contextmanager
+def dropping(records: str) -> Iterator[None]:
+    """Counts a record that proves malformed or unfit inside the block, by the reason."""
+    try:
+        yield
+    except MalformedLineError as error:
+        count(f"{records} dropped: {error}")
 
 
 def find_files(patterns: Sequence[str]) -> list[str]:

@@ -10,9 +10,8 @@ from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.pvalue import PCollection
 
-from pipelines.common import ReadLines, count, decoded
+from pipelines.common import ReadLines, count, decoded, dropping
 from xling_tf.corpora.cleaning import normalise
-from xling_tf.corpora.readers import MalformedLineError
 from xling_tf.corpora.records import NLI_LABELS
 from xling_tf.corpora.snli import SNLI_FILE, parse_snli
 from xling_tf.errors import UserError
@@ -30,11 +29,10 @@ class Inferences(beam.PTransform[Any, Any]):
     def expand(self, pipeline: beam.Pipeline) -> PCollection[str]:
         """Gives lines of label TAB premise TAB hypothesis."""
         path, member = self._place
-        lines = (
-            pipeline | beam.Create([self._place]) | beam.FlatMapTuple(_member_lines)
-            if member
-            else pipeline | ReadLines([path])
-        )
+        if member:
+            lines = pipeline | beam.Create([self._place]) | beam.FlatMapTuple(_member_lines)
+        else:
+            lines = pipeline | ReadLines([path])
         return lines | beam.FlatMap(labelled_line)
 
 
@@ -87,11 +85,8 @@ def labelled_line(line: bytes) -> Iterator[str]:
     if not line.strip():
         return
     count("pairs")
-    try:
+    with dropping("pairs"):
         pair = parse_snli(decoded(line))
-    except MalformedLineError as error:
-        count(f"pairs dropped: {error}")
-        return
-    label = NLI_LABELS[pair.label]
-    count(label)
-    yield "\t".join((label, normalise(pair.premise), normalise(pair.hypothesis)))
+        label = NLI_LABELS[pair.label]
+        count(label)
+        yield "\t".join((label, normalise(pair.premise), normalise(pair.hypothesis)))

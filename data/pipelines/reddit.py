@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import apache_beam as beam
 from apache_beam.pvalue import PCollection
 
-from pipelines.common import ReadLines, count
+from pipelines.common import ReadLines, count, dropping
 from xling_tf.corpora.cleaning import letter_share, normalise
 from xling_tf.corpora.readers import MalformedLineError
 
@@ -63,16 +63,12 @@ def kept_comments(line: bytes) -> Iterator[Comment]:
     if not line.strip():
         return
     count("comments")
-    try:
+    with dropping("comments"):
         comment = parse_comment(line)
-    except MalformedLineError as error:
-        count(f"comments dropped: {error}")
-        return
-    if fault := comment_fault(comment):
-        count(f"comments dropped: {fault}")
-        return
-    count("comments kept")
-    yield comment
+        if fault := comment_fault(comment):
+            raise MalformedLineError(fault)
+        count("comments kept")
+        yield comment
 
 
 def parse_comment(line: bytes) -> Comment:

@@ -8,7 +8,7 @@ from apache_beam.io.filesystems import FileSystems
 from apache_beam.pvalue import PCollection
 
 from pipelines.articles import Page, article_sentences, file_prefixes, parse_page
-from pipelines.common import count
+from pipelines.common import count, dropping
 from xling_tf.corpora.cleaning import sentence_fault
 from xling_tf.corpora.line_files import split_blocks
 from xling_tf.corpora.readers import MalformedLineError
@@ -46,15 +46,11 @@ def articles(path: str, language: str) -> Iterator[tuple[str, list[list[str]]]]:
             count(f"pages dropped: {page.fault}")
             continue
         count("articles")
-        try:
+        with dropping("articles"):
             runs = list(_runs(article_sentences(page, language, prefixes), language))
-        except MalformedLineError as error:
-            count(f"articles dropped: {error}")
-            continue
-        if runs:
+            if not runs:
+                raise MalformedLineError("nothing left")
             yield page.title, runs
-        else:
-            count("articles dropped: nothing left")
 
 
 def _pages(path: str) -> Iterator[tuple[Page, Collection[str]]]:
