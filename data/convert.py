@@ -11,7 +11,6 @@ import ast
 import contextlib
 import csv
 import itertools
-import json
 import math
 import re
 import sys
@@ -28,25 +27,22 @@ from absl import app, flags
 
 from xling_tf.corpora.line_files import read_every_line, write_lines
 from xling_tf.corpora.questions import read_paragraphs
+from xling_tf.corpora.readers import MalformedLineError
+from xling_tf.corpora.snli import snli_columns
 from xling_tf.errors import UserError, one_line_errors, parse_flags, set_up_logging
 from xling_tf.evaluators.data import LANGUAGE, read_table
 
 
 class Table(NamedTuple):
-    """A table of evaluation data.
+    """A table of evaluation data."""
 
-    Attributes:
-        name: Its path in the evaluation folder, without the ending: "sts/stsb.en.dev".
-        columns: Their names.
-        rows: As many fields each.
-    """
-
-    name: str
+    name: str  # its path in the evaluation folder, without the ending: "sts/stsb.en.dev"
     columns: Sequence[str]
-    rows: Iterable[Sequence[str]]
+    rows: Iterable[Sequence[str]]  # as many fields each as there are columns
 
 
 Reader = Callable[[Path], Iterator[Table]]
+Lines = Callable[[Path], Iterable[tuple[int, str]]]  # with their numbers
 
 
 class Format(NamedTuple):
@@ -126,9 +122,11 @@ def aligned(*paths: Path) -> Iterator[tuple[str, ...]]:
         yield lines
 
 
-def fields(path: Path, count: int, *, separator: str = "\t", most: int = -1) -> Iterator[list[str]]:
+def fields(
+    path: Path, count: int, *, separator: str = "\t", most: int = -1, read: Lines = read_every_line
+) -> Iterator[list[str]]:
     """The stripped fields of each line, `count` at least, split `most` times at most."""
-    for number, line in read_every_line(path):
+    for number, line in read(path):
         parts = [part.strip() for part in line.split(separator, most)]
         if len(parts) < count:
             raise UserError(
@@ -298,12 +296,7 @@ def squad(source: Path) -> Iterator[Table]:
 
 
 _SENTEVAL_SIDES = {"MR": "rt-polarity", "CR": "custrev", "SUBJ": "subj", "MPQA": "mpqa"}
-_SENTEVAL_SPLITS = {
-    "train_5500": "train",
-    "trial": "dev",
-    "TREC_10": "test",
-    "test_annotated": "test",
-}
+_SENTEVAL_SPLITS = {"train_5500": "train", "trial": "dev", "TREC_10": "test", "test_annotated": "test"}
 
 
 @published("downstream/: MR, CR, SUBJ, MPQA, TREC, SST, MRPC and SICK (the STS Benchmark: stsbenchmark)")
@@ -311,7 +304,7 @@ def senteval(source: Path) -> Iterator[Table]:
     """SentEval's transfer tasks (Conneau and Kiela 2018)."""
     for name, stem in _SENTEVAL_SIDES.items():
         files = files_in(source, rf"{stem}\.(pos|neg|subjective|objective)")
-        sides = [(match[1], line) for match, path in files for line in _latin_lines(path)]
+        sides = [(match[1], line) for match, path in files for _, line in _latin_lines(path)]
         if sides:
             yield Table(f"senteval/{name}", ("label", "text"), sides)
     rows: Iterable[Sequence[str]]
@@ -341,17 +334,11 @@ def _senteval_table(
 def _places(path: Path, places: Sequence[int], separator: str = "\t") -> Iterator[tuple[str, ...]]:
     """Some fields of each line; a space separates the first field from the rest."""
     most = -1 if separator == "\t" else 1
-    for number, line in enumerate(_latin_lines(path), start=1):
-        parts = [part.strip() for part in line.split(separator, most)]
-        if len(parts) <= max(places):
-            raise UserError(
-                f"{path} must have {max(places) + 1} fields in every line, separated by "
-                f"{separator!r}, but line {number} is {line[:80]!r}; fetch it again"
-            )
+    for parts in fields(path, max(places) + 1, separator=separator, most=most, read=_latin_lines):
         yield tuple(parts[place] for place in places)
 
 
-def _latin_lines(path: Path) -> list[str]:
+def _latin_lines(path: Path) -> list[tuple[int, str]]:
     """The lines that are not blank; SentEval has some files in UTF-8 and some in Latin-1."""
     content = path.read_bytes()
     if b"\0" in content:
@@ -360,7 +347,8 @@ def _latin_lines(path: Path) -> list[str]:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
         text = content.decode("latin-1")
-    return [line.strip("\r") for line in text.split("\n") if line.strip()]
+    lines = (line.strip("\r") for line in text.split("\n"))
+    return [(number, line) for number, line in enumerate(lines, start=1) if line.strip()]
 
 
 _NLI = ("label", "premise", "hypothesis")
@@ -376,12 +364,8 @@ def snli(source: Path) -> Iterator[Table]:
 def _snli_rows(path: Path) -> Iterator[tuple[str, str, str]]:
     for number, line in read_every_line(path):
         try:
-            row = json.loads(line)
-            label, premise, hypothesis = (
-                row[key].strip() for key in ("gold_label", "sentence1", "sentence2")
-            )
-            f"{premise}{hypothesis}".encode()  # no half of a surrogate pair
-        except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
+            label, premise, hypothesis = snli_columns(line)
+        except MalformedLineError as error:
             raise UserError(
                 f"{path} must be JSON with gold_label, sentence1 and sentence2 in every line, but line "
                 f"{number} is {line[:80]!r}; fetch it again"

@@ -32,19 +32,23 @@ def read_snli(path: Path) -> Reading[InferencePair]:
 
 def parse_snli(line: str) -> InferencePair:
     """Makes a record of a line of SNLI or MultiNLI, or raises a `MalformedLineError`."""
-    try:
-        row = json.loads(line)
-        # A JSON escape can spell what is not NFC, and half a surrogate pair, in a file that is UTF-8.
-        label, premise, hypothesis = (
-            normal_form(row[key]).encode().decode().strip()
-            for key in ("gold_label", "sentence1", "sentence2")
-        )
-    except UnicodeEncodeError:
-        raise MalformedLineError(Unreadable.NOT_UTF8) from None
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise MalformedLineError("not JSON with gold_label, sentence1, sentence2") from None
+    label, premise, hypothesis = snli_columns(line)
     if label == "-":
         raise MalformedLineError("no gold label")
     if not (premise and hypothesis):
         raise MalformedLineError("empty sentence")
     return InferencePair(premise, hypothesis, label_index(label))
+
+
+def snli_columns(line: str) -> list[str]:
+    """Label, premise and hypothesis as a line has them, or a `MalformedLineError`."""
+    try:
+        row = json.loads(line)
+        # A JSON escape can spell what is not NFC, and half a surrogate pair, in a file that is UTF-8.
+        columns = [normal_form(row[key]).strip() for key in ("gold_label", "sentence1", "sentence2")]
+        "".join(columns).encode()
+    except UnicodeEncodeError:
+        raise MalformedLineError(Unreadable.NOT_UTF8) from None
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise MalformedLineError("not JSON with gold_label, sentence1, sentence2") from None
+    return columns
