@@ -12,7 +12,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -39,6 +39,8 @@ from xling_tf.files import read_json, recover_folder, replacing_folder
 
 # Raised whenever extraction or cleaning changes, so that folders made before are made anew.
 PREPARATION_VERSION = 2
+# The messages of gettext are English, so English is one side.
+_PAIRS = [f"en-{language}" for language in LOCALES if language != "en"]
 _OWN_DATA = "train on your own corpora with --data DIR instead"
 _MIN_SENTENCES = 3  # quick thought needs a sentence with both of its neighbours
 # Stock phrases answer anything; more of them would be false negatives of one another in a batch.
@@ -48,21 +50,15 @@ _MAX_NEAR_DUPLICATES = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """One corpus made from packages.
+    """One corpus made from packages."""
 
-    Attributes:
-        name: Names the files.
-        description: What it is.
-        licence: Stands in where a package's own copyright file does not state one.
-        packages: Regular expressions of package names; "{}" stands for the code of a language. Of a
-            group named `version` the newest counts.
-        extract: (unpacked packages, source language, target language) to text.
-    """
-
-    name: str
+    name: str  # of its files
     description: str
-    licence: str
+    licence: str  # where a package's own copyright file does not state one
+    # Regular expressions of package names; "{}" stands for the code of a language. Of a group named
+    # `version` the newest counts.
     packages: tuple[str, ...]
+    # (unpacked packages, source language, target language) to text
     extract: Callable[[Sequence[Path], str, str], Extraction]
 
     def patterns(self, *languages: str) -> tuple[str, ...]:
@@ -72,30 +68,10 @@ class Source:
         return tuple(dict.fromkeys(found))
 
 
-def default_targets(source: str) -> tuple[str, ...]:
-    """The languages that there are default corpora in, beside a source language.
-
-    Raises:
-        UserError: There are none: the messages of gettext are English, so English is one side.
-
-    Example:
-        >>> default_targets("en")
-        ('es', 'fr', 'de', 'zh')
-    """
-    if source != "en":
-        require_known(source)
-        raise _no_sources(source)
-    return tuple(language for language in LOCALES if language != "en")
-
-
 def prepare_default_corpora(source: str, target: str, *, raw_dir: Path, prepared_dir: Path) -> Path:
     """Fetches and prepares the default corpora of a language pair, unless that is done already.
 
-    Args:
-        source: ISO code of the source language.
-        target: ISO code of the target language.
-        raw_dir: Gets one folder a package.
-        prepared_dir: Gets the folder "<source>-<target>".
+    `raw_dir` gets one folder a package, `prepared_dir` the folder "<source>-<target>".
 
     Returns:
         That folder: corpora, preparation.json (counts) and SOURCES.md (packages and licences).
@@ -103,10 +79,14 @@ def prepare_default_corpora(source: str, target: str, *, raw_dir: Path, prepared
     Raises:
         UserError: The pair has no sources, or packages cannot be had on this machine.
     """
-    if target not in default_targets(source):
-        require_known(target)
-        raise _no_sources(f"{source}-{target}")
-    folder = prepared_dir / f"{source}-{target}"
+    pair = f"{source}-{target}"
+    if pair not in _PAIRS:
+        for language in (source, target):
+            require_known(language)
+        raise UserError(
+            f"there are default corpora for the pairs {', '.join(_PAIRS)}, not for {pair}; {_OWN_DATA}"
+        )
+    folder = prepared_dir / pair
     recover_folder(folder)
     earlier = _failed_before(folder)
     if earlier == []:
@@ -126,11 +106,6 @@ def prepare_default_corpora(source: str, target: str, *, raw_dir: Path, prepared
         with replacing_folder(folder) as temporary:
             _prepare(packages, failed, (source, target), temporary)
     return folder
-
-
-def _no_sources(asked: str) -> UserError:
-    known = ", ".join(f"en-{language}" for language in LOCALES if language != "en")
-    return UserError(f"there are default corpora for the pairs {known}, not for {asked}; {_OWN_DATA}")
 
 
 def _failed_before(folder: Path) -> list[str] | None:
@@ -215,7 +190,7 @@ class Cleaner:
         self._languages = (source, target)
         self._seen: set[Any] = set()
         self._counts: Counter[tuple[str, str]] = Counter()
-        self.dropped: dict[str, Counter[str]] = {"parallel": Counter()}
+        self.dropped: defaultdict[str, Counter[str]] = defaultdict(Counter, parallel=Counter())
 
     def clean(self, text: Extraction) -> Extraction:
         """The sentences of a source that are fit and new."""
@@ -238,7 +213,7 @@ class Cleaner:
 
     def _keeps(self, kind: str, reason: str | None) -> bool:
         if reason:
-            self.dropped.setdefault(kind, Counter())[reason] += 1
+            self.dropped[kind][reason] += 1
         return reason is None
 
     def _is_new(self, item: Any) -> bool:
@@ -268,8 +243,7 @@ class Cleaner:
             if len(run) >= _MIN_SENTENCES:
                 yield run
             elif run:
-                few = Counter({"fewer than three sentences in a row": len(run)})
-                self.dropped.setdefault(kind, Counter()).update(few)
+                self.dropped[kind]["fewer than three sentences in a row"] += len(run)
 
     def _exchanges(self, pairs: Iterable[ResponsePair], language: str) -> Iterator[ResponsePair]:
         for raw in pairs:

@@ -12,11 +12,12 @@ from absl import logging
 from numpy.typing import NDArray
 
 from xling_tf.corpora.folder import load_folder
-from xling_tf.corpora.readers import mined_path, write_mined
+from xling_tf.corpora.line_files import write_lines
+from xling_tf.corpora.readers import MINED_FOLDER, mined_path, write_mined
 from xling_tf.corpora.records import TranslationPair
 from xling_tf.corpora.store import transient_store
 from xling_tf.errors import UserError
-from xling_tf.files import replacing, require_writable_folder
+from xling_tf.files import read_json, require_writable_folder
 from xling_tf.search.mining import MiningConfig, mine_hard_negatives
 
 
@@ -32,7 +33,7 @@ def mine_folder(
     output: Path | None = None,
     show_progress: bool = False,
 ) -> dict[str, dict[str, int]]:
-    """Writes a mined file for each parallel corpus of a data folder.
+    """Writes a mined file for each parallel corpus of a data folder, or for those of some names.
 
     A file that was mined by the same model with the same knobs from the same pairs is kept.
     Only training pairs are mined, among training targets: no held-out sentence is seen.
@@ -42,9 +43,9 @@ def mine_folder(
         encode: The model.
         config: Which similar targets are taken.
         model: What tells the model from others, for the record beside a mined file.
-        source: The source language.
-        targets: The target languages.
-        names: Of the corpora to mine; none: all.
+        source: ISO code.
+        targets: ISO codes.
+        names: Of the corpora; none: all.
         output: The folder whose `hard_negatives` gets the files; None: `data`.
         show_progress: Whether to show bars.
 
@@ -59,7 +60,7 @@ def mine_folder(
     if unknown := sorted(set(names) - {corpus.name for corpus in corpora}):
         known = ", ".join(sorted({corpus.name for corpus in corpora}))
         raise UserError(f"the name of a corpus is expected, got {unknown[0]!r}; {data} has {known}")
-    folder = (output or data) / "hard_negatives"
+    folder = (output or data) / MINED_FOLDER
     require_writable_folder(folder, "give another with --output")
     counts: dict[str, dict[str, int]] = {}
     for corpus in transient_store(corpora, folder).corpora:
@@ -84,9 +85,7 @@ def mine_folder(
             )
             mined = zip(pairs, negatives, strict=True)
             write_mined(path, (pair._replace(negatives=found) for pair, found in mined if found))
-            with replacing(record_path) as temporary:
-                record = json.dumps({"recipe": recipe, "counts": counters}, indent=2)
-                temporary.write_text(record + "\n", encoding="utf-8")
+            write_lines(record_path, [json.dumps({"recipe": recipe, "counts": counters}, indent=2)])
         except OSError as error:
             raise UserError(
                 f"{path} must be written, but cannot be: {error.strerror}; make room, or "
@@ -114,7 +113,7 @@ def _fingerprint(pairs: Sequence[TranslationPair]) -> str:
 
 def _read_record(path: Path) -> dict[str, Any]:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = read_json(path)
     except (OSError, ValueError):
         return {}
     return content if isinstance(content, dict) else {}

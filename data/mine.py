@@ -45,39 +45,35 @@ def main(argv: list[str]) -> None:
     del argv
     set_up_logging()
     with one_line_errors("the same command keeps the corpora that are done"):
-        counts = _mine()
+        config = MiningConfig(
+            num_negatives=_TOP.value,
+            range_min=_RANGE_MIN.value,
+            range_max=_RANGE_MAX.value,
+            max_score=_MAX_SCORE.value,
+            min_score=_MIN_SCORE.value,
+            absolute_margin=_ABSOLUTE.value,
+            relative_margin=_RELATIVE.value,
+            sampling_strategy=_STRATEGY.value,
+            seed=_SEED.value,
+            query=_QUERY.value,
+        )
+        with quiet_start():
+            from xling_tf.sentence_encoder import SentenceEncoder
+
+        model = Path(_MODEL.value)
+        counts = mine_folder(
+            Path(_DATA.value),
+            SentenceEncoder.load(model).encode,
+            config,
+            model=model_fingerprint(model),
+            source=_SOURCE.value,
+            targets=_TARGET.value,
+            names=_CORPUS.value,
+            output=Path(_OUTPUT.value) if _OUTPUT.value is not None else None,
+            show_progress=sys.stderr.isatty(),
+        )
     for corpus, counters in counts.items():
         print(f"{corpus}: {', '.join(f'{what} {count}' for what, count in counters.items())}")
-
-
-def _mine() -> dict[str, dict[str, int]]:
-    config = MiningConfig(
-        num_negatives=_TOP.value,
-        range_min=_RANGE_MIN.value,
-        range_max=_RANGE_MAX.value,
-        max_score=_MAX_SCORE.value,
-        min_score=_MIN_SCORE.value,
-        absolute_margin=_ABSOLUTE.value,
-        relative_margin=_RELATIVE.value,
-        sampling_strategy=_STRATEGY.value,
-        seed=_SEED.value,
-        query=_QUERY.value,
-    )
-    with quiet_start():
-        from xling_tf.sentence_encoder import SentenceEncoder
-
-    model = Path(_MODEL.value)
-    return mine_folder(
-        Path(_DATA.value),
-        SentenceEncoder.load(model).encode,
-        config,
-        model=model_fingerprint(model),
-        source=_SOURCE.value,
-        targets=_TARGET.value,
-        names=_CORPUS.value,
-        output=Path(_OUTPUT.value) if _OUTPUT.value is not None else None,
-        show_progress=sys.stderr.isatty(),
-    )
 
 
 if __name__ == "__main__":

@@ -28,23 +28,17 @@ LOCALES = {
     "zh": ("zh_CN", "zh-CN", "zh_Hans"),
 }
 
-Document = list[str]
+Document = list[str]  # texts in order
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Extraction:
-    """The text of one source: paragraphs before cleaning, or sentences after it.
-
-    Attributes:
-        parallel: A text and its translation.
-        documents: By language; each is a list of texts in order.
-        conversations: Message and reply, by language.
-    """
+    """The text of one source: paragraphs before cleaning, or sentences after it."""
 
     parallel: list[TranslationPair] = field(default_factory=list)
-    documents: dict[str, list[Document]] = field(default_factory=dict)
-    conversations: dict[str, list[ResponsePair]] = field(default_factory=dict)
+    documents: dict[str, list[Document]] = field(default_factory=dict)  # by language
+    conversations: dict[str, list[ResponsePair]] = field(default_factory=dict)  # by language
 
 
 # What readers raise of a file that is not as its program writes it.
@@ -395,12 +389,8 @@ def pair_blocks(
 def extract_manual(pattern: str, folders: Sequence[Path], source: str, target: str) -> Extraction:
     """The blocks of a manual's pages with their translations, and their prose as documents.
 
-    Args:
-        pattern: A language's folder inside a package; `{locale}` stands for the language. File names
-            are the same in each.
-        folders: Unpacked packages.
-        source: ISO code.
-        target: ISO code.
+    `pattern` is a language's folder inside a package, where `{locale}` stands for the language; file names
+    are the same in each.
     """
     ours, theirs = (_pages(folders, pattern, language) for language in (source, target))
     untranslated = {block.text for blocks in ours.values() for block in blocks}

@@ -231,7 +231,6 @@ class ExperimentConfig:
     training: TrainingConfig = TrainingConfig()
 
     def __post_init__(self) -> None:
-        """Refuses values that are out of range or do not fit together."""
         for name, choices in _CHOICES.items():
             if (value := attrgetter(name)(self)) not in choices:
                 raise UserError(f"{name} expects {' or '.join(choices)}, got {value!r}")

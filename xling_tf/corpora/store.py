@@ -159,7 +159,6 @@ class StoredRecords(Sequence[Record]):
     indices: NDArray[np.int64]
 
     def __len__(self) -> int:
-        """Number of records."""
         return len(self.indices)
 
     @overload
@@ -167,7 +166,6 @@ class StoredRecords(Sequence[Record]):
     @overload
     def __getitem__(self, place: slice) -> "StoredRecords": ...
     def __getitem__(self, place: int | slice) -> "Record | StoredRecords":
-        """The record at a place, or the records of a slice."""
         if isinstance(place, slice):
             return StoredRecords(self.store, self.kind, self.indices[place])
         return self.store.record(self.kind, int(self.indices[place]))

@@ -55,19 +55,12 @@ def _text(raw: bytes) -> str:
 
 
 class _Builder(NamedTuple):
-    """How the rows of a builder (with the features of tensorflow-datasets 4.9) become records.
-
-    Attributes:
-        kind: Of the corpora.
-        splits: TFDS' names of the splits that are read, and ours.
-        languages: (the builder) to the languages of its texts.
-        records: (row, the names of its languages in our order) to records.
-    """
+    """How the rows of a builder (with the features of tensorflow-datasets 4.9) become records."""
 
     kind: Kind
-    splits: Mapping[str, str]
-    languages: Callable[[Any], Iterable[str]]
-    records: Callable[..., Iterator[Record]]
+    splits: Mapping[str, str]  # TFDS' names of those that are read, and ours
+    languages: Callable[[Any], Iterable[str]]  # (the builder) to the languages of its texts
+    records: Callable[..., Iterator[Record]]  # (row, the names of its languages in our order) to records
 
 
 _TRANSLATIONS = _Builder("parallel", {"train": ""}, lambda b: b.info.features, _translations)
@@ -94,7 +87,6 @@ class TfdsCorpus(Corpus):
         return self.dataset
 
     def __iter__(self) -> Iterator[Row]:
-        """Yields its rows in the same order each time; a `UserError` if there are none."""
         num_rows = num_used = 0
         for row in self.rows():
             is_document = self.kind == "documents"
