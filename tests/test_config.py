@@ -22,10 +22,8 @@ def override(*overrides):
         ("encoder.hidden_dim=64", "tasks.tower_dims must equal encoder.hidden_dim"),
         ("text.ngram_sizes=0,3", "text.ngram_sizes must be at least 1"),
         ("optimizer.clip_norm=nan", "optimizer.clip_norm must be a number of at least 0, got nan"),
-        (
-            "tasks.inference.head_rate=-1",
-            "inference.head_rate must be a number of at least 0",
-        ),
+        ("tasks.inference.head_rate=-1", "inference.head_rate must be a number of at least 0"),
+        ("data.targets=all,es", "or all alone for those that the data have, got ['all', 'es']"),
         ("optimizer.name=sdg", "optimizer.name expects sgd or adam, got 'sdg'"),
         ("encoder.p_values=nan", "encoder.p_values expects powers"),
         ("encoder.kind=cnn", "encoder.kind=cnn expects text.tokenizer=sentencepiece"),

@@ -1,6 +1,5 @@
 """The default corpora: from packages, by an apt made here, to a data folder."""
 
-import gzip
 import json
 import stat
 import sys
@@ -9,7 +8,7 @@ import debian
 import pytest
 from debian import Cleaner, newest, prepare_default_corpora
 from package_text import Extraction
-from raw_files import write_catalogue
+from raw_files import shards, write_catalogue
 
 from xling_tf.corpora.records import ResponsePair, TranslationPair
 from xling_tf.errors import UserError
@@ -91,24 +90,19 @@ def _calls(weather):
     return (weather / "calls").read_text().split()
 
 
-def _lines(path):
-    return gzip.decompress(path.read_bytes()).decode().splitlines()
-
-
 def test_a_folder_in_the_data_layout(weather, folders, caplog):
     folder = prepare_default_corpora("en", "es", **folders)
     assert folder == folders["prepared_dir"] / "en-es"
-    assert set(_lines(folder / "parallel/freeciv.en-es.tsv.gz")) == {
+    texts = shards(folder)
+    # The other package has the same text, of which nothing is left.
+    assert list(texts) == ["freeciv.en.txt.gz", "freeciv.es.txt.gz", "freeciv.en-es.tsv.gz"]
+    assert set(texts["freeciv.en-es.tsv.gz"].splitlines()) == {
         "Build a new city\tConstruye una ciudad nueva",
         "The city is large.\tLa ciudad es grande.",
         "It has a wall.\tTiene una muralla.",
         "It has two gates.\tTiene dos puertas.",
     }
-    sentences = ["La ciudad es grande.", "Tiene una muralla.", "Tiene dos puertas.", ""]
-    assert _lines(folder / "documents/freeciv.es.txt.gz") == sentences
-    assert not (folder / "conversations").exists()
-    # The other package has the same text, of which nothing is left.
-    assert not list(folder.rglob("applications.*"))
+    assert texts["freeciv.es.txt.gz"] == "La ciudad es grande.\nTiene una muralla.\nTiene dos puertas.\n\n"
     report = json.loads((folder / "preparation.json").read_text())
     assert report["sources"][0] == {
         "name": "freeciv",

@@ -170,7 +170,7 @@ def test_pairs_with_the_source_and_what_else_is_wanted(folder):
 
 def test_questions_among_conversations_and_graded_sets_have_names_of_their_own(folder):
     files = {
-        "conversations/squad_question_sentence.en.tsv": "Who?\tAda.\nWhy?\tIt rains.\n",
+        "conversations/squad_question_sentence.en.tsv": "Who?\tAda.\nWhy?\tIt rains.\nAnd?\tAda.\n",
         "conversations/qam_question_passage.es.tsv": "Who?\tAda came.\n",
         "eval/sts/stsb.es.train.tsv": "score\tsentence1\tsentence2\n5\ta\tb\n",
         "eval/sts/stsb.es.dev.tsv": "score\tsentence1\tsentence2\n5\ta\tb\n",
@@ -187,8 +187,9 @@ def test_questions_among_conversations_and_graded_sets_have_names_of_their_own(f
         "similarity/stsb.es",
         "similarity/SICK.en",
     }
-    context = "Ada. It rains."
-    assert records(found["questions/squad_question_sentence.en"])[0] == ("Who?", "Ada.", context)
+    asked = {"Who?": "Ada.", "Why?": "It rains.", "And?": "Ada."}
+    expected = [(question, answer, "Ada. It rains.") for question, answer in asked.items()]
+    assert records(found["questions/squad_question_sentence.en"]) == expected
     assert records(found["questions/qam_question_passage.es"]) == [("Who?", "Ada came.", "Ada came.")]
 
 

@@ -10,7 +10,6 @@ from xling_tf.corpora.folder import load_folder
 from xling_tf.corpora.questions import (
     SquadQuestion,
     read_paragraphs,
-    read_question_sentences,
     read_questions,
     read_squad,
     sentence_spans,
@@ -158,15 +157,3 @@ def test_a_sentence_stands_between_its_neighbours():
     # No space follows a wide full stop.
     around = {"下雨。": "下雨。OK.", "OK.": "下雨。OK. 好", "好": "OK. 好"}
     assert surroundings(["下雨。", "OK.", "好"], 1) == around
-
-
-def test_questions_without_paragraphs_have_the_answers_around_them_as_context(tmp_path):
-    path = tmp_path / "squad_question_sentence.en.tsv"
-    path.write_text("Who?\tAda.\nno columns\nWhy?\tIt rains.\nWho wrote?\tAda.\n")
-    reading = read_question_sentences(path)
-    assert [record for record, _ in reading] == [
-        ("Who?", "Ada.", "Ada. It rains."),
-        ("Why?", "It rains.", "Ada. It rains."),
-        ("Who wrote?", "Ada.", "Ada. It rains."),
-    ]
-    assert reading.malformed.total() == 1

@@ -53,16 +53,9 @@ def test_another_encoding_and_corrupt_gzip_are_named_as_the_cause(tmp_path):
 
 
 def test_nli_labels_are_indices(tmp_path):
-    path = write(
-        tmp_path / "x.en.train.tsv",
-        "contradiction\tp\tq\nentailment\tp\tr\nneutral\tp\ts\nmaybe\tp\tt\nnot_entailment\tp\tq\n",
-    )
-    reading = read_nli(path)
-    assert read(reading) == [
-        InferencePair("p", "q", 2),
-        InferencePair("p", "r", 0),
-        InferencePair("p", "s", 1),
-    ]
+    labels = ("contradiction", "entailment", "neutral", "maybe", "not_entailment")
+    reading = read_nli(write(tmp_path / "x.tsv", "".join(f"{label}\tp\th\n" for label in labels)))
+    assert read(reading) == [InferencePair("p", "h", label) for label in (2, 0, 1)]
     assert reading.malformed == {"unknown label": 1, "two-way label not_entailment": 1}
 
 
@@ -93,9 +86,7 @@ def test_moses(tmp_path):
     assert reading.first_lines == {"empty side": (2,), "not UTF-8": (4,)}
 
     for lines in (2, 3):
-        source, target = (
-            write(tmp_path / "x.en", "a\n" * lines),
-            write(tmp_path / "x.es", "b\n" * (5 - lines)),
-        )
+        source = write(tmp_path / "x.en", "a\n" * lines)
+        target = write(tmp_path / "x.es", "b\n" * (5 - lines))
         with pytest.raises(UserError, match=f"x.en has {lines} lines and .*x.es has {5 - lines}"):
             read(read_moses(source, target))

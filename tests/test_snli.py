@@ -87,17 +87,16 @@ def test_what_is_there_is_not_fetched(published, folder):
     assert not published.exists()
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        None,
-        b"<html>moved</html>",
-        archive()[:-30],
-        archive(SNLI[:2]),
-        archive().replace(b"gold", b"GOLD"),
-    ],
-    ids=["no network", "not a zip", "truncated", "a file missing", "damaged inside"],
-)
+DAMAGED = {
+    "no network": None,
+    "not a zip": b"<html>moved</html>",
+    "truncated": archive()[:-30],
+    "a file missing": archive(SNLI[:2]),
+    "damaged inside": archive().replace(b"gold", b"GOLD"),
+}
+
+
+@pytest.mark.parametrize("content", DAMAGED.values(), ids=DAMAGED)
 def test_none_and_nothing_left_for_a_corrupt_archive(published, folder, content):
     if content is not None:
         published.write_bytes(content)

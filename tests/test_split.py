@@ -1,7 +1,7 @@
 """Which records are held out, and that no held-out text is in training by another way."""
 
-import random
-from collections import defaultdict
+from functools import partial
+from itertools import product
 
 import pytest
 from testing import corpus
@@ -12,6 +12,7 @@ from xling_tf.corpora.records import (
     QuestionAnswer,
     ResponsePair,
     SentenceTriplet,
+    SimilarityPair,
     TranslationPair,
 )
 from xling_tf.corpora.split import held_out, near_twins, normalised
@@ -72,24 +73,41 @@ def test_documents_stay_whole_and_their_spellings_fall_on_one_side(tmp_path):
     assert 3 <= len(numbers[0]) <= 37
 
 
-HIDDEN = TranslationPair(HELD[0], "Sí.")
-OTHER = TranslationPair(TRAINED[1], "No.")
+# Of each kind: what makes a record of texts, how many it takes, and the place of that which decides on it.
+KINDS = {
+    "parallel": (TranslationPair, 2, 0),
+    "conversations": (ResponsePair, 2, 0),
+    "documents": (SentenceTriplet, 3, None),  # its document
+    "nli": (partial(InferencePair, label=0), 2, 0),
+    "questions": (QuestionAnswer, 3, 2),
+    "similarity": (partial(SimilarityPair, label=50), 2, 0),
+}
+# The places of the texts that a held-out record keeps from training records of its own kind.
+GUARDED = {"parallel": {0, 1}, "conversations": {1}, "questions": {1}}
 
 
-def test_a_held_out_translation_is_in_training_in_no_kind():
-    pairs = corpus("parallel", [HIDDEN, OTHER])
-    for kind, leak in (
-        ("parallel", TranslationPair(TRAINED[0], "SÍ. ")),
-        ("conversations", ResponsePair(TRAINED[0], HELD[0].upper())),
-        ("documents", SentenceTriplet("a", "sí.", "b")),
-        ("nli", InferencePair(TRAINED[0], HELD[0], 0)),
-        ("questions", QuestionAnswer("Sí.", "b", TRAINED[0])),
-    ):
-        groups = [TRAINED[0]] if kind == "documents" else None
-        leaking = corpus(kind, [leak], name="y", languages="en-fr", groups=groups)
-        assert split_corpora([pairs, leaking]) == [([OTHER], [HIDDEN]), ([], [])]
-        # Alone it is for training.
-        assert split_corpora([leaking]) == [([leak], [])]
+def corpus_of_one(kind, decider, place, text, **more):
+    """A corpus of one record, on which one text decides, with another text at a place."""
+    make, num_texts, deciding = KINDS[kind]
+    texts = {number: f"{more['name']} {number}" for number in range(num_texts)}
+    texts |= {deciding: decider, place: text} if deciding is not None else {place: text}
+    groups = [decider] if deciding is None else None
+    return corpus(kind, [make(*texts.values())], groups=groups, **more)
+
+
+@pytest.mark.parametrize("hiding", KINDS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_text_of_a_held_out_record_is_in_training_in_no_other_kind(hiding, kind):
+    for place, other in product(range(KINDS[hiding][1]), range(KINDS[kind][1])):
+        decides = place == KINDS[hiding][2]
+        if decides and other == KINDS[kind][2]:
+            continue  # both are held out
+        text = HELD[0] if decides else TRAINED[0]
+        hidden = corpus_of_one(hiding, HELD[1], place, text, name="x")
+        leak = corpus_of_one(kind, TRAINED[1], other, f" {text.upper()}", name="y", languages="fr-en")
+        is_kept = hiding == kind and not {place, other} <= GUARDED.get(kind, set())
+        expected = [([], hidden.records), (leak.records if is_kept else [], [])]
+        assert split_corpora([hidden, leak]) == expected
 
 
 def test_inference_obeys_the_splits_of_file_names():
@@ -98,76 +116,11 @@ def test_inference_obeys_the_splits_of_file_names():
     other = corpus("nli", pairs, name="other", languages="en", split="train")
     splits = split_corpora([*named.values(), other])
     assert splits == [(pairs, []), ([], pairs), ([], []), (pairs[1:], pairs[:1])]
-
-
-def texts_of(record):
-    return [normalised(text) for text in record[:3] if isinstance(text, str)]
-
-
-def expected_split(corpora):
-    """The rules in words, over all corpora in memory."""
-    deciding = {
-        "parallel": "source",
-        "conversations": "message",
-        "nli": "premise",
-        "questions": "context",
-    }
-    answers = slice(1, 2)
-    guarded = {"parallel": slice(0, 2), "conversations": answers, "questions": answers}
-    splits = []
-    shown, hidden = defaultdict(set), defaultdict(set)
-    for c in corpora:
-        parts = ([], [])
-        has_dev = any(d.split.startswith("dev") and d.name == c.name for d in corpora)
-        for record, group in c:
-            if c.split.startswith("dev"):
-                is_held_out = True
-            elif c.split == "train" and has_dev:
-                is_held_out = False
-            else:
-                is_held_out = held_out(group or getattr(record, deciding[c.kind]))
-            if c.split != "test":
-                parts[is_held_out].append(record)
-            if is_held_out or c.split == "test":
-                shown[c.kind].update(texts_of(record))
-                hidden[c.kind].update(texts_of(record)[guarded.get(c.kind, slice(0))])
-        splits.append(parts)
-
-    def is_told(kind, record):
-        others = set().union(*(texts for other, texts in shown.items() if other != kind))
-        guards = texts_of(record)[guarded.get(kind, slice(0))]
-        return bool(others.intersection(texts_of(record)) or hidden[kind].intersection(guards))
-
-    return [
-        ([record for record in train if not is_told(c.kind, record)], held)
-        for c, (train, held) in zip(corpora, splits, strict=True)
-    ]
-
-
-def any_corpora(draw):
-    """Corpora of few texts, so that many of their records share some."""
-    texts = [text for number in range(200) for text in (f"text {number}", f"TEXT  {number}")]
-    pick = lambda: draw.choice(texts)  # noqa: E731
-    makers = {
-        "parallel": lambda: TranslationPair(pick(), pick(), tuple(pick() for _ in range(2))),
-        "conversations": lambda: ResponsePair(pick(), pick()),
-        "documents": lambda: SentenceTriplet(pick(), pick(), pick()),
-        "nli": lambda: InferencePair(pick(), pick(), draw.randrange(3)),
-        "questions": lambda: QuestionAnswer(pick(), pick(), pick()),
-    }
-    for number in range(draw.randrange(1, 8)):
-        kind = draw.choice(list(makers))
-        records = [makers[kind]() for _ in range(draw.randrange(60))]
-        groups = [draw.choice(texts) for _ in records] if kind == "documents" else None
-        split = draw.choice(["train", "dev_matched", "test", ""]) if kind == "nli" else ""
-        languages = draw.choice(["en-es", "en-fr"]) if kind == "parallel" else "en"
-        yield corpus(kind, records, name=str(number // 2), languages=languages, split=split, groups=groups)
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_the_streamed_split_is_that_of_the_rules(seed):
-    corpora = list(any_corpora(random.Random(seed)))
-    assert split_corpora(corpora) == expected_split(corpora)
+    # What is for development or tests hides its texts from other kinds.
+    leak = corpus("parallel", [TranslationPair(TRAINED[1], "H")])
+    for split, left in (("train", leak.records), ("dev", []), ("test", [])):
+        hiding = corpus("nli", pairs[1:], split=split)
+        assert split_corpora([hiding, leak])[1] == (left, [])
 
 
 def test_near_twins_differ_in_a_word_at_most():
