@@ -93,10 +93,10 @@ class Replica:
         self.variables = [*model.encoder.trainable_variables, *task.variables()]
         self._batches = iter(list(make_batches(model, examples, batches)))
         self._trainer, self._task = trainer, task
-        self.weigh(task.loss_weight)
+        self.weigh(task.config.loss_weight)
 
     def weigh(self, weight):
-        self._task.loss_weight = weight
+        self._task.config = dataclasses.replace(self._task.config, loss_weight=weight)
         self._step = self._trainer._compile(self._trainer._phases[0], self._task)
 
     def step(self):

@@ -205,14 +205,14 @@ def test_names_languages_and_weights():
         *("data.targets=fr", "tasks.translation_ranking.weight=8", "tasks.quick_thought.loss_weight=0.1"),
         "tasks.inference.weight=0",
     )
-    assert {name: (task.languages, task.kind, task.weight) for name, task in tasks.items()} == {
+    assert {name: (task.languages, task.kind, task.config.weight) for name, task in tasks.items()} == {
         "translation_ranking_en-fr": ("en-fr", "parallel", 8),
         "response_prediction_en": ("en", "conversations", 1),
         "response_prediction_fr": ("fr", "conversations", 1),
         "quick_thought_en": ("en", "documents", 1),
         "quick_thought_fr": ("fr", "documents", 1),
     }
-    assert [task.loss_weight for task in tasks.values()] == [1, 1, 1, 0.1, 0.1]
+    assert [task.config.loss_weight for task in tasks.values()] == [1, 1, 1, 0.1, 0.1]
 
 
 def test_tasks_of_several_targets():

@@ -1,7 +1,7 @@
 """What a task is, what a batch of it holds, and the tasks by their names."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
 from itertools import combinations
 from typing import Any, ClassVar, NamedTuple, Self
@@ -10,7 +10,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from xling_tf.config import ExperimentConfig, TaskConfig
+from xling_tf.config import ExperimentConfig, SimilarityConfig, TaskConfig
 from xling_tf.corpora.records import Record
 from xling_tf.corpora.store import StoredRecords
 from xling_tf.encoders.base import TokenEncoder
@@ -83,9 +83,9 @@ class Task(ABC):
     Args:
         name: Unique in the experiment; names its losses in logs.
         languages: Of its corpora: "en-es" or "en".
-        config: Weight in the schedule, sizes of batches and weight of the losses.
-        normalize: Whether vectors are compared by their cosine. Heads then see them at one length, at which
-            numbers are about 1: tanh layers stay linear on those of unit vectors, which are about 0.04.
+        config: `config.tasks.<name>` of the experiment; a task with settings of its own has a subclass.
+        similarity: How vectors are compared. Where it is by their cosine, heads see them at one length, at
+            which numbers are about 1: tanh layers stay linear on those of unit vectors, which are about 0.04.
 
     Attributes:
         columns: The record's text fields that it encodes, in the order of `score`; a task may set
@@ -104,29 +104,30 @@ class Task(ABC):
     kind: ClassVar[str]
     by_length: ClassVar[bool] = True
 
-    def __init__(self, *, name: str, languages: str, config: TaskConfig, normalize: bool) -> None:
+    def __init__(
+        self, *, name: str, languages: str, config: TaskConfig, similarity: SimilarityConfig
+    ) -> None:
         self.name = name
         self.languages = languages
-        self.weight = config.weight
-        self.examples_per_batch = config.examples_per_batch
-        self.loss_weight = config.loss_weight
-        self.head_rate = config.head_rate
-        self.normalize = normalize
+        self.config = config
+        self.similarity = similarity
 
     @classmethod
     @abstractmethod
     def of_experiment(cls, config: ExperimentConfig) -> list[Self]:
         """Makes the tasks of this kind, mirrored over the languages (2019, sec. 2.2)."""
 
-    @staticmethod
-    def common(config: ExperimentConfig, kind: str, languages: str) -> dict[str, Any]:
-        """The arguments that all tasks have, for a task of a kind of `TASKS` on some languages."""
-        return {
-            "name": f"{kind}_{languages}",
-            "languages": languages,
-            "config": getattr(config.tasks, kind),
-            "normalize": config.tasks.similarity.normalize,
+    @classmethod
+    def mirrored(
+        cls, config: ExperimentConfig, name: str, languages: Iterable[str], **arguments: Any
+    ) -> list[Self]:
+        """Makes the task `name` of `TASKS` for each of some languages or pairs, with the same arguments."""
+        shared = {
+            "config": getattr(config.tasks, name),
+            "similarity": config.tasks.similarity,
+            **arguments,
         }
+        return [cls(name=f"{name}_{each}", languages=each, **shared) for each in languages]
 
     def select(self, records: StoredRecords) -> StoredRecords:
         """Keeps the records of its corpora that are examples: all, if a task does not say otherwise."""
@@ -166,7 +167,7 @@ class Task(ABC):
     def encode_sentences(self, encoder: TokenEncoder, words: tf.Tensor, features: TokenFeatures) -> tf.Tensor:
         """Maps sentences of `[words, any]` embedded words to `[sentences, dim]` as heads see them."""
         encodings = encoder.encode(words, features.tokens, features.lengths)
-        return unit_entries(encodings) if self.normalize else encodings
+        return unit_entries(encodings) if self.similarity.normalize else encodings
 
     def build_heads(self, encoder: TokenEncoder) -> None:
         """Creates the heads' variables for what an encoder gives."""

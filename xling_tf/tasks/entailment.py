@@ -33,10 +33,7 @@ class EntailmentRanking(RankingTask):
     def of_experiment(cls, config: ExperimentConfig) -> list[Self]:
         """Makes a task for each language with inference corpora; none has a margin."""
         similarity = dataclasses.replace(config.tasks.similarity, margin=0.0)
-        return [
-            cls(**{**cls.common(config, "entailment_ranking", language), "similarity": similarity})
-            for language in inference_languages(config)
-        ]
+        return cls.mirrored(config, "entailment_ranking", inference_languages(config), similarity=similarity)
 
     def select(self, records: StoredRecords) -> StoredRecords:
         """Keeps the pairs in which the premise entails the hypothesis."""

@@ -22,8 +22,7 @@ class GradedSimilarity(VectorTask):
     @classmethod
     def of_experiment(cls, config: ExperimentConfig) -> list[Self]:
         """Makes a task for each language."""
-        languages = (config.data.source, *config.data.targets)
-        return [cls(**cls.common(config, "graded_similarity", language)) for language in languages]
+        return cls.mirrored(config, "graded_similarity", (config.data.source, *config.data.targets))
 
     def score(self, columns: list[tf.Tensor], batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
         """Compares the pairs with those of all replicas."""

@@ -14,12 +14,7 @@ from xling_tf.tasks.base import Batch, VectorTask, language_pairs
 
 
 class _PairClassification(VectorTask):
-    """Classifies pairs of sentences.
-
-    Args:
-        head: The classifier.
-        **kwargs: Of `Task`.
-    """
+    """Classifies pairs of sentences."""
 
     def __init__(self, *, head: InferenceHead, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -42,10 +37,7 @@ class Inference(_PairClassification):
     def of_experiment(cls, config: ExperimentConfig) -> list[Self]:
         """Makes a task for each language, with one head for all; the source's is called "inference"."""
         head = InferenceHead(config.tasks.inference_dim, len(NLI_LABELS), name="inference_head")
-        tasks = [
-            cls(head=head, **cls.common(config, "inference", language))
-            for language in inference_languages(config)
-        ]
+        tasks = cls.mirrored(config, "inference", inference_languages(config), head=head)
         tasks[0].name = "inference"
         return tasks
 
@@ -64,10 +56,7 @@ class TranslationDetection(_PairClassification):
     def of_experiment(cls, config: ExperimentConfig) -> list[Self]:
         """Makes a task for each pair, with one head for all."""
         head = InferenceHead(config.tasks.inference_dim, 2, name="detection_head")
-        return [
-            cls(head=head, **cls.common(config, "translation_detection", pair))
-            for pair in language_pairs(config)
-        ]
+        return cls.mirrored(config, "translation_detection", language_pairs(config), head=head)
 
     def score(self, columns: list[tf.Tensor], batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
         """Classifies each source with its target, and with the one before: means of the two."""

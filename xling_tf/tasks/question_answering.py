@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import tensorflow as tf
 
-from xling_tf.config import ExperimentConfig
+from xling_tf.config import ExperimentConfig, QuestionAnsweringConfig
 from xling_tf.encoders.base import TokenEncoder, average_words
 from xling_tf.layers.pooling import unit_entries, unit_length
 from xling_tf.layers.towers import Tower
@@ -32,13 +32,12 @@ class QuestionAnswering(RankingTask):
         question_tower: Over the encoding of the question.
         context_encoder: The layers of the averaging network; None: without contexts.
         answer_tower: Over the answer's encoding, followed by the context's.
-        teacher_weight: Of the teacher's part of the losses.
-        **kwargs: Of `RankingTask`.
     """
 
     kind: ClassVar[str] = "questions"
     # The answers that are wrong then are from the same documents: of others, the topic alone would tell.
     by_length: ClassVar[bool] = False
+    config: QuestionAnsweringConfig
 
     def __init__(
         self,
@@ -46,11 +45,9 @@ class QuestionAnswering(RankingTask):
         question_tower: Tower,
         context_encoder: Tower | None,
         answer_tower: Tower,
-        teacher_weight: float = 0.0,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.teacher_weight = teacher_weight
         self.question_tower = question_tower
         self.context_encoder = context_encoder
         self.answer_tower = answer_tower
@@ -66,17 +63,14 @@ class QuestionAnswering(RankingTask):
             Tower(dims, residual, name=name) for name in ("question_tower", "answer_tower")
         )
         context_encoder = Tower(dims, name="context_encoder")  # over words' vectors, which may be shorter
-        own = config.tasks.question_answering
-        return [
-            cls(
-                question_tower=question_tower,
-                context_encoder=context_encoder if own.with_context else None,
-                answer_tower=answer_tower,
-                teacher_weight=own.teacher_weight if own.teacher else 0.0,
-                **cls.common(config, "question_answering", language),
-            )
-            for language in (config.data.source, *config.data.targets)
-        ]
+        return cls.mirrored(
+            config,
+            "question_answering",
+            (config.data.source, *config.data.targets),
+            question_tower=question_tower,
+            context_encoder=context_encoder if config.tasks.question_answering.with_context else None,
+            answer_tower=answer_tower,
+        )
 
     def build_heads(self, encoder: TokenEncoder) -> None:
         """Creates the towers' variables."""
@@ -99,7 +93,7 @@ class QuestionAnswering(RankingTask):
             return encodings
         contexts = tf.RaggedTensor.from_tensor(features.tokens[2 * count :], features.lengths[2 * count :])
         averages = average_words(words, contexts)
-        return [*encodings, unit_entries(averages) if self.normalize else averages]
+        return [*encodings, unit_entries(averages) if self.similarity.normalize else averages]
 
     def score(self, columns: list[tf.Tensor], batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
         """Ranks answers for questions."""
@@ -107,8 +101,8 @@ class QuestionAnswering(RankingTask):
         question_text, answer_text = tf.unstack(batch.fingerprints[:2], num=2)
         questions, responses = self.question_tower(question), self._respond(answer, contexts)
         losses, hits = self.rank(questions, responses, question_text, answer_text)
-        if self.teacher_weight:
-            losses += self.teacher_weight * self._divergence(questions, responses, batch.vectors)
+        if self.config.teacher and self.config.teacher_weight:
+            losses += self.config.teacher_weight * self._divergence(questions, responses, batch.vectors)
         return losses, hits
 
     def _divergence(self, questions: tf.Tensor, responses: tf.Tensor, vectors: tf.Tensor) -> tf.Tensor:

@@ -4,12 +4,12 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import tensorflow as tf
 
-from xling_tf.config import ExperimentConfig, SimilarityConfig
+from xling_tf.config import ExperimentConfig
 from xling_tf.corpora.records import Record, TranslationPair
 from xling_tf.layers.pooling import unit_length
 from xling_tf.layers.towers import Tower
 from xling_tf.losses import in_batch_softmax
-from xling_tf.tasks.base import Batch, Task, VectorTask, gather_candidates, language_pairs
+from xling_tf.tasks.base import Batch, VectorTask, gather_candidates, language_pairs
 
 NO_TEXT = -1  # fingerprints of texts are at least 0
 
@@ -34,22 +34,7 @@ def negatives_of(
 
 
 class RankingTask(VectorTask):
-    """A task whose losses are softmaxes over the batch's candidates.
-
-    Args:
-        similarity: How a query scores a candidate.
-        **kwargs: Of `Task`.
-    """
-
-    def __init__(self, *, similarity: SimilarityConfig, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.similarity = similarity
-
-    @staticmethod
-    def common(config: ExperimentConfig, kind: str, languages: str) -> dict[str, Any]:
-        """The arguments that all ranking tasks have."""
-        common = Task.common(config, kind, languages)
-        return {**common, "similarity": config.tasks.similarity}
+    """A task whose losses are softmaxes over the batch's candidates."""
 
     def rank(
         self,
@@ -107,7 +92,7 @@ class RankingTask(VectorTask):
 
     def _prefixes(self, vectors: tf.Tensor, dim: int) -> tf.Tensor:
         """The first numbers of each vector, as they are compared."""
-        return unit_length(vectors[:, :dim]) if self.normalize else vectors[:, :dim]
+        return unit_length(vectors[:, :dim]) if self.similarity.normalize else vectors[:, :dim]
 
     def _rank_by(
         self, scores: list[tf.Tensor], positives: tf.Tensor, excluded: tf.Tensor
@@ -142,7 +127,6 @@ class TranslationRanking(RankingTask):
     Args:
         hard_negatives: Wrong translations of each example; where a record has fewer, its own target
             fills the columns and is left out of the loss.
-        **kwargs: Of `RankingTask`.
     """
 
     kind: ClassVar[str] = "parallel"
@@ -157,10 +141,7 @@ class TranslationRanking(RankingTask):
     def of_experiment(cls, config: ExperimentConfig) -> list[Self]:
         """Makes a task for each pair of the source and a target, or of any two with `data.all_pairs`."""
         negatives = config.tasks.hard_negatives
-        return [
-            cls(hard_negatives=negatives, **cls.common(config, "translation_ranking", pair))
-            for pair in language_pairs(config)
-        ]
+        return cls.mirrored(config, "translation_ranking", language_pairs(config), hard_negatives=negatives)
 
     def texts(self, record: Record) -> tuple[str, ...]:
         """Source, target and `hard_negatives` wrong translations, or the target in place of one."""
@@ -185,7 +166,6 @@ class ResponsePrediction(RankingTask):
 
     Args:
         tower: 320 and 512 with tanh; shared by the languages, so that it encodes replies in either.
-        **kwargs: Of `RankingTask`.
     """
 
     kind: ClassVar[str] = "conversations"
@@ -201,10 +181,7 @@ class ResponsePrediction(RankingTask):
         """Makes a task for each language, with one tower for all."""
         dims, residual = config.tasks.tower_dims, config.tasks.residual_towers
         tower = Tower(dims, residual, name="response_tower")
-        return [
-            cls(tower=tower, **cls.common(config, "response_prediction", language))
-            for language in _native_languages(config)
-        ]
+        return cls.mirrored(config, "response_prediction", _native_languages(config), tower=tower)
 
     def score(self, columns: list[tf.Tensor], batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
         """Ranks responses for messages."""
@@ -217,7 +194,6 @@ class QuickThought(RankingTask):
 
     Args:
         towers: For the previous sentence, the sentence and the following one.
-        **kwargs: Of `RankingTask`.
     """
 
     kind: ClassVar[str] = "documents"
@@ -232,10 +208,7 @@ class QuickThought(RankingTask):
         """Makes a task for each language, with the same three towers for all."""
         dims, residual = config.tasks.tower_dims, config.tasks.residual_towers
         towers = tuple(Tower(dims, residual, name=f"{column}_tower") for column in cls.columns)
-        return [
-            cls(towers=towers, **cls.common(config, "quick_thought", language))
-            for language in _native_languages(config)
-        ]
+        return cls.mirrored(config, "quick_thought", _native_languages(config), towers=towers)
 
     def score(self, columns: list[tf.Tensor], batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
         """Ranks predecessors and successors for sentences."""

@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 from keras import ops
 
-from xling_tf.config import ExperimentConfig
+from xling_tf.config import ExperimentConfig, TranslationConfig
 from xling_tf.encoders.base import TokenEncoder
 from xling_tf.layers.base import Layer
 from xling_tf.layers.recurrent import Lstm
@@ -129,44 +129,25 @@ class Translation(Task):
     Args:
         decoder: Shared by all languages.
         languages_of_decoder: In the decoder's order.
-        regularizer: Its name.
-        alpha: Its weight.
-        **kwargs: Of `Task`.
     """
 
     kind: ClassVar[str] = "parallel"
     columns = ("source", "target")
+    config: TranslationConfig
 
-    def __init__(
-        self,
-        *,
-        decoder: Decoder,
-        languages_of_decoder: list[str],
-        regularizer: str,
-        alpha: float,
-        **kwargs: Any,
-    ) -> None:
+    def __init__(self, *, decoder: Decoder, languages_of_decoder: list[str], **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.decoder, self.regularizer, self.alpha = decoder, regularizer, alpha
-        self.languages_of_decoder = languages_of_decoder
+        self.decoder, self.languages_of_decoder = decoder, languages_of_decoder
         self.heads = (decoder,)
         self._sides = [languages_of_decoder.index(language) for language in self.languages.split("-")]
 
     @classmethod
     def of_experiment(cls, config: ExperimentConfig) -> list[Self]:
         """Makes a task for each pair: one language pair a batch (sec. 2.1)."""
-        own = config.tasks.translation
         languages = [config.data.source, *config.data.targets]
         decoder = Decoder(len(languages), config.encoder.embedding_dim, name="decoder")
-        arguments: dict[str, Any] = {
-            "decoder": decoder,
-            "languages_of_decoder": languages,
-            "regularizer": own.regularizer,
-            "alpha": own.alpha,
-        }
-        return [
-            cls(**arguments, **cls.common(config, "translation", pair)) for pair in language_pairs(config)
-        ]
+        pairs = language_pairs(config)
+        return cls.mirrored(config, "translation", pairs, decoder=decoder, languages_of_decoder=languages)
 
     @property
     def graph(self) -> str:
@@ -183,7 +164,7 @@ class Translation(Task):
     ) -> tuple[list[tf.Tensor], tf.Tensor, tf.Tensor]:
         """See `Task.encode_and_score`; a hit is the share of words that are told."""
         likelihoods, regularizer, hits, columns = self._terms(encoder, batch)
-        return columns, likelihoods + self.alpha * regularizer, hits
+        return columns, likelihoods + self.config.alpha * regularizer, hits
 
     def terms(self, encoder: TokenEncoder, batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
         """The two terms of the loss without `alpha`: `[batch]` each.
@@ -212,14 +193,14 @@ class Translation(Task):
         return tf.add_n(likelihoods), self._regularizer(encoder, *columns), tf.add_n(hits) / 2, columns
 
     def _regularizer(self, encoder: TokenEncoder, source: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
-        squares = tf.reduce_sum(tf.square(source - target), axis=1)
-        if self.regularizer == "similarity":
+        kind, squares = self.config.regularizer, tf.reduce_sum(tf.square(source - target), axis=1)
+        if kind == "similarity":
             return squares
-        if self.regularizer == "contrastive":
+        if kind == "contrastive":
             others = tf.reduce_sum(tf.square(source - tf.roll(target, 1, axis=0)), axis=1)
             return squares + tf.square(tf.maximum(0.0, _MARGIN - tf.sqrt(others + _TINY)))
         decay = tf.add_n([tf.reduce_sum(tf.square(v.value)) for v in encoder.dense_variables])
-        return tf.zeros_like(squares) + (decay if self.regularizer == "weight_decay" else 0.0)
+        return tf.zeros_like(squares) + (decay if kind == "weight_decay" else 0.0)
 
 
 def _log_chances(ids: tf.Tensor, num_tokens: tf.Tensor, num_words: int) -> tf.Tensor:

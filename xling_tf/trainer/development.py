@@ -63,7 +63,7 @@ def _scorer(
     """What scores a task; mirrored tasks, which share heads and settings, share the graph."""
     # Batches of one size and of any lengths, the same ones for every seed: what is found among a batch can
     # be compared. Held-out examples count alike, also of corpora that training leaves out.
-    size = min(task.examples_per_batch, len(examples))
+    size = min(task.config.examples_per_batch, len(examples))
     config = apply_overrides(
         model.config, ["data.pool_batches=1", "data.equal_batches=true", "training.seed=1"]
     )

@@ -178,7 +178,7 @@ class BatchSampler:
 def make_sampler(examples: Examples, task: Task, config: ExperimentConfig) -> BatchSampler:
     """Draws the training batches of a task as the config says."""
     weights = [config.data.corpus_weights.get(name, 1.0) for name, _ in examples.corpora]
-    return BatchSampler(examples, weights, task.examples_per_batch, config, by_length=task.by_length)
+    return BatchSampler(examples, weights, task.config.examples_per_batch, config, by_length=task.by_length)
 
 
 _ROUNDS = 4  # Luby and Rackoff 1988: from four on, an order cannot be told from a random one

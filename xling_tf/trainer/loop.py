@@ -1,6 +1,7 @@
 """The training loop: one compiled step a task, checkpoints, exact resume."""
 
 import copy
+import dataclasses
 import json
 import math
 import signal
@@ -155,7 +156,9 @@ class Trainer:
         static = encoder.static_part.dense_variables if encoder.static_part else []
         of_static = {id(variable) for variable in static}
         later = [variable for variable in dense if id(variable) not in of_static]
-        heads = {h.name: (task.head_rate, h.trainable_variables) for task in model.tasks for h in task.heads}
+        heads = {
+            h.name: (task.config.head_rate, h.trainable_variables) for task in model.tasks for h in task.heads
+        }
         groups = [(1.0, later), *heads.values()]
         with self._strategy.scope():
             self._optimizers = Optimizers(model.config.optimizer, tables, groups, static)
@@ -259,7 +262,7 @@ class Trainer:
                 losses, hits = task.losses(encoder, batch, self._start)
                 count = tf.cast(tf.size(losses), tf.float32)
                 # Gradients of the replicas are summed, so each loss is weighed by the whole batch.
-                scale = task.loss_weight / context.all_reduce("sum", count)
+                scale = task.config.loss_weight / context.all_reduce("sum", count)
                 loss = scale * tf.reduce_sum(losses)
             gradients = tape.gradient(loss, [variable.value for variable in variables])
             norm = self._optimizers.apply(gradients, variables)
@@ -345,7 +348,7 @@ def _make_phases(model: Model, examples: Mapping[str, Examples], workers: Worker
 
 def _with_batch(task: Task, examples_per_batch: int) -> Task:
     changed = copy.copy(task)
-    changed.examples_per_batch = examples_per_batch
+    changed.config = dataclasses.replace(task.config, examples_per_batch=examples_per_batch)
     return changed
 
 
@@ -355,7 +358,7 @@ def make_schedule(tasks: Sequence[Task], sizes: Mapping[str, int], config: Exper
     for _, group in groupby(tasks, key=type):
         mirrored = list(group)
         counts = [sizes[task.name] for task in mirrored]
-        steps = sampling_weights(mirrored[0].weight, counts, config.data.sampling_temperature)
+        steps = sampling_weights(mirrored[0].config.weight, counts, config.data.sampling_temperature)
         weights.update(zip([task.name for task in mirrored], steps, strict=True))
     return Schedule.from_weights(weights)
 
