@@ -160,10 +160,8 @@ def run_folder(path):
     run = RunFolder(path)
     run.start(config, config, model.preprocessor.vocabulary, {})
     run.write_tasks([task.name for task in model.tasks])
-    encoder = model.encoder
-    weights = [*encoder.table_variables, *encoder.dense_variables, *model.head_variables]
     # The state of optimizers comes after the weights.
-    variables = [*(v.value for v in weights), tf.Variable(3.0)]
+    variables = [*model.weights, tf.Variable(3.0)]
     Checkpoints(path / "checkpoints", variables).save(3, {"step": 3, "seconds": 1.0})
     return model
 
@@ -188,18 +186,14 @@ def test_a_start_from_a_run_is_its_newest_checkpoint(tmp_path):
 
 
 def test_what_is_exported_can_be_a_mean_of_the_start_and_the_end(tmp_path):
-    def variables(model):
-        heads = [v for layer in model.heads.values() for v in layer.trainable_variables]
-        return [v.value for v in (*model.encoder.table_variables, *model.encoder.dense_variables, *heads)]
-
     start, model = make_model("cnn", seed=1), make_model("cnn", seed=2)
-    begin, end = ([v.numpy() for v in variables(m)] for m in (start, model))
+    begin, end = ([v.numpy() for v in m.weights] for m in (start, model))
     with pytest.raises(UserError, match="must have the weights that training started from"):
         average_with_start(tmp_path, model, 0.25)
     # The last are those of a head that no task trains.
-    Checkpoints(tmp_path / "start", [*variables(start), tf.Variable([1.0])]).save(0, {})
+    Checkpoints(tmp_path / "start", [*start.weights, tf.Variable([1.0])]).save(0, {})
     average_with_start(tmp_path, model, 0.25)
-    for value, first, last in zip(variables(model), begin, end, strict=True):
+    for value, first, last in zip(model.weights, begin, end, strict=True):
         np.testing.assert_allclose(value, 0.25 * first + 0.75 * last, rtol=1e-6)
 
 

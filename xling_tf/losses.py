@@ -9,7 +9,7 @@ _EXCLUDED = -1e9
 def in_batch_softmax(
     scores: keras.KerasTensor,
     positives: keras.KerasTensor,
-    excluded: keras.KerasTensor,
+    excluded: keras.KerasTensor | bool,
     *,
     margin: float = 0.0,
 ) -> tuple[keras.KerasTensor, keras.KerasTensor]:
@@ -54,11 +54,7 @@ def softmax_cross_entropy(
     Returns:
         `[batch]` losses, and `[batch]` float32, 1 where every other class has a lower logit.
     """
-    losses = ops.sparse_categorical_crossentropy(labels, logits, from_logits=True)
-    is_right = ops.equal(ops.arange(ops.shape(logits)[1])[None, :], labels[:, None])
-    right = ops.sum(ops.where(is_right, logits, 0.0), axis=1)
-    hits = right > ops.max(ops.where(is_right, _EXCLUDED, logits), axis=1)
-    return losses, ops.cast(hits, "float32")
+    return in_batch_softmax(logits, labels, excluded=False)
 
 
 def token_likelihood(

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, Self, TypeVar
 
 import keras
+import tensorflow as tf
 
 from xling_tf.config import ExperimentConfig
 from xling_tf.encoders.base import TokenEncoder, build_encoder
@@ -42,6 +43,13 @@ class Model(NamedTuple):
     def head_variables(self) -> list[keras.Variable]:
         """The trainable variables of the tasks' heads; those that tasks share come once."""
         return list({id(v): v for task in self.tasks for v in task.variables()}.values())
+
+    @property
+    def weights(self) -> list[tf.Variable]:
+        """The weights of the encoder and the tasks' heads, in the order of a run's checkpoints."""
+        encoder = self.encoder
+        variables = [*encoder.table_variables, *encoder.dense_variables, *self.head_variables]
+        return [variable.value for variable in variables]
 
     @property
     def heads(self) -> dict[str, keras.layers.Layer]:

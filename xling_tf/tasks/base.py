@@ -122,11 +122,7 @@ class Task(ABC):
         cls, config: ExperimentConfig, name: str, languages: Iterable[str], **arguments: Any
     ) -> list[Self]:
         """Makes the task `name` of `TASKS` for each of some languages or pairs, with the same arguments."""
-        shared = {
-            "config": getattr(config.tasks, name),
-            "similarity": config.tasks.similarity,
-            **arguments,
-        }
+        shared = {"config": getattr(config.tasks, name), "similarity": config.tasks.similarity, **arguments}
         return [cls(name=f"{name}_{each}", languages=each, **shared) for each in languages]
 
     def select(self, records: StoredRecords) -> StoredRecords:

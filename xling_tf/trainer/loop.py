@@ -101,10 +101,6 @@ class Phase:
         """Drops what has been read ahead."""
         self._batches.clear()
 
-    def spec(self, task: Task) -> Any:
-        """The type of a task's batches."""
-        return self.inputs[task.name].spec()
-
     def texts(self) -> list[list[str]]:
         """The texts of the next step's batch of all replicas, a list for each column."""
         name = self.task.name
@@ -165,8 +161,8 @@ class Trainer:
             # Before a checkpoint is restored: also after a restart, the start is the start.
             trained = [*self._optimizers.tables, *dense]
             self._start = StartingEncoder(trained, keep_weight) if keep_weight else None
-        weights = [v.value for v in (*tables, *dense, *model.head_variables)]
-        self._checkpoints = Checkpoints(run_dir / "checkpoints", [*weights, *self._optimizers.variables])
+        variables = [*model.weights, *self._optimizers.variables]
+        self._checkpoints = Checkpoints(run_dir / "checkpoints", variables)
 
     def train(self) -> bool:
         """Trains until the budget is used up, from the newest checkpoint, if there is one.
@@ -269,7 +265,7 @@ class Trainer:
             sums = tf.stack([tf.reduce_sum(losses), tf.reduce_sum(hits), count])
             return *tf.unstack(context.all_reduce("sum", sums), num=3), norm
 
-        @tf.function(input_signature=[phase.spec(task)], autograph=False)
+        @tf.function(input_signature=[phase.inputs[task.name].spec()], autograph=False)
         def train_step(batch: Batch) -> tuple[tf.Tensor, ...]:
             results = self._strategy.run(replica_step, args=(batch,))
             # All replicas have the same results.

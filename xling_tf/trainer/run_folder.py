@@ -58,9 +58,9 @@ class RunFolder:
             try:
                 is_same = _digest((self.path / name).read_bytes()) == digest
             except OSError as error:
-                raise self._damaged(name, str(error.strerror)) from error
+                raise self.damaged(name, error.strerror) from error
             if not is_same:
-                raise self._damaged(name, "its digest is another one")
+                raise self.damaged(name, "its digest is another one")
         config = from_json(ExperimentConfig, (self.path / _CONFIG).read_text(encoding="utf-8"))
         training = dataclasses.replace(request.training, precision=config.training.precision)
         vocabulary = read_vocabulary(self.path, config.text.tokenizer)
@@ -93,7 +93,7 @@ class RunFolder:
         """Reads what `write_tasks` has written."""
         names = self._read(_TASKS)
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            raise self._damaged(_TASKS, "it is no list of names")
+            raise self.damaged(_TASKS, "it is no list of names")
         return names
 
     def write(self, name: str, content: str | bytes) -> None:
@@ -105,16 +105,17 @@ class RunFolder:
         request = self._read(_REQUEST)
         parts = request if isinstance(request, dict) else {}
         if not all(isinstance(parts.get(part), dict) for part in ("config", "data", "files")):
-            raise self._damaged(_REQUEST, "it has no config, data and files")
+            raise self.damaged(_REQUEST, "it has no config, data and files")
         return parts
 
     def _read(self, name: str) -> Any:
         try:
             return read_json(self.path / name)
         except (OSError, ValueError) as error:
-            raise self._damaged(name, str(error)) from error
+            raise self.damaged(name, error) from error
 
-    def _damaged(self, name: str, came: str) -> UserError:
+    def damaged(self, name: str, came: object) -> UserError:
+        """What is said of a file that cannot be read back."""
         return UserError(
             f"{self.path / name} must be as the run has written it, but is damaged ({came}); bring it back "
             "from a copy, or start another run with --run_dir"

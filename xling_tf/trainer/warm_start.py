@@ -73,18 +73,14 @@ class StartRecord(NamedTuple):
     @classmethod
     def read(cls, run_dir: Path) -> "StartRecord | None":
         """Reads what a run has kept; None where it has nothing."""
-        path = run_dir / _RECORD
-        if not path.is_file():
+        if not (run_dir / _RECORD).is_file():
             return None
         try:
-            fields = read_json(path)
+            fields = read_json(run_dir / _RECORD)
             config = from_json(ExperimentConfig, json.dumps(fields.pop("config")))
             return cls(config=config, **fields)
         except (AttributeError, LookupError, OSError, TypeError, ValueError) as error:
-            raise UserError(
-                f"{path} must be as the run has written it, but is damaged ({error}); bring it back from a "
-                "copy, or start another run with --run_dir"
-            ) from error
+            raise RunFolder(run_dir).damaged(_RECORD, error) from error
 
     def write(self, run: RunFolder) -> None:
         """Writes what `read` reads."""
@@ -253,11 +249,9 @@ def _read_run(folder: Path, config: ExperimentConfig, vocabulary: Vocabulary) ->
     model = Model.build(config, vocabulary)
     trained = RunFolder(folder).tasks()
     model = model._replace(tasks=[task for task in model.tasks if task.name in trained])
-    encoder, heads = model.encoder, model.head_variables
-    best = [v.value for v in (*encoder.trainable_variables, *heads)]
-    newest = [v.value for v in (*encoder.table_variables, *encoder.dense_variables, *heads)]
+    best = [v.value for v in (*model.encoder.trainable_variables, *model.head_variables)]
     checkpoints = folder / "checkpoints"
-    for place, variables in ((checkpoints / "best", best), (checkpoints, newest)):
+    for place, variables in ((checkpoints / "best", best), (checkpoints, model.weights)):
         if Checkpoints(place, variables).read_newest() is not None:
             return model
     raise UserError(
@@ -285,14 +279,13 @@ def start_weights(workers: Workers, run_dir: Path, model: Model) -> Model:
     assert start is not None  # `start_text` has written it
     with workers.strategy.scope():
         candidates = _untrained(model, start.config)
+    carried = [variable.value for task in candidates for variable in task.variables()]
+    kept = Checkpoints(run_dir / "start", [*model.weights, *carried])
     whole = model._replace(carried=candidates)
-    heads = [v for layer in whole.heads.values() for v in layer.trainable_variables]
-    encoder = [*model.encoder.table_variables, *model.encoder.dense_variables]
-    kept = Checkpoints(run_dir / "start", [v.value for v in (*encoder, *heads)])
     given = workers.from_chief(lambda: _restore_or_read(kept, start, whole))
     workers.share(kept.variables)
-    carried = [task for task in candidates if {head.name for head in task.heads} <= set(given)]
-    return model._replace(carried=carried)
+    carried_on = [task for task in candidates if {head.name for head in task.heads} <= set(given)]
+    return model._replace(carried=carried_on)
 
 
 def average_with_start(run_dir: Path, model: Model, share: float) -> None:
@@ -304,15 +297,14 @@ def average_with_start(run_dir: Path, model: Model, share: float) -> None:
         share: Of the weights that it started from, in the mean.
     """
     # Heads that no task trains come last in what is kept, and are what they were.
-    heads = [v for layer in model._replace(carried=()).heads.values() for v in layer.trainable_variables]
-    kept = [v.value for v in (*model.encoder.table_variables, *model.encoder.dense_variables, *heads)]
-    trained = _arrays(kept)
-    if Checkpoints(run_dir / "start", kept).read_newest() is None:
+    weights = model.weights
+    trained = _arrays(weights)
+    if Checkpoints(run_dir / "start", weights).read_newest() is None:
         raise UserError(
             f"{run_dir / 'start'} must have the weights that training started from, but cannot be read; "
             "bring it back from a copy, or train again with another --run_dir"
         )
-    for variable, ours in zip(kept, trained, strict=True):
+    for variable, ours in zip(weights, trained, strict=True):
         variable.assign(share * np.asarray(variable) + (1 - share) * ours)
 
 
