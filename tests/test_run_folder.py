@@ -16,7 +16,7 @@ from xling_tf.config import ExperimentConfig, apply_overrides, to_json
 from xling_tf.corpora.records import TranslationPair
 from xling_tf.corpora.store import open_store
 from xling_tf.errors import UserError
-from xling_tf.trainer.log import _lines_before
+from xling_tf.trainer.log import TrainingLog
 from xling_tf.trainer.run_folder import RunFolder
 from xling_tf.trainer.warm_start import StartRecord
 
@@ -152,6 +152,6 @@ def test_a_garbled_line_of_a_log_is_told_and_the_others_stay(content, tmp_path, 
     path = tmp_path / "metrics.jsonl"
     line = b'{"step": %d}\n'
     path.write_bytes(line % 0 + content + b"\n" + line % 1 + line % 2)
-    with caplog.at_level(std_logging.WARNING, logger="absl"):
-        assert _lines_before(path, 2) == [(line % 0).decode(), (line % 1).decode()]
+    with caplog.at_level(std_logging.WARNING, logger="absl"), TrainingLog(tmp_path, first_step=2, progress=0):
+        assert path.read_bytes() == line % 0 + line % 1
     assert "metrics.jsonl: line 2 is no step of a training" in caplog.text

@@ -68,8 +68,8 @@ def require_right(examples: Mapping[str, TaskExamples], encode: Counting) -> Non
             expected = encode.encode(sources).astype(np.float16)
             assert part.vectors.shape == expected.shape
             for order in (np.arange(len(part)), np.array([2, 0, 2]), np.arange(0)):
-                np.testing.assert_array_equal(part.vectors_of(order), expected[order])
-                assert part.vectors_of(order).dtype == np.float16
+                np.testing.assert_array_equal(part.vectors[order], expected[order])
+                assert part.vectors[order].dtype == np.float16
 
 
 def test_each_distinct_source_is_encoded_once(encode: Counting, tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_a_teacher_of_questions_encodes_them_apart_from_answers(
     rows = make_examples(["Who?", "Where?"], ["I.", "Here."])
     for _ in ("first", "again"):
         examples = with_vectors([task], {task.name: TaskExamples(rows, rows)}, *teachers.values(), tmp_path)
-        vectors = examples[task.name].train.vectors_of(np.arange(2))
+        vectors = examples[task.name].train.vectors[np.arange(2)]
         both = [asked.encode(["Who?", "Where?"]), answered.encode(["I.", "Here."])]
         np.testing.assert_allclose(vectors, np.concatenate(both, axis=1), rtol=1e-3)
     assert (sorted(asked.texts), sorted(answered.texts)) == (["Hello?", "Where?", "Who?"], ["Here.", "I."])

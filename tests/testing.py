@@ -105,7 +105,7 @@ def make_examples(
         labels=np.array([0] * count if labels is None else labels, np.int32),
         lengths=np.max(lengths, axis=0).astype(np.int32),
         corpora=tuple(corpora or [("corpus", count)]),
-        vectors=vectors,
+        vectors=np.zeros((count, 0), np.float16) if vectors is None else vectors,
     )
 
 

@@ -3,6 +3,7 @@
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain, combinations, islice
 from pathlib import Path
 from typing import Any
@@ -42,27 +43,40 @@ class HeldOutScores:
     """Loss and accuracy of each task that has held-out examples, on the same ones at every call."""
 
     def __init__(self, model: Model, held_out: Mapping[str, Examples]) -> None:
+        # Mirrored tasks, which share heads and settings, share the graph.
         graphs: dict[str, Callable[[Batch], tuple[tf.Tensor, tf.Tensor]]] = {}
-        self._scorers = {
-            task.name: _scorer(model, task, held_out[task.name], graphs)
-            for task in model.tasks
-            if task.name in held_out and len(held_out[task.name])
-        }
+        encoder: Any = _InMicroBatches(model.encoder)
+        self._scorers = {}
+        for task in model.tasks:
+            if not (examples := held_out.get(task.name)):
+                continue
+            batches = _batches(model, task, examples)
+            if task.graph not in graphs:
+                graphs[task.graph] = tf.function(
+                    partial(task.losses, encoder), input_signature=[batches.element_spec], autograph=False
+                )
+            self._scorers[task.name] = graphs[task.graph], batches
 
     def __call__(self) -> TaskScores:
         """Returns loss, accuracy and number of examples of each task, by its name."""
-        return {name: score() for name, score in self._scorers.items()}
+        scores = {}
+        for name, (score_batch, batches) in self._scorers.items():
+            results = [score_batch(batch) for batch in batches]
+            losses, hits = (np.concatenate(parts) for parts in zip(*results, strict=True))
+            scores[name] = {
+                "loss": float(losses.mean()),
+                "accuracy": float(hits.mean()),
+                "num_examples": float(len(losses)),
+            }
+        return scores
 
 
-def _scorer(
-    model: Model,
-    task: Task,
-    examples: Examples,
-    graphs: dict[str, Callable[[Batch], tuple[tf.Tensor, tf.Tensor]]],
-) -> Callable[[], dict[str, float]]:
-    """What scores a task; mirrored tasks, which share heads and settings, share the graph."""
-    # Batches of one size and of any lengths, the same ones for every seed: what is found among a batch can
-    # be compared. Held-out examples count alike, also of corpora that training leaves out.
+def _batches(model: Model, task: Task, examples: Examples) -> tf.data.Dataset:
+    """Batches of one size and of any lengths, the same ones for every seed.
+
+    What is found among a batch can then be compared. Examples count alike, also of corpora that training
+    leaves out.
+    """
     size = min(task.config.examples_per_batch, len(examples))
     config = apply_overrides(
         model.config, ["data.pool_batches=1", "data.equal_batches=true", "training.seed=1"]
@@ -70,26 +84,7 @@ def _scorer(
     sampler = BatchSampler(examples, [1.0] * len(examples.corpora), size, config)
     # No more batches than there are different ones.
     count = min(config.training.dev_batches, len(examples) // size)
-    batches = make_dataset(examples, sampler, model.preprocessor, count=count)
-    if task.graph not in graphs:
-        encoder: Any = _InMicroBatches(model.encoder)
-        graphs[task.graph] = tf.function(
-            lambda batch: task.losses(encoder, batch),
-            input_signature=[batches.element_spec],
-            autograph=False,
-        )
-    score_batch = graphs[task.graph]
-
-    def score() -> dict[str, float]:
-        results = [score_batch(batch) for batch in batches]
-        losses, hits = (np.concatenate(parts) for parts in zip(*results, strict=True))
-        return {
-            "loss": float(losses.mean()),
-            "accuracy": float(hits.mean()),
-            "num_examples": float(len(losses)),
-        }
-
-    return score
+    return make_dataset(examples, sampler, model.preprocessor, count=count)
 
 
 class _InMicroBatches:
@@ -123,7 +118,7 @@ class Development:
 
     def __init__(self, model: Model, held_out: Mapping[str, Examples], folder: Path) -> None:
         self._score = HeldOutScores(model, held_out)
-        scored = [task for task in model.tasks if len(held_out.get(task.name, ()))]
+        scored = [task for task in model.tasks if held_out.get(task.name)]
         kinds = (TranslationRanking, Distillation, Task)
         by_kind = [[task.name for task in scored if isinstance(task, kind)] for kind in kinds]
         self._deciding = next(filter(None, by_kind), [])
@@ -222,11 +217,7 @@ def _retrieval(source: str, target: str, corpora: Sequence[StoredCorpus]) -> Ite
     large = [corpus for corpus, pairs in parallel.items() if len(pairs) >= _CANDIDATES]
     for corpus in sorted(large, key=lambda corpus: -len(parallel[corpus]))[:_SCORED_CORPORA]:
         yield TranslationRetrieval(
-            parallel[corpus],
-            source=source,
-            target=target,
-            name=f"{name}/{corpus}",
-            max_queries=_QUERIES,
+            parallel[corpus], source=source, target=target, name=f"{name}/{corpus}", max_queries=_QUERIES
         )
 
 

@@ -37,16 +37,11 @@ class Examples:
     labels: NDArray[np.int32]
     lengths: NDArray[np.signedinteger[Any]]  # tokens of the longest text
     corpora: tuple[tuple[str, int], ...]  # name and number of examples of each, in order
-    vectors: Any = None  # `[examples, dim]` float16 of a teacher, or what is indexed as such an array
+    vectors: Any  # `[examples, dim]` float16 of a teacher, or what is indexed as such an array
 
     def __len__(self) -> int:
         """Number of examples."""
         return len(self.labels)
-
-    @property
-    def vector_dim(self) -> int:
-        """Numbers of a teacher's vector; 0 where there are none."""
-        return 0 if self.vectors is None else int(self.vectors.shape[1])
 
     def texts(self, indices: NDArray[np.int64]) -> NDArray[np.object_]:
         """The texts of some examples as UTF-8 bytes, column after column."""
@@ -54,11 +49,6 @@ class Examples:
         texts = np.empty(self.num_columns * len(rows), object)
         texts[:] = [text.encode() for column in zip(*rows, strict=True) for text in column]
         return texts
-
-    def vectors_of(self, indices: NDArray[np.int64]) -> NDArray[np.float16]:
-        """The teacher's vectors for some examples: `[indices, vector_dim]`."""
-        none = np.zeros((len(indices), 0), np.float16)
-        return none if self.vectors is None else self.vectors[indices]
 
 
 class TaskExamples(NamedTuple):
@@ -93,6 +83,7 @@ def _collect(task: Task, parts: Sequence[tuple[str, StoredRecords]]) -> Examples
         labels=records.labels,
         lengths=records.lengths,
         corpora=tuple((name, len(part)) for name, part in parts if len(part)),
+        vectors=np.zeros((len(records), 0), np.float16),
     )
 
 
@@ -233,10 +224,10 @@ def make_dataset(
 
     def read(number: NDArray[np.int64]) -> tuple[NDArray[Any], ...]:
         indices = sampler.batch(position(int(number)))
-        return examples.texts(indices), examples.labels[indices], examples.vectors_of(indices)
+        return examples.texts(indices), examples.labels[indices], examples.vectors[indices]
 
     # Not `Dataset.from_generator`, whose iterator makes malloc give freed memory back at once.
-    convert = _to_batch(preprocessor, examples.num_columns, examples.num_contexts, examples.vector_dim)
+    convert = _to_batch(preprocessor, examples.num_columns, examples.num_contexts, examples.vectors.shape[1])
     return (
         tf.data.Dataset.range(sys.maxsize if count is None else count)
         .map(lambda number: tf.numpy_function(read, [number], _READ))

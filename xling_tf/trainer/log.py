@@ -122,13 +122,8 @@ def _short(name: str) -> str:
 
 def _drop_lines(path: Path, first_step: int) -> None:
     """Drops the lines of a file, if it is there, from a step on."""
-    if path.exists():
-        kept = _lines_before(path, first_step)
-        with replacing(path) as temporary:
-            temporary.write_text("".join(kept), encoding="utf-8")
-
-
-def _lines_before(path: Path, step: int) -> list[str]:
+    if not path.exists():
+        return
     kept = []
     text = path.read_text(encoding="utf-8", errors="replace")
     for number, line in enumerate(text.splitlines(keepends=True), start=1):
@@ -137,10 +132,11 @@ def _lines_before(path: Path, step: int) -> list[str]:
             break
         try:
             record: Any = json.loads(line)
-            if record["step"] >= step:
+            if record["step"] >= first_step:
                 break
         except (LookupError, RecursionError, TypeError, ValueError):
             logging.warning("%s: line %d is no step of a training and is left out", path, number)
             continue
         kept.append(line)
-    return kept
+    with replacing(path) as temporary:
+        temporary.write_text("".join(kept), encoding="utf-8")

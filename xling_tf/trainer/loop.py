@@ -176,8 +176,7 @@ class Trainer:
         with ExitStack() as stack:
             log = None
             if self._workers.is_chief:
-                progress = self._progress()
-                log = TrainingLog(self._run_dir, first_step=self.step, progress=progress)
+                log = TrainingLog(self._run_dir, first_step=self.step, progress=self._progress())
                 stack.enter_context(log)
             stop = stack.enter_context(_stop_requests())
             stopped = False
@@ -306,8 +305,7 @@ class Trainer:
         record = {"step": self.step, "task": name, "loss": str(loss), "columns": texts}
         if self._workers.is_chief:
             with replacing(path) as temporary:
-                text = json.dumps(record, ensure_ascii=False, indent=1)
-                temporary.write_text(text, encoding="utf-8")
+                temporary.write_text(json.dumps(record, ensure_ascii=False, indent=1), encoding="utf-8")
         return path
 
     def _save(self) -> None:
@@ -335,17 +333,13 @@ def _make_phases(model: Model, examples: Mapping[str, Examples], workers: Worker
     make = partial(Phase, model=model, examples=examples, workers=workers)
     if not config.static_share:
         return [make("whole", encoder, model.tasks)]
-    tasks = [_with_batch(task, config.static_batch) for task in model.tasks]
+    tasks = [copy.copy(task) for task in model.tasks]
+    for task in tasks:
+        task.config = dataclasses.replace(task.config, examples_per_batch=config.static_batch)
     return [
         make("static", encoder.static_part, tasks, end=config.static_share, least=config.static_steps),
         make("whole", encoder, model.tasks, static_rate=config.static_rate),
     ]
-
-
-def _with_batch(task: Task, examples_per_batch: int) -> Task:
-    changed = copy.copy(task)
-    changed.config = dataclasses.replace(task.config, examples_per_batch=examples_per_batch)
-    return changed
 
 
 def make_schedule(tasks: Sequence[Task], sizes: Mapping[str, int], config: ExperimentConfig) -> Schedule:

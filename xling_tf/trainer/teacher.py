@@ -5,7 +5,7 @@ import dataclasses
 import shutil
 import tempfile
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -180,15 +180,15 @@ def start_words(model: Model, teacher: Teacher, folder: Path | None) -> None:
     system = dataclasses.replace(teacher.system, checksum=teacher.checksum)
     logging.info("%s encodes %d words", system.name, len(vocabulary))
     encode = cached(system, _kept_or_temporary(folder), show_progress=True)
-    vectors = np.concatenate([encode(chunk) for chunk in _chunks(vocabulary)])
+    begins = range(0, len(vocabulary), _CHUNK)
+    vectors = np.concatenate([encode(list(vocabulary[begin : begin + _CHUNK])) for begin in begins])
     shares = 1 / np.arange(1, len(vocabulary) + 1)  # Zipf's law: the vocabulary is sorted by frequency
     shares /= shares.sum()
     weights = np.sqrt(shares) / np.sqrt(shares).sum()
     centred = (vectors - weights @ vectors) / np.linalg.norm(vectors, axis=1).mean()
     dim = static.config.embedding_dim
-    _, directions = np.linalg.eigh(
-        (centred * weights[:, None]).T @ centred
-    )  # the last are the principal ones
+    # The last are the principal ones.
+    _, directions = np.linalg.eigh((centred * weights[:, None]).T @ centred)
     components = np.zeros((vectors.shape[1], dim))
     components[:, : min(dim, vectors.shape[1])] = directions[:, ::-1][:, :dim]
     rows = centred @ components * (_SIF / (_SIF + shares))[:, None]
@@ -217,10 +217,6 @@ class TeacherVectors:
         with self._lock:
             vectors = self._encode(_texts(self._examples, indices))
         return vectors.astype(np.float16).reshape(-1, self.shape[1])
-
-
-def _chunks(texts: Sequence[str]) -> Iterator[list[str]]:
-    return (list(texts[begin : begin + _CHUNK]) for begin in range(0, len(texts), _CHUNK))
 
 
 def _kept_or_temporary(folder: Path | None) -> Path:
