@@ -19,10 +19,10 @@ from xling_tf.trainer.checkpoints import CheckpointError, Checkpoints
 from xling_tf.trainer.development import Development, HeldOutScores, evaluate, held_out_translations
 
 RANKING = "translation_ranking_en-es"
-BOTH_TASKS = apply_overrides(
-    TWO_TASKS, ["training.dev_steps=2", "training.dev_batches=2", "training.steps=9"]
+CONFIG = apply_overrides(
+    TWO_TASKS,
+    ["training.dev_steps=2", "training.dev_batches=2", "training.steps=9", "tasks.inference.weight=0"],
 )
-CONFIG = apply_overrides(BOTH_TASKS, ["tasks.inference.weight=0"])
 # What is scripted to be found after each number of steps. Better than before after steps 2, 4 and 8; a
 # loss that is equal, or no number, is no better. The last step is scored, too.
 LOSSES = {2: 5.0, 4: 4.0, 6: 4.0, 8: 3.0, 9: math.nan}
@@ -113,7 +113,7 @@ def test_best_weights_that_find_no_room_are_a_warning(tmp_path, monkeypatch, cap
 
 
 def test_translations_alone_decide_where_there_are_some(tmp_path):
-    model = tiny_model(BOTH_TASKS)
+    model = tiny_model(apply_overrides(CONFIG, ["tasks.inference.weight=1"]))
     development = Scripted(model, tmp_path / "both")
     for step in (2, 4):
         development.score(step)
@@ -146,15 +146,10 @@ def test_every_seed_is_scored_on_the_same_batches_of_one_size():
     # Half of the pairs have one word, the others nine: batches of similar lengths would be of 9 pairs or 1.
     texts = [("a " * (9 if number % 2 else 1)).strip() + f" w{number}" for number in range(60)]
     held_out = {RANKING: make_examples(texts, texts)}
-    model = tiny_model(
-        apply_overrides(CONFIG, ["tasks.translation_ranking.examples_per_batch=5", "training.dev_batches=4"])
-    )
-    first, second = (
-        HeldOutScores(
-            model._replace(config=apply_overrides(model.config, [f"training.seed={seed}"])), held_out
-        )()
-        for seed in (1, 2)
-    )
+    settings = ["tasks.translation_ranking.examples_per_batch=5", "training.dev_batches=4"]
+    model = tiny_model(apply_overrides(CONFIG, settings))
+    other = model._replace(config=apply_overrides(model.config, ["training.seed=2"]))
+    first, second = (HeldOutScores(each, held_out)() for each in (model, other))
     assert first == second
     assert first[RANKING]["num_examples"] == 20
 
@@ -181,9 +176,8 @@ def test_retrieval_is_scored_without_near_twins_of_training_too(monkeypatch):
     alike = [TranslationPair(f"the number is {n}", f"el número es {n}") for n in range(100)]
     unlike = [TranslationPair(f"{n} {n}a {n}b {n}c", f"{n} {n}d {n}e {n}f") for n in range(200)]
     monkeypatch.setattr(module, "_CANDIDATES", 12)
-    store = transient_store(
-        [corpus("parallel", alike, name="alike"), corpus("parallel", unlike, name="unlike")]
-    )
+    parts = [corpus("parallel", alike, name="alike"), corpus("parallel", unlike, name="unlike")]
+    store = transient_store(parts)
     alike, unlike = (len(corpus.held_out) for corpus in store.corpora)
     pairs = score_retrieval(store)
     assert pairs["retrieval/en-es/no_near_twins"] == unlike
@@ -191,16 +185,11 @@ def test_retrieval_is_scored_without_near_twins_of_training_too(monkeypatch):
 
 
 def test_translations_of_all_corpora_are_drawn():
-    corpora = [
-        corpus(
-            "parallel", [TranslationPair(f"{name}{n}", f"{name.upper()}{n}") for n in range(300)], name=name
-        )
-        for name in "ab"
-    ]
-    drawn = held_out_translations(transient_store(corpora).corpora, 20)
-    assert {language for language, _ in drawn[::2]} == {"en"}
-    assert all(
-        target == source.upper() for (_, source), (_, target) in zip(drawn[::2], drawn[1::2], strict=True)
-    )
-    assert 10 < len(drawn[::2]) <= 20
-    assert {source[0] for _, source in drawn[::2]} == {"a", "b"}
+    pairs = {name: [TranslationPair(f"{name}{n}", f"{name.upper()}{n}") for n in range(300)] for name in "ab"}
+    store = transient_store([corpus("parallel", records, name=name) for name, records in pairs.items()])
+    drawn = held_out_translations(store.corpora, 20)
+    sources, targets = drawn[::2], drawn[1::2]
+    assert targets == [("es", text.upper()) for _, text in sources]
+    assert {language for language, _ in sources} == {"en"}
+    assert 10 < len(sources) <= 20
+    assert {text[0] for _, text in sources} == {"a", "b"}

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from testing import DIM, TINY, find_task, make_batches, make_examples, tiny_model, two_replicas
+from testing import DIM, find_task, make_batches, make_examples, tiny_config, tiny_model, two_replicas
 
 from xling_tf.config import apply_overrides
 from xling_tf.tasks.distillation import Distillation
@@ -21,8 +21,6 @@ COLUMNS = (
 )
 # Replicas may hold different numbers of rows.
 HALVES = [[0, 1, 2, 3, 4], [5, 6, 7]]
-
-
 # Replica 0 holds the first row and replica 1 the others, as queries and as their right candidates.
 ROWS = [[1.0, 0.0], [0.0, 1.0], [0.0, 2.0]]
 
@@ -50,16 +48,10 @@ def test_replicas_rank_among_the_candidates_of_all():
 
 
 def config_of(optimizer, normalize, overrides=()):
-    similarity = dataclasses.replace(
-        TINY.tasks.similarity, normalize=normalize, scale=3.0, margin=0.1, bidirectional=True
-    )
-    config = dataclasses.replace(
-        TINY,
-        tasks=dataclasses.replace(TINY.tasks, similarity=similarity),
-        # Adam divides by the gradient's size, so it must not magnify rounding errors of tiny ones.
-        optimizer=dataclasses.replace(TINY.optimizer, name=optimizer, learning_rate=0.01),
-    )
-    return apply_overrides(config, overrides)
+    similarity = tiny_config(normalize=normalize, scale=3.0, margin=0.1, bidirectional=True)
+    # Adam divides by the gradient's size, so it must not magnify rounding errors of tiny ones.
+    rates = [f"optimizer.name={optimizer}", "optimizer.learning_rate=0.01"]
+    return apply_overrides(similarity, [*rates, *overrides])
 
 
 # Far below the norm of every task here, so that it changes each step.

@@ -92,8 +92,7 @@ def test_the_precision_is_the_faster_one_where_it_is_worth_it(of_bfloat16, chose
 def test_few_minutes_teach_one_layer(gflops, minutes, layers, monkeypatch):
     monkeypatch.setattr(experiment, "matmul_gflops", lambda dtype: gflops / 2 ** (dtype == "float32"))
     config = apply_overrides(get_preset("en-es"), [f"training.minutes={minutes}"])
-    fitted = fit_to_machine(config)
-    assert fitted.encoder.num_layers == layers
+    assert fit_to_machine(config).encoder.num_layers == layers
     deep = apply_overrides(config, ["encoder.num_layers=2"])
     assert fit_to_machine(deep).encoder.num_layers == 2
 

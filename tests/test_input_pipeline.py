@@ -1,6 +1,5 @@
 """Examples to batches: what is drawn when, in which order, and what a batch holds."""
 
-import dataclasses
 from collections import Counter
 from itertools import pairwise
 from types import SimpleNamespace
@@ -16,7 +15,7 @@ from xling_tf.corpora.store import transient_store
 from xling_tf.errors import UserError
 from xling_tf.tasks.base import build_tasks
 from xling_tf.text.words import WordNgramPreprocessor
-from xling_tf.trainer.distribution import ALONE, Workers
+from xling_tf.trainer.distribution import ALONE, Cluster, Workers
 from xling_tf.trainer.input_pipeline import (
     BatchSampler,
     TrainingInput,
@@ -37,9 +36,8 @@ def numbered(count, corpora=None):
 
 
 def make(examples, *, size=4, pool=3, weights=None, seed=1, equal=False, by_length=True):
-    data = dataclasses.replace(TINY.data, pool_batches=pool, equal_batches=equal)
-    training = dataclasses.replace(TINY.training, seed=seed)
-    config = dataclasses.replace(TINY, data=data, training=training)
+    settings = [f"data.pool_batches={pool}", f"data.equal_batches={equal}", f"training.seed={seed}"]
+    config = apply_overrides(TINY, settings)
     weights = weights or [1.0] * len(examples.corpora)
     return BatchSampler(examples, weights, size, config, by_length=by_length)
 
@@ -52,13 +50,10 @@ RAGGED = make_examples(texts_of(np.random.default_rng(3).integers(1, 30, 500)))
 
 
 def test_a_batch_depends_on_its_position_alone():
-    first = make(RAGGED)
+    first, other = make(RAGGED), make(RAGGED)
     batches = [first.batch(position).tolist() for position in range(40)]
     for position in (39, 0, 17, 17, 5, 38):
-        assert make(RAGGED).batch(position).tolist() == batches[position]
-    other = make(RAGGED)
-    backwards = [other.batch(position).tolist() for position in reversed(range(40))]
-    assert backwards[::-1] == batches
+        assert other.batch(position).tolist() == make(RAGGED).batch(position).tolist() == batches[position]
 
 
 @pytest.mark.parametrize("corpora", [[("a", 20), ("b", 40)], [("a", 1), ("b", 48), ("c", 11)]])
@@ -85,19 +80,28 @@ def test_weights_are_relative_to_the_size():
     assert Counter(indices[indices >= 300].tolist()) == dict.fromkeys(range(300, 400), 3)
 
 
+def lengths_of_batches(sampler, count):
+    """Of batches sorted by length, which overlap at their ends only."""
+    batches = sorted((RAGGED.lengths[sampler.batch(position)] for position in range(count)), key=np.mean)
+    assert all(short.max() <= long.min() for short, long in pairwise(batches))
+    return batches
+
+
 def test_batches_hold_similar_lengths_and_equal_work():
-    sampler = make(RAGGED, size=16, pool=10)
-    batches = [RAGGED.lengths[sampler.batch(position)] for position in range(10)]
+    batches = lengths_of_batches(make(RAGGED, size=16, pool=10), 10)
     assert sum(map(len, batches)) == 160
     work = np.array([lengths.sum() for lengths in batches])
     # A cut falls on a sentence, which is at most 29 tokens from where it should.
     assert np.abs(work - work.mean()).max() <= 2 * 29
-    # Sorted by length, batches overlap at their ends only.
-    spans = sorted((lengths.min(), lengths.max()) for lengths in batches)
-    assert all(high <= low for (_, high), (low, _) in pairwise(spans))
     # Short sentences come in larger batches: the shortest and the longest tenth of the work.
-    sizes = [len(lengths) for lengths in sorted(batches, key=np.mean)]
-    assert sizes[0] > 3 * sizes[-1]
+    assert len(batches[0]) > 3 * len(batches[-1])
+
+
+def test_equal_batches_hold_as_many_examples_of_similar_length():
+    # 500 examples of 1 to 29 words: the recipe of the paper has 20 in each batch.
+    sampler = make(RAGGED, size=20, pool=25, equal=True)
+    assert [len(batch) for batch in lengths_of_batches(sampler, 25)] == [20] * 25
+    assert sorted(drawn(sampler, range(25))) == list(range(500))
 
 
 def test_batches_of_neighbours_are_stretches_of_a_corpus():
@@ -148,7 +152,7 @@ def as_lists(batch):
 
 def test_a_stream_is_the_sampler_through_the_preprocessor_with_a_fingerprint_of_each_text():
     sampler = make(PAIRS, size=10, pool=1)
-    batches = list(make_dataset(PAIRS, make(PAIRS, size=10, pool=1), PREPROCESS, count=4))
+    batches = list(make_dataset(PAIRS, sampler, PREPROCESS, count=4))
     assert len(batches) == 4
     for position, batch in enumerate(batches):
         indices = sampler.batch(position)
@@ -169,41 +173,18 @@ def test_the_config_gives_weights_pool_and_seed():
     assert drawn(sampler, range(20)).tolist() == drawn(expected, range(20)).tolist()
 
 
-class Share(Workers):
-    """One of several processes, with some of the replicas."""
-
-    def __init__(self, replicas, num_replicas):
-        strategy = SimpleNamespace(num_replicas_in_sync=num_replicas)
-        super().__init__(strategy, ALONE)
-        self.own = replicas
-
-    @property
-    def replicas(self):
-        return self.own
-
-
 def test_the_shares_of_workers_are_together_what_one_would_see():
     # Two workers with two replicas each: steps 0 and 1 are the positions 0 1 | 2 3 and 4 5 | 6 7.
     (task,) = (task for task in build_tasks(TINY) if task.name == "inference")
 
-    def read(replicas, total, number):
-        workers = Share(replicas, total)
+    def read(cluster, replicas, number):
+        workers = Workers(SimpleNamespace(num_replicas_in_sync=replicas), cluster)
         task_input = TrainingInput(task, PAIRS, PREPROCESS, TINY, workers)
         return [as_lists(batch) for batch in task_input._dataset(2).take(number)]
 
-    whole = read(range(1), 1, 20)[6:]
-    first, second = read(range(2), 4, 4), read(range(2, 4), 4, 4)
+    whole = read(ALONE, 1, 20)[6:]
+    first, second = (read(Cluster(("a", "b"), ("a:1", "b:1"), rank), 4, 4) for rank in (0, 1))
     assert first[:2] + second[:2] + first[2:] + second[2:] == whole[:8]
-
-
-def test_equal_batches_hold_as_many_examples_of_similar_length():
-    # 500 examples of 1 to 29 words: the recipe of the paper has 20 in each batch.
-    sampler = make(RAGGED, size=20, pool=25, equal=True)
-    batches = [sampler.batch(position) for position in range(25)]
-    assert [len(batch) for batch in batches] == [20] * 25
-    assert sorted(np.concatenate(batches)) == list(range(500))
-    spans = sorted((RAGGED.lengths[b].min(), RAGGED.lengths[b].max()) for b in batches)
-    assert all(high <= low for (_, high), (low, _) in pairwise(spans))
 
 
 def order(size, *, epoch=0, seed=(1, 2)):

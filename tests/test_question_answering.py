@@ -113,11 +113,12 @@ def test_contexts_are_cut_and_not_encoded_as_sentences_are(monkeypatch):
     contexts = ["a b c d e f g h i j"] * 5
     shapes = []
     encode_tokens = model.encoder.encode_tokens
-    monkeypatch.setattr(
-        model.encoder,
-        "encode_tokens",
-        lambda inputs, lengths: shapes.append(inputs.shape[:2]) or encode_tokens(inputs, lengths),
-    )
+
+    def watched(inputs, lengths):
+        shapes.append(inputs.shape[:2])
+        return encode_tokens(inputs, lengths)
+
+    monkeypatch.setattr(model.encoder, "encode_tokens", watched)
     found = task_losses(model, NAME, examples(contexts))[0]
     # Five questions and five answers, of three tokens at most.
     assert shapes == [(10, 3)]

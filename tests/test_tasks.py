@@ -1,5 +1,3 @@
-import dataclasses
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -121,9 +119,8 @@ NEGATIVES = [("mundo", "j"), ("a", "hola"), ("c b", "d d"), ("j i", "g"), ("adio
 
 
 def with_negatives(hard_negatives=2, **similarity):
-    config = tiny_config(**similarity)
-    tasks = dataclasses.replace(config.tasks, hard_negatives=hard_negatives)
-    return tiny_model(dataclasses.replace(config, tasks=tasks))
+    config = apply_overrides(tiny_config(**similarity), [f"tasks.hard_negatives={hard_negatives}"])
+    return tiny_model(config)
 
 
 def ranking_losses(model, pairs):

@@ -8,18 +8,17 @@ from xling_tf.trainer import log as training_log
 from xling_tf.trainer.log import StepResult, TrainingLog, write_projection
 
 
-def result(step, **changes):
-    values = {
-        "step": step,
-        "task": "quick_thought_en",
-        "loss": 2.0,
-        "accuracy": 0.5,
-        "gradient_norm": 3.0,
-        "learning_rate": 0.1,
-        "sentences": 6,
-        "seconds": 0.5,
-    }
-    return StepResult(**{name: {**values, **changes}[name] for name in StepResult._fields})
+def result(step, loss=2.0):
+    return StepResult(
+        step=step,
+        task="quick_thought_en",
+        loss=loss,
+        accuracy=0.5,
+        gradient_norm=3.0,
+        learning_rate=0.1,
+        sentences=6,
+        seconds=0.5,
+    )
 
 
 def train(folder, steps):
@@ -72,10 +71,7 @@ def test_scores_are_lines_of_their_own_and_a_restart_keeps_those_up_to_its_step(
 
 def test_without_a_terminal_a_line_stands_for_the_bar(tmp_path, monkeypatch, caplog, capsys):
     monkeypatch.setattr(training_log, "_SECONDS_BETWEEN_LINES", -1.0)
-    with (
-        caplog.at_level("INFO", logger="absl"),
-        TrainingLog(tmp_path, first_step=0, progress=0.0) as log,
-    ):
+    with caplog.at_level("INFO", logger="absl"), TrainingLog(tmp_path, first_step=0, progress=0.0) as log:
         log.report(result(0, loss=2.0), 0.25)
         log.report(result(1, loss=4.0), 0.5)
     # Smoothed by 0.9: 0.9 * 2 + 0.1 * 4 = 2.2.
@@ -85,15 +81,11 @@ def test_without_a_terminal_a_line_stands_for_the_bar(tmp_path, monkeypatch, cap
 
 
 def test_the_projector_of_tensorboard_finds_sentences_and_vectors(tmp_path):
-    (tmp_path / "tensorboard").mkdir()
-    write_projection(tmp_path, [("en", "a\tb"), ("es", "c")], np.array([[0.5, 1], [0.25, 0]], "float32"))
     folder = tmp_path / "tensorboard"
+    folder.mkdir()
+    write_projection(tmp_path, [("en", "a\tb"), ("es", "c")], np.array([[0.5, 1], [0.25, 0]], "float32"))
     text = (folder / "projector_config.pbtxt").read_text()
     (embedding,) = text_format.Parse(text, projector_config_pb2.ProjectorConfig()).embeddings
-    assert (folder / embedding.metadata_path).read_text().splitlines() == [
-        "language\tsentence",
-        "en\ta b",
-        "es\tc",
-    ]
+    assert (folder / embedding.metadata_path).read_text() == "language\tsentence\nen\ta b\nes\tc\n"
     vectors = np.loadtxt(folder / embedding.tensor_path, delimiter="\t")
     assert vectors.tolist() == [[0.5, 1], [0.25, 0]]

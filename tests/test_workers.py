@@ -12,7 +12,7 @@ from pathlib import Path
 
 import keras
 import pytest
-from programs import ONE_TASK, PROGRAM, read_lines, train_until
+from programs import ONE_TASK, ROOT, read_lines, train_until
 from programs import Run as Finished
 from testing import two_replicas
 
@@ -112,15 +112,9 @@ def test_two_workers_train_as_two_replicas_of_one_process_do(
 
 def talk() -> list[dict]:
     """What two processes heard from each other."""
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", _TALK],
-            cwd=PROGRAM.parents[1],
-            env={**os.environ, "TF_CONFIG": tf_config},
-            stdout=subprocess.PIPE,
-        )
-        for tf_config in tf_configs()
-    ]
+    command = {"args": [sys.executable, "-c", _TALK], "cwd": ROOT, "stdout": subprocess.PIPE}
+    environments = [{**os.environ, "TF_CONFIG": tf_config} for tf_config in tf_configs()]
+    processes = [subprocess.Popen(**command, env=environment) for environment in environments]
     return [json.loads(process.communicate(timeout=240)[0]) for process in processes]
 
 
@@ -153,6 +147,7 @@ def gather(rows):
 local = workers.strategy.experimental_local_results
 heard["gathered"] = [local(part)[0].numpy().tolist() for part in gather(tf.range(3.0 - rank))]
 config = {"name": "sgd", "sizes": (1, 2 + rank)}
+heard["refusals"] = []
 for part in (
     lambda: workers.from_chief(refuse),
     lambda: workers.require_same({"config": {"seed": 1}, "data": {"nli/snli.en.train": 5}}),
@@ -160,10 +155,9 @@ for part in (
     lambda: workers.require_same({"data": {"nli/snli.en.train": 5} if rank else {}}),
 ):
     try:
-        part()
-        heard.setdefault("refusals", []).append(None)
+        heard["refusals"].append(part())
     except UserError as error:
-        heard.setdefault("refusals", []).append(str(error))
+        heard["refusals"].append(str(error))
 workers.wait()
 print(json.dumps(heard))
 """
@@ -231,8 +225,7 @@ def test_a_cluster_that_cannot_be_is_refused(cluster, index):
 
 
 def test_nobody_goes_on_before_all_have_come():
-    addresses = tuple(free_addresses(3))
-    names = ("worker 0", "worker 1", "worker 2")
+    addresses, names = tuple(free_addresses(3)), ("worker 0", "worker 1", "worker 2")
     # The first two keep waiting, so each must be seen by those who come later.
     threads = [threading.Thread(target=Cluster(names, addresses, rank).wait_for_others) for rank in (0, 1)]
     for thread in threads:
