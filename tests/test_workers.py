@@ -123,10 +123,10 @@ import json, os
 import tensorflow as tf
 from xling_tf.tasks.base import gather_candidates
 from xling_tf.errors import UserError
-from xling_tf.trainer.distribution import connect, read_cluster
+from xling_tf.trainer.distribution import Workers, make_strategy, read_cluster
 
 cluster = read_cluster(os.environ)
-rank, workers = cluster.rank, connect(cluster)
+rank, workers = cluster.rank, Workers(make_strategy(cluster), cluster)
 heard = {"replicas": list(workers.replicas), "sum": workers.add_up([rank + 1.5, 10.0])}
 heard["made"] = workers.from_chief(lambda: ["by", rank])
 

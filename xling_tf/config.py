@@ -139,7 +139,7 @@ class TasksConfig:
     translation: TranslationConfig = TranslationConfig()
     translation_detection: TaskConfig = TaskConfig(weight=0)
     similarity: SimilarityConfig = SimilarityConfig()
-    target_native: bool = True  # response prediction and quick thought in the target languages too
+    target_native: bool = True  # response prediction and quick thought in the targets too (2018, sec. A.4)
     target_inference: bool = False  # inference too (Yang, sec. 4.1)
     hard_negatives: int = 0  # mined wrong translations of each example; 5 in 2019, sec. 2.2
     tower_dims: tuple[int, ...] = (320, 512)  # 2019, sec. 2.2

@@ -61,7 +61,7 @@ class InferenceHead(Layer):
         small = keras.initializers.RandomNormal(stddev=0.01)
         self.logits = keras.layers.Dense(num_classes, kernel_initializer=small, dtype=dtype, name="logits")
 
-    def build(self, premise_shape: Sequence[Any], hypothesis_shape: Sequence[Any]) -> None:
+    def build(self, premise_shape: Sequence[Any], *_: Any) -> None:
         """Creates the variables for premises and hypotheses `[batch, dim]`."""
         self.hidden.build((None, 4 * premise_shape[-1]))
         self.logits.build((None, self.hidden.units))

@@ -7,7 +7,6 @@ from itertools import combinations
 from typing import Any, ClassVar, NamedTuple, Self
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 from xling_tf.config import ExperimentConfig, SimilarityConfig, TaskConfig
@@ -166,9 +165,10 @@ class Task(ABC):
         return unit_entries(encodings) if self.similarity.normalize else encodings
 
     def build_heads(self, encoder: TokenEncoder) -> None:
-        """Creates the heads' variables for what an encoder gives."""
+        """Creates the heads' variables for what an encoder gives; mirrored tasks share them."""
         for head in self.heads:
-            head(np.zeros((1, encoder.hidden_dim), np.float32))
+            if not head.built:
+                head.build((None, encoder.hidden_dim))
 
     @property
     def graph(self) -> str:
@@ -193,6 +193,11 @@ class VectorTask(Task):
         """See `Task.encode_and_score`."""
         columns = self.encode(encoder, batch.features)
         return columns, *self.score(columns, batch)
+
+
+def native_languages(config: ExperimentConfig, *, with_targets: bool = True) -> list[str]:
+    """The language of the source, and those of the targets."""
+    return [config.data.source, *(config.data.targets if with_targets else ())]
 
 
 def language_pairs(config: ExperimentConfig) -> list[str]:

@@ -10,8 +10,7 @@ import tensorflow as tf
 from xling_tf.config import ExperimentConfig
 from xling_tf.corpora.records import NLI_LABELS, InferencePair, Record
 from xling_tf.corpora.store import StoredRecords
-from xling_tf.tasks.base import Batch
-from xling_tf.tasks.inference import inference_languages
+from xling_tf.tasks.base import Batch, native_languages
 from xling_tf.tasks.ranking import RankingTask, negatives_of
 
 _ENTAILMENT, _CONTRADICTION = NLI_LABELS.index("entailment"), NLI_LABELS.index("contradiction")
@@ -33,7 +32,8 @@ class EntailmentRanking(RankingTask):
     def of_experiment(cls, config: ExperimentConfig) -> list[Self]:
         """Makes a task for each language with inference corpora; none has a margin."""
         similarity = dataclasses.replace(config.tasks.similarity, margin=0.0)
-        return cls.mirrored(config, "entailment_ranking", inference_languages(config), similarity=similarity)
+        own = native_languages(config, with_targets=config.tasks.target_inference)
+        return cls.mirrored(config, "entailment_ranking", own, similarity=similarity)
 
     def select(self, records: StoredRecords) -> StoredRecords:
         """Keeps the pairs in which the premise entails the hypothesis."""

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from xling_tf.config import ExperimentConfig
 from xling_tf.losses import correlation_distance, cosine_distance
-from xling_tf.tasks.base import Batch, VectorTask, gather_candidates
+from xling_tf.tasks.base import Batch, VectorTask, gather_candidates, native_languages
 
 
 class GradedSimilarity(VectorTask):
@@ -22,7 +22,7 @@ class GradedSimilarity(VectorTask):
     @classmethod
     def of_experiment(cls, config: ExperimentConfig) -> list[Self]:
         """Makes a task for each language."""
-        return cls.mirrored(config, "graded_similarity", (config.data.source, *config.data.targets))
+        return cls.mirrored(config, "graded_similarity", native_languages(config))
 
     def score(self, columns: list[tf.Tensor], batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
         """Compares the pairs with those of all replicas."""

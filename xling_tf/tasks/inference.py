@@ -2,15 +2,13 @@
 
 from typing import Any, ClassVar, Self
 
-import numpy as np
 import tensorflow as tf
 
 from xling_tf.config import ExperimentConfig
 from xling_tf.corpora.records import NLI_LABELS
-from xling_tf.encoders.base import TokenEncoder
 from xling_tf.layers.towers import InferenceHead
 from xling_tf.losses import softmax_cross_entropy
-from xling_tf.tasks.base import Batch, VectorTask, language_pairs
+from xling_tf.tasks.base import Batch, VectorTask, language_pairs, native_languages
 
 
 class _PairClassification(VectorTask):
@@ -20,11 +18,6 @@ class _PairClassification(VectorTask):
         super().__init__(**kwargs)
         self.head = head
         self.heads = (head,)
-
-    def build_heads(self, encoder: TokenEncoder) -> None:
-        """Creates the classifier's variables."""
-        encoding = np.zeros((1, encoder.hidden_dim), np.float32)
-        self.head(encoding, encoding)
 
 
 class Inference(_PairClassification):
@@ -37,7 +30,8 @@ class Inference(_PairClassification):
     def of_experiment(cls, config: ExperimentConfig) -> list[Self]:
         """Makes a task for each language, with one head for all; the source's is called "inference"."""
         head = InferenceHead(config.tasks.inference_dim, len(NLI_LABELS), name="inference_head")
-        tasks = cls.mirrored(config, "inference", inference_languages(config), head=head)
+        own = native_languages(config, with_targets=config.tasks.target_inference)
+        tasks = cls.mirrored(config, "inference", own, head=head)
         tasks[0].name = "inference"
         return tasks
 
@@ -67,8 +61,3 @@ class TranslationDetection(_PairClassification):
         ]
         losses, hits = zip(*results, strict=True)
         return tf.add_n(losses) / 2, tf.add_n(hits) / 2
-
-
-def inference_languages(config: ExperimentConfig) -> list[str]:
-    """Whose inference corpora are learnt from: the source's, and the targets' where that is asked for."""
-    return [config.data.source, *(config.data.targets if config.tasks.target_inference else ())]

@@ -10,7 +10,7 @@ from xling_tf.encoders.base import TokenEncoder, average_words
 from xling_tf.layers.pooling import unit_entries, unit_length
 from xling_tf.layers.towers import Tower
 from xling_tf.losses import score_divergence
-from xling_tf.tasks.base import Batch, gather_candidates
+from xling_tf.tasks.base import Batch, gather_candidates, native_languages
 from xling_tf.tasks.ranking import RankingTask
 from xling_tf.text.preprocessor import TokenFeatures, WordFeatures
 
@@ -66,7 +66,7 @@ class QuestionAnswering(RankingTask):
         return cls.mirrored(
             config,
             "question_answering",
-            (config.data.source, *config.data.targets),
+            native_languages(config),
             question_tower=question_tower,
             context_encoder=context_encoder if config.tasks.question_answering.with_context else None,
             answer_tower=answer_tower,
@@ -108,10 +108,9 @@ class QuestionAnswering(RankingTask):
     def _divergence(self, questions: tf.Tensor, responses: tf.Tensor, vectors: tf.Tensor) -> tf.Tensor:
         """How far the shares of a batch's answers are from the teacher's, for each question: `[batch]`."""
         taught_questions, taught_answers = (unit_length(part) for part in tf.split(vectors, 2, axis=1))
-        candidates, taught_candidates = (
-            gather_candidates(answers)[0] for answers in (unit_length(responses), taught_answers)
-        )
-        divergence: tf.Tensor = score_divergence(
+        candidates, _ = gather_candidates(unit_length(responses))
+        taught_candidates, _ = gather_candidates(taught_answers)
+        return score_divergence(
             unit_length(questions),
             candidates,
             taught_questions,
@@ -119,7 +118,6 @@ class QuestionAnswering(RankingTask):
             scale=self.similarity.scale,
             teacher_scale=_TEACHER_SCALE,
         )
-        return divergence
 
     def _respond(self, answer: tf.Tensor, contexts: list[tf.Tensor]) -> tf.Tensor:
         """Encodes answers with their contexts, where there are any: `[batch, tower dim]`."""

@@ -9,7 +9,7 @@ from xling_tf.corpora.records import Record, TranslationPair
 from xling_tf.layers.pooling import unit_length
 from xling_tf.layers.towers import Tower
 from xling_tf.losses import in_batch_softmax
-from xling_tf.tasks.base import Batch, VectorTask, gather_candidates, language_pairs
+from xling_tf.tasks.base import Batch, VectorTask, gather_candidates, language_pairs, native_languages
 
 NO_TEXT = -1  # fingerprints of texts are at least 0
 
@@ -181,7 +181,8 @@ class ResponsePrediction(RankingTask):
         """Makes a task for each language, with one tower for all."""
         dims, residual = config.tasks.tower_dims, config.tasks.residual_towers
         tower = Tower(dims, residual, name="response_tower")
-        return cls.mirrored(config, "response_prediction", _native_languages(config), tower=tower)
+        native = native_languages(config, with_targets=config.tasks.target_native)
+        return cls.mirrored(config, "response_prediction", native, tower=tower)
 
     def score(self, columns: list[tf.Tensor], batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
         """Ranks responses for messages."""
@@ -208,7 +209,8 @@ class QuickThought(RankingTask):
         """Makes a task for each language, with the same three towers for all."""
         dims, residual = config.tasks.tower_dims, config.tasks.residual_towers
         towers = tuple(Tower(dims, residual, name=f"{column}_tower") for column in cls.columns)
-        return cls.mirrored(config, "quick_thought", _native_languages(config), towers=towers)
+        native = native_languages(config, with_targets=config.tasks.target_native)
+        return cls.mirrored(config, "quick_thought", native, towers=towers)
 
     def score(self, columns: list[tf.Tensor], batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
         """Ranks predecessors and successors for sentences."""
@@ -219,8 +221,3 @@ class QuickThought(RankingTask):
         before, before_hits = self.rank(sentence, previous, text, previous_text)
         after, after_hits = self.rank(sentence, following, text, following_text)
         return before + after, (before_hits + after_hits) / 2
-
-
-def _native_languages(config: ExperimentConfig) -> list[str]:
-    """Whose monolingual corpora are learnt from; only the source's in an ablation (2018, sec. A.4)."""
-    return [config.data.source, *(config.data.targets if config.tasks.target_native else ())]

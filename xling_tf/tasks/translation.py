@@ -154,11 +154,6 @@ class Translation(Task):
         """See `Task.graph`; each language has an input of its own in the decoder."""
         return f"{super().graph} {self.languages}"
 
-    def build_heads(self, encoder: TokenEncoder) -> None:
-        """Creates the decoder's variables, once for all pairs."""
-        if not self.decoder.built:
-            self.decoder.build((None, encoder.hidden_dim))
-
     def encode_and_score(
         self, encoder: TokenEncoder, batch: Batch
     ) -> tuple[list[tf.Tensor], tf.Tensor, tf.Tensor]:

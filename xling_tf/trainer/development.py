@@ -205,20 +205,17 @@ def _retrieval(source: str, target: str, corpora: Sequence[StoredCorpus]) -> Ite
     steps = {c.name: math.ceil(len(c.held_out) / _DRAWN_FROM) or 1 for c in own}
     parallel = {c.name: [*_pairs(c.held_out[:: steps[c.name]])] for c in own}
     name = f"retrieval/{source}-{target}"
+    make = partial(TranslationRetrieval, source=source, target=target)
     every = [pair for pairs in parallel.values() for pair in pairs]
     if len(every) > 1:
-        yield TranslationRetrieval(every, source=source, target=target, name=f"{name}/all")
+        yield make(every, name=f"{name}/all")
     is_twin = near_twins(every, _pairs(chain.from_iterable(corpus.train for corpus in own)))
     alone = [pair for pair, twin in zip(every, is_twin, strict=True) if not twin]
     if len(alone) >= _CANDIDATES:
-        yield TranslationRetrieval(
-            alone, source=source, target=target, name=f"{name}/no_near_twins", max_queries=_QUERIES
-        )
+        yield make(alone, name=f"{name}/no_near_twins", max_queries=_QUERIES)
     large = [corpus for corpus, pairs in parallel.items() if len(pairs) >= _CANDIDATES]
     for corpus in sorted(large, key=lambda corpus: -len(parallel[corpus]))[:_SCORED_CORPORA]:
-        yield TranslationRetrieval(
-            parallel[corpus], source=source, target=target, name=f"{name}/{corpus}", max_queries=_QUERIES
-        )
+        yield make(parallel[corpus], name=f"{name}/{corpus}", max_queries=_QUERIES)
 
 
 def _pairs(records: Iterable[Record]) -> Iterator[TranslationPair]:

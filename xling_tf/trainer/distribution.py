@@ -133,18 +133,13 @@ def _answers(address: str) -> bool:
 def make_strategy(cluster: Cluster = ALONE) -> tf.distribute.Strategy:
     """Mirrors the variables over the GPUs found, else on the CPU, of this machine or of several.
 
-    With several processes, no TensorFlow operation may have run before, and all must come here.
+    With several processes, no TensorFlow operation may have run before, and all must come here: it waits.
     """
+    cluster.wait_for_others()
     if len(cluster.names) > 1:
         return tf.distribute.MultiWorkerMirroredStrategy()
     gpus = tf.config.list_logical_devices("GPU")
     return tf.distribute.MirroredStrategy([gpu.name for gpu in gpus] or ["/cpu:0"])
-
-
-def connect(cluster: Cluster) -> "Workers":
-    """Waits for the other processes, and makes the strategy that they share."""
-    cluster.wait_for_others()
-    return Workers(make_strategy(cluster), cluster)
 
 
 @contextmanager

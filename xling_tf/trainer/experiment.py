@@ -32,7 +32,7 @@ from xling_tf.tasks.distillation import Distillation
 from xling_tf.text.preprocessor import Vocabulary, fit_text
 from xling_tf.text.vectors import Bitext, fit_vectors
 from xling_tf.trainer.development import Development, evaluate, held_out_translations
-from xling_tf.trainer.distribution import Workers, connect, lost_workers, read_cluster
+from xling_tf.trainer.distribution import Workers, lost_workers, make_strategy, read_cluster
 from xling_tf.trainer.input_pipeline import Examples, TaskExamples, task_examples
 from xling_tf.trainer.log import write_projection
 from xling_tf.trainer.loop import Trainer
@@ -116,7 +116,7 @@ def run_experiment(run: Run) -> dict[str, Any] | None:
             require_writable_folder(run.output.parent, "give another with --output")
             stack.enter_context(locked(run.run_dir))
         stack.enter_context(lost_workers(cluster))
-        return _train(run, connect(cluster))
+        return _train(run, Workers(make_strategy(cluster), cluster))
 
 
 def _train(run: Run, workers: Workers) -> dict[str, Any] | None:

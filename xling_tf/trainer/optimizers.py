@@ -172,24 +172,19 @@ def _update(
 ) -> None:
     """Takes a step of each optimizer whose variables, by their places in `values`, have gradients."""
     for optimizer, places in groups:
-        if places:
-            _step(strategy, optimizer, [(gradients[i], values[i]) for i in places])
+        if not places:
+            continue
+        update, rate = partial(_update_variable, optimizer), _rate(optimizer)
+        for i in places:
+            strategy.extended.update(values[i], update, args=(gradients[i], rate), group=False)
+        optimizer.iterations.assign_add(1)
 
 
-def _step(
-    strategy: tf.distribute.Strategy,
-    optimizer: keras.optimizers.Optimizer,
-    pairs: Sequence[tuple[Any, Any]],
+def _update_variable(
+    optimizer: keras.optimizers.Optimizer, value: tf.Variable, gradient: Any, rate: tf.Tensor
 ) -> None:
-    """Takes one step; Keras' own `apply` would add up the replicas' gradients once more."""
-    rate = _rate(optimizer)
-
-    def update(value: tf.Variable, gradient: Any, rate: tf.Tensor) -> None:
-        optimizer.update_step(gradient, value, rate)
-
-    for gradient, value in pairs:
-        strategy.extended.update(value, update, args=(gradient, rate), group=False)
-    optimizer.iterations.assign_add(1)
+    """Takes a step of one variable; Keras' own `apply` would add up the replicas' gradients once more."""
+    optimizer.update_step(gradient, value, rate)
 
 
 def _rate(optimizer: keras.optimizers.Optimizer) -> tf.Tensor:

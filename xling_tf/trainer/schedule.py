@@ -1,13 +1,7 @@
 """Which task at which step, and which batch of it: pure functions of the step."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-
-# From the share of the fall that is over to the factor.
-_DECAYS: Mapping[str, Callable[[float], float]] = {
-    "constant": lambda fallen: 1.0,
-    "linear": lambda fallen: 1 - fallen,
-}
 
 
 @dataclass(frozen=True)
@@ -83,4 +77,4 @@ def learning_rate_factor(progress: float, *, warmup: float, decay: str) -> float
     if progress < warmup:
         return progress / warmup
     fallen = 1 - (1 - progress) / max(1 - warmup, 1e-9)
-    return _DECAYS[decay](fallen)
+    return 1 - fallen if decay == "linear" else 1.0

@@ -114,10 +114,7 @@ def apply_start(preset: ExperimentConfig, settings: Sequence[str], run_dir: Path
     """
     names = [setting.partition("=")[0].strip() for setting in settings]
     # These alone, which need not fit the rest of the preset: with the model's they will.
-    sections = tuple(field.name for field in dataclasses.fields(_Sections))
-    own = [
-        setting for setting, name in zip(settings, names, strict=True) if name.partition(".")[0] in sections
-    ]
+    own = [s for s in settings if s.strip().startswith(("text.", "encoder.", "initial."))]
     asked = apply_overrides(_Sections(preset.text, preset.encoder, preset.initial), own)
     if not asked.initial.model:
         return apply_overrides(preset, settings)
