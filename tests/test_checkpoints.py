@@ -7,8 +7,8 @@ import tensorflow as tf
 from xling_tf.trainer.checkpoints import CheckpointError, Checkpoints
 
 
-def make(folder, *values):
-    variables = [tf.Variable(value) for value in values or ([0.0] * 50, 0)]
+def make(folder):
+    variables = [tf.Variable([0.0] * 50), tf.Variable(0)]
     return Checkpoints(folder, variables), variables
 
 
@@ -19,6 +19,7 @@ def save_three(folder):
         vector.assign([float(step)] * 50)
         number.assign(step)
         checkpoints.save(step, {"step": step, "seconds": step / 4})
+    return checkpoints
 
 
 def restored(folder):
@@ -59,10 +60,9 @@ DAMAGES = [
 
 
 def test_round_trip_two_are_kept_and_those_after_a_step_forgotten(tmp_path):
-    save_three(tmp_path)
+    checkpoints = save_three(tmp_path)
     assert names(tmp_path) == ["step-000000020", "step-000000030"]
     assert restored(tmp_path) == ({"step": 30, "seconds": 7.5}, 30, 30)
-    checkpoints, _ = make(tmp_path)
     assert checkpoints.forget_after(30) == {"step": 30, "seconds": 7.5}
     assert checkpoints.forget_after(25) == {"step": 20, "seconds": 5.0}
     assert names(tmp_path) == ["step-000000020"]
@@ -81,22 +81,20 @@ def test_a_damaged_newest_falls_back_and_says_so(tmp_path, damage, caplog):
 
 
 def test_what_a_kill_leaves_is_ignored(tmp_path):
-    save_three(tmp_path)
+    checkpoints = save_three(tmp_path)
     leftover = tmp_path / ".step-000000040.123.tmp"
     leftover.mkdir()
     (leftover / "state.json").write_text('{"step": 40}')
     (tmp_path / ".step-000000050.previous").mkdir()
     (tmp_path / "notes.txt").write_text("of the user")
     assert restored(tmp_path)[0]["step"] == 30
-    checkpoints, _ = make(tmp_path)
     checkpoints.save(40, {"step": 40})
     assert {"step-000000030", "step-000000040"} <= set(names(tmp_path))
     assert "step-000000020" not in names(tmp_path)
 
 
 def test_a_full_disk_is_told_and_leaves_the_old_checkpoints(tmp_path):
-    save_three(tmp_path)
-    checkpoints, _ = make(tmp_path)
+    checkpoints = save_three(tmp_path)
     # No file may grow beyond 100 bytes, as if the disk had no more room.
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))

@@ -1,15 +1,16 @@
 """Killed, stopped: the same command goes on, and ends where an undisturbed run ends."""
 
-import json
 import signal
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pytest
+from programs import Run as Finished
 from programs import read_lines, train_until
 
 from xling_tf.config import apply_overrides
+from xling_tf.files import read_json
 from xling_tf.presets import get_preset
 from xling_tf.trainer.experiment import Run, run_experiment
 
@@ -29,8 +30,7 @@ FLAGS = ("--pair=smoke", f"--steps={STEPS}", *(f"--set={setting}" for setting in
 class Stage(NamedTuple):
     """What one of the runs in a row left behind."""
 
-    status: int
-    errors: str
+    ended: Finished
     metrics: list[dict]
     checkpoints: list[str]
 
@@ -48,17 +48,13 @@ def run(folder: Path, *, stop: signal.Signals | None = None, at: int = STEPS) ->
         return len(read_lines(run_dir / "metrics.jsonl")) >= at and len(checkpoints(run_dir)) > 1
 
     (ended,) = train_until(ready, stop, [folder], FLAGS)
-    return Stage(ended.status, ended.errors, read_lines(run_dir / "metrics.jsonl"), checkpoints(run_dir))
+    return Stage(ended, read_lines(run_dir / "metrics.jsonl"), checkpoints(run_dir))
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("resume")
-
-
-@pytest.fixture(scope="module")
-def stages(folder: Path) -> dict[str, Stage]:
+def stages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Stage]:
     """The same command: killed in the first phase, asked to stop in the second, and let to its end."""
+    folder = tmp_path_factory.mktemp("resume")
     stages = {
         "killed": run(folder, stop=signal.SIGKILL, at=25),
         "stopped": run(folder, stop=signal.SIGTERM, at=90),
@@ -79,34 +75,34 @@ def test_after_a_kill_it_continues_at_the_newest_checkpoint(stages: dict[str, St
     before, after = stages["killed"], stages["stopped"]
     step = int(before.checkpoints[-1].removeprefix("step-"))
     assert 0 < step <= len(before.metrics)
-    assert f"continuing at step {step}," in after.errors
+    assert f"continuing at step {step}," in after.ended.errors
     assert after.metrics[:step] == before.metrics[:step]
 
 
 def test_sigterm_stops_with_a_checkpoint_and_says_what_to_do(stages: dict[str, Stage]) -> None:
     stopped = stages["stopped"]
     steps = len(stopped.metrics)
-    assert stopped.status == 1
+    assert stopped.ended.status == 1
     assert 90 <= steps < STEPS
     assert stopped.checkpoints[-1] == f"step-{steps:09d}"
-    assert f"stopped at step {steps}; the same command continues" in stopped.errors
-    assert "Traceback" not in stopped.errors
+    assert f"stopped at step {steps}; the same command continues" in stopped.ended.errors
+    assert "Traceback" not in stopped.ended.errors
 
 
 def test_the_loss_curve_and_the_scores_are_those_of_an_undisturbed_run(
-    stages: dict[str, Stage], folder: Path, undisturbed: Path
+    stages: dict[str, Stage], undisturbed: Path
 ) -> None:
-    assert stages["finished"].status == 0, stages["finished"].errors
-    assert stages["finished"].checkpoints[-1] == checkpoints(undisturbed)[-1]
-    curve, expected = stages["finished"].metrics, read_lines(undisturbed / "metrics.jsonl")
+    ended, curve, last = stages["finished"]
+    assert ended.status == 0, ended.errors
+    assert last[-1] == checkpoints(undisturbed)[-1]
+    expected = read_lines(undisturbed / "metrics.jsonl")
     assert [line["step"] for line in curve] == list(range(STEPS))
     for key in ("step", "task", "sentences", "learning_rate"):
         assert [line[key] for line in curve] == [line[key] for line in expected]
     for key in ("loss", "gradient_norm"):
         values = [[line[key] for line in lines] for lines in (curve, expected)]
         np.testing.assert_allclose(*values, rtol=1e-4, atol=1e-5)
-    paths = (folder / "runs" / "smoke" / "results.json", undisturbed / "results.json")
-    scores, expected = (json.loads(path.read_text(encoding="utf-8"))["scores"] for path in paths)
+    scores, expected = ended.results["scores"], read_json(undisturbed / "results.json")["scores"]
     assert scores.keys() == expected.keys()
     for suite, values in expected.items():
         # One of the 35 held-out pairs may fall the other way on a tie.

@@ -3,7 +3,6 @@ import pytest
 import tensorflow as tf
 from testing import (
     DIM,
-    TASKS,
     TINY,
     dense,
     encoded,
@@ -102,9 +101,9 @@ def test_inference_classifies_u_v_their_difference_and_their_product(model):
 
 @pytest.mark.parametrize("model", ["best"], indirect=True)
 def test_a_gradient_reaches_encoder_and_heads(model):
-    for name, columns in TASKS.items():
+    for name in ("translation_ranking_en-es", "response_prediction_en", "quick_thought_es", "inference"):
         task = find_task(model, name)
-        batch = make_batch(model, make_examples(*[FIRST, SECOND, THIRD][:columns]))
+        batch = make_batch(model, make_examples(*[FIRST, SECOND, THIRD][: len(task.columns)]))
         variables = [*model.encoder.trainable_variables, *task.variables()]
         with tf.GradientTape() as tape:
             loss = tf.reduce_sum(task.losses(model.encoder, batch)[0])

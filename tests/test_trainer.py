@@ -64,13 +64,11 @@ def test_the_chiefs_clock_and_the_signal_of_any_decide_for_all(seconds, stops, f
 def test_each_replica_reads_batches_of_its_own(tmp_path):
     strategy = two_replicas()
     trainer = make_trainer(tmp_path, workers=Workers(strategy))
+    task_input, labels = trainer._phases[0].inputs["inference"], EXAMPLES["inference"].labels
     # One step of inference was before: two batches.
-    batch = next(trainer._phases[0].inputs["inference"].batches(1))
-    first, second = strategy.experimental_local_results(batch.labels)
-    sampler = trainer._phases[0].inputs["inference"]._sampler
-    labels = EXAMPLES["inference"].labels
-    assert first.numpy().tolist() == labels[sampler.batch(2)].tolist()
-    assert second.numpy().tolist() == labels[sampler.batch(3)].tolist()
+    found = strategy.experimental_local_results(next(task_input.batches(1)).labels)
+    expected = [labels[task_input._sampler.batch(position)].tolist() for position in (2, 3)]
+    assert [part.numpy().tolist() for part in found] == expected
 
 
 def test_a_language_is_drawn_by_its_size_and_the_temperature():

@@ -51,8 +51,8 @@ def tf_configs() -> list[str]:
     return [json.dumps({"cluster": {"worker": addresses}, "task": task}) for task in tasks]
 
 
-def read_metrics(folder: Path) -> list[dict]:
-    return read_lines(folder / "0" / "runs" / "smoke" / "metrics.jsonl")
+def metrics(run_dir: Path) -> list[dict]:
+    return read_lines(run_dir / "metrics.jsonl")
 
 
 def train_together(folder: Path, *, stop: signal.Signals | None = None, at: int = 0) -> list[Finished]:
@@ -61,17 +61,14 @@ def train_together(folder: Path, *, stop: signal.Signals | None = None, at: int 
     environments = [{"TF_CONFIG": tf_config} for tf_config in tf_configs()]
     # Each in a folder of its own, as on machines that share none.
     folders = [folder / "0", folder / "1"]
-    return train_until(lambda: len(read_metrics(folder)) >= at, stop, folders, flags, environments)
+    run_dir = folders[0] / "runs" / "smoke"
+    return train_until(lambda: len(metrics(run_dir)) >= at, stop, folders, flags, environments)
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("workers")
-
-
-@pytest.fixture(scope="module")
-def stages(folder: Path) -> dict[str, list[Finished]]:
+def stages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Finished]]:
     """The same commands twice: a worker is killed, and all are left alone."""
+    folder = tmp_path_factory.mktemp("workers")
     return {
         "killed": train_together(folder, stop=signal.SIGKILL, at=3),
         "finished": train_together(folder),
@@ -80,7 +77,7 @@ def stages(folder: Path) -> dict[str, list[Finished]]:
 
 @pytest.mark.slow
 def test_a_lost_worker_ends_the_others_and_the_same_commands_go_on_to_the_end(
-    stages: dict[str, list[Finished]], folder: Path
+    stages: dict[str, list[Finished]],
 ) -> None:
     first, second = stages["killed"]
     assert second.status == -signal.SIGKILL
@@ -90,20 +87,20 @@ def test_a_lost_worker_ends_the_others_and_the_same_commands_go_on_to_the_end(
     continued = {re.search(r"continuing at step \d+", end.errors)[0] for end in stages["finished"]}
     assert len(continued) == 1
     assert [ended.status for ended in stages["finished"]] == [0, 0]
-    assert [line["step"] for line in read_metrics(folder)] == list(range(STEPS))
+    assert [line["step"] for line in metrics(stages["finished"][0].run_dir)] == list(range(STEPS))
 
 
 @pytest.mark.slow
 def test_two_workers_train_as_two_replicas_of_one_process_do(
-    stages: dict[str, list[Finished]], folder: Path, tmp_path: Path
+    stages: dict[str, list[Finished]], tmp_path: Path
 ) -> None:
     config = apply_overrides(get_preset("smoke"), [*SETTINGS, f"training.steps={STEPS}"])
     keras.utils.set_random_seed(7)  # of no consequence: the config's seed counts
     (tmp_path / "run").mkdir()
     run = Run(name="smoke", config=config, run_dir=tmp_path / "run", output=tmp_path / "model")
     experiment._train(run, Workers(two_replicas()))
-    expected = read_lines(tmp_path / "run" / "metrics.jsonl")
-    for line, other in zip(read_metrics(folder), expected, strict=True):
+    found = metrics(stages["finished"][0].run_dir)
+    for line, other in zip(found, metrics(tmp_path / "run"), strict=True):
         assert line["sentences"] == other["sentences"]
         assert line["loss"] == pytest.approx(other["loss"], rel=1e-4)
         assert line["accuracy"] == pytest.approx(other["accuracy"], abs=1e-6)

@@ -72,15 +72,6 @@ def tiny_model(config: ExperimentConfig = TINY) -> Model:
     return Model.build(config, WORDS)
 
 
-# One task of each kind of the paper, and how many columns of text it has.
-TASKS = {
-    "translation_ranking_en-es": 2,
-    "response_prediction_en": 2,
-    "quick_thought_es": 3,
-    "inference": 2,
-}
-
-
 @cache
 def two_replicas() -> tf.distribute.Strategy:
     """Two replicas on the CPU, one strategy for the process: those of a second one collide with it."""
