@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 import pytest
-import tensorflow as tf
+from programs import read_lines
 from testing import (
     DIM,
     TINY,
@@ -167,27 +167,18 @@ def test_spelt_words_are_refused():
 
 
 def test_it_learns_to_translate_and_is_exported(tmp_path):
-    model, task, batch = yu("tasks.translation.alpha=0.1")
-    variables = [*model.encoder.trainable_variables, *task.variables()]
-    optimizer = keras.optimizers.Adam(0.03)
-
-    @tf.function(autograph=False)
-    def step():
-        with tf.GradientTape() as tape:
-            losses, hits = task.losses(model.encoder, batch)
-            loss = tf.reduce_mean(losses)
-        gradients = tape.gradient(loss, [v.value for v in variables])
-        optimizer.apply([tf.convert_to_tensor(g) for g in gradients], variables)
-        return loss, tf.reduce_mean(hits)
-
-    first, _ = step()
-    for _ in range(60):
-        last, hits = step()
-    assert last < first / 2
-    assert hits > 0.9
+    settings = [
+        *("tasks.translation.alpha=0.1", "tasks.translation.examples_per_batch=3", "training.steps=60"),
+        *("optimizer.name=adam", "optimizer.learning_rate=0.03", "optimizer.embedding_learning_rate=0.03"),
+    ]
+    trainer = make_trainer(tmp_path, apply_overrides(YU, settings), {"translation_en-es": EXAMPLES})
+    trainer.train()
+    first, *_, last = read_lines(tmp_path / "metrics.jsonl")
+    assert last["loss"] < first["loss"] / 2
+    assert last["accuracy"] > 0.9
     # Exported, it says what it has learnt, in the language asked for.
     for tables in ("float32", "float16"):
-        export(model.hub_module(tables), tmp_path / tables, {})
+        export(trainer._model.hub_module(tables), tmp_path / tables, {})
         loaded = SentenceEncoder.load(tmp_path / tables)
         for source, target in EXAMPLES.records:
             assert loaded.translate([source], "es") == [target]

@@ -15,7 +15,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import product
 from pathlib import Path
 from queue import SimpleQueue
@@ -52,19 +52,11 @@ _PROGRAMS = Path(__file__).resolve().parents[1]
 
 @dataclass(frozen=True)
 class Trial:
-    """One training of a recipe.
+    """One training of a recipe."""
 
-    Attributes:
-        recipe: Its name.
-        pair: The preset.
-        settings: Of the preset that it changes.
-        minutes: Of training.
-        seed: Of its random numbers.
-    """
-
-    recipe: str
-    pair: str
-    settings: tuple[str, ...]
+    recipe: str  # its name
+    pair: str  # the preset
+    settings: tuple[str, ...]  # of the preset that it changes
     minutes: float
     seed: int
 
@@ -181,11 +173,7 @@ def _train_and_evaluate(trial: Trial, data: Path | None, output: Path, core: int
         for suite, datasets in read_json(scores)["scores"].items():
             picked |= {f"{suite}/{name}": next(iter(values.values())) for name, values in datasets.items()}
     return {
-        "recipe": trial.recipe,
-        "pair": trial.pair,
-        "settings": trial.settings,
-        "minutes": trial.minutes,
-        "seed": trial.seed,
+        **asdict(trial),
         "steps": results["steps"],
         "scores": {name: round(value, 4) for name, value in picked.items()},
         **{key: value for key, value in provenance().items() if key != "command"},

@@ -100,7 +100,6 @@ def fine_tune(
         graded_similarity=learnt if is_scored else _OFF,
         hard_negatives=corpus.num_negatives,
         tower_dims=start.tasks.tower_dims,
-        residual_towers=start.tasks.residual_towers,
     )
     preset = dataclasses.replace(
         _TUNING,
@@ -109,8 +108,8 @@ def fine_tune(
         encoder=start.encoder,
         tasks=tasks,
     )
-    asked = [f"initial.keep_weight={keep_weight}", f"training.steps={steps}", *settings]
-    config = apply_start(preset, [f"initial.model={model}", *asked], run_dir)
+    asked = [f"initial.model={model}", f"initial.keep_weight={keep_weight}", f"training.steps={steps}"]
+    config = apply_start(preset, [*asked, *settings], run_dir)
     policy = keras.config.dtype_policy()
     try:
         return run_experiment(
