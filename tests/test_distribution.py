@@ -1,7 +1,5 @@
 """Two replicas on the halves of a batch compute what one computes on the whole."""
 
-import dataclasses
-
 import keras
 import numpy as np
 import pytest
@@ -84,12 +82,7 @@ class Replica:
         trainer = Trainer(model=model, examples={name: examples}, workers=Workers(strategy), run_dir=folder)
         self.variables = [*model.encoder.trainable_variables, *task.variables()]
         self._batches = iter(list(make_batches(model, examples, batches)))
-        self._trainer, self._task = trainer, task
-        self.weigh(task.config.loss_weight)
-
-    def weigh(self, weight):
-        self._task.config = dataclasses.replace(self._task.config, loss_weight=weight)
-        self._step = self._trainer._compile(self._trainer._phases[0], self._task)
+        self._step = trainer._compile(trainer._phases[0], task)
 
     def step(self):
         # As from the trainer's iterator, each replica takes the next batch. (The destructor of such an
@@ -149,13 +142,10 @@ def test_two_replicas_are_one(name, optimizer, normalize, overrides, tmp_path):
 
 def test_the_loss_weight_multiplies_the_gradients(tmp_path):
     # A step of SGD with weight 0.25 is a quarter of the step with weight 1.
-    replica = Replica(make_strategy(), config_of("sgd", False), "inference", [range(8)] * 2, tmp_path)
-    before = replica.weights()
-
     def change(weight):
-        replica.assign(before)
-        replica.weigh(weight)
-        loss = replica.step()[0]
+        config = config_of("sgd", False, [f"tasks.inference.loss_weight={weight}"])
+        replica = Replica(make_strategy(), config, "inference", [range(8)], tmp_path)
+        before, (loss, *_) = replica.weights(), replica.step()
         return loss, [new - old for new, old in zip(replica.weights(), before, strict=True)]
 
     whole_loss, whole = change(1.0)

@@ -14,7 +14,6 @@ from testing import (
     find_task,
     make_examples,
     numpy_ranking,
-    similarity_options,
     task_losses,
     tiny_model,
 )
@@ -59,9 +58,9 @@ def expected_losses(model, contexts=CONTEXTS):
     if task.context_encoder is not None:
         parts.append(dense(averaged(model, contexts), task.context_encoder))
     return numpy_ranking(
+        model,
         dense(encoded(model, QUESTIONS), task.question_tower),
         dense(np.concatenate(parts, axis=1), task.answer_tower),
-        **similarity_options(model),
     )
 
 
@@ -104,7 +103,7 @@ def test_a_teacher_adds_how_far_the_shares_of_the_answers_are_from_its_own():
     found = shares(questions, responses, 20)
     divergences = np.sum(wanted * np.log(np.maximum(wanted, 1e-7) / found), axis=1)
     given = dataclasses.replace(make_examples(QUESTIONS, ANSWERS), vectors=vectors)
-    ranking = numpy_ranking(questions, responses, **similarity_options(model))
+    ranking = numpy_ranking(model, questions, responses)
     np.testing.assert_allclose(task_losses(model, NAME, given)[0], ranking + 2 * divergences, rtol=1e-3)
 
 

@@ -10,7 +10,6 @@ from testing import (
     make_batch,
     make_examples,
     numpy_ranking,
-    similarity_options,
     task_losses,
     tiny_config,
     tiny_model,
@@ -38,9 +37,9 @@ def model(request):
 def test_translation_ranking(model):
     # 2018/2019, sec. 2.2: P(source | target), towers on neither side.
     source, target = encoded(model, FIRST), encoded(model, SECOND)
-    expected = numpy_ranking(target, source, **similarity_options(model))
+    expected = numpy_ranking(model, target, source)
     if model.config.tasks.similarity.bidirectional:
-        expected = (expected + numpy_ranking(source, target, **similarity_options(model))) / 2
+        expected = (expected + numpy_ranking(model, source, target)) / 2
     found, _ = task_losses(model, "translation_ranking_en-es", make_examples(FIRST, SECOND))
     assert found == pytest.approx(expected, rel=1e-4, abs=1e-5)
 
@@ -52,7 +51,7 @@ def test_duplicates_are_not_wrong_answers_and_hits_are_right_ones():
     excluded = np.zeros((4, 4), bool)
     excluded[0, 2] = excluded[2, 0] = excluded[1, 3] = excluded[3, 1] = True
     source, target = encoded(model, sources), encoded(model, targets)
-    expected = numpy_ranking(target, source, excluded=excluded, normalize=True)
+    expected = numpy_ranking(model, target, source, excluded)
     name = "translation_ranking_en-es"
     found, _ = task_losses(model, name, make_examples(sources, targets))
     assert found == pytest.approx(expected, rel=1e-4)
@@ -66,7 +65,7 @@ def test_response_prediction_has_a_tower_on_the_response_only(model):
     task = find_task(model, "response_prediction_es")
     message, response = encoded(model, FIRST), encoded(model, SECOND)
     towered = dense(response, task.tower)
-    expected = numpy_ranking(message, towered, **similarity_options(model))
+    expected = numpy_ranking(model, message, towered)
     found, _ = task_losses(model, task.name, make_examples(FIRST, SECOND))
     assert found == pytest.approx(expected, rel=1e-4, abs=1e-5)
 
@@ -77,8 +76,8 @@ def test_quick_thought_is_the_sum_of_two_losses_with_three_towers(model):
         dense(encoded(model, texts), tower)
         for texts, tower in zip((FIRST, SECOND, THIRD), task.towers, strict=True)
     )
-    before = numpy_ranking(sentence, previous, **similarity_options(model))
-    after = numpy_ranking(sentence, following, **similarity_options(model))
+    before = numpy_ranking(model, sentence, previous)
+    after = numpy_ranking(model, sentence, following)
     found, _ = task_losses(model, task.name, make_examples(FIRST, SECOND, THIRD))
     assert found == pytest.approx(before + after, rel=1e-4, abs=1e-5)
     assert len({tower.get_weights()[0].tobytes() for tower in task.towers}) == 3
@@ -146,9 +145,9 @@ def test_negatives_of_all_examples_join_the_targets(similarity):
     excluded = np.zeros((5, 15), bool)
     excluded[0, 5 + 3] = True
     candidates = np.concatenate([target, wrong])
-    expected = numpy_ranking(source, candidates, excluded=excluded, **similarity_options(model))
+    expected = numpy_ranking(model, source, candidates, excluded)
     if "bidirectional" in similarity:  # sources have no negatives
-        expected = (expected + numpy_ranking(target, source)) / 2
+        expected = (expected + numpy_ranking(model, target, source)) / 2
     assert ranking_losses(model, records()) == pytest.approx(expected, rel=1e-4, abs=1e-5)
 
 
@@ -161,7 +160,7 @@ def test_a_negative_that_is_another_right_answer_does_not_count():
     candidates = encoded(model, [*targets, "f", "g", "c"])
     excluded = np.zeros((3, 6), bool)
     excluded[0, [1, 5]] = excluded[1, [0, 5]] = True
-    expected = numpy_ranking(encoded(model, sources), candidates, excluded=excluded)
+    expected = numpy_ranking(model, encoded(model, sources), candidates, excluded)
     assert found == pytest.approx(expected, rel=1e-4)
 
 
@@ -171,9 +170,7 @@ def test_with_prefixes_the_loss_is_the_mean_over_them(normalize):
     model = tiny_model(tiny_config(normalize=normalize, scale=3.0, matryoshka_dims=(2, 5)))
     found, hits = task_losses(model, "translation_ranking_en-es", make_examples(FIRST, SECOND))
     source, target = encoded(model, FIRST), encoded(model, SECOND)
-    expected = [
-        numpy_ranking(target[:, :dim], source[:, :dim], normalize=normalize, scale=3.0) for dim in (2, 5, 8)
-    ]
+    expected = [numpy_ranking(model, target[:, :dim], source[:, :dim]) for dim in (2, 5, 8)]
     np.testing.assert_allclose(found, np.mean(expected, axis=0), rtol=1e-4, atol=1e-5)
     # Whole vectors decide what is a hit, as without prefixes.
     np.testing.assert_array_equal(hits, np.argmax(target @ source.T, axis=1) == np.arange(5))
@@ -185,8 +182,8 @@ def test_negatives_are_cut_to_prefixes_too():
     source, target, wrong = (encoded(model, texts) for texts in (FIRST, SECOND, THIRD))
     candidates = np.concatenate([target, wrong])
     expected = [
-        numpy_ranking(target[:, :dim], source[:, :dim], normalize=True)
-        + numpy_ranking(source[:, :dim], candidates[:, :dim], normalize=True)
+        numpy_ranking(model, target[:, :dim], source[:, :dim])
+        + numpy_ranking(model, source[:, :dim], candidates[:, :dim])
         for dim in (3, 8)
     ]
     np.testing.assert_allclose(found, np.mean(expected, axis=0) / 2, rtol=1e-4, atol=1e-5)

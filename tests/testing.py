@@ -219,33 +219,23 @@ def dense(inputs: np.ndarray, tower: keras.layers.Layer) -> np.ndarray:
     return inputs
 
 
-def similarity_options(model: Model) -> dict[str, float | bool]:
-    """How `numpy_ranking` compares as a model does."""
-    similarity = model.config.tasks.similarity
-    return {name: getattr(similarity, name) for name in ("scale", "margin", "normalize")}
-
-
 def numpy_ranking(
-    queries: np.ndarray,
-    candidates: np.ndarray,
-    *,
-    excluded: np.ndarray | None = None,
-    scale: float = 1.0,
-    margin: float = 0.0,
-    normalize: bool = False,
+    model: Model, queries: np.ndarray, candidates: np.ndarray, excluded: np.ndarray | None = None
 ) -> np.ndarray:
     """-log(e^{s(q.c - m)} / (e^{s(q.c - m)} + sum over wrong c' of e^{s q.c'})), row by row.
 
-    Candidate i is right for query i; those beyond the queries are wrong for all.
+    Candidate i is right for query i; those beyond the queries are wrong for all. Scale, margin and length
+    are of the model's config.
     """
-    if normalize:
+    similarity = model.config.tasks.similarity
+    if similarity.normalize:
         queries = queries / np.linalg.norm(queries, axis=1, keepdims=True)
         candidates = candidates / np.linalg.norm(candidates, axis=1, keepdims=True)
     losses = []
     for row, query in enumerate(queries):
-        right = np.exp(scale * (query @ candidates[row] - margin))
+        right = np.exp(similarity.scale * (query @ candidates[row] - similarity.margin))
         wrong = sum(
-            np.exp(scale * (query @ candidate))
+            np.exp(similarity.scale * (query @ candidate))
             for place, candidate in enumerate(candidates)
             if place != row and (excluded is None or not excluded[row, place])
         )
