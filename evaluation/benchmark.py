@@ -30,6 +30,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 import numpy as np
+import psutil
 from absl import app, flags
 
 from xling_tf.corpora.folder import load_folder
@@ -356,8 +357,6 @@ class ResourceUsage:
 
 
 def _resident_bytes() -> int:
-    import psutil
-
     return int(psutil.Process().memory_info().rss)
 
 
@@ -380,17 +379,14 @@ def _peak_bytes(call: Callable[[], object]) -> int:
     return max(peak, _resident_bytes())
 
 
-def _find(folder: Path, seed: int) -> Iterator[Dataset]:
-    del folder  # it needs no data
-    sizes = (1, 4, 16, 64, 256)
-    yield Dataset(name="figure2", files=(), load=partial(ResourceUsage, sizes, sizes, seed))
-
-
+_SIZES = (1, 4, 16, 64, 256)
 RESOURCES = Suite(
     name="resources",
     title="Time and memory by sentence length and batch size",
     source="Yang et al. 2019, sec. 7, figure 2",
-    find=_find,
+    find=lambda folder, seed: [
+        Dataset(name="figure2", files=(), load=partial(ResourceUsage, _SIZES, _SIZES, seed))
+    ],
 )
 
 
@@ -441,11 +437,7 @@ def _vectors() -> None:
         ranges = Int8Ranges.calibrated(vectors[:10_000]) if precision == "int8" else None
         codes = quantize(vectors, precision, ranges=ranges)
         again = quantize(vectors, rescore_with) if rescore_with else None
-        options: dict[str, Any] = {
-            "ranges": ranges,
-            "oversampling": oversampling,
-            "rescore_with": again,
-        }
+        options: dict[str, Any] = {"ranges": ranges, "oversampling": oversampling, "rescore_with": again}
         begin = time.perf_counter()
         if precision == "float32":
             hits = _ids(semantic_search(some, codes, 10))

@@ -4,7 +4,7 @@ These suites give no scores but JSON to be drawn, small enough for a results fil
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,23 +13,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xling_tf.errors import UserError
+from xling_tf.evaluators.classifiers import single_threaded
 from xling_tf.evaluators.data import Dataset, Missing, Suite
-from xling_tf.evaluators.encoding import (
-    Encode,
-    Evaluator,
-    NotApplicableError,
-    encode_checked,
-    require,
-)
+from xling_tf.evaluators.encoding import Encode, NotApplicableError, encode_units
 from xling_tf.evaluators.parallel_texts import (
     NO_BITEXTS,
     ParallelTexts,
+    Rows,
+    datasets,
     find_bitexts,
     find_multilingual,
 )
 
-Rows = Sequence[tuple[str, ...]]  # sentences that translate each other, one of each language
-Draw = Callable[[list[tuple[str, ...]], list[str], Encode, int], dict[str, Any]]
+Columns = Mapping[str, Sequence[str]]  # by language, row by row translations of each other
+Draw = Callable[[Columns, Encode, int], dict[str, Any]]
 
 _LONGEST = 200  # characters of a text that are kept
 _ERRORS = 12
@@ -42,7 +39,7 @@ class Illustration:
     """Something to be drawn of sentences that translate each other.
 
     Args:
-        draw: Makes JSON of (rows, languages, encode, seed).
+        draw: Makes JSON of (columns, encode, seed).
         rows: The sentences, one of each language.
         languages: Their codes.
         name: What results call this evaluator.
@@ -63,7 +60,7 @@ class Illustration:
         name: str,
         most_rows: int,
         protocol: Mapping[str, Any],
-        seed: int = 0,
+        seed: int,
     ) -> None:
         self.name = name
         different = sorted({row for row in rows if all(row)})
@@ -73,9 +70,10 @@ class Illustration:
                 f"{len(different)}; give more data"
             )
         order = np.random.default_rng(seed).permutation(len(different))[:most_rows]
-        self._draw, self._languages, self._seed = draw, list(languages), seed
-        self._rows = [different[place] for place in order]
-        self.protocol: Mapping[str, Any] = {**protocol, "seed": seed, "num_rows": len(self._rows)}
+        texts = zip(*(different[place] for place in order), strict=True)
+        self._columns = dict(zip(languages, texts, strict=True))
+        self._draw, self._seed = draw, seed
+        self.protocol: Mapping[str, Any] = {**protocol, "seed": seed, "num_rows": len(order)}
 
     def __call__(self, encode: Encode) -> dict[str, Any]:
         """Returns "languages" and what is to be drawn of the system's vectors.
@@ -84,62 +82,47 @@ class Illustration:
             NotApplicableError: All vectors are the same.
             UserError: A vector is zero or not finite.
         """
-        return {
-            "languages": self._languages,
-            **self._draw(self._rows, self._languages, encode, self._seed),
-        }
+        return {"languages": [*self._columns], **self._draw(self._columns, encode, self._seed)}
 
 
-def sentence_map(
-    rows: list[tuple[str, ...]], languages: list[str], encode: Encode, seed: int
-) -> dict[str, Any]:
+def sentence_map(columns: Columns, encode: Encode, seed: int) -> dict[str, Any]:
     """Lays sentences out on a plane by t-SNE: the "texts", "x" and "y" (0 to 1) of each language.
 
     In a space that languages share, a sentence lies with its translations and not with its language.
     """
-    from sklearn.manifold import TSNE
-    from threadpoolctl import threadpool_limits
-
-    columns = list(zip(*rows, strict=True))
-    units = np.concatenate(_unit_vectors(encode, columns))
+    units = np.concatenate(_unit_vectors(encode, columns.values()))
     if np.ptp(units, axis=0).max() < _SAME:
         raise NotApplicableError("all its vectors are the same")
     perplexity = min(_PERPLEXITY, (len(units) - 1) / 3)
     # For so few points, threads wait for each other most of the time.
-    with threadpool_limits(1):
+    with single_threaded():
+        from sklearn.manifold import TSNE
+
         places = TSNE(perplexity=perplexity, init="pca", random_state=seed).fit_transform(units)
     places = (places - places.min(axis=0)) / np.ptp(places, axis=0)
-    drawn = (
-        {
-            "texts": list(map(_cut, texts)),
-            "x": of_language[:, 0].round(4).tolist(),
-            "y": of_language[:, 1].round(4).tolist(),
-        }
-        for texts, of_language in zip(columns, np.split(places, len(columns)), strict=True)
-    )
-    return {"points": dict(zip(languages, drawn, strict=True))}
+    points = {}
+    for (language, texts), own in zip(columns.items(), np.split(places, len(columns)), strict=True):
+        x, y = own.round(4).T.tolist()
+        points[language] = {"texts": list(map(_cut, texts)), "x": x, "y": y}
+    return {"points": points}
 
 
-def heat_map(rows: list[tuple[str, ...]], languages: list[str], encode: Encode, seed: int) -> dict[str, Any]:
+def heat_map(columns: Columns, encode: Encode, seed: int) -> dict[str, Any]:
     """The cosine of each sentence of one language (rows) with each of the other's (columns)."""
-    del languages, seed
-    columns = list(zip(*rows, strict=True))
-    first, second = _unit_vectors(encode, columns)
+    first, second = _unit_vectors(encode, columns.values())
     return {
-        "texts": [list(map(_cut, texts)) for texts in columns],
+        "texts": [list(map(_cut, texts)) for texts in columns.values()],
         "similarities": (first @ second.T).round(3).tolist(),
     }
 
 
-def retrieval_errors(
-    rows: list[tuple[str, ...]], languages: list[str], encode: Encode, seed: int
-) -> dict[str, Any]:
+def retrieval_errors(columns: Columns, encode: Encode, seed: int) -> dict[str, Any]:
     """Sentences that find something else than their translation, where that leads by most."""
-    del languages, seed
+    queries, translations = columns.values()
     answers: defaultdict[str, list[str]] = defaultdict(list)
-    for query, answer in rows:
+    for query, answer in zip(queries, translations, strict=True):
         answers[query].append(answer)
-    candidates = sorted({answer for _, answer in rows})
+    candidates = sorted(set(translations))
     place_of = {text: place for place, text in enumerate(candidates)}
     units, candidate_units = _unit_vectors(encode, [list(answers), candidates])
     errors = []
@@ -162,13 +145,10 @@ def retrieval_errors(
     return {"num_queries": len(answers), "num_errors": len(errors), "errors": shown}
 
 
-def _unit_vectors(encode: Encode, columns: Sequence[Sequence[str]]) -> list[NDArray[np.float64]]:
+def _unit_vectors(encode: Encode, columns: Collection[Sequence[str]]) -> list[NDArray[np.float64]]:
     """Encodes columns of texts, each different text once: unit vectors `[texts, dim]`."""
     texts = list(dict.fromkeys(text for column in columns for text in column))
-    vectors = encode_checked(encode, texts)
-    lengths = np.linalg.norm(vectors, axis=1)
-    require(lengths > 0, texts, "a vector with a direction", "zero only")
-    units = vectors / lengths[:, np.newaxis]
+    units = encode_units(encode, texts)
     row_of = {text: row for row, text in enumerate(texts)}
     return [units[[row_of[text] for text in column]] for column in columns]
 
@@ -193,23 +173,9 @@ def _corpora(folder: Path, most_languages: int) -> list[ParallelTexts]:
 def _suite(
     draw: Draw, title: str, source: str, *, most_languages: int = 2, most_rows: int, **protocol: Any
 ) -> Suite:
-    def load(texts: ParallelTexts, seed: int) -> Evaluator:
-        return Illustration(
-            draw,
-            texts.read(),
-            texts.languages,
-            name=texts.name,
-            most_rows=most_rows,
-            protocol=protocol,
-            seed=seed,
-        )
-
-    def find(folder: Path, seed: int) -> Iterator[Dataset | Missing]:
-        corpora = _corpora(folder, most_languages)
-        for texts in corpora:
-            yield Dataset(name=texts.name, files=texts.files, load=partial(load, texts, seed))
-        if not corpora:
-            yield NO_BITEXTS
+    def find(folder: Path, seed: int) -> Iterable[Dataset | Missing]:
+        make = partial(Illustration, draw, most_rows=most_rows, protocol=protocol, seed=seed)
+        return datasets(_corpora(folder, most_languages), make) or [NO_BITEXTS]
 
     return Suite(name=draw.__name__, title=title, source=source, find=find, illustrates=True)
 

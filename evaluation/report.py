@@ -15,6 +15,7 @@ import json
 import sys
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from string import ascii_lowercase
@@ -158,30 +159,31 @@ def render(parts: Sequence[Section], results: Sequence[Results], *, as_page: boo
 
 
 def read_results(paths: Sequence[Path]) -> list[Results]:
-    """Reads results of evaluations, and those of trainings as a suite "training".
-
-    Raises:
-        UserError: A file cannot be read or holds something else, or two have one name.
-    """
+    """Reads results of evaluations, and those of trainings as a suite "training"."""
     if not paths:
         raise UserError("results files are expected, as runs/evaluation/en-es.json, got none")
     results: dict[str, Results] = {}
     for path in paths:
-        try:
+        with _reading(path, "a results file of evaluation/main.py or of a training"):
             content = read_json(path)
             if "system" not in content:
                 content = _of_training(content, path)
             result = _results(content)
-        except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-            raise UserError(
-                f"{path} must be a results file of evaluation/main.py or of a training, but is not "
-                f"({type(error).__name__}: {str(error)[:100]}); give another file"
-            ) from error
         name = f"{result.name} ({path.stem})" if result.name in results else result.name
         if name in results:
             raise UserError(f"results must differ in their names, but {name} is there twice")
         results[name] = replace(result, name=name)
     return list(results.values())
+
+
+@contextmanager
+def _reading(path: Path, expected: str) -> Iterator[None]:
+    """Tells what a file or folder should be that holds something else."""
+    try:
+        yield
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        cause = f"{type(error).__name__}: {str(error)[:100]}"
+        raise UserError(f"{path} must be {expected}, but is not ({cause}); give another") from error
 
 
 def _of_training(content: Mapping[str, Any], path: Path) -> Mapping[str, Any]:
@@ -397,11 +399,7 @@ def _lettered(notes: Sequence[str]) -> list[str]:
 
 
 def chosen_scores(results: Sequence[Results], names: Sequence[str], published: Sequence[str]) -> Table:
-    """A table of a few scores, the systems and those of papers as its columns.
-
-    Raises:
-        UserError: No result has a score, or no paper a system.
-    """
+    """A table of a few scores, the systems and those of papers as its columns."""
     figures: dict[str, dict[Key, tuple[float, str]]] = {name: {} for name in published}
     for source, table, systems in papers():
         for system, values in systems.items():
@@ -468,12 +466,9 @@ def learning_curves(run_dir: Path) -> Iterator[tuple[str, str]]:
 
 
 def learning_points(run_dir: Path) -> pd.DataFrame:
-    """Loss and accuracy by task and step; a point is the mean of neighbouring steps, at most sixty a task.
-
-    Raises:
-        UserError: The folder has no metrics, or a file has something else in it.
-    """
-    try:
+    """Loss and accuracy by task and step; a point is the mean of neighbouring steps, at most sixty a task."""
+    expected = "a --training's folder, as runs/en-es, with its metrics.jsonl and dev.jsonl"
+    with _reading(run_dir, expected):
         steps = _read_lines(run_dir / "metrics.jsonl")[["step", "task", "loss", "accuracy"]]
         width = max(1, int(steps["step"].max()) // 60)
         steps["step"] = (steps["step"] // width + 0.5) * width
@@ -487,12 +482,6 @@ def learning_points(run_dir: Path) -> pd.DataFrame:
         points = points.astype({"loss": float, "accuracy": float, "step": float})
         points["task"] = points["task"].astype(str).str.replace("_", " ")
         return points.groupby(["task", "step"], sort=False)[["loss", "accuracy"]].mean()
-    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-        raise UserError(
-            f"--training must be the folder of a run, as runs/en-es, but {run_dir} has no metrics.jsonl "
-            f"and dev.jsonl as a training writes them ({type(error).__name__}: {str(error)[:100]}); "
-            "correct the path"
-        ) from error
 
 
 def sweep_curves(path: Path) -> Iterator[tuple[str, str]]:
@@ -510,20 +499,11 @@ def sweep_curves(path: Path) -> Iterator[tuple[str, str]]:
 
 
 def sweep_points(path: Path) -> pd.DataFrame:
-    """Scores by recipe and minutes: the medians of the seeds.
-
-    Raises:
-        UserError: The file is not what training/sweep.py writes.
-    """
-    try:
+    """Scores by recipe and minutes: the medians of the seeds."""
+    with _reading(path, "a --sweep of training/sweep.py, as runs/sweep/results.jsonl"):
         lines = _read_lines(path)
         scores = pd.DataFrame([*lines["scores"]], index=[lines["recipe"], lines["minutes"]]).astype(float)
         return scores.groupby(level=["recipe", "minutes"], sort=False).median().sort_index()
-    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-        raise UserError(
-            f"--sweep must be a file of training/sweep.py, as runs/sweep/results.jsonl, but {path} is not "
-            f"({type(error).__name__}: {str(error)[:100]}); correct the path"
-        ) from error
 
 
 def _read_lines(path: Path) -> pd.DataFrame:

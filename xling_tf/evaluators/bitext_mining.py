@@ -152,7 +152,6 @@ def _find(folder: Path, seed: int) -> Iterator[Dataset | Missing]:
         yield Missing(name="bucc", expected=_BUCC_LAYOUT)
 
     def make(rows: Rows, languages: Sequence[str], name: str) -> BitextMining:
-        del languages
         return BitextMining(*from_bitext(rows, seed), name=name, protocol={**_BUILT, "seed": seed})
 
     yield from datasets(find_bitexts(folder), make)

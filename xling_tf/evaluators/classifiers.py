@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from xling_tf.errors import UserError
+from xling_tf.errors import UserError, library
 from xling_tf.evaluators.encoding import Encode, encode_checked
 
 Array = NDArray[Any]
@@ -104,11 +104,11 @@ def fit_network(
     did best on `dev`, or on one fold of the training rows.
     """
     x, y = _training(x, y)
-    split = (x, y, *dev) if dev else next(stratified_splits(x, y, folds, seed))
-    train_x, train_y, *held_out = split
     best = -1.0
     predict: Any = None
     with single_threaded():
+        split = (x, y, *dev) if dev else next(stratified_splits(x, y, folds, seed))
+        train_x, train_y, *held_out = split
         for decay in NETWORK["weight_decay"]:
             network = _network(train_x, (hidden,), "logistic", NETWORK, seed, decay)
             best_of_decay, patience = -1.0, NETWORK["patience"]
@@ -172,8 +172,8 @@ def stratified_splits(
         raise UserError(
             f"{folds} folds need {folds} rows of a label, but none has more than {most}; give more data"
         )
-    with single_threaded():
-        from sklearn.model_selection import StratifiedKFold
+    from sklearn.model_selection import StratifiedKFold
+
     for train, test in StratifiedKFold(folds, shuffle=True, random_state=seed).split(x, y):
         yield x[train], y[train], x[test], y[test]
 
@@ -186,14 +186,7 @@ def in_threads(function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any
 
 def single_threaded() -> AbstractContextManager[Any]:
     """Keeps linear algebra to one thread: small batches are not worth sharing, and rounding is the same."""
-    try:
-        from threadpoolctl import threadpool_limits
-    except ModuleNotFoundError:
-        raise UserError(
-            "classifiers need scikit-learn, which is not installed; install it by "
-            "pip install 'xling_tf[evaluation]'"
-        ) from None
-    return threadpool_limits(1)
+    return library("threadpoolctl", "scikit-learn", "evaluation").threadpool_limits(1)
 
 
 def require_trained(name: str, train: Iterable[tuple[str, ...]], test: Iterable[tuple[str, ...]]) -> None:

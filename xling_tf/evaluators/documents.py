@@ -150,7 +150,6 @@ def _accuracies(prefix: str, sets: _Sets, jobs: Mapping[str, _Job]) -> dict[str,
 
 
 def _find(folder: Path, seed: int) -> Iterator[Dataset | Missing]:
-    del seed  # nothing is drawn
     layout = "documents/{}.train.tsv, .dev.tsv, .test.tsv (label TAB text, so named in line 1)"
     found = find_tables(folder / "documents")
     for name, tables in found.items():

@@ -19,15 +19,12 @@ from xling_tf.evaluators.data import (
 )
 from xling_tf.evaluators.encoding import Evaluator
 
-NO_BITEXTS: Missing = Missing(
+NO_BITEXTS = Missing(
     name="translations",
     expected="bitext/<name>.<aa>-<bb>.tsv, a sentence TAB its translation under a line with the "
     "languages' codes (data/convert.py --format moses)",
 )
 Rows = Sequence[tuple[str, ...]]  # a text for each language
-
-
-_HYPOTHESIS = ("pair_id", "hypothesis")
 
 
 class ParallelTexts(NamedTuple):
@@ -88,7 +85,9 @@ def _hypotheses(suffix: str, paths: Mapping[str, Path]) -> ParallelTexts:
 
     def read() -> list[tuple[str, ...]]:
         # Of rows with the same number the first by order stays.
-        tables = (sorted(read_table(p, _HYPOTHESIS), reverse=True) for p in paths.values())
+        tables = (
+            sorted(read_table(path, ("pair_id", "hypothesis")), reverse=True) for path in paths.values()
+        )
         columns = [{row[0]: row[1] for row in table} for table in tables]
         numbers = set.intersection(*map(set, columns))
         return [tuple(column[number] for column in columns) for number in sorted(numbers)]

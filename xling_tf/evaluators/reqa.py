@@ -286,7 +286,6 @@ def read_tables(tables: Mapping[str, Path]) -> ReqaData:
 
 
 def _find(folder: Path, seed: int) -> Iterator[Dataset | Missing]:
-    del seed  # nothing is drawn
     sets: dict[str, data.Tables] = {}
     for name, languages in data.find_tables(folder / "reqa").items():
         asked = {code: tables for code, tables in languages.items() if "questions" in tables}

@@ -167,7 +167,6 @@ def read_pairs(path: Path) -> Pairs:
 
 
 def _find(folder: Path, seed: int) -> Iterator[Dataset | Missing]:
-    del seed  # nothing is drawn
     sets: defaultdict[str, dict[str, Path]] = defaultdict(dict)
     for name, languages in data.find_tables(folder / "paraphrase").items():
         for language, splits in languages.items():

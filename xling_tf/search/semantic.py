@@ -10,14 +10,13 @@ from typing import Any, NamedTuple, TypedDict
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from xling_tf.errors import UserError
+from xling_tf.errors import UserError, library
 from xling_tf.search.neighbours import (
     Neighbours,
     best_first,
     chunks,
     nearest,
     nearest_in_chunks,
-    require_faiss,
     require_positive,
     require_same_dim,
     unit_vectors,
@@ -114,7 +113,7 @@ def quantized_search(
     count, dim = len(array), units.shape[1]
     top_k = min(top_k, count)
     _require_shape(array, (count, dim if precision == "int8" else dim / 8), "codes", dim)
-    faiss, wanted = require_faiss(), min(top_k * oversampling, count)
+    faiss, wanted = library("faiss", "FAISS", "mining"), min(top_k * oversampling, count)
     if precision == "int8":
         # FAISS takes a code c, of 0 to 255, for minimum + width * (c + 0.5) / 255.
         own = ranges_of(ranges, dim)
