@@ -4,7 +4,7 @@ These suites give no scores but JSON to be drawn, small enough for a results fil
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xling_tf.errors import UserError
-from xling_tf.evaluators.classifiers import single_threaded
+from xling_tf.evaluators.classifiers import encode_columns, single_threaded
 from xling_tf.evaluators.data import Dataset, Missing, Suite
 from xling_tf.evaluators.encoding import Encode, NotApplicableError, encode_units
 from xling_tf.evaluators.parallel_texts import (
@@ -36,20 +36,7 @@ _SAME = 1e-6
 
 
 class Illustration:
-    """Something to be drawn of sentences that translate each other.
-
-    Args:
-        draw: Makes JSON of (columns, encode, seed).
-        rows: The sentences, one of each language.
-        languages: Their codes.
-        name: What results call this evaluator.
-        most_rows: More rows than this are sampled.
-        protocol: What the drawing depends on.
-        seed: Of the sample, and of what is drawn.
-
-    Raises:
-        UserError: There are no two different rows.
-    """
+    """What `draw` makes of sentences that translate each other; more rows than `most_rows` are sampled."""
 
     def __init__(
         self,
@@ -76,12 +63,7 @@ class Illustration:
         self.protocol: Mapping[str, Any] = {**protocol, "seed": seed, "num_rows": len(order)}
 
     def __call__(self, encode: Encode) -> dict[str, Any]:
-        """Returns "languages" and what is to be drawn of the system's vectors.
-
-        Raises:
-            NotApplicableError: All vectors are the same.
-            UserError: A vector is zero or not finite.
-        """
+        """Returns "languages" and what is to be drawn of the system's vectors."""
         return {"languages": [*self._columns], **self._draw(self._columns, encode, self._seed)}
 
 
@@ -145,12 +127,8 @@ def retrieval_errors(columns: Columns, encode: Encode, seed: int) -> dict[str, A
     return {"num_queries": len(answers), "num_errors": len(errors), "errors": shown}
 
 
-def _unit_vectors(encode: Encode, columns: Collection[Sequence[str]]) -> list[NDArray[np.float64]]:
-    """Encodes columns of texts, each different text once: unit vectors `[texts, dim]`."""
-    texts = list(dict.fromkeys(text for column in columns for text in column))
-    units = encode_units(encode, texts)
-    row_of = {text: row for row, text in enumerate(texts)}
-    return [units[[row_of[text] for text in column]] for column in columns]
+def _unit_vectors(encode: Encode, columns: Iterable[Sequence[str]]) -> list[NDArray[np.float64]]:
+    return encode_columns(partial(encode_units, encode), columns, np.float64)
 
 
 def _cut(text: str) -> str:

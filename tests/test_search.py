@@ -78,7 +78,6 @@ def test_nearest_with_ties_and_fewer_candidates():
     scores, indices = nearest(np.array([[1.0, 0.0]]), candidates, 4)
     assert indices.tolist() == [[1, 2, 0, -1]]
     assert scores.tolist() == [[1, 1, 0, -np.inf]]
-    assert nearest(np.zeros((0, 2)), candidates, 3).indices.shape == (0, 3)
 
 
 def test_chunks_make_no_difference(monkeypatch):

@@ -8,6 +8,7 @@ import hashlib
 import sqlite3
 import weakref
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -43,12 +44,11 @@ def cached(system: System, folder: Path | None, *, show_progress: bool) -> Syste
         ([[1.0], [2.0], [1.0]], [[2.0]], [['bc', 'a']])
     """
     cache = _Cache(system, folder, show_progress)
-
-    def keeping(role: str) -> Callable[..., np.ndarray] | None:
-        encode = getattr(system, role)
-        return encode and (lambda *columns: cache.encode(role, encode, columns))
-
-    roles: Any = {role: keeping(role) for role in ("sentences", "questions", "responses")}
+    roles: dict[str, Any] = {
+        role: partial(cache.encode, role, encode)
+        for role in ("sentences", "questions", "responses")
+        if (encode := getattr(system, role))
+    }
     return dataclasses.replace(system, **roles)
 
 
@@ -68,9 +68,7 @@ class _Cache:
         self._connection = sqlite3.connect(self._path or "", timeout=60, check_same_thread=False)
         weakref.finalize(self, self._connection.close)
 
-    def encode(
-        self, role: str, encode: Callable[..., np.ndarray], columns: Sequence[list[str]]
-    ) -> np.ndarray:
+    def encode(self, role: str, encode: Callable[..., np.ndarray], *columns: list[str]) -> np.ndarray:
         """Gives the vectors of rows of texts, of which those not yet known are encoded."""
         keys = [_digest(role, *row) for row in zip(*columns, strict=True)]
         try:

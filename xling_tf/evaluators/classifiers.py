@@ -9,7 +9,7 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from xling_tf.errors import UserError, library
 from xling_tf.evaluators.encoding import Encode, encode_checked
@@ -43,11 +43,13 @@ TANH: dict[str, Any] = {
 }
 
 
-def encode_columns(encode: Encode, columns: Iterable[Sequence[str]]) -> list[Array]:
-    """Encodes columns of texts, each different text once: for each column float32 `[n, dim]`."""
+def encode_columns(
+    encode: Encode, columns: Iterable[Sequence[str]], dtype: DTypeLike = np.float32
+) -> list[Array]:
+    """Encodes columns of texts, each different text once: for each column `[n, dim]`."""
     columns = list(columns)
     texts = list(dict.fromkeys(chain.from_iterable(columns)))
-    vectors = encode_checked(encode, texts).astype(np.float32)
+    vectors = encode_checked(encode, texts).astype(dtype)
     row_of = {text: row for row, text in enumerate(texts)}
     return [vectors[[row_of[text] for text in column]] for column in columns]
 
@@ -209,9 +211,8 @@ def f1(gold: Array, predicted: Array, label: str | None = None) -> float:
     """Returns the F1 of a label, or the mean of all labels'; 0 for one that is never predicted."""
     from sklearn.metrics import f1_score
 
-    if label is None:
-        return float(f1_score(gold, predicted, average="macro", zero_division=0))
-    return float(f1_score(gold == label, predicted == label, zero_division=0))
+    labels = None if label is None else [label]
+    return float(f1_score(gold, predicted, labels=labels, average="macro", zero_division=0))
 
 
 def _training(x: Array, y: Array) -> tuple[Array, Array]:

@@ -46,9 +46,8 @@ def nearest(
 
     Of those with the same score, the first comes first. Arrays may be memory-mapped.
     """
-    found = list(nearest_in_chunks(queries, np.arange(len(queries)), candidates, k, kind=kind))
-    nothing = Neighbours(np.zeros((0, k), np.float32), np.zeros((0, k), np.int64))
-    return Neighbours(*map(np.concatenate, zip(nothing, *found, strict=True)))
+    found = nearest_in_chunks(queries, np.arange(len(queries)), candidates, k, kind=kind)
+    return Neighbours(*map(np.concatenate, zip(*found, strict=True)))
 
 
 def nearest_in_chunks(
