@@ -1,7 +1,7 @@
 """Tables, and a small folder of them for every suite, in which a text's first word is its meaning."""
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from raw_files import write_files
@@ -25,26 +25,20 @@ def write_table(path: Path, header: str, *rows: Sequence[object]) -> Path:
 
 def write_evaluation_data(folder: Path, *, seed: int = 0) -> None:
     """Writes the files; `seed` decides the order of the lines and nothing else."""
-    writer = _Writer(folder, random.Random(seed))
-    _write_labelled(writer)
-    _write_pairs(writer)
-    _write_translations(writer)
-    _write_questions(writer)
+    shuffler = random.Random(seed)
 
-
-class _Writer:
-    def __init__(self, folder: Path, shuffler: random.Random) -> None:
-        self._folder = folder
-        self._shuffler = shuffler
-
-    def table(
-        self, name: str, header: str, rows: Iterable[Sequence[object]], *, aligned: bool = False
-    ) -> None:
+    def table(name: str, header: str, rows: Iterable[Sequence[object]], *, aligned: bool = False) -> None:
         """Writes a table; rows that other tables' rows answer to keep their places."""
         lines = list(rows)
         if not aligned:
-            self._shuffler.shuffle(lines)
-        write_table(self._folder / f"{name}.tsv", header, *lines)
+            shuffler.shuffle(lines)
+        write_table(folder / f"{name}.tsv", header, *lines)
+
+    _write_labelled(table)
+    _write_pairs(table)
+    rows = [[_say(f"key{n}", code, n) for code in LANGUAGES] for n in range(NUM_KEYS)]
+    table("bitext/toy.en-es", " ".join(LANGUAGES), rows)
+    _write_questions(table)
 
 
 def _say(key: str, language: str, number: int) -> str:
@@ -57,14 +51,14 @@ def _labelled(labels: Sequence[object], words: Sequence[str], language: str, sta
         yield labels[place], _say(words[place], language, number)
 
 
-def _write_labelled(writer: _Writer) -> None:
+def _write_labelled(table: Callable[..., None]) -> None:
     two, words = (0, 1), ("bad", "good")
     subjective = ("objective", "subjective")
     polarities = ("negative", "neutral", "positive")
     topics = ("trade", "sport")
     grades = [f"grade{grade}" for grade in range(5)]
-    writer.table("senteval/CR", "label text", _labelled(two, words, "en", 0, 40))
-    writer.table("senteval/SUBJ", "label text", _labelled(subjective, subjective, "en", 0, 40))
+    table("senteval/CR", "label text", _labelled(two, words, "en", 0, 40))
+    table("senteval/SUBJ", "label text", _labelled(subjective, subjective, "en", 0, 40))
     for start, split, count in ((0, "train", 40), (100, "dev", 20), (200, "test", 20)):
         sets = [("senteval/SST2", two, words, "en"), ("senteval/SST5", range(5), grades, "en")]
         for code in LANGUAGES:
@@ -72,11 +66,11 @@ def _write_labelled(writer: _Writer) -> None:
             sets.append((f"documents/toy.{code}", topics, topics, code))
         for name, labels, keys, code in sets:
             rows = _labelled(labels, keys, code, start, count)
-            writer.table(f"{name}.{split}", "label text", rows)
+            table(f"{name}.{split}", "label text", rows)
     for code in LANGUAGES:
         labels = ("O", "claim", "premise")
         rows = _labelled(labels, labels, code, 0, 60)
-        writer.table(f"argument/AM.{code}", "label text", rows, aligned=True)
+        table(f"argument/AM.{code}", "label text", rows, aligned=True)
 
 
 def _pairs(count: int, language: str = "en", other: str | None = None, start: int = 0):
@@ -90,42 +84,37 @@ def _pairs(count: int, language: str = "en", other: str | None = None, start: in
         )
 
 
-def _write_pairs(writer: _Writer) -> None:
+def _write_pairs(table: Callable[..., None]) -> None:
     relations = ("neutral", "entailment")
     for place, (split, count) in enumerate((("train", 60), ("dev", 30), ("test", 30))):
         pairs = list(_pairs(count, start=1000 * place))
-        writer.table(f"senteval/MRPC.{split}", "label sentence1 sentence2", pairs)
+        table(f"senteval/MRPC.{split}", "label sentence1 sentence2", pairs)
         rows = [(1 + 4 * same, relations[same], *texts) for same, *texts in pairs]
         header = "relatedness entailment sentence1 sentence2"
-        writer.table(f"senteval/SICK.{split}", header, rows)
+        table(f"senteval/SICK.{split}", header, rows)
     for language in LANGUAGES:
         pairs = list(_pairs(60, language))
         rows = [(*texts, 5.0 * same) for same, *texts in pairs]
-        writer.table(f"sts/stsb.{language}.dev", "sentence1 sentence2 score", rows, aligned=True)
+        table(f"sts/stsb.{language}.dev", "sentence1 sentence2 score", rows, aligned=True)
         nli = [(n, relations[same], *texts) for n, (same, *texts) in enumerate(pairs)]
         header = "pair_id label premise hypothesis"
-        writer.table(f"nli/xnli.{language}.dev", header, nli)
+        table(f"nli/xnli.{language}.dev", header, nli)
     for split, start in (("dev", 5000), ("test", 3000)):
         rows = [(relations[same], *texts) for same, *texts in _pairs(60, start=start)]
-        writer.table(f"nli/snli.en.{split}", "label premise hypothesis", rows)
+        table(f"nli/snli.en.{split}", "label premise hypothesis", rows)
     for name, count in (("sts2012.en.toy.test", 30), ("stsb.en.train", 60)):
         rows = [(*texts, 5.0 * same) for same, *texts in _pairs(count, start=7000)]
-        writer.table(f"sts/{name}", "sentence1 sentence2 score", rows)
+        table(f"sts/{name}", "sentence1 sentence2 score", rows)
     header = "label question1 question2"
-    writer.table("paraphrase/quora.en.dev", header, list(_pairs(60)))
+    table("paraphrase/quora.en.dev", header, list(_pairs(60)))
 
 
-def _write_translations(writer: _Writer) -> None:
-    rows = [[_say(f"key{n}", code, n) for code in LANGUAGES] for n in range(NUM_KEYS)]
-    writer.table("bitext/toy.en-es", " ".join(LANGUAGES), rows)
-
-
-def _write_questions(writer: _Writer) -> None:
+def _write_questions(table: Callable[..., None]) -> None:
     texts = [f"key{n} en answer {n}." for n in range(NUM_KEYS)]
     sentences = [(f"s{n}", f"p{n // 3}", text) for n, text in enumerate(texts)]
     header = "sentence_id paragraph_id sentence"
-    writer.table("reqa/toy.en.sentences", header, sentences, aligned=True)
+    table("reqa/toy.en.sentences", header, sentences, aligned=True)
     paragraphs = [(f"p{n // 3}", " ".join(texts[n : n + 3])) for n in range(0, NUM_KEYS, 3)]
-    writer.table("reqa/toy.en.paragraphs", "paragraph_id context", paragraphs, aligned=True)
+    table("reqa/toy.en.paragraphs", "paragraph_id context", paragraphs, aligned=True)
     questions = [(f"q{n}", f"key{n} en question {n}?", f"s{n}") for n in range(NUM_KEYS)]
-    writer.table("reqa/toy.en.questions", "question_id question answer_sentence_id", questions)
+    table("reqa/toy.en.questions", "question_id question answer_sentence_id", questions)

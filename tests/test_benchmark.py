@@ -38,12 +38,17 @@ def test_memory_growth_sees_what_a_call_uses_for_a_while():
     assert 49 <= large < 80
 
 
+def figures_of(folder, kind, *flags):
+    """What the program writes."""
+    run = run_python(folder, str(PROGRAM), kind, *flags, "--output=x/figures.json")
+    assert run.status == 0, run.errors
+    return json.loads((folder / "x" / "figures.json").read_text("utf-8"))
+
+
 @pytest.mark.slow
 def test_vectors_in_fewer_bytes(hub_folder, tmp_path):
-    flags = [f"--model={hub_folder}", "--corpus=everyday", "--queries=20", "--output=x/figures.json"]
-    run = run_python(tmp_path, str(PROGRAM), "vectors", *flags)
-    assert run.status == 0, run.errors
-    figures = json.loads((tmp_path / "x" / "figures.json").read_text("utf-8"))
+    flags = [f"--model={hub_folder}", "--corpus=everyday", "--queries=20"]
+    figures = figures_of(tmp_path, "vectors", *flags)
     exact, *others = figures["models"]["tiny"]
     # Eight dimensions: 32 bytes of floats, 8 of int8 and 1 of bits, whose floats find all again.
     assert (exact["dim"], exact["bytes_per_vector"], exact["recall_at_10"]) == (8, 32, 1.0)
@@ -53,10 +58,7 @@ def test_vectors_in_fewer_bytes(hub_folder, tmp_path):
 
 @pytest.mark.slow
 def test_training_and_encoding_beside_the_ceiling(tmp_path):
-    flags = ["--pair=smoke", "--steps=4", "--output=figures.json"]
-    run = run_python(tmp_path, str(PROGRAM), "training", *flags)
-    assert run.status == 0, run.errors
-    figures = json.loads((tmp_path / "figures.json").read_text("utf-8"))
+    figures = figures_of(tmp_path, "training", "--pair=smoke", "--steps=4")
     for name in ("training", "encoding"):
         assert figures[name]["sentences_per_second"] > 1
         assert 0 < figures[name]["fraction_of_float32_ceiling"] < 1
@@ -72,10 +74,8 @@ def test_other_libraries_take_turns_and_the_fastest_of_them_counts(tmp_path):
         """printf '{"sentences": 2, "seconds": %s}\\n' "$s"; done\n"""
     )
     peers.chmod(0o755)
-    flags = ["--pair=smoke", "--steps=4", f"--python={peers}", "--output=figures.json"]
-    run = run_python(tmp_path, str(PROGRAM), "peers", *flags)
-    assert run.status == 0, run.errors
-    figures = json.loads((tmp_path / "figures.json").read_text("utf-8"))["sentences_per_second"]
+    flags = ["--pair=smoke", "--steps=4", f"--python={peers}"]
+    figures = figures_of(tmp_path, "peers", *flags)["sentences_per_second"]
     assert set(figures) == {"training", "encoding", "one sentence", "average of words"}
     training = figures["training"]
     assert training["sentence-transformers, bfloat16"] == 2 * training["sentence-transformers, float32"]

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -50,22 +49,14 @@ def _narrow(monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def folders(tmp_path_factory) -> tuple[Path, Path]:
-    """Twice the same data, its lines in another order."""
-    folders = tmp_path_factory.mktemp("first"), tmp_path_factory.mktemp("second")
-    for seed, folder in enumerate(folders):
+def both(tmp_path_factory) -> list[dict[str, Selected]]:
+    """Twice the same data sets, their lines in another order."""
+    both = []
+    for seed in (0, 1):
+        folder = tmp_path_factory.mktemp("data")
         write_evaluation_data(folder, seed=seed)
-    return folders
-
-
-def found(folder: Path) -> dict[str, Selected]:
-    selection = select(SUITES, folder, [], 0)
-    return {item.name: item for item in selection.selected}
-
-
-@pytest.fixture(scope="module")
-def selected(folders) -> dict[str, Selected]:
-    return found(folders[0])
+        both.append({item.name: item for item in select(SUITES, folder, [], 0).selected})
+    return both
 
 
 def outcome(item: Selected, encode: Encode) -> dict[str, Any]:
@@ -76,17 +67,17 @@ def outcome(item: Selected, encode: Encode) -> dict[str, Any]:
         return {}
 
 
-def test_the_names_of_data_sets(selected):
+def test_the_names_of_data_sets(both):
     english = ("CR", "SUBJ", "SST2", "SST5", "MRPC", "SICK-E", "SICK-R", "STSB.dev")
-    names = {name for name in selected if name.startswith(("senteval/", "sentiment/", "argument/"))}
+    names = {name for name in both[0] if name.startswith(("senteval/", "sentiment/", "argument/"))}
     assert names == {*(f"senteval/{name}" for name in english), "argument/AM"}
 
 
 @pytest.mark.parametrize("suite", SUITES)
-def test_perfect_vectors_score_best_random_ones_by_chance_and_others_are_told(suite, selected):
+def test_perfect_vectors_score_best_random_ones_by_chance_and_others_are_told(suite, both):
     best, (low, high) = KNOWN[suite]
     scored = []
-    for name, item in selected.items():
+    for name, item in both[0].items():
         if item.suite.name == suite:
             perfect, chance = (outcome(item, e) for e in (PERFECT, random_vectors()))
             assert json.dumps([perfect, chance, dict(item.dataset.load().protocol)], allow_nan=False)
@@ -105,7 +96,7 @@ def not_finite(texts: list[str]) -> np.ndarray:
 
 
 @pytest.mark.parametrize("suite", KNOWN)
-def test_neither_the_order_of_lines_nor_that_of_encoding_matters(suite, selected, folders):
+def test_neither_the_order_of_lines_nor_that_of_encoding_matters(suite, both):
     """By a system between perfect and chance, since those two hide much."""
     chance = random_vectors(256)
 
@@ -115,8 +106,6 @@ def test_neither_the_order_of_lines_nor_that_of_encoding_matters(suite, selected
     def backwards(texts: list[str]) -> np.ndarray:
         return encode(texts[::-1])[::-1]
 
-    other = found(folders[1])
-    for name, item in selected.items():
+    for name, item in both[0].items():
         if item.suite.name == suite:
-            again = outcome(other[name], backwards)
-            assert again == outcome(item, encode), name
+            assert outcome(both[1][name], backwards) == outcome(item, encode), name

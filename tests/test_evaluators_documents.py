@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from encode_functions import by_meaning
+from encode_functions import Counting, by_meaning, looked_up
 from evaluation_data import write_table
 
 from xling_tf.errors import UserError
@@ -68,19 +68,13 @@ def test_documents_are_divided():
 
 
 def test_pooling_by_hand(monkeypatch):
-    vectors = {"a": [1.0, 0.0], "b": [3.0, -2.0], "c": [2.0, 2.0]}
-    asked = []
-
-    def encode(texts):
-        asked.append(texts)
-        return np.array([vectors[text] for text in texts])
-
+    encode = Counting(looked_up({"a": [1, 0], "b": [3, -2], "c": [2, 2]}))
     # Two documents at once: the third comes in a second call.
     monkeypatch.setattr(documents, "_DOCUMENTS_AT_ONCE", 2)
     pooled = pool(encode, [["a", "b"], ["a"], ["c", "a"]])
     assert pooled["mean"].tolist() == [[2.0, -1.0], [1.0, 0.0], [1.5, 1.0]]
     assert pooled["max"].tolist() == [[3.0, 0.0], [1.0, 0.0], [2.0, 2.0]]
-    assert asked == [["a", "b"], ["c", "a"]]
+    assert encode.batches == [["a", "b"], ["c", "a"]]
 
 
 def test_tables_are_found(tmp_path):

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from encode_functions import looked_up, random_vectors
+from encode_functions import Counting, constant, looked_up, random_vectors
 from evaluation_data import write_table
 
 from xling_tf.errors import UserError
@@ -88,8 +88,8 @@ def test_files_of_a_pair_of_languages_are_one_data_set(tmp_path: Path) -> None:
     assert [len(dataset.files) for dataset in datasets] == [1, 2]
     evaluator = datasets[1].load()
     assert evaluator.protocol | {"num_pairs": 12, "seed": 3} == evaluator.protocol
-    sides = []
-    evaluator(lambda texts: sides.append({text[:2] for text in texts}) or np.ones([len(texts), 2]))
-    assert sides == [{"en"}, {"de"}]
+    encode = Counting(constant)
+    evaluator(encode)
+    assert [{text[:2] for text in side} for side in encode.batches] == [{"en"}, {"de"}]
     with pytest.raises(UserError, match="de-fr must have 10 pairs"):
         datasets[0].load()

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from encode_functions import constant
+from raw_files import write_files
 
 from xling_tf.errors import UserError
 from xling_tf.evaluators.data import Dataset, Missing, Suite, select
@@ -39,16 +40,13 @@ class World:
     """A folder with data and two suites that look for it."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder / "data"
-        (self.folder / "a").mkdir(parents=True)
+        self.folder = write_files(folder / "data", {"a/one.txt": "x\n", "a/two.txt": "x\ny\n"})
         self.output = folder / "results" / "model.json"
         self.calls: list[str] = []
         self.suites = {name: self.suite(name) for name in ("a", "b")}
-        self.write("a/one.txt", "x\n")
-        self.write("a/two.txt", "x\ny\n")
 
     def write(self, name: str, text: str) -> None:
-        (self.folder / name).write_text(text, encoding="utf-8")
+        write_files(self.folder, {name: text})
 
     def suite(self, name: str) -> Suite:
         def find(folder: Path, seed: int):

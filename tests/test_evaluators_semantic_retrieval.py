@@ -75,11 +75,8 @@ def test_the_closure_is_transitive():
     # c: d 60, b 70, a 80 -> (1/2 + 2/3) / 2 = 7/12
     pairs = [("a", "b", True), ("b", "c", True), ("c", "d", False)]
     angles = {"a": 0, "b": 10, "c": 80, "d": 20}
-
-    def encode(texts):
-        radians = np.radians([angles[text] for text in texts])
-        return 3 * np.stack([np.cos(radians), np.sin(radians)], axis=1)
-
+    radians = {text: np.radians(angle) for text, angle in angles.items()}
+    encode = looked_up({text: [3 * np.cos(angle), 3 * np.sin(angle)] for text, angle in radians.items()})
     scores = SemanticRetrieval({"en": pairs}, name="x")(encode)
     assert scores[MAP] == pytest.approx((5 / 6 + 7 / 12 + 7 / 12) / 3)
     assert scores["num_queries"] == 3

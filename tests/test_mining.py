@@ -7,8 +7,10 @@ from collections import Counter
 import numpy as np
 import pytest
 import tensorflow as tf
+from encode_functions import Counting
 from folder_mining import mine_folder, model_fingerprint
 from programs import ROOT, run_python
+from raw_files import write_files
 
 from xling_tf.corpora.folder import load_folder
 from xling_tf.corpora.readers import mined_path, read_mined, with_negatives, write_mined
@@ -70,11 +72,9 @@ def test_right_answers_of_one_source_are_no_negatives():
     ],
 )
 def test_knobs(knobs, found, dropped):
-    # The rules count what they drop of all five pairs.
-    pairs = [("x", "a"), *((f"source of {letter}", letter) for letter in "bcde")]
-    config, counts = MiningConfig(**{"num_negatives": 2, **knobs}), Counter()
-    first, *_ = mine_hard_negatives(encode, pairs, config, counts=counts)
-    assert "".join(first) == found
+    negatives, counts = negatives_of(("x", "a"), **knobs)
+    assert negatives == found
+    # The rules count what they drop of all pairs.
     assert all(counts[f"dropped by {rule}"] >= number for rule, number in dropped.items())
 
 
@@ -110,10 +110,8 @@ MINED = [
 
 
 def write_corpus(folder, rows, name="x.en-es"):
-    path = folder / f"parallel/{name}.tsv"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(f"{row[0]}\t{row[1]}\n" for row in rows), encoding="utf-8")
-    return folder
+    text = "".join(f"{row[0]}\t{row[1]}\n" for row in rows)
+    return write_files(folder, {f"parallel/{name}.tsv": text})
 
 
 def test_a_mined_file_is_read_as_it_was_written(tmp_path):
@@ -222,16 +220,11 @@ def test_the_nearest_wrong_targets_of_the_corpus_are_mined(tmp_path):
 def test_what_is_mined_already_is_kept_until_something_changes(tmp_path):
     write_corpus(tmp_path, ROWS)
     write_corpus(tmp_path, ROWS[:3], "y.en-es")
-    encoded = []
-
-    def counting(texts):
-        encoded.append(len(texts))
-        return encode(texts)
 
     def sizes(**changes):
-        encoded.clear()
+        counting = Counting(encode)
         mine(tmp_path, encode=counting, **changes)
-        return list(encoded)
+        return [len(batch) for batch in counting.batches]
 
     assert sizes() == [4, 3]
     assert sizes() == []

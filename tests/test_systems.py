@@ -14,7 +14,6 @@ from testing import SENTENCES
 from xling_tf.corpora.records import NLI_LABELS
 from xling_tf.errors import UserError
 from xling_tf.evaluators import systems
-from xling_tf.evaluators.encoding import System
 from xling_tf.evaluators.systems import open_system
 
 STRINGS = tf.TensorSpec([None], tf.string)
@@ -37,20 +36,11 @@ def called(function: Any = lengths, spec: tf.TensorSpec = STRINGS) -> tf.Module:
     return model
 
 
-@pytest.fixture(scope="module")
-def plain_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save(tmp_path_factory.mktemp("saved") / "plain", called())
-
-
-@pytest.fixture(scope="module")
-def ours(hub_folder: Path) -> System:
-    return open_system(f"hub:{hub_folder}")
-
-
 def test_our_models_have_every_function(
-    ours: System, hub_loaded: Any, monkeypatch: pytest.MonkeyPatch
+    hub_folder: Path, hub_loaded: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(systems, "_MAX_ROWS", 4)  # so that there are several batches
+    ours = open_system(f"hub:{hub_folder}")
     turned = SENTENCES[::-1]
     for given, expected in (
         (ours(SENTENCES), hub_loaded(SENTENCES)),
@@ -73,7 +63,8 @@ def test_functions_without_signatures_are_found(tmp_path: Path) -> None:
     assert system.responses is None
 
 
-def test_the_checksum_is_of_what_vectors_depend_on(plain_folder: Path, tmp_path: Path) -> None:
+def test_the_checksum_is_of_what_vectors_depend_on(tmp_path: Path) -> None:
+    plain_folder = save(tmp_path / "plain", called())
     copy = Path(shutil.copytree(plain_folder, tmp_path / "copy"))
     (copy / "README.md").write_text("More words")
     system = open_system(str(plain_folder))
