@@ -12,6 +12,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from xling_tf.config import EncoderConfig
+from xling_tf.layers.base import arguments_of
 from xling_tf.layers.embeddings import sum_groups
 from xling_tf.text.preprocessor import TextPreprocessor, TokenFeatures, WordFeatures
 
@@ -108,8 +109,7 @@ class TokenEncoder(keras.Model, ABC):
 
     def get_config(self) -> dict[str, Any]:
         """Returns the arguments of the constructor, with the sizes as a dictionary."""
-        sizes = {"config": dataclasses.asdict(self.config), "num_words": self.num_words}
-        return {**super().get_config(), **sizes}
+        return {**super().get_config(), **arguments_of(self), "config": dataclasses.asdict(self.config)}
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], custom_objects: Any = None) -> Self:

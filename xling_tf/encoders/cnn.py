@@ -7,11 +7,12 @@ from keras import ops
 
 from xling_tf.config import EncoderConfig
 from xling_tf.encoders.base import TokenEncoder
+from xling_tf.layers.base import LayerNorm
 from xling_tf.layers.convolution import (
+    EPSILON,
     ConvolutionBranch,
     NormalizedProjection,
     ResidualFeedforward,
-    layer_norm,
 )
 from xling_tf.layers.embeddings import WordEmbedding
 from xling_tf.layers.pooling import masked_mean
@@ -51,7 +52,7 @@ class CnnEncoder(TokenEncoder):
             )
             for width in widths
         ]
-        self.norm = layer_norm(dtype=dtype, name="norm")
+        self.norm = LayerNorm(epsilon=EPSILON, dtype=dtype, name="norm")
         self.pooled_projection = keras.layers.Dense(config.hidden_dim, dtype=dtype, name="pooled_projection")
         self.feedforward = ResidualFeedforward(
             config.intermediate_dim, config.hidden_dim, dtype=dtype, name="feedforward"

@@ -64,7 +64,3 @@ class StaticEncoder(TokenEncoder):
     def encode_tokens(self, inputs: keras.KerasTensor, lengths: keras.KerasTensor) -> keras.KerasTensor:
         """Averages `[batch, length, hidden_dim]` word vectors of `[batch]` lengths."""
         return masked_mean(inputs, ops.arange(ops.shape(inputs)[1])[None, :] < lengths[:, None])
-
-    def get_config(self) -> dict[str, Any]:
-        """Returns the arguments of the constructor, with the sizes as a dictionary."""
-        return {**super().get_config(), "num_ngrams": self.num_ngrams}

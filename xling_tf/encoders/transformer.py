@@ -8,9 +8,10 @@ from keras import ops
 from xling_tf.config import EncoderConfig
 from xling_tf.encoders.base import TokenEncoder
 from xling_tf.encoders.static import StaticEncoder
+from xling_tf.layers.base import LayerNorm
 from xling_tf.layers.embeddings import sinusoidal_positions
 from xling_tf.layers.pooling import MASKED, masked_mean, unit_entries, unit_length
-from xling_tf.layers.transformer import TransformerBlock, layer_norm
+from xling_tf.layers.transformer import EPSILON, TransformerBlock
 from xling_tf.text.preprocessor import TextPreprocessor, WordFeatures
 
 
@@ -57,7 +58,7 @@ class TransformerEncoder(TokenEncoder):
         ]
         # What enters each sub-layer is normalised; what leaves the last one has to be as well.
         self.final_norm = (
-            layer_norm(dtype=dtype, name="final_norm")
+            LayerNorm(epsilon=EPSILON, dtype=dtype, name="final_norm")
             if config.norm_first
             else keras.layers.Identity(dtype=dtype, name="final_norm")
         )
@@ -113,8 +114,3 @@ class TransformerEncoder(TokenEncoder):
         # What is added has to be small beside a unit vector, after the first steps too.
         context = self.context_projection(pooled * self.hidden_dim**-0.5)
         return unit_length(masked_mean(inputs, padding_mask)) + ops.cast(context, "float32")
-
-    def get_config(self) -> dict[str, Any]:
-        """Returns the arguments of the constructor, with the sizes as a dictionary."""
-        sizes = {"num_ngrams": self.num_ngrams, "max_tokens": self.max_tokens}
-        return {**super().get_config(), **sizes}

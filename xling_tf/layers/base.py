@@ -9,13 +9,18 @@ from keras import ops
 _Layer = TypeVar("_Layer", bound=keras.layers.Layer)
 
 
+def arguments_of(layer: keras.layers.Layer) -> dict[str, Any]:
+    """The arguments of a layer's constructor but Keras' own, which it has as attributes."""
+    names = inspect.signature(type(layer)).parameters
+    return {name: getattr(layer, name) for name in names if name != "kwargs"}
+
+
 class Layer(keras.layers.Layer):
     """A layer whose config is the arguments of its constructor, which it has as attributes."""
 
     def get_config(self) -> dict[str, Any]:
         """Returns what `from_config` makes an untrained layer of the same sizes from."""
-        names = [name for name in inspect.signature(type(self)).parameters if name != "kwargs"]
-        return {**super().get_config(), **{name: getattr(self, name) for name in names}}
+        return {**super().get_config(), **arguments_of(self)}
 
 
 @keras.saving.register_keras_serializable(package="xling_tf")

@@ -7,6 +7,8 @@ from keras import ops
 
 from xling_tf.layers.base import Layer, LayerNorm
 
+EPSILON = 1e-12  # of the published CNN's layer norms
+
 
 @keras.saving.register_keras_serializable(package="xling_tf")
 class ConvolutionBranch(Layer):
@@ -55,7 +57,7 @@ class NormalizedProjection(Layer):
         super().__init__(**kwargs)
         self.dim = dim
         self.projection = keras.layers.Dense(dim, dtype=self.dtype_policy, name="projection")
-        self.norm = layer_norm(dtype=self.dtype_policy, name="norm")
+        self.norm = LayerNorm(epsilon=EPSILON, dtype=self.dtype_policy, name="norm")
 
     def call(self, inputs: keras.KerasTensor) -> keras.KerasTensor:
         """Maps `[..., any]` to `[..., dim]`."""
@@ -95,8 +97,3 @@ class ResidualFeedforward(Layer):
         third = ops.relu(self.third(second))
         outputs = self.output_shortcut(second) + self.output_projection(third)
         return ops.tanh(ops.cast(outputs, "float32"))
-
-
-def layer_norm(**kwargs: Any) -> keras.layers.Layer:
-    """Makes a layer norm with the published CNN's epsilon."""
-    return LayerNorm(epsilon=1e-12, **kwargs)

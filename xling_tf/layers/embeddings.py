@@ -5,51 +5,29 @@ from typing import Any
 
 import keras
 import numpy as np
+import tensorflow as tf
 from keras import ops
 
 from xling_tf.layers.base import Layer
 
-if keras.backend.backend() == "tensorflow":
-    import tensorflow as tf
 
-    def _lookup(table: Any, ids: Any) -> Any:
-        if tf.distribute.in_cross_replica_context() or not isinstance(table, tf.distribute.DistributedValues):
-            return tf.nn.embedding_lookup(table, ids)
-        # Of a mirrored table TensorFlow reads the whole, a copy of hundreds of megabytes.
-        return tf.raw_ops.ResourceGather(resource=table.handle, indices=ids, dtype=table.dtype)
+def sum_groups(rows: Any, positions: Any, groups: Any, num_groups: Any) -> Any:
+    """Sums `rows` at `[n]` positions by their `[n]` ascending groups: `[num_groups, dim]`."""
+    if tf.distribute.has_strategy():
+        return _sum_groups_in_training(rows, positions, groups, num_groups)
+    return tf.sparse.segment_sum(rows, positions, groups, num_segments=num_groups)
 
-    def sum_groups(rows: Any, positions: Any, groups: Any, num_groups: Any) -> Any:
-        """Sums `rows` at `[n]` positions by their `[n]` ascending groups: `[num_groups, dim]`."""
-        if tf.distribute.has_strategy():
-            return _sum_groups_in_training(rows, positions, groups, num_groups)
-        return tf.sparse.segment_sum(rows, positions, groups, num_segments=num_groups)
 
-    # Not in exports: TensorFlow loads no gradient of ours within a loop.
-    @tf.custom_gradient
-    def _sum_groups_in_training(rows: Any, positions: Any, groups: Any, num_groups: Any) -> Any:
-        def gradient(of_sums: Any) -> Any:
-            # What each row is part of, summed likewise: TensorFlow's own gradient takes three times as long.
-            order = tf.argsort(positions)
-            ordered = tf.gather(groups, order), tf.gather(positions, order)
-            return tf.sparse.segment_sum(of_sums, *ordered, num_segments=tf.shape(rows)[0]), None, None, None
+# Not in exports: TensorFlow loads no gradient of ours within a loop.
+@tf.custom_gradient
+def _sum_groups_in_training(rows: Any, positions: Any, groups: Any, num_groups: Any) -> Any:
+    def gradient(of_sums: Any) -> Any:
+        # What each row is part of, summed likewise: TensorFlow's own gradient takes three times as long.
+        order = tf.argsort(positions)
+        ordered = tf.gather(groups, order), tf.gather(positions, order)
+        return tf.sparse.segment_sum(of_sums, *ordered, num_segments=tf.shape(rows)[0]), None, None, None
 
-        return tf.sparse.segment_sum(rows, positions, groups, num_segments=num_groups), gradient
-
-    def _sum_rows(lookup: Any, ids: Any, groups: Any, num_groups: Any) -> Any:
-        unique, positions = tf.unique(ids)
-        return sum_groups(lookup(unique), positions, groups, num_groups)
-
-else:
-
-    def _lookup(table: Any, ids: Any) -> Any:
-        return ops.take(table, ids, axis=0)
-
-    def sum_groups(rows: Any, positions: Any, groups: Any, num_groups: Any) -> Any:
-        """Sums `rows` at `[n]` positions by their `[n]` ascending groups: `[num_groups, dim]`."""
-        return ops.segment_sum(_lookup(rows, positions), groups, num_segments=num_groups)
-
-    def _sum_rows(lookup: Any, ids: Any, groups: Any, num_groups: Any) -> Any:
-        return ops.segment_sum(lookup(ids), groups, num_segments=num_groups)
+    return tf.sparse.segment_sum(rows, positions, groups, num_segments=num_groups), gradient
 
 
 @keras.saving.register_keras_serializable(package="xling_tf")
@@ -83,13 +61,20 @@ class EmbeddingTable(Layer):
 
     def call(self, ids: keras.KerasTensor) -> keras.KerasTensor:
         """Maps `[n]` int32 ids to `[n, dim]` float32 rows."""
-        return self.stored(ids) if self.stored else _lookup(self.table.value, ids)
+        if self.stored:
+            return self.stored(ids)
+        table = self.table.value
+        if tf.distribute.in_cross_replica_context() or not isinstance(table, tf.distribute.DistributedValues):
+            return tf.nn.embedding_lookup(table, ids)
+        # Of a mirrored table TensorFlow reads the whole, a copy of hundreds of megabytes.
+        return tf.raw_ops.ResourceGather(resource=table.handle, indices=ids, dtype=table.dtype)
 
     def sum_rows(
         self, ids: keras.KerasTensor, groups: keras.KerasTensor, num_groups: keras.KerasTensor
     ) -> keras.KerasTensor:
         """Sums the rows of `[n]` ids by their `[n]` ascending groups: `[num_groups, dim]` float32."""
-        return _sum_rows(self.call, ids, groups, num_groups)
+        unique, positions = tf.unique(ids)
+        return sum_groups(self.call(unique), positions, groups, num_groups)
 
 
 @keras.saving.register_keras_serializable(package="xling_tf")

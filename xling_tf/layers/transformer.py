@@ -7,6 +7,8 @@ from keras import ops
 
 from xling_tf.layers.base import Layer, LayerNorm
 
+EPSILON = 1e-6  # of layer norms in Vaswani et al.'s code
+
 
 @keras.saving.register_keras_serializable(package="xling_tf")
 class SelfAttention(Layer):
@@ -60,12 +62,12 @@ class TransformerBlock(Layer):
         self.intermediate_dim, self.norm_first = intermediate_dim, norm_first
         dtype = self.dtype_policy
         self.attention = SelfAttention(hidden_dim, num_heads, dtype=dtype, name="attention")
-        self.attention_norm = layer_norm(dtype=dtype, name="attention_norm")
+        self.attention_norm = LayerNorm(epsilon=EPSILON, dtype=dtype, name="attention_norm")
         self.intermediate = keras.layers.Dense(
             intermediate_dim, activation="relu", dtype=dtype, name="intermediate"
         )
         self.output_projection = keras.layers.Dense(hidden_dim, dtype=dtype, name="output")
-        self.feedforward_norm = layer_norm(dtype=dtype, name="feedforward_norm")
+        self.feedforward_norm = LayerNorm(epsilon=EPSILON, dtype=dtype, name="feedforward_norm")
 
     def call(self, inputs: keras.KerasTensor, attention_bias: keras.KerasTensor) -> keras.KerasTensor:
         """Maps `[batch, length, hidden_dim]` to the same shape."""
@@ -78,8 +80,3 @@ class TransformerBlock(Layer):
     def feedforward(self, inputs: keras.KerasTensor) -> keras.KerasTensor:
         """Position-wise feed-forward layer (Vaswani et al. 2017, sec. 3.3)."""
         return self.output_projection(self.intermediate(inputs))
-
-
-def layer_norm(**kwargs: Any) -> keras.layers.Layer:
-    """Makes a layer norm with the epsilon of Vaswani et al.'s code."""
-    return LayerNorm(epsilon=1e-6, **kwargs)
