@@ -245,15 +245,12 @@ def is_fine_tuned_by_a_keras_layer(subject: Subject) -> Measured:
     with warnings.catch_warnings(action="ignore"):  # it imports pkg_resources
         import tensorflow_hub
 
-    layer = tensorflow_hub.KerasLayer(str(subject.folder), trainable=True)
-    return _one_step(layer, layer.trainable_weights)
-
-
-def _one_step(encode: Callable[..., tf.Tensor], variables: Sequence[tf.Variable]) -> Measured:
-    """Moves each sentence nearer to the next one; every variable must take part."""
+    encode = tensorflow_hub.KerasLayer(str(subject.folder), trainable=True)
+    variables = encode.trainable_weights
     texts = tf.constant([*SENTENCES, "Zyxwvut qponmlk"])  # words that no vocabulary has
 
     def loss(*, training: bool) -> tf.Tensor:
+        """Is less where each sentence is nearer to the next one."""
         vectors = encode(texts, training=training)
         return tf.reduce_mean(1 - tf.reduce_sum(vectors * tf.roll(vectors, 1, 0), axis=1))
 

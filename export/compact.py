@@ -6,7 +6,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import keras
 import numpy as np
 import tensorflow as tf
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
@@ -60,7 +59,6 @@ def compact(
     if languages:
         assert data is not None
         start = _keep_words(start, _texts(data, languages))
-    keras.config.set_dtype_policy("float32")
     whole = Model.build(start.config, start.vocabulary)
     given = {*start.give(whole)}
     whole = whole._replace(

@@ -13,10 +13,10 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from xling_tf.config import ExperimentConfig, from_json
-from xling_tf.encoders.base import TokenEncoder, build_encoder
+from xling_tf.encoders.base import build_encoder
 from xling_tf.errors import UserError, library
 from xling_tf.files import replacing_folder
-from xling_tf.hub.module import TRAINING
+from xling_tf.hub.module import TRAINING, require_replaceable
 from xling_tf.hub.runtimes import FORMAT, MODEL_FILES, SETTINGS, load
 from xling_tf.hub.saved_models import load_saved_model
 from xling_tf.layers.pooling import unit_length
@@ -95,12 +95,7 @@ def convert(model: Path, output: Path, runtime: str) -> None:
     Raises:
         UserError: `model` is no export of xling_tf, `output` is something else, or a package is missing.
     """
-    is_empty = output.is_dir() and not any(output.iterdir())
-    if output.exists() and not is_empty and not (output / SETTINGS).is_file():
-        raise UserError(
-            f"the output must be a new folder or a model for another runtime, which it replaces, but "
-            f"{output} is something else; give another"
-        )
+    require_replaceable(output, SETTINGS)
     loaded = load_saved_model(model)
     config, preprocessor = _read_settings(model)
     graph = _Graph(config, preprocessor, [np.asarray(v) for v in loaded.trainable_variables])
@@ -160,7 +155,7 @@ class _Graph(tf.Module):
         weights: Sequence[NDArray[np.float32]],
     ) -> None:
         super().__init__()
-        body = _in_float32(config, preprocessor)
+        body = build_encoder(config.encoder, preprocessor)
         self._body = lambda: body  # out of TensorFlow's sight, which would save Keras' own functions
         self.signature = [
             tf.TensorSpec([None, None], tf.int32, name="ids"),
@@ -219,16 +214,6 @@ class _Graph(tf.Module):
             tf.gather(known_rows, tf.minimum(ids, num_known - 1)),
             tf.gather(spelt, tf.maximum(ids - num_known, 0)),
         )
-
-
-def _in_float32(config: ExperimentConfig, preprocessor: TextPreprocessor) -> TokenEncoder:
-    """An encoder that computes in float32, whatever the policy of the process is."""
-    policy = keras.config.dtype_policy()
-    keras.config.set_dtype_policy("float32")
-    try:
-        return build_encoder(config.encoder, preprocessor)
-    finally:
-        keras.config.set_dtype_policy(policy)
 
 
 def _to_litert(graph: _Graph) -> bytes:

@@ -270,16 +270,9 @@ class ResponseEncoder:
         truncate_dim: int | None = None,
         ranges: Int8Ranges | None = None,
     ) -> NDArray[Any]:
-        """Encodes answers as `SentenceEncoder.encode` does sentences.
+        """Encodes answers as `SentenceEncoder.encode`, which tells of the options, does sentences.
 
-        Args:
-            responses: The answers.
-            contexts: As many, or a single string in which all are; None or "": an answer is its own.
-            batch_size: As there, like all others.
-            show_progress_bar: Whether to show a bar.
-            precision: Of the vectors.
-            truncate_dim: Of the vectors.
-            ranges: Of int8.
+        There are as many contexts, or a single string in which all are; None or "": an answer is its own.
         """
         columns = [as_texts(responses, "responses")]
         if self._takes_contexts:

@@ -181,9 +181,10 @@ class _SpellingTable(tf.Module):
         self._preprocessor = preprocessor
         self._body = body
         self._num_known = len(preprocessor.vocabulary)
+        words = np.array(preprocessor.vocabulary, object)
         rows = [
             body().embed_words(preprocessor.word_features(tf.constant(chunk)))
-            for chunk in _chunks(np.array(preprocessor.vocabulary, object))
+            for chunk in np.split(words, range(_WORDS_PER_CHUNK, len(words), _WORDS_PER_CHUNK))
         ]
         self._rows = Rows(np.concatenate(rows), tables, "vocabulary")
         # The rows of known words are in the table now; only those of the hash buckets stay.
@@ -232,10 +233,6 @@ def _stored(table: EmbeddingTable, kind: str) -> tuple[list[tf.Variable], list[t
 def rows_digest(rows: NDArray[np.float32]) -> str:
     """Tells a table from another one."""
     return hashlib.blake2b(rows.tobytes(), digest_size=8).hexdigest()
-
-
-def _chunks(words: np.ndarray) -> list[np.ndarray]:
-    return np.split(words, range(_WORDS_PER_CHUNK, len(words), _WORDS_PER_CHUNK))
 
 
 def _in_float32(encoder: TokenEncoder) -> TokenEncoder:

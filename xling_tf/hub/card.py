@@ -16,9 +16,9 @@ a sentence and its translation are near each other. Trained by xling_tf {version
     import tensorflow_hub as hub{imports}
     encoder = hub.load(".")
     encoder(["Hola", "Hello"])                      # float32 [2, {dim}]
-{responses[call]}{inference[call]}
+{responses}{inference[call]}
 Signatures `serving_default` and `default` take `inputs`; `question_encoder` and `response_encoder` take
-`input`{responses[signature]}; {inference[signature]}all give `outputs`. Needs {needs}.
+`input`{context}; {inference[signature]}all give `outputs`. Needs {needs}.
 Sentences are cut at {max_tokens} tokens.{prefixes}
 
 ## Training
@@ -46,20 +46,13 @@ _NEEDS = {
 }
 
 # What its encoder of responses was trained for.
-_REPLIES = {
-    "call": '    encoder.response_encoder(["Fine, thanks."])     # replies, near the messages they answer\n',
-    "signature": "",
-}
-_ANSWERS = {
-    "call": '    encoder.question_encoder(["Where is it?"])      # near its answer by the next line\n'
-    '    encoder.response_encoder(["It is in Rome."])\n',
-    "signature": "",
-}
-_ANSWERS_IN_CONTEXTS = {
-    "call": '    encoder.question_encoder(["Where is it?"])      # near its answer by the next line\n'
-    '    encoder.response_encoder(["It is in Rome."], ["The paragraph that this is from."])\n',
-    "signature": ", the latter also `context`, where an empty one means the answer",
-}
+_REPLIES = '    encoder.response_encoder(["Fine, thanks."])     # replies, near the messages they answer\n'
+_ANSWERS = """\
+    encoder.question_encoder(["Where is it?"])      # near its answer by the next line
+    encoder.response_encoder(["It is in Rome."]{})
+"""
+_CONTEXT_CALL = ', ["The paragraph that this is from."]'
+_CONTEXT_SIGNATURE = ", the latter also `context`, where an empty one means the answer"
 
 _PREFIXES = """
 It was trained so that its vectors can be cut to their first {dims} numbers, and be made of unit
@@ -78,8 +71,8 @@ def model_card(preset: str, config: ExperimentConfig, results: Mapping[str, Any]
     source, targets = config.data.source, config.data.targets
     is_inferring = any(name.startswith("task/inference") for name in results["scores"])
     is_answering = any(name.startswith("task/question_answering") for name in results["scores"])
-    with_context = config.tasks.question_answering.with_context
-    answers = _ANSWERS_IN_CONTEXTS if with_context else _ANSWERS
+    with_context = is_answering and config.tasks.question_answering.with_context
+    answers = _ANSWERS.format(_CONTEXT_CALL if with_context else "")
     dims = config.tasks.similarity.matryoshka_dims
     retrieval = results["scores"].get(f"retrieval/{source}-{targets[0]}/all", {})
     return _CARD.format(
@@ -92,6 +85,7 @@ def model_card(preset: str, config: ExperimentConfig, results: Mapping[str, Any]
         max_tokens=config.text.max_tokens,
         prefixes=_PREFIXES.format(dims=", ".join(map(str, dims))) if dims else "",
         responses=answers if is_answering else _REPLIES,
+        context=_CONTEXT_SIGNATURE if with_context else "",
         inference=_INFERENCE if is_inferring else dict.fromkeys(_INFERENCE, ""),
         **_NEEDS[config.text.tokenizer],
         steps=results["steps"],

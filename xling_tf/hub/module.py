@@ -17,30 +17,25 @@ from xling_tf.layers.pooling import unit_entries, unit_length
 # Beside the SavedModel: what a training that starts from it needs.
 TRAINING = "training"
 
-# Call forms: any rank, flattened; `training` is the Reusable SavedModel contract's.
-_CALL_SIGNATURE = (
-    tf.TensorSpec(None, tf.string, name="inputs"),
-    tf.TensorSpec([], tf.bool, name="training"),
-)
 # At the end of the card.
 _REEXPORTED = """
 ## Since then
 
 The model was loaded, perhaps fine-tuned, and saved again; the scores above are from before.
 """
-_ANSWERS_SIGNATURE = (
-    tf.TensorSpec(None, tf.string, name="inputs"),
-    tf.TensorSpec(None, tf.string, name="context"),
-    tf.TensorSpec([], tf.bool, name="training"),
-)
-_TRANSLATED_SIGNATURE = (
-    tf.TensorSpec(None, tf.string, name="inputs"),
-    tf.TensorSpec(None, tf.string, name="language"),
-)
-_PAIRS_SIGNATURE = (
-    tf.TensorSpec(None, tf.string, name="premise"),
-    tf.TensorSpec(None, tf.string, name="hypothesis"),
-)
+# An argument of a call that the Reusable SavedModel contract has.
+_TRAINING = tf.TensorSpec([], tf.bool, name="training")
+
+
+def _texts(*names: str) -> list[tf.TensorSpec]:
+    """Arguments of a call: strings of any rank, which are flattened."""
+    return [tf.TensorSpec(None, tf.string, name=name) for name in names]
+
+
+def _as_many(texts: tf.Tensor, others: tf.Tensor, message: str) -> tf.Tensor:
+    """Gives `texts` back where they are as many as others; else fails, before an operation on both does."""
+    with tf.control_dependencies([tf.debugging.assert_equal(tf.size(texts), tf.size(others), message)]):
+        return tf.identity(texts)
 
 
 class HubPart(tf.train.Checkpoint):
@@ -65,7 +60,7 @@ class HubPart(tf.train.Checkpoint):
 class HubEncoder(HubPart):
     """Strings to unit vectors; a tower, if there is one, is applied before they are normalised."""
 
-    @tf.function(input_signature=_CALL_SIGNATURE, autograph=False)
+    @tf.function(input_signature=[*_texts("inputs"), _TRAINING], autograph=False)
     def __call__(self, inputs: tf.Tensor, training: bool = False) -> tf.Tensor:
         """Encodes strings of any shape, flattened: `[sentences, dim]` float32 of unit length."""
         encodings = self.encoder(tf.reshape(inputs, [-1]))
@@ -81,7 +76,7 @@ class HubAnswerEncoder(HubPart):
     encoding, followed by the context's.
     """
 
-    @tf.function(input_signature=_ANSWERS_SIGNATURE, autograph=False)
+    @tf.function(input_signature=[*_texts("inputs", "context"), _TRAINING], autograph=False)
     def __call__(self, inputs: tf.Tensor, context: tf.Tensor = "", training: bool = False) -> tf.Tensor:
         """Encodes answers of any shape, flattened: `[answers, dim]` float32 of unit length.
 
@@ -94,12 +89,8 @@ class HubAnswerEncoder(HubPart):
             lambda: tf.fill(tf.shape(answers), tf.reshape(context, [])),
             lambda: tf.reshape(context, [-1]),
         )
-        message = "as many contexts as answers are expected, or a single string"
-        as_many = tf.debugging.assert_equal(tf.size(contexts), tf.size(answers), message)
-        # Otherwise an operation that fails on the sizes may come first, with a message of its own.
-        with tf.control_dependencies([as_many]):
-            is_empty = tf.equal(tf.strings.strip(contexts), "")
-        contexts = tf.where(is_empty, answers, contexts)
+        contexts = _as_many(contexts, answers, "as many contexts as answers are expected, or a single string")
+        contexts = tf.where(tf.equal(tf.strings.strip(contexts), ""), answers, contexts)
         context_encoder, tower = self._heads()
         encoded = context_encoder(self._seen(self.encoder.average(contexts)))
         return unit_length(tower(tf.concat([self._seen(self.encoder(answers)), encoded], axis=1)))
@@ -108,14 +99,12 @@ class HubAnswerEncoder(HubPart):
 class HubInference(HubPart):
     """Pairs of strings to the probabilities that one entails the other, contradicts it, or neither."""
 
-    @tf.function(input_signature=_PAIRS_SIGNATURE, autograph=False)
+    @tf.function(input_signature=_texts("premise", "hypothesis"), autograph=False)
     def __call__(self, premise: tf.Tensor, hypothesis: tf.Tensor) -> tf.Tensor:
         """Classifies pairs of any shape, flattened: `[pairs, 3]` float32 in `NLI_LABELS`' order."""
         premise, hypothesis = tf.reshape(premise, [-1]), tf.reshape(hypothesis, [-1])
-        message = "as many hypotheses as premises are expected"
-        as_many = tf.debugging.assert_equal(tf.size(premise), tf.size(hypothesis), message)
-        with tf.control_dependencies([as_many]):
-            texts = tf.concat([premise, hypothesis], axis=0)
+        hypothesis = _as_many(hypothesis, premise, "as many hypotheses as premises are expected")
+        texts = tf.concat([premise, hypothesis], axis=0)
         (head,) = self._heads()
         return tf.nn.softmax(head(*tf.split(self._seen(self.encoder(texts)), 2)))
 
@@ -127,7 +116,7 @@ class HubTranslator(HubPart):
         super().__init__(encoder, decoder)
         self._languages = tuple(languages)
 
-    @tf.function(input_signature=_TRANSLATED_SIGNATURE, autograph=False)
+    @tf.function(input_signature=_texts("inputs", "language"), autograph=False)
     def __call__(self, inputs: tf.Tensor, language: tf.Tensor) -> tf.Tensor:
         """Translates strings of any shape, flattened, to languages, one for each: `[sentences]` strings."""
         wanted = tf.equal(tf.reshape(language, [-1])[:, None], tf.constant(self._languages)[None, :])
@@ -253,11 +242,11 @@ def reexport(model: Any, source: Path, path: Path) -> None:
             card.write_text(text + _REEXPORTED, encoding="utf-8")
 
 
-def require_replaceable(path: Path) -> None:
-    """Makes sure that an export to `path` would replace a model or nothing."""
+def require_replaceable(path: Path, mark: str = SAVED_MODEL) -> None:
+    """Makes sure that an export to `path` would replace a model, which has the file `mark`, or nothing."""
     is_empty = path.is_dir() and not any(path.iterdir())
-    if path.exists() and not is_empty and not (path / SAVED_MODEL).is_file():
+    if path.exists() and not is_empty and not (path / mark).is_file():
         raise UserError(
-            f"--output must be a new folder or an exported model, which it replaces, but {path} is "
-            "something else; give another with --output"
+            "--output, or where else an export goes, must be a new folder or an export, which is replaced, "
+            f"but {path} is something else; give another"
         )

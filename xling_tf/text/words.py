@@ -5,7 +5,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from functools import cached_property, partial
 from itertools import chain, islice
 
 import numpy as np
@@ -71,7 +71,6 @@ class WordNgramPreprocessor(WordPreprocessor):
     """
 
     ngram_rows: NDArray[np.int32] | None = None
-    _known: tf.RaggedTensor | None = None
 
     def __init__(self, vocabulary: Sequence[str], config: TextConfig) -> None:
         super().__init__(vocabulary, config)
@@ -88,16 +87,15 @@ class WordNgramPreprocessor(WordPreprocessor):
         is_known = ids < len(self.vocabulary)
         known, others = tf.where(is_known)[:, 0], tf.where(~is_known)[:, 0]
         # Most words are known: what they are spelt to is looked up.
-        parts = tf.gather(self._known_ngrams(), tf.gather(ids, known)), self.ngrams(tf.gather(words, others))
+        parts = tf.gather(self._known_ngrams, tf.gather(ids, known)), self.ngrams(tf.gather(words, others))
         ngrams = tf.gather(tf.concat(parts, axis=0), tf.argsort(tf.concat([known, others], axis=0)))
         return WordFeatures(ids, ngrams.values, tf.cast(ngrams.value_rowids(), tf.int32))
 
+    @cached_property
     def _known_ngrams(self) -> tf.RaggedTensor:
         """The n-grams of the vocabulary's words; made when training asks for them, and never exported."""
-        if self._known is None:
-            with tf.init_scope():
-                self._known = self.ngrams(tf.constant(self.vocabulary, tf.string))
-        return self._known
+        with tf.init_scope():
+            return self.ngrams(tf.constant(self.vocabulary, tf.string))
 
     def ngrams(self, words: tf.Tensor) -> tf.RaggedTensor:
         """Maps `[words]` strings to `[words, (ngrams)]` int32 rows of the n-gram table."""
