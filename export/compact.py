@@ -13,7 +13,6 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from xling_tf.config import to_json
 from xling_tf.corpora.folder import discover
 from xling_tf.errors import UserError
-from xling_tf.files import require_writable_folder
 from xling_tf.hub.module import export, require_replaceable
 from xling_tf.model import Model
 from xling_tf.text.preprocessor import Vocabulary, build_preprocessor
@@ -51,8 +50,7 @@ def compact(
         UserError: `model` is none that a training could start from, `output` cannot be written, or `data`
             has no texts in one of the languages.
     """
-    require_replaceable(output)
-    require_writable_folder(output.parent, "give another with --compact")
+    require_replaceable(output, "--compact")
     if output.resolve() == model.resolve():
         raise UserError(f"--compact must be another folder than --model, got {output} for both")
     start = StartingPoint.open(model)

@@ -95,7 +95,7 @@ def convert(model: Path, output: Path, runtime: str) -> None:
     Raises:
         UserError: `model` is no export of xling_tf, `output` is something else, or a package is missing.
     """
-    require_replaceable(output, SETTINGS)
+    require_replaceable(output, f"--{runtime}", SETTINGS)
     loaded = load_saved_model(model)
     config, preprocessor = _read_settings(model)
     graph = _Graph(config, preprocessor, [np.asarray(v) for v in loaded.trainable_variables])

@@ -13,8 +13,9 @@ import numpy as np
 import tensorflow as tf
 
 from xling_tf.errors import UserError, library
-from xling_tf.files import replacing_folder, require_writable_folder
+from xling_tf.files import replacing_folder
 from xling_tf.hub.module import require_replaceable
+from xling_tf.hub.saved_models import one_line
 from xling_tf.layers.pooling import unit_length
 
 _FILES = ("config.json", "model.safetensors", "vocab.txt")
@@ -32,7 +33,6 @@ def import_bert(source: Path, output: Path) -> None:
         UserError: The files are missing or of another kind of model, or `output` cannot be written.
     """
     require_replaceable(output)
-    require_writable_folder(output.parent, "give another with --output")
     load = library("safetensors.numpy", "safetensors", "published").load
     config, weights, vocabulary = _read(source)
     try:
@@ -43,7 +43,7 @@ def import_bert(source: Path, output: Path) -> None:
     except (AttributeError, KeyError, ValueError) as error:
         raise UserError(
             f"{source} must have a BERT of sentence-transformers, as all-MiniLM-L6-v2, but cannot be read as "
-            f"one: {' '.join(str(error).split())[:200]}; give its files as they were published"
+            f"one: {one_line(error)}; give its files as they were published"
         ) from error
     with replacing_folder(output) as temporary:
         tf.saved_model.save(encoder, str(temporary), {"serving_default": default, "default": default})

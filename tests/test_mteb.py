@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from programs import ROOT, run_python
 from serving_servers import server_in_thread
-from starting_models import TEXTS, export_model, make_model
+from starting_models import TEXTS
 
 from xling_tf.evaluators.systems import open_system
 from xling_tf.integrations.mteb import MtebEncoder
@@ -37,13 +37,8 @@ print(result.model_name, result.task_results[0].scores["test"][0]["cosine_spearm
 """
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return export_model(make_model("words and n-grams"), tmp_path_factory.mktemp("exported") / "en-es")
-
-
-def test_batches_are_encoded_as_what_they_are(folder):
-    model, system = MtebEncoder(str(folder)), open_system(str(folder))
+def test_batches_are_encoded_as_what_they_are(hub_folder):
+    model, system = MtebEncoder(str(hub_folder)), open_system(str(hub_folder))
     batches = [{"text": list(TEXTS[:2])}, {"text": list(TEXTS[2:3])}]
     texts = list(TEXTS[:3])
     told = {"task_metadata": None, "hf_split": "test", "hf_subset": "default"}
@@ -60,8 +55,8 @@ def test_batches_are_encoded_as_what_they_are(folder):
 
 @pytest.mark.slow
 @pytest.mark.skipif(not find_spec("mteb"), reason="mteb needs torch, and an environment of its own")
-def test_a_task_of_mteb(folder, tmp_path):
-    with server_in_thread([ModelConfig("en-es", folder)]) as server:
+def test_a_task_of_mteb(hub_folder, tmp_path):
+    with server_in_thread([ModelConfig("en-es", hub_folder)]) as server:
         (tmp_path / "task.py").write_text(TASK)
         run = run_python(tmp_path, "task.py", f"rest:{server.url}/v1/models/en-es")
     assert run.status == 0, run.errors

@@ -170,10 +170,14 @@ def test_an_answer_does_not_wait_for_an_acknowledgement(program: tuple[Server, P
     assert min(seconds) < 0.03
 
 
-def test_a_taken_port_is_one_line(program: tuple[Server, Path], tmp_path: Path) -> None:
+def test_a_mistake_is_one_line(program: tuple[Server, Path], tmp_path: Path) -> None:
     server, models = program
-    run = run_python(tmp_path, PROGRAM, f"--model=m={models}", f"--port={server.port}")
-    assert f"--port {server.port} are expected to be free" in the_error(run)
+    for flags, said in (
+        ([f"--model=m={models}", f"--port={server.port}"], f"--port {server.port} are expected to be free"),
+        (["--model=m=nowhere"], "no such path"),
+        (["--model=a=.", "--label=b/stable=1"], "--model names the model (a)"),
+    ):
+        assert said in the_error(run_python(tmp_path, PROGRAM, *flags))
 
 
 def test_at_its_end_it_answers_what_has_come(program: tuple[Server, Path]) -> None:
@@ -190,14 +194,6 @@ def test_at_its_end_it_answers_what_has_come(program: tuple[Server, Path]) -> No
     assert server.process.wait(60) == 0
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", server.port))
-
-
-def test_a_mistake_is_one_line(tmp_path: Path) -> None:
-    for flags, said in (
-        (["--model=m=nowhere"], "no such path"),
-        (["--model=a=.", "--label=b/stable=1"], "--model names the model (a)"),
-    ):
-        assert said in the_error(run_python(tmp_path, PROGRAM, "--port=0", *flags))
 
 
 FLAGS = ("--client_seconds=2", "--file_system_poll_wait_seconds=0.2")

@@ -1,6 +1,7 @@
 """What every encoder is to the rest, words to vectors and sentences of them to one; encoders by kind."""
 
 import dataclasses
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from importlib import import_module
@@ -29,7 +30,8 @@ ENCODERS = {
 class TokenEncoder(keras.Model, ABC):
     """Maps token features to sentence vectors in two steps, the first of which is done once a word.
 
-    A subclass has `embedding` (a layer with `tables`), and says what the two steps are.
+    A subclass has `embedding` (a layer with `tables`), and says what the two steps are. Its constructor names
+    what it needs to know of the preprocessor: `num_words`, and perhaps `num_ngrams` and `max_tokens`.
 
     Args:
         config: Sizes.
@@ -46,11 +48,6 @@ class TokenEncoder(keras.Model, ABC):
         self.config = config
         self.num_words = num_words
         self.hidden_dim = config.hidden_dim
-
-    @classmethod
-    def for_preprocessor(cls, config: EncoderConfig, preprocessor: TextPreprocessor) -> Self:
-        """Makes an encoder of what a preprocessor gives; its variables are yet to be built."""
-        return cls(config, num_words=preprocessor.num_words)
 
     @abstractmethod
     def embed_words(self, words: WordFeatures) -> keras.KerasTensor:
@@ -121,9 +118,15 @@ class TokenEncoder(keras.Model, ABC):
 
 def build_encoder(config: EncoderConfig, preprocessor: TextPreprocessor) -> TokenEncoder:
     """Makes an encoder with random weights for what a preprocessor gives."""
-    module, kind = ENCODERS[config.kind].split(".")
-    encoders = import_module(f"xling_tf.encoders.{module}")
-    encoder: TokenEncoder = getattr(encoders, kind).for_preprocessor(config, preprocessor)
+    module, name = ENCODERS[config.kind].split(".")
+    kind = getattr(import_module(f"xling_tf.encoders.{module}"), name)
+    sizes = {
+        "num_words": preprocessor.num_words,
+        "num_ngrams": preprocessor.num_ngrams,
+        "max_tokens": preprocessor.config.max_tokens,
+    }
+    taken = inspect.signature(kind).parameters
+    encoder: TokenEncoder = kind(config, **{name: size for name, size in sizes.items() if name in taken})
     encoder.build_variables()
     return encoder
 

@@ -1,6 +1,6 @@
 """The encoder without context: the average of the words' vectors."""
 
-from typing import Any, Self
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -10,7 +10,7 @@ from xling_tf.config import EncoderConfig
 from xling_tf.encoders.base import TokenEncoder, average_words
 from xling_tf.layers.embeddings import WordEmbedding, WordNgramEmbedding
 from xling_tf.layers.pooling import masked_mean
-from xling_tf.text.preprocessor import TextPreprocessor, WordFeatures
+from xling_tf.text.preprocessor import WordFeatures
 
 
 @keras.saving.register_keras_serializable(package="xling_tf")
@@ -36,11 +36,6 @@ class StaticEncoder(TokenEncoder):
             else WordEmbedding(num_words, dim, dtype=dtype, name="embedding")
         )
         self.input_projection = keras.layers.Dense(config.hidden_dim, dtype=dtype, name="input_projection")
-
-    @classmethod
-    def for_preprocessor(cls, config: EncoderConfig, preprocessor: TextPreprocessor) -> Self:
-        """Makes an encoder of what a preprocessor gives; its variables are yet to be built."""
-        return cls(config, num_words=preprocessor.num_words, num_ngrams=preprocessor.num_ngrams)
 
     @property
     def static_part(self) -> "StaticEncoder":

@@ -1,6 +1,6 @@
 """The encoder of Chidambaram et al.: words (and n-grams), a transformer, the mean."""
 
-from typing import Any, Self
+from typing import Any
 
 import keras
 from keras import ops
@@ -12,7 +12,7 @@ from xling_tf.layers.base import LayerNorm
 from xling_tf.layers.embeddings import sinusoidal_positions
 from xling_tf.layers.pooling import MASKED, masked_mean, unit_entries, unit_length
 from xling_tf.layers.transformer import EPSILON, TransformerBlock
-from xling_tf.text.preprocessor import TextPreprocessor, WordFeatures
+from xling_tf.text.preprocessor import WordFeatures
 
 
 @keras.saving.register_keras_serializable(package="xling_tf")
@@ -67,16 +67,6 @@ class TransformerEncoder(TokenEncoder):
             self.context_projection = keras.layers.Dense(
                 config.hidden_dim, kernel_initializer="zeros", dtype=dtype, name="context_projection"
             )
-
-    @classmethod
-    def for_preprocessor(cls, config: EncoderConfig, preprocessor: TextPreprocessor) -> Self:
-        """Makes an encoder of what a preprocessor gives; its variables are yet to be built."""
-        return cls(
-            config,
-            num_words=preprocessor.num_words,
-            num_ngrams=preprocessor.num_ngrams,
-            max_tokens=preprocessor.config.max_tokens,
-        )
 
     @property
     def embedding(self) -> keras.layers.Layer:

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from xling_tf.encoders.folded import FoldedEncoder
 from xling_tf.errors import UserError
-from xling_tf.files import SAVED_MODEL, replacing_folder
+from xling_tf.files import SAVED_MODEL, replacing_folder, require_writable_folder
 from xling_tf.layers.base import float32_copy
 from xling_tf.layers.pooling import unit_entries, unit_length
 
@@ -225,7 +225,7 @@ def reexport(model: Any, source: Path, path: Path) -> None:
     Raises:
         UserError: Something else than a model is at `path`, or `source` is none.
     """
-    require_replaceable(path)
+    require_replaceable(path, "path")
     if not (source / SAVED_MODEL).is_file():
         raise UserError(
             f"source must be the exported model that was loaded, but {source} has no saved_model.pb; "
@@ -242,11 +242,15 @@ def reexport(model: Any, source: Path, path: Path) -> None:
             card.write_text(text + _REEXPORTED, encoding="utf-8")
 
 
-def require_replaceable(path: Path, mark: str = SAVED_MODEL) -> None:
-    """Makes sure that an export to `path` would replace a model, which has the file `mark`, or nothing."""
+def require_replaceable(path: Path, flag: str = "--output", mark: str = SAVED_MODEL) -> None:
+    """Makes sure that an export to the folder that `flag` names can be written and replaces nothing else.
+
+    An export, which it may replace, has the file `mark`.
+    """
     is_empty = path.is_dir() and not any(path.iterdir())
     if path.exists() and not is_empty and not (path / mark).is_file():
         raise UserError(
-            "--output, or where else an export goes, must be a new folder or an export, which is replaced, "
-            f"but {path} is something else; give another"
+            f"{flag} must be a new folder or an exported model, which it replaces, but {path} is something "
+            f"else; give another with {flag}"
         )
+    require_writable_folder(path.parent, f"give another with {flag}")

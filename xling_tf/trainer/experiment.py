@@ -113,7 +113,6 @@ def run_experiment(run: Run) -> dict[str, Any] | None:
             # What would be in the way after an hour.
             require_replaceable(run.output)
             require_writable_folder(run.run_dir, "give another with --run_dir")
-            require_writable_folder(run.output.parent, "give another with --output")
             stack.enter_context(locked(run.run_dir))
         stack.enter_context(lost_workers(cluster))
         return _train(run, Workers(make_strategy(cluster), cluster))
