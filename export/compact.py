@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
 
 from xling_tf.config import to_json
 from xling_tf.corpora.folder import discover
@@ -29,6 +29,14 @@ _FEWER_WORDS = """
 ## For fewer languages
 
 It has the words, or pieces of words, of these languages alone: {languages}.
+"""
+_PIECES = """
+name: "pieces.proto" package: "pieces" syntax: "proto2"
+message_type { name: "Piece" field { name: "type" number: 3 type: TYPE_INT32 label: LABEL_OPTIONAL } }
+message_type {
+  name: "Model"
+  field { name: "pieces" number: 1 type: TYPE_MESSAGE type_name: ".pieces.Piece" label: LABEL_REPEATED }
+}
 """
 _TEXTS_AT_ONCE = 8192
 _NORMAL = 1  # SentencePiece's type of ordinary pieces, which is left out where it is the default
@@ -124,17 +132,6 @@ def _pieces_message() -> Any:
 
     The module that sentencepiece has for it needs a later protobuf than TensorFlow allows.
     """
-    file = descriptor_pb2.FileDescriptorProto(name="pieces.proto", package="pieces", syntax="proto2")
-    piece, model = file.message_type.add(name="Piece"), file.message_type.add(name="Model")
-    field = descriptor_pb2.FieldDescriptorProto
-    piece.field.add(name="type", number=3, type=field.TYPE_INT32, label=field.LABEL_OPTIONAL)
-    model.field.add(
-        name="pieces",
-        number=1,
-        type=field.TYPE_MESSAGE,
-        type_name=".pieces.Piece",
-        label=field.LABEL_REPEATED,
-    )
     pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)
+    pool.Add(text_format.Parse(_PIECES, descriptor_pb2.FileDescriptorProto()))
     return message_factory.GetMessageClass(pool.FindMessageTypeByName("pieces.Model"))

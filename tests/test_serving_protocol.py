@@ -222,7 +222,6 @@ def answered_or_refused(reply: Reply) -> None:
         assert leak not in reply.body
 
 
-few = settings(max_examples=50, deadline=None, derandomize=True)
 ARRAYS = hnp.arrays(
     st.sampled_from(["f4", "f8", "i4", "i8", "u8", "?"]),
     hnp.array_shapes(min_dims=1, max_dims=4, max_side=3),
@@ -235,7 +234,7 @@ def info(dtype: Any) -> TensorInfo:
     return made
 
 
-@few
+@settings(FEW, max_examples=50)
 @given(ARRAYS, st.booleans())
 def test_what_is_written_is_read_as_the_same_array(array: np.ndarray, row_form: bool) -> None:
     answer = format_outputs({"x": array}, row_form)
@@ -245,7 +244,7 @@ def test_what_is_written_is_read_as_the_same_array(array: np.ndarray, row_form: 
     np.testing.assert_array_equal(inputs["x"], array)
 
 
-@few
+@settings(FEW, max_examples=50)
 @given(st.lists(st.binary(max_size=8), min_size=1), st.lists(st.text(), min_size=1))
 def test_bytes_and_texts_come_back(raw: list[bytes], texts: list[str]) -> None:
     answer = format_outputs({"x_bytes": np.array([*raw, None], object)[:-1]}, True)
