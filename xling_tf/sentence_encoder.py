@@ -160,16 +160,13 @@ class SentenceEncoder:
     @cached_property
     def question_encoder(self) -> "SentenceEncoder":
         """Encodes questions, for answers by `response_encoder`; a `UserError` without the signature."""
-        call, _ = self._signature("question_encoder")
-        return SentenceEncoder(self._in_dtype(lambda questions: call(input=questions), 1))
+        return SentenceEncoder(self._in_dtype(*self._signature("question_encoder", "input")))
 
     @cached_property
     def response_encoder(self) -> "ResponseEncoder":
         """Encodes answers, for questions by `question_encoder`; a `UserError` without the signature."""
-        call, inputs = self._signature("response_encoder")
-        columns = [name for name in ("input", "context") if name in inputs]
-        encode = self._in_dtype(lambda *rows: call(**dict(zip(columns, rows, strict=True))), len(columns))
-        return ResponseEncoder(encode, takes_contexts="context" in inputs)
+        call, columns = self._signature("response_encoder", "input", "context")
+        return ResponseEncoder(self._in_dtype(call, columns), takes_contexts=columns > 1)
 
     def inference(
         self,
@@ -185,14 +182,11 @@ class SentenceEncoder:
             `[pairs, 3]` probabilities in the order of `xling_tf.corpora.records.NLI_LABELS`; of two
             strings, `[3]`.
         """
-        call, _ = self._signature("inference")
+        call, _ = self._signature("inference", "premise", "hypothesis")
         first, second = as_texts(premises, "premises"), as_texts(hypotheses, "hypotheses")
         _require_as_many(second, first, "hypotheses", "premises")
         probabilities = _encode_in_batches(
-            lambda some, others: call(premise=some, hypothesis=others),
-            [first, second],
-            batch_size=batch_size,
-            show_progress_bar=show_progress_bar,
+            call, [first, second], batch_size=batch_size, show_progress_bar=show_progress_bar
         )
         return probabilities[0] if isinstance(premises, str) else probabilities
 
@@ -203,12 +197,12 @@ class SentenceEncoder:
         """
         from tensorflow.errors import InvalidArgumentError
 
-        call, _ = self._signature("translate")
+        call, _ = self._signature("translate", "input", "language")
         texts, said = as_texts(sentences, "sentences"), list[str]()
         for begin in range(0, len(texts), _TRANSLATED_AT_ONCE):
             chunk = texts[begin : begin + _TRANSLATED_AT_ONCE]
             try:
-                outputs = call(input=chunk, language=[language] * len(chunk))
+                outputs = call(chunk, [language] * len(chunk))
             except InvalidArgumentError as error:
                 expected = re.findall("one of .* is expected", str(error))
                 raise UserError(
@@ -238,8 +232,8 @@ class SentenceEncoder:
         parts = [divide(text, language, segmentation) for text in as_texts(documents, "documents")]
         return pool(self.encode, parts)[pooling] if parts else np.zeros((0, self.dim), np.float32)
 
-    def _signature(self, name: str) -> tuple[Callable[..., Any], frozenset[str]]:
-        """A signature of the model, which gives its `outputs`, and the names of its inputs."""
+    def _signature(self, name: str, *inputs: str) -> tuple[Callable[..., Any], int]:
+        """A signature of the model as a function of the inputs that it has of these, and their number."""
         signatures = getattr(self._model, "signatures", {})
         if name not in signatures:
             found = ", ".join(sorted(signatures)) or "none, as it is not loaded from an export"
@@ -248,8 +242,8 @@ class SentenceEncoder:
                 "with that task, and load it"
             )
         function = signatures[name]
-        inputs = frozenset(function.structured_input_signature[1])
-        return lambda **texts: function(**texts)["outputs"], inputs
+        taken = [each for each in inputs if each in function.structured_input_signature[1]]
+        return lambda *columns: function(**dict(zip(taken, columns, strict=True)))["outputs"], len(taken)
 
 
 class ResponseEncoder:
