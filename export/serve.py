@@ -67,7 +67,7 @@ def main(argv: list[str]) -> None:
     with one_line_errors("the same command starts the server again"):
         models, listener = parse_models(_MODEL.value, _LABEL.value), _bind()
         with quiet_start():
-            from xling_tf.serving.app import Access, Limits, run
+            from xling_tf.serving.app import Limits, run
             from xling_tf.serving.batching import BatchingParameters
             from xling_tf.serving.models import ModelConfig
 
@@ -86,10 +86,8 @@ def main(argv: list[str]) -> None:
                 client_seconds=_CLIENT.value,
                 connections=_CONNECTIONS.value,
             ),
-            Access(
-                api_key=_KEY.value or os.environ.get("XLING_TF_API_KEY", ""),
-                origins=tuple(_ORIGINS.value),
-            ),
+            api_key=_KEY.value or os.environ.get("XLING_TF_API_KEY", ""),
+            origins=_ORIGINS.value,
             enable_batching=_BATCHING.value,
             poll_seconds=_POLL.value,
             drain_seconds=_DRAIN.value,

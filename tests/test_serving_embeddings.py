@@ -10,7 +10,6 @@ import tensorflow as tf
 from serving_models import save
 from serving_servers import Server, server_in_thread
 
-from xling_tf.serving.app import Access
 from xling_tf.serving.models import ModelConfig
 
 PATH = "/v1/embeddings"
@@ -31,8 +30,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         "lengths": (lambda inputs: {"outputs": tf.strings.length(inputs)}, texts),
     }
     save(tf.Module(), signatures, folder / "1")
-    access = Access(api_key="secret", origins=("https://a.example",))
-    with server_in_thread([ModelConfig("m", folder)], access=access) as server:
+    access = {"api_key": "secret", "origins": ["https://a.example"]}
+    with server_in_thread([ModelConfig("m", folder)], **access) as server:
         yield server
 
 

@@ -52,22 +52,18 @@ class Limits:
     connections: int = 1000
 
 
-@dataclass(frozen=True, kw_only=True)
-class Access:
-    """Who may ask: those with the key, if there is one, and web pages of these origins ("*": of all)."""
-
-    api_key: str = ""
-    origins: tuple[str, ...] = ()
-
-
 def make_app(
     models: Mapping[str, ServedModel],
     scheduler: BatchScheduler,
     metrics: Metrics,
     limits: Limits | None = None,
-    access: Access | None = None,
+    api_key: str = "",
+    origins: Sequence[str] = (),
 ) -> Starlette:
-    """Makes the ASGI application; paths that are not its own are the protocol's malformed requests."""
+    """Makes the ASGI application; paths that are not its own are the protocol's malformed requests.
+
+    Those with the key may ask, if there is one, and web pages of the origins ("*": of all).
+    """
 
     def metrics_page(request: Request) -> Response:
         return Response(metrics.page(), media_type="text/plain; version=0.0.4")
@@ -80,7 +76,6 @@ def make_app(
     def refused(request: Request, error: Any) -> Response:
         return _error(ServingError(error.detail, error.status_code))
 
-    access = access or Access()
     page = resources.files(__package__) / "page"
     app = Starlette(
         routes=[
@@ -92,9 +87,9 @@ def make_app(
             Mount("/page", StaticFiles(directory=str(page))),
         ],
         exception_handlers={HTTPException: refused},
-        middleware=[Middleware(CORSMiddleware, access.origins, allow_methods=["*"], allow_headers=["*"])],
+        middleware=[Middleware(CORSMiddleware, origins, allow_methods=["*"], allow_headers=["*"])],
     )
-    app.router.default = _Protocol(models, scheduler, metrics, limits or Limits(), access.api_key)
+    app.router.default = _Protocol(models, scheduler, metrics, limits or Limits(), api_key)
     app.router.redirect_slashes = False
     return app
 
@@ -104,8 +99,9 @@ def run(
     listener: socket.socket,
     batching: BatchingParameters,
     limits: Limits,
-    access: Access,
     *,
+    api_key: str = "",
+    origins: Sequence[str] = (),
     enable_batching: bool = True,
     poll_seconds: float = 1,
     drain_seconds: float = 30,
@@ -114,7 +110,7 @@ def run(
     """Serves until SIGTERM or SIGINT, answers what has come by then, and ends with status 0.
 
     The listener is bound to an address; it is listened to once the models are loaded, of which a `UserError`
-    tells one that cannot be.
+    tells one that cannot be. Who may ask is as for `make_app`.
     """
     lines = start_logging(log_level)
     try:
@@ -126,7 +122,7 @@ def run(
         scheduler = BatchScheduler(batching, metrics)
         server = uvicorn.Server(
             uvicorn.Config(
-                make_app(loaded, scheduler, metrics, limits, access),
+                make_app(loaded, scheduler, metrics, limits, api_key, origins),
                 ws="none",
                 lifespan="off",
                 log_config=None,
