@@ -31,52 +31,37 @@ class StandIn:
 
     def __init__(self):
         self.files = {}
-        self.app = Starlette(
-            routes=[
-                Route("/api/repos/create", self.create, methods=["POST"]),
-                Route("/api/validate-yaml", self.validate, methods=["POST"]),
-                Route("/api/models/a/b/preupload/main", self.preupload, methods=["POST"]),
-                Route("/api/models/a/b/commit/main", self.commit, methods=["POST"]),
-                Route("/api/models/a/b/revision/main", self.revision),
-                Route("/api/models/a/b/tree/{commit}", self.tree),
-                Route("/a/b/resolve/{commit}/{path:path}", self.resolve),
-            ]
-        )
+        self.app = Starlette(routes=[Route("/{path:path}", self.answer, methods=["GET", "POST"])])
 
-    async def create(self, request):
-        return JSONResponse({"url": f"{request.base_url}a/b"})
-
-    async def validate(self, request):
-        assert (await request.json())["content"].startswith("---")
-        return JSONResponse({"errors": [], "warnings": []})
-
-    async def preupload(self, request):
-        files = (await request.json())["files"]
-        modes = {"uploadMode": "regular", "shouldIgnore": False}
-        return JSONResponse({"files": [{"path": file["path"], **modes} for file in files]})
-
-    async def commit(self, request):
-        lines = [json.loads(line) for line in (await request.body()).splitlines()]
-        for line in lines:
-            if line["key"] == "file":
-                self.files[line["value"]["path"]] = base64.b64decode(line["value"]["content"])
-        url = f"{request.base_url}a/b/commit/{_COMMIT}"
-        return JSONResponse({"commitUrl": url, "commitOid": _COMMIT, "hookOutput": ""})
-
-    async def revision(self, request):
-        return JSONResponse({"id": "a/b", "sha": _COMMIT, "siblings": []})
-
-    async def tree(self, request):
-        entries = [
-            {"type": "file", "path": path, "size": len(content), "oid": hashlib.sha1(content).hexdigest()}
-            for path, content in self.files.items()
-        ]
-        return JSONResponse(entries)
-
-    async def resolve(self, request):
-        content = self.files[request.path_params["path"]]
-        tag = f'"{hashlib.sha1(content).hexdigest()}"'
-        return Response(content, headers={"ETag": tag, "X-Repo-Commit": _COMMIT})
+    async def answer(self, request):
+        place, body = request.path_params["path"].removeprefix("api/models/a/b/"), await request.body()
+        if place == "api/repos/create":
+            return JSONResponse({"url": f"{request.base_url}a/b"})
+        if place == "api/validate-yaml":
+            assert json.loads(body)["content"].startswith("---")
+            return JSONResponse({"errors": [], "warnings": []})
+        if place == "preupload/main":
+            modes = {"uploadMode": "regular", "shouldIgnore": False}
+            return JSONResponse({"files": [{"path": f["path"], **modes} for f in json.loads(body)["files"]]})
+        if place == "commit/main":
+            for line in map(json.loads, body.splitlines()):
+                if line["key"] == "file":
+                    self.files[line["value"]["path"]] = base64.b64decode(line["value"]["content"])
+            url = f"{request.base_url}a/b/commit/{_COMMIT}"
+            return JSONResponse({"commitUrl": url, "commitOid": _COMMIT, "hookOutput": ""})
+        if place == "revision/main":
+            return JSONResponse({"id": "a/b", "sha": _COMMIT, "siblings": []})
+        tags = {name: hashlib.sha1(content).hexdigest() for name, content in self.files.items()}
+        if place == f"tree/{_COMMIT}":
+            files = self.files.items()
+            return JSONResponse(
+                [{"type": "file", "path": n, "size": len(content), "oid": tags[n]} for n, content in files]
+            )
+        name = place.removeprefix(f"a/b/resolve/{_COMMIT}/")
+        if name in self.files:
+            headers = {"ETag": f'"{tags[name]}"', "X-Repo-Commit": _COMMIT}
+            return Response(self.files[name], headers=headers)
+        return Response(status_code=404)
 
 
 @pytest.fixture
