@@ -10,6 +10,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from xling_tf.encoders.base import TokenEncoder, average_words
+from xling_tf.layers.base import float32_copy
 from xling_tf.layers.embeddings import EmbeddingTable
 from xling_tf.text.preprocessor import TextPreprocessor, vocabulary_file
 from xling_tf.text.words import WordNgramPreprocessor
@@ -75,7 +76,7 @@ class FoldedEncoder(tf.Module):
         super().__init__()
         self._tables = tables
         self._preprocessor = preprocessor
-        body = _in_float32(encoder)
+        body = float32_copy(encoder)
         self._body: _Hidden = lambda: body
         self._words = (
             _SpellingTable(preprocessor, self._body, tables)
@@ -233,10 +234,3 @@ def _stored(table: EmbeddingTable, kind: str) -> tuple[list[tf.Variable], list[t
 def rows_digest(rows: NDArray[np.float32]) -> str:
     """Tells a table from another one."""
     return hashlib.blake2b(rows.tobytes(), digest_size=8).hexdigest()
-
-
-def _in_float32(encoder: TokenEncoder) -> TokenEncoder:
-    """Copies an encoder trained in any precision into one that computes in float32."""
-    body = type(encoder).from_config({**encoder.get_config(), "dtype": "float32"})
-    body.set_weights(encoder.get_weights())
-    return body

@@ -41,7 +41,7 @@ class LayerNorm(keras.layers.LayerNormalization):
 
 
 def float32_copy(layer: _Layer) -> _Layer:
-    """Copies a trained layer that has `build`, weights and all, into one that computes in float32."""
+    """Copies a trained layer, or an encoder, weights and all, into one that computes in float32."""
     copy = type(layer).from_config({**layer.get_config(), "dtype": "float32"})
     copy.build_from_config(layer.get_build_config())
     copy.set_weights(layer.get_weights())
