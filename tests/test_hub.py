@@ -11,11 +11,11 @@ import tensorflow as tf
 from hostile_bytes import FEW
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from testing import CARD_FILES, SENTENCES, TINY, encode, find_task, tiny_config, tiny_model
+from testing import CARD_FILES, SENTENCES, TINY, encode, encoded, find_task, tiny_config, tiny_model
 
 from xling_tf.config import apply_overrides
 from xling_tf.hub import module as hub
-from xling_tf.layers.pooling import unit_entries, unit_length
+from xling_tf.layers.pooling import unit_length
 from xling_tf.model import Model
 from xling_tf.tasks.inference import Inference
 from xling_tf.tasks.ranking import ResponsePrediction
@@ -35,11 +35,8 @@ PIECES = [
 
 
 def live_probabilities(model: Model) -> np.ndarray:
-    task = find_task(model, "inference")
-    encodings = encode(model, [*PREMISES, *HYPOTHESES])
-    if task.normalize:
-        encodings = unit_entries(encodings)
-    return tf.nn.softmax(task.head(*tf.split(encodings, 2))).numpy()
+    encodings = encoded(model, [*PREMISES, *HYPOTHESES])
+    return tf.nn.softmax(find_task(model, "inference").head(*np.split(encodings, 2))).numpy()
 
 
 def live_answers(model: Model) -> tuple[tf.Tensor, tf.Tensor]:
