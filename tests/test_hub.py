@@ -11,7 +11,7 @@ import tensorflow as tf
 from hostile_bytes import FEW
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from testing import CARD_FILES, SENTENCES, TINY, encode, encoded, find_task, tiny_config, tiny_model
+from testing import CARD_FILES, SENTENCES, TINY, dense, encode, encoded, find_task, tiny_config, tiny_model
 
 from xling_tf.config import apply_overrides
 from xling_tf.hub import module as hub
@@ -130,9 +130,7 @@ def test_questions_are_sentences_and_responses_pass_through_the_tower(
 ) -> None:
     np.testing.assert_allclose(hub_loaded.question_encoder(SENTENCES), hub_vectors, atol=1e-6)
     tower = next(t.tower for t in hub_model.tasks if isinstance(t, ResponsePrediction))
-    first, first_bias, second, second_bias = tower.get_weights()
-    hidden = np.tanh(encode(hub_model, SENTENCES) @ first + first_bias)
-    expected = np.tanh(hidden @ second + second_bias)
+    expected = dense(encode(hub_model, SENTENCES), tower)
     expected /= np.linalg.norm(expected, axis=1, keepdims=True)
     np.testing.assert_allclose(hub_loaded.response_encoder(SENTENCES), expected, atol=1e-5)
 
