@@ -10,7 +10,7 @@ from apache_beam.io.filesystems import FileSystems
 from apache_beam.ml.inference.base import ModelHandler, RunInference
 from apache_beam.pvalue import PCollection
 
-from pipelines.common import ReadLines, count, decoded, dropping
+from pipelines.common import count, decoded, dropping, read_lines
 from xling_tf.corpora.cleaning import bitext_fault, normalise, repeat_key
 from xling_tf.corpora.readers import MalformedLineError
 from xling_tf.corpora.records import TranslationPair
@@ -38,7 +38,7 @@ class CleanPairs(beam.PTransform[Any, Any]):
         """Gives lines of source TAB target."""
         parts = []
         if self._tables:
-            columns = pipeline | ReadLines(self._tables) | beam.Map(lambda line: line.split(b"\t"))
+            columns = pipeline | read_lines(self._tables) | beam.Map(lambda line: line.split(b"\t"))
             parts.append(columns)
         if self._moses:
             parts.append(pipeline | beam.Create(self._moses) | beam.FlatMapTuple(moses_lines))

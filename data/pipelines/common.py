@@ -14,7 +14,6 @@ from apache_beam.io.filesystem import BeamIOError, CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.metrics.metric import Metrics, MetricsFilter
 from apache_beam.options.pipeline_options import PipelineOptions
-from apache_beam.pvalue import PCollection
 
 from xling_tf.corpora.readers import MalformedLineError
 from xling_tf.errors import UserError
@@ -51,16 +50,9 @@ def find_files(patterns: Sequence[str]) -> list[str]:
     return list(found)
 
 
-class ReadLines(beam.PTransform[Any, Any]):
+def read_lines(paths: Sequence[str]) -> beam.PTransform[Any, Any]:
     """Reads the lines of text files as bytes; .gz, .bz2, .xz and .zst are unpacked."""
-
-    def __init__(self, paths: Sequence[str]) -> None:
-        super().__init__()
-        self._paths = list(paths)
-
-    def expand(self, pipeline: beam.Pipeline) -> PCollection[bytes]:
-        """Applies the transform."""
-        return pipeline | beam.Create(self._paths) | ReadAllFromText(coder=BytesCoder())
+    return beam.Create(paths) | ReadAllFromText(coder=BytesCoder())
 
 
 def decoded(line: bytes) -> str:

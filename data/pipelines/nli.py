@@ -10,7 +10,7 @@ from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.pvalue import PCollection
 
-from pipelines.common import ReadLines, count, decoded, dropping
+from pipelines.common import count, decoded, dropping, read_lines
 from xling_tf.corpora.cleaning import normalise
 from xling_tf.corpora.records import NLI_LABELS
 from xling_tf.corpora.snli import SNLI_FILE, parse_snli
@@ -32,7 +32,7 @@ class Inferences(beam.PTransform[Any, Any]):
         if member:
             lines = pipeline | beam.Create([self._place]) | beam.FlatMapTuple(_member_lines)
         else:
-            lines = pipeline | ReadLines([path])
+            lines = pipeline | read_lines([path])
         return lines | beam.FlatMap(labelled_line)
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import apache_beam as beam
 from apache_beam.pvalue import PCollection
 
-from pipelines.common import ReadLines, count, dropping
+from pipelines.common import count, dropping, read_lines
 from xling_tf.corpora.cleaning import letter_share, normalise
 from xling_tf.corpora.readers import MalformedLineError
 
@@ -32,11 +32,6 @@ class Comment(NamedTuple):
     author: str
     text: str
 
-    @property
-    def is_reply(self) -> bool:
-        """Whether it replies to a comment, not to a submission."""
-        return self.parent.startswith(_COMMENT)
-
 
 class Conversations(beam.PTransform[Any, Any]):
     """Joins comments with their replies, from whatever dumps (a JSON object a line) they come."""
@@ -47,11 +42,11 @@ class Conversations(beam.PTransform[Any, Any]):
 
     def expand(self, pipeline: beam.Pipeline) -> PCollection[str]:
         """Gives lines of message TAB response."""
-        comments = pipeline | ReadLines(self._paths) | beam.FlatMap(kept_comments)
+        comments = pipeline | read_lines(self._paths) | beam.FlatMap(kept_comments)
         messages = comments | "By name" >> beam.Map(lambda comment: (comment.name, comment.text))
         replies = (
             comments
-            | beam.Filter(lambda comment: comment.is_reply)
+            | beam.Filter(lambda comment: comment.parent.startswith(_COMMENT))
             | "By parent" >> beam.Map(lambda comment: (comment.parent, comment.text))
         )
         joined = {"messages": messages, "replies": replies} | beam.CoGroupByKey()
