@@ -1,7 +1,6 @@
 """The default corpora: from packages, by an apt made here, to a data folder."""
 
 import json
-import stat
 import sys
 
 import debian
@@ -20,44 +19,37 @@ _MESSAGES = {
     "Build a new city": "Construye una ciudad nueva",
     "%d new cities": "%d ciudades nuevas",
 }
-# What the fake tools do is told by files in $WEATHER: `names` is the archive's list of names,
+# The package tools in one; what they do is told by files in $WEATHER: `names` is the archive's list of names,
 # `broken` the packages whose download fails; every download is noted in `calls`.
-_FAKES = {
-    "apt-get": """
-        if "update" in arguments:
-            if not names:
-                sys.exit("E: Could not resolve 'archive.example'")
-        else:
-            package = arguments[-1]
-            open(os.path.join(weather, "calls"), "a").write(package + "\\n")
-            if package in broken:
-                print("E: Failed to fetch " + package, file=sys.stderr)
-                sys.exit(100)
-            open(package + "_1.2_all.deb", "w").write(package)
-    """,
-    "apt-cache": """
-        print("\\n".join(names))
-    """,
-    "dpkg-deb": """
-        package = open(arguments[1]).read()
-        if arguments[0] == "-f":
-            print("1.2-3")
-        else:
-            locale = os.path.join(arguments[2], "usr/share/locale/es/LC_MESSAGES")
-            doc = os.path.join(arguments[2], "usr/share/doc", package)
-            os.makedirs(locale)
-            os.makedirs(doc)
-            shutil.copy(os.path.join(weather, "messages.mo"), os.path.join(locale, package + ".mo"))
-            open(os.path.join(doc, "copyright"), "w").write(
-                "Files: debian/*\\nLicense: GPL-3\\n\\nFiles: *\\nCopyright: x\\nLicense: MPL-2.0\\n"
-            )
-    """,
-}
-_PROLOGUE = """
+_FAKE = f"""#!{sys.executable}
 import os, shutil, sys
 weather = os.environ["WEATHER"]
 read = lambda name: open(os.path.join(weather, name)).read().split()
-names, broken, arguments = read("names"), read("broken"), sys.argv[1:]
+names, broken = read("names"), read("broken")
+tool, arguments = os.path.basename(sys.argv[0]), sys.argv[1:]
+if tool == "apt-cache":
+    print(*names)
+elif tool == "apt-get" and "update" in arguments:
+    if not names:
+        sys.exit("E: Could not resolve 'archive.example'")
+elif tool == "apt-get":
+    package = arguments[-1]
+    open(os.path.join(weather, "calls"), "a").write(package + "\\n")
+    if package in broken:
+        sys.exit("E: Failed to fetch " + package)
+    open(package + "_1.2_all.deb", "w").write(package)
+elif arguments[0] == "-f":
+    print("1.2-3")
+else:
+    package = open(arguments[1]).read()
+    locale = os.path.join(arguments[2], "usr/share/locale/es/LC_MESSAGES")
+    doc = os.path.join(arguments[2], "usr/share/doc", package)
+    os.makedirs(locale)
+    os.makedirs(doc)
+    shutil.copy(os.path.join(weather, "messages.mo"), os.path.join(locale, package + ".mo"))
+    open(os.path.join(doc, "copyright"), "w").write(
+        "Files: debian/*\\nLicense: GPL-3\\n\\nFiles: *\\nCopyright: x\\nLicense: MPL-2.0\\n"
+    )
 """
 
 
@@ -67,11 +59,9 @@ def weather(tmp_path, monkeypatch):
     folder = tmp_path / "weather"
     tools = folder / "bin"
     tools.mkdir(parents=True)
-    for name, body in _FAKES.items():
-        lines = [line[8:] for line in body.splitlines()]
-        path = tools / name
-        path.write_text(f"#!{sys.executable}\n{_PROLOGUE}" + "\n".join(lines))
-        path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    for name in ("apt-get", "apt-cache", "dpkg-deb"):
+        (tools / name).write_text(_FAKE)
+        (tools / name).chmod(0o755)
     for name in ("names", "broken", "calls"):
         (folder / name).touch()
     (folder / "names").write_text("freeciv-data git vlc-data")
