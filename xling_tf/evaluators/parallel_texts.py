@@ -19,7 +19,7 @@ from xling_tf.evaluators.data import (
 )
 from xling_tf.evaluators.encoding import Evaluator
 
-NO_BITEXTS = Missing(
+NO_BITEXTS: Missing = Missing(
     name="translations",
     expected="bitext/<name>.<aa>-<bb>.tsv, a sentence TAB its translation under a line with the "
     "languages' codes (data/convert.py --format moses)",
