@@ -467,7 +467,7 @@ def learning_curves(run_dir: Path) -> Iterator[tuple[str, str]]:
 
 def learning_points(run_dir: Path) -> pd.DataFrame:
     """Loss and accuracy by task and step; a point is the mean of neighbouring steps, at most sixty a task."""
-    expected = "a --training's folder, as runs/en-es, with its metrics.jsonl and dev.jsonl"
+    expected = "the folder of a training, as runs/en-es, with its metrics.jsonl and dev.jsonl"
     with _reading(run_dir, expected):
         steps = _read_lines(run_dir / "metrics.jsonl")[["step", "task", "loss", "accuracy"]]
         width = max(1, int(steps["step"].max()) // 60)
@@ -500,7 +500,7 @@ def sweep_curves(path: Path) -> Iterator[tuple[str, str]]:
 
 def sweep_points(path: Path) -> pd.DataFrame:
     """Scores by recipe and minutes: the medians of the seeds."""
-    with _reading(path, "a --sweep of training/sweep.py, as runs/sweep/results.jsonl"):
+    with _reading(path, "a file of training/sweep.py, as runs/sweep/results.jsonl"):
         lines = _read_lines(path)
         scores = pd.DataFrame([*lines["scores"]], index=[lines["recipe"], lines["minutes"]]).astype(float)
         return scores.groupby(level=["recipe", "minutes"], sort=False).median().sort_index()
