@@ -29,6 +29,7 @@ import matplotlib
 import numpy as np
 import pandas as pd
 from absl import app, flags
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from xling_tf.errors import UserError, one_line_errors, parse_flags_and_files
@@ -446,23 +447,34 @@ def _image(figure: Figure) -> str:
     return f"data:image/svg+xml;base64,{base64.b64encode(buffer.getvalue()).decode()}"
 
 
+def _line_chart(lines: Sequence[Any], columns: int) -> tuple[Figure, Axes]:
+    """An empty chart with room below for the names of its lines, which are in columns."""
+    figure = Figure(figsize=(4.8, 3 + 0.17 * -(-len(lines) // columns)), layout="constrained")
+    axes = figure.subplots()
+    axes.grid(alpha=0.2)
+    return figure, axes
+
+
+def _with_names(figure: Figure, columns: int) -> str:
+    figure.legend(loc="outside lower center", ncols=columns, frameon=False, fontsize=8)
+    return _image(figure)
+
+
 def learning_curves(run_dir: Path) -> Iterator[tuple[str, str]]:
     """Draws losses and accuracies of a training, a line a task; those of held-out data are dashed."""
     points = learning_points(run_dir)
     for measure in ("loss", "accuracy"):
-        figure = Figure(figsize=(4.8, 3.4), layout="constrained")
-        axes = figure.subplots()
+        lines = [*points[measure].groupby(level="task", sort=False)]
+        figure, axes = _line_chart(lines, columns=2)
         tasks: list[str] = []
-        for task, line in points[measure].groupby(level="task", sort=False):
+        for task, line in lines:
             base, _, held_out = str(task).partition(",")
             tasks += [base] if base not in tasks else []
             style = "--" if held_out else "-"
             x = line.index.get_level_values("step")
             axes.plot(x, line, style, color=f"C{tasks.index(base) % 10}", label=task)
         axes.set(xlabel="step", ylabel=measure)
-        axes.grid(alpha=0.2)
-        figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=8)
-        yield f"{run_dir.name}: {measure} in training", _image(figure)
+        yield f"{run_dir.name}: {measure} in training", _with_names(figure, columns=2)
 
 
 def learning_points(run_dir: Path) -> pd.DataFrame:
@@ -488,14 +500,15 @@ def sweep_curves(path: Path) -> Iterator[tuple[str, str]]:
     """Draws each score of a sweep against the minutes of training, a line a recipe."""
     points = sweep_points(path)
     for name in points:
-        figure = Figure(figsize=(4.8, 3.4), layout="constrained")
-        axes = figure.subplots()
-        for recipe, line in points[name].dropna().groupby(level="recipe", sort=False):
+        lines = [*points[name].dropna().groupby(level="recipe", sort=False)]
+        figure, axes = _line_chart(lines, columns=1)
+        for recipe, line in lines:
             axes.plot(line.index.get_level_values("minutes"), line, "o-", label=recipe)
         axes.set(xlabel="minutes of training", xscale="log")
-        axes.grid(alpha=0.2)
-        figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=8)
-        yield str(name), _image(figure)
+        budgets = sorted({minutes for _, minutes in points.index})
+        axes.set_xticks(budgets, [f"{minutes:g}" for minutes in budgets])
+        axes.minorticks_off()
+        yield str(name), _with_names(figure, columns=1)
 
 
 def sweep_points(path: Path) -> pd.DataFrame:

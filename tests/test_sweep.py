@@ -48,3 +48,11 @@ def test_a_chart_has_the_medians_of_the_seeds_of_each_recipe(tmp_path):
     path.write_text('{"recipe": "a"}\n', "utf-8")
     with pytest.raises(UserError, match=r"must be a file of training/sweep\.py"):
         report.sweep_points(path)
+
+
+def test_the_names_of_many_recipes_leave_room_for_their_lines(tmp_path):
+    path = tmp_path / "results.jsonl"
+    lines = [{"recipe": f"recipe {i}", "minutes": 1, "scores": {"sts": 0.1}} for i in range(60)]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
+    # Matplotlib warns of axes that vanish, and warnings are errors.
+    assert len([*report.sweep_curves(path)]) == 1
