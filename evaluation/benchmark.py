@@ -30,13 +30,12 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 import numpy as np
-import psutil
 from absl import app, flags
 
 from xling_tf.corpora.folder import load_folder
 from xling_tf.corpora.records import TranslationPair
 from xling_tf.corpora.sample import SAMPLE_FOLDER
-from xling_tf.errors import UserError, one_line_errors, parse_flags_and_files, set_up_logging
+from xling_tf.errors import UserError, library, one_line_errors, parse_flags_and_files, set_up_logging
 from xling_tf.evaluators.data import Dataset, Suite, select
 from xling_tf.evaluators.encoding import Encode, as_system, encode_checked
 from xling_tf.evaluators.running import evaluate_system
@@ -357,7 +356,7 @@ class ResourceUsage:
 
 
 def _resident_bytes() -> int:
-    return int(psutil.Process().memory_info().rss)
+    return int(library("psutil", "psutil", "evaluation").Process().memory_info().rss)
 
 
 def _peak_bytes(call: Callable[[], object]) -> int:

@@ -1,6 +1,7 @@
 """The benchmarks of systems and vectors; that of training is a training and its log."""
 
 import json
+import sys
 import time
 
 import benchmark
@@ -9,6 +10,7 @@ import pytest
 from encode_functions import Counting, constant
 from programs import ROOT, run_python
 
+from xling_tf.errors import UserError
 from xling_tf.evaluators.encoding import System
 
 PROGRAM = ROOT / "evaluation" / "benchmark.py"
@@ -24,6 +26,12 @@ def test_every_text_is_new_and_has_its_length_and_memory_elsewhere_is_left_out()
     scores = usage(System(name="served", sentences=constant, description=description))
     assert set(scores) == {"length_1/batch_1/sentences_per_second", "length_1/batch_1/milliseconds"}
     assert usage.protocol["device"] == "one GPU"
+
+
+def test_only_the_memory_needs_an_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "psutil", None)
+    with pytest.raises(UserError, match="psutil"):
+        benchmark.ResourceUsage((1,), (1,))(constant)
 
 
 def test_memory_growth_sees_what_a_call_uses_for_a_while():

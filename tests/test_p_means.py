@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from serving_servers import server_in_thread
+from sklearn.cross_decomposition import CCA
 from testing import DIM, TINY, find_task, make_batch, make_examples, tiny_model
 
 from xling_tf.config import apply_overrides
@@ -17,7 +18,9 @@ from xling_tf.presets import get_preset
 from xling_tf.serving.models import ModelConfig
 from xling_tf.text.vectors import (
     Bitext,
+    Words,
     _batches,
+    _cca,
     additive_hinge,
     cosine_hinge,
     fit_vectors,
@@ -146,7 +149,9 @@ def test_damaged_binary_vectors_are_refused(tmp_path, content):
     assert read_vectors(tmp_path / "x.bin").rows.tolist() == [[1, 2]]
 
 
-@pytest.mark.parametrize("name", ["{folder}/{{}}.bin", "bivcd", "cvm:0", "cca:{folder}/fr.vec"])
+@pytest.mark.parametrize(
+    "name", ["{folder}/{{}}.bin", "bivcd", "cvm:0", "cca:{folder}/fr.vec", "cca:bivcd:9"]
+)
 def test_what_makes_no_space_is_refused(folder, name):
     with pytest.raises(UserError):
         fit_vectors([name.format(folder=folder)], BITEXT, TEXT, seed=1)
@@ -200,6 +205,27 @@ def test_words_come_near_their_translations(tmp_path, name):
     english, *others = (rows[[fitted.words.index(f"{lang}{i}") for i in range(12)]] for lang in languages)
     for other in others:
         assert np.mean(np.argmax(english @ other.T, axis=1) == np.arange(12)) > 0.5
+
+
+def test_cca_finds_the_correlations_that_scikit_learn_finds_one_by_one():
+    random = np.random.default_rng(0)
+    sentences = [[str(i) for i in words] for words in random.integers(12, size=(500, 3))]
+    bitext = Bitext({("en", "de"): (sentences, sentences)}, {})
+    places = {str(i): i for i in range(12)}
+    english = random.normal(size=(12, 4)).astype(np.float32)
+    # Two directions of four are shared, at lengths of their own.
+    shared = english @ np.diag([1, 9, 0, 0]) + 0.5 * random.normal(size=(12, 4))
+    space = {"en": Words(places, english), "de": Words(places, shared.astype(np.float32))}
+    expected = CCA(n_components=4, max_iter=5000).fit_transform(
+        *(w.averages(sentences) for w in space.values())
+    )
+    found = [words.averages(sentences) for words in _cca(space, bitext, seed=1).values()]
+
+    def correlations(sides):
+        return [np.corrcoef(x, y)[0, 1] for x, y in zip(*(side.T for side in sides), strict=True)]
+
+    assert correlations(found) == pytest.approx(correlations(expected), abs=0.01)
+    np.testing.assert_allclose(np.std(found, axis=1), 1, atol=0.01)
 
 
 def test_batches_of_all_translations_are_mixed():
