@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from testing import DIM, TINY, find_task, make_batch, make_examples, tiny_model
 
 from xling_tf.config import apply_overrides
 from xling_tf.errors import UserError
-from xling_tf.layers.pooling import power_mean
+from xling_tf.layers.pooling import masked_max, masked_mean, power_mean
 from xling_tf.presets import get_preset
 from xling_tf.serving.models import ModelConfig
 from xling_tf.text.vectors import (
@@ -39,9 +40,10 @@ BITEXT = Bitext.read({"en-de": list(zip(ENGLISH, GERMAN, strict=True))}, TEXT, s
 
 def mean_of(numbers, p):
     inputs = np.array(numbers, np.float32)[None, :, None]
-    mask = np.ones(inputs.shape[:2], bool)
+    mask = np.pad(np.ones(inputs.shape[:2], bool), ((0, 0), (0, 2)))
     padded = np.pad(inputs, ((0, 0), (0, 2), (0, 0)), constant_values=99)
-    return power_mean(padded, np.pad(mask, ((0, 0), (0, 2))), p).numpy().item()
+    reductions = (partial(reduce, padding_mask=mask) for reduce in (masked_mean, masked_max))
+    return power_mean(padded, p, *reductions).numpy().item()
 
 
 @pytest.mark.parametrize(
@@ -78,17 +80,26 @@ def test_powers_are_complex_both_ways(p):
 
 @pytest.mark.parametrize("p", [-INF, -1, 0, 0.5, 3, INF])
 def test_a_mean_is_finite_whatever_comes(p):
-    assert power_mean(np.ones((1, 2, 3)), np.zeros((1, 2), bool), p).numpy().tolist() == [[0, 0, 0]]
     for numbers in ([1, -1], [1e-30, -1e-30], [1e9, -1e9]):
         assert abs(mean_of(numbers, p)) <= 1e9
 
 
+def model_of_spaces(dims, p_values):
+    hidden_dim = sum(dims) * len(p_values)
+    settings = [
+        "encoder.kind=p_mean",
+        "initial.vectors=x",
+        "text.ngram_sizes=",
+        f"encoder.space_dims={','.join(map(str, dims))}",
+        f"encoder.p_values={','.join(map(str, p_values))}",
+        f"encoder.hidden_dim={hidden_dim}",
+        f"tasks.tower_dims=4,{hidden_dim}",
+    ]
+    return tiny_model(apply_overrides(TINY, settings))
+
+
 def test_a_sentence_has_the_means_of_each_space_of_the_words_it_knows():
-    settings = ["encoder.kind=p_mean", "initial.vectors=x", "encoder.space_dims=2,1", "encoder.hidden_dim=6"]
-    config = apply_overrides(
-        TINY, [*settings, "text.ngram_sizes=", "encoder.p_values=1,inf", "tasks.tower_dims=4,6"]
-    )
-    model = tiny_model(config)
+    model = model_of_spaces([2, 1], [1, "inf"])
     # The second space does not know the first word.
     first, second = model.preprocessor.vocabulary[:2]
     rows = np.array([[1, 2, 0], [3, 0, 7]], np.float32)
@@ -97,6 +108,19 @@ def test_a_sentence_has_the_means_of_each_space_of_the_words_it_knows():
     found = model.encoder(model.preprocessor(texts)).numpy()
     # Where a space knows no word, it is the mean of those it knows.
     assert found.tolist() == [[2, 1, 3, 2, 7, 7], [1, 2, 1, 2, 7, 7], [2, 1, 2, 1, 7, 7], [2, 1, 2, 1, 7, 7]]
+
+
+@pytest.mark.parametrize("p", [-INF, -1, 0, 0.5, 1, 3, INF])
+def test_words_that_occur_often_and_padding_change_no_mean(p):
+    """Both ways, of distinct words and of padded rows, as other runtimes compute it."""
+    encoder = model_of_spaces([3, 2], [p]).encoder
+    random = np.random.default_rng(0)
+    words = random.normal(size=(6, 7)).astype(np.float32)
+    words[:, 3], words[:, 6] = [1, 0, 1, 1, 0, 1], [0, 0, 1, 0, 0, 1]  # what the spaces know
+    tokens, lengths = random.integers(6, size=(20, 9)), random.integers(1, 10, size=20)
+    padded = tf.gather(words, tokens)
+    expected = encoder.encode_tokens(padded, lengths)
+    np.testing.assert_allclose(encoder.encode(words, tokens, lengths), expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.fixture

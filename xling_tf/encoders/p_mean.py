@@ -1,16 +1,19 @@
 """Concatenated power means of words' vectors (Rücklé et al. 2018)."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import keras
 import numpy as np
+import tensorflow as tf
 from keras import ops
 from numpy.typing import NDArray
 
 from xling_tf.config import EncoderConfig
 from xling_tf.encoders.base import TokenEncoder
 from xling_tf.layers.embeddings import WordEmbedding
-from xling_tf.layers.pooling import power_mean
+from xling_tf.layers.pooling import Reduction, masked_max, masked_mean, power_mean
 from xling_tf.text.preprocessor import WordFeatures
 
 
@@ -35,15 +38,44 @@ class PowerMeanEncoder(TokenEncoder):
         """Looks each distinct word up: `[words, sum(space_dims) + spaces]`."""
         return self.embedding(words.ids)
 
+    def encode(
+        self, words: keras.KerasTensor, tokens: keras.KerasTensor, lengths: keras.KerasTensor
+    ) -> keras.KerasTensor:
+        """See `TokenEncoder.encode`; powers are taken once a word, and none is padded."""
+        positions = tf.RaggedTensor.from_tensor(tokens, lengths)
+        places, sentences = positions.values, positions.value_rowids()
+
+        def reductions(is_known: tf.Tensor) -> tuple[Reduction, Reduction]:
+            known = tf.gather(is_known, places)
+            knows_any = tf.math.segment_max(tf.cast(known, tf.int32), sentences) > 0
+            counted = tf.where(known | ~tf.gather(knows_any, sentences))[:, 0]
+            own, group = tf.gather(places, counted), tf.gather(sentences, counted)
+            return (
+                lambda x: tf.sparse.segment_mean(x, own, group),
+                lambda x: tf.math.segment_max(tf.gather(x, own), group),
+            )
+
+        return self._means(words, reductions)
+
     def encode_tokens(self, inputs: keras.KerasTensor, lengths: keras.KerasTensor) -> keras.KerasTensor:
-        """Encodes `[batch, length, any]` rows of `[batch]` lengths."""
+        """Encodes `[batch, length, any]` rows of `[batch]` lengths, as other runtimes can compute it."""
         is_token = ops.arange(ops.shape(inputs)[1])[None, :] < lengths[:, None]
+
+        def reductions(is_known: keras.KerasTensor) -> tuple[Reduction, Reduction]:
+            known = is_token & is_known
+            counted = ops.where(ops.any(known, axis=1, keepdims=True), known, is_token)
+            return partial(masked_mean, padding_mask=counted), partial(masked_max, padding_mask=counted)
+
+        return self._means(inputs, reductions)
+
+    def _means(
+        self, inputs: keras.KerasTensor, reductions: Callable[[Any], tuple[Reduction, Reduction]]
+    ) -> keras.KerasTensor:
         means, end = list[keras.KerasTensor](), 0
         for dim in self.config.space_dims:
-            is_known = is_token & (inputs[:, :, end + dim] > 0)
-            counts = ops.where(ops.any(is_known, axis=1, keepdims=True), is_known, is_token)
-            vectors = inputs[:, :, end : end + dim]
-            means += [power_mean(vectors, counts, float(p)) for p in self.config.p_values]
+            vectors, is_known = inputs[..., end : end + dim], inputs[..., end + dim] > 0
+            mean, largest = reductions(is_known)
+            means += [power_mean(vectors, float(p), mean, largest) for p in self.config.p_values]
             end += dim + 1
         return ops.concatenate(means, axis=-1)
 

@@ -1,7 +1,7 @@
 """From token vectors to a sentence vector."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
@@ -9,6 +9,8 @@ from keras import ops
 
 from xling_tf.layers.base import Layer
 
+# Maps `[..., dim]` numbers of words to `[batch, dim]` of the sentences that they are in.
+Reduction = Callable[[Any], Any]
 # What power means are at most, and what counts as zero where it is divided by.
 _LARGEST, _SMALLEST = 1e6, 1e-12
 # Not -inf: a row with nothing but padding must give numbers. bfloat16 and float16 both hold it.
@@ -31,44 +33,43 @@ def masked_max(inputs: keras.KerasTensor, padding_mask: keras.KerasTensor) -> ke
     return ops.max(ops.where(mask, ops.cast(inputs, "float32"), MASKED), axis=1)
 
 
-def power_mean(inputs: keras.KerasTensor, mask: keras.KerasTensor, p: float) -> keras.KerasTensor:
-    """The power mean over the length of `[batch, length, dim]`, float32 (Rücklé et al. 2018, sec. 3.1).
+def power_mean(x: keras.KerasTensor, p: float, mean: Reduction, largest: Reduction) -> keras.KerasTensor:
+    """The power mean of each sentence's words, float32 (Rücklé et al. 2018, sec. 3.1).
 
     Powers are complex, both ways, and the mean's real part is kept (footnote 2, and the authors' code): with
     p = 3, a negative mean m of the cubes gives |m|^(1/3) cos(pi/3). p = 0 is the limit, exp(mean(log x)).
-    Means of p <= 0 are 0 if a number is, and so are all of no number. None is beyond 10^6: those of p < 0
-    would be, where powers cancel.
+    Means of p <= 0 are 0 if a number is. None is beyond 10^6: those of p < 0 would be, where powers cancel.
 
     Args:
-        inputs: `[batch, length, dim]`.
-        mask: `[batch, length]` booleans, true where a number counts.
+        x: `[..., dim]`, of words.
         p: From -inf, the minimum, to inf, the maximum.
+        mean: Averages as many numbers as `x` has over the words of each sentence: `[batch, dim]`.
+        largest: Their maxima likewise.
 
     Example:
         >>> x, mask = ops.array([[[1.0], [4.0], [9.0]]]), ops.array([[True, True, False]])
-        >>> ops.convert_to_numpy(power_mean(x, mask, 0.5)).tolist()  # ((1 + 2) / 2)^2
+        >>> mean, largest = (partial(reduce, padding_mask=mask) for reduce in (masked_mean, masked_max))
+        >>> ops.convert_to_numpy(power_mean(x, 0.5, mean, largest)).tolist()  # ((1 + 2) / 2)^2
         [[2.25]]
     """
+    x = ops.cast(x, "float32")
     if p == 1:
-        return masked_mean(inputs, mask)
-    x = ops.cast(inputs, "float32")
-    is_any = ops.any(mask, axis=1, keepdims=True)
+        return mean(x)
     if math.isinf(p):
-        far = ops.where(ops.expand_dims(mask, axis=-1), x, math.copysign(MASKED, -p))
-        return ops.where(is_any, ops.max(far, axis=1) if p > 0 else ops.min(far, axis=1), 0.0)
+        return largest(x) if p > 0 else -largest(-x)
     size, angle = ops.abs(x), ops.where(x < 0, math.pi, 0.0)
+    is_zero = size < _SMALLEST
     if p <= 0:
-        is_zero = (size < _SMALLEST) & ops.expand_dims(mask, axis=-1)
-        is_any &= ~ops.any(is_zero, axis=1)
         size = ops.maximum(size, _SMALLEST)
     if p == 0:
-        root, angle = ops.exp(masked_mean(ops.log(size), mask)), masked_mean(angle, mask)
+        root, angle = ops.exp(mean(ops.log(size))), mean(angle)
     else:
-        real, imaginary = (masked_mean(size**p * part(angle * p), mask) for part in (ops.cos, ops.sin))
+        real, imaginary = (mean(size**p * part(angle * p)) for part in (ops.cos, ops.sin))
         shortest = _LARGEST**p if p < 0 else 0.0
         root = ops.maximum(ops.hypot(real, imaginary), shortest) ** (1 / p)
         angle = ops.arctan2(imaginary, real) / p
-    return ops.where(is_any, ops.clip(root * ops.cos(angle), -_LARGEST, _LARGEST), 0.0)
+    means = ops.clip(root * ops.cos(angle), -_LARGEST, _LARGEST)
+    return means if p > 0 else ops.where(mean(ops.cast(is_zero, "float32")) > 0, 0.0, means)
 
 
 @keras.saving.register_keras_serializable(package="xling_tf")
