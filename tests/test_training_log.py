@@ -82,7 +82,6 @@ def test_without_a_terminal_a_line_stands_for_the_bar(tmp_path, monkeypatch, cap
 
 def test_the_projector_of_tensorboard_finds_sentences_and_vectors(tmp_path):
     folder = tmp_path / "tensorboard"
-    folder.mkdir()
     write_projection(tmp_path, [("en", "a\tb"), ("es", "c")], np.array([[0.5, 1], [0.25, 0]], "float32"))
     text = (folder / "projector_config.pbtxt").read_text()
     (embedding,) = text_format.Parse(text, projector_config_pb2.ProjectorConfig()).embeddings

@@ -105,6 +105,7 @@ def write_projection(run_dir: Path, labels: Sequence[tuple[str, str]], vectors: 
         vectors: `[sentences, dim]`.
     """
     folder = run_dir / "tensorboard"
+    folder.mkdir(exist_ok=True)  # whoever cleared it while the training went on loses no more than curves
     rows = [("language", "sentence"), *((language, " ".join(text.split())) for language, text in labels)]
     table = "".join("\t".join(row) + "\n" for row in rows)
     (folder / "sentences.tsv").write_text(table, encoding="utf-8")
