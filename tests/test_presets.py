@@ -80,7 +80,7 @@ NARROW = (
     [
         ("paper-en-zh", []),
         ("multilingual-qa", []),
-        ("seq2seq-contrastive", ["encoder.num_layers=2"]),
+        ("seq2seq-contrastive", ["encoder.num_layers=2", "initial.vectors=bivcd:8"]),
         ("infersent-mt-td", ["encoder.intermediate_dim=4", "initial.vectors=bivcd:8"]),
     ],
 )

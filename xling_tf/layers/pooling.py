@@ -47,8 +47,8 @@ def power_mean(x: keras.KerasTensor, p: float, mean: Reduction, largest: Reducti
         largest: Their maxima likewise.
 
     Example:
-        >>> x, mask = ops.array([[[1.0], [4.0], [9.0]]]), ops.array([[True, True, False]])
-        >>> mean, largest = (partial(reduce, padding_mask=mask) for reduce in (masked_mean, masked_max))
+        >>> mean, largest = (lambda x: ops.mean(x, axis=1)), (lambda x: ops.max(x, axis=1))
+        >>> x = ops.array([[[1.0], [4.0]]])
         >>> ops.convert_to_numpy(power_mean(x, 0.5, mean, largest)).tolist()  # ((1 + 2) / 2)^2
         [[2.25]]
     """
