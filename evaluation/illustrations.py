@@ -4,7 +4,7 @@ These suites give no scores but JSON to be drawn, small enough for a results fil
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from xling_tf.errors import UserError
 from xling_tf.evaluators.classifiers import encode_columns, single_threaded
-from xling_tf.evaluators.data import Dataset, Missing, Suite
+from xling_tf.evaluators.data import Dataset, Missing, Suite, find_tables, read_table
+from xling_tf.evaluators.documents import divide, pool
 from xling_tf.evaluators.encoding import Encode, NotApplicableError, encode_units
 from xling_tf.evaluators.parallel_texts import (
     NO_BITEXTS,
@@ -33,6 +34,8 @@ _ERRORS = 12
 _CORPORA = 4  # that are drawn: a results file is to stay below a megabyte
 _PERPLEXITY = 30.0  # scikit-learn's default
 _SAME = 1e-6
+_DOCUMENTS = 300
+_PLANE = {"method": "t-SNE of unit vectors", "perplexity": _PERPLEXITY}
 
 
 class Illustration:
@@ -72,7 +75,46 @@ def sentence_map(columns: Columns, encode: Encode, seed: int) -> dict[str, Any]:
 
     In a space that languages share, a sentence lies with its translations and not with its language.
     """
-    units = np.concatenate(_unit_vectors(encode, columns.values()))
+    places = _on_a_plane(np.concatenate(_unit_vectors(encode, columns.values())), seed)
+    parts = zip(columns.items(), np.split(places, len(columns)), strict=True)
+    return {"points": {language: _points(texts, own) for (language, texts), own in parts}}
+
+
+class DocumentMap:
+    """Lays documents of a language out on a plane by t-SNE: the "texts", "x" and "y" (0 to 1) of each class.
+
+    Yu et al. 2018, figure 1: their vectors are the means of their sentences'.
+
+    Args:
+        documents: (label, text) rows; more than `_DOCUMENTS` are sampled.
+        language: ISO code.
+        name: What results call this evaluator.
+        seed: Of the sample and of the plane.
+    """
+
+    def __init__(self, documents: Sequence[tuple[str, ...]], language: str, *, name: str, seed: int) -> None:
+        self.name = name
+        different = sorted(set(documents))
+        order = np.random.default_rng(seed).permutation(len(different))[:_DOCUMENTS]
+        self._documents = sorted(different[place] for place in order)
+        if len(self._documents) < 2:
+            raise UserError(f"{name} must have two different documents to be drawn; give more data")
+        self._language, self._seed = language, seed
+        self.protocol: Mapping[str, Any] = {**_PLANE, "seed": seed, "num_documents": len(order)}
+
+    def __call__(self, encode: Encode) -> dict[str, Any]:
+        """Returns what is to be drawn of the system's vectors."""
+        parts = [divide(text, self._language, "sentences") for _, text in self._documents]
+        vectors = pool(encode, parts)["mean"].astype(np.float64)
+        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+        places = _on_a_plane(vectors / np.maximum(lengths, _SAME), self._seed)
+        labels = np.array([label for label, _ in self._documents])
+        texts = np.array([text for _, text in self._documents], object)
+        own = {label: labels == label for label in dict.fromkeys(labels.tolist())}
+        return {"points": {label: _points(texts[is_own], places[is_own]) for label, is_own in own.items()}}
+
+
+def _on_a_plane(units: NDArray[np.float64], seed: int) -> NDArray[np.float64]:
     if np.ptp(units, axis=0).max() < _SAME:
         raise NotApplicableError("all its vectors are the same")
     perplexity = min(_PERPLEXITY, (len(units) - 1) / 3)
@@ -81,12 +123,12 @@ def sentence_map(columns: Columns, encode: Encode, seed: int) -> dict[str, Any]:
         from sklearn.manifold import TSNE
 
         places = TSNE(perplexity=perplexity, init="pca", random_state=seed).fit_transform(units)
-    places = (places - places.min(axis=0)) / np.ptp(places, axis=0)
-    points = {}
-    for (language, texts), own in zip(columns.items(), np.split(places, len(columns)), strict=True):
-        x, y = own.round(4).T.tolist()
-        points[language] = {"texts": list(map(_cut, texts)), "x": x, "y": y}
-    return {"points": points}
+    return (places - places.min(axis=0)) / np.ptp(places, axis=0)
+
+
+def _points(texts: Iterable[str], places: NDArray[np.float64]) -> dict[str, Any]:
+    x, y = places.round(4).T.tolist()
+    return {"texts": list(map(_cut, texts)), "x": x, "y": y}
 
 
 def heat_map(columns: Columns, encode: Encode, seed: int) -> dict[str, Any]:
@@ -158,17 +200,40 @@ def _suite(
     return Suite(name=draw.__name__, title=title, source=source, find=find, illustrates=True)
 
 
+def _find_documents(folder: Path, seed: int) -> Iterator[Dataset | Missing]:
+    found = find_tables(folder / "documents")
+    for name, tables in found.items():
+        for language, splits in tables.items():
+            if table := splits.get("test"):
+                stem = f"{name}.{language}"
+                load = partial(_load_documents, table, language, stem, seed)
+                yield Dataset(name=stem, files=(table,), load=load)
+    if not found:
+        expected = "documents/<name>.<language>.test.tsv (label TAB text, so named in line 1)"
+        yield Missing(name="documents", expected=expected)
+
+
+def _load_documents(table: Path, language: str, name: str, seed: int) -> DocumentMap:
+    return DocumentMap(read_table(table, ("label", "text")), language, name=name, seed=seed)
+
+
 SUITES = {
     suite.name: suite
     for suite in (
         _suite(
             sentence_map,
             "Parallel sentences on a plane",
-            "Yu et al. 2018, figure 1, of documents",
+            "Yu et al. 2018, figure 1, of documents; by language",
             most_languages=6,
             most_rows=150,
-            method="t-SNE of unit vectors",
-            perplexity=_PERPLEXITY,
+            **_PLANE,
+        ),
+        Suite(
+            name="document_map",
+            title="Documents of a language on a plane, by class",
+            source="Yu et al. 2018, figure 1",
+            find=_find_documents,
+            illustrates=True,
         ),
         _suite(
             heat_map,

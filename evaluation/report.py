@@ -11,6 +11,7 @@ Files are results of evaluation/main.py or of trainings (`results.json`).
 
 import base64
 import io
+import itertools
 import json
 import sys
 from collections import defaultdict
@@ -528,7 +529,7 @@ def _read_lines(path: Path) -> pd.DataFrame:
 def pictures(results: Sequence[Results]) -> list[Section]:
     """Maps of sentences, their similarities, and retrieval errors to read."""
     tables, charts = [], []
-    for suite in ("sentence_map", "heat_map", "retrieval_errors"):
+    for suite in ("sentence_map", "document_map", "heat_map", "retrieval_errors"):
         drawings = [(r.name, *item) for r in results for item in r.illustrations.get(suite, {}).items()]
         for name, dataset, drawing in sorted(drawings, key=lambda drawn: drawn[1]):
             title = f"{name}: {dataset}"
@@ -544,10 +545,10 @@ def pictures(results: Sequence[Results]) -> list[Section]:
                 continue
             figure = Figure(figsize=(5, 5), layout="constrained")
             axes = figure.subplots()
-            if suite == "sentence_map":
-                markers = zip(drawing["points"].items(), "os^DP*", strict=False)
-                for (language, of), marker in markers:
-                    axes.scatter(of["x"], of["y"], s=12, marker=marker, alpha=0.7, label=language)
+            if "points" in drawing:
+                markers = zip(drawing["points"].items(), itertools.cycle("os^DP*"), strict=False)
+                for (group, of), marker in markers:
+                    axes.scatter(of["x"], of["y"], s=12, marker=marker, alpha=0.7, label=group)
                 axes.set(xticks=[], yticks=[])
                 axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=6, frameon=False)
             else:

@@ -26,7 +26,7 @@ def drawn(tmp_path):
     return draw
 
 
-@pytest.mark.parametrize("suite", SUITES)
+@pytest.mark.parametrize("suite", ["sentence_map", "heat_map", "retrieval_errors"])
 def test_the_order_of_rows_makes_no_difference_and_what_cannot_be_drawn_is_told(suite, drawn, tmp_path):
     (missing,) = SUITES[suite].find(tmp_path, 0)
     assert isinstance(missing, Missing)
@@ -51,6 +51,30 @@ def test_translations_of_a_perfect_system_lie_together_on_the_map(drawn):
     assert max(len(text) for text in points["en"]["texts"]) == 200
     with pytest.raises(NotApplicableError):
         drawn("sentence_map", constant)
+
+
+def test_documents_of_a_class_lie_together_on_the_map(tmp_path):
+    (missing,) = SUITES["document_map"].find(tmp_path, 0)
+    assert isinstance(missing, Missing)
+    documents = [(label, f"A {label}. Number {n}.") for n in range(15) for label in ("dog", "cat")]
+    write_table(tmp_path / "documents/pets.en.test.tsv", "label text", *documents)
+    (found,) = SUITES["document_map"].find(tmp_path, 0)
+    random = np.random.default_rng(0)
+    made = found.load()(
+        lambda texts: (
+            np.array([["dog" in t, "cat" in t, 1] for t in texts]) + 0.01 * random.random((len(texts), 3))
+        )
+    )
+    assert {label: len(of["texts"]) for label, of in made["points"].items()} == {"cat": 15, "dog": 15}
+    cats, dogs = (np.array([of["x"], of["y"]]) for of in made["points"].values())
+    between = np.linalg.norm(cats.mean(axis=1) - dogs.mean(axis=1))
+    assert between > 2 * max(np.linalg.norm(np.std(places, axis=1)) for places in (cats, dogs))
+    json.dumps(made)
+    with pytest.raises(NotApplicableError):
+        found.load()(constant)
+    write_table(tmp_path / "documents/pets.en.test.tsv", "label text", ("dog", "A dog."))
+    with pytest.raises(UserError, match="two different documents"):
+        found.load()
 
 
 def test_a_perfect_system_makes_no_errors_and_chance_nearly_only(drawn):
