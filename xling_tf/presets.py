@@ -217,8 +217,8 @@ _SEQ2SEQ = ExperimentConfig(
     training=TrainingConfig(minutes=60.0),
 )
 # The paper begins to tune where the terms are equal at the start (sec. 2.2), here with an alpha of about 300
-# for similarity. That is far too much: at a quarter of the width 1 is better than none, and 10 worse
-# (docs/results.md, "Translating LSTMs"). The others are not tuned; contrastive has similarity's term in it.
+# for similarity. That is far too much: at a quarter of the width 10 is worse than none, and 1 no worse
+# (docs/results.md, "Translating LSTMs"). The others were not tried; contrastive has similarity's term in it.
 _REGULARIZERS: Mapping[str, Mapping[str, Any]] = {
     "similarity": {"regularizer": "similarity", "alpha": 1.0},
     "contrastive": {"regularizer": "contrastive", "alpha": 1.0},
