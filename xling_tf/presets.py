@@ -217,7 +217,7 @@ _SEQ2SEQ = ExperimentConfig(
     training=TrainingConfig(minutes=60.0),
 )
 # The paper begins to tune where the terms are equal at the start (sec. 2.2), here with an alpha of about 300
-# for similarity. That is far too much: at a quarter of the width 10 is worse than none, and 1 no worse
+# for similarity. At a quarter of the width 10 already is worse than none, and 1 no worse
 # (docs/results.md, "Translating LSTMs"). The others were not tried; contrastive has similarity's term in it.
 _REGULARIZERS: Mapping[str, Mapping[str, Any]] = {
     "similarity": {"regularizer": "similarity", "alpha": 1.0},
