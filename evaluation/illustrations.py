@@ -86,7 +86,7 @@ class DocumentMap:
     Yu et al. 2018, figure 1: their vectors are the means of their sentences'.
 
     Args:
-        documents: (label, text) rows; more than `_DOCUMENTS` are sampled.
+        documents: (label, text) rows; of more than 300, so many are drawn at random.
         language: ISO code.
         name: What results call this evaluator.
         seed: Of the sample and of the plane.
@@ -100,7 +100,7 @@ class DocumentMap:
         if len(self._documents) < 2:
             raise UserError(f"{name} must have two different documents to be drawn; give more data")
         self._language, self._seed = language, seed
-        self.protocol: Mapping[str, Any] = {**_PLANE, "seed": seed, "num_documents": len(order)}
+        self.protocol: Mapping[str, Any] = {**_PLANE, "seed": seed, "num_documents": len(self._documents)}
 
     def __call__(self, encode: Encode) -> dict[str, Any]:
         """Returns what is to be drawn of the system's vectors."""
