@@ -20,7 +20,7 @@ import tempfile
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -165,13 +165,14 @@ def _peers() -> None:
     np.random.default_rng(0).shuffle(pairs)
     texts = [text for pair in pairs for text in pair]
     with tempfile.TemporaryDirectory() as folder:
-        ours, shape = _make_works(Path(folder), texts)
+        ours, shape, dtypes = _make_works(Path(folder), texts)
         given = Path(folder) / "given.json"
         given.write_text(json.dumps({"texts": texts, "pairs": pairs, "shape": shape}), encoding="utf-8")
         command = [asked.python, str(ROOT / "evaluation" / "peers.py"), str(given)]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as peers:
             _read_answer(peers)  # that it is ready
-            rounds = [dict(_rates(ours, peers)) for _ in range(_ROUNDS)]
+            asked_for = [work for work in _PEERS if not work.endswith("bfloat16") or "bfloat16" in dtypes]
+            rounds = [dict(_rates(ours, asked_for, peers)) for _ in range(_ROUNDS)]
     figures: defaultdict[str, dict[str, float]] = defaultdict(dict)
     for name, system in rounds[0]:
         figures[name][system] = statistics.median(rates[name, system] for rates in rounds)
@@ -189,8 +190,8 @@ def _peers() -> None:
 _Works = Mapping[str, Mapping[str, Callable[[], float]]]
 
 
-def _make_works(folder: Path, texts: list[str]) -> tuple[_Works, Mapping[str, Any]]:
-    """Our works, and the shape of the transformer."""
+def _make_works(folder: Path, texts: list[str]) -> tuple[_Works, Mapping[str, Any], Sequence[str]]:
+    """Our works, the shape of the transformer, and the dtypes in which systems are measured."""
     asked, numbers = flags.FLAGS, itertools.count()
     train = partial(_train, asked.pair)
     train(folder / "transformer", "encoder.num_layers=3")
@@ -198,7 +199,9 @@ def _make_works(folder: Path, texts: list[str]) -> tuple[_Works, Mapping[str, An
     paths = {"encoding": folder / "transformer", "average of words": folder / "average"}
     if asked.model:
         paths["published CNN"] = Path(asked.model)
-    dtypes = ("float32", "bfloat16")
+    config = json.loads((folder / "transformer" / "config.json").read_text(encoding="utf-8"))
+    # As the training has found it worthwhile: without hardware for it, a step of PyTorch's takes hours.
+    dtypes = ("float32", "bfloat16")[: 1 + (config["training"]["precision"] == "mixed_bfloat16")]
     models = {
         name: {f"xling_tf, {dtype}": SentenceEncoder.load(path, dtype) for dtype in dtypes}
         for name, path in paths.items()
@@ -219,17 +222,18 @@ def _make_works(folder: Path, texts: list[str]) -> tuple[_Works, Mapping[str, An
             for name, systems in models.items()
         },
     }
-    shape = json.loads((folder / "transformer" / "config.json").read_text(encoding="utf-8"))["encoder"]
-    return works, shape
+    return works, config["encoder"], dtypes
 
 
-def _rates(ours: _Works, peers: subprocess.Popen[str]) -> Iterator[tuple[tuple[str, str], float]]:
+def _rates(
+    ours: _Works, theirs: Iterable[str], peers: subprocess.Popen[str]
+) -> Iterator[tuple[tuple[str, str], float]]:
     """Each work of ours, and then those of the peers beside it: sentences a second."""
     assert peers.stdin is not None
     for name, works in ours.items():
         for system, work in works.items():
             yield (name, system), work()
-        for peer in _PEERS:
+        for peer in theirs:
             if peer.startswith(f"{name}: "):
                 print(peer, file=peers.stdin, flush=True)
                 answer = json.loads(_read_answer(peers))

@@ -73,21 +73,21 @@ def test_training_and_encoding_beside_the_ceiling(tmp_path):
 
 
 @pytest.mark.slow
-def test_other_libraries_take_turns_and_the_fastest_of_them_counts(tmp_path):
+def test_other_libraries_take_turns_and_the_fastest_of_them_counts(hub_folder, tmp_path):
     peers = tmp_path / "python"
-    # Twice as fast in bfloat16: 0.001 and 0.002 sentences a second.
+    # 0.002 sentences a second of the ONNX file, 0.001 of all others. What the training has found to be no
+    # faster, bfloat16, nobody is asked for: without hardware, a step of PyTorch's takes hours.
     peers.write_text(
         "#!/bin/sh\necho ready\n"
-        'while read -r work; do case "$work" in *bfloat16) s=1000;; *) s=2000;; esac\n'
+        'while read -r work; do case "$work" in *bfloat16) exit 1;; *ONNX*) s=1000;; *) s=2000;; esac\n'
         """printf '{"sentences": 2, "seconds": %s}\\n' "$s"; done\n"""
     )
     peers.chmod(0o755)
-    flags = ["--pair=smoke", "--steps=4", f"--python={peers}"]
+    flags = ["--pair=smoke", "--steps=4", f"--python={peers}", f"--model={hub_folder}"]
     figures = figures_of(tmp_path, "peers", *flags)["sentences_per_second"]
-    assert set(figures) == {"training", "encoding", "one sentence", "average of words"}
-    training = figures["training"]
-    assert training["sentence-transformers, bfloat16"] == 2 * training["sentence-transformers, float32"]
-    assert training["ratio to the fastest of the others"] == pytest.approx(training["xling_tf"] / 0.002)
-    encoding = figures["encoding"]
-    ours = max(encoding["xling_tf, float32"], encoding["xling_tf, bfloat16"])
-    assert encoding["ratio to the fastest of the others"] == pytest.approx(ours / 0.002)
+    assert set(figures) == {"training", "encoding", "one sentence", "average of words", "published CNN"}
+    ratio = "ratio to the fastest of the others"
+    assert set(figures["encoding"]) == {"xling_tf, float32", "sentence-transformers, float32", ratio}
+    published = figures["published CNN"]
+    assert published["its ONNX in 8 bits"] == 2 * published["multilingual-e5-small in C"] == 0.002
+    assert published[ratio] == pytest.approx(published["xling_tf, float32"] / 0.002)
