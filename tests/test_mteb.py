@@ -1,10 +1,8 @@
-"""A model by mteb's protocol: alone, and where mteb is installed, in a task of it."""
-
-from importlib.util import find_spec
+"""A model by mteb's protocol: alone, and in a task of it."""
 
 import numpy as np
 import pytest
-from programs import ROOT, run_python
+from programs import PEERS, ROOT, run_python
 from serving_servers import server_in_thread
 from starting_models import TEXTS
 
@@ -54,11 +52,11 @@ def test_batches_are_encoded_as_what_they_are(hub_folder):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not find_spec("mteb"), reason="mteb needs torch, and an environment of its own")
+@pytest.mark.skipif(not PEERS.exists(), reason="mteb is not there; make .peers/.installed")
 def test_a_task_of_mteb(hub_folder, tmp_path):
     with server_in_thread([ModelConfig("en-es", hub_folder)]) as server:
         (tmp_path / "task.py").write_text(TASK)
-        run = run_python(tmp_path, "task.py", f"rest:{server.url}/v1/models/en-es")
+        run = run_python(tmp_path, "task.py", f"rest:{server.url}/v1/models/en-es", python=PEERS)
     assert run.status == 0, run.errors
     name, correlation = run.output.split()
     assert name == "xling_tf/en-es-rest"

@@ -1,11 +1,11 @@
-"""One script with sentence-transformers and, its import aside, with us, where the former is installed."""
+"""One script with sentence-transformers and, its import aside, with us."""
 
 import json
-from importlib.util import find_spec
+import sys
 
 import numpy as np
 import pytest
-from programs import ROOT, run_python
+from programs import PEERS, ROOT, run_python
 
 SENTENCES = ["a cat sleeps", "a dog runs", "the cat sleeps", "rain falls", "the rain is falling", "a dog"]
 OURS = f"""
@@ -61,21 +61,23 @@ SentenceTransformer(modules=[StaticEmbedding(tokenizer, embedding_dim=8)], devic
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(
-    not find_spec("sentence_transformers"),
-    reason="sentence-transformers needs torch, and an environment of its own",
-)
+@pytest.mark.skipif(not PEERS.exists(), reason="sentence-transformers is not there; make .peers/.installed")
 def test_a_script_gives_the_same_by_another_import(hub_folder, tmp_path):
     vectors = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32)
     np.save(tmp_path / "vectors.npy", vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
     (tmp_path / "sentences.json").write_text(json.dumps(SENTENCES))
     for name, text in (("model", MODEL), ("theirs", THEIRS + SCRIPT), ("ours", OURS + SCRIPT)):
         (tmp_path / f"{name}.py").write_text(text)
-    made = run_python(tmp_path, "model.py", "peer", " ".join(SENTENCES))
-    assert made.status == 0, made.errors
-    runs = [run_python(tmp_path, *script) for script in (["theirs.py", "peer"], ["ours.py", str(hub_folder)])]
+    runs = [
+        run_python(tmp_path, *script, python=python)
+        for python, *script in (
+            (PEERS, "model.py", "peer", " ".join(SENTENCES)),
+            (PEERS, "theirs.py", "peer"),
+            (sys.executable, "ours.py", str(hub_folder)),
+        )
+    ]
     for run in runs:
         assert run.status == 0, run.errors
-    theirs, ours = (json.loads(run.output.splitlines()[-1]) for run in runs)
+    theirs, ours = (json.loads(run.output.splitlines()[-1]) for run in runs[1:])
     assert ours.pop("similar") == pytest.approx(np.array(theirs.pop("similar")), abs=2e-4)
     assert ours == theirs
