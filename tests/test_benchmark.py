@@ -69,7 +69,8 @@ def test_training_and_encoding_beside_the_ceiling(tmp_path):
     figures = figures_of(tmp_path, "training", "--pair=smoke", "--steps=4")
     for name in ("training", "encoding"):
         assert figures[name]["sentences_per_second"] > 1
-        assert 0 < figures[name]["fraction_of_float32_ceiling"] < 1
+        assert 0 < figures[name]["fraction_of_ceiling"] < 1
+        assert figures[name]["tokens_per_second"] > figures[name]["sentences_per_second"]
 
 
 @pytest.mark.slow

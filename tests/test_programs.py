@@ -54,6 +54,7 @@ def test_the_run_folder_holds_metrics_checkpoints_and_tensorboard(smoke: Finishe
     tasks = [record["task"] for record in records]
     assert {"response_prediction_en", "quick_thought_es", "inference"} <= set(tasks)
     assert np.isfinite([record["loss"] for record in records]).all()
+    assert all(record["tokens"] > record["sentences"] > 0 for record in records)
     (checkpoint,) = (smoke.run_dir / "checkpoints").iterdir()
     assert checkpoint.name == "step-000000030"
     (events,) = (smoke.run_dir / "tensorboard").glob("events*")

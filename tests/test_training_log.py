@@ -17,6 +17,7 @@ def result(step, loss=2.0):
         gradient_norm=3.0,
         learning_rate=0.1,
         sentences=6,
+        tokens=20,
         seconds=0.5,
     )
 

@@ -29,6 +29,7 @@ class StepResult(NamedTuple):
     gradient_norm: float  # of all gradients together
     learning_rate: float  # of the dense layers
     sentences: int
+    tokens: int  # without padding
     seconds: float  # of training since it began, restarts added up
 
 

@@ -250,7 +250,7 @@ class Trainer:
         encoder = phase.encoder
         variables = [*self._optimizers.tables, *encoder.dense_variables, *task.variables()]
 
-        def replica_step(batch: Batch) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
+        def replica_step(batch: Batch) -> tuple[tf.Tensor, ...]:
             context = tf.distribute.get_replica_context()
             with tf.GradientTape() as tape:
                 tape.watch([variable.value for variable in variables])  # tables are read by their handles
@@ -261,8 +261,9 @@ class Trainer:
                 loss = scale * tf.reduce_sum(losses)
             gradients = tape.gradient(loss, [variable.value for variable in variables])
             norm = self._optimizers.apply(gradients, variables)
-            sums = tf.stack([tf.reduce_sum(losses), tf.reduce_sum(hits), count])
-            return *tf.unstack(context.all_reduce("sum", sums), num=3), norm
+            tokens = tf.cast(tf.reduce_sum(batch.features.lengths), tf.float32)
+            sums = tf.stack([tf.reduce_sum(losses), tf.reduce_sum(hits), count, tokens])
+            return *tf.unstack(context.all_reduce("sum", sums), num=4), norm
 
         @tf.function(input_signature=[phase.inputs[task.name].spec()], autograph=False)
         def train_step(batch: Batch) -> tuple[tf.Tensor, ...]:
@@ -279,7 +280,7 @@ class Trainer:
         key = phase.name, task.graph
         if key not in self._steps:
             self._steps[key] = self._compile(phase, task)
-        loss, hits, count, norm = (float(result) for result in self._steps[key](batch))
+        loss, hits, count, tokens, norm = (float(result) for result in self._steps[key](batch))
         if not math.isfinite(loss) or not math.isfinite(norm):
             path = self._save_batch(task.name, loss, phase.texts())
             raise NonFiniteLossError(
@@ -296,6 +297,7 @@ class Trainer:
             gradient_norm=norm,
             learning_rate=learning_rate,
             sentences=int(count) * len(task.columns),
+            tokens=int(tokens),
             seconds=time.monotonic() - self._begin,
         )
 
