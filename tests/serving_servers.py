@@ -6,7 +6,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from threading import Thread
 from typing import Any, NamedTuple
@@ -108,12 +108,16 @@ def app_in_thread(app: Any) -> Iterator[int]:
             thread.join()
 
 
+_PROGRAM = (sys.executable, str(ROOT / "export" / "serve.py"))
+
+
 @contextmanager
-def server_process(*flags: str) -> Iterator[Server]:
+def server_process(
+    *flags: str, program: Sequence[str] = _PROGRAM, env: Mapping[str, str] | None = None
+) -> Iterator[Server]:
     """Runs export/serve.py at a free port, as people do, and kills it at the block's end."""
-    command = [sys.executable, str(ROOT / "export" / "serve.py"), "--port=0", *flags]
-    pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True) as process:
+    command, pipe = [*program, "--port=0", *flags], subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=env) as process:
         server = Server(0, process)
         try:
             yield server._replace(port=server.event("serving")["port"])

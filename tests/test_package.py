@@ -1,5 +1,6 @@
 """What is published: a source distribution, and the wheel that is built from nothing else."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -8,12 +9,15 @@ import zipfile
 from email import message_from_string
 from pathlib import Path
 
+import numpy as np
+import openai
 import pytest
+from programs import ROOT, SHORT
+from serving_servers import server_process
 
 import xling_tf
 from xling_tf.cli import PROGRAMS
 
-ROOT = Path(__file__).resolve().parents[1]
 VERSION = xling_tf.__version__
 
 
@@ -66,16 +70,15 @@ def test_the_wheel_holds_the_package_the_programs_its_metadata_and_nothing_else(
 
 
 @pytest.mark.slow
-def test_the_command_runs_the_programs_of_an_installed_wheel(wheel: zipfile.ZipFile, tmp_path: Path) -> None:
-    wheel.extractall(tmp_path / "site")
-    # As the script that pip makes of the entry point; the checkout is not on the path.
-    script = (
-        f"import sys; sys.path.insert(0, {str(tmp_path / 'site')!r}); from xling_tf.cli import main; main()"
-    )
+def test_a_new_user_installs_the_wheel_trains_serves_and_asks(wheel: zipfile.ZipFile, tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    # What the package depends on is there already; the checkout is not on the path.
+    install = [sys.executable, "-m", "pip", "install", "--no-deps", "--no-index", "--target", str(site)]
+    subprocess.run([*install, str(wheel.filename)], check=True)
+    command, env = str(site / "bin" / "xling-tf"), {**os.environ, "PYTHONPATH": str(site)}
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-P", "-c", script, *arguments]
-        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+        return subprocess.run([command, *arguments], cwd=tmp_path, env=env, capture_output=True, text=True)
 
     for name in PROGRAMS:
         told = run(name, "--help")
@@ -84,3 +87,12 @@ def test_the_command_runs_the_programs_of_an_installed_wheel(wheel: zipfile.ZipF
     assert "multilingual-qa" in run("train", "--list").stdout
     wrong = run("trian")
     assert (wrong.returncode, wrong.stderr[:15]) == (2, "xling-tf train|")
+
+    trained = run("train", *SHORT)
+    assert trained.returncode == 0, trained.stderr
+    flags = f"--model=smoke={tmp_path}/exported/smoke"
+    with server_process(flags, program=(command, "serve"), env=env) as server:
+        client = openai.OpenAI(base_url=f"{server.url}/v1", api_key="any", max_retries=0)
+        answer = client.embeddings.create(model="smoke", input=["Hola, mundo.", "Hello, world."])
+    vectors = np.array([each.embedding for each in answer.data])
+    assert np.linalg.norm(vectors, axis=1) == pytest.approx(np.ones(2), abs=1e-5)
