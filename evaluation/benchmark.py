@@ -31,7 +31,7 @@ sys.path.insert(0, str(ROOT))
 import numpy as np
 from absl import app, flags
 
-from xling_tf.config import ExperimentConfig, from_json
+from xling_tf.config import EncoderConfig, ExperimentConfig, from_json
 from xling_tf.corpora.folder import load_folder
 from xling_tf.corpora.records import TranslationPair
 from xling_tf.corpora.sample import SAMPLE_FOLDER
@@ -48,7 +48,10 @@ from xling_tf.search.semantic import Hit, quantized_search, semantic_search
 from xling_tf.sentence_encoder import SentenceEncoder
 
 _WARM_UP_STEPS = 5
-_OTHER_TASKS = ("response_prediction", "quick_thought", "inference", "distillation")
+_OTHER_TASKS = (
+    *("response_prediction", "quick_thought", "inference", "question_answering", "distillation"),
+    *("entailment_ranking", "graded_similarity"),
+)
 _ENCODED = 10_000  # texts
 _MIB = 2**20
 
@@ -96,10 +99,7 @@ def _training() -> None:
         seconds = _seconds(lambda: encode(texts))
     tokens = build_preprocessor(config.text, vocabulary).tokenize(texts).flat_values.shape[0]
     encoded = {"sentences": len(texts), "tokens": tokens, "seconds": seconds}
-    encoder, figures = config.encoder, {}
-    attention, feedforward = 4 * encoder.hidden_dim, 2 * encoder.intermediate_dim
-    # Multiplications and additions of the transformer's dense layers, forward.
-    flops = 2 * encoder.num_layers * encoder.hidden_dim * (attention + feedforward)
+    flops, figures = _flops(config.encoder), {}
     # A machine that others share is slow at times: its best is the ceiling.
     best = {dtype: max(*rates, matmul_gflops(dtype)) for dtype, rates in ceilings.items()}
     trained_in = config.training.precision.removeprefix("mixed_")
@@ -110,10 +110,22 @@ def _training() -> None:
         figures[name] = {
             f"{unit}_per_second": work[unit] / work["seconds"] for unit in ("sentences", "tokens")
         }
-        if encoder.kind == "transformer":
+        if flops:
             gflops = figures[name]["tokens_per_second"] * flops * passes / 1e9
             figures[name] |= {"dtype": dtype, "gflops": gflops, "fraction_of_ceiling": gflops / best[dtype]}
     _write("evaluation/results/benchmark.json", {"ceiling_gflops": best, **figures})
+
+
+def _flops(encoder: EncoderConfig) -> int:
+    """Multiplications and additions of a token's way through the layers of weights, forward; 0: not known."""
+    if encoder.kind == "transformer":
+        attention, feedforward = 4 * encoder.hidden_dim, 2 * encoder.intermediate_dim
+        return 2 * encoder.num_layers * encoder.hidden_dim * (attention + feedforward)
+    if encoder.kind == "cnn":  # its convolutions; what enters them is computed once a distinct piece
+        return (
+            2 * encoder.num_layers * encoder.num_filters**2 * sum(w for w in encoder.filter_widths if w > 1)
+        )
+    return 0
 
 
 def _read_pairs(most: int) -> list[tuple[str, str]]:
