@@ -124,6 +124,7 @@ def test_named_data_that_are_missing_are_an_error(world, tmp_path):
     ("checksum", "changed", "expected"),
     [
         ("1234567890", None, ["two"]),
+        ("a_package==0.3.0", None, ["two"]),
         ("1234567890", "a/one.txt", ["one", "two"]),
         (None, None, ["one", "two"]),
     ],

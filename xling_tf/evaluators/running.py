@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -131,7 +132,7 @@ def _read(output: Path) -> Results | None:
     try:
         before: Results = read_json(output)
         checksum = before["system"]["checksum"]
-        if not (checksum is None or checksum.isalnum()):
+        if not (checksum is None or re.fullmatch(r"[\w.=]+", checksum)):  # part of a file's name
             raise ValueError("the checksum of its system is something else")
         before["seed"], before["complete"] = int(before["seed"]), bool(before["complete"])
         before["seconds"] = float(before["seconds"])
