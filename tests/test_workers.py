@@ -57,8 +57,11 @@ def metrics(run_dir: Path) -> list[dict]:
 
 def train_together(folder: Path, *, stop: signal.Signals | None = None, at: int = 0) -> list[Finished]:
     """Runs the command as two workers; the second gets a signal once `at` steps are trained."""
-    flags = ["--pair=smoke", f"--steps={STEPS}", *(f"--set={setting}" for setting in SETTINGS)]
-    environments = [{"TF_CONFIG": tf_config} for tf_config in tf_configs()]
+    flags = [
+        *("--pair=smoke", "--wandb=mine", f"--steps={STEPS}"),
+        *(f"--set={setting}" for setting in SETTINGS),
+    ]
+    environments = [{"TF_CONFIG": tf_config, "WANDB_MODE": "offline"} for tf_config in tf_configs()]
     # Each in a folder of its own, as on machines that share none.
     folders = [folder / "0", folder / "1"]
     run_dir = folders[0] / "runs" / "smoke"
@@ -88,6 +91,8 @@ def test_a_lost_worker_ends_the_others_and_the_same_commands_go_on_to_the_end(
     assert len(continued) == 1
     assert [ended.status for ended in stages["finished"]] == [0, 0]
     assert [line["step"] for line in metrics(stages["finished"][0].run_dir)] == list(range(STEPS))
+    followed = [list((ended.run_dir / "wandb").glob("offline-run-*")) for ended in stages["finished"]]
+    assert [bool(runs) for runs in followed] == [True, False]
 
 
 @pytest.mark.slow
@@ -101,7 +106,7 @@ def test_two_workers_train_as_two_replicas_of_one_process_do(
     experiment._train(run, Workers(two_replicas()))
     found = metrics(stages["finished"][0].run_dir)
     for line, other in zip(found, metrics(tmp_path / "run"), strict=True):
-        assert line["sentences"] == other["sentences"]
+        assert (line["sentences"], line["tokens"]) == (other["sentences"], other["tokens"])
         assert line["loss"] == pytest.approx(other["loss"], rel=1e-4)
         assert line["accuracy"] == pytest.approx(other["accuracy"], abs=1e-6)
         assert line["gradient_norm"] == pytest.approx(other["gradient_norm"], rel=1e-3)

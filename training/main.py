@@ -7,6 +7,7 @@ The same command continues a training that was stopped or killed.
 """
 
 import dataclasses
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -104,6 +105,7 @@ def _run_program(name: str, *arguments: str) -> None:
 
 def _run(config: ExperimentConfig) -> dict[str, Any] | None:
     with quiet_start():
+        from xling_tf.trainer.distribution import read_cluster
         from xling_tf.trainer.experiment import Run, run_experiment
     from xling_tf.evaluators.data import format_table
 
@@ -116,7 +118,8 @@ def _run(config: ExperimentConfig) -> dict[str, Any] | None:
         output=output,
         cache=Path(_CACHE.value) if _CACHE.value is not None else None,
     )
-    follower = _follow(run) if _WANDB.value else None
+    # Of several workers, the chief alone writes what is followed.
+    follower = _follow(run) if _WANDB.value and read_cluster(os.environ).is_chief else None
     results = run_experiment(run)
     if results and follower:
         follower.summary.update(results["scores"])
