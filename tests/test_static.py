@@ -69,7 +69,7 @@ def test_the_first_phase_trains_the_average_and_heads_alone(least, steps, tmp_pa
         result = step(phase)
         moved = any((v.numpy() != start[id(v)]).any() for v in later)
         learnt = any((v.numpy() != old).any() for v, old in zip(average, before, strict=True))
-        seen.append((result.task, moved, learnt))
+        seen.append((result.task.name, moved, learnt))
         return result
 
     trainer._train_step = watched

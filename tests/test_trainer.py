@@ -7,6 +7,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from programs import read_lines
 from testing import EXAMPLES, TINY, TWO_TASKS, WORDS, make_trainer, tiny_model, two_replicas
 
 from xling_tf.config import apply_overrides
@@ -59,6 +60,22 @@ def test_the_chiefs_clock_and_the_signal_of_any_decide_for_all(seconds, stops, f
     assert trainer.train() == finished
     assert (trainer.step, trainer.seconds) == (1, seconds)
     assert not list(tmp_path.iterdir())  # only the chief writes
+
+
+def test_steps_that_are_read_together_are_the_same_steps(tmp_path):
+    config = apply_overrides(TWO_TASKS, ["training.steps=8", "training.dev_steps=5"])
+    found = []
+    for at_once in (1, 3):
+        trainer = make_trainer(tmp_path / str(at_once), config, workers=Workers(two_replicas()))
+        trainer._at_once, reads, read = at_once, [], trainer._read
+        trainer._read = lambda steps, reads=reads, read=read: reads.append(len(steps)) or read(steps)
+        assert trainer.train()
+        # The devices are not waited for but before what is scored, after 5 steps, and at the end.
+        assert reads == ([1] * 8 if at_once == 1 else [3, 2, 3])
+        lines = read_lines(tmp_path / str(at_once) / "metrics.jsonl")
+        found.append([{**line, "seconds": None} for line in lines])
+    assert [line["step"] for line in found[0]] == list(range(8))
+    assert found[0] == found[1]
 
 
 def test_each_replica_reads_batches_of_its_own(tmp_path):

@@ -13,7 +13,7 @@ from functools import partial
 from itertools import groupby
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 from absl import logging
@@ -32,7 +32,20 @@ from xling_tf.trainer.log import StepResult, TrainingLog
 from xling_tf.trainer.optimizers import Optimizers
 from xling_tf.trainer.schedule import Schedule, sampling_weights
 
-TrainStep = Callable[[Batch], tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]]
+# Gives the sums of losses and hits, the numbers of examples and tokens, and the gradients' norm.
+TrainStep = Callable[[Batch], tf.Tensor]
+# Reading what steps measured waits for the devices, and they for Python then: GPUs have some steps to do.
+_STEPS_TO_READ = {"CPU": 1, "GPU": 8}
+
+
+class DispatchedStep(NamedTuple):
+    """A step that the devices may still be busy with."""
+
+    step: int
+    task: Task
+    learning_rate: float
+    texts: Callable[[], list[list[str]]]  # of its batch
+    measured: tf.Tensor
 
 
 class NonFiniteLossError(UserError):
@@ -101,10 +114,10 @@ class Phase:
         """Drops what has been read ahead."""
         self._batches.clear()
 
-    def texts(self) -> list[list[str]]:
-        """The texts of the next step's batch of all replicas, a list for each column."""
+    def texts(self) -> Callable[[], list[list[str]]]:
+        """What reads the texts of the next step's batch of all replicas, a list for each column."""
         name = self.task.name
-        return self.inputs[name].texts(self._schedule.count(name, self.steps))
+        return partial(self.inputs[name].texts, self._schedule.count(name, self.steps))
 
 
 class Trainer:
@@ -143,6 +156,7 @@ class Trainer:
         self._workers = workers
         self._strategy = workers.strategy
         self._run_dir = run_dir
+        self._at_once = _STEPS_TO_READ["GPU" if tf.config.list_logical_devices("GPU") else "CPU"]
         self._phases = _make_phases(model, examples, workers)
         # Mirrored tasks share their heads and settings, and so the graph: it takes seconds to make.
         self._steps: dict[tuple[str, str], TrainStep] = {}
@@ -181,11 +195,15 @@ class Trainer:
             stop = stack.enter_context(_stop_requests())
             stopped = False
             while not stopped and self._progress() < 1:
-                result = self._train_step(self._phase())
-                self.step += 1
+                dispatched = []
+                for _ in range(self._steps_to_read()):
+                    dispatched.append(self._train_step(self._phase()))
+                    self.step += 1
+                results = self._read(dispatched)
                 stopped = self._agree(stop.is_set())
                 if log:
-                    log.report(result, self._progress())
+                    for result in results:
+                        log.report(result, self._progress())
                     self._score_if_due(log)
                 if time.monotonic() - saved > 60 * self._config.checkpoint_minutes:
                     try:
@@ -205,6 +223,15 @@ class Trainer:
         """Gives the model its best weights, or leaves the last; returns after how many steps they were."""
         step = self._development.restore_best() if self._development else None
         return self.step if step is None else step
+
+    def _steps_to_read(self) -> int:
+        """How many steps are dispatched before any is read: not beyond the last, or one that is scored."""
+        steps, dev_steps = self._config.steps, self._config.dev_steps
+        return min(
+            self._at_once,
+            steps - self.step if steps else self._at_once,
+            dev_steps - self.step % dev_steps if dev_steps else self._at_once,
+        )
 
     def _agree(self, stop: bool) -> bool:
         """Takes the chief's clock for that of all workers; True if any was asked to stop."""
@@ -250,7 +277,7 @@ class Trainer:
         encoder = phase.encoder
         variables = [*self._optimizers.tables, *encoder.dense_variables, *task.variables()]
 
-        def replica_step(batch: Batch) -> tuple[tf.Tensor, ...]:
+        def replica_step(batch: Batch) -> tf.Tensor:
             context = tf.distribute.get_replica_context()
             with tf.GradientTape() as tape:
                 tape.watch([variable.value for variable in variables])  # tables are read by their handles
@@ -263,48 +290,62 @@ class Trainer:
             norm = self._optimizers.apply(gradients, variables)
             tokens = tf.cast(tf.reduce_sum(batch.features.lengths), tf.float32)
             sums = tf.stack([tf.reduce_sum(losses), tf.reduce_sum(hits), count, tokens])
-            return *tf.unstack(context.all_reduce("sum", sums), num=4), norm
+            return tf.concat([context.all_reduce("sum", sums), norm[None]], axis=0)
 
         @tf.function(input_signature=[phase.inputs[task.name].spec()], autograph=False)
-        def train_step(batch: Batch) -> tuple[tf.Tensor, ...]:
+        def train_step(batch: Batch) -> tf.Tensor:
             results = self._strategy.run(replica_step, args=(batch,))
             # All replicas have the same results.
-            return tuple(self._strategy.experimental_local_results(r)[0] for r in results)
+            return self._strategy.experimental_local_results(results)[0]
 
         # The graph itself: to TensorFlow these are one function that is traced again and again, and it warns.
         return train_step.get_concrete_function()
 
-    def _train_step(self, phase: Phase) -> StepResult:
-        task, batch = phase.task, phase.next_batch()
+    def _train_step(self, phase: Phase) -> DispatchedStep:
+        task, texts, batch = phase.task, phase.texts(), phase.next_batch()
         learning_rate = self._optimizers.set_progress(phase.progress(self._progress()), phase.static_rate)
         key = phase.name, task.graph
         if key not in self._steps:
             self._steps[key] = self._compile(phase, task)
-        loss, hits, count, tokens, norm = (float(result) for result in self._steps[key](batch))
-        if not math.isfinite(loss) or not math.isfinite(norm):
-            path = self._save_batch(task.name, loss, phase.texts())
-            raise NonFiniteLossError(
-                f"training diverged at step {self.step} of task {task.name} (loss {loss}, gradient norm "
-                f"{norm}); its batch is in {path} and the last checkpoint is from before; try lower "
-                "learning rates with --set optimizer.learning_rate=... in another --run_dir"
-            )
         phase.steps += 1
-        return StepResult(
-            step=self.step,
-            task=task.name,
-            loss=loss / count,
-            accuracy=hits / count,
-            gradient_norm=norm,
-            learning_rate=learning_rate,
-            sentences=int(count) * len(task.columns),
-            tokens=int(tokens),
-            seconds=time.monotonic() - self._begin,
-        )
+        return DispatchedStep(self.step, task, learning_rate, texts, self._steps[key](batch))
 
-    def _save_batch(self, name: str, loss: float, texts: list[list[str]]) -> Path:
-        """Saves the texts of the current batch of all replicas."""
+    def _read(self, dispatched: Sequence[DispatchedStep]) -> list[StepResult]:
+        """Waits for steps and reads what they measured, all at once."""
+        rows = tf.stack([each.measured for each in dispatched]).numpy().tolist()
+        results = []
+        for each, (loss, hits, count, tokens, norm) in zip(dispatched, rows, strict=True):
+            if not math.isfinite(loss) or not math.isfinite(norm):
+                path = self._save_batch(each, loss)
+                raise NonFiniteLossError(
+                    f"training diverged at step {each.step} of task {each.task.name} (loss {loss}, gradient "
+                    f"norm {norm}); its batch is in {path} and the last checkpoint is from before; try lower "
+                    "learning rates with --set optimizer.learning_rate=... in another --run_dir"
+                )
+            results.append(
+                StepResult(
+                    step=each.step,
+                    task=each.task.name,
+                    loss=loss / count,
+                    accuracy=hits / count,
+                    gradient_norm=norm,
+                    learning_rate=each.learning_rate,
+                    sentences=int(count) * len(each.task.columns),
+                    tokens=int(tokens),
+                    seconds=time.monotonic() - self._begin,
+                )
+            )
+        return results
+
+    def _save_batch(self, dispatched: DispatchedStep, loss: float) -> Path:
+        """Saves the texts of a step's batch of all replicas."""
         path = self._run_dir / "non_finite_batch.json"
-        record = {"step": self.step, "task": name, "loss": str(loss), "columns": texts}
+        record = {
+            "step": dispatched.step,
+            "task": dispatched.task.name,
+            "loss": str(loss),
+            "columns": dispatched.texts(),
+        }
         if self._workers.is_chief:
             with replacing(path) as temporary:
                 temporary.write_text(json.dumps(record, ensure_ascii=False, indent=1), encoding="utf-8")
