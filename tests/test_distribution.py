@@ -120,12 +120,13 @@ def test_two_replicas_are_one(name, optimizer, normalize, overrides, tmp_path):
     two.assign(one.weights())
     before = one.weights()
     for _ in range(2):
-        loss, hits, count, norm = one.step()
-        loss_of_two, hits_of_two, count_of_two, norm_of_two = two.step()
+        loss, hits, *counts, norm = one.step()
+        loss_of_two, hits_of_two, *counts_of_two, norm_of_two = two.step()
         assert norm_of_two == pytest.approx(norm, rel=1e-4)
         assert loss_of_two == pytest.approx(loss, rel=1e-4)
         assert hits_of_two == pytest.approx(hits)
-        assert count_of_two == count == 8
+        assert counts_of_two == counts
+        assert counts[0] == 8  # examples; and tokens
     for variable, variable_of_two, old, new, of_two in zip(
         one.variables, two.variables, before, one.weights(), two.weights(), strict=True
     ):
