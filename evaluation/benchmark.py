@@ -3,6 +3,8 @@
     python evaluation/benchmark.py training --pair en-es --data DIR      # beside the machine's own ceiling
     python evaluation/benchmark.py peers --data DIR                      # beside other libraries: make peers
     python evaluation/benchmark.py lstm                                  # seq2seq-* beside its products
+    python evaluation/benchmark.py corpora --data DIR                    # read and divided
+    python evaluation/benchmark.py memory --model exported/en-es --data DIR    # of one call with many texts
     python evaluation/benchmark.py system --model exported/en-es         # by sentence length and batch size
     python evaluation/benchmark.py vectors --model exported/en-es --data DIR   # in fewer bytes
 
@@ -35,12 +37,14 @@ from xling_tf.config import EncoderConfig, ExperimentConfig, from_json
 from xling_tf.corpora.folder import load_folder
 from xling_tf.corpora.records import TranslationPair
 from xling_tf.corpora.sample import SAMPLE_FOLDER
+from xling_tf.corpora.store import transient_store
 from xling_tf.errors import UserError, library, one_line_errors, parse_flags_and_files, set_up_logging
 from xling_tf.evaluators.data import Dataset, Suite, select
 from xling_tf.evaluators.encoding import Encode, as_system, encode_checked
 from xling_tf.evaluators.running import evaluate_system
 from xling_tf.evaluators.systems import open_system
 from xling_tf.files import provenance, replacing
+from xling_tf.hub.saved_models import load_saved_model, resolve
 from xling_tf.presets import get_preset
 from xling_tf.search.neighbours import truncated
 from xling_tf.search.quantization import Int8Ranges, Precision, quantize
@@ -60,7 +64,10 @@ def main(argv: list[str]) -> None:
     """Measures what the first argument names."""
     set_up_logging()
     with one_line_errors("the same command starts anew"):
-        kinds = {each.__name__[1:]: each for each in (_training, _peers, _lstm, _system, _vectors)}
+        kinds = {
+            each.__name__[1:]: each
+            for each in (_training, _peers, _lstm, _corpora, _memory, _system, _vectors)
+        }
         if argv[1:2] not in [[kind] for kind in kinds]:
             raise UserError(f"one of {', '.join(kinds)} is expected, got {argv[1:]}")
         kinds[argv[1]]()
@@ -84,9 +91,7 @@ def _training() -> None:
     from xling_tf.trainer.experiment import matmul_gflops
 
     pairs = _read_pairs(10_000)
-    texts = sorted({text for pair in pairs for text in pair})
-    np.random.default_rng(0).shuffle(texts)
-    del texts[_ENCODED:]
+    texts = _distinct_texts(pairs)[:_ENCODED]
     ceilings = {dtype: [matmul_gflops(dtype)] for dtype in ("float32", "bfloat16")}
     with tempfile.TemporaryDirectory() as folder:
         model = Path(folder) / "model"
@@ -138,6 +143,12 @@ def _read_pairs(most: int) -> list[tuple[str, str]]:
         for record, _ in itertools.islice(corpus, most)
         if isinstance(record, TranslationPair)
     ]
+
+
+def _distinct_texts(pairs: Iterable[tuple[str, str]]) -> list[str]:
+    texts = sorted({text for pair in pairs for text in pair})
+    np.random.default_rng(0).shuffle(texts)
+    return texts
 
 
 def _train(pair: str, pairs: Iterable[tuple[str, str]], model: Path, *settings: str) -> dict[str, float]:
@@ -340,6 +351,42 @@ def _lstm() -> None:
     _write("evaluation/results/lstm.json", {**shape, "seconds": seconds, "step_to_products": ratio})
 
 
+# Corpora, from their files to records for training.
+
+
+def _corpora() -> None:
+    """Times what a training does with corpora before its first step, in a core's own seconds."""
+    asked, seconds, peaks = flags.FLAGS, [], []
+    corpora = load_folder(Path(asked.data), source=asked.source, targets=[asked.target])
+    counts: dict[str, int] = {}
+    for _ in range(_ROUNDS):
+        begin = time.process_time()
+        peaks.append(_peak_bytes(lambda: counts.update(transient_store(corpora).counts())))
+        seconds.append(time.process_time() - begin)
+    rate = sum(counts.values()) / statistics.median(seconds)
+    figures = {"corpora": len(counts), "records": sum(counts.values())}
+    _write(
+        "evaluation/results/corpora.json",
+        {**figures, "records_per_core_second": rate, "peak_mib": max(peaks) / _MIB},
+    )
+
+
+# The memory of one call with many sentences.
+
+
+def _memory() -> None:
+    """Encodes ten thousand sentences in one call, and then as many as asked."""
+    asked = flags.FLAGS
+    texts = _distinct_texts(_read_pairs(10_000))[: asked.sentences]
+    model = load_saved_model(resolve(asked.model))
+    figures: dict[str, Any] = {"model": asked.model, "resident_mib": _resident_bytes() / _MIB}
+    for name, call in (("encode", SentenceEncoder(model).encode), ("the model itself", model)):
+        for count in (_ENCODED, asked.sentences):
+            some = texts[:count]
+            figures[f"{name}, {len(some)} texts, peak_mib"] = _peak_bytes(partial(call, some)) / _MIB
+    _write("evaluation/results/memory.json", figures)
+
+
 # Time and memory by sentence length and batch size (Yang et al. 2019, sec. 7 and figure 2).
 
 # Common words: most systems have an own token for each.
@@ -517,7 +564,7 @@ if __name__ == "__main__":
     flags.DEFINE_string("corpus", "tatoeba", "vectors: translations of this name.")
     flags.DEFINE_string("source", "en", "Language of the queries.")
     flags.DEFINE_string("target", "es", "Language that is searched.")
-    flags.DEFINE_integer("sentences", 100_000, "vectors: searched, at most.", lower_bound=100)
+    flags.DEFINE_integer("sentences", 100_000, "vectors, memory: so many texts, at most.", lower_bound=100)
     flags.DEFINE_integer("queries", 1000, "vectors: queries, at most.", lower_bound=1)
     flags.DEFINE_string("output", None, "Where the figures are written.")
     app.run(main, flags_parser=parse_flags_and_files)
