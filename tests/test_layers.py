@@ -162,6 +162,30 @@ def test_layer_norm_is_that_of_keras_and_by_hand(dtype):
     assert tf.cast(outputs[2], tf.float32).numpy() == pytest.approx(expected, rel=1e-5)
 
 
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: LayerNorm(epsilon=1e-6),
+        *(lambda width=width: ConvolutionBranch(8, width, 2) for width in (2, 3, 5)),
+    ],
+)
+def test_gradients_in_training_are_those_of_tensorflow(make):
+    layer = make()
+    arguments = [MASK] if isinstance(layer, ConvolutionBranch) else []
+    layer(TOKENS, *arguments)
+    layer.set_weights([RANDOM.normal(size=weight.shape) for weight in layer.get_weights()])
+    inputs, seen = tf.constant(TOKENS), []
+    weights = [weight.value for weight in layer.trainable_weights]
+    for scope in (contextlib.nullcontext, tf.distribute.MirroredStrategy(["CPU:0"]).scope):
+        with scope(), tf.GradientTape() as tape:
+            tape.watch(inputs)
+            outputs = layer(inputs, *arguments)
+            loss = tf.reduce_sum(tf.square(outputs) * ROWS[0])
+        seen.append([outputs, *tape.gradient(loss, [inputs, *weights])])
+    for expected, found in zip(*seen, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+
+
 def test_feedforward_by_hand():
     # One hidden unit relu(x0 - x1 + 1), given back twice and minus once, plus bias 0.5.
     layer = TransformerBlock(2, 1, 1, norm_first=True)

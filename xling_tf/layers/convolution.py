@@ -3,11 +3,43 @@
 from typing import Any
 
 import keras
+import tensorflow as tf
 from keras import ops
 
 from xling_tf.layers.base import Layer, LayerNorm
 
 EPSILON = 1e-12  # of the published CNN's layer norms
+
+
+@tf.custom_gradient
+def _convolve_in_training(inputs: Any, kernel: Any) -> Any:
+    """A convolution `[batch, length, out]` of `[batch, length, in]` by a `[width, in, out]` kernel.
+
+    Its gradients are a convolution and matrix products; on a processor, TensorFlow takes three times as long.
+    """
+    width = kernel.shape[0]
+    left, right = (width - 1) // 2, width // 2
+
+    def gradient(of_outputs: Any) -> Any:
+        padded = tf.pad(of_outputs, [[0, 0], [right, left], [0, 0]])
+        of_inputs = tf.nn.conv1d(padded, tf.transpose(kernel[::-1], [0, 2, 1]), 1, "VALID")
+        padded, length = tf.pad(inputs, [[0, 0], [left, right], [0, 0]]), tf.shape(inputs)[1]
+        seen = (tf.reshape(padded[:, i : i + length], [-1, kernel.shape[1]]) for i in range(width))
+        rows = tf.reshape(of_outputs, [-1, kernel.shape[2]])
+        return of_inputs, tf.stack([tf.matmul(each, rows, transpose_a=True) for each in seen])
+
+    return tf.nn.conv1d(inputs, kernel, 1, "SAME"), gradient
+
+
+class _Convolution(keras.layers.Conv1D):
+    """Keras' own, in half the time in training."""
+
+    def call(self, inputs: keras.KerasTensor) -> keras.KerasTensor:
+        """Maps `[batch, length, any]` to `[batch, length, filters]`."""
+        if not tf.distribute.has_strategy():  # in exports, TensorFlow loads no gradient of ours within a loop
+            return super().call(inputs)
+        outputs = _convolve_in_training(inputs, tf.convert_to_tensor(self.kernel))
+        return self.activation(outputs + self.bias)
 
 
 @keras.saving.register_keras_serializable(package="xling_tf")
@@ -27,7 +59,7 @@ class ConvolutionBranch(Layer):
         super().__init__(**kwargs)
         self.num_filters, self.width, self.num_layers = num_filters, width, num_layers
         self.convolutions = [
-            keras.layers.Conv1D(
+            _Convolution(
                 num_filters,
                 width,
                 padding="same",
