@@ -155,6 +155,8 @@ def _train(pair: str, pairs: Iterable[tuple[str, str]], model: Path, *settings: 
     """Trains a preset by its program to rank translations: sentences, tokens and seconds of its steps."""
     # The first phase of a preset trains another encoder.
     settings = ("training.static_share=0", *settings, *(f"tasks.{task}.weight=0" for task in _OTHER_TASKS))
+    if start := get_preset(pair).initial.model:
+        settings = (*settings, f"initial.model={Path(start).absolute()}")
     asked = flags.FLAGS
     with tempfile.TemporaryDirectory() as run:
         # They alone: a folder of many corpora takes minutes to evaluate.

@@ -33,16 +33,16 @@ class LayerNorm(keras.layers.LayerNormalization):
 
     def call(self, inputs: keras.KerasTensor) -> keras.KerasTensor:
         """Maps `[..., dim]` to the same shape."""
-        given = [ops.cast(x, "float32") for x in (inputs, self.gamma, self.beta)]
+        inputs, gamma, beta = (ops.cast(x, "float32") for x in (inputs, self.gamma, self.beta))
         # Not in exports: TensorFlow loads no gradient of ours within a loop.
         if tf.distribute.has_strategy():
-            outputs = _norm_in_training(*given, epsilon=self.epsilon)
+            outputs = _norm_in_training(inputs, gamma, beta, self.epsilon)
         else:
-            outputs, *_ = _norm(*given, epsilon=self.epsilon)
+            outputs, *_ = _norm(inputs, gamma, beta, self.epsilon)
         return ops.cast(outputs, self.compute_dtype)
 
 
-def _norm(inputs: Any, gamma: Any, beta: Any, *, epsilon: float) -> tuple[Any, Any, Any]:
+def _norm(inputs: Any, gamma: Any, beta: Any, epsilon: float) -> tuple[Any, Any, Any]:
     """Layer norm, and what it multiplies by `gamma`, and by which factors that was brought to its size."""
     centred = inputs - ops.mean(inputs, axis=-1, keepdims=True)
     scale = ops.rsqrt(ops.mean(ops.square(centred), axis=-1, keepdims=True) + epsilon)
@@ -51,9 +51,9 @@ def _norm(inputs: Any, gamma: Any, beta: Any, *, epsilon: float) -> tuple[Any, A
 
 
 @tf.custom_gradient
-def _norm_in_training(inputs: Any, gamma: Any, beta: Any, *, epsilon: float) -> Any:
+def _norm_in_training(inputs: Any, gamma: Any, beta: Any, epsilon: float) -> Any:
     """As `_norm`, whose gradient by TensorFlow goes through memory twice as often."""
-    outputs, normalised, scale = _norm(inputs, gamma, beta, epsilon=epsilon)
+    outputs, normalised, scale = _norm(inputs, gamma, beta, epsilon)
 
     def gradient(of_outputs: Any) -> Any:
         dim = inputs.shape[-1]
@@ -61,7 +61,7 @@ def _norm_in_training(inputs: Any, gamma: Any, beta: Any, *, epsilon: float) -> 
         products, mean = of_rows * rows, gamma[:, None] / dim
         of_centred = of_rows * gamma - of_rows @ mean - rows * (products @ mean)
         of_gamma, of_beta = tf.reduce_sum(products, axis=0), tf.reduce_sum(of_rows, axis=0)
-        return tf.reshape(of_centred, tf.shape(inputs)) * scale, of_gamma, of_beta
+        return tf.reshape(of_centred, tf.shape(inputs)) * scale, of_gamma, of_beta, None
 
     return outputs, gradient
 
