@@ -6,6 +6,7 @@
 The same command continues a training that was stopped or killed.
 """
 
+import ctypes
 import dataclasses
 import os
 import subprocess
@@ -40,6 +41,10 @@ _CACHE = flags.DEFINE_string("cache", None, "Folder that keeps --teacher's vecto
 _WANDB = flags.DEFINE_string("wandb", None, "Project of Weights & Biases that follows the training.")
 _LIST = flags.DEFINE_bool("list", False, "Lists the presets and exits.")
 
+# Parameters of mallopt(3): one arena, which alone can grow beyond 64 MiB; no maps of their own for large
+# tensors; what is freed at its end is kept; and it grows by 256 MiB at least.
+_MALLOC = {-8: 1, -4: 0, -1: 2**31 - 1, -2: 2**28}
+
 
 def main(argv: list[str]) -> None:
     """Runs the experiment that the flags describe."""
@@ -50,6 +55,7 @@ def main(argv: list[str]) -> None:
             print(f"{name:{width}}  {preset.description}")
         return
     set_up_logging()
+    _keep_freed_memory()
     with one_line_errors("the same command continues"):
         config = _config()
         if _DATA.value is None and not config.data.sample:
@@ -61,6 +67,13 @@ def main(argv: list[str]) -> None:
         results = _run(config)
     if results is None:
         sys.exit(1)
+
+
+def _keep_freed_memory() -> None:
+    """Keeps what one step frees for the next one: a seventh of the time is the kernel's otherwise."""
+    if mallopt := getattr(ctypes.CDLL(None), "mallopt", None):  # glibc's
+        for parameter, value in _MALLOC.items():
+            mallopt(parameter, value)
 
 
 def _config() -> ExperimentConfig:
