@@ -42,7 +42,7 @@ def damage(path: Path, how: str) -> None:
 def test_a_damaged_store_is_told_and_written_anew(how, tmp_path, caplog):
     folder = tmp_path / "store"
     whole = open_store(folder, [CORPUS], accept).contents()
-    for name in ("texts", "text_starts", "first_text", "length", "train", "held_out"):
+    for name in ("texts", "text_starts", "first_text", "num_tokens", "train", "held_out"):
         caplog.clear()
         (folder / name).unlink() if how == "gone" else damage(folder / name, how)
         with caplog.at_level(std_logging.WARNING, logger="absl"):
