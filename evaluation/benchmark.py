@@ -381,11 +381,12 @@ def _memory() -> None:
     asked = flags.FLAGS
     texts = _distinct_texts(_read_pairs(2000))[: asked.sentences]
     model = load_saved_model(resolve(asked.model))
-    figures: dict[str, Any] = {"model": asked.model, "resident_mib": _resident_bytes() / _MIB}
-    for name, call in (("encode", SentenceEncoder(model).encode), ("the model itself", model)):
-        for count in (_ENCODED, asked.sentences):
-            some = texts[:count]
-            figures[f"{name}, {len(some)} texts, peak_mib"] = _peak_bytes(partial(call, some)) / _MIB
+    resident = _resident_bytes() / _MIB
+    peaks = {
+        name: {len(some): _peak_bytes(partial(call, some)) / _MIB for some in (texts[:_ENCODED], texts)}
+        for name, call in (("encode", SentenceEncoder(model).encode), ("model", model))
+    }
+    figures = {"model": asked.model, "resident_mib": resident, "peak_mib_by_sentences": peaks}
     _write("evaluation/results/memory.json", figures)
 
 

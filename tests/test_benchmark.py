@@ -74,6 +74,17 @@ def test_training_and_encoding_beside_the_ceiling(tmp_path):
 
 
 @pytest.mark.slow
+def test_reading_corpora_and_the_memory_of_a_call(hub_folder, tmp_path):
+    figures = figures_of(tmp_path, "corpora")
+    assert figures["records"] > figures["corpora"] > 1
+    assert figures["records_per_core_second"] > 1
+    figures = figures_of(tmp_path, "memory", f"--model={hub_folder}", "--sentences=150")
+    for peaks in figures["peak_mib_by_sentences"].values():
+        assert list(peaks) == ["150"]
+        assert peaks["150"] >= figures["resident_mib"] > 100
+
+
+@pytest.mark.slow
 def test_other_libraries_take_turns_and_the_fastest_of_them_counts(hub_folder, tmp_path):
     peers = tmp_path / "python"
     # 0.002 sentences a second of the ONNX file, 0.001 of all others. What the training has found to be no
