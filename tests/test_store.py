@@ -75,6 +75,14 @@ def test_records_come_back_as_they_were():
     assert story.train[-1] == TALE[-1]
 
 
+def test_lengths_stay_with_their_records_where_a_batch_adds_no_text(monkeypatch):
+    monkeypatch.setattr("xling_tf.corpora.store._BUFFERED", 1)
+    again = corpus("parallel", [TranslationPair(TRAINED[0], "It's 3.14 - isn't it?")] * 3)
+    first, second = transient_store([again, LABELLED]).corpora
+    assert first.train.lengths.tolist() == [6, 6, 6]  # It's, 3.14, -, isn't, it and ?
+    assert second.train.lengths.tolist() == [2, 2, 2]
+
+
 def test_training_texts_are_distinct_and_in_order():
     by_language = transient_store(ALL).training_texts_by_language()
     english, spanish = (list(by_language[language]) for language in by_language)

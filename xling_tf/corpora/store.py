@@ -266,7 +266,7 @@ def approximate_lengths(texts: Sequence[str]) -> NDArray[np.int16]:
     within[1:-1] = (character[1:-1] & _INNER > 0) & word[:-2] & word[2:]
     tokens = (character & _MARK > 0) & ~within
     tokens[1:] |= word[1:] & ~(word | within)[:-1]
-    starts = np.cumsum([1, *(len(text) + 1 for text in texts[:-1])])
+    starts = np.cumsum([1, *(len(text) + 1 for text in texts)])[:-1]
     lengths = np.add.reduceat(tokens + (character & _UNSPACED > 0).astype(np.int64), starts)
     return np.clip(lengths, 1, _LONGEST).astype(np.int16)
 
