@@ -43,7 +43,7 @@ class LayerNorm(keras.layers.LayerNormalization):
 
 
 def _norm(inputs: Any, gamma: Any, beta: Any, epsilon: float) -> tuple[Any, Any, Any]:
-    """Layer norm, and what it multiplies by `gamma`, and by which factors that was brought to its size."""
+    """Returns the layer norm, the normalised inputs and the scale that normalised them."""
     centred = inputs - ops.mean(inputs, axis=-1, keepdims=True)
     scale = ops.rsqrt(ops.mean(ops.square(centred), axis=-1, keepdims=True) + epsilon)
     normalised = centred * scale

@@ -15,7 +15,7 @@ EPSILON = 1e-12  # of the published CNN's layer norms
 def _convolve_in_training(inputs: Any, kernel: Any) -> Any:
     """A convolution `[batch, length, out]` of `[batch, length, in]` by a `[width, in, out]` kernel.
 
-    Its gradients are a convolution and matrix products; on a processor, TensorFlow takes three times as long.
+    Its gradients are a convolution and matrix products; on a processor, TensorFlow takes twice as long.
     """
     width = kernel.shape[0]
     left, right = (width - 1) // 2, width // 2
