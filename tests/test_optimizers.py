@@ -39,9 +39,22 @@ def test_two_steps_by_hand():
     # The first step of Keras' Adam is the learning rate times the sign.
     assert dense.numpy() == pytest.approx([0.9, 2.1], rel=1e-4)
     assert apply(*made, [[2, 2]], [0])[0] == pytest.approx([-2.26300] * 2, rel=1e-4)
-    # Dense: iterations, rate and two moments; tables: iterations, rate and a mean square a row.
+    # Dense: iterations, rate and two moments; tables: iterations, rate, and a mean square and a count a row.
     shapes = sorted(tuple(variable.shape) for variable in optimizers.variables)
-    assert shapes == [(), (), (), (), (2,), (2,), (5,)]
+    assert shapes == [(), (), (), (), (2,), (2,), (5,), (5,)]
+
+
+def test_a_row_that_is_seen_late_or_rarely_moves_by_the_rate():
+    # Gradients of 3, always: their corrected mean square is 9, so each update is 3 / sqrt(9) = 1 times the
+    # rate. Corrected by the steps, that of step 401 would be sqrt(1 - 0.99^401) / sqrt(0.01) = 9.9 times it.
+    made = make("adam")
+    for _ in range(400):
+        apply(*made, [[3, 3]], [1])
+    assert apply(*made, [[3, 3]], [4])[4] == pytest.approx([-1, -1], rel=1e-4)
+    # Seen every 100th step: five updates in all.
+    for step in range(400):
+        values = apply(*made, [[3, 3]], [4 if step % 100 == 99 else 0])
+    assert values[4] == pytest.approx([-5, -5], rel=1e-4)
 
 
 def test_only_the_rows_of_the_batch_move_and_their_moments_wait():
@@ -62,19 +75,19 @@ def test_sgd_by_hand_and_a_rate_for_the_tables():
     table, dense, average = make_table(), keras.Variable([1.0, 2.0]), keras.Variable([1.0])
     config = OptimizerConfig(learning_rate=0.1, embedding_learning_rate=1.0, warmup=0.5, decay="linear")
     optimizers = Optimizers(config, [table], [(1, [dense])], [average])
-    assert optimizers.set_progress(0.5) == pytest.approx(0.1)
+    assert optimizers.set_progress(0.4, 0.5) == pytest.approx(0.1)
     gradients = [slices([[1, 2], [1, 0]], [3, 3]), tf.constant([10.0, -10.0])]
     optimizers.apply(gradients, [table, dense])
     assert dense.numpy().tolist() == [0, 3]  # 1 - 0.1 * 10, 2 + 0.1 * 10
     assert table.numpy().tolist() == [[0, 0], [0, 0], [0, 0], [-2, -2], [0, 0]]
     # A quarter of the budget is half of the warm-up; tables and average learn at a fifth of it.
-    assert optimizers.set_progress(0.25, 0.2) == pytest.approx(0.05)
+    assert optimizers.set_progress(0.2, 0.25, 0.2) == pytest.approx(0.05)
     gradients = [slices([[1, 1]], [0]), tf.constant([1.0, 1.0]), tf.constant([1.0])]
     optimizers.apply(gradients, [table, dense, average])
     assert dense.numpy() == pytest.approx([-0.05, 2.95])
     assert average.numpy() == pytest.approx([0.99])
     assert table.numpy()[0] == pytest.approx([-0.1, -0.1])
-    assert optimizers.set_progress(1.0) == 0
+    assert optimizers.set_progress(1.0, 1.0) == 0
 
 
 @pytest.mark.parametrize("name", ["sgd", "adam"])

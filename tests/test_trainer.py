@@ -78,6 +78,24 @@ def test_steps_that_are_read_together_are_the_same_steps(tmp_path):
     assert found[0] == found[1]
 
 
+@pytest.mark.parametrize(
+    ("budget", "rates"),
+    # Of two steps, the first ends when the rise of half of the budget does. Of a minute, the first step is
+    # taken to last a second, a thirtieth of the rise.
+    [
+        (["training.steps=2", "training.minutes=0"], [1, 1]),
+        (["training.steps=0", "training.minutes=1"], [1 / 30]),
+    ],
+)
+def test_no_step_learns_at_a_rate_of_0(budget, rates, tmp_path):
+    schedule = ["optimizer.learning_rate=1", "optimizer.warmup=0.5", "optimizer.decay=linear"]
+    trainer = make_trainer(tmp_path, apply_overrides(TWO_TASKS, [*schedule, *budget]))
+    steps = [trainer._train_step(trainer._phase()).learning_rate]
+    for trainer.step in range(1, len(rates)):
+        steps.append(trainer._train_step(trainer._phase()).learning_rate)
+    assert steps == pytest.approx(rates)
+
+
 def test_each_replica_reads_batches_of_its_own(tmp_path):
     strategy = two_replicas()
     trainer = make_trainer(tmp_path, workers=Workers(strategy))

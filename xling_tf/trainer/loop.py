@@ -60,7 +60,7 @@ class Phase:
         tasks: By their names.
         begin: Share of the budget at which it begins.
         end: Share of the budget at which it ends, if it has had `least` steps by then.
-        least: Steps, which a slow machine takes from the phases after it.
+        least: Minimum number of steps; shortens the later phases if the budget is small.
         static_rate: Multiple of its rates that the average of words learns at.
         steps: Trained so far.
     """
@@ -96,11 +96,11 @@ class Phase:
         """The task of the next step."""
         return self.tasks[self._schedule.task(self.steps)]
 
-    def progress(self, progress: float) -> float:
-        """The share of the phase that is over at a share of the budget; 1 at the end of either."""
+    def progress(self, progress: float, ahead: int = 0) -> float:
+        """The share of the phase that is over at a share of the budget, `ahead` steps from now."""
         share = (progress - self.begin) / (self.end - self.begin)
         if self.least:
-            share = max(min(share, self.steps / self.least), progress)
+            share = max(min(share, (self.steps + ahead) / self.least), progress)
         return min(1.0, share)
 
     def next_batch(self) -> Any:
@@ -239,13 +239,17 @@ class Trainer:
         self.seconds, stops = self._workers.add_up([seconds, float(stop)])
         return stops > 0
 
-    def _progress(self) -> float:
-        """Share of the budget that is used: of steps or minutes, whichever ends first; 1 without a task."""
+    def _progress(self, ahead: int = 0) -> float:
+        """Share of the budget that is used, of steps or minutes, whichever ends first; 1 without a task.
+
+        That of some steps ahead takes them to be as long as those before, and the first to be a second.
+        """
         if not self._model.tasks:
             return 1.0
         steps, minutes = self._config.steps, self._config.minutes
-        of_steps = self.step / steps if steps else 0.0
-        of_minutes = self.seconds / 60 / minutes if minutes else 0.0
+        seconds = self.seconds + ahead * (self.seconds / self.step if self.step else 1.0)
+        of_steps = (self.step + ahead) / steps if steps else 0.0
+        of_minutes = seconds / 60 / minutes if minutes else 0.0
         return min(1.0, max(of_steps, of_minutes))
 
     def _phase(self) -> Phase:
@@ -303,7 +307,8 @@ class Trainer:
 
     def _train_step(self, phase: Phase) -> DispatchedStep:
         task, texts, batch = phase.task, phase.texts(), phase.next_batch()
-        learning_rate = self._optimizers.set_progress(phase.progress(self._progress()), phase.static_rate)
+        begin, end = phase.progress(self._progress()), phase.progress(self._progress(ahead=1), ahead=1)
+        learning_rate = self._optimizers.set_progress(begin, end, phase.static_rate)
         key = phase.name, task.graph
         if key not in self._steps:
             self._steps[key] = self._compile(phase, task)

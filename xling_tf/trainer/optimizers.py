@@ -15,7 +15,7 @@ class FusedAdam(keras.optimizers.Adam):
     """Keras' Adam by TensorFlow's own operation: one a variable, and one pass over its memory."""
 
     def update_step(self, gradient: tf.Tensor, variable: tf.Variable, learning_rate: tf.Tensor) -> None:
-        """Updates one variable, at the rate of `_rate`."""
+        """Updates one variable; `learning_rate` has the bias of the moments corrected (`_rate`)."""
         index = self._get_variable_index(variable)
         tf.raw_ops.ResourceApplyAdam(
             var=variable.handle,
@@ -35,9 +35,10 @@ class RowwiseRMSprop(keras.optimizers.Optimizer):
     """RMSprop that touches only the rows a batch has looked up, each at one rate.
 
     Keras' Adam decays the moments of every row at every step, which on a table of 64 million entries costs
-    more than the rest of the step. Here a row has one number, the mean square of its gradients' entries,
-    which share their frequency, and it waits until the row is seen again. Its bias is corrected as Adam's is.
-    A momentum was worth nothing (docs/results.md, "Optimizer of the tables").
+    more than the rest of the step. Here a row has one mean square for all its entries, as they are seen
+    equally often, and it waits until the row is seen again. Its bias is corrected as Adam's is, but by how
+    often the row has been seen: by the number of steps, a word first seen at step 401 would move 9.9 times
+    as far as its rate. A momentum was worth nothing (docs/results.md, "Optimizer of the tables").
     """
 
     def __init__(
@@ -48,27 +49,33 @@ class RowwiseRMSprop(keras.optimizers.Optimizer):
         self.epsilon = epsilon
 
     def build(self, variables: Sequence[keras.Variable]) -> None:
-        """Makes the mean squares."""
+        """Makes the mean squares, and the counts of how often each row has been seen."""
         if self.built:
             return
         super().build(variables)
-        self._squares = [
-            self.add_variable((variable.shape[0],), name="mean_square") for variable in variables
-        ]
+        rows = [(variable.shape[0],) for variable in variables]
+        self._squares = [self.add_variable(shape, name="mean_square") for shape in rows]
+        self._counts = [self.add_variable(shape, name="count") for shape in rows]
 
     def update_step(
         self, gradient: tf.IndexedSlices, variable: tf.Variable, learning_rate: tf.Tensor
     ) -> None:
-        """Updates the looked-up rows of one table, at the rate of `_rate`; no row may come twice."""
-        square = self._squares[self._get_variable_index(variable)].value
+        """Updates the looked-up rows of one table; no row may come twice."""
+        index = self._get_variable_index(variable)
         rows, values = gradient.indices, gradient.values
-        # `tf.gather` would copy a mirrored variable as a whole.
-        old_square = tf.raw_ops.ResourceGather(resource=square.handle, indices=rows, dtype=tf.float32)
-        mean_squares = tf.reduce_mean(tf.square(values), axis=1)
-        new_square = self.beta_2 * old_square + (1 - self.beta_2) * mean_squares
-        square.scatter_update(tf.IndexedSlices(new_square, rows))
-        change = values * (learning_rate / (tf.sqrt(new_square) + self.epsilon))[:, None]
+        count = _rows_of(self._counts[index], rows) + 1
+        self._counts[index].value.scatter_update(tf.IndexedSlices(count, rows))
+        mean_square = tf.reduce_mean(tf.square(values), axis=1)
+        square = self.beta_2 * _rows_of(self._squares[index], rows) + (1 - self.beta_2) * mean_square
+        self._squares[index].value.scatter_update(tf.IndexedSlices(square, rows))
+        unbiased = square / (1 - self.beta_2**count)
+        change = values * (learning_rate / (tf.sqrt(unbiased) + self.epsilon))[:, None]
         variable.scatter_sub(tf.IndexedSlices(change, rows))
+
+
+def _rows_of(variable: keras.Variable, rows: tf.Tensor) -> tf.Tensor:
+    """Reads some entries of a vector; `tf.gather` would copy a mirrored variable as a whole."""
+    return tf.raw_ops.ResourceGather(resource=variable.value.handle, indices=rows, dtype=tf.float32)
 
 
 _KINDS: Mapping[str, tuple[Callable[[float], Any], Callable[[float], Any]]] = {
@@ -115,13 +122,16 @@ class Optimizers:
         optimizers = [self._of_tables, *(optimizer for optimizer, *_ in self._of_dense)]
         return [v.value for optimizer in optimizers for v in optimizer.variables]
 
-    def set_progress(self, progress: float, static_rate: float = 1.0) -> float:
-        """Sets the learning rates for a share of the budget; returns that of the encoder's dense layers.
+    def set_progress(self, begin: float, end: float, static_rate: float = 1.0) -> float:
+        """Sets the learning rates of one step; returns that of the encoder's dense layers.
 
-        Those of the tables and of the average of words are `static_rate` times as high.
+        Args:
+            begin: Share of the budget that is used when the step begins.
+            end: Share of the budget that is used when it ends.
+            static_rate: Multiple of the rates of the tables and of the average of words.
         """
         config = self._config
-        factor = learning_rate_factor(progress, warmup=config.warmup, decay=config.decay)
+        factor = learning_rate_factor(begin, end, warmup=config.warmup, decay=config.decay)
         self._of_tables.learning_rate.assign(static_rate * factor * config.embedding_learning_rate)
         for optimizer, ids, rate in self._of_dense:
             multiple = static_rate if ids == self._static else 1.0
@@ -194,8 +204,6 @@ def _rate(optimizer: keras.optimizers.Optimizer) -> tf.Tensor:
     """
     rate = tf.convert_to_tensor(optimizer.learning_rate)
     step = tf.cast(optimizer.iterations + 1, tf.float32)
-    if isinstance(optimizer, FusedAdam | RowwiseRMSprop):
-        rate *= tf.sqrt(1 - optimizer.beta_2**step)
     if isinstance(optimizer, FusedAdam):
-        rate /= 1 - optimizer.beta_1**step
+        rate *= tf.sqrt(1 - optimizer.beta_2**step) / (1 - optimizer.beta_1**step)
     return rate

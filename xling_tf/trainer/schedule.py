@@ -67,14 +67,22 @@ def sampling_weights(weight: int, sizes: Sequence[int], temperature: float) -> l
     return [max(1, round(steps * power / sum(powers))) for power in powers]
 
 
-def learning_rate_factor(progress: float, *, warmup: float, decay: str) -> float:
-    """Scales the learning rates over the budget: a linear rise in `warmup` of it, then a fall if asked.
+def learning_rate_factor(begin: float, end: float, *, warmup: float, decay: str) -> float:
+    """Scales the learning rates of one step: a linear rise in `warmup` of the budget, then a fall if asked.
+
+    The rise looks at the end of the step and the fall at its beginning, so that neither the first nor the
+    last step is lost to a rate of 0.
+
+    Args:
+        begin: Share of the budget that is used when the step begins.
+        end: Share of the budget that is used when it ends.
+        warmup: Share of the budget in which the rates rise.
+        decay: Over the rest of it: "constant", or "linear" to 0.
 
     Example:
-        >>> [learning_rate_factor(p, warmup=0.5, decay="linear") for p in (0.25, 0.5, 0.75, 1.0)]
-        [0.5, 1.0, 0.5, 0.0]
+        >>> [learning_rate_factor(i / 4, (i + 1) / 4, warmup=0.5, decay="linear") for i in range(4)]
+        [0.5, 1.0, 1.0, 0.5]
     """
-    if progress < warmup:
-        return progress / warmup
-    fallen = 1 - (1 - progress) / max(1 - warmup, 1e-9)
-    return 1 - fallen if decay == "linear" else 1.0
+    rise = min(1.0, end / warmup) if warmup else 1.0
+    fall = min(1.0, (1 - begin) / (1 - warmup)) if decay == "linear" and warmup < 1 else 1.0
+    return min(rise, fall)
