@@ -97,11 +97,16 @@ def test_batches_hold_similar_lengths_and_equal_work():
     assert len(batches[0]) > 3 * len(batches[-1])
 
 
-def test_equal_batches_hold_as_many_examples_of_similar_length():
-    # 500 examples of 1 to 29 words: the recipe of the paper has 20 in each batch.
+def test_equal_batches_hold_as_many_examples_of_any_length():
+    # 500 examples of 1 to 29 words, 20 in each batch as the paper's recipe has them.
     sampler = make(RAGGED, size=20, pool=25, equal=True)
-    assert [len(batch) for batch in lengths_of_batches(sampler, 25)] == [20] * 25
-    assert sorted(drawn(sampler, range(25))) == list(range(500))
+    batches = [sampler.batch(position) for position in range(25)]
+    assert [len(batch) for batch in batches] == [20] * 25
+    assert sorted(np.concatenate(batches)) == list(range(500))
+    # The mean of 20 random lengths is within 5 standard errors of that of all: a batch is a random sample.
+    error = RAGGED.lengths.std() / 20**0.5
+    means = np.array([RAGGED.lengths[batch].mean() for batch in batches])
+    assert np.abs(means - RAGGED.lengths.mean()).max() < 5 * error
 
 
 def test_batches_of_neighbours_are_stretches_of_a_corpus():

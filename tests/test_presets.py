@@ -16,6 +16,7 @@ from xling_tf.presets import PUBLISHED, get_preset
 from xling_tf.serving.models import ModelConfig
 from xling_tf.tasks.base import TASKS, build_tasks
 from xling_tf.trainer.experiment import Run, run_experiment
+from xling_tf.trainer.loop import make_schedule
 from xling_tf.trainer.warm_start import apply_start
 
 
@@ -58,9 +59,9 @@ def test_the_literal_recipe():
     assert paper.optimizer == OptimizerConfig()  # test_config.py
     assert paper.text.max_tokens == 64  # 2018, sec. 4.2
     assert paper.tasks.hard_negatives == 5  # sec. 2.2
-    weights = {name: getattr(paper.tasks, name).weight for name in TASKS}
-    own = ("translation_ranking", "response_prediction", "quick_thought", "inference")
-    assert weights == {name: int(name in own) for name in TASKS}  # "cycling"
+    # "cycling through the different tasks [...] and performing an optimization step for a single task at a time"
+    tasks = build_tasks(paper)
+    assert make_schedule(tasks, {task.name: 1 for task in tasks}, paper).cycle == tuple(six_tasks("es"))
 
 
 NARROW = (

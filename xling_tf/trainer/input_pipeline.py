@@ -88,13 +88,14 @@ def _collect(task: Task, parts: Sequence[tuple[str, StoredRecords]]) -> Examples
 
 
 class BatchSampler:
-    """Draws batches of examples of similar length, or of the same documents.
+    """Draws batches of examples of similar length, of any lengths, or of the same documents.
 
     A pool of `data.pool_batches * examples_per_batch` examples is drawn from the corpora in proportion to
     their size times their weight, each corpus in a new random order every time it is exhausted. The
     pool is sorted by length, or by the examples' place in the corpora without `by_length`, and cut into
-    batches that take equal work, so a batch of short sentences holds more of them; or into equal numbers
-    with `data.equal_batches`. The batches of a pool come in random order.
+    batches that take equal work, so a batch of short sentences holds more of them. With
+    `data.equal_batches` it is cut into equal numbers, and not sorted by length: a sentence's negatives
+    are of any length. The batches of a pool come in random order.
     """
 
     def __init__(
@@ -153,8 +154,10 @@ class BatchSampler:
     def _cut(self, indices: NDArray[np.int64], pool: int) -> list[NDArray[np.int64]]:
         random = np.random.default_rng((self._seed, pool))
         indices = random.permutation(indices)
-        order = self._lengths[indices] if self._by_length else indices
-        indices = indices[np.argsort(order, kind="stable")]
+        if not self._by_length:
+            indices = np.sort(indices)
+        elif not self._equal:
+            indices = indices[np.argsort(self._lengths[indices], kind="stable")]
         if self._equal:
             batches = np.array_split(indices, self._pool_batches)
         else:
