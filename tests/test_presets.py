@@ -59,7 +59,7 @@ def test_the_literal_recipe():
     assert paper.optimizer == OptimizerConfig()  # test_config.py
     assert paper.text.max_tokens == 64  # 2018, sec. 4.2
     assert paper.tasks.hard_negatives == 5  # sec. 2.2
-    # "cycling through the different tasks [...] and performing an optimization step for a single task at a time"
+    # "cycling through the different tasks [...] and performing an optimization step for a single task"
     tasks = build_tasks(paper)
     assert make_schedule(tasks, {task.name: 1 for task in tasks}, paper).cycle == tuple(six_tasks("es"))
 

@@ -191,8 +191,8 @@ class DataConfig:
     # How often a corpus (by name) is drawn from, relative to its size; 1 where it is not named.
     corpus_weights: dict[str, float] = field(default_factory=dict)
     pool_batches: int = 64  # batches that are bucketed by length together
-    # Batches of equal numbers of examples of any lengths, as 2019, sec. 3.2, has them; else of similar lengths
-    # and equal work: more examples where sentences are short.
+    # Batches of equal numbers of examples of any lengths, as 2019, sec. 3.2, has them; else of similar
+    # lengths and equal work: more examples where sentences are short.
     equal_batches: bool = False
 
 

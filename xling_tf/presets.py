@@ -96,8 +96,8 @@ _RANKING = dataclasses.replace(
 # As 2019, sec. 2.2 and 3.2, but for one thing: the paper minimises -log P(source | target) and gives each
 # example 5 wrong translations. These are candidates for a source, so P(target | source) is trained.
 # The paper cycles through translation, Reddit, Wikipedia and NLI, a step of one task at a time, and does not
-# say how its six tasks share the cycle. Here each has one step in six: translation, replies in both languages,
-# neighbours in both languages, inference.
+# say how its six tasks share the cycle. Here each has one step in six: translation, replies in both
+# languages, neighbours in both languages, inference.
 _PAPER = ExperimentConfig(
     data=DataConfig(equal_batches=True),
     tasks=TasksConfig(hard_negatives=5),
