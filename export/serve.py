@@ -65,7 +65,8 @@ def main(argv: list[str]) -> None:
     """Serves what the flags name, until it is told to end."""
     del argv
     with one_line_errors("the same command starts the server again"):
-        models, listener = parse_models(_MODEL.value, _LABEL.value), _bind()
+        models, api_key = parse_models(_MODEL.value, _LABEL.value), _api_key()
+        listener = _bind()
         with quiet_start():
             from xling_tf.serving.app import Limits, run
             from xling_tf.serving.batching import BatchingParameters
@@ -86,7 +87,7 @@ def main(argv: list[str]) -> None:
                 client_seconds=_CLIENT.value,
                 connections=_CONNECTIONS.value,
             ),
-            api_key=_KEY.value or os.environ.get("XLING_TF_API_KEY", ""),
+            api_key=api_key,
             origins=_ORIGINS.value,
             enable_batching=_BATCHING.value,
             poll_seconds=_POLL.value,
@@ -126,6 +127,18 @@ def parse_models(models: list[str], labels: list[str]) -> dict[str, tuple[Path, 
             )
         parsed[match[1]][1][match[2]] = int(match[3])
     return parsed
+
+
+def _api_key() -> str:
+    """The key that clients have to send; empty if there is none."""
+    given = os.environ.get("XLING_TF_API_KEY") or None if _KEY.value is None else _KEY.value
+    key = (given or "").strip()
+    if given is not None and not (key and key.isascii() and key.isprintable()):
+        raise UserError(
+            "--api_key or $XLING_TF_API_KEY is expected to be of printable ASCII, which all "
+            "clients can send in a header; leave it out to let everybody ask"
+        )
+    return key
 
 
 def _bind() -> socket.socket:

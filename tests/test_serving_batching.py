@@ -104,10 +104,34 @@ def test_a_full_queue_refuses_and_takes_again_when_there_is_room() -> None:
         assert "task size is 1, num_enqueued_batches=2" in await case.refusal(4)
         case.model.let.set()
         assert await answers(*tasks) == [[0], [2, 4, 6]]
-        assert "task size is 5" in await case.refusal(1, 2, 3, 4, 5)
         assert await answers(await case.submit(9)) == [[18]]
 
     assert run(test, max_batch_size=2, max_enqueued_batches=2)[-1] == [9]
+
+
+@pytest.mark.parametrize("inputs", [{"x": np.ones(5)}, {"x": np.ones(5), "other": np.ones(1)}])
+def test_what_could_never_wait_is_not_told_to_try_again(inputs: Tensors) -> None:
+    async def test(case: Case) -> None:
+        case.model.let.set()
+        with pytest.raises(ServingError, match="at most 4 rows") as error:
+            await case.scheduler.run(case.model.lane, inputs)
+        assert error.value.status == 413
+        assert await answers(await case.submit(1, 2, 3, 4)) == [[2, 4, 6, 8]]
+
+    assert run(test, max_batch_size=2, max_enqueued_batches=2) == [[1, 2], [3, 4]]
+
+
+def test_rows_count_although_they_are_not_common() -> None:
+    async def test(case: Case) -> None:
+        tasks = [await case.submit(0)]
+        inputs = {"x": np.ones(3), "other": np.float64(1)}
+        tasks.append(asyncio.create_task(case.scheduler.run(case.model.lane, inputs)))
+        await asyncio.sleep(0)
+        assert "num_enqueued_batches=2" in await case.refusal(4)
+        case.model.let.set()
+        assert await answers(*tasks) == [[0], [2, 2, 2]]
+
+    run(test, max_batch_size=2, max_enqueued_batches=2)
 
 
 def test_those_who_have_gone_keep_no_place_from_others() -> None:
