@@ -38,7 +38,10 @@ _BATCH_TIMEOUT = flags.DEFINE_integer(
     "batch_timeout_micros", 0, "Microseconds that a batch waits for more rows.", 0
 )
 _MAX_ENQUEUED = flags.DEFINE_integer(
-    "max_enqueued_batches", 10, "Batches that wait; what is beyond is answered with 429.", 1
+    "max_enqueued_batches",
+    10,
+    "Batches that wait; what is beyond is answered with 429, or 413 if it never fits.",
+    1,
 )
 _THREADS = flags.DEFINE_integer(
     "num_batch_threads", os.cpu_count() or 1, "Calls of models at the same time.", 1

@@ -50,6 +50,10 @@ class Case:
         assert error.value.status == 429
         return error.value.message
 
+    async def begun(self) -> None:
+        while not self.model.calls:
+            await asyncio.sleep(0.01)
+
     def queued(self) -> float:
         return self.metrics.queued_rows.labels("m")._value.get()
 
@@ -138,6 +142,7 @@ def test_those_who_have_gone_keep_no_place_from_others() -> None:
     async def test(case: Case) -> None:
         called, gone, stays = [await case.submit(*each) for each in ([0], [1, 2], [3])]
         gone.cancel()
+        await case.begun()
         called.cancel()  # That one is in the model already.
         await asyncio.sleep(0)
         assert case.queued() == 1
@@ -147,6 +152,18 @@ def test_those_who_have_gone_keep_no_place_from_others() -> None:
         assert await answers(stays, came) == [[6], [10, 12]]
 
     assert run(test, max_batch_size=2, max_enqueued_batches=2) == [[0], [3], [5, 6]]
+
+
+def test_the_rest_of_a_large_request_is_not_run_for_a_client_that_has_gone() -> None:
+    async def test(case: Case) -> None:
+        gone = await case.submit(1, 2, 3, 4)
+        await case.begun()
+        gone.cancel()
+        await asyncio.sleep(0)
+        case.model.let.set()
+        assert await answers(await case.submit(5)) == [[10]]
+
+    assert run(test, max_batch_size=2, max_enqueued_batches=2) == [[1, 2], [5]]
 
 
 def test_one_bad_request_fails_alone() -> None:

@@ -69,6 +69,7 @@ def test_openais_client_reads_the_vectors(client: openai.OpenAI) -> None:
         ({"dimensions": 4}, openai.BadRequestError, "at most 3"),
         ({"dimensions": 0}, openai.BadRequestError, "at least 1"),
         ({"encoding_format": "int8"}, openai.BadRequestError, "float or base64"),
+        ({"extra_body": {"encoding_format": []}}, openai.BadRequestError, "float or base64"),
         ({"extra_body": {"signature_name": "lengths"}}, openai.BadRequestError, "no vectors"),
         ({"extra_body": {"signature_name": "none"}}, openai.BadRequestError, "not found"),
     ],

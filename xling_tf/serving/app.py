@@ -40,7 +40,7 @@ _CODES |= {501: "UNIMPLEMENTED", 503: "UNAVAILABLE", 504: "DEADLINE_EXCEEDED"}
 # What is left of a body that was refused half read is not waited for (408, 413).
 _HEADERS = {408: {"connection": "close"}, 413: {"connection": "close"}, 429: {"retry-after": "1"}}
 _HEADERS |= {401: {"www-authenticate": "Bearer"}, 415: {"accept-encoding": "gzip"}}
-_CHARSET = re.compile(r"charset\s*=\s*[\"']?([^\"';,\s]+)", re.IGNORECASE)
+_CHARSET = re.compile(r"charset\s*=\s*[\"']?([^\"';,\s]{1,40})", re.IGNORECASE)
 # Seconds between two looks whether a client that waits is still there.
 _LOOK_SECONDS = 0.1
 # Bytes of JSON that are read or written in the thread that answers everybody.
@@ -307,7 +307,7 @@ def _unpacked(body: bytes, encodings: str, limit: int) -> bytes:
     if not names:
         return body
     if names not in (["gzip"], ["x-gzip"]):
-        raise ServingError(f"A body is expected as it is or packed once by gzip, not {encodings}", 415)
+        raise ServingError(f"A body is expected as it is or packed once by gzip, not {encodings[:99]}", 415)
     unpacker = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
     try:
         unpacked = unpacker.decompress(body, limit + 1)

@@ -176,7 +176,7 @@ class BatchScheduler:
         """
         ends = np.cumsum([request.rows for request in requests])
         try:
-            outputs = self._call(lane, _join([request.inputs for request in requests]))
+            outputs = self._call(lane, _join([request.inputs for request in requests]), requests)
             if len(requests) == 1:
                 return [outputs]
             if _common_rows(outputs) != ends[-1]:
@@ -194,15 +194,17 @@ class BatchScheduler:
             for request, end in zip(requests, ends, strict=True)
         ]
 
-    def _call(self, lane: Lane, inputs: Tensors) -> Tensors:
-        """Calls the model, with at most `max_batch_size` rows at a time."""
+    def _call(self, lane: Lane, inputs: Tensors, requests: list[_Request]) -> Tensors:
+        """Calls the model, with at most `max_batch_size` rows at a time, until nobody waits any more."""
+        if all(request.answer.done() for request in requests):
+            raise ServingError("The client has gone", 499)
         rows, limit = _common_rows(inputs) or 1, self._parameters.max_batch_size
         if lane.batched and rows > limit:
             parts = [
                 {name: values[start : start + limit] for name, values in inputs.items()}
                 for start in range(0, rows, limit)
             ]
-            return _join([self._call(lane, part) for part in parts])
+            return _join([self._call(lane, part, requests) for part in parts])
         started = time.perf_counter()
         outputs = lane.run(inputs)
         self._metrics.batch_rows.labels(lane.model_name).observe(rows)

@@ -46,7 +46,7 @@ def read_request(document: Mapping[str, Any]) -> EmbeddingRequest:
         EmbeddingRequest(model='en-es', texts=['Hola'], dimensions=64, as_base64=False, signature='')
     """
     model, texts = document.get("model"), document.get("input")
-    dimensions, encoding = document.get("dimensions"), document.get("encoding_format") or "float"
+    dimensions, encoding = document.get("dimensions"), document.get("encoding_format", "float")
     if not isinstance(model, str):
         raise ServingError("'model' is expected: the name of a served model")
     texts = [texts] if isinstance(texts, str) else texts
@@ -57,7 +57,7 @@ def read_request(document: Mapping[str, Any]) -> EmbeddingRequest:
         )
     if dimensions is not None and (type(dimensions) is not int or dimensions < 1):
         raise ServingError("'dimensions' is expected to be a number of at least 1")
-    if encoding not in ("float", "base64"):
+    if encoding not in ("float", "base64", None):
         raise ServingError("'encoding_format' is expected to be float or base64")
     signature = document.get("signature_name", "")
     return EmbeddingRequest(model, texts, dimensions, encoding == "base64", signature)
