@@ -134,7 +134,9 @@ def parse_models(models: list[str], labels: list[str]) -> dict[str, tuple[Path, 
 
 def _api_key() -> str:
     """The key that clients have to send; empty if there is none."""
-    given = os.environ.get("XLING_TF_API_KEY") or None if _KEY.value is None else _KEY.value
+    given = _KEY.value
+    if given is None:  # A variable that is empty is as good as none.
+        given = os.environ.get("XLING_TF_API_KEY") or None
     key = (given or "").strip()
     if given is not None and not (key and key.isascii() and key.isprintable()):
         raise UserError(
