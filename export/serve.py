@@ -38,7 +38,10 @@ _BATCH_TIMEOUT = flags.DEFINE_integer(
     "batch_timeout_micros", 0, "Microseconds that a batch waits for more rows.", 0
 )
 _MAX_ENQUEUED = flags.DEFINE_integer(
-    "max_enqueued_batches", 10, "Batches that wait; what is beyond is answered with 429.", 1
+    "max_enqueued_batches",
+    10,
+    "Batches that wait; what is beyond is answered with 429, or 413 if it never fits.",
+    1,
 )
 _THREADS = flags.DEFINE_integer(
     "num_batch_threads", os.cpu_count() or 1, "Calls of models at the same time.", 1
@@ -65,7 +68,8 @@ def main(argv: list[str]) -> None:
     """Serves what the flags name, until it is told to end."""
     del argv
     with one_line_errors("the same command starts the server again"):
-        models, listener = parse_models(_MODEL.value, _LABEL.value), _bind()
+        models, api_key = parse_models(_MODEL.value, _LABEL.value), _api_key()
+        listener = _bind()
         with quiet_start():
             from xling_tf.serving.app import Limits, run
             from xling_tf.serving.batching import BatchingParameters
@@ -86,7 +90,7 @@ def main(argv: list[str]) -> None:
                 client_seconds=_CLIENT.value,
                 connections=_CONNECTIONS.value,
             ),
-            api_key=_KEY.value or os.environ.get("XLING_TF_API_KEY", ""),
+            api_key=api_key,
             origins=_ORIGINS.value,
             enable_batching=_BATCHING.value,
             poll_seconds=_POLL.value,
@@ -126,6 +130,20 @@ def parse_models(models: list[str], labels: list[str]) -> dict[str, tuple[Path, 
             )
         parsed[match[1]][1][match[2]] = int(match[3])
     return parsed
+
+
+def _api_key() -> str:
+    """The key that clients have to send; empty if there is none."""
+    given = _KEY.value
+    if given is None:  # A variable that is empty is as good as none.
+        given = os.environ.get("XLING_TF_API_KEY") or None
+    key = (given or "").strip()
+    if given is not None and not (key and key.isascii() and key.isprintable()):
+        raise UserError(
+            "--api_key or $XLING_TF_API_KEY is expected to be of printable ASCII, which all "
+            "clients can send in a header; leave it out to let everybody ask"
+        )
+    return key
 
 
 def _bind() -> socket.socket:

@@ -26,6 +26,7 @@ class Reply(NamedTuple):
     status: int
     kind: str | None
     body: bytes
+    headers: http.client.HTTPMessage
 
     @property
     def json(self) -> Any:
@@ -50,7 +51,8 @@ class Server(NamedTuple):
             raw = body.encode() if isinstance(body, str) else body
             connection.request(method, path, raw, headers)
             response = connection.getresponse()
-            return Reply(response.status, response.getheader("Content-Type"), response.read())
+            kind = response.getheader("Content-Type")
+            return Reply(response.status, kind, response.read(), response.headers)
 
     def predict(self, texts: list[str], model: str = "m") -> Reply:
         return self.ask(f"/v1/models/{model}:predict", json.dumps({"instances": texts}))

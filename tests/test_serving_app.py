@@ -120,7 +120,8 @@ def test_a_client_that_leaves_keeps_no_place_in_the_queue(folder: Path) -> None:
         with closing(http.client.HTTPConnection("127.0.0.1", server.port)) as client:
             client.request("POST", PREDICT, b'{"instances": ["a"]}')
             wait_until(lambda: server.metric(queued) == 1)
-            assert server.predict(["b"]).status == 429
+            refused = server.predict(["b"])
+            assert (refused.status, refused.headers["Retry-After"]) == (429, "1")
         wait_until(lambda: server.metric(queued) == 0)
         assert not busy.done()
         assert server.predict(["b"]).status == 200
@@ -176,6 +177,8 @@ def test_a_mistake_is_one_line(program: tuple[Server, Path], tmp_path: Path) -> 
         ([f"--model=m={models}", f"--port={server.port}"], f"--port {server.port} are expected to be free"),
         (["--model=m=nowhere"], "no such path"),
         (["--model=a=.", "--label=b/stable=1"], "--model names the model (a)"),
+        (["--model=a=.", "--api_key=clé"], "--api_key or $XLING_TF_API_KEY is expected"),
+        (["--model=a=.", "--api_key="], "--api_key or $XLING_TF_API_KEY is expected"),
     ):
         assert said in the_error(run_python(tmp_path, PROGRAM, *flags))
 

@@ -50,6 +50,10 @@ class Case:
         assert error.value.status == 429
         return error.value.message
 
+    async def begun(self) -> None:
+        while not self.model.calls:
+            await asyncio.sleep(0.01)
+
     def queued(self) -> float:
         return self.metrics.queued_rows.labels("m")._value.get()
 
@@ -104,16 +108,41 @@ def test_a_full_queue_refuses_and_takes_again_when_there_is_room() -> None:
         assert "task size is 1, num_enqueued_batches=2" in await case.refusal(4)
         case.model.let.set()
         assert await answers(*tasks) == [[0], [2, 4, 6]]
-        assert "task size is 5" in await case.refusal(1, 2, 3, 4, 5)
         assert await answers(await case.submit(9)) == [[18]]
 
     assert run(test, max_batch_size=2, max_enqueued_batches=2)[-1] == [9]
+
+
+@pytest.mark.parametrize("inputs", [{"x": np.ones(5)}, {"x": np.ones(5), "other": np.ones(1)}])
+def test_what_could_never_wait_is_not_told_to_try_again(inputs: Tensors) -> None:
+    async def test(case: Case) -> None:
+        case.model.let.set()
+        with pytest.raises(ServingError, match="at most 4 rows") as error:
+            await case.scheduler.run(case.model.lane, inputs)
+        assert error.value.status == 413
+        assert await answers(await case.submit(1, 2, 3, 4)) == [[2, 4, 6, 8]]
+
+    assert run(test, max_batch_size=2, max_enqueued_batches=2) == [[1, 2], [3, 4]]
+
+
+def test_rows_count_although_they_are_not_common() -> None:
+    async def test(case: Case) -> None:
+        tasks = [await case.submit(0)]
+        inputs = {"x": np.ones(3), "other": np.float64(1)}
+        tasks.append(asyncio.create_task(case.scheduler.run(case.model.lane, inputs)))
+        await asyncio.sleep(0)
+        assert "num_enqueued_batches=2" in await case.refusal(4)
+        case.model.let.set()
+        assert await answers(*tasks) == [[0], [2, 2, 2]]
+
+    run(test, max_batch_size=2, max_enqueued_batches=2)
 
 
 def test_those_who_have_gone_keep_no_place_from_others() -> None:
     async def test(case: Case) -> None:
         called, gone, stays = [await case.submit(*each) for each in ([0], [1, 2], [3])]
         gone.cancel()
+        await case.begun()
         called.cancel()  # That one is in the model already.
         await asyncio.sleep(0)
         assert case.queued() == 1
@@ -123,6 +152,18 @@ def test_those_who_have_gone_keep_no_place_from_others() -> None:
         assert await answers(stays, came) == [[6], [10, 12]]
 
     assert run(test, max_batch_size=2, max_enqueued_batches=2) == [[0], [3], [5, 6]]
+
+
+def test_the_rest_of_a_large_request_is_not_run_for_a_client_that_has_gone() -> None:
+    async def test(case: Case) -> None:
+        gone = await case.submit(1, 2, 3, 4)
+        await case.begun()
+        gone.cancel()
+        await asyncio.sleep(0)
+        case.model.let.set()
+        assert await answers(await case.submit(5)) == [[10]]
+
+    assert run(test, max_batch_size=2, max_enqueued_batches=2) == [[1, 2], [5]]
 
 
 def test_one_bad_request_fails_alone() -> None:

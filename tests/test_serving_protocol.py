@@ -8,6 +8,7 @@ import csv
 import gzip
 import json
 import logging
+import zlib
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
@@ -97,9 +98,19 @@ def test_a_real_server_answers_so_too(request: pytest.FixtureRequest) -> None:
     [
         ("half_plus", b'\xef\xbb\xbf\r\n\t {"instances" : [ 1.0 ] } \n', [3.5]),
         ("half_plus", b'{"instances": [1.0]}\0garbage', [3.5]),
-        ("texts", b'{"signature_name":"binary","instances":["\xff\xc3"]}', [{"b64": "/8M="}]),
-        ("texts", b'{"instances": ["\xff"]}', ["<�>"]),
+        ("texts", '{"instances": ["ñandú"]}'.encode(), ["<ñandú>"]),
+        ("texts", '{"inputs": ["ñandú"]}'.encode("latin-1"), "not UTF-8"),
+        ("texts", b'{"signature_name":"binary","instances":["\xff\xc3"]}', "not UTF-8"),
+        ("texts", b'{"instances": ["\xed\xa0\xbd\xed\xb8\x80"]}', "not UTF-8"),  # CESU-8
+        ("texts", b'{"instances": ["\xc0\xaf"]}', "not UTF-8"),  # overlong
+        ("texts", b'{"\xff": 1, "instances": ["a"]}', "not UTF-8"),
+        ("texts", '{"instances": ["ñandú"]}'.encode("utf-16"), "not UTF-8"),
+        ("texts", '{"instances": ["ñandú"]}'.encode("utf-16-le"), "not UTF-8"),
+        ("texts", b'{"instances": ["a"]}'.decode().encode("utf-16-be"), "JSON Parse error"),
+        ("texts", b'{"instances": ["\\ud83d\\ude00"]}', ["<\U0001f600>"]),
         ("texts", b'{"instances": ["\\ud800"]}', "surrogate"),
+        ("texts", b'{"instances": ["\\udcff"]}', "surrogate"),
+        ("texts", b'{"inputs": {"text": ["\\udcc3\\udcb1"]}}', "surrogate"),
         ("texts", b'{"signature_name": "\\ud800\\u0000"}', "not found in signature def"),
         ("half_plus", b"[" * 100_000, "JSON Parse error"),
         ("half_plus", b'{"instances": [' + b"9" * 5000 + b"]}", "JSON Parse error"),
@@ -116,7 +127,9 @@ def test_bytes_at_the_edges_of_json(server: Server, path: str, body: bytes, answ
         assert (reply.status, reply.json) == (200, {"predictions": answer})
 
 
-GZIP = {"Content-Encoding": "gzip"}
+GZIP = {"Content-Encoding": "GZIP"}
+TEXT = b'{"instances": ["a"]}'
+PACKED = gzip.compress(TEXT, mtime=0)
 
 
 @pytest.mark.parametrize(
@@ -125,18 +138,32 @@ GZIP = {"Content-Encoding": "gzip"}
         (b'{"instances": ["' + b"a" * 2**20 + b'"]}', {}, 413),
         (b'{"instances": ["' + b"a" * (2**20 - 20) + b'"]}', {}, 200),
         (b"[" * (MAX_VALUES + 1), {}, 413),
-        (json.dumps({"instances": [""] * 100_000}).encode(), {}, 429),
-        (gzip.compress(b'{"instances": ["a"]}'), GZIP, 200),
+        (json.dumps({"instances": [""] * 100_000}).encode(), {}, 413),
+        (PACKED, GZIP, 200),
+        (PACKED, {"Content-Encoding": " X-GZip ,Identity"}, 200),
+        (TEXT, {"Content-Encoding": "identity"}, 200),
+        (TEXT, {"Content-Encoding": ""}, 200),
         (gzip.compress(b"0" * 10**8), GZIP, 413),
-        (b"not packed", GZIP, 400),
+        (TEXT, GZIP, 400),
+        (PACKED[:-1], GZIP, 400),
+        (PACKED[:-8] + bytes(8), GZIP, 400),  # a wrong checksum
+        (PACKED + b"garbage", GZIP, 400),
+        (PACKED + PACKED, GZIP, 400),
+        (b"", GZIP, 400),
+        (zlib.compress(TEXT), {"Content-Encoding": "deflate"}, 415),
+        (PACKED, {"Content-Encoding": "br"}, 415),
+        (PACKED, {"Content-Encoding": "gzip;q=1"}, 415),
+        (gzip.compress(PACKED), {"Content-Encoding": "gzip, gzip"}, 415),
+        (PACKED, {}, 400),
         (b"{", {"Content-Length": "9"}, 408),
     ],
-    ids=["bytes", "fits", "values", "rows", "packed", "bomb", "not packed", "never whole"],
+    ids=lambda value: str(value)[:40] if isinstance(value, dict | int) else "",
 )
 def test_bodies_of_any_size(server: Server, body: bytes, headers: dict[str, str], status: int) -> None:
     reply = server.ask(TEXTS, body, **headers)
     assert reply.status == status
     assert list(reply.json) == (["predictions"] if status == 200 else ["error"])
+    assert reply.headers["Accept-Encoding"] == ("gzip" if status == 415 else None)
 
 
 ODD_TEXTS = "|\0|\ud800|\U0001f600|\u2028|&<>\"'|\u202e|%s%n{0}|$(id)|DT_STRING|NaN|-1".split("|")  # noqa: SIM905

@@ -5,6 +5,7 @@ import gc
 import hmac
 import logging
 import os
+import re
 import signal
 import socket
 import sys
@@ -34,8 +35,12 @@ from xling_tf.serving.monitoring import Metrics, log, start_logging
 from xling_tf.serving.protocol import ServingError, Target, Tensors
 
 _CODES = {200: "OK", 400: "INVALID_ARGUMENT", 404: "NOT_FOUND", 408: "DEADLINE_EXCEEDED"}
-_CODES |= {413: "RESOURCE_EXHAUSTED", 429: "RESOURCE_EXHAUSTED", 499: "CANCELLED"}
+_CODES |= {413: "RESOURCE_EXHAUSTED", 415: "INVALID_ARGUMENT", 429: "RESOURCE_EXHAUSTED", 499: "CANCELLED"}
 _CODES |= {501: "UNIMPLEMENTED", 503: "UNAVAILABLE", 504: "DEADLINE_EXCEEDED"}
+# What is left of a body that was refused half read is not waited for (408, 413).
+_HEADERS = {408: {"connection": "close"}, 413: {"connection": "close"}, 429: {"retry-after": "1"}}
+_HEADERS |= {401: {"www-authenticate": "Bearer"}, 415: {"accept-encoding": "gzip"}}
+_CHARSET = re.compile(r"charset\s*=\s*[\"']?([^\"';,\s]{1,40})", re.IGNORECASE)
 # Seconds between two looks whether a client that waits is still there.
 _LOOK_SECONDS = 0.1
 # Bytes of JSON that are read or written in the thread that answers everybody.
@@ -166,17 +171,23 @@ class _Protocol:
         target = None
         request = Request(scope, receive)
         request.state.started = time.perf_counter()
-        is_openai = scope["path"] == embeddings.PATH
+        method = "GET" if scope["method"] == "HEAD" else scope["method"]  # uvicorn leaves its body out.
+        endpoint = method, scope["path"].lower().removesuffix("/")
+        is_list = endpoint == ("GET", embeddings.MODELS_PATH)
+        is_openai = is_list or endpoint[1] == embeddings.PATH
         try:
             self._require_key(request)
             path, query = scope.get("raw_path") or scope["path"].encode(), scope["query_string"]
             whole = path + b"?" + query if query else path
-            if is_openai and scope["method"] == "POST":
+            if is_list:
+                served = ((name, model.latest()) for name, model in self.models.items())
+                answer = embeddings.format_models({name: each.created for name, each in served if each})
+            elif endpoint == ("POST", embeddings.PATH):
                 asked = embeddings.read_request(await self._document(request))
                 target = Target(asked.model, None, None, "predict")
                 answer = await self._embed(target, asked, request)
             else:
-                target = protocol.parse_path(scope["method"], whole.decode("utf-8", "replace"))
+                target = protocol.parse_path(method, whole.decode("utf-8", "replace"))
                 answer = await self._answer(target, request)
             response = Response(answer, media_type="application/json")
         except ServingError as error:
@@ -201,7 +212,8 @@ class _Protocol:
         await response(scope, receive, send)
 
     def _require_key(self, request: Request) -> None:
-        given = request.headers.get("authorization", "").removeprefix("Bearer ").encode()
+        scheme, key = (*request.headers.get("authorization", "").split(maxsplit=1), "", "")[:2]
+        given = key.strip().encode() if scheme.lower() == "bearer" else b""
         if self.api_key and not hmac.compare_digest(given, self.api_key.encode()):
             raise ServingError("An API key is expected, as 'Authorization: Bearer KEY'", 401)
 
@@ -223,6 +235,9 @@ class _Protocol:
     async def _document(self, request: Request) -> dict[str, Any]:
         body = await self._body(request)
         request.state.started, request.state.size = time.perf_counter(), len(body)
+        charsets = _CHARSET.findall(",".join(request.headers.getlist("content-type")))
+        if not {each.lower() for each in charsets} <= {"utf-8", "utf8", "us-ascii"}:
+            raise ServingError(f"JSON is expected in UTF-8, but Content-Type says {charsets[-1]}")
         return await _off_loop(len(body), protocol.parse_request, body)
 
     async def _answer(self, target: Target, request: Request) -> bytes:
@@ -256,12 +271,8 @@ class _Protocol:
         except TimeoutError:
             raise ServingError("Timed out waiting for a request's body", 408) from None
         body = b"".join(chunks)
-        if "gzip" in request.headers.get("content-encoding", ""):
-            try:
-                unpack = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS).decompress
-                body = await asyncio.to_thread(unpack, body, limit + 1)
-            except zlib.error as error:
-                raise ServingError(f"The body is not gzip: {error}") from None
+        if encodings := request.headers.getlist("content-encoding"):
+            body = await asyncio.to_thread(_unpacked, body, ",".join(encodings), limit)
         if len(body) > limit:
             raise too_large
         return body
@@ -289,10 +300,27 @@ async def _off_loop(size: int, function: Callable[..., Any], *arguments: Any) ->
     return await asyncio.to_thread(function, *arguments)
 
 
+def _unpacked(body: bytes, encodings: str, limit: int) -> bytes:
+    """A body without its Content-Encoding; of one beyond the limit, a byte more than that."""
+    names = [name.strip() for name in encodings.lower().split(",")]
+    names = [name for name in names if name not in ("", "identity")]
+    if not names:
+        return body
+    if names not in (["gzip"], ["x-gzip"]):
+        raise ServingError(f"A body is expected as it is or packed once by gzip, not {encodings[:99]}", 415)
+    unpacker = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
+    try:
+        unpacked = unpacker.decompress(body, limit + 1)
+    except zlib.error as error:
+        raise ServingError(f"The body is not gzip: {error}") from None
+    # Several streams one after the other are gzip too, but a million of them take a core for seconds.
+    if len(unpacked) <= limit and (not unpacker.eof or unpacker.unused_data):
+        raise ServingError("The body is expected to be one gzip stream, whole and with nothing after it")
+    return unpacked
+
+
 def _error(error: ServingError, is_openai: bool = False) -> Response:
-    # What is left of a request that was refused half read is not waited for.
-    headers = {"connection": "close"} if error.status in (408, 413) else None
     body = protocol.format_error(error.message)
     if is_openai:
         body = embeddings.format_error(error.message, error.status)
-    return Response(body, error.status, headers, media_type="application/json")
+    return Response(body, error.status, _HEADERS.get(error.status), media_type="application/json")

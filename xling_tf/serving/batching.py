@@ -24,7 +24,8 @@ class BatchingParameters:
 
     A batch of fewer than `max_batch_size` rows waits for more as long as `batch_timeout_micros` although a
     thread is free; at 0, a lone request never waits, and batches form while all threads are busy. Each
-    signature has a queue of `max_enqueued_batches`; what does not fit is refused.
+    signature has a queue of `max_enqueued_batches`; what does not fit is refused, for now with 429 and, if
+    it would not fit into an empty queue either, for good with 413.
     """
 
     max_batch_size: int = 1000
@@ -77,10 +78,11 @@ class BatchScheduler:
     async def run(self, lane: Lane, inputs: Tensors) -> Tensors:
         """Calls a model; cancelling it takes the request out of the queue, until its call begins."""
         answer = asyncio.get_running_loop().create_future()
-        rows = _common_rows(inputs) if lane.batched else None
+        shared = lane.batched and _common_rows(inputs)
         shapes = sorted((name, values.shape[1:]) for name, values in inputs.items())
-        request = _Request(inputs, rows or 1, answer)
-        self._enqueue(lane, shapes if rows else None, request)
+        rows = max((len(values) for values in inputs.values() if np.ndim(values)), default=1) or 1
+        request = _Request(inputs, rows if lane.batched else 1, answer)
+        self._enqueue(lane, shapes if shared else None, request)
         self._start_closed_batches()
         try:
             return await answer
@@ -100,8 +102,14 @@ class BatchScheduler:
             batch.requests.append(request)
         else:
             places = sum(math.ceil(each.rows / limit) for each in queue)
-            needed = places + math.ceil(request.rows / limit)
-            if lane.batched and needed > self._parameters.max_enqueued_batches:
+            needed, most = math.ceil(request.rows / limit), self._parameters.max_enqueued_batches
+            if lane.batched and needed > most:
+                raise ServingError(
+                    f"A request is expected to have at most {most * limit} rows, but has {request.rows}; "
+                    "send several requests, or start the server with a larger --max_enqueued_batches",
+                    413,
+                )
+            if lane.batched and places + needed > most:
                 raise ServingError(
                     "The batch scheduling queue to which this task was submitted is full; "
                     f"task size is {request.rows}, num_enqueued_batches={places}",
@@ -168,7 +176,7 @@ class BatchScheduler:
         """
         ends = np.cumsum([request.rows for request in requests])
         try:
-            outputs = self._call(lane, _join([request.inputs for request in requests]))
+            outputs = self._call(lane, _join([request.inputs for request in requests]), requests)
             if len(requests) == 1:
                 return [outputs]
             if _common_rows(outputs) != ends[-1]:
@@ -186,15 +194,17 @@ class BatchScheduler:
             for request, end in zip(requests, ends, strict=True)
         ]
 
-    def _call(self, lane: Lane, inputs: Tensors) -> Tensors:
-        """Calls the model, with at most `max_batch_size` rows at a time."""
+    def _call(self, lane: Lane, inputs: Tensors, requests: list[_Request]) -> Tensors:
+        """Calls the model, with at most `max_batch_size` rows at a time, until nobody waits any more."""
+        if all(request.answer.done() for request in requests):
+            raise ServingError("The client has gone", 499)
         rows, limit = _common_rows(inputs) or 1, self._parameters.max_batch_size
         if lane.batched and rows > limit:
             parts = [
                 {name: values[start : start + limit] for name, values in inputs.items()}
                 for start in range(0, rows, limit)
             ]
-            return _join([self._call(lane, part) for part in parts])
+            return _join([self._call(lane, part, requests) for part in parts])
         started = time.perf_counter()
         outputs = lane.run(inputs)
         self._metrics.batch_rows.labels(lane.model_name).observe(rows)

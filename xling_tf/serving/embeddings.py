@@ -1,7 +1,7 @@
-"""OpenAI's embeddings protocol, `POST /v1/embeddings`: JSON to texts, and vectors to JSON.
+"""OpenAI's protocol: `POST /v1/embeddings`, JSON to texts and vectors to JSON, and `GET /v1/models`.
 
-Source: OpenAI's API reference, "Create embeddings". Tokens, which that also takes, are refused: they are
-those of OpenAI's models.
+Source: OpenAI's API reference, "Create embeddings" and "List models". Tokens, which the former also takes,
+are refused: they are those of OpenAI's models.
 """
 
 import base64
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from xling_tf.serving.protocol import ServingError
 
 PATH = "/v1/embeddings"
+MODELS_PATH = "/v1/models"
 _TOKEN = re.compile(r"\w+|[^\w\s]")
 
 
@@ -45,7 +46,7 @@ def read_request(document: Mapping[str, Any]) -> EmbeddingRequest:
         EmbeddingRequest(model='en-es', texts=['Hola'], dimensions=64, as_base64=False, signature='')
     """
     model, texts = document.get("model"), document.get("input")
-    dimensions, encoding = document.get("dimensions"), document.get("encoding_format") or "float"
+    dimensions, encoding = document.get("dimensions"), document.get("encoding_format", "float")
     if not isinstance(model, str):
         raise ServingError("'model' is expected: the name of a served model")
     texts = [texts] if isinstance(texts, str) else texts
@@ -56,7 +57,7 @@ def read_request(document: Mapping[str, Any]) -> EmbeddingRequest:
         )
     if dimensions is not None and (type(dimensions) is not int or dimensions < 1):
         raise ServingError("'dimensions' is expected to be a number of at least 1")
-    if encoding not in ("float", "base64"):
+    if encoding not in ("float", "base64", None):
         raise ServingError("'encoding_format' is expected to be float or base64")
     signature = document.get("signature_name", "")
     return EmbeddingRequest(model, texts, dimensions, encoding == "base64", signature)
@@ -90,6 +91,15 @@ def format_embeddings(asked: EmbeddingRequest, vectors: NDArray[np.float32]) -> 
         "usage": {"prompt_tokens": count, "total_tokens": count},
     }
     return orjson.dumps(answer, option=orjson.OPT_SERIALIZE_NUMPY)
+
+
+def format_models(created: Mapping[str, int]) -> bytes:
+    """The list of the models, by their names and the times at which they were exported (Unix seconds)."""
+    models = [
+        {"id": name, "object": "model", "created": seconds, "owned_by": "xling_tf"}
+        for name, seconds in created.items()
+    ]
+    return orjson.dumps({"object": "list", "data": models})
 
 
 def format_error(message: str, status: int) -> bytes:

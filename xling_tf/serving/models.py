@@ -58,6 +58,7 @@ class Servable:
 
     def __init__(self, name: str, version: int, folder: Path, *, batched: bool = True) -> None:
         self.version = version
+        self.created = int((folder / SAVED_MODEL).stat().st_mtime)
         model = load_saved_model(folder)
         graphs = SavedModel.FromString((folder / SAVED_MODEL).read_bytes()).meta_graphs
         (graph,) = (each for each in graphs if tf.saved_model.SERVING in each.meta_info_def.tags)
@@ -119,6 +120,10 @@ class ServedModel:
             asked = f"Latest({name})" if version is None else f"Specific({name}, {version})"
             raise ServingError(f"Servable not found for request: {asked}", 404)
         return serving[wanted]
+
+    def latest(self) -> Servable | None:
+        """The largest version that is served."""
+        return max(self._serving.values(), key=lambda each: each.version, default=None)
 
     def states(self, target: Target) -> dict[int, tuple[str, str, str]]:
         """The state of the version that a request is for, or of all."""

@@ -79,12 +79,16 @@ def parse_path(method: str, path: str) -> Target:
 def parse_request(body: bytes) -> dict[str, Any]:
     """Reads the JSON object of a request.
 
-    As with RapidJSON, NaN and Infinity are numbers, the first of two equal keys counts, a zero byte ends
-    the document, and strings may hold bytes that are not UTF-8 (surrogates here, PEP 383).
+    As with RapidJSON, NaN and Infinity are numbers, the first of two equal keys counts, and a zero byte ends
+    the document. Unlike TensorFlow Serving, which hands on any bytes, text that is not UTF-8 is refused: a
+    model would encode another sentence. Strings of other bytes come as `{"b64": ...}`.
     """
     if sum(map(body.count, (b",", b"[", b"{"))) > MAX_VALUES:
         raise ServingError(f"A request is expected to have at most {MAX_VALUES} values", 413)
-    text = body.partition(b"\0")[0].decode("utf-8-sig", "surrogateescape")
+    try:
+        text = body.decode("utf-8-sig").partition("\0")[0]
+    except UnicodeDecodeError as error:
+        raise ServingError(f"JSON Parse error: byte {error.start} of the body is not UTF-8") from None
     if not text:
         raise ServingError("JSON Parse error: The document is empty")
     try:
@@ -277,7 +281,7 @@ def _fits(value: Any, dtype: np.dtype) -> bool:
 def _to_bytes(value: Any) -> bytes:
     try:
         if type(value) is str:
-            return value.encode("utf-8", "surrogateescape")
+            return value.encode()
         if _is_base64(value):
             # Blanks are skipped, padding may be left out (absl/strings/escaping.h).
             text = "".join(value["b64"].split()).rstrip("=.")
