@@ -53,6 +53,8 @@ NONE = {
     "float nan": float("nan"),
     "int 3": 3,
     "bytearray": bytearray(b"Hola"),
+    "memoryview": memoryview(b"Hola"),
+    "function": lambda: "Hola",
     "set": {"Hola"},
     "dict": {"Hola": 1},
     r"DataFrame of shape \[1, 1\]": pd.DataFrame({"Hola": ["Hello"]}),
@@ -118,6 +120,8 @@ def test_every_client_takes_one_text_as_one():
             answers = ResponseEncoder(lengths, takes_contexts=True)
             assert answers.encode(text, context).tolist() == [4, -4]
             assert answers.encode([text, "a"], context).tolist() == [[4, -4], [1, -1]]
+    assert encoder.encode("a \ud83d b").tolist() == system("a \ud83d b").tolist() == [5, -5]
+    assert encoder.encode_documents("a \udc00.", "en").tolist() == [4, -4]
     assert encoder.encode([]).shape == encoder.encode_documents([], "en").shape == (0, 2)
     assert system(tf.constant(["a", "bc"])).tolist() == [[1, -1], [2, -2]]
     for call in (encoder.encode, system, lambda text: encoder.encode_documents(text, "en")):

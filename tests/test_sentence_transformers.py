@@ -162,7 +162,7 @@ def test_a_keyword_is_done_or_refused(part, name, value, expected):
         return SentenceEncoder(model_name_or_path=unit, **{name: value}).encode(TEXTS)
 
     if expected is REFUSED:
-        with pytest.raises(UserError, match=f"{name}|index of"):
+        with pytest.raises(UserError, match=name):
             encode()
     else:
         assert np.asarray(encode()) == pytest.approx(np.array(expected), abs=1e-4)

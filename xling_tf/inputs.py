@@ -1,5 +1,6 @@
 """Texts as users give them, in any common form, as a list of strings."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import Any
 
@@ -9,10 +10,14 @@ from xling_tf.errors import UserError
 Texts = str | bytes | Iterable[Any]
 
 _SHOWN = 40  # characters of a wrong value in a message
+_HALVES = re.compile("[\ud800-\udfff]")
 
 
 def as_texts(texts: Texts, name: str) -> list[str]:
-    """Makes a list of strings of one text or several; bytes are decoded as UTF-8.
+    """Makes a list of strings of one text or several, each of which UTF-8 can hold.
+
+    Bytes are decoded as UTF-8. Halves of surrogate pairs, as JSON may have them, become spaces, as which
+    models read what is no character.
 
     Args:
         texts: A string or bytes, or several of them in a list, tuple, NumPy array, TensorFlow tensor, pandas
@@ -27,17 +32,17 @@ def as_texts(texts: Texts, name: str) -> list[str]:
         ['Hola', 'Hello']
     """
     if isinstance(texts, str):
-        return [texts]
+        return [_whole(texts)]
     if is_single(texts):
         return [_as_text(texts, name, name)]
     # A table gives its columns' names and a mapping its keys; a set forgets what came first.
     if isinstance(texts, bytearray | memoryview | Mapping | Set) or not _is_column(texts):
         advice = "give one list, as a column of a table or a flattened array"
-        if _rank(texts) == 1:  # a tensor without a value
+        if _rank(texts) == 1 and hasattr(texts, "dtype"):  # a tensor that has no value yet
             advice = "in a graph, call the exported model itself or KerasEncoder"
         raise UserError(f"{name} must be a string or a list of strings, but got {shown(texts)}; {advice}")
     return [
-        text if isinstance(text, str) else _as_text(text, f"{name}[{place}]", name)
+        _whole(text) if isinstance(text, str) else _as_text(text, f"{name}[{place}]", name)
         for place, text in enumerate(_values(texts, name))
     ]
 
@@ -45,14 +50,6 @@ def as_texts(texts: Texts, name: str) -> list[str]:
 def is_single(texts: Texts) -> bool:
     """True for one text: a string, bytes, or an array, tensor or Arrow scalar that holds one."""
     return isinstance(texts, str | bytes) or _rank(texts) == 0 or hasattr(texts, "as_py")
-
-
-def utf8(texts: Iterable[str]) -> list[bytes]:
-    """Encodes texts for TensorFlow; half of a surrogate pair becomes bytes that models read as spaces.
-
-    JSON may hold such halves, which UTF-8 cannot.
-    """
-    return [text.encode("utf-8", "surrogatepass") for text in texts]
 
 
 def require_as_many(some: list[str], others: list[str], name: str, others_name: str) -> None:
@@ -79,10 +76,10 @@ def _rank(value: object) -> int | None:
 
 
 def _is_column(texts: object) -> bool:
-    if _rank(texts) not in (None, 1):
+    if _rank(texts) not in (None, 1) or not isinstance(texts, Iterable):
         return False
     try:
-        iter(texts)  # type: ignore[call-overload]
+        iter(texts)
     except (TypeError, NotImplementedError):  # the latter: of tensors that have no value yet
         return False
     return True
@@ -102,6 +99,10 @@ def _values(texts: Any, name: str) -> Iterator[Any]:
     yield from texts
 
 
+def _whole(text: str) -> str:
+    return text if text.isascii() else _HALVES.sub(" ", text)
+
+
 def _as_text(value: Any, place: str, name: str) -> str:
     """The string in bytes or in an array, tensor or Arrow scalar without dimensions."""
     text = value
@@ -117,7 +118,7 @@ def _as_text(value: Any, place: str, name: str) -> str:
                 "that it is in, as value.decode('latin-1')"
             ) from error
     if isinstance(text, str):
-        return text
+        return _whole(text)
     raise UserError(
         f"{name} must be strings, but {place} is {shown(value)}; flatten nested lists, fill in or drop "
         "missing values, and convert others with str(value)"

@@ -17,7 +17,7 @@ from xling_tf.errors import UserError
 from xling_tf.evaluators.encoding import length_sorted_batches
 from xling_tf.files import read_json
 from xling_tf.hub.saved_models import load_saved_model, resolve
-from xling_tf.inputs import Texts, as_texts, is_single, require_as_many, shown, utf8
+from xling_tf.inputs import Texts, as_texts, is_single, require_as_many, shown
 from xling_tf.search.neighbours import cosine_similarity, require_positive, truncated, unit_vectors
 from xling_tf.search.quantization import Int8Ranges, Precision, quantize, require_precision
 
@@ -154,7 +154,8 @@ class SentenceEncoder:
         )
         column = as_texts(texts, "inputs")
         if prompt:
-            column = [prompt + text for text in column]
+            (before,) = as_texts(prompt, "prompt")
+            column = [before + text for text in column]
         vectors = _encode_in_batches(
             self._embed,
             [column],
@@ -278,7 +279,7 @@ class SentenceEncoder:
         for begin in range(0, len(texts), _TRANSLATED_AT_ONCE):
             chunk = texts[begin : begin + _TRANSLATED_AT_ONCE]
             try:
-                outputs = call(utf8(chunk), [language] * len(chunk))
+                outputs = call(chunk, [language] * len(chunk))
             except InvalidArgumentError as error:
                 expected = re.findall("one of .* is expected", str(error))
                 raise UserError(
@@ -451,7 +452,7 @@ def _in_bfloat16(call: Callable[..., Any], columns: int) -> Callable[..., Any]:
 def _tensor(texts: list[str], rows: NDArray[np.intp]) -> Any:
     import tensorflow as tf
 
-    return tf.constant(utf8(texts[i] for i in rows), tf.string)
+    return tf.constant([texts[i] for i in rows], tf.string)
 
 
 @dataclass(frozen=True, kw_only=True)

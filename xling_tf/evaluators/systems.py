@@ -22,7 +22,6 @@ from xling_tf.errors import UserError, library
 from xling_tf.evaluators.encoding import System, encode_checked, in_batches
 from xling_tf.files import SAVED_MODEL, read_json
 from xling_tf.hub.saved_models import load_saved_model, one_line, resolve
-from xling_tf.inputs import utf8
 
 # Per call of a model here; published modules pad a batch to its longest text, and do not divide it.
 _MAX_ROWS, _MAX_CHARACTERS = 1024, 2**17
@@ -94,7 +93,7 @@ def _open_saved_model(model_name: str) -> System:
     # Signatures work only as long as the model is held, as this function does.
     def call(name: str, columns: Mapping[str, list[str]]) -> np.ndarray:
         def encode(*batch: list[str]) -> np.ndarray:
-            tensors = [tf.constant(utf8(texts), tf.string) for texts in batch]
+            tensors = [tf.constant(texts, tf.string) for texts in batch]
             if name not in model.signatures:
                 part = model if name == "serving_default" else getattr(model, name)
                 return np.asarray(part(*tensors))
@@ -287,10 +286,7 @@ def _request(url: str, read: Callable[[Any], Any], body: Any = None) -> Any:
         raise_on_status=False,
         respect_retry_after_header=False,
     )
-    # ASCII: with escapes JSON may hold half of a surrogate pair, which UTF-8 cannot.
-    headers = {"Content-Type": "application/json"}
-    post = {"method": "POST", "body": json.dumps(body), "headers": headers}
-    options = {"method": "GET"} if body is None else post
+    options = {"method": "GET"} if body is None else {"method": "POST", "json": body}
     try:
         response = _POOL.request(url=url, timeout=_TIMEOUT, retries=retries, **options)
     except urllib3.exceptions.HTTPError as error:
