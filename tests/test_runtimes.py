@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -139,8 +140,29 @@ def test_vectors_are_those_of_the_saved_model_in_any_company(
     repeated = encoder.encode(TEXTS[::-1] * 30, batch_size=7)
     np.testing.assert_allclose(repeated, np.tile(expected[::-1], (30, 1)), atol=1e-5)
     assert encoder.encode([]).shape == (0, TINY.encoder.hidden_dim)
+    for text in (TEXTS[0], TEXTS[0].encode(), np.array(TEXTS[0])):
+        np.testing.assert_allclose(encoder.encode(text), expected[0], atol=1e-5)
+    np.testing.assert_allclose(encoder.encode(tf.constant(SENTENCES[:2])), expected[:2], atol=1e-5)
+    for texts, message in ((None, "NoneType None"), (["a", float("nan")], r"sentences\[1\] is float nan")):
+        with pytest.raises(UserError, match=message):
+            encoder.encode(texts)
+    for size in (0, -1, 2.5, True, None):
+        with pytest.raises(UserError, match="batch_size must be an integer of at least 1"):
+            encoder.encode(["a"], batch_size=size)
     if name == "litert":  # no operation beyond its own: those of TensorFlow are named Flex there
         assert b"Flex" not in (exported.place / name / "model.tflite").read_bytes()
+
+
+@pytest.mark.parametrize(("kind", "name"), [("spelt", "onnx"), ("pieces", "litert")])
+def test_threads_share_one(kind: str, name: str, request: pytest.FixtureRequest) -> None:
+    exported = request.getfixturevalue(kind)
+    encoder = exported.encoder(name)
+    lists = [[f"{text} {number}" for text in TEXTS] for number in range(4)]
+    expected = [encoder.encode(texts, batch_size=3) for texts in lists]
+    encoder = load(exported.place / name)  # nothing spelt beforehand
+    with ThreadPoolExecutor(4) as threads:
+        vectors = list(threads.map(lambda texts: encoder.encode(texts, batch_size=3), lists * 10))
+    np.testing.assert_allclose(vectors, expected * 10, atol=1e-5)
 
 
 _WITHOUT_TENSORFLOW = """

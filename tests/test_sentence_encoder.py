@@ -5,7 +5,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 from testing import SENTENCES
 
@@ -25,22 +24,6 @@ def numbers(texts):
 @pytest.fixture(scope="module")
 def loaded(hub_folder):
     return xling_tf.load(str(hub_folder))
-
-
-def test_strings_come_in_many_forms():
-    texts = ["1 20", "3 4"]
-    encoder = SentenceEncoder(numbers)
-    for sentences in (tuple(texts), np.array(texts), pd.Series(texts, index=[7, 5]), iter(texts)):
-        assert encoder.encode(sentences).tolist() == [[1, 20], [3, 4]]
-    assert encoder.encode("3 4").tolist() == [3, 4]
-    for sentences, message in (
-        (pd.Series(["1", None], dtype="string"), r"sentences\[1\] is NAType <NA>; "),
-        ([["1"]], r"sentences\[0\] is list \['1'\]; .*flatten nested lists"),
-        (None, "a string or a list of strings, but got NoneType None"),
-        (pd.DataFrame({"1": ["2"]}), "but got 2 dimensions"),
-    ):
-        with pytest.raises(UserError, match=message):
-            encoder.encode(sentences)
 
 
 def test_vectors_are_shortened_and_quantized_batch_by_batch():

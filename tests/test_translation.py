@@ -183,6 +183,7 @@ def test_it_learns_to_translate_and_is_exported(tmp_path):
         for source, target in EXAMPLES.records:
             assert loaded.translate([source], "es") == [target]
             assert loaded.translate([target], "en") == [source]
+    assert loaded.translate(source, "es") == target
     assert loaded.translate([], "es") == []
     with pytest.raises(UserError, match="one of en, es is expected"):
         loaded.translate(["a"], "fr")

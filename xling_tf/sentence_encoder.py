@@ -3,10 +3,11 @@
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,35 +15,37 @@ from tqdm import tqdm
 
 from xling_tf.errors import UserError
 from xling_tf.evaluators.encoding import length_sorted_batches
+from xling_tf.files import read_json
 from xling_tf.hub.saved_models import load_saved_model, resolve
+from xling_tf.inputs import Texts, as_texts, is_single, require_as_many, shown
 from xling_tf.search.neighbours import cosine_similarity, require_positive, truncated, unit_vectors
 from xling_tf.search.quantization import Int8Ranges, Precision, quantize, require_precision
-
-Texts = str | Iterable[str]
-# What is done to vectors `[rows, dim]`.
-_Finish = Callable[[NDArray[Any]], NDArray[Any]]
 
 _BATCH_SIZE = 2048
 _BATCHES_AT_ONCE = min(4, os.cpu_count() or 1)
 _TRANSLATED_AT_ONCE = 64
 # Fewer texts take less time in float32, as bfloat16 rounds a model's weights in every call.
 _BFLOAT16_TEXTS = 8
-_SHOWN = 40  # characters of a wrong value in a message
+_UNIT_TOLERANCE = 1e-5  # of the lengths of float32 vectors
 
 
 class SentenceEncoder:
     """Encodes sentences with anything that maps a string tensor to vectors.
 
     Any number of threads may share one; in asyncio, use `asyncio.to_thread(encoder.encode, sentences)`.
+    Methods and their arguments have sentence-transformers' names; what is not done raises a `UserError`.
 
     Args:
-        embed: The folder of an exported model, an archive of one or `hf://owner/name`, which is loaded; or
-            what gives `[n, dim]` for `[n]` strings.
+        model_name_or_path: The folder of an exported model, an archive of one or `hf://owner/name`, which is
+            loaded; or what gives `[n, dim]` for `[n]` strings.
         dtype: What many sentences' matrices are multiplied in: "float32", or "bfloat16", which is faster
             where a processor has hardware for it. Vectors are float32 all the same.
+        truncate_dim: How many dimensions `encode` keeps unless it is told otherwise; None: all.
+        **options: What else sentence-transformers takes, if it asks for what is done anyway, as
+            `device="cpu"` where TensorFlow has no GPU.
 
     Raises:
-        UserError: There is no such model, or what is given cannot compute in `dtype`.
+        UserError: There is no such model, it cannot compute in `dtype`, or an option asks for something else.
 
     Example:
         >>> encoder = SentenceEncoder("exported/en-es")  # doctest: +SKIP
@@ -50,9 +53,21 @@ class SentenceEncoder:
         (2, 512)
     """
 
-    def __init__(self, embed: str | os.PathLike[str] | Callable[[Any], Any], dtype: str = "float32") -> None:
+    def __init__(
+        self,
+        model_name_or_path: str | os.PathLike[str] | Callable[[Any], Any],
+        dtype: str = "float32",
+        *,
+        truncate_dim: int | None = None,
+        **options: Any,
+    ) -> None:
+        _require_supported(options, _CONSTRUCTOR_OPTIONS)
+        if truncate_dim is not None:
+            require_positive(truncate_dim, "truncate_dim")
+        embed, self._folder = model_name_or_path, None
         if isinstance(embed, str | os.PathLike):
-            embed = load_saved_model(resolve(embed))
+            self._folder = resolve(embed)
+            embed = load_saved_model(self._folder)
         if not callable(embed):
             raise UserError(
                 "a model that can be called with sentences is expected, but this one has signatures alone"
@@ -61,81 +76,119 @@ class SentenceEncoder:
         if dtype not in ("float32", "bfloat16") or (dtype == "bfloat16" and not hasattr(embed, "signatures")):
             raise UserError(
                 f"dtype: float32 is expected, or bfloat16 with an exported model, but got {dtype!r} with "
-                f"{_shown(embed)}"
+                f"{shown(embed)}"
             )
         self._model: Any = embed
         self._in_dtype = _in_bfloat16 if dtype == "bfloat16" else lambda call, columns: call
         self._embed = self._in_dtype(embed, 1)
+        self._truncate_dim = truncate_dim
 
     @classmethod
-    def load(cls, model: str | os.PathLike[str], dtype: str = "float32") -> Self:
+    def load(cls, model: str | os.PathLike[str], dtype: str = "float32", **options: Any) -> Self:
         """Loads an exported model: only one you trust, as its graph runs with this process' rights."""
-        return cls(model, dtype)
+        return cls(model, dtype, **options)
 
     def encode(
         self,
-        sentences: Texts,
-        *,
+        inputs: Texts | None = None,
+        prompt_name: str | None = None,
+        prompt: str | None = None,
         batch_size: int = _BATCH_SIZE,
-        show_progress_bar: bool = False,
+        show_progress_bar: bool | None = None,
+        output_value: str | None = "sentence_embedding",
         precision: Precision = "float32",
-        truncate_dim: int | None = None,
-        ranges: Int8Ranges | None = None,
-        convert_to_tensor: bool = False,
         convert_to_numpy: bool = True,
-        normalize_embeddings: bool = True,
+        convert_to_tensor: bool = False,
+        device: Any = None,
+        normalize_embeddings: bool | None = None,
+        truncate_dim: int | None = None,
+        pool: Any = None,
+        chunk_size: int | None = None,
+        *,
+        ranges: Int8Ranges | None = None,
+        **options: Any,
     ) -> Any:
         """Encodes any number of sentences in bounded memory.
 
         Args:
-            sentences: A string, or strings in a list, tuple, array, Series or generator.
+            inputs: One text or several, in any form that `xling_tf.inputs.as_texts` takes; also by the name
+                `sentences`.
+            prompt_name: None, "query" or "document", which put nothing before a text, as models are trained
+                without prompts.
+            prompt: What is put before each text.
             batch_size: Sentences handed to the model at once.
-            show_progress_bar: Whether to show a bar.
+            show_progress_bar: Whether to show a bar; None: no.
+            output_value: "sentence_embedding"; models give no vectors of tokens.
             precision: "float32", or what `quantize` makes of it: "int8", "binary" or "ubinary".
-            truncate_dim: How many dimensions are kept, brought to unit length again; None: all.
-            ranges: Of int8, the same for all of an index; None: those of all unit vectors.
+            convert_to_numpy: False gives a list of TensorFlow tensors, one for each sentence.
             convert_to_tensor: Whether a TensorFlow tensor is given, not a NumPy array.
-            convert_to_numpy: Changes nothing; scripts written for sentence-transformers have it.
-            normalize_embeddings: Likewise: vectors are always at unit length.
+            device: Where the model is, "cpu" or, if TensorFlow sees a GPU, "cuda"; None: the same.
+            normalize_embeddings: True: vectors are brought to unit length. None: they are as the model gives
+                them, and exported models give unit length. False: the same, but an error if the model gives
+                unit length.
+            truncate_dim: How many dimensions are kept, brought to unit length again unless
+                `normalize_embeddings` is False; None: as many as the constructor was told.
+            pool: None; this process computes with all cores.
+            chunk_size: Of a pool; changes nothing.
+            ranges: Of int8, the same for all of an index; None: those of all unit vectors.
+            **options: What other models of sentence-transformers take; only None is allowed.
 
         Returns:
-            `[sentences, dim]`, as `quantize` says, in their order; of a single string, `[dim]`.
+            `[sentences, dim]`, as `quantize` says, in their order; of a single text, `[dim]`.
+
+        Raises:
+            UserError: The inputs are no texts, or an option asks for what is not done.
         """
-        del convert_to_numpy, normalize_embeddings
+        texts = options.pop("sentences", None) if inputs is None else inputs
+        options |= {"prompt": prompt, "prompt_name": prompt_name, "output_value": output_value}
+        options |= {"device": device, "pool": pool}
+        _require_supported(options, _ENCODE_OPTIONS)
+        if chunk_size is not None:
+            require_positive(chunk_size, "chunk_size")
+        form = _Form(
+            precision=precision,
+            truncate_dim=self._truncate_dim if truncate_dim is None else truncate_dim,
+            ranges=ranges,
+            normalize=normalize_embeddings,
+            container="tensor" if convert_to_tensor else "array" if convert_to_numpy else "list",
+        )
+        column = as_texts(texts, "inputs")
+        if prompt:
+            (before,) = as_texts(prompt, "prompt")
+            column = [before + text for text in column]
         vectors = _encode_in_batches(
             self._embed,
-            [as_texts(sentences, "sentences")],
+            [column],
             batch_size=batch_size,
             show_progress_bar=show_progress_bar,
-            finish=_finish(precision, truncate_dim, ranges),
+            finish=form.finish,
         )
-        found = vectors[0] if isinstance(sentences, str) else vectors
-        return _as_tensor(found) if convert_to_tensor else found
+        return form.contain(vectors[0] if is_single(texts) else vectors)
 
-    def encode_query(self, sentences: Texts, **options: Any) -> Any:
-        """Encodes questions as `question_encoder` does; options are those of `encode`."""
-        return self.question_encoder.encode(sentences, **options)
+    def encode_query(self, inputs: Texts | None = None, *args: Any, **options: Any) -> Any:
+        """Encodes questions as `question_encoder` does; arguments are those of `encode`."""
+        return self.question_encoder.encode(inputs, *args, **options)
 
-    def encode_document(self, sentences: Texts, **options: Any) -> Any:
-        """Encodes what answers questions as `response_encoder` does, each text its own context."""
-        tensor = options.pop("convert_to_tensor", False)
-        for name in ("convert_to_numpy", "normalize_embeddings"):
-            options.pop(name, None)
-        vectors = self.response_encoder.encode(sentences, **options)
-        return _as_tensor(vectors) if tensor else vectors
+    def encode_document(self, inputs: Texts | None = None, *args: Any, **options: Any) -> Any:
+        """Encodes what answers questions as `response_encoder` does, each text its own context.
+
+        Arguments are those of `encode`.
+        """
+        encoder = SentenceEncoder(self.response_encoder.encode_alone, truncate_dim=self._truncate_dim)
+        return encoder.encode(inputs, *args, **options)
 
     @staticmethod
-    def similarity(a: ArrayLike, b: ArrayLike) -> NDArray[np.float32]:
+    def similarity(embeddings1: ArrayLike, embeddings2: ArrayLike) -> NDArray[np.float32]:
         """The cosines `[n, m]` of float vectors `[n, dim]` and `[m, dim]`, or single ones, not of texts.
 
         Example:
             >>> SentenceEncoder.similarity([1.0, 0.0], [[0.0, 1.0], [2.0, 0.0]]).tolist()
             [[0.0, 1.0]]
         """
-        return cosine_similarity(a, b)
+        return cosine_similarity(embeddings1, embeddings2)
 
     @staticmethod
-    def similarity_pairwise(a: ArrayLike, b: ArrayLike) -> NDArray[np.float32]:
+    def similarity_pairwise(embeddings1: ArrayLike, embeddings2: ArrayLike) -> NDArray[np.float32]:
         """The cosines `[n]` of the rows of two `[n, dim]`.
 
         Example:
@@ -143,30 +196,51 @@ class SentenceEncoder:
             >>> SentenceEncoder.similarity_pairwise(first, second).tolist()
             [0.0, 1.0]
         """
-        first, second = unit_vectors(a, "a"), unit_vectors(b, "b")
+        first, second = unit_vectors(embeddings1, "embeddings1"), unit_vectors(embeddings2, "embeddings2")
         if first.shape != second.shape:
             raise UserError(f"as many vectors are expected, but got {len(first)} and {len(second)}")
         return np.sum(first * second, axis=1)
-
-    def get_sentence_embedding_dimension(self) -> int:
-        """`dim`, by the name that sentence-transformers has for it."""
-        return self.dim
 
     @cached_property
     def dim(self) -> int:
         """How many dimensions its vectors have."""
         return int(self.encode([]).shape[1])
 
+    def get_embedding_dimension(self) -> int:
+        """`dim`, by the name that sentence-transformers has for it."""
+        return self.dim
+
+    get_sentence_embedding_dimension = get_embedding_dimension  # as older versions call it
+
+    @property
+    def similarity_fn_name(self) -> str:
+        """What `similarity` computes: "cosine"."""
+        return "cosine"
+
+    @property
+    def device(self) -> str:
+        """Where the model computes: "cpu", or "cuda" if TensorFlow sees a GPU."""
+        return _device()
+
+    @property
+    def max_seq_length(self) -> int | None:
+        """After how many tokens a text is cut; None if the model's folder does not say."""
+        config = self._folder and self._folder / "config.json"
+        return read_json(config).get("text", {}).get("max_tokens") if config and config.is_file() else None
+
     @cached_property
     def question_encoder(self) -> "SentenceEncoder":
         """Encodes questions, for answers by `response_encoder`; a `UserError` without the signature."""
-        return SentenceEncoder(self._in_dtype(*self._signature("question_encoder", "input")))
+        call = self._in_dtype(*self._signature("question_encoder", "input"))
+        return SentenceEncoder(call, truncate_dim=self._truncate_dim)
 
     @cached_property
     def response_encoder(self) -> "ResponseEncoder":
         """Encodes answers, for questions by `question_encoder`; a `UserError` without the signature."""
         call, columns = self._signature("response_encoder", "input", "context")
-        return ResponseEncoder(self._in_dtype(call, columns), takes_contexts=columns > 1)
+        return ResponseEncoder(
+            self._in_dtype(call, columns), takes_contexts=columns > 1, truncate_dim=self._truncate_dim
+        )
 
     def inference(
         self,
@@ -184,16 +258,19 @@ class SentenceEncoder:
         """
         call, _ = self._signature("inference", "premise", "hypothesis")
         first, second = as_texts(premises, "premises"), as_texts(hypotheses, "hypotheses")
-        _require_as_many(second, first, "hypotheses", "premises")
+        require_as_many(second, first, "hypotheses", "premises")
         probabilities = _encode_in_batches(
             call, [first, second], batch_size=batch_size, show_progress_bar=show_progress_bar
         )
-        return probabilities[0] if isinstance(premises, str) else probabilities
+        return probabilities[0] if is_single(premises) else probabilities
 
-    def translate(self, sentences: Texts, language: str) -> list[str]:
+    def translate(self, sentences: Texts, language: str) -> Any:
         """Says in a language what the vectors of sentences hold (Yu et al. 2018, sec. 2.2).
 
         The decoder sees the vector alone: this shows what a vector knows, and is no good translator.
+
+        Returns:
+            A list of strings; of a single text, a string.
         """
         from tensorflow.errors import InvalidArgumentError
 
@@ -209,18 +286,21 @@ class SentenceEncoder:
                     f"language: {expected[0] if expected else error}, got {language!r}"
                 ) from error
             said += [text.decode() for text in outputs.numpy()]
-        return said
+        return said[0] if is_single(sentences) else said
 
     def encode_documents(
         self, documents: Texts, language: str, *, segmentation: str = "sentences", pooling: str = "mean"
     ) -> NDArray[np.float32]:
-        """Pools the vectors of documents' parts (Yu et al. 2018, sec. 5.1, Table 5): `[documents, dim]`.
+        """Pools the vectors of documents' parts (Yu et al. 2018, sec. 5.1, Table 5).
 
         Args:
             documents: Texts of any length.
             language: Theirs, as "en", whose rules tell sentences apart.
             segmentation: "sentences", or "windows" of 128 words, a new one every 64.
             pooling: "mean" or "max".
+
+        Returns:
+            `[documents, dim]`; of a single text, `[dim]`.
         """
         from xling_tf.evaluators.documents import divide, pool
 
@@ -230,7 +310,8 @@ class SentenceEncoder:
                 f"{segmentation!r} and {pooling!r}"
             )
         parts = [divide(text, language, segmentation) for text in as_texts(documents, "documents")]
-        return pool(self.encode, parts)[pooling] if parts else np.zeros((0, self.dim), np.float32)
+        vectors = pool(self.encode, parts)[pooling] if parts else np.zeros((0, self.dim), np.float32)
+        return vectors[0] if is_single(documents) else vectors
 
     def _signature(self, name: str, *inputs: str) -> tuple[Callable[..., Any], int]:
         """A signature of the model as a function of the inputs that it has of these, and their number."""
@@ -249,9 +330,12 @@ class SentenceEncoder:
 class ResponseEncoder:
     """Encodes answers and the contexts that they are from, by a function of one or both."""
 
-    def __init__(self, call: Callable[..., Any], *, takes_contexts: bool) -> None:
+    def __init__(
+        self, call: Callable[..., Any], *, takes_contexts: bool, truncate_dim: int | None = None
+    ) -> None:
         self._call = call
         self._takes_contexts = takes_contexts
+        self._truncate_dim = truncate_dim
 
     def encode(
         self,
@@ -259,23 +343,30 @@ class ResponseEncoder:
         contexts: Texts | None = None,
         *,
         batch_size: int = _BATCH_SIZE,
-        show_progress_bar: bool = False,
+        show_progress_bar: bool | None = None,
         precision: Precision = "float32",
+        convert_to_tensor: bool = False,
+        normalize_embeddings: bool | None = None,
         truncate_dim: int | None = None,
         ranges: Int8Ranges | None = None,
-    ) -> NDArray[Any]:
+    ) -> Any:
         """Encodes answers as `SentenceEncoder.encode`, which tells of the options, does sentences.
 
-        There are as many contexts, or a single string in which all are; None or "": an answer is its own.
+        There are as many contexts, or a single text in which all are; None or "": an answer is its own.
         """
+        form = _Form(
+            precision=precision,
+            truncate_dim=self._truncate_dim if truncate_dim is None else truncate_dim,
+            ranges=ranges,
+            normalize=normalize_embeddings,
+            container="tensor" if convert_to_tensor else "array",
+        )
         columns = [as_texts(responses, "responses")]
         if self._takes_contexts:
-            columns.append(
-                [contexts or ""] * len(columns[0])
-                if contexts is None or isinstance(contexts, str)
-                else as_texts(contexts, "contexts")
-            )
-            _require_as_many(columns[1], columns[0], "contexts", "responses")
+            columns.append(as_texts("" if contexts is None else contexts, "contexts"))
+            if contexts is None or is_single(contexts):
+                columns[1] *= len(columns[0])
+            require_as_many(columns[1], columns[0], "contexts", "responses")
         elif contexts is not None:
             raise UserError("this model was trained without contexts, but got some; leave them out")
         vectors = _encode_in_batches(
@@ -283,31 +374,18 @@ class ResponseEncoder:
             columns,
             batch_size=batch_size,
             show_progress_bar=show_progress_bar,
-            finish=_finish(precision, truncate_dim, ranges),
+            finish=form.finish,
         )
-        return vectors[0] if isinstance(responses, str) else vectors
+        return form.contain(vectors[0] if is_single(responses) else vectors)
+
+    def encode_alone(self, responses: Any) -> Any:
+        """Encodes a tensor of answers, each its own context, as one batch: `[answers, dim]`."""
+        import tensorflow as tf
+
+        return self._call(responses, *([tf.zeros_like(responses)] if self._takes_contexts else []))
 
 
 load = SentenceEncoder.load
-
-
-def as_texts(texts: Texts, name: str) -> list[str]:
-    """Checks that something is strings, in a list, tuple, array, Series or generator, or a single one."""
-    if isinstance(texts, str):
-        return [texts]
-    # A table gives its columns' names and a mapping its keys; a set forgets what came first.
-    rank = getattr(texts, "ndim", 1)
-    if not isinstance(texts, Iterable) or isinstance(texts, bytes | Mapping | Set) or rank != 1:
-        came = f"{rank} dimensions" if rank != 1 else _shown(texts)
-        raise UserError(f"{name} must be a string or a list of strings, but got {came}")
-    found = list(texts)
-    for place, text in enumerate(found):
-        if not isinstance(text, str):
-            raise UserError(
-                f"{name} must be strings, but {name}[{place}] is {_shown(text)}; decode bytes, flatten "
-                "nested lists, fill in or drop missing values, and convert others with str(value)"
-            )
-    return found
 
 
 def _encode_in_batches(
@@ -315,8 +393,8 @@ def _encode_in_batches(
     columns: Sequence[list[str]],
     *,
     batch_size: int,
-    show_progress_bar: bool,
-    finish: _Finish = lambda rows: rows,
+    show_progress_bar: bool | None,
+    finish: Callable[[NDArray[Any]], NDArray[Any]] = lambda rows: rows,
 ) -> NDArray[Any]:
     """Calls a model with a string tensor for each column; rows of similar length go together.
 
@@ -371,35 +449,121 @@ def _in_bfloat16(call: Callable[..., Any], columns: int) -> Callable[..., Any]:
     return compute
 
 
-def _as_tensor(vectors: NDArray[Any]) -> Any:
-    import tensorflow as tf
-
-    return tf.constant(vectors)
-
-
 def _tensor(texts: list[str], rows: NDArray[np.intp]) -> Any:
     import tensorflow as tf
 
-    # JSON may hold half of a surrogate pair, which UTF-8 cannot; models bear bytes that are no UTF-8.
-    return tf.constant([texts[i].encode("utf-8", "surrogatepass") for i in rows], tf.string)
+    return tf.constant([texts[i] for i in rows], tf.string)
 
 
-def _finish(precision: Precision, truncate_dim: int | None, ranges: Int8Ranges | None) -> _Finish:
-    require_precision(precision)
-    return lambda vectors: quantize(
-        vectors if truncate_dim is None else truncated(vectors, truncate_dim),
-        precision,
-        ranges=ranges,
-    )
+@dataclass(frozen=True, kw_only=True)
+class _Form:
+    """What is made of the vectors of a model: the options of `encode` that say so."""
+
+    precision: Precision
+    truncate_dim: int | None
+    ranges: Int8Ranges | None
+    normalize: bool | None
+    container: Literal["array", "tensor", "list"]
+
+    def __post_init__(self) -> None:
+        require_precision(self.precision)
+        if self.precision == "int8" and self.normalize is False and self.ranges is None:
+            raise UserError(
+                "int8 vectors of other than unit length need ranges; make some with Int8Ranges.calibrated"
+            )
+
+    def finish(self, vectors: NDArray[Any]) -> NDArray[Any]:
+        """Makes `[rows, dim or bytes]` of a batch `[rows, dim]`."""
+        if self.normalize is False:
+            _require_lengths_of_their_own(vectors)
+        elif self.normalize:
+            vectors = unit_vectors(vectors, "vectors")
+        if self.truncate_dim is not None:
+            shorter = truncated(vectors, self.truncate_dim)
+            vectors = vectors[:, : self.truncate_dim] if self.normalize is False else shorter
+        return quantize(vectors, self.precision, ranges=self.ranges)
+
+    def contain(self, vectors: NDArray[Any]) -> Any:
+        """Gives an array as it is, as a tensor or as a list of tensors."""
+        if self.container == "array":
+            return vectors
+        import tensorflow as tf
+
+        tensor = tf.constant(vectors)
+        return list(tensor) if self.container == "list" and vectors.ndim > 1 else tensor
 
 
-def _require_as_many(some: list[str], others: list[str], name: str, others_name: str) -> None:
-    if len(some) != len(others):
+def _require_lengths_of_their_own(vectors: NDArray[Any]) -> None:
+    lengths = np.linalg.norm(vectors, axis=1)
+    if len(lengths) and np.all((np.abs(lengths - 1) < _UNIT_TOLERANCE) | (lengths == 0)):
         raise UserError(
-            f"as many {name} as {others_name} are expected, but got {len(some)} for {len(others)}"
+            "normalize_embeddings=False asks for the lengths that a model gives its vectors, but this model "
+            "gives all of them unit length, as exported ones do; leave the argument out"
         )
 
 
-def _shown(value: object) -> str:
-    text = " ".join(repr(value).split())
-    return f"{type(value).__name__} {text if len(text) <= _SHOWN else text[:_SHOWN] + '...'}"
+def _device() -> str:
+    import tensorflow as tf
+
+    return "cuda" if tf.config.get_visible_devices("GPU") else "cpu"
+
+
+def _is_here(device: Any) -> bool:
+    """True if a device, by sentence-transformers' or TensorFlow's name, is where the model computes."""
+    if isinstance(device, list | tuple):
+        return all(map(_is_here, device))
+    name = str(device).lower().removeprefix("/").removeprefix("device:").removesuffix(":0")
+    return device is None or name.replace("gpu", "cuda") == _device()
+
+
+def _nothing(value: Any) -> bool:
+    return value is None or value is False or (isinstance(value, dict | list | tuple) and not value)
+
+
+def _one_of(*values: Any) -> Callable[[Any], bool]:
+    return lambda value: any(value is each or (isinstance(value, str) and value == each) for each in values)
+
+
+# Options of sentence-transformers that ask for what is done anyway or are refused: when they are allowed,
+# and what else to do.
+_Options = Mapping[str, tuple[Callable[[Any], bool], str]]
+_HIDE_GPUS = "the model is where TensorFlow has put it; to use the CPU alone, set CUDA_VISIBLE_DEVICES=''"
+_ENCODE_OPTIONS: _Options = {
+    "prompt": (lambda value: value is None or isinstance(value, str), "give one string for all texts"),
+    "prompt_name": (_one_of(None, "query", "document"), "models have no named prompts; give prompt"),
+    "output_value": (_one_of("sentence_embedding"), "models give a vector for each text and none for tokens"),
+    "device": (_is_here, _HIDE_GPUS),
+    "pool": (_nothing, "this process computes with all cores; leave it out"),
+    "task": (_nothing, "call encode_query or encode_document"),
+    "processing_kwargs": (_nothing, "a model divides texts as it was trained to; leave it out"),
+}
+_LOGIN = "set HF_TOKEN, or log in with `hf auth login`"
+_CONFIGURED = "an exported model computes as it was trained to; leave it out"
+_CONSTRUCTOR_OPTIONS: _Options = {
+    "modules": (_nothing, "give the folder of an exported model"),
+    "device": (_is_here, _HIDE_GPUS),
+    "prompts": (_nothing, "models are trained without prompts; give encode a prompt"),
+    "default_prompt_name": (_nothing, "models are trained without prompts; give encode a prompt"),
+    "cache_folder": (_nothing, "set HF_HOME"),
+    "trust_remote_code": (_one_of(True, False), "True and False do the same; no code is fetched"),
+    "revision": (_nothing, "give hf://owner/name@revision"),
+    "local_files_only": (_nothing, "set HF_HUB_OFFLINE=1"),
+    "token": (_nothing, _LOGIN),
+    "use_auth_token": (_nothing, _LOGIN),
+    "model_kwargs": (_nothing, "give dtype='bfloat16' for a faster model; leave others out"),
+    "processor_kwargs": (_nothing, _CONFIGURED),
+    "tokenizer_kwargs": (_nothing, _CONFIGURED),
+    "config_kwargs": (_nothing, _CONFIGURED),
+    "model_card_data": (_nothing, "training writes the card"),
+    "backend": (_one_of("torch"), "open LiteRT and ONNX models with xling_tf.hub.runtimes.load"),
+    "similarity_fn_name": (_one_of(None, "cosine"), "similarity is the cosine"),
+}
+
+
+def _require_supported(options: Mapping[str, Any], supported: _Options) -> None:
+    for name, value in options.items():
+        if name not in supported:
+            raise UserError(f"{name} is not an option here; correct its name, or leave it out")
+        is_allowed, advice = supported[name]
+        if not is_allowed(value):
+            raise UserError(f"{name} cannot be {shown(value)}: {advice}")

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xling_tf.errors import UserError
+from xling_tf.inputs import Texts, as_texts, is_single, require_as_many
 
 Encode = Callable[[list[str]], np.ndarray]
 # Vectors are float32 by contract: scores that differ by less than its rounding are a tie.
@@ -66,17 +67,26 @@ class System:
     checksum: str | None = None
     description: Mapping[str, Any] = field(default_factory=dict)
 
-    def __call__(self, texts: list[str]) -> np.ndarray:
-        """Encodes sentences: `[n, dim]`."""
-        return self.sentences(texts)
+    def __call__(self, texts: Texts) -> np.ndarray:
+        """Encodes sentences: `[n, dim]`; of a single text, `[dim]`."""
+        return _encoded(self.sentences, texts)
 
-    def encode_questions(self, texts: list[str]) -> np.ndarray:
-        """Encodes questions: `[n, dim]`."""
-        return (self.questions or self.sentences)(texts)
+    def encode_questions(self, texts: Texts) -> np.ndarray:
+        """Encodes questions: `[n, dim]`; of a single text, `[dim]`."""
+        return _encoded(self.questions or self.sentences, texts)
 
-    def encode_responses(self, answers: list[str], contexts: list[str]) -> np.ndarray:
-        """Encodes answers in their contexts: `[n, dim]`."""
-        return self.responses(answers, contexts) if self.responses else self.sentences(answers)
+    def encode_responses(self, answers: Texts, contexts: Texts) -> np.ndarray:
+        """Encodes answers in their contexts: `[n, dim]`; of a single text, `[dim]`."""
+        if self.responses:
+            return _encoded(self.responses, answers, contexts)
+        return _encoded(self.sentences, answers)
+
+
+def _encoded(encode: Callable[..., np.ndarray], texts: Texts, *contexts: Texts) -> np.ndarray:
+    columns = [as_texts(texts, "texts"), *(as_texts(each, "contexts") for each in contexts)]
+    require_as_many(columns[-1], columns[0], "contexts", "texts")
+    vectors = encode(*columns)
+    return vectors[0] if is_single(texts) else vectors
 
 
 def as_system(encode: Encode) -> System:

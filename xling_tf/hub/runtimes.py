@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,8 @@ from numpy.typing import NDArray
 
 from xling_tf.errors import UserError, library
 from xling_tf.evaluators.encoding import length_sorted_batches
+from xling_tf.inputs import Texts, as_texts, is_single
+from xling_tf.search.neighbours import require_positive
 
 SETTINGS = "runtime.json"
 FORMAT = 1  # raised when older programs would read a folder wrongly
@@ -29,21 +32,33 @@ Run = Callable[[Inputs], NDArray[np.float32]]
 
 
 class RuntimeEncoder:
-    """Encodes sentences as the exported model does that it was made of; `run` gives `[batch, dim]`."""
+    """Encodes sentences as the exported model does that it was made of; `run` gives `[batch, dim]`.
+
+    Any number of threads may share one.
+    """
 
     def __init__(self, text: "Pieces | Words", run: Run, dim: int) -> None:
         self.text = text
         self.dim = dim
         self._run = run
 
-    def encode(self, sentences: Sequence[str], *, batch_size: int = 64) -> NDArray[np.float32]:
-        """Encodes any number of sentences in bounded memory, at most `batch_size` at once."""
-        tokens = [self.text.tokenize(sentence) for sentence in sentences]
+    def encode(self, sentences: Texts, *, batch_size: int = 64) -> NDArray[np.float32]:
+        """Encodes any number of sentences in bounded memory, at most `batch_size` at once.
+
+        Args:
+            sentences: One text or several, in any form that `xling_tf.inputs.as_texts` takes.
+            batch_size: Sentences handed to the model at once.
+
+        Returns:
+            `[sentences, dim]` float32 of unit length, in their order; of a single text, `[dim]`.
+        """
+        require_positive(batch_size, "batch_size")
+        tokens = [self.text.tokenize(sentence) for sentence in as_texts(sentences, "sentences")]
         vectors = np.empty((len(tokens), self.dim), np.float32)
         lengths = [len(words) for words in tokens]
         for batch in length_sorted_batches(lengths, max_rows=batch_size, max_length=_MOST_TOKENS):
             vectors[batch] = self._run(self.text.inputs([tokens[i] for i in batch]))
-        return vectors
+        return vectors[0] if is_single(sentences) else vectors
 
 
 def load(folder: str | Path) -> RuntimeEncoder:
@@ -81,7 +96,14 @@ def _open(folder: Path, runtime: str) -> Run:
             engine = library("ai_edge_litert.interpreter", "ai-edge-litert", "runtimes")
             interpreter = engine.Interpreter(model_path=str(path), num_threads=os.cpu_count())
             runner = interpreter.get_signature_runner()
-            return lambda inputs: runner(**inputs)["outputs"]
+            lock = Lock()
+
+            # An interpreter holds the texts that it works on, and uses all cores: threads take turns.
+            def run(inputs: Inputs) -> NDArray[np.float32]:
+                with lock:
+                    return runner(**inputs)["outputs"]
+
+            return run
         engine = library("onnxruntime", "onnxruntime", "runtimes")
         session = engine.InferenceSession(str(path), providers=["CPUExecutionProvider"])
         return lambda inputs: session.run(["outputs"], inputs)[0]

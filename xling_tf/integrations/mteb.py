@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from xling_tf.evaluators.systems import open_system
+from xling_tf.inputs import as_texts
 from xling_tf.sentence_encoder import SentenceEncoder
 
 
@@ -49,7 +50,7 @@ class MtebEncoder:
     ) -> np.ndarray:
         """Encodes batches, each with its texts in "text", to `[texts, dim]`; `task` describes mteb's task."""
         del task
-        texts = [text for batch in inputs for text in batch["text"]]
+        texts = [text for batch in inputs for text in as_texts(batch["text"], "text")]
         if prompt_type == "query":
             return self._system.encode_questions(texts)
         if prompt_type == "document":

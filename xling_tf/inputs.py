@@ -1,0 +1,125 @@
+"""Texts as users give them, in any common form, as a list of strings."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Set
+from typing import Any
+
+from xling_tf.errors import UserError
+
+# One text, or several in a list, tuple, array, tensor, Series, Arrow column, generator or tf.data dataset.
+Texts = str | bytes | Iterable[Any]
+
+_SHOWN = 40  # characters of a wrong value in a message
+_HALVES = re.compile("[\ud800-\udfff]")
+
+
+def as_texts(texts: Texts, name: str) -> list[str]:
+    """Makes a list of strings of one text or several, each of which UTF-8 can hold.
+
+    Bytes are decoded as UTF-8. Halves of surrogate pairs, as JSON may have them, become spaces, as which
+    models read what is no character.
+
+    Args:
+        texts: A string or bytes, or several of them in a list, tuple, NumPy array, TensorFlow tensor, pandas
+            or Polars Series, Arrow array, generator or tf.data dataset, whose batches are joined.
+        name: What the caller calls them, for messages.
+
+    Raises:
+        UserError: They are something else, or something else is among them, as None or NaN.
+
+    Example:
+        >>> as_texts((b"Hola", "Hello"), "sentences")
+        ['Hola', 'Hello']
+    """
+    if isinstance(texts, str):
+        return [_whole(texts)]
+    if is_single(texts):
+        return [_as_text(texts, name, name)]
+    # A table gives its columns' names and a mapping its keys; a set forgets what came first.
+    if isinstance(texts, bytearray | memoryview | Mapping | Set) or not _is_column(texts):
+        advice = "give one list, as a column of a table or a flattened array"
+        if _rank(texts) == 1 and hasattr(texts, "dtype"):  # a tensor that has no value yet
+            advice = "in a graph, call the exported model itself or KerasEncoder"
+        raise UserError(f"{name} must be a string or a list of strings, but got {shown(texts)}; {advice}")
+    return [
+        _whole(text) if isinstance(text, str) else _as_text(text, f"{name}[{place}]", name)
+        for place, text in enumerate(_values(texts, name))
+    ]
+
+
+def is_single(texts: Texts) -> bool:
+    """True for one text: a string, bytes, or an array, tensor or Arrow scalar that holds one."""
+    return isinstance(texts, str | bytes) or _rank(texts) == 0 or hasattr(texts, "as_py")
+
+
+def require_as_many(some: list[str], others: list[str], name: str, others_name: str) -> None:
+    """Makes sure that there are as many texts of one kind as of another."""
+    if len(some) != len(others):
+        raise UserError(
+            f"as many {name} as {others_name} are expected, but got {len(some)} for {len(others)}"
+        )
+
+
+def shown(value: object) -> str:
+    """A wrong value in a message: its type, its shape if it has one, and its beginning."""
+    text = " ".join(repr(value).split())
+    shape = "" if _rank(value) is None else f" of shape {list(value.shape)}"  # type: ignore[attr-defined]
+    return f"{type(value).__name__}{shape} {text if len(text) <= _SHOWN else text[:_SHOWN] + '...'}"
+
+
+def _rank(value: object) -> int | None:
+    """The number of dimensions of an array, tensor or table, or None for anything else."""
+    try:
+        return len(value.shape)  # type: ignore[attr-defined]
+    except (AttributeError, TypeError, ValueError):  # no shape, or a tensor of unknown rank
+        return None
+
+
+def _is_column(texts: object) -> bool:
+    if _rank(texts) not in (None, 1) or not isinstance(texts, Iterable):
+        return False
+    try:
+        iter(texts)
+    except (TypeError, NotImplementedError):  # the latter: of tensors that have no value yet
+        return False
+    return True
+
+
+def _values(texts: Any, name: str) -> Iterator[Any]:
+    """Goes through the values of a column, as Python objects where the library can make them at once."""
+    if hasattr(texts, "as_numpy_iterator"):  # a tf.data dataset
+        if int(texts.cardinality()) == -1:
+            raise UserError(f"{name} must end, but are a dataset that repeats for ever; use take(count)")
+        for element in texts.as_numpy_iterator():
+            yield from element if _rank(element) == 1 else [element]
+        return
+    for method in ("numpy", "to_pylist"):  # of tensors, of Arrow arrays
+        if hasattr(texts, method):
+            texts = getattr(texts, method)()
+    yield from texts
+
+
+def _whole(text: str) -> str:
+    return text if text.isascii() else _HALVES.sub(" ", text)
+
+
+def _as_text(value: Any, place: str, name: str) -> str:
+    """The string in bytes or in an array, tensor or Arrow scalar without dimensions."""
+    text = value
+    for method in ("numpy", "as_py", "item"):
+        if (hasattr(text, "as_py") or _rank(text) == 0) and hasattr(text, method):
+            text = getattr(text, method)()
+    if isinstance(text, bytes):
+        try:
+            return text.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise UserError(
+                f"{name} must be strings or UTF-8, but {place} is {shown(text)}; decode it from the encoding "
+                "that it is in, as value.decode('latin-1')"
+            ) from error
+    if isinstance(text, str):
+        return _whole(text)
+    raise UserError(
+        f"{name} must be strings, but {place} is {shown(value)}; flatten nested lists, fill in or drop "
+        "missing values, and convert others with str(value)"
+    )
