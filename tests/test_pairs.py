@@ -78,7 +78,7 @@ def test_csv_gives_what_was_written(tmp_path):
         next(file)
         assert read_pairs(csv.reader(file)) == SCORED
     assert read_pairs(pd.read_csv(path)) == SCORED
-    with path.open() as file, pytest.raises(UserError, match="pair 1 .*sentence1,sentence2,score"):
+    with path.open() as file, pytest.raises(UserError, match=r"pair 1 .*sentence1,sentence2,score"):
         read_pairs(file)
 
 
@@ -95,6 +95,8 @@ def table(*names):
         table("Text 1", "text_2", "Label")[["Label", "Text 1", "text_2"]],
         table("en", "es", "similarity_score")[["similarity_score", "en", "es"]],
         table("here", "there", "points"),
+        table("text", "text.1", "score"),
+        table("sentence", "sentence1", "label"),
         table("query", "whatever", "score")[["whatever", "score", "query"]],
         table("anchor", "positive", "score").set_index(np.arange(COUNT)[::-1]),
     ],
@@ -116,6 +118,8 @@ def test_names_of_columns_say_what_they_are(frame):
         np.array(rows(WRONG), object),
         tf.constant(rows(WRONG)),
         [*map(list, rows(WRONG))],
+        np.char.encode(np.array(rows(WRONG))),
+        [(a.encode(), b, wrong) for a, b, wrong in rows(WRONG)],
         pd.Series(rows(WRONG)),
         zip(*zip(*rows(WRONG), strict=True), strict=True),
         tf.data.Dataset.from_tensor_slices(tuple(map(list, zip(*rows(WRONG), strict=True)))),
@@ -137,9 +141,9 @@ def test_what_is_missing_is_no_wrong_text_and_no_score():
         assert [pair.wrong for pair in read_pairs(pairs)] == wrong
     for missing in (None, float("nan"), "", "NaN", "inf", pd.NA):
         column = [*SCORES[:6], missing, *SCORES[7:]]
-        with pytest.raises(UserError, match="pair 7 is expected .*finite number"):
+        with pytest.raises(UserError, match=r"pair 7 is expected .*finite number"):
             read_pairs(pd.DataFrame(rows(column), columns=["sentence1", "sentence2", "score"]))
-        with pytest.raises(UserError, match="pair 7 is expected .*finite number"):
+        with pytest.raises(UserError, match=r"pair 7 is expected .*finite number"):
             read_pairs(rows([*map(str, SCORES[:6]), missing, *map(str, SCORES[7:])]))
     with pytest.raises(UserError, match="pair 1 is expected"):
         read_pairs(rows([None] * COUNT))
@@ -161,6 +165,13 @@ IDS = [f"pair-{number:04}" for number in range(COUNT)]
         (rows(["1,000", "2,500"] * 6), "finite number"),
         (rows(IDS, at=0), "column 1 has identifiers"),
         (rows(IDS), "column 3 has identifiers"),
+        (rows([f"doc_{letter}" for letter in "abcdefghijkl"], at=0), "column 1 has identifiers"),
+        (rows(["1_0", "2_0"] * 6), "column 3 has identifiers"),
+        (rows([10**400, 1] * 6), "finite number"),
+        (
+            [("English", "Spanish", "Score"), *rows(map(str, SCORES))],
+            "column 3 has numbers in it, and 'Score'",
+        ),
         (rows(map(str, range(COUNT)), at=0), "column 1 has numbers"),
         (rows(range(COUNT), at=0), "pair 1 is expected"),
         ([(*row, "1") for row in rows(WRONG)], "column 4 has numbers"),
@@ -227,7 +238,7 @@ def test_texts_that_look_odd_in_some_rows_are_texts():
         [None],
         [("a", "b"), None],
         [("a", None)],
-        [("a", b"b")],
+        [("a", b"\xff")],
         [("a",)],
         [{"anchor": "a", "positive": "b"}, ("a", "b")],
         [{"translation": {"en": "a", "es": "b"}}],
@@ -235,14 +246,14 @@ def test_texts_that_look_odd_in_some_rows_are_texts():
     ],
 )
 def test_what_is_no_pairs_is_refused(pairs):
-    with pytest.raises(UserError, match="pair|expected"):
+    with pytest.raises(UserError, match=r"pair|expected"):
         read_pairs(pairs)
 
 
 def test_columns_may_be_chosen():
     frame = table("left", "right", "score").assign(genre="x")
     assert read_pairs(frame, ("right", "left"))[0] == Pair("another text 0", "one text 0")
-    with pytest.raises(UserError, match="'middle' is expected, .* left, right"):
+    with pytest.raises(UserError, match=r"'middle' is expected, .* left, right"):
         read_pairs(frame, ("left", "middle"))
     with pytest.raises(UserError, match="without names"):
         read_pairs(TEXTS, ("left", "right"))

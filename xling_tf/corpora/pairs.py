@@ -20,12 +20,13 @@ from xling_tf.errors import UserError
 
 # The names of columns, in small letters and without spaces and punctuation.
 _FIRST = {"anchor", "query", "question", "source", "src", "first"}
+_NUMBERED = re.compile(r"(sentence|text)[12ab]")
 _FIRST |= {"sentence1", "text1", "sentencea", "texta"}
 _SECOND = {"positive", "pos", "answer", "target", "tgt", "second", "response", "document", "passage"}
 _SECOND |= {"sentence2", "text2", "sentenceb", "textb"}
 _SCORE = {"score", "label", "similarity", "similarityscore", "relatednessscore"}
 _WRONG = re.compile(r"((hard)?neg(ative)?|wrong)(text|answer)?s?\d*")
-# Labels of inference, as numbers: 0 is entailment, so that they are no scores.
+# Labels of inference, as numbers: 0 is entailment and 2 contradiction, so that they are no scores.
 _CLASSES = {-1.0, 0.0, 1.0, 2.0}
 
 # Of fewer rows, hardly anything can be said of a column.
@@ -35,9 +36,10 @@ _MOST = 0.9
 _SOME = 0.25
 # Classes: no more different values than this, or than twice the root of the number of rows.
 _MOST_CLASSES = 20
+_MOST_LOOKED_AT = 5000  # rows, to tell what a column is
 _SHOWN = 80  # characters of a wrong row in a message
 
-_IDENTIFIER = re.compile(r"(?=[!-~]*\d)[!-~]{1,64}")  # one ASCII word with a digit in it
+_IDENTIFIER = re.compile(r"(?=[!-~]*[\d_/:#@])[!-~]{1,64}")  # one ASCII word with a digit or a sign in it
 _WORD = re.compile(r"[!-~]{1,32}")
 _DECIMAL_COMMA = re.compile(r"[-+]?\d*,\d+")
 _THOUSANDS = re.compile(r"[-+]?0*[1-9]\d*,\d{3}")  # or three decimals
@@ -147,7 +149,7 @@ def as_rows(pairs: Any) -> tuple[list[str] | None, list[list[Any]]]:
 
 
 def _plain(value: Any) -> Any:
-    """Python's own types for arrays, tensors and scalars; a tensor's bytes are UTF-8."""
+    """Python's own types for arrays, tensors and scalars; bytes that are UTF-8 become strings."""
     if value is None or type(value) in (str, float, int, list, tuple, dict):
         return value
     if isinstance(value, str):
@@ -155,17 +157,15 @@ def _plain(value: Any) -> Any:
     if hasattr(value, "_asdict"):
         return value._asdict()
     if hasattr(value, "numpy"):
-        return _decoded(np.asarray(value.numpy(), object).tolist())
+        value = np.asarray(value.numpy(), object)
     for name in ("as_py", "to_pylist", "tolist"):
         if hasattr(value, name):
-            return getattr(value, name)()
-    return value
-
-
-def _decoded(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_decoded(each) for each in value]
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+            value = getattr(value, name)()
+            break
+    try:
+        return value.decode() if isinstance(value, bytes) else value
+    except UnicodeDecodeError:
+        return value
 
 
 def _is_column(value: Any) -> bool:
@@ -173,7 +173,7 @@ def _is_column(value: Any) -> bool:
 
 
 def _key(name: Any) -> str:
-    return re.sub(r"[\W_]", "", str(name).lower())
+    return re.sub(r"[\s_-]", "", str(name).lower())
 
 
 def _known(name: Any) -> str | None:
@@ -200,9 +200,13 @@ def _places(names: list[str] | None, chosen: Sequence[str]) -> list[int]:
 
 def _roles(names: list[str]) -> list[int]:
     """The places of the two texts, and of the score or of wrong texts; none if no name is known."""
+    roles = [_known(name) for name in names]
+    if not {"first", "second"} <= {*roles}:
+        # Beside "text", "text1" is the second.
+        roles = [None if _NUMBERED.fullmatch(_key(n)) else role for n, role in zip(names, roles, strict=True)]
     places: dict[str | None, list[int]] = {}
-    for place, name in enumerate(names):
-        places.setdefault(_known(name), []).append(place)
+    for place, role in enumerate(roles):
+        places.setdefault(role, []).append(place)
     unknown = places.pop(None, [])
     if not places:
         return []
@@ -232,14 +236,16 @@ def _is_missing(value: Any) -> bool:
 
 def _number(value: Any) -> float | None:
     """A number, or one that is written as text; None for anything else."""
-    if isinstance(value, Real | Decimal):
+    if isinstance(value, bool):
         return float(value)
-    if not isinstance(value, str):
+    if not isinstance(value, str | Real | Decimal):
         return None
-    text = value.strip()
+    text = str(value).strip()
     digits = text.removesuffix("%").rstrip()
     if _THOUSANDS.fullmatch(digits):
         return math.nan  # nobody knows which
+    if "_" in digits:
+        return None
     if _DECIMAL_COMMA.fullmatch(digits):
         digits = digits.replace(",", ".")
     try:
@@ -263,25 +269,25 @@ def _share(column: Sequence[Any], pattern: re.Pattern[str]) -> float:
 def _ends_in_scores(rows: list[list[Any]]) -> bool:
     """Whether a score follows the two texts of rows without names; refuses what may be neither."""
     num_columns = max(map(len, rows))
-    kinds = [_kind([row[place] for row in rows]) for place in range(2)]
+    kinds = [_kind([row[place] for row in _some(rows)]) for place in range(2)]
     for place, kind in enumerate(kinds):
         if kind != "texts" in kinds and len(rows) >= _FEWEST_ROWS:
-            raise _no_text(rows, place, f"{kind} in it")
+            raise _no_text(place, f"{kind} in it, as {rows[0][place]!r}")
     for place in range(2, num_columns):
         full = [row for row in rows if len(row) > place and not _is_missing(row[place])]
         if not full:
             raise next(_no_pair(n, row) for n, row in enumerate(rows, 1) if len(row) > place)
-        column = [row[place] for row in full]
-        is_typed = not all(isinstance(value, str) for value in column)
-        numbers = sum(_number(value) is not None for value in column)
-        if num_columns == 3 and (is_typed or numbers == len(column)):
+        is_typed = not all(isinstance(row[place], str) for row in full)
+        full = _some(full)
+        others = [row[place] for row in full if _number(row[place]) is None]
+        if num_columns == 3 and (is_typed or not others):
             return True
-        if is_typed or numbers >= _SOME * len(column):
-            raise _no_text(rows, place, "numbers in it")
+        if is_typed or len(others) <= (1 - _SOME) * len(full):
+            raise _no_text(place, f"numbers in it, and {others[0]!r}" if others else "numbers in it")
         if len(full) < _FEWEST_ROWS:
             continue
-        if _kind(column) != "texts" in kinds:
-            raise _no_text(rows, place, "identifiers in it")
+        if _kind([row[place] for row in full]) != "texts" in kinds:
+            raise _no_text(place, f"identifiers in it, as {full[0][place]!r}")
         counts = {each: len({row[each] for row in full}) for each in (0, 1, place)}
         limit = max(_MOST_CLASSES, 2 * math.isqrt(len(full)))
         for each, count in counts.items():
@@ -289,18 +295,20 @@ def _ends_in_scores(rows: list[list[Any]]) -> bool:
             is_few = count <= limit and 2 * count < fewest
             # Hundreds of answers may belong to a few questions, which have more than one word.
             if is_few and (each == place or _share([row[each] for row in full], _WORD) == 1):
-                raise _no_text(
-                    rows, each, f"only {count} different values in {len(full)} rows, as classes have"
-                )
+                why = f"only {count} different values in {len(full)} rows, as classes have"
+                raise _no_text(each, f"{why}: {full[0][each]!r}")
     return False
 
 
-def _no_text(rows: list[list[Any]], place: int, why: str) -> UserError:
-    value = next(row[place] for row in rows if len(row) > place and not _is_missing(row[place]))
+def _some(rows: list[list[Any]]) -> list[list[Any]]:
+    return rows[:: math.ceil(len(rows) / _MOST_LOOKED_AT)]
+
+
+def _no_text(place: int, why: str) -> UserError:
     return UserError(
         "rows are expected to be two texts, then wrong texts, or a score in the third and last place, but "
-        f"column {place + 1} has {why}, as {value!r}; leave it out, or turn classes into scores; if it is "
-        'right, name the columns, in a table or a dict a row: "anchor", "positive", "negative" or "score"'
+        f"column {place + 1} has {why}; leave it out, or turn classes into scores; if it is right, name the "
+        'columns, in a table or a dict a row: "anchor", "positive", "negative" or "score"'
     )
 
 
@@ -313,8 +321,8 @@ def _scored(rows: list[list[Any]], name: str) -> list[Pair]:
         if score is None or not math.isfinite(score):
             raise _no_pair(number, rows[number - 1])
         result.append(Pair(first, second, score))
-    scores = {pair.score for pair in result}
-    if _key(name) == "label" and scores <= _CLASSES and scores & {-1.0, 2.0}:
+    scores = {pair.score or 0.0 for pair in result}
+    if _key(name) == "label" and scores <= _CLASSES and max(_CLASSES) in scores:
         raise UserError(
             f"scores are expected, but the column {name} has only {sorted(scores)} in it, as the classes of "
             "inference, of which 0 is entailment; if they are scores, call the column score"
