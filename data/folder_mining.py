@@ -77,7 +77,7 @@ def mine_folder(
             continue
         logging.info("mining %s: %d training pairs", path, len(pairs))
         counters: Counter[str] = Counter()
-        texts = [pair[:2] for pair in pairs]
+        texts = {"source": [pair.source for pair in pairs], "target": [pair.target for pair in pairs]}
         try:
             record_path.unlink(missing_ok=True)
             negatives = mine_hard_negatives(

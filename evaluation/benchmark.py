@@ -517,7 +517,7 @@ def _vectors() -> None:
     texts = list(right)[: asked.queries]
     system = open_system(asked.model)
     queries, corpus = system(texts), system(list(places))
-    exact = _ids(semantic_search(queries, corpus, 10))
+    exact = _ids(semantic_search(queries, corpus))
     rows = []
     for precision, dim, oversampling, rescore_with in _WAYS:
         if (dim or 0) >= queries.shape[1]:
@@ -526,10 +526,11 @@ def _vectors() -> None:
         ranges = Int8Ranges.calibrated(vectors[:10_000]) if precision == "int8" else None
         codes = quantize(vectors, precision, ranges=ranges)
         again = quantize(vectors, rescore_with) if rescore_with else None
-        options: dict[str, Any] = {"ranges": ranges, "oversampling": oversampling, "rescore_with": again}
+        options: dict[str, Any] = {"ranges": ranges, "rescore_multiplier": oversampling}
+        options["rescore_with"] = again
         begin = time.perf_counter()
         if precision == "float32":
-            hits = _ids(semantic_search(some, codes, 10))
+            hits = _ids(semantic_search(some, codes))
         else:
             hits = _ids(quantized_search(some, codes, precision, 10, **options))
         seconds = time.perf_counter() - begin

@@ -1,6 +1,7 @@
 """The F1 of translations that are mined, its threshold, and the two parts of a bitext."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from encode_functions import by_last_word, looked_up
 from evaluation_data import write_table
@@ -20,6 +21,10 @@ def test_scores_derived_by_hand():
     scores = evaluator(looked_up(vectors))
     assert (scores["precision"], scores["recall"], scores["f1"]) == (0.5, 0.5, 0.5)
     assert evaluator.protocol["threshold_from"] == "the scored part itself"
+    table = pd.DataFrame(rows, columns=["de", "en"]).replace("", None)
+    assert BitextMining(table, name="x")(looked_up(vectors)) == scores
+    with pytest.raises(UserError, match="row 1 is"):
+        BitextMining([("a", 1)], name="x")
 
 
 def test_the_best_threshold_derived_by_hand():

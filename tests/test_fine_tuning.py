@@ -11,7 +11,7 @@ from scipy.stats import spearmanr
 from starting_models import TEXTS, export_model, make_model
 
 from xling_tf.errors import UserError
-from xling_tf.trainer.fine_tuning import fine_tune
+from xling_tf.trainer.fine_tuning import PairCorpus, fine_tune
 from xling_tf.trainer.warm_start import StartingPoint
 
 SIGNATURES = {"serving_default", "default", "question_encoder", "response_encoder", "inference"}
@@ -116,8 +116,21 @@ def test_stopped_halfway_it_ends_the_same_without_the_model(start, tuned, tmp_pa
         ([*PAIRS, ("a", "b", float("nan"))], r"pair 13 is expected to be two texts"),
         ([*PAIRS, ("a", "b", 1)], "score is expected of all 13 pairs or of none, but 12 have none"),
         ([(*pair, 1) for pair in PAIRS], "scores that differ are expected, but all are 1"),
+        ([(*pair, "neutral") for pair in PAIRS], "column 3 has only 1 different values"),
     ],
 )
 def test_pairs_that_cannot_be_learnt_from_are_refused(pairs, said, tmp_path):
     with pytest.raises(UserError, match=said):
         fine_tune(tmp_path, pairs, output=tmp_path / "mine")
+
+
+def test_a_file_gives_scores_as_text_and_they_are_learnt_as_scores(tmp_path):
+    pairs = [(*pair, str(number % 3 / 2)) for number, pair in enumerate(PAIRS)]
+    corpus = PairCorpus.of(pairs, ("en", "es"))
+    assert corpus.kind == "similarity"
+    assert [pair.label for pair in corpus.pairs] == [0, 50, 100] * (len(PAIRS) // 3)
+    # The same pairs in any form are the same training, which goes on where it stopped.
+    for form in (np.array(pairs), pd.DataFrame(pairs), iter(pairs)):
+        assert PairCorpus.of(form, ("en", "es")).version() == corpus.version()
+    with pytest.raises(UserError, match="folder of a model is expected first"):
+        fine_tune(PAIRS, tmp_path, output=tmp_path / "mine")

@@ -5,6 +5,7 @@ import json
 from collections import Counter
 
 import numpy as np
+import pandas as pd
 import pytest
 import tensorflow as tf
 from encode_functions import Counting
@@ -98,6 +99,117 @@ def test_random_ones_are_any_that_pass_and_the_seed_says_which():
     drawn = [negatives_of(("x", "a"), seed=seed, **random)[0] for seed in range(40)]
     assert set(drawn) == {"cd", "ce", "de"}  # two of c, d, e, nearest first
     assert negatives_of(("x", "a"), seed=3, **random)[0] == drawn[3]
+
+
+# --- models and pairs in other forms
+
+
+class Model:
+    """A model whose encode notes its options."""
+
+    options: dict = {}
+
+    def encode(self, sentences, **options):
+        self.options = options
+        return encode(sentences)
+
+
+LETTERS = [(f"source of {letter}", letter) for letter in "abcde"]
+NEAREST = [("b",), ("c",), ("b",), ("c",), ("d",)]
+
+
+def test_pairs_come_in_any_form_and_before_or_after_the_model():
+    frame = pd.DataFrame(LETTERS, columns=["query", "answer"])
+    for pairs in (LETTERS, frame, frame[["answer", "query"]], iter(LETTERS), frame.to_dict("records")):
+        assert mine_hard_negatives(Model().encode, pairs, num_negatives=1) == NEAREST
+    config = MiningConfig(num_negatives=1)
+    assert mine_hard_negatives(frame, Model(), config) == NEAREST
+    assert mine_hard_negatives(dataset=frame, model=Model(), config=config) == NEAREST
+    frame = frame.assign(id=["i1"] * 5).rename(columns={"query": "id 2", "answer": "text"})
+    names = {"anchor_column_name": "id 2", "positive_column_name": "text"}
+    assert mine_hard_negatives(frame, Model(), config, **names) == NEAREST
+    with pytest.raises(UserError, match="only 'text'"):
+        mine_hard_negatives(frame, Model(), positive_column_name="text")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((encode, []), "there are none"),
+        (([], encode), "there are none"),
+        ((encode, pd.DataFrame(columns=["query", "answer"])), "there are none"),
+        ((encode, "ab"), "list of rows"),
+        ((encode, ["ab", "cd"]), "pair 1"),
+        ((encode, [*LETTERS, None]), "pair 6"),
+        ((encode, [(*pair, "b") for pair in LETTERS]), "two texts are expected"),
+        ((encode, [(*pair, 0.5) for pair in LETTERS]), "two texts are expected"),
+        (("exported/en-es", LETTERS), "load a model"),
+        ((LETTERS, LETTERS), "a model and pairs"),
+        ((encode, encode), "list of rows"),
+        ((), "a model and pairs"),
+        ((LETTERS, encode, "query"), "MiningConfig"),
+        ((lambda texts: encode(texts)[1:], LETTERS), "for each of 5 texts"),
+        ((lambda texts: encode(texts) * np.nan, LETTERS), "finite"),
+    ],
+)
+def test_what_is_no_model_or_no_pairs_is_refused(arguments, message):
+    with pytest.raises(UserError, match=message):
+        mine_hard_negatives(*arguments)
+
+
+def test_options_are_those_of_sentence_transformers():
+    model = Model()
+    others = {"faiss_batch_size": 10, "use_faiss": True, "verbose": False, "cross_encoder": None}
+    mined = mine_hard_negatives(LETTERS, model, num_negatives=1, batch_size=7, **others)
+    assert (mined, model.options) == (NEAREST, {"batch_size": 7})
+    # "cerca" lies between a and b: it is the nearest wrong one of both.
+    mined = mine_hard_negatives(LETTERS, model, num_negatives=1, corpus=["cerca", "A"])
+    assert mined[:2] == [("cerca",), ("c",)]
+    mine_hard_negatives([("x", "y")], lambda texts: [[float(len(text)), 1.0] for text in texts])
+    seen = Counting(lambda texts: np.ones((len(texts), 2)))
+    mine_hard_negatives(seen, [("x", "y")], query="source", query_prompt="q: ", corpus_prompt="d: ")
+    assert [*map(list, seen.batches)] == [["d: y"], ["q: x"]]
+    for name, value in (("cross_encoder", model), ("output_format", "triplet"), ("margin", 0.1)):
+        with pytest.raises(UserError, match=f"{name} is not supported"):
+            mine_hard_negatives(LETTERS, model, **{name: value})
+    with pytest.raises(TypeError, match="num_negative"):
+        mine_hard_negatives(LETTERS, model, num_negative=3)
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        {"max_score": 1.5},
+        {"min_score": -80},
+        {"max_score": float("nan")},
+        {"min_score": "0.5"},
+        {"min_score": 0.5, "max_score": 0.4},
+        {"absolute_margin": -0.1},
+        {"absolute_margin": float("nan")},
+        {"relative_margin": 5},
+        {"num_negatives": 0},
+        {"num_negatives": 2.5},
+        {"num_negatives": True},
+        {"range_min": -1},
+        {"range_max": float("nan")},
+    ],
+)
+def test_limits_that_no_score_can_have_are_refused(limits):
+    with pytest.raises(UserError, match=f"{next(iter(limits))} must be"):
+        MiningConfig(**limits)
+
+
+@pytest.mark.parametrize("dim", [3, 64, 512])
+def test_equal_vectors_score_one_though_they_are_rounded(dim):
+    vectors = np.random.default_rng(dim).normal(size=(50, dim))
+    pairs = [(f"source {n} {i}", f"target {n} {i}") for n in range(50) for i in range(3)]
+
+    def equal(texts):
+        return np.stack([vectors[int(text.split()[1])] for text in texts])
+
+    for limits in ({"max_score": 1.0}, {"min_score": 1.0}, {"absolute_margin": 0}, {"relative_margin": 0.0}):
+        mined = mine_hard_negatives(equal, pairs, num_negatives=2, **limits)
+        assert [len(found) for found in mined] == [2] * 150, limits
 
 
 # --- a file of mined negatives

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from xling_tf.corpora.pairs import as_rows
 from xling_tf.errors import UserError
 from xling_tf.evaluators.data import LANGUAGE, Dataset, Missing, Suite, read_table, tables_in
 from xling_tf.evaluators.encoding import Encode
@@ -67,6 +68,7 @@ class BitextMining:
         self._parts = []
         for rows in (tuning, scored):
             if rows is not None:
+                rows = _texts(rows, name)
                 sources, targets = (sorted({row[side] for row in rows} - {""}) for side in (0, 1))
                 self._parts.append((sources, targets, {row for row in rows if all(row)}))
         if not all(gold for _, _, gold in self._parts):
@@ -95,6 +97,17 @@ class BitextMining:
             "recall": num_right / self._num_gold,
             "threshold": threshold,
         }
+
+
+def _texts(rows: Any, name: str) -> list[tuple[str, ...]]:
+    """Rows of two texts, of which one may be missing, from a list or a table."""
+    texts = [tuple("" if text is None else text for text in row) for row in as_rows(rows)[1]]
+    for number, row in enumerate(texts, 1):
+        if len(row) != 2 or not all(isinstance(text, str) for text in row):
+            raise UserError(
+                f'{name} must be rows of two texts, one of them perhaps "", but row {number} is {row}'
+            )
+    return texts
 
 
 def best_threshold(margins: NDArray[np.float64], is_right: NDArray[np.bool_], num_gold: int) -> float:

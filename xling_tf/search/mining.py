@@ -6,16 +6,24 @@ et al. 2019, sec. 2.2. The knobs are those of sentence-transformers' `mine_hard_
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
+from xling_tf.corpora.pairs import read_pairs
 from xling_tf.corpora.split import normalised
 from xling_tf.errors import UserError
-from xling_tf.search.neighbours import Neighbours, nearest_in_chunks, unit_vectors
+from xling_tf.search.neighbours import (
+    Neighbours,
+    nearest_in_chunks,
+    require_between,
+    require_positive,
+    unit_vectors,
+)
 
 STRATEGIES = ("top", "random")
 QUERIES = ("target", "source")
@@ -23,6 +31,24 @@ QUERIES = ("target", "source")
 _MOST_ANSWERS = 100  # right answers of one query for which room is made in its search
 _SPARE = 10  # candidates looked at for each negative where rules may drop some
 _ENCODED = 16_384  # texts encoded before their vectors are rounded
+# Cosines of vectors of half precision are this near to the true ones: of equal texts they may be above 1.
+_ROUNDING = 5e-4
+
+# Options of sentence-transformers' function that are taken as they are by default, and what to do instead.
+_NOT_DONE = {
+    "cross_encoder": "score the negatives that are returned, and drop those of high scores",
+    "query_prompt_name": "models have no named prompts; give query_prompt",
+    "corpus_prompt_name": "models have no named prompts; give corpus_prompt",
+    "include_positives": "negatives alone are returned, in the order of the pairs",
+    "output_format": "the negatives of each pair are returned: make rows of them and the pairs",
+    "output_scores": "compute them by the similarity of encoded texts",
+    "use_multi_process": "one process uses all cores",
+    "cache_folder": "data/mine.py keeps what it has mined",
+    "as_triplets": "the negatives of each pair are returned: make rows of them and the pairs",
+    "margin": "give absolute_margin or relative_margin",
+}
+# Options that change nothing: FAISS searches in blocks, and `counts` gets what would be printed.
+_WITHOUT_EFFECT = ("faiss_batch_size", "use_faiss", "verbose")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,10 +60,10 @@ class MiningConfig:
         range_min: How many of the nearest candidates that pass are skipped.
         range_max: How many of the nearest wrong candidates are looked at; None: as many as are
             needed, and ten times the negatives where a rule may drop some.
-        max_score: Candidates above it are dropped.
+        max_score: Candidates above it are dropped; like all limits, but for rounding to half precision.
         min_score: Candidates below it are dropped.
-        absolute_margin: Candidates are dropped that score not so far below the right answer.
-        relative_margin: The same in shares of its score: 0.05 keeps those of at most 95% of it.
+        absolute_margin: Candidates are dropped that score not so far below the right answer; 0 to 2.
+        relative_margin: The same in shares of its score: 0.05 keeps those of at most 95% of it; 0 to 1.
         sampling_strategy: "top": the nearest that pass; "random": any of them.
         seed: Of the random ones.
         query: Similar to what: the right translation ("5 translations that are similar to the correct
@@ -57,13 +83,18 @@ class MiningConfig:
 
     def __post_init__(self) -> None:
         """Refuses what cannot be met."""
-        for name, value, least in (
-            ("num_negatives", self.num_negatives, 1),
-            ("range_min", self.range_min, 0),
-            ("range_max", self.num_looked_at, self.range_min + self.num_negatives),
-        ):
-            if value < least:
-                raise UserError(f"{name} must be at least {least}, got {value}")
+        for name, least in (("num_negatives", 1), ("range_min", 0), ("range_max", None)):
+            value = self.num_looked_at if least is None else getattr(self, name)
+            least = self.range_min + self.num_negatives if least is None else least
+            if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
+                raise UserError(f"{name} must be at least {least}, got {value!r}; give an integer")
+        limits = {"min_score": (-1, 1), "max_score": (-1, 1)}
+        limits |= {"absolute_margin": (0, 2), "relative_margin": (0, 1)}
+        for name, (least, most) in limits.items():
+            if (limit := getattr(self, name)) is not None:
+                require_between(limit, name, least, most)
+        if self.min_score is not None and self.max_score is not None and self.min_score > self.max_score:
+            raise UserError(f"min_score must be at most max_score, got {self.min_score} and {self.max_score}")
         for name, known in (("sampling_strategy", STRATEGIES), ("query", QUERIES)):
             if getattr(self, name) not in known:
                 raise UserError(f"{name} expects {' or '.join(known)}, got {getattr(self, name)!r}")
@@ -79,12 +110,21 @@ class MiningConfig:
 
 
 def mine_hard_negatives(
-    encode: Callable[[list[str]], NDArray[Any]],
-    pairs: Sequence[tuple[str, str]],
+    encode: Any = None,
+    pairs: Any = None,
     config: MiningConfig | None = None,
     *,
+    dataset: Any = None,
+    model: Any = None,
+    anchor_column_name: str | None = None,
+    positive_column_name: str | None = None,
+    corpus: Sequence[str] = (),
+    query_prompt: str | None = None,
+    corpus_prompt: str | None = None,
+    batch_size: int | None = None,
     counts: Counter[str] | None = None,
     show_progress_bar: bool = False,
+    **options: Any,
 ) -> list[tuple[str, ...]]:
     """Finds wrong translations among the targets of some pairs that are similar to the right ones.
 
@@ -92,14 +132,28 @@ def mine_hard_negatives(
     Right answers are also the targets of pairs with the same source.
 
     Args:
-        encode: The model: n texts to `[n, dim]`, as `SentenceEncoder.encode`.
-        pairs: Source and target of each pair.
+        encode: The model, or its `encode`: n texts to `[n, dim]`. Also by the name `model`.
+        pairs: Source and target of each pair, in a list or a table, as `fine_tune` takes them; both orders
+            of model and pairs do. Also by the name `dataset`.
         config: Which similar targets are taken; None: the nearest five.
+        dataset: `pairs`, by sentence-transformers' name.
+        model: `encode`, likewise.
+        anchor_column_name: The column of sources in a table of others, where its name does not say it.
+        positive_column_name: That of targets.
+        corpus: Texts that may be negatives too, beside the targets.
+        query_prompt: What is put before sources, where they are the queries.
+        corpus_prompt: What is put before targets.
+        batch_size: `encode`'s; None: its own.
         counts: Gets the numbers of pairs by their negatives, and of candidates dropped by each rule.
         show_progress_bar: Whether to show bars.
+        options: Attributes of `MiningConfig`, in place of the config's. Others of sentence-transformers
+            are refused, or change nothing.
 
     Returns:
         The negatives of each pair, nearest first; fewer where fewer pass.
+
+    Raises:
+        UserError: There are no pairs, or they are no pairs; there is no model; or an option is not done.
 
     Example:
         >>> angles = {"dos": 0.0, "dos ": 0.0, "tres": 0.1, "mil": 2.0}
@@ -108,13 +162,30 @@ def mine_hard_negatives(
         >>> mine_hard_negatives(encode, pairs, MiningConfig(num_negatives=1))
         [('tres',), ('dos',), ('tres',)]
     """
-    config, counts = config or MiningConfig(), Counter() if counts is None else counts
-    targets, positives = _distinct([pair[1] for pair in pairs])
-    sources, groups = _distinct([pair[0] for pair in pairs])
-    candidates = _embed(targets, encode, show_progress_bar)
+    config, counts = _configured(config, options), Counter() if counts is None else counts
+    encode, pairs = _in_order(encode if model is None else model, pairs if dataset is None else dataset)
+    columns = [name for name in (anchor_column_name, positive_column_name) if name is not None]
+    if len(columns) == 1:
+        raise UserError(f"anchor_column_name and positive_column_name are expected, got only {columns[0]!r}")
+    if query_prompt is not None and config.query != "source":
+        raise UserError(
+            "query_prompt is for query='source'; targets, which are the queries, have corpus_prompt"
+        )
+    if batch_size is not None:
+        require_positive(batch_size, "batch_size")
+        encode = partial(encode, batch_size=batch_size)
+    read = read_pairs(pairs, columns)
+    if odd := next((pair for pair in read if pair.score is not None or pair.wrong), None):
+        raise UserError(f"pairs of two texts are expected, got {odd}; give the columns of the two alone")
+    if isinstance(corpus, str) or not all(isinstance(text, str) for text in corpus):
+        raise UserError("corpus is expected to be strings, in a list; decode bytes, drop missing values")
+    targets, positives = _distinct([*(pair.second for pair in read), *corpus])
+    sources, groups = _distinct([pair.first for pair in read])
+    positives = positives[: len(read)]
+    candidates = _embed(targets, encode, corpus_prompt, show_progress_bar)
     queries, rows = candidates, positives
     if config.query == "source":
-        queries, rows = _embed(sources, encode, show_progress_bar), groups
+        queries, rows = _embed(sources, encode, query_prompt, show_progress_bar), groups
     # A group and a candidate in one number.
     group_starts = groups * len(candidates)
     answers = np.unique(group_starts + positives)
@@ -135,20 +206,54 @@ def mine_hard_negatives(
             tuple(targets[place] for place in found.indices[row][chosen[row]]) for row in range(len(chosen))
         ]
     numbers = Counter(map(len, negatives))
-    counts.update({"pairs": len(pairs), "distinct targets": len(targets)})
+    counts.update({"pairs": len(read), "distinct targets": len(targets)})
     counts.update({f"pairs with {n}": numbers[n] for n in range(config.num_negatives + 1)})
     counts.update({f"dropped by {rule}": count for rule, count in dropped.items()})
     return negatives
 
 
+def _configured(config: Any, options: dict[str, Any]) -> MiningConfig:
+    """The config with what options say of its attributes; refuses those that are not done."""
+    if config is not None and not isinstance(config, MiningConfig):
+        raise UserError(f"config must be a MiningConfig, got {config!r}; give other options by their names")
+    known = {field.name for field in fields(MiningConfig)}
+    for name, value in options.items():
+        if name in _NOT_DONE and value is not None and value is not False:
+            raise UserError(f"{name} is not supported; {_NOT_DONE[name]}")
+        if name not in {*known, *_NOT_DONE, *_WITHOUT_EFFECT}:
+            raise TypeError(f"mine_hard_negatives() got an unexpected keyword argument {name!r}")
+    return replace(config or MiningConfig(), **{name: options[name] for name in known & {*options}})
+
+
+def _in_order(some: Any, other: Any) -> tuple[Callable[..., Any], Any]:
+    """A model's function of texts and pairs, which may come in the other order."""
+    for model, pairs in ((some, other), (other, some)):
+        if isinstance(model, str):  # has an encode too
+            continue
+        if callable(getattr(type(model), "encode", None)):
+            return model.encode, pairs
+        if callable(model):
+            return model, pairs
+    raise UserError(
+        f"a model and pairs are expected, got {type(some).__name__} and {type(other).__name__}; load a model "
+        "with xling_tf.load, and call mine_hard_negatives(model, [(source, target), ...])"
+    )
+
+
 def _embed(
-    texts: Sequence[str], encode: Callable[[list[str]], NDArray[Any]], show_progress: bool
+    texts: Sequence[str], encode: Callable[..., Any], prompt: str | None, show_progress: bool
 ) -> NDArray[np.float16]:
-    """Encodes texts into `[texts, dim]` unit vectors of half precision."""
-    parts = [
-        unit_vectors(encode(list(texts[start : start + _ENCODED])), "encodings").astype(np.float16)
-        for start in tqdm(range(0, len(texts), _ENCODED), "encoding", disable=not show_progress)
-    ]
+    """Encodes texts, with a prompt before each, into `[texts, dim]` unit vectors of half precision."""
+    parts = []
+    for start in tqdm(range(0, len(texts), _ENCODED), "encoding", disable=not show_progress):
+        part = [(prompt or "") + text for text in texts[start : start + _ENCODED]]
+        vectors = unit_vectors(encode(part), "encodings")
+        if len(vectors) != len(part):
+            raise UserError(
+                f"a model that gives a vector for each of {len(part)} texts is expected, but this one gave "
+                f"{len(vectors)}"
+            )
+        parts.append(vectors.astype(np.float16))
     return np.concatenate(parts)
 
 
@@ -176,15 +281,15 @@ def _passing(
     passes &= np.cumsum(passes, axis=1) <= config.num_looked_at
     failures = {}
     if config.absolute_margin is not None:
-        failures["absolute_margin"] = found.scores > right_scores - config.absolute_margin
+        failures["absolute_margin"] = found.scores > right_scores - config.absolute_margin + _ROUNDING
     if config.relative_margin is not None:
         # Not (1 - margin) times the score, which for a negative score would lie above it.
         most = right_scores - np.abs(right_scores) * config.relative_margin
-        failures["relative_margin"] = found.scores > most
+        failures["relative_margin"] = found.scores > most + _ROUNDING
     if config.max_score is not None:
-        failures["max_score"] = found.scores > config.max_score
+        failures["max_score"] = found.scores > config.max_score + _ROUNDING
     if config.min_score is not None:
-        failures["min_score"] = found.scores < config.min_score
+        failures["min_score"] = found.scores < config.min_score - _ROUNDING
     for rule, fails in failures.items():
         dropped[rule] += int(np.sum(passes & fails))
         passes &= ~fails

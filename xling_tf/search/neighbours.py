@@ -1,6 +1,8 @@
 """Vectors of users, checked and brought to unit length, and their nearest neighbours by FAISS."""
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator, Mapping, Set
+from numbers import Real
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -19,8 +21,14 @@ _IVF_TRAINING = 64  # vectors a cluster for k-means: FAISS' guidelines say 30 to
 _IVF_PROBES = 32  # clusters looked into for each query
 
 _CHUNK = 16_384  # rows in memory at once
-# Lengths of float32 unit vectors are this near to 1; float16 ones are not, and are normalised.
-_UNIT_TOLERANCE = 1e-5
+_QUERIES = 256  # compared at once with a chunk of candidates by a function of the caller
+# Lengths of float32 unit vectors are this near to 1; others are normalised.
+_UNIT_TOLERANCE = 1e-6
+# Cosines of float32 vectors are this near to the true ones.
+ROUNDING = 5e-6
+
+# Scores `[n, m]`, the higher the nearer, of vectors `[n, dim]` and `[m, dim]`.
+ScoreFunction = Callable[[Any, Any], Any]
 
 
 class Neighbours(NamedTuple):
@@ -41,12 +49,15 @@ def nearest(
     k: int,
     *,
     kind: IndexKind | None = None,
+    score_function: ScoreFunction | None = None,
 ) -> Neighbours:
     """Finds the k candidates `[candidates, dim]` with the highest inner products: cosines, of unit vectors.
 
-    Of those with the same score, the first comes first. Arrays may be memory-mapped.
+    Of those with the same score, the first comes first. Arrays may be memory-mapped. A score function takes
+    the place of the inner product.
     """
-    found = nearest_in_chunks(queries, np.arange(len(queries)), candidates, k, kind=kind)
+    rows = np.arange(len(queries))
+    found = nearest_in_chunks(queries, rows, candidates, k, kind=kind, score_function=score_function)
     return Neighbours(*map(np.concatenate, zip(*found, strict=True)))
 
 
@@ -58,11 +69,16 @@ def nearest_in_chunks(
     *,
     kind: IndexKind | None = None,
     show_progress: bool = False,
+    score_function: ScoreFunction | None = None,
 ) -> Iterator[Neighbours]:
     """Yields what `nearest` finds for some rows of the queries, thousands at a time, in order."""
-    index = _build(candidates, kind or index_kind(len(candidates)))
+    index: Any
+    if score_function is None:
+        index = _build(candidates, kind or index_kind(len(candidates)))
+    else:
+        index = _Scored(candidates, score_function)
     with tqdm(total=len(rows), disable=not show_progress, unit="query", desc="searching") as bar:
-        for chunk in chunks(rows):
+        for chunk in chunks(rows, None if score_function is None else _QUERIES):
             scores, indices = index.search(_float32(queries[chunk]), k)
             yield best_first(scores, indices, k)
             bar.update(len(chunk))
@@ -73,6 +89,31 @@ def best_first(scores: NDArray[Any], indices: NDArray[np.int64], k: int) -> Neig
     scores = np.where(indices < 0, -np.inf, scores)
     order = np.lexsort((indices, -scores), axis=1)[:, :k]
     return Neighbours(*(np.take_along_axis(array, order, axis=1) for array in (scores, indices)))
+
+
+class _Scored(NamedTuple):
+    """Candidates that are searched, as an index of FAISS is, by a function of the caller."""
+
+    candidates: NDArray[np.floating]
+    score_function: ScoreFunction
+
+    def search(self, queries: NDArray[np.float32], k: int) -> Neighbours:
+        """Finds the k candidates of each query with the highest scores."""
+        best = Neighbours(np.zeros((len(queries), 0), np.float32), np.zeros((len(queries), 0), np.int64))
+        begin = 0
+        for chunk in chunks(self.candidates):
+            scores = as_array(self.score_function(queries, _float32(chunk)), "scores")
+            shape = len(queries), len(chunk)
+            if scores.shape != shape or scores.dtype.kind != "f" or np.isnan(scores).any():
+                raise UserError(
+                    f"score_function must give an array {[*shape]} of floats for {shape[0]} queries and "
+                    f"{shape[1]} candidates, none of them NaN, but gave {scores.dtype} {[*scores.shape]}"
+                )
+            indices = np.broadcast_to(np.arange(begin, begin + len(chunk)), shape)
+            all_scores = np.concatenate([best.scores, scores], axis=1)
+            best = best_first(all_scores, np.concatenate([best.indices, indices], axis=1), k)
+            begin += len(chunk)
+        return best
 
 
 def _build(candidates: NDArray[np.floating], kind: IndexKind) -> Any:
@@ -90,27 +131,75 @@ def _build(candidates: NDArray[np.floating], kind: IndexKind) -> Any:
     return index
 
 
-def chunks(array: NDArray[Any]) -> Iterator[NDArray[Any]]:
-    """Yields the rows of an array, some thousands at a time."""
-    return (array[start : start + _CHUNK] for start in range(0, len(array), _CHUNK))
+def chunks(array: NDArray[Any], size: int | None = None) -> Iterator[NDArray[Any]]:
+    """Yields the rows of an array, some thousands or `size` at a time."""
+    step = size or _CHUNK
+    return (array[start : start + step] for start in range(0, len(array), step))
 
 
 def _float32(vectors: NDArray[np.floating]) -> NDArray[np.float32]:
     return np.ascontiguousarray(vectors, np.float32)
 
 
+def as_array(vectors: Any, name: str) -> NDArray[Any]:
+    """Makes one array of vectors, called `name`, in any form: an array, a tensor, or rows, each an array.
+
+    Rows may be in a list, an iterator, a Series, a column of a table or of Arrow.
+
+    Example:
+        >>> as_array(iter([np.zeros(2), np.ones(2)]), "queries").tolist()
+        [[0.0, 0.0], [1.0, 1.0]]
+    """
+    if isinstance(vectors, str | bytes | Mapping | Set):
+        raise UserError(
+            f"{name} must be vectors of shape [rows, dim], but are {type(vectors).__name__}; encode texts "
+            "first, and give a list of the values() of a dict"
+        )
+    rows = list(vectors) if isinstance(vectors, list | tuple | Iterator) else None
+    if rows is None:
+        array = _array(vectors, name)
+        if array.dtype != object or array.ndim == 0:
+            return array
+        # A table's only column, or rows that are arrays.
+        rows = list(array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array)
+    arrays = [_array(row, name) for row in rows]
+    for number, row in enumerate(arrays):
+        if row.shape != arrays[0].shape:
+            raise UserError(
+                f"{name} must be vectors of one length, but row 0 has shape {list(arrays[0].shape)} and row "
+                f"{number} {list(row.shape)}; encode all with one model, and leave out what is missing"
+            )
+    array = np.stack(arrays) if arrays else np.zeros(0)
+    is_object = array.dtype == object and all(isinstance(number, Real) for number in array.flat)
+    return array.astype(np.float64) if is_object else array
+
+
+def _array(value: Any, name: str) -> NDArray[Any]:
+    try:
+        if hasattr(value, "detach"):  # torch
+            value = value.detach().cpu()
+            value = value.float() if str(value.dtype) == "torch.bfloat16" else value
+        if isinstance(value, np.ma.MaskedArray) and value.dtype.kind == "f":
+            value = value.filled(np.nan)
+        array = np.asarray(value)
+    except (ValueError, TypeError, RuntimeError) as error:
+        raise UserError(
+            f"{name} must be vectors of one length, of shape [rows, dim], but {type(value).__name__} is no "
+            f"array of them ({' '.join(str(error).split())[:80]}); encode all with one model"
+        ) from None
+    return array.astype(np.float32) if array.dtype.name == "bfloat16" else array
+
+
 def as_vectors(vectors: ArrayLike, name: str) -> NDArray[np.floating]:
     """Checks that something, called `name`, is finite float vectors: `[rows, dim]`, or one `[dim]`."""
-    try:
-        array = np.asarray(vectors)
-    except ValueError:  # NumPy's words for vectors of several lengths
-        raise UserError(
-            f"{name} must be vectors of one length, but theirs differ; encode all with one model"
-        ) from None
+    array = as_array(vectors, name)
     if array.size == 0 and array.ndim == 1:
         return np.zeros((0, 0), np.float32)
-    if array.dtype.kind != "f" or array.ndim not in (1, 2):
-        hint = "encode texts first" if array.dtype.kind in "OSUT" else "dequantize codes first"
+    if array.dtype.kind != "f" or array.ndim not in (1, 2) or (array.shape[-1] == 0 and len(array)):
+        hints = {"encode texts first": "OSUT", "dequantize codes first": "iub"}
+        hint = next(
+            (hint for hint, kinds in hints.items() if array.dtype.kind in kinds), "give one vector a row"
+        )
         raise UserError(
             f"{name} must be float vectors of shape [rows, dim], but are {array.dtype} of shape "
             f"{list(array.shape)}; {hint}"
@@ -170,3 +259,10 @@ def require_positive(value: int, name: str) -> None:
     is_integer = isinstance(value, int | np.integer) and not isinstance(value, bool)
     if not is_integer or value < 1:
         raise UserError(f"{name} must be an integer of at least 1, got {value!r}")
+
+
+def require_between(value: float, name: str, least: float, most: float) -> None:
+    """Makes sure that a limit of scores is a number that scores can have."""
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
+    if not is_number or not least <= value <= most or math.isnan(value):
+        raise UserError(f"{name} must be a number from {least:g} to {most:g}, as cosines are, got {value!r}")

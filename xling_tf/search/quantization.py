@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from xling_tf.errors import UserError
 from xling_tf.files import replacing
-from xling_tf.search.neighbours import as_vectors, chunks
+from xling_tf.search.neighbours import as_array, as_vectors, chunks
 
 Precision = Literal["float32", "int8", "binary", "ubinary"]
 
@@ -148,7 +148,7 @@ def dequantize(
 def require_codes(codes: ArrayLike, precision: Precision) -> NDArray[Any]:
     """Makes sure that an array is codes `[rows, dim or bytes]` of a precision, and gives it."""
     require_precision(precision)
-    array = np.asarray(codes)
+    array = as_array(codes, f"{precision} vectors")
     expected = {"float32": "float", "ubinary": "uint8"}.get(precision, "int8")
     is_right = array.dtype.kind == "f" if expected == "float" else array.dtype == expected
     if not is_right or array.ndim != 2:
@@ -171,9 +171,15 @@ def as_bits(codes: NDArray[Any]) -> NDArray[np.uint8]:
     return codes if codes.dtype == np.uint8 else codes.view(np.uint8) ^ np.uint8(128)
 
 
-def ranges_of(ranges: Int8Ranges | None, dim: int) -> Int8Ranges:
-    """The ranges that were given, checked, or those of unit vectors."""
-    ranges = ranges or Int8Ranges.of_unit_vectors(dim)
+def ranges_of(ranges: Int8Ranges | ArrayLike | None, dim: int) -> Int8Ranges:
+    """The ranges that were given, checked, or those of unit vectors; `[2, dim]` are minima and maxima."""
+    if ranges is None:
+        ranges = Int8Ranges.of_unit_vectors(dim)
+    elif not isinstance(ranges, Int8Ranges):
+        array = as_vectors(ranges, "ranges")
+        if len(array) != 2:
+            raise UserError(f"ranges must be Int8Ranges or of shape [2, {dim}], but have {list(array.shape)}")
+        ranges = Int8Ranges(*array.astype(np.float32))
     if len(ranges.minimum) != dim:
         raise UserError(
             f"ranges must have the {dim} dimensions of the vectors, but have {len(ranges.minimum)}; "

@@ -4,19 +4,24 @@ sentence-transformers.
 Everything is computed in blocks: besides vectors, their copy in FAISS and results, memory needs little.
 """
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from tqdm import tqdm
 
 from xling_tf.errors import UserError, library
 from xling_tf.search.neighbours import (
+    ROUNDING,
     Neighbours,
+    ScoreFunction,
+    as_array,
+    as_vectors,
     best_first,
     chunks,
     nearest,
     nearest_in_chunks,
+    require_between,
     require_positive,
     require_same_dim,
     unit_vectors,
@@ -52,71 +57,115 @@ class ScoredPair(NamedTuple):
     second: int
 
 
-def semantic_search(queries: ArrayLike, corpus: ArrayLike, top_k: int = 10) -> list[list[Hit]]:
+def semantic_search(
+    query_embeddings: ArrayLike,
+    corpus_embeddings: ArrayLike,
+    *,
+    top_k: int = 10,
+    score_function: ScoreFunction | None = None,
+    query_chunk_size: int = 100,
+    corpus_chunk_size: int = 500_000,
+) -> list[list[Hit]]:
     """Finds the vectors of a corpus that are nearest to each query, by exact search.
 
     Args:
-        queries: `[queries, dim]` or one vector `[dim]`.
-        corpus: `[corpus, dim]`; unit vectors may be memory-mapped, others are copied.
+        query_embeddings: `[queries, dim]` or one vector `[dim]`.
+        corpus_embeddings: `[corpus, dim]`; unit vectors may be memory-mapped, others are copied.
         top_k: Hits wanted of each query, which come best first, equal ones in the corpus' order.
+        score_function: What makes scores `[n, m]`, the higher the nearer, of vectors `[n, dim]` and
+            `[m, dim]`, as they were given; None: cosines, which are found faster.
+        query_chunk_size: Changes nothing: memory needs little whatever the sizes. Scripts written for
+            sentence-transformers have it.
+        corpus_chunk_size: Likewise.
 
     Example:
         >>> semantic_search([0.0, 2.0], [[1.0, 0.0], [0.0, 1.0]], top_k=1)
         [[{'corpus_id': 1, 'score': 1.0}]]
     """
     require_positive(top_k, "top_k")
-    query_units, units = unit_vectors(queries, "queries"), unit_vectors(corpus, "corpus")
-    if not len(query_units) or not len(units):
-        return [[] for _ in query_units]
-    require_same_dim(query_units, units, "queries", "corpus")
-    return _hits(nearest(query_units, units, min(top_k, len(units)), kind="flat"))
+    _require_chunks(query_chunk_size, corpus_chunk_size)
+    form = unit_vectors if score_function is None else as_vectors
+    queries, corpus = form(query_embeddings, "query_embeddings"), form(corpus_embeddings, "corpus_embeddings")
+    if not len(queries) or not len(corpus):
+        return [[] for _ in queries]
+    require_same_dim(queries, corpus, "query_embeddings", "corpus_embeddings")
+    k = min(top_k, len(corpus))
+    return _hits(nearest(queries, corpus, k, kind="flat", score_function=score_function))
+
+
+def _require_chunks(query_chunk_size: int, corpus_chunk_size: int) -> None:
+    require_positive(query_chunk_size, "query_chunk_size")
+    require_positive(corpus_chunk_size, "corpus_chunk_size")
 
 
 def quantized_search(
-    queries: ArrayLike,
-    codes: ArrayLike,
-    precision: Precision,
+    query_embeddings: ArrayLike,
+    corpus_embeddings: ArrayLike,
+    corpus_precision: Precision = "float32",
     top_k: int = 10,
     *,
-    ranges: Int8Ranges | None = None,
-    oversampling: int = 10,
+    ranges: Int8Ranges | ArrayLike | None = None,
+    calibration_embeddings: ArrayLike | None = None,
+    rescore: bool = True,
+    rescore_multiplier: int = 10,
     rescore_with: ArrayLike | None = None,
+    exact: bool = True,
+    corpus_index: None = None,
+    output_index: bool = False,
 ) -> list[list[Hit]]:
     """Finds what `semantic_search` does, nearly, in a corpus of int8 numbers or bits.
 
-    `top_k * oversampling` candidates are found by the codes: int8 by their products with the query, bits
-    by how many differ from the query's. These are scored again by the query in float32, and the best kept
-    (Yamada et al. 2021, sec. 3).
+    `top_k * rescore_multiplier` candidates are found by the codes: int8 by their products with the query,
+    bits by how many differ from the query's. These are scored again by the query in float32, and the best
+    kept (Yamada et al. 2021, sec. 3). Arguments are as those of sentence-transformers'
+    `semantic_search_faiss`; what is returned is what `semantic_search` returns.
 
     Args:
-        queries: `[queries, dim]` or one vector `[dim]`, in floats.
-        codes: The corpus as `quantize` or `encode` gave it for `precision` and `ranges`.
-        precision: "int8", "binary" or "ubinary".
+        query_embeddings: `[queries, dim]` or one vector `[dim]`, in floats.
+        corpus_embeddings: The corpus as `quantize` or `encode` gave it for the precision and `ranges`.
+        corpus_precision: "int8", "binary" or "ubinary".
         top_k: As in `semantic_search`.
         ranges: Of int8.
-        oversampling: Candidates for each hit; 1 finds by the codes alone.
+        calibration_embeddings: Instead of `ranges`, what `Int8Ranges.calibrated` makes them of.
+        rescore: False: the codes alone find the hits.
+        rescore_multiplier: Candidates for each hit.
         rescore_with: The same corpus in floats or in int8 codes of the ranges, `[corpus, dim]`, which
             may be memory-mapped; None: the codes themselves.
+        exact: Changes nothing: all codes are looked at.
+        corpus_index: None: an index is made of the corpus.
+        output_index: False: it is not given back.
 
     Example:
         >>> corpus = np.array([[255, 0], [0, 255]], np.uint8)
         >>> quantized_search([-1.0] * 8 + [1.0] * 8, corpus, "ubinary", top_k=1)
         [[{'corpus_id': 1, 'score': 1.0}]]
     """
+    del exact
+    if corpus_index is not None or output_index:
+        raise UserError(
+            "corpus_index and output_index are not supported: give the codes as corpus_embeddings"
+        )
     require_positive(top_k, "top_k")
-    require_positive(oversampling, "oversampling")
-    units, array = unit_vectors(queries, "queries"), require_codes(codes, precision)
-    if precision == "float32":
-        raise UserError("precision must be int8, binary or ubinary, got 'float32'; use semantic_search")
+    require_positive(rescore_multiplier, "rescore_multiplier")
+    if corpus_precision == "float32":
+        raise UserError(
+            "corpus_precision must be int8, binary or ubinary, got 'float32'; use semantic_search"
+        )
+    if ranges is None and calibration_embeddings is not None:
+        ranges = Int8Ranges.calibrated(calibration_embeddings)
+    precision: Precision = corpus_precision
+    oversampling = rescore_multiplier if rescore else 1
+    units = unit_vectors(query_embeddings, "query_embeddings")
+    array = require_codes(corpus_embeddings, precision)
     if not len(units) or not len(array):
         return [[] for _ in units]
     count, dim = len(array), units.shape[1]
     top_k = min(top_k, count)
-    _require_shape(array, (count, dim if precision == "int8" else dim / 8), "codes", dim)
+    _require_shape(array, (count, dim if precision == "int8" else dim / 8), "corpus_embeddings", dim)
     faiss, wanted = library("faiss", "FAISS", "mining"), min(top_k * oversampling, count)
+    own = ranges_of(ranges, dim)
     if precision == "int8":
         # FAISS takes a code c, of 0 to 255, for minimum + width * (c + 0.5) / 255.
-        own = ranges_of(ranges, dim)
         trained = np.concatenate([own.minimum - own.steps / 2, own.steps * 255])
         metric, kind = faiss.METRIC_INNER_PRODUCT, faiss.ScalarQuantizer.QT_8bit
         index = faiss.IndexScalarQuantizer(dim, kind, metric)
@@ -130,15 +179,15 @@ def quantized_search(
         for part in chunks(as_bits(array)):
             index.add(np.ascontiguousarray(part))
         _, candidates = index.search(quantize(units, "ubinary"), wanted)
-    exact = array if rescore_with is None else np.asarray(rescore_with)
+    rescored = array if rescore_with is None else as_array(rescore_with, "rescore_with")
     if rescore_with is not None:
-        _require_shape(exact, (count, dim), "rescore_with", dim)
-        precision = "int8" if exact.dtype == np.int8 else "float32"
+        _require_shape(rescored, (count, dim), "rescore_with", dim)
+        precision = "int8" if rescored.dtype == np.int8 else "float32"
     scores = np.empty(candidates.shape, np.float32)
     step = max(1, _NUMBERS // (wanted * dim))
     for start in range(0, len(units), step):
         rows = slice(start, start + step)
-        vectors = dequantize(exact[candidates[rows].ravel()], precision, ranges=ranges)
+        vectors = dequantize(rescored[candidates[rows].ravel()], precision, ranges=own)
         if precision == "float32":
             vectors = unit_vectors(vectors, "rescore_with").astype(np.float32)
         vectors = vectors.reshape(*candidates[rows].shape, dim)
@@ -155,34 +204,61 @@ def _require_shape(array: NDArray[np.generic], shape: tuple[int, float], name: s
 
 
 def paraphrase_mining(
-    encoder: Any, sentences: Sequence[str], *, show_progress_bar: bool = False, **options: Any
+    model: Any,
+    sentences: Any,
+    show_progress_bar: bool = False,
+    batch_size: int | None = None,
+    *,
+    truncate_dim: int | None = None,
+    prompt_name: str | None = None,
+    prompt: str | None = None,
+    **options: Any,
 ) -> list[ScoredPair]:
-    """Gives the vectors of `encoder.encode(sentences)` to `paraphrase_mining_embeddings`."""
-    vectors = encoder.encode(sentences, show_progress_bar=show_progress_bar)
+    """Gives the vectors of `model.encode(sentences)` to `paraphrase_mining_embeddings`, with its options.
+
+    `batch_size`, `truncate_dim`, `prompt_name` and `prompt` are `encode`'s.
+    """
+    if isinstance(model, str) or not callable(getattr(model, "encode", None)):
+        raise UserError(
+            f"a model with encode is expected first, as xling_tf.load gives it, then sentences, got "
+            f"{type(model).__name__} as the model"
+        )
+    given: dict[str, Any] = {"batch_size": batch_size, "truncate_dim": truncate_dim}
+    given |= {"prompt_name": prompt_name, "prompt": prompt}
+    given = {name: value for name, value in given.items() if value is not None}
+    vectors = model.encode(sentences, show_progress_bar=show_progress_bar, **given)
     return paraphrase_mining_embeddings(vectors, show_progress_bar=show_progress_bar, **options)
 
 
 def community_detection(
-    vectors: ArrayLike, threshold: float = 0.75, min_community_size: int = 10
+    embeddings: ArrayLike,
+    threshold: float = 0.75,
+    min_community_size: int = 10,
+    batch_size: int = 1024,
+    show_progress_bar: bool = False,
 ) -> list[list[int]]:
     """Finds groups of vectors that are near their first one, the largest first; each is in one at most.
 
     Args:
-        vectors: `[sentences, dim]`.
-        threshold: Least cosine to the first of a group.
+        embeddings: `[sentences, dim]`.
+        threshold: Least cosine to the first of a group, but for rounding: at 1, equal vectors are found.
         min_community_size: Least number of a group.
+        batch_size: How many vectors are compared with all others at once, at most.
+        show_progress_bar: Whether to show a bar.
 
     Example:
         >>> community_detection([[1.0, 0.0], [0.0, 1.0], [3.0, 4.0], [0.1, 1.0]], 0.7, min_community_size=2)
         [[1, 3, 2]]
     """
     require_positive(min_community_size, "min_community_size")
-    units = unit_vectors(vectors, "vectors")
+    require_positive(batch_size, "batch_size")
+    require_between(threshold, "threshold", -1, 1)
+    units = unit_vectors(embeddings, "embeddings").astype(np.float32, copy=False)
     groups: list[list[int]] = []
-    step = max(1, _NUMBERS // max(1, len(units)))
-    for begin in range(0, len(units), step):
+    step = min(batch_size, max(1, _NUMBERS // max(1, len(units))))
+    for begin in tqdm(range(0, len(units), step), "comparing", disable=not show_progress_bar):
         for row, cosines in enumerate(units[begin : begin + step] @ units.T, begin):
-            near = np.flatnonzero(cosines >= threshold)
+            near = np.flatnonzero(cosines >= threshold - ROUNDING)
             if len(near) >= min_community_size:
                 others = near[np.argsort(-cosines[near], kind="stable")].tolist()
                 groups.append([row, *(other for other in others if other != row)])
@@ -197,18 +273,24 @@ def community_detection(
 
 
 def paraphrase_mining_embeddings(
-    vectors: ArrayLike,
+    embeddings: ArrayLike,
     *,
     top_k: int = 100,
     max_pairs: int = 500_000,
+    score_function: ScoreFunction | None = None,
+    query_chunk_size: int = 5000,
+    corpus_chunk_size: int = 100_000,
     show_progress_bar: bool = False,
 ) -> list[ScoredPair]:
     """Finds the pairs of vectors `[sentences, dim]` with the highest cosines, `first` less than `second`.
 
     Args:
-        vectors: `[sentences, dim]`.
+        embeddings: `[sentences, dim]`.
         top_k: How many neighbours of each are looked at.
         max_pairs: How many pairs are wanted at most, which come best first.
+        score_function: As in `semantic_search`, as are the sizes of chunks.
+        query_chunk_size: Changes nothing.
+        corpus_chunk_size: Changes nothing.
         show_progress_bar: Whether to show a bar.
 
     Example:
@@ -218,14 +300,18 @@ def paraphrase_mining_embeddings(
     """
     require_positive(top_k, "top_k")
     require_positive(max_pairs, "max_pairs")
-    units = unit_vectors(vectors, "vectors")
+    _require_chunks(query_chunk_size, corpus_chunk_size)
+    units = (unit_vectors if score_function is None else as_vectors)(embeddings, "embeddings")
     count = len(units)
     if count < 2:
         return []
     scores, keys = np.zeros(0, np.float32), np.zeros(0, np.int64)
     rows, k = np.arange(count), min(top_k + 1, count)  # each is its own neighbour
-    found_in_chunks = nearest_in_chunks(units, rows, units, k, show_progress=show_progress_bar)
-    for own, found in zip(chunks(rows), found_in_chunks, strict=True):
+    options: dict[str, Any] = {"show_progress": show_progress_bar, "score_function": score_function}
+    begin = 0
+    for found in nearest_in_chunks(units, rows, units, k, **options):
+        own = rows[begin : begin + len(found.indices)]
+        begin += len(own)
         some = np.broadcast_to(own[:, np.newaxis], found.indices.shape)
         is_other = (found.indices != some) & (found.indices >= 0)
         is_other &= np.cumsum(is_other, axis=1) <= top_k

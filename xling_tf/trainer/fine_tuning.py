@@ -2,9 +2,7 @@
 
 import dataclasses
 import hashlib
-import math
-import numbers
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +17,7 @@ from xling_tf.config import (
     TaskConfig,
     TasksConfig,
 )
+from xling_tf.corpora.pairs import read_pairs
 from xling_tf.corpora.records import Corpus, Row, SimilarityPair, TranslationPair
 from xling_tf.errors import UserError
 from xling_tf.trainer.experiment import Run, run_experiment
@@ -44,7 +43,7 @@ _TUNING = ExperimentConfig(
 
 def fine_tune(
     model: str | Path,
-    pairs: Iterable[Sequence[Any]],
+    pairs: Any,
     *,
     output: str | Path,
     steps: int = 300,
@@ -63,9 +62,11 @@ def fine_tune(
 
     Args:
         model: An exported model, as `xling_tf.load` takes it, or the folder of a run.
-        pairs: At least 8 different ones, in a list, an iterator or a table of pandas; hundreds teach a
-            domain, and thousands a task. All are (text, text); or (text, right, wrong, ...); or (text,
-            text, score), where a label of 0 or 1 is a score too.
+        pairs: At least 8 different ones; hundreds teach a domain, and thousands a task. All rows of a list,
+            an iterator or a table (pandas, Arrow, `datasets`) are (text, text); or (text, right, wrong,
+            ...); or (text, text, score), where a label of 0 or 1, or a number written as text, is a
+            score too. In a table, or if rows are dicts, the names of columns decide: "anchor",
+            "positive", "negative"; or "sentence1", "sentence2", "score".
         output: Folder of the exported model.
         steps: Of training, with 128 pairs each.
         keep_weight: How much the vectors are to stay near those of `model` (1 - cosine in the loss), with
@@ -79,7 +80,8 @@ def fine_tune(
         The content of the run's results.json, with the scores; None if a signal has stopped it.
 
     Raises:
-        UserError: The model or the pairs cannot be used, or `run_dir` is of another training.
+        UserError: The model or the pairs cannot be used, as where a column may be classes or identifiers,
+            or `run_dir` is of another training.
 
     Example:
         >>> fine_tune(
@@ -88,6 +90,11 @@ def fine_tune(
         ...     output="exported/mine",
         ... )  # doctest: +SKIP
     """
+    if not isinstance(model, str | Path):
+        raise UserError(
+            "the folder of a model is expected first, and then the pairs, got "
+            f"{type(model).__name__} as the model; call fine_tune(folder, pairs, output=...)"
+        )
     output = Path(output)
     run_dir = Path("runs") / output.name if run_dir is None else Path(run_dir)
     corpus = PairCorpus.of(pairs, languages)
@@ -131,28 +138,22 @@ class PairCorpus(Corpus):
         return max(len(pair.negatives) if isinstance(pair, TranslationPair) else 0 for pair in self.pairs)
 
     @classmethod
-    def of(cls, pairs: Iterable[Sequence[Any]], languages: tuple[str, str]) -> "PairCorpus":
-        """Takes different pairs of texts, all of one form.
+    def of(cls, pairs: Any, languages: tuple[str, str]) -> "PairCorpus":
+        """Takes what `read_pairs` reads, each pair once.
 
         Raises:
-            UserError: They are too few, of several forms, or one is no pair or has an empty side.
+            UserError: They are too few, or are no pairs.
         """
-        # A table gives its columns' names when it is gone through.
-        rows = pairs.itertuples(index=False, name=None) if hasattr(pairs, "itertuples") else pairs
-        distinct = tuple(dict.fromkeys(_pair(number, row) for number, row in enumerate(rows, 1)))
+        distinct = tuple(dict.fromkeys(read_pairs(pairs)))
         if len(distinct) < _FEWEST_PAIRS:
             raise UserError(
                 f"at least {_FEWEST_PAIRS} different pairs are expected, got {len(distinct)}: each is "
                 "learnt by telling it from others; give more"
             )
-        ranked = tuple(TranslationPair(a, b, wrong) for a, b, score, wrong in distinct if score is None)
-        if ranked and len(ranked) < len(distinct):
-            raise UserError(
-                f"a score is expected of all {len(distinct)} pairs or of none, but {len(ranked)} have none"
-            )
-        if ranked:
+        scores = [pair.score for pair in distinct if pair.score is not None]
+        if not scores:
+            ranked = tuple(TranslationPair(pair.first, pair.second, pair.wrong) for pair in distinct)
             return cls(name="pairs", kind="parallel", languages="-".join(languages), pairs=ranked)
-        scores = [score or 0.0 for _, _, score, _ in distinct]
         low, high = min(scores), max(scores)
         if low == high:
             raise UserError(f"scores that differ are expected, but all are {low:g}")
@@ -167,20 +168,3 @@ class PairCorpus(Corpus):
     def __iter__(self) -> Iterator[Row]:
         """Yields the pairs, each on its own."""
         return ((pair, None) for pair in self.pairs)
-
-
-def _pair(number: int, row: Any) -> tuple[str, str, float | None, tuple[str, ...]]:
-    """Two texts, their score if they have one, and texts that are wrong."""
-    *texts, last = row if isinstance(row, list | tuple) and len(row) > 1 else (None, None)
-    score = None
-    if len(texts) == 2 and isinstance(last, numbers.Real) and math.isfinite(last):
-        score = float(last)
-    else:
-        texts.append(last)
-    if not all(isinstance(text, str) and text.strip() for text in texts):
-        raise UserError(
-            f'pair {number} is expected to be two texts, ("one", "other"), none of them empty, perhaps with '
-            f"a score or with texts that are wrong, got {str(row)[:80]!r}"
-        )
-    first, second, *wrong = texts
-    return first, second, score, tuple(wrong)

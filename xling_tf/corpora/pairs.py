@@ -1,0 +1,346 @@
+"""Pairs of texts as users have them, in any table or sequence, read in one way by all that take pairs.
+
+The names of columns say what is in them where they are known. Without names the first two are texts, and
+what follows is a score or wrong texts, as its values say. What may be neither, as a class or an
+identifier, is refused: learnt as a text, it would do harm that no message tells of.
+"""
+
+import math
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence, Set
+from decimal import Decimal
+from itertools import chain
+from numbers import Real
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from xling_tf.errors import UserError
+
+# The names of columns, in small letters and without spaces and punctuation.
+_FIRST = {"anchor", "query", "question", "source", "src", "first"}
+_NUMBERED = re.compile(r"(sentence|text)[12ab]")
+_FIRST |= {"sentence1", "text1", "sentencea", "texta"}
+_SECOND = {"positive", "pos", "answer", "target", "tgt", "second", "response", "document", "passage"}
+_SECOND |= {"sentence2", "text2", "sentenceb", "textb"}
+_SCORE = {"score", "label", "similarity", "similarityscore", "relatednessscore"}
+_WRONG = re.compile(r"((hard)?neg(ative)?|wrong)(text|answer)?s?\d*")
+# Labels of inference, as numbers: 0 is entailment and 2 contradiction, so that they are no scores.
+_CLASSES = {-1.0, 0.0, 1.0, 2.0}
+
+# Of fewer rows, hardly anything can be said of a column.
+_FEWEST_ROWS = 8
+# A column is of numbers or of identifiers if this share of its values is.
+_MOST = 0.9
+_SOME = 0.25
+# Classes: no more different values than this, or than twice the root of the number of rows.
+_MOST_CLASSES = 20
+_MOST_LOOKED_AT = 5000  # rows, to tell what a column is
+_SHOWN = 80  # characters of a wrong row in a message
+
+_IDENTIFIER = re.compile(r"(?=[!-~]*[\d_/:#@])[!-~]{1,64}")  # one ASCII word with a digit or a sign in it
+_WORD = re.compile(r"[!-~]{1,32}")
+_DECIMAL_COMMA = re.compile(r"[-+]?\d*,\d+")
+_THOUSANDS = re.compile(r"[-+]?0*[1-9]\d*,\d{3}")  # or three decimals
+
+
+class Pair(NamedTuple):
+    """Two texts that belong together, their score if they have one, and texts that are wrong."""
+
+    first: str
+    second: str
+    score: float | None = None
+    wrong: tuple[str, ...] = ()
+
+
+def read_pairs(pairs: Any, chosen: Sequence[str] = ()) -> list[Pair]:
+    """Reads pairs of texts, perhaps with a score or wrong texts.
+
+    Args:
+        pairs: Rows in a list, an array or an iterator, or a table of pandas, Arrow, polars or `datasets`.
+            A row is a sequence or a dict.
+        chosen: The names of the columns of the two texts, of which no other column is read then.
+
+    Returns:
+        The pairs, all with a score or all without.
+
+    Raises:
+        UserError: There are none, one is no pair, or what its columns are cannot be told.
+
+    Example:
+        >>> read_pairs([("one", "uno", "0.5")])
+        [Pair(first='one', second='uno', score=0.5, wrong=())]
+        >>> read_pairs([{"negative": "dos", "query": "one", "answer": "uno"}])
+        [Pair(first='one', second='uno', score=None, wrong=('dos',))]
+    """
+    names, rows = as_rows(pairs)
+    if not rows:
+        raise UserError("pairs are expected, but there are none; an iterator gives its rows only once")
+    if names is None and _are_known(rows[0]):
+        raise UserError(
+            f"pair 1 is {_shown(rows[0])}, which are names of columns; leave that line out, or read the file "
+            "with pandas.read_csv"
+        )
+    places = _places(names, chosen) if chosen else _roles(names or [])
+    if places:
+        rows = [[row[place] for place in places] for row in rows]
+    rows = [[*row[:2], *_spread(row[2:])] for row in rows]
+    for number, row in enumerate(rows, 1):
+        is_pair = len(row) > 1 and all(isinstance(text, str) and text.strip() for text in row[:2])
+        if not is_pair or not all(_is_missing(v) or isinstance(v, str | Real | Decimal) for v in row[2:]):
+            raise _no_pair(number, row)
+    score_name = names[places[2]] if names and len(places) > 2 else ""
+    if _known(score_name) == "score" or (not places and _ends_in_scores(rows)):
+        return _scored(rows, score_name)
+    result = []
+    for number, (first, second, *others) in enumerate(rows, 1):
+        wrong = tuple(text for text in others if not _is_missing(text))
+        if not all(isinstance(text, str) for text in wrong):
+            raise _no_pair(number, rows[number - 1])
+        result.append(Pair(first, second, None, wrong))
+    return result
+
+
+def as_rows(pairs: Any) -> tuple[list[str] | None, list[list[Any]]]:
+    """The names of the columns of a table or of dicts, None where there are none, and the rows.
+
+    Example:
+        >>> as_rows([{"a": 1}, {"b": 2}])
+        (['a', 'b'], [[1, None], [None, 2]])
+        >>> as_rows(iter([("one", "uno")]))
+        (None, [['one', 'uno']])
+    """
+    names: Any = None
+    if hasattr(pairs, "itertuples"):  # pandas, whose kinds of missing values become None
+        rows = pairs.astype(object).where(pairs.notna(), None).itertuples(index=False, name=None)
+        names = pairs.columns
+    elif hasattr(pairs, "iter_rows"):  # polars
+        names, rows = pairs.columns, pairs.iter_rows()
+    elif hasattr(pairs, "to_pylist"):  # Arrow
+        names = getattr(pairs, "column_names", getattr(getattr(pairs, "schema", None), "names", None))
+        rows = pairs.to_pylist() if names is None else zip(*map(_plain, pairs.columns), strict=True)
+    elif getattr(getattr(pairs, "dtype", None), "names", None):  # a structured array
+        names, rows = pairs.dtype.names, pairs.tolist()
+    elif isinstance(pairs, Mapping) and pairs and all(map(_is_column, pairs.values())):
+        names, columns = [*pairs], [_plain(column) for column in pairs.values()]
+        if len({*map(len, columns)}) > 1:
+            raise UserError(f"columns of one length are expected, but theirs are {[*map(len, columns)]}")
+        rows = zip(*columns, strict=True)
+    elif isinstance(pairs, str | bytes | os.PathLike | Mapping | Set) or not isinstance(pairs, Iterable):
+        raise UserError(
+            f"pairs are expected in a list of rows or a table, got {type(pairs).__name__} {_shown(pairs)}; "
+            "read a file with pandas.read_csv, choose a split of a dataset, give the items() of a dict"
+        )
+    else:
+        rows = pairs
+    table = [_plain(row) for row in rows]
+    for number, row in enumerate(table, 1):
+        is_named = isinstance(row, Mapping)
+        if not isinstance(row, list | tuple | Mapping) or is_named != isinstance(table[0], Mapping):
+            raise _no_pair(number, row)
+    if table and isinstance(table[0], Mapping):
+        names = [*dict.fromkeys(chain.from_iterable(table))]
+        table = [[row.get(name) for name in names] for row in table]
+    # pandas counts columns that have no names.
+    if names is not None:
+        names = [*names] if all(isinstance(name, str) for name in names) else None
+    return names, [[*map(_plain, row)] for row in table]
+
+
+def _plain(value: Any) -> Any:
+    """Python's own types for arrays, tensors and scalars; bytes that are UTF-8 become strings."""
+    if value is None or type(value) in (str, float, int, list, tuple, dict):
+        return value
+    if isinstance(value, str):
+        return str(value)  # NumPy's are written otherwise by repr
+    if hasattr(value, "_asdict"):
+        return value._asdict()
+    if hasattr(value, "numpy"):
+        value = np.asarray(value.numpy(), object)
+    for name in ("as_py", "to_pylist", "tolist"):
+        if hasattr(value, name):
+            value = getattr(value, name)()
+            break
+    try:
+        return value.decode() if isinstance(value, bytes) else value
+    except UnicodeDecodeError:
+        return value
+
+
+def _is_column(value: Any) -> bool:
+    return isinstance(_plain(value), list | tuple)
+
+
+def _key(name: Any) -> str:
+    return re.sub(r"[\s_-]", "", str(name).lower())
+
+
+def _known(name: Any) -> str | None:
+    """What the name of a column says of it, if it says anything."""
+    key = _key(name)
+    for role, names in (("first", _FIRST), ("second", _SECOND), ("score", _SCORE)):
+        if key in names:
+            return role
+    return "wrong" if _WRONG.fullmatch(key) else None
+
+
+def _are_known(row: Sequence[Any]) -> bool:
+    """Whether a row holds the names of columns."""
+    roles = [_known(value) if isinstance(value, str) else None for value in row]
+    return {"first", "second"} <= set(roles) and None not in roles
+
+
+def _places(names: list[str] | None, chosen: Sequence[str]) -> list[int]:
+    for name in chosen:
+        if name not in (names or ()):
+            raise UserError(f"a column named {name!r} is expected, but the pairs have {_listed(names)}")
+    return [(names or []).index(name) for name in chosen]
+
+
+def _roles(names: list[str]) -> list[int]:
+    """The places of the two texts, and of the score or of wrong texts; none if no name is known."""
+    roles = [_known(name) for name in names]
+    if not {"first", "second"} <= {*roles}:
+        # Beside "text", "text1" is the second.
+        roles = [None if _NUMBERED.fullmatch(_key(n)) else role for n, role in zip(names, roles, strict=True)]
+    places: dict[str | None, list[int]] = {}
+    for place, role in enumerate(roles):
+        places.setdefault(role, []).append(place)
+    unknown = places.pop(None, [])
+    if not places:
+        return []
+    sides = [places.get(side, []) for side in ("first", "second")]
+    missing = [side for side in sides if not side]
+    scores, wrong = places.get("score", []), places.get("wrong", [])
+    if len(unknown) != len(missing) or any(len(side) > 1 for side in sides) or len(scores) + bool(wrong) > 1:
+        raise UserError(
+            "columns of two texts are expected, as anchor and positive, or sentence1 and sentence2, and of "
+            f"a score or of negatives, but the pairs have {_listed(names)}; choose and rename: "
+            'table[["a", "b"]].rename(columns={"a": "anchor", "b": "positive"})'
+        )
+    left = iter(unknown)
+    return [*(side[0] if side else next(left) for side in sides), *scores, *wrong]
+
+
+def _spread(cells: Iterable[Any]) -> Iterable[Any]:
+    """The cells, where lists in them, as of negatives, are spread out."""
+    return chain.from_iterable(cell if isinstance(cell, list | tuple) else (cell,) for cell in cells)
+
+
+def _is_missing(value: Any) -> bool:
+    if isinstance(value, str):
+        return not value.strip()
+    return value is None or (isinstance(value, float) and math.isnan(value))
+
+
+def _number(value: Any) -> float | None:
+    """A number, or one that is written as text; None for anything else."""
+    if isinstance(value, bool):
+        return float(value)
+    if not isinstance(value, str | Real | Decimal):
+        return None
+    text = str(value).strip()
+    digits = text.removesuffix("%").rstrip()
+    if _THOUSANDS.fullmatch(digits):
+        return math.nan  # nobody knows which
+    if "_" in digits:
+        return None
+    if _DECIMAL_COMMA.fullmatch(digits):
+        digits = digits.replace(",", ".")
+    try:
+        return float(digits) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        return None
+
+
+def _kind(column: Sequence[Any]) -> str:
+    """What nearly all values of a column are."""
+    if sum(_number(value) is not None for value in column) >= _MOST * len(column):
+        return "numbers"
+    return "identifiers" if _share(column, _IDENTIFIER) >= _MOST else "texts"
+
+
+def _share(column: Sequence[Any], pattern: re.Pattern[str]) -> float:
+    matches = (isinstance(value, str) and pattern.fullmatch(value.strip()) for value in column)
+    return sum(map(bool, matches)) / len(column)
+
+
+def _ends_in_scores(rows: list[list[Any]]) -> bool:
+    """Whether a score follows the two texts of rows without names; refuses what may be neither."""
+    num_columns = max(map(len, rows))
+    kinds = [_kind([row[place] for row in _some(rows)]) for place in range(2)]
+    for place, kind in enumerate(kinds):
+        if kind != "texts" in kinds and len(rows) >= _FEWEST_ROWS:
+            raise _no_text(place, f"{kind} in it, as {rows[0][place]!r}")
+    for place in range(2, num_columns):
+        full = [row for row in rows if len(row) > place and not _is_missing(row[place])]
+        if not full:
+            raise next(_no_pair(n, row) for n, row in enumerate(rows, 1) if len(row) > place)
+        is_typed = not all(isinstance(row[place], str) for row in full)
+        full = _some(full)
+        others = [row[place] for row in full if _number(row[place]) is None]
+        if num_columns == 3 and (is_typed or not others):
+            return True
+        if is_typed or len(others) <= (1 - _SOME) * len(full):
+            raise _no_text(place, f"numbers in it, and {others[0]!r}" if others else "numbers in it")
+        if len(full) < _FEWEST_ROWS:
+            continue
+        if _kind([row[place] for row in full]) != "texts" in kinds:
+            raise _no_text(place, f"identifiers in it, as {full[0][place]!r}")
+        counts = {each: len({row[each] for row in full}) for each in (0, 1, place)}
+        limit = max(_MOST_CLASSES, 2 * math.isqrt(len(full)))
+        for each, count in counts.items():
+            fewest = min(counts[other] for other in counts if other != each)
+            is_few = count <= limit and 2 * count < fewest
+            # Hundreds of answers may belong to a few questions, which have more than one word.
+            if is_few and (each == place or _share([row[each] for row in full], _WORD) == 1):
+                why = f"only {count} different values in {len(full)} rows, as classes have"
+                raise _no_text(each, f"{why}: {full[0][each]!r}")
+    return False
+
+
+def _some(rows: list[list[Any]]) -> list[list[Any]]:
+    return rows[:: math.ceil(len(rows) / _MOST_LOOKED_AT)]
+
+
+def _no_text(place: int, why: str) -> UserError:
+    return UserError(
+        "rows are expected to be two texts, then wrong texts, or a score in the third and last place, but "
+        f"column {place + 1} has {why}; leave it out, or turn classes into scores; if it is right, name the "
+        'columns, in a table or a dict a row: "anchor", "positive", "negative" or "score"'
+    )
+
+
+def _scored(rows: list[list[Any]], name: str) -> list[Pair]:
+    if without := sum(len(row) < 3 for row in rows):
+        raise UserError(f"a score is expected of all {len(rows)} pairs or of none, but {without} have none")
+    result = []
+    for number, (first, second, value) in enumerate(rows, 1):
+        score = _number(value)
+        if score is None or not math.isfinite(score):
+            raise _no_pair(number, rows[number - 1])
+        result.append(Pair(first, second, score))
+    scores = {pair.score or 0.0 for pair in result}
+    if _key(name) == "label" and scores <= _CLASSES and max(_CLASSES) in scores:
+        raise UserError(
+            f"scores are expected, but the column {name} has only {sorted(scores)} in it, as the classes of "
+            "inference, of which 0 is entailment; if they are scores, call the column score"
+        )
+    return result
+
+
+def _no_pair(number: int, row: Any) -> UserError:
+    return UserError(
+        f'pair {number} is expected to be two texts, ("one", "other"), none of them empty, perhaps with a '
+        f"score, a finite number, or with wrong texts, got {_shown(row)}; correct it, or leave it out"
+    )
+
+
+def _listed(names: Sequence[Any] | None) -> str:
+    return ", ".join(map(str, names)) if names else "columns without names"
+
+
+def _shown(value: Any) -> str:
+    text = " ".join(repr(value).split())
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
