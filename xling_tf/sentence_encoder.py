@@ -199,7 +199,8 @@ class SentenceEncoder:
         first, second = unit_vectors(embeddings1, "embeddings1"), unit_vectors(embeddings2, "embeddings2")
         if first.shape != second.shape:
             raise UserError(f"as many vectors are expected, but got {len(first)} and {len(second)}")
-        return np.sum(first * second, axis=1)
+        # Products of half precision would be rounded before they are added up.
+        return np.einsum("nd,nd->n", first.astype(np.float32), second.astype(np.float32))
 
     @cached_property
     def dim(self) -> int:

@@ -17,6 +17,7 @@ from tqdm import tqdm
 from xling_tf.corpora.pairs import read_pairs
 from xling_tf.corpora.split import normalised
 from xling_tf.errors import UserError
+from xling_tf.inputs import Texts, as_texts
 from xling_tf.search.neighbours import (
     Neighbours,
     nearest_in_chunks,
@@ -118,7 +119,7 @@ def mine_hard_negatives(
     model: Any = None,
     anchor_column_name: str | None = None,
     positive_column_name: str | None = None,
-    corpus: Sequence[str] = (),
+    corpus: Texts = (),
     query_prompt: str | None = None,
     corpus_prompt: str | None = None,
     batch_size: int | None = None,
@@ -177,9 +178,7 @@ def mine_hard_negatives(
     read = read_pairs(pairs, columns)
     if odd := next((pair for pair in read if pair.score is not None or pair.wrong), None):
         raise UserError(f"pairs of two texts are expected, got {odd}; give the columns of the two alone")
-    if isinstance(corpus, str) or not all(isinstance(text, str) for text in corpus):
-        raise UserError("corpus is expected to be strings, in a list; decode bytes, drop missing values")
-    targets, positives = _distinct([*(pair.second for pair in read), *corpus])
+    targets, positives = _distinct([*(pair.second for pair in read), *as_texts(corpus, "corpus")])
     sources, groups = _distinct([pair.first for pair in read])
     positives = positives[: len(read)]
     candidates = _embed(targets, encode, corpus_prompt, show_progress_bar)
