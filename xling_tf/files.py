@@ -1,29 +1,66 @@
 """Files that a killed program leaves whole, folders of one process, and where a result comes from."""
 
+import bz2
 import errno
 import fcntl
 import glob
 import importlib.metadata
 import json
+import lzma
 import os
 import platform
+import re
 import shlex
 import shutil
 import sys
-from collections.abc import Iterator
+import zlib
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from absl import logging
 
 from xling_tf import __version__
-from xling_tf.errors import UserError
+from xling_tf.errors import UserError, library
 
 # What makes a folder an exported model.
 SAVED_MODEL = "saved_model.pb"
 _PACKAGES = ("tensorflow", "keras", "numpy", "scipy", "scikit-learn")
 _MAX_JSON = 1 << 28  # bytes; SQuAD has 30 million
+
+_PIECE = 1 << 16  # bytes read at once
+_PACKED_PIECE = 1 << 10  # bytes unpacked at once: the worst bomb makes 32 MiB of them, with zstd
+
+
+def _zstd() -> Any:
+    zstandard = library("zstandard", "zstandard, for .zst files,", "beam")
+    # Dumps of Reddit are packed with windows of 2 GiB.
+    return zstandard.ZstdDecompressor(max_window_size=1 << 31).decompressobj()
+
+
+# What unpacks a file, by the end of its name and by its first bytes.
+_UNPACKERS: dict[str, Callable[[], Any]] = {
+    ".gz": lambda: zlib.decompressobj(zlib.MAX_WBITS | 16),
+    ".bz2": bz2.BZ2Decompressor,
+    ".xz": lzma.LZMADecompressor,
+    ".lzma": lzma.LZMADecompressor,
+    ".zst": _zstd,
+    ".zstd": _zstd,
+    ".deflate": zlib.decompressobj,
+}
+_FIRST_BYTES = {b"\x1f\x8b": ".gz", b"BZh": ".bz2", b"\xfd7zXZ\0": ".xz", b"\x28\xb5\x2f\xfd": ".zst"}
+_BZIP2_BLOCK = b"1AY&SY"  # which "BZh" and a digit come before, so that no text is taken for bzip2
+_ZIP = b"PK\x03\x04"
+# Ends of the names of packed tables and texts, as a regular expression.
+PACKED = r"(?:\.(?i:gz|bz2|xz|zst))?"
+# What may lie in a folder of data without being data: notes, the pipelines' report, and what else is in the
+# archives of SNLI and MultiNLI.
+NOTES = re.compile(
+    r"(?i)(?:readme|licen[cs]e|copying|notice|sources)\b.*|.*\.(?:md|pdf)|preparation\.json|icon\s?"
+    r"|(?:snli|multinli)_1\.0_\w+\.txt"
+)
+_MAX_NAMED = 20
 
 
 @contextmanager
@@ -103,12 +140,96 @@ def locked(folder: Path) -> Iterator[None]:
         yield
 
 
+def packing(name: Path | str, head: bytes) -> str | None:
+    """Tells how a file is packed, as ".gz", by its first bytes or else by its name.
+
+    Returns:
+        A key of `_UNPACKERS`, or None for a plain file.
+
+    Raises:
+        UserError: It is an archive.
+    """
+    if head.startswith(_ZIP):
+        raise UserError(f"{name} must be a text file, plain or packed, but is a zip archive; unpack it first")
+    for first, ending in _FIRST_BYTES.items():
+        if head.startswith(first) and (ending != ".bz2" or head[4:10] == _BZIP2_BLOCK):
+            return ending
+    return next((ending for ending in _UNPACKERS if str(name).lower().endswith(ending)), None)
+
+
+def unpacked(file: BinaryIO, name: Path | str) -> Iterator[bytes]:
+    """Yields what is in a file, piece by piece, unpacked if it is packed, in bounded memory.
+
+    Args:
+        file: At its beginning.
+        name: Its path, which tells the packing where the first bytes do not.
+
+    Yields:
+        Some 64 KiB each, and 32 MiB more at most where a kilobyte is packed to become that much.
+
+    Raises:
+        UserError: A packed file is damaged, ends too early or has something else behind it, or is an archive.
+    """
+    data = file.read(_PIECE)
+    ending = packing(name, data)
+    if ending is None:
+        while data:
+            yield data
+            data = file.read(_PIECE)
+        return
+    unpacker, pending = _UNPACKERS[ending](), bytearray()
+    while data:
+        for begin in range(0, len(data), _PACKED_PIECE):
+            piece = data[begin : begin + _PACKED_PIECE]
+            while piece:
+                if unpacker.eof:
+                    # Another member follows; between them may be zeros.
+                    piece = piece.lstrip(b"\0")
+                    if not piece:
+                        break
+                    unpacker = _UNPACKERS[ending]()
+                try:
+                    pending += unpacker.decompress(piece)
+                # zstandard's errors are Exceptions alone, bzip2's OSErrors.
+                except Exception as error:
+                    raise _damaged(name, ending, f"it is damaged: {error}") from error
+                piece = unpacker.unused_data
+            if len(pending) >= _PIECE:
+                yield bytes(pending)
+                pending.clear()
+        data = file.read(_PIECE)
+    if not unpacker.eof:
+        raise _damaged(name, ending, "it ends too early")
+    if pending:
+        yield bytes(pending)
+
+
+def _damaged(name: Path | str, ending: str, reason: str) -> UserError:
+    return UserError(
+        f"{name} must be a whole {ending} file, but {reason}; fetch it again, or take {ending} off its name "
+        "if it is not packed"
+    )
+
+
+def first_names(names: Sequence[str]) -> str:
+    """Joins the first twenty of some files' names for a message, which may have bytes that are not UTF-8."""
+    more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
+    return f"{', '.join(names[:_MAX_NAMED])}{more}".encode("utf-8", "backslashreplace").decode()
+
+
 def read_json(path: Path) -> Any:
-    """Reads a file that may hold anything: JSON, UTF-8 of 256 MiB at most, or it is a `ValueError`."""
-    if path.stat().st_size > _MAX_JSON:
-        raise ValueError(f"larger than {_MAX_JSON >> 20} MiB")
+    """Reads a file that may hold anything: JSON, UTF-8 of 256 MiB at most, or it is a `ValueError`.
+
+    It may be packed.
+    """
+    content = bytearray()
+    with path.open("rb") as file:
+        for piece in unpacked(file, path):
+            content += piece
+            if len(content) > _MAX_JSON:
+                raise ValueError(f"larger than {_MAX_JSON >> 20} MiB")
     try:
-        return json.loads(path.read_text(encoding="utf-8-sig"))
+        return json.loads(content.decode("utf-8-sig"))
     except RecursionError:
         raise ValueError("too many brackets in one another") from None
     except UnicodeDecodeError as error:  # whose `repr` holds the whole file
