@@ -4,6 +4,7 @@ import gzip
 import json
 import os
 import sys
+import tarfile
 import tracemalloc
 import unicodedata
 import zipfile
@@ -121,18 +122,18 @@ def test_a_damaged_packed_file_is_whole_or_an_error(ending, data, tmp_path):
 
 @pytest.mark.parametrize("ending", [".gz", ".bz2", ".xz", ".lzma", ".zst", ".deflate"])
 def test_every_packing_is_read_to_its_end_or_named(ending, tmp_path):
-    lines = b"".join(b"%d\t%d\n" % (n, n * 7919 % 100_003) for n in range(20_000))
+    lines = b"".join(b"%d\t%d\n" % (n, n * 7919 % 100_003) for n in range(8000))
     packed = pack(ending, lines)
     path = tmp_path / f"x.tsv{ending}"
     second = pack(ending, b"one\tuno\n")
-    wholes = {20_000: packed, 20_001: packed + second, 20_002: packed + b"\0" * 512 + second + second}
+    wholes = {8000: packed, 8001: packed + second, 8002: packed + b"\0" * 512 + second + second}
     for count, content in wholes.items():
         path.write_bytes(content)
         assert len(read_or_told(read_parallel, path)) == count
     # Whose name does not tell the packing, or tells another one.
     for name in ["x.tsv", "x.tsv.gz"] if ending not in (".lzma", ".deflate") else []:
         (tmp_path / name).write_bytes(packed)
-        assert len(read_or_told(read_parallel, tmp_path / name)) == 20_000
+        assert len(read_or_told(read_parallel, tmp_path / name)) == 8000
     flipped = bytearray(packed)
     flipped[len(packed) // 2] ^= 0xFF
     second_flipped = packed + b"\xff" + second[1:]
@@ -148,8 +149,11 @@ def test_an_archive_is_named_and_a_text_that_begins_like_a_packed_file_is_read(t
     path = tmp_path / "x.tsv"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("x.tsv", "a\tb\n")
-    with pytest.raises(UserError, match="zip archive; unpack it"):
-        list(read_parallel(path))
+    with tarfile.open(tmp_path / "x.tar.gz", "w:gz") as archive:
+        archive.add(path, "x.tsv")
+    for each in (path, tmp_path / "x.tar.gz"):
+        with pytest.raises(UserError, match="archive; unpack it"):
+            list(read_parallel(each))
     path.write_text("BZh9 is how bzip2 begins\tAsí empieza\n")
     assert len(list(read_parallel(path))) == 1
 

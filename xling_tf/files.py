@@ -3,8 +3,10 @@
 import bz2
 import errno
 import fcntl
+import functools
 import glob
 import importlib.metadata
+import itertools
 import json
 import lzma
 import os
@@ -14,7 +16,7 @@ import shlex
 import shutil
 import sys
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -52,6 +54,8 @@ _UNPACKERS: dict[str, Callable[[], Any]] = {
 _FIRST_BYTES = {b"\x1f\x8b": ".gz", b"BZh": ".bz2", b"\xfd7zXZ\0": ".xz", b"\x28\xb5\x2f\xfd": ".zst"}
 _BZIP2_BLOCK = b"1AY&SY"  # which "BZh" and a digit come before, so that no text is taken for bzip2
 _ZIP = b"PK\x03\x04"
+_TAR = slice(257, 262)
+HEAD_BYTES = 512  # which tell an archive and a packed file
 # Ends of the names of packed tables and texts, as a regular expression.
 PACKED = r"(?:\.(?i:gz|bz2|xz|zst))?"
 # What may lie in a folder of data without being data: notes, the pipelines' report, and what else is in the
@@ -149,12 +153,16 @@ def packing(name: Path | str, head: bytes) -> str | None:
     Raises:
         UserError: It is an archive.
     """
-    if head.startswith(_ZIP):
-        raise UserError(f"{name} must be a text file, plain or packed, but is a zip archive; unpack it first")
+    _refuse_archive(name, head)
     for first, ending in _FIRST_BYTES.items():
         if head.startswith(first) and (ending != ".bz2" or head[4:10] == _BZIP2_BLOCK):
             return ending
     return next((ending for ending in _UNPACKERS if str(name).lower().endswith(ending)), None)
+
+
+def _refuse_archive(name: Path | str, head: bytes) -> None:
+    if head.startswith(_ZIP) or head[_TAR] == b"ustar":
+        raise UserError(f"{name} must be a text file, plain or packed, but is an archive; unpack it first")
 
 
 def unpacked(file: BinaryIO, name: Path | str) -> Iterator[bytes]:
@@ -170,34 +178,37 @@ def unpacked(file: BinaryIO, name: Path | str) -> Iterator[bytes]:
     Raises:
         UserError: A packed file is damaged, ends too early or has something else behind it, or is an archive.
     """
-    data = file.read(_PIECE)
-    ending = packing(name, data)
-    if ending is None:
-        while data:
-            yield data
-            data = file.read(_PIECE)
-        return
+    head = file.read(_PIECE)
+    pieces = itertools.chain([head], iter(functools.partial(file.read, _PIECE), b""))
+    if ending := packing(name, head):
+        pieces = _unpack(pieces, ending, name)
+        head = next(pieces, b"")
+        _refuse_archive(name, head)
+        yield head
+    yield from pieces
+
+
+def _unpack(pieces: Iterable[bytes], ending: str, name: Path | str) -> Iterator[bytes]:
     unpacker, pending = _UNPACKERS[ending](), bytearray()
-    while data:
-        for begin in range(0, len(data), _PACKED_PIECE):
-            piece = data[begin : begin + _PACKED_PIECE]
-            while piece:
+    for piece in pieces:
+        for begin in range(0, len(piece), _PACKED_PIECE):
+            rest = piece[begin : begin + _PACKED_PIECE]
+            while rest:
                 if unpacker.eof:
-                    # Another member follows; between them may be zeros.
-                    piece = piece.lstrip(b"\0")
-                    if not piece:
+                    # Another member may follow, behind zeros too.
+                    rest = rest.lstrip(b"\0")
+                    if not rest:
                         break
                     unpacker = _UNPACKERS[ending]()
                 try:
-                    pending += unpacker.decompress(piece)
+                    pending += unpacker.decompress(rest)
                 # zstandard's errors are Exceptions alone, bzip2's OSErrors.
                 except Exception as error:
                     raise _damaged(name, ending, f"it is damaged: {error}") from error
-                piece = unpacker.unused_data
+                rest = unpacker.unused_data
             if len(pending) >= _PIECE:
                 yield bytes(pending)
                 pending.clear()
-        data = file.read(_PIECE)
     if not unpacker.eof:
         raise _damaged(name, ending, "it ends too early")
     if pending:

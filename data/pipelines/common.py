@@ -20,7 +20,7 @@ from apache_beam.pvalue import PCollection
 from xling_tf.corpora.line_files import MAX_LINE, Unreadable, split_blocks
 from xling_tf.corpora.readers import MalformedLineError
 from xling_tf.errors import UserError
-from xling_tf.files import packing, unpacked
+from xling_tf.files import HEAD_BYTES, packing, unpacked
 
 _METRICS = "xling_tf"
 _REPORT = "preparation.json"
@@ -80,7 +80,7 @@ def is_packed(path: str) -> bool:
     """Whether a file is packed; a `UserError` if it cannot be opened or is an archive."""
     try:
         with open_raw(path) as file:
-            return bool(packing(path, file.read(16)))
+            return bool(packing(path, file.read(HEAD_BYTES)))
     except OSError as error:
         raise UserError(f"--input {path} must be a readable file, but is not: {error}; correct it") from error
 
