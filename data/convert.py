@@ -17,7 +17,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
 # A bare checkout is enough: the package need not be installed.
@@ -411,11 +411,12 @@ def _reviews(path: Path) -> Iterator[tuple[str, str]]:
     """The summary and the text of each review, of which the first 64 words are kept."""
     try:
         # The parser opens no other file that a document names, and refuses entities that grow.
-        parser = ElementTree.XMLPullParser()
+        parser: ElementTree.XMLPullParser[Any] = ElementTree.XMLPullParser()
         with path.open("rb") as file:
             for piece in itertools.chain(unpacked(file, path), [None]):
                 parser.close() if piece is None else parser.feed(piece)
-                for _, element in parser.read_events():
+                for event in parser.read_events():
+                    element = event[-1]
                     if isinstance(element, ElementTree.Element) and element.tag == "item":
                         yield from _review(element)
                         element.clear()

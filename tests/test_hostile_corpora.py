@@ -151,9 +151,12 @@ def test_an_archive_is_named_and_a_text_that_begins_like_a_packed_file_is_read(t
         archive.writestr("x.tsv", "a\tb\n")
     with tarfile.open(tmp_path / "x.tar.gz", "w:gz") as archive:
         archive.add(path, "x.tsv")
-    for each in (path, tmp_path / "x.tar.gz"):
-        with pytest.raises(UserError, match="archive; unpack it"):
-            list(read_parallel(each))
+    (tmp_path / "x.7z").write_bytes(b"7z\xbc\xaf\x27\x1c\0\4")
+    (tmp_path / "x.tsv.gz").write_bytes(pack(".gz", pack(".gz", b"a\tb\n")))
+    for name in ("x.tsv", "x.tar.gz", "x.7z", "x.tsv.gz"):
+        with pytest.raises(UserError, match="unpack it") as error:
+            list(read_parallel(tmp_path / name))
+        require_told(error.value, tmp_path / name)
     path.write_text("BZh9 is how bzip2 begins\tAsí empieza\n")
     assert len(list(read_parallel(path))) == 1
 

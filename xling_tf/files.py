@@ -53,7 +53,8 @@ _UNPACKERS: dict[str, Callable[[], Any]] = {
 }
 _FIRST_BYTES = {b"\x1f\x8b": ".gz", b"BZh": ".bz2", b"\xfd7zXZ\0": ".xz", b"\x28\xb5\x2f\xfd": ".zst"}
 _BZIP2_BLOCK = b"1AY&SY"  # which "BZh" and a digit come before, so that no text is taken for bzip2
-_ZIP = b"PK\x03\x04"
+# What is not read: zip, 7z, rar, compress and lz4; of tar, what stands where.
+_OTHERS = (b"PK\x03\x04", b"7z\xbc\xaf", b"Rar!\x1a", b"\x1f\x9d", b"\x04\x22\x4d\x18")
 _TAR = slice(257, 262)
 HEAD_BYTES = 512  # which tell an archive and a packed file
 # Ends of the names of packed tables and texts, as a regular expression.
@@ -151,18 +152,17 @@ def packing(name: Path | str, head: bytes) -> str | None:
         A key of `_UNPACKERS`, or None for a plain file.
 
     Raises:
-        UserError: It is an archive.
+        UserError: It is an archive, or packed in another way.
     """
-    _refuse_archive(name, head)
+    if head.startswith(_OTHERS) or head[_TAR] == b"ustar":
+        raise UserError(
+            f"{name} must be text, plain or packed ({', '.join(_UNPACKERS)}), but is an archive or packed in "
+            "another way; unpack it first"
+        )
     for first, ending in _FIRST_BYTES.items():
         if head.startswith(first) and (ending != ".bz2" or head[4:10] == _BZIP2_BLOCK):
             return ending
     return next((ending for ending in _UNPACKERS if str(name).lower().endswith(ending)), None)
-
-
-def _refuse_archive(name: Path | str, head: bytes) -> None:
-    if head.startswith(_ZIP) or head[_TAR] == b"ustar":
-        raise UserError(f"{name} must be a text file, plain or packed, but is an archive; unpack it first")
 
 
 def unpacked(file: BinaryIO, name: Path | str) -> Iterator[bytes]:
@@ -179,11 +179,12 @@ def unpacked(file: BinaryIO, name: Path | str) -> Iterator[bytes]:
         UserError: A packed file is damaged, ends too early or has something else behind it, or is an archive.
     """
     head = file.read(_PIECE)
-    pieces = itertools.chain([head], iter(functools.partial(file.read, _PIECE), b""))
+    pieces: Iterator[bytes] = itertools.chain([head], iter(functools.partial(file.read, _PIECE), b""))
     if ending := packing(name, head):
         pieces = _unpack(pieces, ending, name)
         head = next(pieces, b"")
-        _refuse_archive(name, head)
+        if packing(f"{name} (unpacked)", head):
+            raise UserError(f"{name} must be text, packed once, but is packed twice; unpack it first")
         yield head
     yield from pieces
 

@@ -241,7 +241,8 @@ def load_folder(
     found = list(discover(folder))
     # Of each kind, whether files without the source language are wanted.
     others = {"parallel": all_pairs, "nli": target_inference}
-    wanted, unused = [], []
+    wanted: list[CorpusFile] = []
+    unused: list[CorpusFile] = []
     for file in found:
         is_ours = len({*file.languages} & {*languages}) == (2 if file.kind == "parallel" else 1)
         is_wanted = is_ours and (source in file.languages or others.get(file.kind, True))
