@@ -57,8 +57,7 @@ def _run() -> None:
         raise UserError("--model and --data are expected; --helpshort tells their forms")
     folder = Path(_DATA.value)
     selection = select(SUITES, folder, _SUITE.value, _SEED.value)
-    if not _SUITE.value:
-        warn_of_unread(SUITES, folder)
+    warn_of_unread(SUITES, folder)
     bare = open_system(_MODEL.value)
     output = Path(_OUTPUT.value or f"runs/evaluation/{bare.name}.json")
     system = cached(bare, Path(_CACHE.value), show_progress=True)

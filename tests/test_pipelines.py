@@ -399,3 +399,11 @@ def test_two_processes_write_the_same_lines(tmp_path: Path):
         assert "lines written" in result.output
     assert written(tmp_path / "one") == written(tmp_path / "two")
     assert len(written(tmp_path / "one")) == 200
+    cut = tmp_path / "RC_2016-4.zst"
+    cut.write_bytes(pack(".zst", COMMENTS)[:-10])
+    for name, flags in (("one", []), ("two", two)):
+        result = run_python(ROOT, *command, f"--output={tmp_path / name}", *flags)
+        assert result.status == 2
+        assert result.errors.splitlines()[-1].startswith(f"error: {cut} must be a whole .zst file")
+        assert len(written(tmp_path / name)) == 200
+        assert not list((tmp_path / name).glob(".*"))
