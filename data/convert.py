@@ -17,7 +17,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
 # A bare checkout is enough: the package need not be installed.
@@ -31,6 +31,7 @@ from xling_tf.corpora.readers import MalformedLineError
 from xling_tf.corpora.snli import snli_columns
 from xling_tf.errors import UserError, one_line_errors, parse_flags, set_up_logging
 from xling_tf.evaluators.data import LANGUAGE, read_table
+from xling_tf.files import PACKED, unpacked
 
 
 class Table(NamedTuple):
@@ -95,17 +96,20 @@ def convert(format_name: str, source: Path, output: Path) -> dict[str, int]:
 
 
 def files_in(source: Path, pattern: str) -> list[tuple[re.Match[str], Path]]:
-    """The file, or the files below a folder, whose name is the pattern's, plain or .gz."""
+    """The file, or the files below a folder, whose name is the pattern's, plain or packed."""
     paths = [source] if source.is_file() else sorted(source.rglob("*"))
-    matches = [(re.fullmatch(rf"{pattern}(?:\.gz)?", path.name), path) for path in paths]
+    matches = [(re.fullmatch(pattern, _plain_name(path)), path) for path in paths]
     return [(match, path) for match, path in matches if match and path.is_file()]
 
 
 def beside(path: Path, name: str) -> Path:
     """A file of the same folder, packed where only that is there."""
-    plain = path.with_name(name)
-    packed = path.with_name(f"{name}.gz")
-    return packed if packed.is_file() and not plain.is_file() else plain
+    files = sorted(other for other in path.parent.iterdir() if _plain_name(other) == name)
+    return files[0] if files else path.with_name(name)
+
+
+def _plain_name(path: Path) -> str:
+    return re.sub(f"{PACKED}$", "", path.name)
 
 
 def aligned(*paths: Path) -> Iterator[tuple[str, ...]]:
@@ -340,7 +344,8 @@ def _places(path: Path, places: Sequence[int], separator: str = "\t") -> Iterato
 
 def _latin_lines(path: Path) -> list[tuple[int, str]]:
     """The lines that are not blank; SentEval has some files in UTF-8 and some in Latin-1."""
-    content = path.read_bytes()
+    with path.open("rb") as file:
+        content = b"".join(unpacked(file, path))
     if b"\0" in content:
         raise UserError(f"{path} must be text in UTF-8 or Latin-1, but holds NUL; fetch it again")
     try:
@@ -406,22 +411,32 @@ def _reviews(path: Path) -> Iterator[tuple[str, str]]:
     """The summary and the text of each review, of which the first 64 words are kept."""
     try:
         # The parser opens no other file that a document names, and refuses entities that grow.
-        for _, element in ElementTree.iterparse(path):
-            if element.tag == "item":
-                text = f"{element.findtext('summary') or ''} {element.findtext('text') or ''}"
-                stars = float(element.findtext("rating", ""))
-                if not math.isfinite(stars):
-                    raise ValueError(f"a rating is {stars}")
-                if stars != _NEUTRAL_STARS:
-                    label = "positive" if stars > _NEUTRAL_STARS else "negative"
-                    yield label, " ".join(text.split()[:_REVIEW_WORDS])
-                element.clear()
+        parser: ElementTree.XMLPullParser[Any] = ElementTree.XMLPullParser()
+        with path.open("rb") as file:
+            for piece in itertools.chain(unpacked(file, path), [None]):
+                parser.close() if piece is None else parser.feed(piece)
+                for event in parser.read_events():
+                    element = event[-1]
+                    if isinstance(element, ElementTree.Element) and element.tag == "item":
+                        yield from _review(element)
+                        element.clear()
+    except UserError:
+        raise
     # Of an encoding that it does not know, the parser raises a LookupError.
     except (ElementTree.ParseError, LookupError, OSError, ValueError) as error:
         raise UserError(
             f"{path} must be XML whose items have a rating, a summary and a text, but: {error}; fetch "
             "Webis-CLS-10 (unprocessed) again"
         ) from error
+
+
+def _review(item: ElementTree.Element) -> Iterator[tuple[str, str]]:
+    text = f"{item.findtext('summary') or ''} {item.findtext('text') or ''}"
+    stars = float(item.findtext("rating", ""))
+    if not math.isfinite(stars):
+        raise ValueError(f"a rating is {stars}")
+    if stars != _NEUTRAL_STARS:
+        yield "positive" if stars > _NEUTRAL_STARS else "negative", " ".join(text.split()[:_REVIEW_WORDS])
 
 
 # Schwenk and Li 2018; the smallest of four training sets, with which their results were made.

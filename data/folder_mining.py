@@ -36,7 +36,8 @@ def mine_folder(
     """Writes a mined file for each parallel corpus of a data folder, or for those of some names.
 
     A file that was mined by the same model with the same knobs from the same pairs is kept.
-    Only training pairs are mined, among training targets: no held-out sentence is seen.
+    Only training pairs are mined, among training targets: no sentence that the folder's translations,
+    documents or conversations hold out is seen.
 
     Args:
         data: The data folder.
@@ -55,17 +56,20 @@ def mine_folder(
     Raises:
         UserError: There is no such corpus, or a file cannot be written.
     """
-    folder_corpora = load_folder(data, source=source, targets=targets)
-    corpora = [corpus for corpus in folder_corpora if corpus.kind == "parallel"]
-    if unknown := sorted(set(names) - {corpus.name for corpus in corpora}):
-        known = ", ".join(sorted({corpus.name for corpus in corpora}))
+    # All kinds, since what one holds out leaves the training part of the others.
+    corpora = load_folder(data, source=source, targets=targets)
+    known_names = {corpus.name for corpus in corpora if corpus.kind == "parallel"}
+    if unknown := sorted(set(names) - known_names):
+        known = ", ".join(sorted(known_names))
         raise UserError(f"the name of a corpus is expected, got {unknown[0]!r}; {data} has {known}")
     folder = (output or data) / MINED_FOLDER
     require_writable_folder(folder, "give another with --output")
     counts: dict[str, dict[str, int]] = {}
     for corpus in transient_store(corpora, folder).corpora:
+        if corpus.kind != "parallel" or (names and corpus.name not in names):
+            continue
         pairs = [pair for pair in corpus.train if isinstance(pair, TranslationPair)]
-        if not pairs or (names and corpus.name not in names):
+        if not pairs:
             continue
         path = mined_path(output or data, corpus.name, corpus.languages)
         record_path = path.with_name(path.name.removesuffix(".tsv.gz") + ".json")

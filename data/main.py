@@ -10,6 +10,7 @@ Flags of Apache Beam are accepted as well, as --runner=FlinkRunner or --direct_n
 """
 
 import argparse
+import logging
 import os
 import re
 import sys
@@ -45,6 +46,8 @@ def main(argv: list[str]) -> None:
             )
         from pipelines.common import prepare
 
+        # It logs with a traceback what is then raised.
+        logging.getLogger("apache_beam.runners.common").setLevel(logging.CRITICAL)
         arguments, rest = _parser().parse_known_args(argv[1:])
         options = beam_options(rest)
         if "://" not in arguments.output:

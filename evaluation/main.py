@@ -18,7 +18,7 @@ from tabulate import tabulate
 from evaluation.illustrations import SUITES as ILLUSTRATIONS
 from xling_tf.errors import UserError, one_line_errors, parse_flags, set_up_logging
 from xling_tf.evaluators.cache import cached
-from xling_tf.evaluators.data import format_table, select
+from xling_tf.evaluators.data import format_table, select, warn_of_unread
 from xling_tf.evaluators.running import SUITES as SCORES
 from xling_tf.evaluators.running import evaluate_system, headlines
 from xling_tf.evaluators.systems import open_system
@@ -57,6 +57,7 @@ def _run() -> None:
         raise UserError("--model and --data are expected; --helpshort tells their forms")
     folder = Path(_DATA.value)
     selection = select(SUITES, folder, _SUITE.value, _SEED.value)
+    warn_of_unread(SUITES, folder)
     bare = open_system(_MODEL.value)
     output = Path(_OUTPUT.value or f"runs/evaluation/{bare.name}.json")
     system = cached(bare, Path(_CACHE.value), show_progress=True)

@@ -1,11 +1,24 @@
 """Files for tests to read: pieces of dumps of Reddit and Wikipedia in their true layout, and folders."""
 
+import bz2
 import gzip
 import json
+import lzma
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 
 import polib
+import zstandard
+
+_PACKERS = {
+    ".gz": gzip.compress,
+    ".bz2": bz2.compress,
+    ".xz": lzma.compress,
+    ".lzma": lambda content: lzma.compress(content, format=lzma.FORMAT_ALONE),
+    ".zst": zstandard.ZstdCompressor(write_checksum=True).compress,
+    ".deflate": zlib.compress,
+}
 
 HEADER = """<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.10/"
  xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" version="0.10" xml:lang="es">
@@ -65,13 +78,18 @@ def snli_line(label: str, premise: str = "p", hypothesis: str = "h") -> str:
     return json.dumps({"gold_label": label, "sentence1": premise, "sentence2": hypothesis}) + "\n"
 
 
+def pack(ending: str, content: bytes) -> bytes:
+    """Packs what is to be in a file whose name ends so."""
+    return _PACKERS[ending](content) if ending in _PACKERS else content
+
+
 def write_files(folder: Path, files: Mapping[str, str | bytes]) -> Path:
-    """Writes files by their names in a folder, packed where these end in .gz; returns the folder."""
+    """Writes files by their names in a folder, packed where these say so; returns the folder."""
     for name, text in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         content = text.encode() if isinstance(text, str) else text
-        path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+        path.write_bytes(pack(path.suffix.lower(), content))
     return folder
 
 

@@ -209,6 +209,22 @@ def test_published_files_become_tables(case, tmp_path):
     assert counts == {name: text.count("\n") - 1 for name, text in expected.items()}
 
 
+@pytest.mark.parametrize("case", convert.FORMATS)
+def test_packed_files_become_the_same_tables_and_cut_ones_are_named(case, tmp_path):
+    files, expected = CASES[case]
+    packed = {f"{name.removesuffix('.gz')}.xz": content for name, content in files.items()}
+    source, output = write_files(tmp_path / "in", packed), tmp_path / "out"
+    convert.convert(case, source, output)
+    assert tables(output) == expected
+    for name in packed:
+        path = source / name
+        path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(UserError, match=rf"{source}.*\.xz must be a whole") as error:
+        convert.convert(case, source, tmp_path / "cut")
+    require_told(error.value, source)
+    assert tables(tmp_path / "cut") == {}
+
+
 @pytest.mark.parametrize(
     ("name", "files", "message"),
     [

@@ -12,7 +12,7 @@ from encode_functions import constant
 from raw_files import write_files
 
 from xling_tf.errors import UserError
-from xling_tf.evaluators.data import Dataset, Missing, Suite, select
+from xling_tf.evaluators.data import Dataset, Missing, Suite, find_file, find_tables, select, warn_of_unread
 from xling_tf.evaluators.encoding import Encode, NotApplicableError, System
 from xling_tf.evaluators.running import evaluate_system, headlines
 
@@ -174,3 +174,17 @@ def test_another_file_is_not_overwritten(world):
     with pytest.raises(UserError, match="--output must be a new file or one of evaluation results"):
         world.run()
     assert world.kept() == {"scores": {}}
+
+
+def test_packed_tables_are_found_and_files_of_no_suite_are_warned_of(tmp_path, caplog):
+    names = ["MR.en.tsv.xz", "MR.es.TSV.gz", "MR.fr.tsv", "MR.fr.tsv.bz2", "MR.de.csv"]
+    write_files(tmp_path, {f"t/{name}": "label\ttext\n" for name in names})
+    paths = {language: table[""].name for language, table in find_tables(tmp_path / "t")["MR"].items()}
+    assert paths == {"en": "MR.en.tsv.xz", "es": "MR.es.TSV.gz", "fr": "MR.fr.tsv"}
+    assert find_file(tmp_path, "t/MR.en.tsv") == tmp_path / "t/MR.en.tsv.xz"
+    assert find_file(tmp_path, "nowhere/MR.tsv") is None
+    world = World(tmp_path)
+    write_files(world.folder, {"a/README.md": "", "a/.hidden": "", "a/x.en.train.tsv": "", "d/four.txt": "x"})
+    warn_of_unread(world.suites, world.folder)
+    (message,) = caplog.messages
+    assert message.endswith(": d/four.txt")

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
-from raw_files import write_files
+from raw_files import snli_line, write_files
 
 from xling_tf.config import DataConfig
 from xling_tf.corpora.folder import load_corpora, load_folder, resolve_languages
@@ -63,7 +63,7 @@ def test_moses_pairs_and_tables_in_both_directions_and_what_is_warned_of(tmp_pat
     assert {corpus.name: tuple(records(corpus)[0][:2]) for corpus in corpora} == expected
     assert {corpus.languages for corpus in corpora} == {"en-es"}
     strange, malformed = caplog.messages
-    assert "strange.tsv is not read" in strange
+    assert "strange.tsv" in strange
     assert "1 not 2 columns (first lines: 2)" in malformed
 
 
@@ -73,8 +73,12 @@ def test_moses_pairs_and_tables_in_both_directions_and_what_is_warned_of(tmp_pat
         ({"parallel": ""}, "must be a folder, but is a file"),
         ({"nli/n.en.train.tsv": "neutral\tp\th\n"}, "translations for en-es.*other texts in: en"),
         ({"parallel/a.en-fr.tsv": "a\tb\n"}, r"has pairs: en-fr; .* did you mean --pair en-fr\?"),
-        ({**PAIR, "parallel/a.en-es.en": "x\n"}, r"a\.en-es\.es\[\.gz\], but that file is missing"),
-        ({**PAIR, "parallel/a.en-es.es": "x\n"}, r"a\.en-es\.en\[\.gz\], but that file is missing"),
+        ({**PAIR, "parallel/a.en-es.en": "x\n"}, r"a\.en-es\.es .* is missing"),
+        ({**PAIR, "parallel/a.en-es.es": "x\n"}, r"a\.en-es\.en .* is missing"),
+        (
+            {"parallel/a.en-es.en": "x", "parallel/a.en-es.es": "x", "parallel/a.en-es.es.xz": "y"},
+            r"is a\.en-es\.es and a\.en-es\.es\.xz",
+        ),
         ({**PAIR, "parallel/chat.en-es.tsv.gz": ""}, r"chat\.en-es\.tsv and .*chat\.en-es\.tsv\.gz"),
         (
             dict.fromkeys((f"parallel/x.en-es-{n:05}-of-00012.tsv" for n in (0, 1, 3, 4)), ""),
@@ -90,6 +94,72 @@ def test_what_a_folder_lacks_is_told(tmp_path, files, message):
     folder = tmp_path / "parallel" if "parallel" in files else tmp_path
     with pytest.raises(UserError, match=message):
         list(load_folder(folder, source="en", targets=["es"])[0])
+
+
+def test_packed_files_are_read_whatever_the_case_of_their_ending(tmp_path, caplog):
+    files = {
+        "parallel/a.en-es.tsv.xz": "Hello\tHola\n",
+        "parallel/b.en-es.TSV": "Hello\tHola\n",
+        "parallel/c.en-es-00000-of-00001.Tsv.Zst": "Hello\tHola\n",
+        "parallel/d.en-es.en.bz2": "Hello\n",
+        "parallel/d.en-es.es.xz": "Hola\n",
+        "documents/e.en.txt.bz2": "a\nb\nc\n",
+        "questions/train-v1.1.json": '{"data": []}',
+        "questions/f.en.json.gz": '{"data": []}',
+        "nli/snli_1.0_train.jsonl.xz": snli_line("neutral"),
+        "eval/sts/g.en.train.tsv.zst": "score\tsentence1\tsentence2\n5\ta\tb\n",
+    }
+    corpora = load_folder(write_files(tmp_path, files), source="en", targets=["es"])
+    names = [corpus.name for corpus in corpora]
+    assert names == [*"abcdef", "snli_1.0", "g", "squad_train"]
+    assert [len(list(corpus)) for corpus in corpora if corpus.kind != "questions"] == [1] * 7
+    assert not caplog.messages
+
+
+def test_nothing_in_a_data_folder_is_passed_over_in_silence(tmp_path, caplog):
+    strange = {
+        ".": ["pairs.en-es.tsv", "x.csv", "snli_1.0_train.jsonl.zip", "paralel/x.en-es.tsv", "conversations"],
+        "parallel": [
+            *("x.en-es.csv", "x.en-es.parquet", "x.en-es.tsv.part", "x.en-es.tsv~", "x.tmp", "y.EN-ES.tsv"),
+            *("y.en_es.tsv", "y.en-zh-CN.tsv", "en-es.txt.zip", "deep/x.en-es.tsv", "x.en-es.jsonl"),
+        ],
+        "documents": ["a.txt", "b.en.docx"],
+        "nli": ["n.en.tsv", "n.en.valid.tsv", "multinli_1.0_train.jsonl.zip"],
+        "questions": ["q.tsv", "dev-v1.1.json"],
+        "similarity": ["stsb.csv"],
+        "eval/sts": ["stsb.en.train.csv"],
+        "snli_1.0": ["snli_1.0_train.json"],
+        "hard_negatives": ["chat.en-es.tsv", "chat2.en-es.tsv.gz"],
+    }
+    silent = [
+        *("README.md", "LICENSE", "parallel/README", "parallel/licence.txt", "parallel/.DS_Store"),
+        *("snli_1.0/README.txt", "snli_1.0/snli_1.0_train.txt", "preparation.json", "SOURCES.md"),
+        *("eval/sts/stsb.en.dev.tsv", "hard_negatives/chat.en-es.json"),
+    ]
+    files = {f"{place}/{name}": "a\tb\n" for place, names in strange.items() for name in names}
+    mined = {"hard_negatives/chat.en-es.tsv.gz": "Hello\tHola\tAdiós\n"}
+    write_files(tmp_path, {**files, **PAIR, **mined, **dict.fromkeys(silent, "x")})
+    load_folder(tmp_path, source="en", targets=["es"], with_mined=True)
+    text = "".join(caplog.messages)
+    for name in (name.split("/")[0] for names in strange.values() for name in names):
+        assert name in text
+    assert "did you mean parallel?" in text
+    for name in silent:
+        assert Path(name).name not in text
+    # Of very many names the first are told.
+    write_files(tmp_path, {f"documents/{n}.txt": "a\n" for n in range(500)})
+    caplog.clear()
+    load_folder(tmp_path, source="en", targets=["es"])
+    assert "and 482 more" in caplog.text
+    assert len(caplog.text) < 5000
+
+
+def test_what_is_in_other_languages_is_told_and_unknown_languages_are_warned_of(tmp_path, caplog):
+    files = {**PAIR, "parallel/x.en-fr.tsv": "a\tb\n", "parallel/y.en-sp.tsv": "a\tb\n"}
+    with caplog.at_level("INFO"):
+        load_folder(write_files(tmp_path, files), source="en", targets=["es"])
+    assert {r.levelname for r in caplog.records if "x.en-fr.tsv" in r.getMessage()} == {"INFO"}
+    assert [r.levelname for r in caplog.records if "y.en-sp.tsv" in r.getMessage()] == ["WARNING"]
 
 
 LINES = [f"word {number}\tpalabra {number}\n" for number in range(10)]

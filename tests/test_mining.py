@@ -16,7 +16,8 @@ from raw_files import write_files
 from xling_tf.corpora.folder import load_folder
 from xling_tf.corpora.readers import mined_path, read_mined, with_negatives, write_mined
 from xling_tf.corpora.records import TranslationPair
-from xling_tf.corpora.split import held_out
+from xling_tf.corpora.split import held_out, text_hash
+from xling_tf.corpora.store import transient_store
 from xling_tf.errors import UserError
 from xling_tf.search.mining import MiningConfig, mine_hard_negatives
 
@@ -327,6 +328,31 @@ def test_the_nearest_wrong_targets_of_the_corpus_are_mined(tmp_path):
     assert [target for _, target, _ in mined(tmp_path)] == ["cero", "Cerca", "lejos"]
     (corpus,) = load_folder(tmp_path, source="en", targets=["es"], with_mined=True)
     assert [len(pair.negatives) for pair, _ in corpus] == [1, 2, 1, 0]
+
+
+@pytest.mark.parametrize("kind", ["documents", "conversations", "questions"])
+def test_what_other_corpora_hold_out_is_never_a_negative(tmp_path, kind):
+    # "Cerca", the nearest to "cero" and "lejos", is a reply to what is held out, or in its document.
+    document = next(d for n in range(99) if held_out(f"{text_hash(d := f'{n} cerca {n}'):x}"))
+    files = {
+        "documents": {"documents/d.es.txt": "\n".join(document.split())},
+        "conversations": {"conversations/c.es.tsv": f"{HELD[0]}\tCerca\n"},
+        "questions": {"questions/q.es.tsv": f"who?\tcerca\t{HELD[0]}\n"},
+    }[kind]
+    mine(write_corpus(tmp_path, ROWS))
+    assert any("Cerca" in negatives for _, _, negatives in mined(tmp_path))
+    write_files(tmp_path, files)
+    # What was mined before the corpus came is not trained on.
+    for _ in ("before", "after"):
+        corpora = load_folder(tmp_path, source="en", targets=["es"], with_mined=True)
+        trained = list(transient_store(corpora).corpora[0].train)
+        assert len(trained) == 4
+        assert "Cerca" not in {text for pair in trained for text in (*pair[:2], *pair.negatives)}
+        mine(tmp_path)
+    # The nearest that may be taken: of "cero" "más lejos" (90), of which "lejos" is another answer.
+    assert [negatives for _, _, negatives in mined(tmp_path)] == [
+        *(("más lejos",), ("más lejos", "cero"), ("lejos", "cero"), ("más lejos",)),
+    ]
 
 
 def test_what_is_mined_already_is_kept_until_something_changes(tmp_path):

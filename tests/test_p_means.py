@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
+from raw_files import write_files
 from serving_servers import server_in_thread
 from sklearn.cross_decomposition import CCA
 from testing import DIM, TINY, find_task, make_batch, make_examples, tiny_model
@@ -143,6 +144,19 @@ def test_vectors_are_read_and_a_word_is_its_languages(folder):
     assert is_known["the"] == [False, False]
     assert is_known["house"] == [True, False]
     assert fitted.words.index("house") < fitted.words.index("dog") < fitted.words.index("en:x")
+
+
+@pytest.mark.parametrize("name", ["glove.txt.gz", "words.vec.xz", "words.bin.gz"])
+def test_vectors_that_are_cut_or_damaged_are_named(tmp_path, name):
+    lines = "".join(f"word{n} {n * 7919 % 10007} {n * 7907 % 10009}\n" for n in range(2000)).encode()
+    write_files(tmp_path, {name: lines})
+    content = (tmp_path / name).read_bytes()
+    flipped = bytearray(content)
+    flipped[len(content) // 2] ^= 0xFF
+    for wrong in (content[: len(content) * 6 // 10], bytes(flipped)):
+        (tmp_path / name).write_bytes(wrong)
+        with pytest.raises(UserError, match=rf"{tmp_path / name} must "):
+            fit_vectors([str(tmp_path / name)], BITEXT, TEXT, seed=1)
 
 
 def test_words_may_be_tagged_with_their_language(tmp_path):

@@ -3,10 +3,13 @@
 import bz2
 import gzip
 import importlib.util
+import io
 import json
 import zipfile
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 
 import apache_beam as beam
@@ -22,7 +25,7 @@ from pipelines.nli import Inferences, find_splits, labelled_line
 from pipelines.reddit import Comment, Conversations, comment_fault, kept_comments, parse_comment
 from pipelines.wikipedia import Documents, articles
 from programs import ROOT, run_python
-from raw_files import HEADER, comment_line, page_xml, shards, snli_line
+from raw_files import HEADER, comment_line, pack, page_xml, shards, snli_line
 
 from xling_tf.errors import UserError
 
@@ -38,6 +41,18 @@ def run(corpora: Mapping[str, beam.PTransform], output: Path, num_shards: int = 
 
 def written(output: Path) -> list[str]:
     return sorted("".join(shards(output).values()).splitlines())
+
+
+def zipped(name: str, content: bytes) -> bytes:
+    """An archive of one file."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(name, content)
+    return buffer.getvalue()
+
+
+def bitext(paths: list[str], *, model: str = "", min_cosine: float = 0.5) -> CleanPairs:
+    return CleanPairs(paths, "en", "es", model, min_cosine)
 
 
 def comment(name: str, parent: str, body: str, author: str = "ann") -> bytes:
@@ -168,10 +183,6 @@ def test_a_dump_opens_no_other_file_and_its_entities_do_not_grow(tmp_path: Path)
         assert "secret" not in str(list(articles(str(path), "en")))
 
 
-def bitext(paths: list[str], *, model: str = "", min_cosine: float = 0.5) -> CleanPairs:
-    return CleanPairs(paths, "en", "es", model, min_cosine)
-
-
 def test_bitext_is_cleaned_and_repeats_go(tmp_path: Path):
     table, moses = tmp_path / "web.en-es.tsv", tmp_path / "web.en-es.en.gz"
     table.write_bytes(
@@ -284,10 +295,95 @@ def test_no_line_stops_a_pipeline(data: st.DataObject):
 
 @FEW
 @given(data=st.data())
-def test_no_dump_stops_a_pipeline(data: st.DataObject, tmp_path: Path):
+def test_of_a_dump_its_end_alone_must_be_there(data: st.DataObject, tmp_path: Path):
     path = tmp_path / "enwiki.xml"
-    path.write_bytes(data.draw(damaged(DUMP)))
-    assert all(runs for _, runs in articles(str(path), "en"))
+    content = data.draw(damaged(DUMP))
+    path.write_bytes(content)
+    has_end = b"</mediawiki>" in content.rpartition(b"</page>")[2]
+    with nullcontext() if has_end else pytest.raises(UserError, match=f"{path} must be a whole dump"):
+        assert all(runs for _, runs in articles(str(path), "en"))
+
+
+WORDS = [f"{first} {second}" for first in ("big", "small", "old") for second in ("cat", "dog", "fox", "hen")]
+TABLE = "".join(f"There is a {word} today.\tHoy hay {word[::-1]} aquí.\n" for word in WORDS * 50).encode()
+COMMENTS = b"".join(comment(f"{n}", f"t1_{n - 1}", f"There is a {w}.") for n, w in enumerate(WORDS * 50))
+NLI = "".join(snli_line("neutral", f"There is a {word}.", f"It is {n}.") for n, word in enumerate(WORDS * 50))
+ARTICLES = [page_xml(f"Of {n} one. Of {n} two. Of {n} three.", title=f"Article {n}") for n in range(80)]
+STREAMS = [HEADER.encode(), *("".join(ARTICLES[n : n + 20]).encode() for n in (0, 20, 40, 60))]
+MULTISTREAM = [*map(bz2.compress, STREAMS), bz2.compress(b"</mediawiki>")]
+NLI_CORPUS = "nli/snli_1.0.en.train.tsv.gz"
+# Of each input: its name, its bytes, and the corpus that is made of it.
+INPUTS = {
+    "x.en-es.tsv.gz": (gzip.compress(TABLE), "parallel/x.en-es.tsv.gz"),
+    "x.en-es.en.xz": (pack(".xz", TABLE.replace(b"\t", b" ")), "parallel/x.en-es.tsv.gz"),
+    "RC_2016-01.zst": (pack(".zst", COMMENTS), "conversations/reddit.en.tsv.gz"),
+    "enwiki.xml.bz2": (b"".join(MULTISTREAM), "documents/wikipedia.en.txt.gz"),
+    "snli_1.0_train.jsonl.gz": (gzip.compress(NLI.encode()), NLI_CORPUS),
+    "snli_1.0.zip": (zipped("snli_1.0/snli_1.0_train.jsonl", NLI.encode()), NLI_CORPUS),
+}
+
+
+def corpora_of(path: Path, name: str) -> dict[str, beam.PTransform]:
+    """What the program makes of an input."""
+    paths = find_files([str(path)])
+    if name.startswith("nli"):
+        return {corpus: Inferences(place) for corpus, place in find_splits(paths).items()}
+    kinds = {
+        "parallel": bitext,
+        "conversations": Conversations,
+        "documents": partial(Documents, language="en"),
+    }
+    return {name: kinds[name.partition("/")[0]](paths)}
+
+
+@pytest.mark.parametrize("name", INPUTS)
+def test_a_cut_or_damaged_input_is_named_and_replaces_nothing(name: str, tmp_path: Path):
+    content, corpus = INPUTS[name]
+    path = tmp_path / name
+    if ".en-es.en" in name:
+        (tmp_path / "x.en-es.es.xz").write_bytes(pack(".xz", "Hay algo aquí hoy, así es.\n".encode() * 600))
+    path.write_bytes(content)
+    run(corpora_of(path, corpus), tmp_path / "out")
+    before = shards(tmp_path / "out")
+    assert sum(map(len, before.values())) > 100
+    flipped = bytearray(content)
+    flipped[len(content) // 2] ^= 0xFF
+    wrong = [content[: len(content) * 6 // 10], bytes(flipped), b""]
+    if "xml" in name:
+        # Between two streams nothing but the dump's own end is missing; a stream that does not begin as one.
+        wrong += [b"".join(MULTISTREAM[:3]), b"".join([*MULTISTREAM[:3], b"X" + MULTISTREAM[3][1:]])]
+    for each in wrong:
+        path.write_bytes(each)
+        with pytest.raises(UserError, match=f"{path}.* must be a whole"):
+            run(corpora_of(path, corpus), tmp_path / "out")
+        assert shards(tmp_path / "out") == before
+        assert not list((tmp_path / "out").glob(".*"))
+
+
+def test_what_a_worker_of_another_process_raises_is_the_same_line(tmp_path: Path):
+    def fail(line: str) -> str:
+        raise RuntimeError(
+            f"Traceback\n  xling_tf.errors.UserError: {line} is cut [while running 'Map(x)']\n\n"
+        )
+
+    with pytest.raises(UserError, match=r"^a\.gz is cut$"):
+        run({"parallel/x.en-es.tsv.gz": beam.Create(["a.gz"]) | beam.Map(fail)}, tmp_path)
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_plain_and_packed_files_are_read_together_whatever_their_names(tmp_path: Path):
+    contents = {"a.tsv": TABLE, "b.TSV.GZ": gzip.compress(TABLE), "c.tsv": pack(".zst", TABLE)}
+    for name, content in contents.items():
+        (tmp_path / name).write_bytes(content)
+    paths = find_files([f"{tmp_path}/*"])
+    counts = run({"parallel/x.en-es.tsv.gz": bitext(paths)}, tmp_path / "out")
+    assert counts["pairs"] == 1800
+    (tmp_path / "d.tsv").write_bytes(zipped("x.tsv", TABLE))
+    with pytest.raises(UserError, match=r"d\.tsv .*unpack it"):
+        run({"parallel/x.en-es.tsv.gz": bitext([str(tmp_path / "d.tsv")])}, tmp_path / "out")
+    (tmp_path / "e.tsv.gz").write_bytes(gzip.compress(b"a" * (1 << 21) + b"\n" + TABLE))
+    counts = run({"parallel/x.en-es.tsv.gz": bitext([str(tmp_path / "e.tsv.gz")])}, tmp_path / "out")
+    assert counts["lines dropped: longer than 1 MiB"] == 1
 
 
 @pytest.mark.slow
@@ -303,3 +399,11 @@ def test_two_processes_write_the_same_lines(tmp_path: Path):
         assert "lines written" in result.output
     assert written(tmp_path / "one") == written(tmp_path / "two")
     assert len(written(tmp_path / "one")) == 200
+    cut = tmp_path / "RC_2016-4.zst"
+    cut.write_bytes(pack(".zst", COMMENTS)[:-10])
+    for name, flags in (("one", []), ("two", two)):
+        result = run_python(ROOT, *command, f"--output={tmp_path / name}", *flags)
+        assert result.status == 2
+        assert result.errors.splitlines()[-1].startswith(f"error: {cut} must be a whole .zst file")
+        assert len(written(tmp_path / name)) == 200
+        assert not list((tmp_path / name).glob(".*"))

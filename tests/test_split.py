@@ -110,6 +110,21 @@ def test_a_text_of_a_held_out_record_is_in_training_in_no_other_kind(hiding, kin
         assert split_corpora([hidden, leak]) == expected
 
 
+@pytest.mark.parametrize("hiding", KINDS)
+def test_a_text_of_a_held_out_record_is_in_training_as_no_negative(hiding, caplog):
+    for place in range(KINDS[hiding][1]):
+        text = HELD[1] if place == KINDS[hiding][2] else TRAINED[0]
+        hidden = corpus_of_one(hiding, HELD[1], place, text, name="x")
+        negatives = ("wrong", f" {text.upper()}", "as wrong")
+        pairs = [TranslationPair(TRAINED[1], "t", negatives), TranslationPair(TRAINED[2], "u", ("v", "w"))]
+        store = transient_store([hidden, corpus("parallel", pairs, name="y", languages="fr-en")])
+        assert list(store.corpora[1].train) == [pairs[0]._replace(negatives=("wrong",)), pairs[1]]
+        # Nor do vocabularies and teachers see them.
+        texts = {text for texts in store.training_texts_by_language().values() for text in texts}
+        assert texts == {TRAINED[1], "t", "wrong", TRAINED[2], "u", "v", "w"}
+    assert "2 mined negatives are left out" in caplog.text
+
+
 def test_inference_obeys_the_splits_of_file_names():
     pairs = [InferencePair(HELD[0], "h", 0), InferencePair(TRAINED[0], "h", 0)]
     named = {split: corpus("nli", pairs, languages="en", split=split) for split in ("train", "dev", "test")}

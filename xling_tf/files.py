@@ -1,29 +1,71 @@
 """Files that a killed program leaves whole, folders of one process, and where a result comes from."""
 
+import bz2
 import errno
 import fcntl
+import functools
 import glob
 import importlib.metadata
+import itertools
 import json
+import lzma
 import os
 import platform
+import re
 import shlex
 import shutil
 import sys
-from collections.abc import Iterator
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from absl import logging
 
 from xling_tf import __version__
-from xling_tf.errors import UserError
+from xling_tf.errors import UserError, library
 
 # What makes a folder an exported model.
 SAVED_MODEL = "saved_model.pb"
 _PACKAGES = ("tensorflow", "keras", "numpy", "scipy", "scikit-learn")
 _MAX_JSON = 1 << 28  # bytes; SQuAD has 30 million
+
+_PIECE = 1 << 16  # bytes read at once
+_PACKED_PIECE = 1 << 10  # bytes unpacked at once: the worst bomb makes 32 MiB of them, with zstd
+
+
+def _zstd() -> Any:
+    zstandard = library("zstandard", "zstandard, for .zst files,", "beam")
+    # Dumps of Reddit are packed with windows of 2 GiB.
+    return zstandard.ZstdDecompressor(max_window_size=1 << 31).decompressobj()
+
+
+# What unpacks a file, by the end of its name and by its first bytes.
+_UNPACKERS: dict[str, Callable[[], Any]] = {
+    ".gz": lambda: zlib.decompressobj(zlib.MAX_WBITS | 16),
+    ".bz2": bz2.BZ2Decompressor,
+    ".xz": lzma.LZMADecompressor,
+    ".lzma": lzma.LZMADecompressor,
+    ".zst": _zstd,
+    ".zstd": _zstd,
+    ".deflate": zlib.decompressobj,
+}
+_FIRST_BYTES = {b"\x1f\x8b": ".gz", b"BZh": ".bz2", b"\xfd7zXZ\0": ".xz", b"\x28\xb5\x2f\xfd": ".zst"}
+_BZIP2_BLOCK = b"1AY&SY"  # which "BZh" and a digit come before, so that no text is taken for bzip2
+# What is not read: zip, 7z, rar, compress and lz4; of tar, what stands where.
+_OTHERS = (b"PK\x03\x04", b"7z\xbc\xaf", b"Rar!\x1a", b"\x1f\x9d", b"\x04\x22\x4d\x18")
+_TAR = slice(257, 262)
+HEAD_BYTES = 512  # which tell an archive and a packed file
+# Ends of the names of packed tables and texts, as a regular expression.
+PACKED = r"(?:\.(?i:gz|bz2|xz|zst))?"
+# What may lie in a folder of data without being data: notes, the pipelines' report, and what else is in the
+# archives of SNLI and MultiNLI.
+NOTES = re.compile(
+    r"(?i)(?:readme|licen[cs]e|copying|notice|sources)\b.*|.*\.(?:md|pdf)|preparation\.json|icon\s?"
+    r"|(?:snli|multinli)_1\.0_\w+\.txt"
+)
+_MAX_NAMED = 20
 
 
 @contextmanager
@@ -103,12 +145,103 @@ def locked(folder: Path) -> Iterator[None]:
         yield
 
 
+def packing(name: Path | str, head: bytes) -> str | None:
+    """Tells how a file is packed, as ".gz", by its first bytes or else by its name.
+
+    Returns:
+        A key of `_UNPACKERS`, or None for a plain file.
+
+    Raises:
+        UserError: It is an archive, or packed in another way.
+    """
+    if head.startswith(_OTHERS) or head[_TAR] == b"ustar":
+        raise UserError(
+            f"{name} must be text, plain or packed ({', '.join(_UNPACKERS)}), but is an archive or packed in "
+            "another way; unpack it first"
+        )
+    for first, ending in _FIRST_BYTES.items():
+        if head.startswith(first) and (ending != ".bz2" or head[4:10] == _BZIP2_BLOCK):
+            return ending
+    return next((ending for ending in _UNPACKERS if str(name).lower().endswith(ending)), None)
+
+
+def unpacked(file: BinaryIO, name: Path | str) -> Iterator[bytes]:
+    """Yields what is in a file, piece by piece, unpacked if it is packed, in bounded memory.
+
+    Args:
+        file: At its beginning.
+        name: Its path, which tells the packing where the first bytes do not.
+
+    Yields:
+        Some 64 KiB each, and 32 MiB more at most where a kilobyte is packed to become that much.
+
+    Raises:
+        UserError: A packed file is damaged, ends too early or has something else behind it, or is an archive.
+    """
+    head = file.read(_PIECE)
+    pieces: Iterator[bytes] = itertools.chain([head], iter(functools.partial(file.read, _PIECE), b""))
+    if ending := packing(name, head):
+        pieces = _unpack(pieces, ending, name)
+        head = next(pieces, b"")
+        if packing(f"{name} (unpacked)", head):
+            raise UserError(f"{name} must be text, packed once, but is packed twice; unpack it first")
+        yield head
+    yield from pieces
+
+
+def _unpack(pieces: Iterable[bytes], ending: str, name: Path | str) -> Iterator[bytes]:
+    unpacker, pending = _UNPACKERS[ending](), bytearray()
+    for piece in pieces:
+        for begin in range(0, len(piece), _PACKED_PIECE):
+            rest = piece[begin : begin + _PACKED_PIECE]
+            while rest:
+                if unpacker.eof:
+                    # Another member may follow, behind zeros too.
+                    rest = rest.lstrip(b"\0")
+                    if not rest:
+                        break
+                    unpacker = _UNPACKERS[ending]()
+                try:
+                    pending += unpacker.decompress(rest)
+                # zstandard's errors are Exceptions alone, bzip2's OSErrors.
+                except Exception as error:
+                    raise _damaged(name, ending, f"it is damaged: {error}") from error
+                rest = unpacker.unused_data
+            if len(pending) >= _PIECE:
+                yield bytes(pending)
+                pending.clear()
+    if not unpacker.eof:
+        raise _damaged(name, ending, "it ends too early")
+    if pending:
+        yield bytes(pending)
+
+
+def _damaged(name: Path | str, ending: str, reason: str) -> UserError:
+    return UserError(
+        f"{name} must be a whole {ending} file, but {reason}; fetch it again, or take {ending} off its name "
+        "if it is not packed"
+    )
+
+
+def first_names(names: Sequence[str]) -> str:
+    """Joins the first twenty of some files' names for a message, which may have bytes that are not UTF-8."""
+    more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
+    return f"{', '.join(names[:_MAX_NAMED])}{more}".encode("utf-8", "backslashreplace").decode()
+
+
 def read_json(path: Path) -> Any:
-    """Reads a file that may hold anything: JSON, UTF-8 of 256 MiB at most, or it is a `ValueError`."""
-    if path.stat().st_size > _MAX_JSON:
-        raise ValueError(f"larger than {_MAX_JSON >> 20} MiB")
+    """Reads a file that may hold anything: JSON, UTF-8 of 256 MiB at most, or it is a `ValueError`.
+
+    It may be packed.
+    """
+    content = bytearray()
+    with path.open("rb") as file:
+        for piece in unpacked(file, path):
+            content += piece
+            if len(content) > _MAX_JSON:
+                raise ValueError(f"larger than {_MAX_JSON >> 20} MiB")
     try:
-        return json.loads(path.read_text(encoding="utf-8-sig"))
+        return json.loads(content.decode("utf-8-sig"))
     except RecursionError:
         raise ValueError("too many brackets in one another") from None
     except UnicodeDecodeError as error:  # whose `repr` holds the whole file

@@ -10,11 +10,12 @@ from apache_beam.io.filesystems import FileSystems
 from apache_beam.ml.inference.base import ModelHandler, RunInference
 from apache_beam.pvalue import PCollection
 
-from pipelines.common import count, decoded, dropping, read_lines
+from pipelines.common import ReadLines, count, decoded, dropping, lines_of
 from xling_tf.corpora.cleaning import bitext_fault, normalise, repeat_key
 from xling_tf.corpora.readers import MalformedLineError
 from xling_tf.corpora.records import TranslationPair
 from xling_tf.errors import UserError
+from xling_tf.files import PACKED
 
 _BATCH_PAIRS = 512
 
@@ -38,7 +39,7 @@ class CleanPairs(beam.PTransform[Any, Any]):
         """Gives lines of source TAB target."""
         parts = []
         if self._tables:
-            columns = pipeline | read_lines(self._tables) | beam.Map(lambda line: line.split(b"\t"))
+            columns = pipeline | ReadLines(self._tables) | beam.Map(lambda line: line.split(b"\t"))
             parts.append(columns)
         if self._moses:
             parts.append(pipeline | beam.Create(self._moses) | beam.FlatMapTuple(moses_lines))
@@ -69,8 +70,8 @@ def moses_twin(path: str, source: str, target: str) -> str | None:
         >>> moses_twin("news.en-es.en.gz", "en", "es")
         'news.en-es.es.gz'
     """
-    if match := re.fullmatch(rf"(.*\.){source}(\.gz)?", path):
-        return f"{match[1]}{target}{match[2] or ''}"
+    if match := re.fullmatch(rf"(.*\.){source}({PACKED})", path):
+        return f"{match[1]}{target}{match[2]}"
     return None
 
 
@@ -90,19 +91,13 @@ def moses_lines(path: str, twin: str) -> Iterator[list[bytes]]:
     """Yields the lines of a Moses pair side by side; nothing if one side has more lines."""
     if not FileSystems.exists(twin):
         raise UserError(f"{path} must have its translation beside it, but {twin} is missing")
-    lengths = [_num_lines(side) for side in (path, twin)]
+    lengths = [sum(1 for _ in lines_of(side)) for side in (path, twin)]
     if lengths[0] != lengths[1]:
         # Nobody knows from where on the lines are no translations of each other.
         count("Moses pairs dropped: sides of different length")
         return
-    with FileSystems.open(path) as ours, FileSystems.open(twin) as theirs:
-        for columns in zip(iter(ours.readline, b""), iter(theirs.readline, b""), strict=True):
-            yield [column.rstrip(b"\n") for column in columns]
-
-
-def _num_lines(path: str) -> int:
-    with FileSystems.open(path) as file:
-        return sum(1 for _ in iter(file.readline, b""))
+    for columns in zip(lines_of(path), lines_of(twin), strict=True):
+        yield list(columns)
 
 
 def sound_pair(columns: Sequence[bytes], source: str, target: str) -> Iterator[TranslationPair]:

@@ -1,10 +1,11 @@
 """What the pipelines share: finding and reading files, counting records, publishing a corpus' shards."""
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, BinaryIO
 
 import apache_beam as beam
 from absl import logging
@@ -14,9 +15,12 @@ from apache_beam.io.filesystem import BeamIOError, CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.metrics.metric import Metrics, MetricsFilter
 from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.pvalue import PCollection
 
+from xling_tf.corpora.line_files import MAX_LINE, Unreadable, split_blocks
 from xling_tf.corpora.readers import MalformedLineError
 from xling_tf.errors import UserError
+from xling_tf.files import HEAD_BYTES, packing, unpacked
 
 _METRICS = "xling_tf"
 _REPORT = "preparation.json"
@@ -50,9 +54,55 @@ def find_files(patterns: Sequence[str]) -> list[str]:
     return list(found)
 
 
-def read_lines(paths: Sequence[str]) -> beam.PTransform[Any, Any]:
-    """Reads the lines of text files as bytes; .gz, .bz2, .xz and .zst are unpacked."""
-    return beam.Create(paths) | ReadAllFromText(coder=BytesCoder())
+class ReadLines(beam.PTransform[Any, Any]):
+    """Reads the lines of text files as bytes, plain ones in parts by several workers, packed ones whole."""
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        super().__init__()
+        packed = {path: is_packed(path) for path in paths}
+        self._packed = [path for path in paths if packed[path]]
+        self._plain = [path for path in paths if not packed[path]]
+
+    def expand(self, pipeline: beam.Pipeline) -> PCollection[bytes]:
+        """Gives lines without their ends."""
+        read = ReadAllFromText(coder=BytesCoder(), compression_type=CompressionTypes.UNCOMPRESSED)
+        parts = (
+            pipeline | "Plain files" >> beam.Create(self._plain) | read,
+            pipeline
+            | "Packed files" >> beam.Create(self._packed)
+            | beam.Reshuffle()
+            | beam.FlatMap(lines_of),
+        )
+        return parts | beam.Flatten()
+
+
+def is_packed(path: str) -> bool:
+    """Whether a file is packed; a `UserError` if it cannot be opened or is an archive."""
+    try:
+        with open_raw(path) as file:
+            return bool(packing(path, file.read(HEAD_BYTES)))
+    except OSError as error:
+        raise UserError(f"--input {path} must be a readable file, but is not: {error}; correct it") from error
+
+
+def open_raw(path: str) -> BinaryIO:
+    """Opens a file as it is: what Beam unpacks is never checked to have come to its end."""
+    return FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED)
+
+
+def lines_of(path: str) -> Iterator[bytes]:
+    """Yields the lines of a file, plain or packed; in the place of one that is too long an empty one."""
+    with open_raw(path) as file:
+        yield from split_lines(unpacked(file, path))
+
+
+def split_lines(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """Yields the lines of a text that comes in pieces, as `lines_of`."""
+    for block in split_blocks(pieces, b"\n", MAX_LINE):
+        for line in block:
+            if line is None:
+                count(f"lines dropped: {Unreadable.TOO_LONG}")
+            yield line or b""
 
 
 def decoded(line: bytes) -> str:
@@ -81,16 +131,25 @@ def prepare(
     staging = FileSystems.join(output, f".{next(iter(corpora)).replace('/', '.')}.work")
     if FileSystems.exists(staging):
         FileSystems.delete([staging])
-    with beam.Pipeline(options=options) as pipeline:
-        for name, lines in corpora.items():
-            stem, suffix = _split_suffix(name)
-            prefix = FileSystems.join(staging, *stem.split("/"))
-            _ = (
-                pipeline
-                | f"Make {name}" >> lines
-                | f"Count {name}" >> beam.Map(_counted)
-                | f"Write {name}" >> WriteToText(prefix, file_name_suffix=suffix, num_shards=num_shards)
-            )
+    try:
+        with beam.Pipeline(options=options) as pipeline:
+            for name, lines in corpora.items():
+                stem, suffix = _split_suffix(name)
+                prefix = FileSystems.join(staging, *stem.split("/"))
+                _ = (
+                    pipeline
+                    | f"Make {name}" >> lines
+                    | f"Count {name}" >> beam.Map(_counted)
+                    | f"Write {name}" >> WriteToText(prefix, file_name_suffix=suffix, num_shards=num_shards)
+                )
+    except BaseException as error:
+        if FileSystems.exists(staging):
+            FileSystems.delete([staging])
+        # Workers tell what they raise as text, with the step's name behind it.
+        text = f"UserError: {error}" if isinstance(error, UserError) else str(error)
+        if messages := re.findall(r"UserError: (.+?)(?: \[while running .*)?$", text, re.MULTILINE):
+            raise UserError(messages[-1]) from error
+        raise
     counters = pipeline.result.metrics().query(MetricsFilter().with_namespace(_METRICS))["counters"]
     counts: Counter[str] = Counter()
     for counter in counters:  # each step has its own

@@ -2,19 +2,20 @@
 
 import re
 import zipfile
+import zlib
 from collections.abc import Iterator, Sequence
-from typing import Any, BinaryIO
+from contextlib import contextmanager
+from typing import Any
 
 import apache_beam as beam
-from apache_beam.io.filesystem import CompressionTypes
-from apache_beam.io.filesystems import FileSystems
 from apache_beam.pvalue import PCollection
 
-from pipelines.common import count, decoded, dropping, read_lines
+from pipelines.common import ReadLines, count, decoded, dropping, open_raw, split_lines
 from xling_tf.corpora.cleaning import normalise
 from xling_tf.corpora.records import NLI_LABELS
 from xling_tf.corpora.snli import SNLI_FILE, parse_snli
 from xling_tf.errors import UserError
+from xling_tf.files import unpacked
 
 Place = tuple[str, str]  # a file and, if it is an archive, the member's name
 
@@ -32,7 +33,7 @@ class Inferences(beam.PTransform[Any, Any]):
         if member:
             lines = pipeline | beam.Create([self._place]) | beam.FlatMapTuple(_member_lines)
         else:
-            lines = pipeline | read_lines([path])
+            lines = pipeline | ReadLines([path])
         return lines | beam.FlatMap(labelled_line)
 
 
@@ -55,14 +56,11 @@ def find_splits(paths: Sequence[str]) -> dict[str, Place]:
 
 def _held(path: str) -> dict[str, str]:
     """Names the members of an archive by corpus; of a plain file the member is empty."""
-    if not path.endswith(".zip"):
+    if not path.lower().endswith(".zip"):
         return {corpus: ""} if (corpus := _corpus(path)) else {}
-    try:
-        with _open(path) as raw, zipfile.ZipFile(raw) as archive:
-            # What macOS adds has the same file names in a folder of its own.
-            names = [name for name in archive.namelist() if not name.startswith("__MACOSX")]
-    except zipfile.BadZipFile as error:
-        raise UserError(f"{path} must be a whole zip archive: {error}; fetch it again") from error
+    with _whole_archive(path), open_raw(path) as raw, zipfile.ZipFile(raw) as archive:
+        # What macOS adds has the same file names in a folder of its own.
+        names = [name for name in archive.namelist() if not name.startswith("__MACOSX")]
     return {corpus: name for name in names if (corpus := _corpus(name))}
 
 
@@ -71,13 +69,23 @@ def _corpus(path: str) -> str | None:
     return match and f"nli/{match['name']}.en.{match['split']}.tsv.gz"
 
 
-def _open(path: str) -> BinaryIO:
-    return FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED)
-
-
 def _member_lines(path: str, member: str) -> Iterator[bytes]:
-    with _open(path) as raw, zipfile.ZipFile(raw) as archive, archive.open(member) as file:
-        yield from file
+    with (
+        _whole_archive(path),
+        open_raw(path) as raw,
+        zipfile.ZipFile(raw) as archive,
+        archive.open(member) as file,
+    ):
+        yield from split_lines(unpacked(file, f"{path}: {member}"))
+
+
+@contextmanager
+def _whole_archive(path: str) -> Iterator[None]:
+    try:
+        yield
+    # The last ones are of passwords and methods that Python has not.
+    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
+        raise UserError(f"{path} must be a whole zip archive, but is not: {error}; fetch it again") from error
 
 
 def labelled_line(line: bytes) -> Iterator[str]:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import apache_beam as beam
 from apache_beam.pvalue import PCollection
 
-from pipelines.common import count, dropping, read_lines
+from pipelines.common import ReadLines, count, dropping
 from xling_tf.corpora.cleaning import letter_share, normalise
 from xling_tf.corpora.readers import MalformedLineError
 
@@ -42,7 +42,7 @@ class Conversations(beam.PTransform[Any, Any]):
 
     def expand(self, pipeline: beam.Pipeline) -> PCollection[str]:
         """Gives lines of message TAB response."""
-        comments = pipeline | read_lines(self._paths) | beam.FlatMap(kept_comments)
+        comments = pipeline | ReadLines(self._paths) | beam.FlatMap(kept_comments)
         messages = comments | "By name" >> beam.Map(lambda comment: (comment.name, comment.text))
         replies = (
             comments

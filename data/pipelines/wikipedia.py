@@ -4,16 +4,16 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 import apache_beam as beam
-from apache_beam.io.filesystems import FileSystems
 from apache_beam.pvalue import PCollection
 
 from pipelines.articles import Page, article_sentences, file_prefixes, parse_page
-from pipelines.common import count, dropping
+from pipelines.common import count, dropping, open_raw
 from xling_tf.corpora.cleaning import sentence_fault
 from xling_tf.corpora.line_files import split_blocks
 from xling_tf.corpora.readers import MalformedLineError
+from xling_tf.errors import UserError
+from xling_tf.files import unpacked
 
-_PIECE = 1 << 16
 _MAX_PAGE = 1 << 24  # bytes; MediaWiki allows 2 MiB, and several revisions may be in a dump
 _MIN_SENTENCES = 3  # quick thought needs a sentence with both of its neighbours
 _PAGE_BEGIN, _PAGE_END, _DUMP_END = b"<page>", b"</page>", b"</mediawiki>"
@@ -56,14 +56,17 @@ def articles(path: str, language: str) -> Iterator[tuple[str, list[list[str]]]]:
 def _pages(path: str) -> Iterator[tuple[Page, Collection[str]]]:
     """Yields the pages of a dump, each with the prefixes of links to its files."""
     prefixes: Collection[str] | None = None
-    with FileSystems.open(path) as file:
-        blocks = split_blocks(iter(lambda: file.read(_PIECE), b""), _PAGE_END, _MAX_PAGE)
+    has_end = False
+    with open_raw(path) as file:
+        blocks = split_blocks(unpacked(file, path), _PAGE_END, _MAX_PAGE)
         for piece in (piece for block in blocks for piece in block):
             if piece is None:
+                has_end = False
                 count("pages")
                 count("pages dropped: more than 16 MiB")
                 continue
             header, begin, page = piece.partition(_PAGE_BEGIN)
+            has_end = not begin and _DUMP_END in header
             try:
                 if prefixes is None:
                     prefixes = file_prefixes(header.partition(_DUMP_END)[0])
@@ -73,6 +76,11 @@ def _pages(path: str) -> Iterator[tuple[Page, Collection[str]]]:
             except MalformedLineError as error:
                 count(f"pages dropped: {error}")
                 prefixes = prefixes or ()
+    if not has_end:
+        raise UserError(
+            f"{path} must be a whole dump of MediaWiki, but does not end with {_DUMP_END.decode()}; "
+            "fetch it again"
+        )
 
 
 def _runs(sentences: Iterable[str], language: str) -> Iterator[list[str]]:

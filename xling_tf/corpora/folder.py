@@ -1,7 +1,7 @@
 """The data folder: what its files' names say, the corpora of some languages, and the default ones.
 
 `parallel/NAME.en-es.tsv`, `documents/NAME.en.txt`, `conversations/NAME.en.tsv`,
-`nli/NAME.en.train.tsv`, `questions/NAME.en.tsv` and `similarity/NAME.en.tsv`, each plain or .gz, and as
+`nli/NAME.en.train.tsv`, `questions/NAME.en.tsv` and `similarity/NAME.en.tsv`, each plain or packed, and as
 shards `NAME.en-es-00000-of-00010.tsv`; Moses pairs; SNLI, MultiNLI and SQuAD as they are published; the
 training parts of graded evaluation sets, `eval/sts/NAME.en.train.tsv` and `eval/senteval/SICK.train.tsv`.
 """
@@ -40,6 +40,7 @@ from xling_tf.corpora.records import Corpus, Kind, Row, TranslationPair
 from xling_tf.corpora.sample import SAMPLE_FOLDER
 from xling_tf.corpora.snli import SNLI_FILE, SNLI_FOLDERS, read_snli
 from xling_tf.errors import UserError
+from xling_tf.files import NOTES, PACKED, first_names
 
 Reader = Callable[..., Reading[Any]]
 
@@ -48,27 +49,41 @@ _ONE = rf"(?P<name>[^.].*)\.(?P<source>{_LANGUAGE})"
 _PAIR = rf"{_ONE}-(?P<target>{_LANGUAGE})"
 _SPLIT = r"\.(?P<split>train|dev(?:_(?:mis)?matched)?|test)"
 # As Apache Beam names shards. An empty one is nothing unusual.
-_END = r"(?:-(?P<shard>\d{5,})-of-(?P<of>\d{5,}))?\.%s(?:\.gz)?"
-_MOSES = re.compile(rf"{_PAIR}\.(?P<side>(?P=source)|(?P=target))(?:\.gz)?")
-_SQUAD = re.compile(rf"{_ONE}\.json")
+_END = r"(?:-(?P<shard>\d{5,})-of-(?P<of>\d{5,}))?(?i:\.%s)" + PACKED
+_MOSES = re.compile(rf"{_PAIR}\.(?P<side>(?P=source)|(?P=target)){PACKED}")
+_SQUAD = re.compile(rf"{_ONE}(?i:\.json){PACKED}")
 _SQUAD_TRAIN = "train-v1.1.json"  # the other published file is for evaluation
-_FORMATS: tuple[tuple[Kind, re.Pattern[str], Reader], ...] = (
-    ("parallel", re.compile(_PAIR + _END % "tsv"), read_parallel),
-    ("documents", re.compile(_ONE + _END % "txt"), read_documents),
-    ("conversations", re.compile(_ONE + _END % "tsv"), read_conversations),
-    ("nli", re.compile(_ONE + _SPLIT + _END % "tsv"), read_nli),
-    ("questions", re.compile(_ONE + _END % "tsv"), read_questions),
-    ("similarity", re.compile(_ONE + _END % "tsv"), read_similarity),
-)
+_ONE_TABLE = re.compile(_ONE + _END % "tsv")
+
+
+class _Format(NamedTuple):
+    """The files of a kind: an example of their names, the names, and what reads them."""
+
+    form: str
+    pattern: re.Pattern[str]
+    read: Reader
+
+
+_FORMATS: dict[Kind, _Format] = {
+    "parallel": _Format("NAME.{source}-{target}.tsv", re.compile(_PAIR + _END % "tsv"), read_parallel),
+    "documents": _Format("NAME.{source}.txt", re.compile(_ONE + _END % "txt"), read_documents),
+    "conversations": _Format("NAME.{source}.tsv", _ONE_TABLE, read_conversations),
+    "nli": _Format("NAME.{source}.train.tsv", re.compile(_ONE + _SPLIT + _END % "tsv"), read_nli),
+    "questions": _Format("NAME.{source}.tsv", _ONE_TABLE, read_questions),
+    "similarity": _Format("NAME.{source}.tsv", _ONE_TABLE, read_similarity),
+}
 # Conversations that are questions and their answers: the name says which part of a document answers.
 _QUESTION_READERS = {"_question_sentence": read_question_sentences, "_question_passage": read_questions}
 # What is published in a layout of its own, by where it may lie.
 _PUBLISHED: tuple[tuple[Kind, Sequence[str], re.Pattern[str], Reader], ...] = (
     ("nli", SNLI_FOLDERS, SNLI_FILE, read_snli),
-    ("similarity", ["eval/sts"], re.compile(_ONE + r"\.train\.tsv(?:\.gz)?"), read_similarity),
-    ("similarity", ["eval/senteval"], re.compile(r"(?P<name>SICK)\.train\.tsv(?:\.gz)?"), read_similarity),
+    ("similarity", ["eval/sts"], re.compile(rf"{_ONE}\.train(?i:\.tsv){PACKED}"), read_similarity),
+    (
+        *("similarity", ["eval/senteval"]),
+        *(re.compile(rf"(?P<name>SICK)\.train(?i:\.tsv){PACKED}"), read_similarity),
+    ),
 )
-_DATA_ENDINGS = (".tsv", ".txt", ".json", ".jsonl", ".gz")
+_FOLDERS = (*_FORMATS, MINED_FOLDER, "eval", *(name for name in SNLI_FOLDERS[1:] if name not in _FORMATS))
 _ANY = "LANGUAGE"  # in messages
 # Where data/default.py puts the default corpora, and the languages that it has beside English.
 _PREPARED = Path("data/prepared")
@@ -226,12 +241,13 @@ def load_folder(
     found = list(discover(folder))
     # Of each kind, whether files without the source language are wanted.
     others = {"parallel": all_pairs, "nli": target_inference}
-    wanted = [
-        file
-        for file in found
-        if len({*file.languages} & {*languages}) == (2 if file.kind == "parallel" else 1)
-        and (source in file.languages or others.get(file.kind, True))
-    ]
+    wanted: list[CorpusFile] = []
+    unused: list[CorpusFile] = []
+    for file in found:
+        is_ours = len({*file.languages} & {*languages}) == (2 if file.kind == "parallel" else 1)
+        is_wanted = is_ours and (source in file.languages or others.get(file.kind, True))
+        (wanted if is_wanted else unused).append(file)
+    _tell_what_is_left(folder, found, unused, languages)
     for target in targets:
         if not any(file.kind == "parallel" and target in file.languages for file in wanted):
             raise _nothing_found(folder, found, source, target)
@@ -260,16 +276,22 @@ def load_folder(
                 f"every corpus must have a name of its own, but {other} and {pattern} have the "
                 "same; delete one of them, or rename it if they differ"
             )
-    return [_corpus(files, languages, folder if with_mined else None) for files in shards.values()]
+    corpora = [_corpus(files, languages, folder if with_mined else None) for files in shards.values()]
+    if with_mined:
+        used = {corpus.mined for corpus in corpora}
+        pairs = tuple(f".{source}-{target}." for target in targets)
+        mined = [path for path in _files_of(folder / MINED_FOLDER) if path.suffix != ".json"]
+        if idle := [path.name for path in mined if path not in used and any(p in path.name for p in pairs)]:
+            logging.warning(
+                "of %s these are not read: %s; expected there: what data/mine.py makes of parallel/",
+                *(folder / MINED_FOLDER, first_names(idle)),
+            )
+    return [*corpora]
 
 
 def discover(folder: Path) -> Iterator[CorpusFile]:
-    """Finds the corpus files of a data folder, in all languages, by kind and then by name.
-
-    A warning is logged for data files whose names are not of the layout, and for what has such a name but
-    is no file, as a folder or a link to nothing.
-    """
-    for kind, pattern, read in _FORMATS:
+    """Finds the corpus files of a data folder, in all languages, by kind and then by name."""
+    for kind, (_, pattern, read) in _FORMATS.items():
         for path in _files_of(folder / kind):
             if match := pattern.fullmatch(path.name):
                 file = _corpus_file(kind, match, read, path)
@@ -281,10 +303,6 @@ def discover(folder: Path) -> Iterator[CorpusFile]:
                 yield from _moses_file(path, match)
             elif kind == "questions" and (match := _SQUAD.fullmatch(path.name)):
                 yield _corpus_file(kind, match, partial(read_squad, language=match["source"]), path)
-            elif path.name.endswith(_DATA_ENDINGS) and not (
-                path.name == _SQUAD_TRAIN or SNLI_FILE.fullmatch(path.name)
-            ):
-                logging.warning("%s is not read: its name is not of the layout", path)
     for kind, places, pattern, read in _PUBLISHED:
         for path in chain.from_iterable(_files_of(folder / place) for place in places):
             if match := pattern.fullmatch(path.name):
@@ -293,6 +311,45 @@ def discover(folder: Path) -> Iterator[CorpusFile]:
     for place in (".", "questions"):
         if (path := folder / place / _SQUAD_TRAIN).is_file():
             yield CorpusFile("questions", "squad_train", ("en",), "", (path,), read_english)
+
+
+def _tell_what_is_left(
+    folder: Path, found: Sequence[CorpusFile], unused: Sequence[CorpusFile], languages: Sequence[str]
+) -> None:
+    """Logs what of a folder is not trained on, as a warning where it may be meant to be."""
+    in_others = []
+    for file in unused:
+        try:
+            for language in file.languages:
+                require_known(language, languages)
+            in_others.append(f"{file.kind}/{Path(file.pattern).name}")
+        except UserError as error:
+            logging.warning("%s is not read: %s", file.pattern, error)
+    if in_others:
+        logging.info("not used for %s: %s", ", ".join(languages), first_names([*dict.fromkeys(in_others)]))
+    known = {path for file in found for path in file.paths}
+    expected = {".": f"the folders {', '.join(_FOLDERS)}"}
+    expected |= dict.fromkeys(SNLI_FOLDERS[1:], "the files as published")
+    expected |= {place: "tables, NAME.tsv" for _, places, *_ in _PUBLISHED[1:] for place in places}
+    pair = {"source": languages[0], "target": languages[-1]}
+    expected |= {kind: file.form.format(**pair) for kind, file in _FORMATS.items()}
+    for place, form in expected.items():
+        strange = []
+        for path in _entries(folder / place):
+            is_layout = place == "." and path.name in _FOLDERS
+            is_table = place.startswith("eval/") and re.search(rf"(?i)\.tsv{PACKED}$", path.name)
+            if path in known or NOTES.fullmatch(path.name) or (is_layout and path.is_dir()) or is_table:
+                continue
+            what = "a folder" if path.is_dir() else "" if path.is_file() else "no file"
+            if is_layout:
+                what = "no folder"
+            elif place == "." and (close := difflib.get_close_matches(path.name.lower(), _FOLDERS, 1)):
+                what = f"did you mean {close[0]}?"
+            strange.append(path.name + (f" ({what})" if what else ""))
+        if strange:
+            logging.warning(
+                "of %s these are not read: %s; expected there: %s", folder / place, first_names(strange), form
+            )
 
 
 def _corpus_file(kind: Kind, match: re.Match[str], read: Reader, *paths: Path) -> CorpusFile:
@@ -308,37 +365,34 @@ def _moses_file(path: Path, match: re.Match[str]) -> Iterator[CorpusFile]:
     languages = (match["source"], match["target"])
     other = languages[match["side"] == languages[0]]
     stem = f"{match['name']}.{'-'.join(languages)}.{other}"
-    partners = [path.with_name(stem + ending) for ending in ("", ".gz")]
-    partner = next((partner for partner in partners if partner.is_file()), None)
-    if partner is None:
+    partners = [p for p in _files_of(path.parent) if re.fullmatch(re.escape(stem) + PACKED, p.name)]
+    if len(partners) != 1:
+        what = "is missing" if not partners else f"is {' and '.join(p.name for p in partners)}"
         raise UserError(
-            f"{path} must have its translation in {partners[0]}[.gz], but that file is missing; "
-            "add it or take this one out of the folder"
+            f"{path} must have its translation in one file, {path.with_name(stem)} or a packed one, but that "
+            f"{what}; add it, or take the others out of the folder"
         )
     if match["side"] == languages[0]:
-        yield _corpus_file("parallel", match, read_moses, path, partner)
+        yield _corpus_file("parallel", match, read_moses, path, *partners)
 
 
-def _files_of(folder: Path) -> list[Path]:
+def _entries(folder: Path) -> list[Path]:
+    """What is in a folder, if there is one, but for hidden files."""
     if not folder.is_dir():
         return []
     try:
-        paths = sorted(path for path in folder.iterdir() if path.name[0] != ".")
+        return sorted(path for path in folder.iterdir() if path.name[0] != ".")
     except OSError as error:
         raise UserError(
             f"{folder} must be a readable folder, but is not ({error.strerror}); correct its permissions"
         ) from error
-    files = []
-    for path in paths:
-        # Other bytes of a name become halves of surrogate pairs, which no results file takes.
-        is_text = not any("\ud800" <= character <= "\udfff" for character in path.name)
-        if path.is_file() and is_text:
-            files.append(path)
-        elif not is_text:
-            logging.warning("%s is not read: its name is not UTF-8", ascii(str(path)))
-        elif path.name.endswith(_DATA_ENDINGS):
-            logging.warning("%s is not read: it is no file", path)
-    return files
+
+
+def _files_of(folder: Path) -> list[Path]:
+    # Other bytes of a name become halves of surrogate pairs, which no results file takes.
+    return [
+        path for path in _entries(folder) if path.is_file() and not re.search("[\ud800-\udfff]", path.name)
+    ]
 
 
 def _require_folder(folder: Path, source: str, target: str) -> None:
@@ -350,7 +404,7 @@ def _require_folder(folder: Path, source: str, target: str) -> None:
         )
 
 
-def _corpus(shards: Sequence[CorpusFile], order: Sequence[str], mined_in: Path | None) -> Corpus:
+def _corpus(shards: Sequence[CorpusFile], order: Sequence[str], mined_in: Path | None) -> FileCorpus:
     file = shards[0]
     ordered = tuple(sorted(file.languages, key=order.index))
     languages = "-".join(ordered)
@@ -388,8 +442,5 @@ def _nothing_found(folder: Path, found: Sequence[CorpusFile], source: str, targe
 
 
 def _layout(source: str, target: str) -> str:
-    return (
-        f"parallel/NAME.{source}-{target}.tsv, documents/NAME.{source}.txt, "
-        f"conversations/NAME.{source}.tsv, nli/NAME.{source}.train.tsv, questions/NAME.{source}.tsv, "
-        "each plain or .gz"
-    )
+    forms = (f"{kind}/{file.form}".format(source=source, target=target) for kind, file in _FORMATS.items())
+    return f"{', '.join(forms)}, each plain or packed (.gz, .bz2, .xz, .zst)"

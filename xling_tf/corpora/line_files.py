@@ -4,7 +4,6 @@ import gzip
 import re
 import sys
 import unicodedata
-import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from enum import StrEnum
@@ -13,12 +12,11 @@ from pathlib import Path
 from typing import IO, Literal
 
 from xling_tf.errors import UserError
-from xling_tf.files import replacing
+from xling_tf.files import replacing, unpacked
 
 # Bytes of the longest line, two novels' worth of chapters: of a text some hundred tokens count, so a
 # longer line is no sentence but a file without line feeds, or a packed bomb.
 MAX_LINE = 1 << 20
-_PIECE = 1 << 16  # bytes read, or unpacked, at once
 # UAX #15, sec. 13: no language needs more marks on a letter.
 _MAX_MARKS = 30
 _GRAPHEME_JOINER = "\u034f"
@@ -35,20 +33,14 @@ def read_lines(path: Path) -> Iterator[tuple[int, str | Unreadable]]:
     r"""Yields each line's number from 1 and its stripped NFC text, or why there is none.
 
     Only "\n" ends a line; other separators, such as U+2028, are text. Tabs are not stripped,
-    because they may stand beside an empty column. The file is gzip if its name ends in .gz; in memory
-    are some MiB, whatever it holds.
+    because they may stand beside an empty column. The file may be packed; in memory are some MiB.
     """
     number = 0
     try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-            for block in split_blocks(iter(lambda: file.read1(_PIECE), b""), b"\n", MAX_LINE):
+        with path.open("rb") as file:
+            for block in split_blocks(unpacked(file, path), b"\n", MAX_LINE):
                 yield from enumerate(_decoded(block), number + 1)
                 number += len(block)
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise UserError(
-            f"{path} must be a whole gzip file, but is truncated or corrupt gzip at line "
-            f"{number + 1} ({error}); fetch it again"
-        ) from error
     except OSError as error:
         raise UserError(
             f"{path} must be a readable file, but is not ({error.strerror or error}); correct the path"

@@ -79,7 +79,7 @@ class Reading(Generic[R]):
         """Makes the error of a file without a record."""
         advice = "correct the file or take it out of the folder"
         if self.malformed[str(Unreadable.NOT_UTF8)] * 2 > self.malformed.total():
-            advice = "convert it with `iconv -f ENCODING -t UTF-8`, or name it .gz if it is gzip"
+            advice = "convert it with `iconv -f ENCODING -t UTF-8`"
         return UserError(
             f"{self.path} must hold {self.expected}, but has no usable record: "
             f"{self._left_out() or 'nothing of that kind in it'}{self.first_bad}; {advice}"

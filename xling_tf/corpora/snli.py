@@ -12,11 +12,12 @@ from pathlib import Path
 from xling_tf.corpora.line_files import Unreadable, normal_form
 from xling_tf.corpora.readers import MalformedLineError, Reading, label_index, read_records
 from xling_tf.corpora.records import NLI_LABELS, InferencePair
+from xling_tf.files import PACKED
 
 SNLI_FOLDERS = (".", "nli", "snli_1.0", "multinli_1.0")
 SNLI_FILE = re.compile(
     r"(?P<name>(?:snli|multinli)_1\.0)_(?P<split>train|dev(?:_(?:mis)?matched)?|test)"
-    r"\.jsonl(\.gz)?"
+    r"(?i:\.jsonl)" + PACKED
 )
 
 

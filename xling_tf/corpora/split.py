@@ -7,7 +7,8 @@ reordered, extended or newly prepared files and for other spellings.
 That alone does not keep a held-out sentence out of training: it may stand in a document, or be a
 reply, whose own hash says training. So a record leaves training if one of its texts is held out with
 a record of another kind, or if the text to be found (of translations, either side) is one of a
-held-out record of its own kind. What remains are sentences that differ in a word: `near_twins`.
+held-out record of its own kind. Mined negatives stay out by both rules, without their record.
+What remains are sentences that differ in a word: `near_twins`.
 """
 
 import hashlib
@@ -26,7 +27,7 @@ _HASH_BYTES = 8
 
 
 class _Columns(NamedTuple):
-    """The texts of a record, by their places."""
+    """The texts of a record, by their places; those behind `shown` are mined negatives."""
 
     shown: range  # what a held-out record hides from training on other kinds
     guarded: range  # what it hides from training on its own kind
@@ -59,6 +60,7 @@ class HashedCorpus(NamedTuple):
     corpus: Corpus
     texts: NDArray[np.uint64]  # [texts of all corpora]
     first: NDArray[np.int64]  # [records], the place of each record's first text in `texts`
+    num_texts: NDArray[np.int32]  # [records]
     documents: NDArray[np.uint64]  # [records], of each record's document; empty without documents
 
 
@@ -86,8 +88,15 @@ def held_out(text: str, fraction: float = HELD_OUT_FRACTION) -> bool:
     return text_hash(text) < fraction * 256**_HASH_BYTES
 
 
-def divide(corpora: Sequence[HashedCorpus]) -> list[NDArray[np.int8]]:
-    """Divides corpora that are used together, into `[records]` values of `Part` for each.
+class Division(NamedTuple):
+    """How the records of a corpus are used."""
+
+    parts: NDArray[np.int8]  # [records], values of `Part`
+    num_texts: NDArray[np.int32]  # [records], fewer where a negative is a held-out text
+
+
+def divide(corpora: Sequence[HashedCorpus]) -> list[Division]:
+    """Divides corpora that are used together.
 
     Natural language inference obeys the split of its name: a training file is split only where no
     file of its name is for development, and test files are in neither part.
@@ -106,13 +115,22 @@ def divide(corpora: Sequence[HashedCorpus]) -> list[NDArray[np.int8]]:
         kind: np.sort(np.concatenate([hashes for other, hashes in shown.items() if other != kind]))
         for kind in _COLUMNS
     }
+    divisions = []
     for hashed, part in zip(corpora, parts, strict=True):
         kind = hashed.corpus.kind
         for hidden, places in ((others[kind], _COLUMNS[kind].shown), (guarded[kind], _COLUMNS[kind].guarded)):
             for column in places:
                 leaks = _are_among(hashed.texts[hashed.first + column], hidden)
                 part[leaks & (part == Part.TRAIN)] = Part.NEITHER
-    return parts
+        num_texts = hashed.num_texts.copy()
+        for place in range(_COLUMNS[kind].shown.stop, np.max(num_texts, initial=0)):
+            has = np.flatnonzero(num_texts > place)
+            texts = hashed.texts[hashed.first[has] + place]
+            leaks = _are_among(texts, others[kind]) | _are_among(texts, guarded[kind])
+            # A record's texts lie side by side, so the negatives behind it, which are less hard, go too.
+            num_texts[has[leaks]] = place
+        divisions.append(Division(part, num_texts))
+    return divisions
 
 
 def _by_hash(hashed: HashedCorpus, has_dev: bool) -> NDArray[np.int8]:

@@ -41,7 +41,7 @@ from xling_tf.errors import UserError
 from xling_tf.files import read_json, recover_folder, replacing_folder
 
 # Raise it when what is written changes, or how corpora are divided.
-STORE_VERSION = 6
+STORE_VERSION = 7
 _CONTENT = "content.json"
 _TEXTS = "texts"
 _TRAIN, _HELD_OUT = "train", "held_out"
@@ -289,17 +289,32 @@ def _write(folder: Path, corpora: Sequence[Corpus]) -> list[dict[str, Any]]:
     written = _write_records(folder, corpora)
     first = _numbers(folder / "first_text", "q")
     hashes = _numbers(folder / _HASH, "Q")
-    parts = divide([HashedCorpus(w.corpus, hashes, first[w.begin : w.end], w.documents) for w in written])
+    count = np.array(_numbers(folder / "num_texts", _NUMBERS["num_texts"]))
+    places = [slice(w.begin, w.end) for w in written]
+    divisions = divide(
+        [
+            HashedCorpus(w.corpus, hashes, first[place], count[place], w.documents)
+            for w, place in zip(written, places, strict=True)
+        ]
+    )
     entries = []
     with (folder / _TRAIN).open("wb") as train, (folder / _HELD_OUT).open("wb") as held_out:
-        for (corpus, begin, end, _, digest), part in zip(written, parts, strict=True):
-            trained = begin + np.flatnonzero(part == Part.TRAIN)
-            held = begin + np.flatnonzero(part == Part.HELD_OUT)
+        for (corpus, begin, end, _, digest), (parts, num_texts) in zip(written, divisions, strict=True):
+            trained = begin + np.flatnonzero(parts == Part.TRAIN)
+            held = begin + np.flatnonzero(parts == Part.HELD_OUT)
+            if num_cut := int(np.sum(count[begin:end] - num_texts)):
+                logging.warning(
+                    "%s: %d mined negatives are left out, since held-out texts are among them; "
+                    "mine again with data/mine.py",
+                    *(corpus.title, num_cut),
+                )
+            count[begin:end] = num_texts
             train.write(trained.data)
             held_out.write(held.data)
             fields = {key: getattr(corpus, key) for key in ("title", "name", "kind", "languages")}
             counts = {"num_records": end - begin, _TRAIN: len(trained), _HELD_OUT: len(held)}
             entries.append({**fields, **counts, "digest": digest})
+    count.tofile(folder / "num_texts")
     (folder / _HASH).unlink()
     return entries
 

@@ -10,14 +10,17 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import NamedTuple
 
+from absl import logging
 from tabulate import tabulate
 
 from xling_tf.corpora.line_files import read_every_line
 from xling_tf.errors import UserError
 from xling_tf.evaluators.encoding import Evaluator
+from xling_tf.files import NOTES, PACKED, first_names
 
 LANGUAGE = "[a-z]{2,3}(?:_[A-Za-z]+)?"  # a code in a file's name, as a regular expression
 Tables = Mapping[str, Mapping[str, Path]]  # language, split ("" where there is none)
+_TABLE_END = re.compile(rf"\.(?i:tsv){PACKED}$")
 _TABLE = re.compile(rf"(.+?)\.((?!dev\b){LANGUAGE})(?:\.([a-z_]{{3,}}))?")
 
 
@@ -107,6 +110,18 @@ def select(suites: Mapping[str, Suite], folder: Path, wanted: Sequence[str], see
     return selection
 
 
+def warn_of_unread(suites: Mapping[str, Suite], folder: Path) -> None:
+    """Logs a warning of the files of a data folder that none of the suites reads."""
+    items = [item for suite in suites.values() for item in suite.find(folder, 0)]
+    used = {path for item in items if isinstance(item, Dataset) for path in item.files}
+    # Training parts are read by trainings.
+    paths = [path for path in folder.rglob("[!.]*") if path.is_file() and ".train." not in path.name]
+    unread = sorted(path for path in paths if path not in used and not NOTES.fullmatch(path.name))
+    if unread:
+        names = [str(path.relative_to(folder)) for path in unread]
+        logging.warning("no suite reads these of %s: %s", folder, first_names(names))
+
+
 def read_table(path: Path, columns: Sequence[str]) -> list[tuple[str, ...]]:
     """Reads some columns of a table, stripped; nothing is left out: scores on a part compare with none."""
     lines = read_every_line(path)
@@ -156,22 +171,23 @@ def header_of(path: Path) -> list[str]:
 
 
 def find_file(folder: Path, name: str) -> Path | None:
-    """Finds a file by its name, plain or with `.gz` behind it."""
-    paths = (folder / name, folder / f"{name}.gz")
-    return next((path for path in paths if path.is_file()), None)
+    """Finds a table by its name, plain or packed."""
+    path = folder / name
+    return tables_in(path.parent).get(stem_of(path))
 
 
 def tables_in(folder: Path) -> dict[str, Path]:
     """Finds the tables of a folder by their `stem_of`; a plain one goes before a packed one."""
     found: dict[str, Path] = {}
-    for path in sorted([*folder.glob("*.tsv"), *folder.glob("*.tsv.gz")]):
-        found.setdefault(stem_of(path), path)
+    for path in sorted(folder.glob("[!.]*")):
+        if path.is_file() and _TABLE_END.search(path.name):
+            found.setdefault(stem_of(path), path)
     return dict(sorted(found.items()))
 
 
 def stem_of(path: Path) -> str:
-    """The name of a table without `.tsv` and `.gz`: `stsb.en.dev`."""
-    return path.name.removesuffix(".gz").removesuffix(".tsv")
+    """The name of a table without `.tsv` and the packing: `stsb.en.dev`."""
+    return _TABLE_END.sub("", path.name)
 
 
 def find_tables(folder: Path) -> dict[str, Tables]:

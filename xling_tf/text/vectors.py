@@ -8,9 +8,11 @@ Rücklé et al. 2018, sec. 5.1 and appendix A.1. A space is named by what makes 
 - `sif:SPACE`: weighted and without the common direction, to be averaged.
 """
 
-import gzip
 import itertools
+import lzma
 import os
+import re
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -24,7 +26,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from xling_tf.config import TextConfig
+from xling_tf.corpora.line_files import MAX_LINE, split_blocks
 from xling_tf.errors import UserError, library
+from xling_tf.files import PACKED, unpacked
 from xling_tf.text.tokenization import EMPTY_TOKEN, tokenize
 
 Matrix = NDArray[np.float32]
@@ -180,18 +184,25 @@ def _by_tag(words: Words, languages: Sequence[str]) -> Space:
 
 
 def read_vectors(path: Path) -> Words:
-    """Reads word2vec's, fastText's or GloVe's text (.vec or .txt), or binary (.bin), perhaps with .gz.
+    """Reads word2vec's, fastText's or GloVe's text (.vec or .txt), or binary (.bin), perhaps packed.
 
     Raises:
         UserError: There is no such file, or it is damaged.
     """
-    is_text = path.name.removesuffix(".gz").endswith((".vec", ".txt"))
+    is_text = re.search(rf"\.(?i:vec|txt){PACKED}$", path.name)
     models = None if is_text else library("gensim.models", "gensim", "vectors")
     try:
-        with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as file:
-            return _read_text(file) if is_text else _read_binary(path, file.readline(), models)
-    # NotImplementedError is gensim's, of a fastText classifier.
-    except (EOFError, OSError, OverflowError, NotImplementedError, ValueError) as error:
+        with path.open("rb") as file:
+            blocks = split_blocks(unpacked(file, path), b"\n", MAX_LINE)
+            lines = (line or b"" for block in blocks for line in block)
+            return _read_text(lines) if is_text else _read_binary(path, next(lines, b""), models)
+    except UserError:
+        raise
+    # NotImplementedError is gensim's, of a fastText classifier; it unpacks binary files by itself.
+    except (
+        *(EOFError, OSError, OverflowError, NotImplementedError, ValueError),
+        *(lzma.LZMAError, zlib.error),
+    ) as error:
         raise UserError(
             f"{path} must hold vectors of words, as word2vec, fastText or GloVe write them: {error}"
         ) from error
