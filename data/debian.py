@@ -34,7 +34,7 @@ from xling_tf.corpora.cleaning import normalise, pair_fault, require_known, sent
 from xling_tf.corpora.line_files import write_lines
 from xling_tf.corpora.records import ResponsePair, TranslationPair
 from xling_tf.corpora.sentences import aligned_sentences, sentences
-from xling_tf.errors import UserError
+from xling_tf.errors import UserError, progress
 from xling_tf.files import read_json, recover_folder, replacing_folder
 
 # Raised whenever extraction or cleaning changes, so that folders made before are made anew.
@@ -130,9 +130,9 @@ def _prepare(
         folders = [path for p in source.patterns(*languages) for path in packages[p]]
         if not folders:
             continue
-        logging.info("reading %s (%d packages)", source.name, len(folders))
-        text = cleaner.clean(source.extract(folders, *languages))
-        counts = _write(text, source.name, "-".join(languages), folder)
+        with progress(f"reading {source.name} ({len(folders)} packages)"):
+            text = cleaner.clean(source.extract(folders, *languages))
+            counts = _write(text, source.name, "-".join(languages), folder)
         logging.info("%s: %s", source.name, ", ".join(f"{n:,} {k}" for k, n in counts.items()))
         described = {path.name: [_version(path), _licence(path, source.licence)] for path in folders}
         reports.append({"name": source.name, "packages": described, "counts": counts})
@@ -343,8 +343,8 @@ class _Apt:
 
     def package_names(self) -> list[str]:
         """Every name in the archive's lists, or, without network, in those of the last time."""
-        logging.info("updating package lists in %s", self._private)
-        update = self._run("apt-get", "update")
+        with progress(f"updating package lists in {self._private}"):
+            update = self._run("apt-get", "update")
         names = self._run("apt-cache", "pkgnames").stdout.split()
         if not names:
             raise UserError(
@@ -357,7 +357,10 @@ class _Apt:
         """Makes sure that a folder has a package's text, in full or not at all; False if it cannot."""
         if _version(folder):
             return True
-        logging.info("fetching package %s", package)
+        with progress(f"fetching package {package}"):
+            return self._fetch(package, folder)
+
+    def _fetch(self, package: str, folder: Path) -> bool:
         # Always the same place, so that what a kill leaves behind goes with the next try.
         place = self._private / "download"
         shutil.rmtree(place, ignore_errors=True)

@@ -22,7 +22,7 @@ from absl import app, flags, logging
 from debian import prepare_default_corpora
 
 from xling_tf.corpora.snli import SNLI_FOLDERS
-from xling_tf.errors import one_line_errors, parse_flags, set_up_logging
+from xling_tf.errors import one_line_errors, parse_flags, progress, set_up_logging
 from xling_tf.files import replacing, require_writable_folder
 
 SNLI_URL = "https://nlp.stanford.edu/projects/snli/snli_1.0.zip"
@@ -41,7 +41,8 @@ def main(argv: list[str]) -> None:
             require_writable_folder(folder, "start in another folder, or give corpora with --data")
         for target in values.target:
             folder = prepare_default_corpora(values.source, target, raw_dir=raw, prepared_dir=prepared)
-            fetch_snli(folder)
+            with progress(f"looking for SNLI in {folder}, or fetching it"):
+                fetch_snli(folder)
             print(folder)
 
 

@@ -28,7 +28,7 @@ os.environ["PYTHONPATH"] = os.pathsep.join([*sys.path[:2], os.environ.get("PYTHO
 from absl import app, flags
 from tabulate import tabulate
 
-from xling_tf.errors import UserError, one_line_errors, set_up_logging
+from xling_tf.errors import UserError, one_line_errors, progress, set_up_logging
 from xling_tf.files import require_writable_folder
 
 if TYPE_CHECKING:
@@ -53,13 +53,14 @@ def main(argv: list[str]) -> None:
         if "://" not in arguments.output:
             require_writable_folder(Path(arguments.output), "name another folder with --output")
             arguments.output = os.path.abspath(arguments.output)
-        counts = prepare(
-            _corpora(arguments),
-            output=arguments.output,
-            num_shards=arguments.num_shards,
-            options=options,
-            settings={key: value for key, value in vars(arguments).items() if key != "output"},
-        )
+        with progress(f"preparing {arguments.command} into {arguments.output}"):
+            counts = prepare(
+                _corpora(arguments),
+                output=arguments.output,
+                num_shards=arguments.num_shards,
+                options=options,
+                settings={key: value for key, value in vars(arguments).items() if key != "output"},
+            )
     print(tabulate(sorted(counts.items()), headers=("outcome", "count")))
 
 

@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from absl import app, flags
 
-from xling_tf.errors import one_line_errors, parse_flags, quiet_start, set_up_logging
+from xling_tf.errors import one_line_errors, parse_flags, progress, quiet_start, set_up_logging
 
 _OUTPUT = flags.DEFINE_string(
     "output",
@@ -62,7 +62,10 @@ def main(argv: list[str]) -> None:
     del argv
     set_up_logging()
     output = Path(_OUTPUT.value or ("exported/minilm" if _BERT.value else "exported/use-multilingual"))
-    with one_line_errors("the same command starts anew"):
+    with (
+        one_line_errors("the same command starts anew"),
+        progress(f"importing the published weights into {output}"),
+    ):
         with quiet_start():
             from minilm import import_bert
             from published import import_published

@@ -50,6 +50,14 @@ def test_rows_are_as_near_as_half_a_step_of_127_to_their_largest_number():
     assert not kept[3].any()
 
 
+@pytest.mark.parametrize("size", [1.0, 1e6, 1e-9])
+def test_half_precision_has_three_digits_of_rows_of_any_size(size):
+    rows = size * np.random.default_rng(0).normal(size=(20, 6)).astype(np.float32)
+    rows[3] = 0
+    largest = np.abs(rows).max(axis=1, keepdims=True)
+    assert (np.abs(Rows(rows, "float16")(np.arange(20)).numpy() - rows) <= largest * 2.0**-11).all()
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_words_of_some_languages_alone(kind, tmp_path):
     folder, output = export_model(make_model(kind), tmp_path / "whole"), tmp_path / "fewer"

@@ -58,7 +58,7 @@ def test_similarities_are_learnt_from_a_teacher_of_another_width():
 
 def test_a_student_that_equals_its_teacher_has_no_loss():
     model = tiny_model(ALONE)
-    vectors = encode(model, SOURCES).astype(np.float16)
+    vectors = encode(model, SOURCES).astype(np.float32)
     losses, hits = task_losses(model, NAME, make_examples(SOURCES, SOURCES, vectors=vectors))
     # Half precision rounds to 2^-11 of a number, the squared distance to the square of that.
     assert losses == pytest.approx(np.zeros(len(SOURCES)), abs=1e-5)

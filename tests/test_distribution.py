@@ -4,7 +4,20 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from testing import DIM, find_task, make_batches, make_examples, tiny_config, tiny_model, two_replicas
+from programs import read_lines
+from testing import (
+    DIM,
+    EXAMPLES,
+    TWO_TASKS,
+    WORDS,
+    find_task,
+    make_batches,
+    make_examples,
+    make_trainer,
+    tiny_config,
+    tiny_model,
+    two_replicas,
+)
 
 from xling_tf.config import apply_overrides
 from xling_tf.tasks.distillation import Distillation
@@ -17,8 +30,8 @@ COLUMNS = (
     ["hola", "mundo a", "j", "i j", "hola mundo", "b b b", "j", "d e"],
     ["d", "e e", "f f f", "a j", "c i", "d d", "h", "g h i"],
 )
-# Replicas may hold different numbers of rows.
-HALVES = [[0, 1, 2, 3, 4], [5, 6, 7]]
+# Replicas may hold different numbers of rows, and none.
+HALVES = [[0, 1, 2, 3, 4], [5, 6, 7], [*range(8)], []]
 # Replica 0 holds the first row and replica 1 the others, as queries and as their right candidates.
 ROWS = [[1.0, 0.0], [0.0, 1.0], [0.0, 2.0]]
 
@@ -61,8 +74,13 @@ KEPT = (
     *("tasks.similarity.matryoshka_dims=5", "tasks.hard_negatives=1"),
 )
 DISTILLED = ("tasks.distillation.weight=1", "tasks.distillation.teacher=python:a:teacher")
+DETECTED = ("tasks.translation_detection.weight=1",)
+YU = (
+    *("encoder.kind=lstm", "encoder.num_layers=2", "text.ngram_sizes=", "tasks.translation.weight=1"),
+    *("tasks.translation.regularizer=contrastive", "tasks.translation.alpha=2"),
+)
 # Of "hello" the same, wherever it stands.
-VECTORS = np.random.default_rng(2).standard_normal((8, DIM)).astype(np.float16)
+VECTORS = np.random.default_rng(2).standard_normal((8, DIM)).astype(np.float32)
 VECTORS[5] = VECTORS[1]
 
 
@@ -110,13 +128,15 @@ class Replica:
         pytest.param("translation_ranking_en-es", "adam", True, (), marks=pytest.mark.slow),
         pytest.param("quick_thought_es", "sgd", False, (), marks=pytest.mark.slow),
         pytest.param("graded_similarity_en", "sgd", True, GRADED, marks=pytest.mark.slow),
+        pytest.param("translation_detection_en-es", "sgd", False, DETECTED, marks=pytest.mark.slow),
+        pytest.param("translation_en-es", "sgd", False, YU, marks=pytest.mark.slow),
     ],
 )
 def test_two_replicas_are_one(name, optimizer, normalize, overrides, tmp_path):
     config = config_of(optimizer, normalize, overrides)
-    whole = [row for half in HALVES for row in half]
+    whole = list(range(8))
     one = Replica(make_strategy(), config, name, [whole, whole], tmp_path / "one")
-    two = Replica(two_replicas(), config, name, HALVES * 2, tmp_path / "two")
+    two = Replica(two_replicas(), config, name, HALVES, tmp_path / "two")
     two.assign(one.weights())
     before = one.weights()
     for _ in range(2):
@@ -154,3 +174,38 @@ def test_the_loss_weight_multiplies_the_gradients(tmp_path):
     assert quarter_loss == pytest.approx(whole_loss)
     for one, other in zip(whole, quarter, strict=True):
         assert other == pytest.approx(one / 4, rel=1e-3, abs=1e-6)
+
+
+# Of very different lengths: there are batches of one example, of which a replica has none.
+RAGGED = {
+    name: make_examples(
+        *[[" ".join(WORDS[place:]) for place in range(10)]] * 2, labels=[place % 3 for place in range(10)]
+    )
+    for name in EXAMPLES
+}
+
+
+def test_another_number_of_replicas_goes_on_with_the_same_training(tmp_path):
+    def train(folder, steps, workers):
+        config = apply_overrides(TWO_TASKS, [f"training.steps={steps}"])
+        trainer = make_trainer(tmp_path / folder, config, RAGGED, workers=workers)
+        trainer.train()
+        model = trainer._model
+        variables = [*model.encoder.trainable_variables, *model.head_variables]
+        return [variable.numpy() for variable in variables]
+
+    one, two = Workers(make_strategy()), Workers(two_replicas())
+    expected = train("one", 9, one)
+    for steps, workers in ((3, one), (6, two), (9, one)):
+        weights = train("both", steps, workers)
+    for found, wanted in zip(weights, expected, strict=True):
+        assert found == pytest.approx(wanted, rel=1e-3, abs=1e-5)
+    lines, others = (read_lines(tmp_path / folder / "metrics.jsonl") for folder in ("both", "one"))
+    for line, other in zip(lines, others, strict=True):
+        assert (line["task"], line["sentences"], line["tokens"]) == (
+            other["task"],
+            other["sentences"],
+            other["tokens"],
+        )
+        assert line["loss"] == pytest.approx(other["loss"], rel=1e-4)
+    assert min(line["sentences"] for line in lines) == 2  # of one pair

@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from testing import TINY, corpus, find_task, make_examples, task_losses, tiny_model
+import tensorflow as tf
+from testing import TINY, corpus, find_task, make_batch, make_examples, task_losses, tiny_model
 
 from xling_tf.config import apply_overrides
 from xling_tf.corpora.readers import read_similarity
@@ -24,6 +25,30 @@ def test_the_loss_is_one_minus_the_correlation():
         loss = correlation_distance(cosines, np.array(scores))
         assert float(loss) == pytest.approx(1 - 3 / np.sqrt(12), abs=1e-5)
     assert float(correlation_distance(cosines, np.array([7, 7, 7]))) == 1
+
+
+def test_cosines_that_do_not_differ_have_a_bounded_gradient():
+    # The mean square of cosines counts as (10^-4)^2 at least, so that the gradient, minus the scores'
+    # deviations over their own spread, is 10^4 / 2 for each of two.
+    for cosines in ([0.5, 0.5], [1.0, 1.0 - 6e-8]):
+        cosines = tf.constant(cosines)
+        with tf.GradientTape() as tape:
+            tape.watch(cosines)
+            loss = correlation_distance(cosines, np.array([0, 100]))
+        assert tape.gradient(loss, cosines).numpy() == pytest.approx([5000, -5000], rel=1e-2)
+
+
+def test_equal_texts_and_a_pair_alone_are_learnt_from_in_bounds():
+    model = tiny_model(CONFIG)
+    for labels in ([50], [0, 100], [70, 70]):
+        texts = ["a b"] * len(labels)
+        batch = make_batch(model, make_examples(texts, texts, labels=labels))
+        variables = model.encoder.trainable_variables
+        with tf.GradientTape() as tape:
+            losses = find_task(model, NAME).losses(model.encoder, batch)[0]
+        assert losses.numpy() == pytest.approx([1] * len(labels), abs=1e-3)
+        gradients = tape.gradient(losses, [variable.value for variable in variables])
+        assert max(np.abs(tf.convert_to_tensor(g).numpy()).max() for g in gradients) < 1
 
 
 def test_cosines_are_compared():

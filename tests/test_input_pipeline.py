@@ -157,7 +157,7 @@ def as_lists(batch):
 
 def test_a_stream_is_the_sampler_through_the_preprocessor_with_a_fingerprint_of_each_text():
     sampler = make(PAIRS, size=10, pool=1)
-    batches = list(make_dataset(PAIRS, sampler, PREPROCESS, count=4))
+    batches = list(make_dataset(PAIRS, sampler.batch, PREPROCESS, count=4))
     assert len(batches) == 4
     for position, batch in enumerate(batches):
         indices = sampler.batch(position)
@@ -178,18 +178,31 @@ def test_the_config_gives_weights_pool_and_seed():
     assert drawn(sampler, range(20)).tolist() == drawn(expected, range(20)).tolist()
 
 
-def test_the_shares_of_workers_are_together_what_one_would_see():
-    # Two workers with two replicas each: steps 0 and 1 are the positions 0 1 | 2 3 and 4 5 | 6 7.
+@pytest.mark.parametrize("replicas", [1, 2, 4, 16])
+def test_replicas_share_the_batch_that_one_would_see(replicas):
+    # Two workers with half of the replicas each; 16 are more than a batch has examples.
     (task,) = (task for task in build_tasks(TINY) if task.name == "inference")
+    sampler = make_sampler(PAIRS, task, TINY)
 
-    def read(cluster, replicas, number):
+    def read(cluster):
         workers = Workers(SimpleNamespace(num_replicas_in_sync=replicas), cluster)
         task_input = TrainingInput(task, PAIRS, PREPROCESS, TINY, workers)
-        return [as_lists(batch) for batch in task_input._dataset(2).take(number)]
+        assert task_input.texts(2)[0] == [PAIRS.records[place][0] for place in sampler.batch(2)]
+        batches = task_input._dataset(2).take(2 * len(workers.replicas))
+        parts = [batch.fingerprints.numpy() for batch in batches]
+        return parts[: len(parts) // 2], parts[len(parts) // 2 :]
 
-    whole = read(ALONE, 1, 20)[6:]
-    first, second = (read(Cluster(("a", "b"), ("a:1", "b:1"), rank), 4, 4) for rank in (0, 1))
-    assert first[:2] + second[:2] + first[2:] + second[2:] == whole[:8]
+    clusters = [Cluster(("a", "b"), ("a:1", "b:1"), rank) for rank in (0, 1)] if replicas > 1 else [ALONE]
+    whole = [
+        batch.fingerprints.numpy()
+        for batch in make_dataset(PAIRS, lambda n: sampler.batch(2 + n), PREPROCESS, count=2)
+    ]
+    for step, parts in enumerate(zip(*map(read, clusters), strict=True)):
+        of_step = [part for of_worker in parts for part in of_worker]
+        assert len(of_step) == replicas
+        assert np.concatenate(of_step, axis=1).tolist() == whole[step].tolist()
+        sizes = [part.shape[1] for part in of_step]
+        assert max(sizes) - min(sizes) <= 1
 
 
 def order(size, *, epoch=0, seed=(1, 2)):

@@ -33,6 +33,15 @@ def test_a_smoke_run_prints_a_table_and_nothing_alarming(smoke: Finished) -> Non
     assert "exported/smoke" in lines[-1]
 
 
+def test_each_part_of_a_run_has_a_line_at_its_begin_and_its_end(smoke: Finished) -> None:
+    lines = [line.partition("INFO ")[2] for line in smoke.errors.splitlines()]
+    parts = ("reading ", "deciding on", "making the model", "training", "evaluating and exporting")
+    for part in parts:
+        begin, *_, end = (line for line in lines if line.startswith(part))
+        assert "done in" not in begin
+        assert re.search(r": done in \d+ seconds$", end)
+
+
 def test_results_hold_scores_corpora_versions_machine_and_config(smoke: Finished) -> None:
     results = smoke.results
     assert (results["preset"], results["steps"]) == ("smoke", 30)

@@ -95,7 +95,7 @@ def test_a_teacher_adds_how_far_the_shares_of_the_answers_are_from_its_own():
         exponentials = np.exp(scale * questions @ answers.T)
         return exponentials / exponentials.sum(axis=1, keepdims=True)
 
-    vectors = np.random.default_rng(1).normal(size=(5, 6)).astype(np.float16)
+    vectors = np.random.default_rng(1).normal(size=(5, 6)).astype(np.float32)
     questions = dense(encoded(model, QUESTIONS), task.question_tower)
     responses = dense(encoded(model, ANSWERS), task.answer_tower)
     # The first half of what a teacher gives is of the question; it is as sharp as in its own training.

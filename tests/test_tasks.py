@@ -17,7 +17,7 @@ from testing import (
 
 from xling_tf.config import apply_overrides
 from xling_tf.corpora.records import TranslationPair
-from xling_tf.tasks.base import build_tasks
+from xling_tf.tasks.base import build_tasks, draw_others
 
 FIRST = ["a b", "hello", "c d e", "f g", "hello world"]
 SECOND = ["hola", "mundo a", "b b b", "i j", "hola mundo"]
@@ -230,3 +230,79 @@ def test_tasks_of_several_targets():
         heads = tasks[f"{kind}_es"].heads
         assert heads
         assert heads == tasks[f"{kind}_fr"].heads
+
+
+DETECTION = "translation_detection_en-es"
+DETECTING = apply_overrides(TINY, ["tasks.translation_detection.weight=1"])
+
+
+def detection(sources, targets):
+    """Losses of a head that gives "a translation" a score of 2, and "none" 0, whatever it sees."""
+    model = tiny_model(DETECTING)
+    find_task(model, DETECTION).head.logits.set_weights([np.zeros((7, 2)), np.array([0.0, 2.0])])
+    return task_losses(model, DETECTION, make_examples(sources, targets))[0]
+
+
+def test_an_equal_pair_is_no_wrong_translation():
+    # The loss is log(1 + e^-2) for what is a translation, and log(1 + e^2) for what is none.
+    right, wrong = np.log(1 + np.exp(-2)), np.log(1 + np.exp(2))
+    assert detection(["a"], ["b"]) == pytest.approx([right])
+    assert detection(["a", "a"], ["b", "b"]) == pytest.approx([right] * 2)
+    # One side that is equal suffices: both are right translations.
+    assert detection(["a", "a", "c"], ["b", "d", "d"])[1] == pytest.approx(right)
+    assert detection(["a", "a", "c"], ["b", "d", "e"]) == pytest.approx([(right + wrong) / 2] * 3)
+
+
+def test_another_example_is_drawn_at_random_and_always_the_same():
+    # Of 400 examples, each with a twin of the same source: 398 others, drawn alike.
+    source = np.arange(400) // 2
+    fingerprints = tf.constant(np.array([source, 1000 + np.arange(400)]))
+    places, has_other = (part.numpy() for part in draw_others(fingerprints))
+    assert has_other.all()
+    assert (source[places] != source).all()
+    assert places.tolist() == draw_others(fingerprints)[0].numpy().tolist()
+    # Neighbours are drawn as often as others: distances have the mean of random ones, 400 / 3.
+    assert 115 < np.abs(places - np.arange(400)).mean() < 152
+    # An example is drawn once on average, by none with a chance of 1/e.
+    assert 0.3 < np.mean(np.bincount(places, minlength=400) == 0) < 0.44
+    other_batch = fingerprints + 1
+    assert np.mean(draw_others(other_batch)[0].numpy() == places) < 0.05
+
+
+ALL = apply_overrides(
+    DETECTING,
+    [
+        *("tasks.question_answering.weight=1", "tasks.entailment_ranking.weight=1"),
+        *("tasks.graded_similarity.weight=1", "tasks.distillation.weight=1", "tasks.hard_negatives=1"),
+        *("tasks.distillation.teacher=python:a:teacher", "tasks.distillation.score_scale=20"),
+    ],
+)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_batch_of_equal_examples_is_learnt_without_contradiction(count):
+    # Nothing in it is wrong, so that what tells examples apart has nothing to tell.
+    model = tiny_model(ALL)
+    for task in model.tasks:
+        texts = [["a b"], ["hola"], ["c"]] + [["hola"]] * 3
+        columns = [text * count for text in texts[: len(task.columns)]]
+        if "negative_1" in task.columns or "contradicting" in task.columns:
+            columns[2] = columns[1]  # there is none
+        examples = make_examples(
+            *columns, vectors=np.ones((count, DIM), np.float32), num_contexts=task.num_contexts
+        )
+        batch = make_batch(model, examples)
+        variables = [*model.encoder.trainable_variables, *task.variables()]
+        with tf.GradientTape() as tape:
+            losses = task.losses(model.encoder, batch)[0]
+        gradients = tape.gradient(
+            losses, [variable.value for variable in variables], unconnected_gradients="zero"
+        )
+        sizes = [np.abs(tf.convert_to_tensor(gradient).numpy()).max() for gradient in gradients]
+        kind = type(task).__name__
+        if kind == "GradedSimilarity":
+            assert losses.numpy().tolist() == [1] * count
+        elif kind not in ("Inference", "TranslationDetection"):
+            assert losses.numpy() == pytest.approx([0] * count, abs=1e-6), kind
+        assert np.isfinite(sizes).all(), kind
+        assert max(sizes) < 10, kind

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from encode_functions import Counting, random_vectors
 from programs import ONE_TASK, SHORT, train
-from testing import DIM, TINY, make_examples, tiny_model
+from testing import DIM, TINY, make_examples, scored, tiny_model
 
 from xling_tf.config import apply_overrides
 from xling_tf.errors import UserError
@@ -60,16 +60,20 @@ def encode() -> Counting:
     return Counting(random_vectors(dim=DIM))
 
 
+def units(vectors: np.ndarray) -> np.ndarray:
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
 def require_right(examples: Mapping[str, TaskExamples], encode: Counting) -> None:
     """Every example of the distillation tasks has its own source's vector, in any order."""
     for name in (SPANISH, FRENCH):
         for part in examples[name]:
             sources = [record[0] for record in part.records]
-            expected = encode.encode(sources).astype(np.float16)
+            expected = units(encode.encode(sources))
             assert part.vectors.shape == expected.shape
             for order in (np.arange(len(part)), np.array([2, 0, 2]), np.arange(0)):
-                np.testing.assert_array_equal(part.vectors[order], expected[order])
-                assert part.vectors[order].dtype == np.float16
+                np.testing.assert_allclose(part.vectors[order], expected[order], atol=1e-6)
+                assert part.vectors[order].dtype == np.float32
 
 
 def test_each_distinct_source_is_encoded_once(encode: Counting, tmp_path: Path) -> None:
@@ -97,7 +101,25 @@ def test_without_a_folder_vectors_last_as_long_as_the_process(
     assert len(list(tmp_path.iterdir())) == 1
 
 
-@pytest.mark.parametrize(("value", "said"), [(0.0, "zero only"), (1e60, "infinity or NaN")])
+# Beyond what half precision holds, and what squares of single precision do, at either end.
+@pytest.mark.parametrize("size", [1e5, 1e30, 1e-9, 1e-30])
+def test_vectors_of_any_length_are_learnt_from(size: float, tmp_path: Path) -> None:
+    def encode(texts: list[str]) -> np.ndarray:
+        return np.tile([3 * size, 4 * size, *[0.0] * (DIM - 2)], (len(texts), 1))
+
+    examples = with_vectors(TASKS, EXAMPLES, make_teacher(encode), tmp_path)
+    vectors = examples[SPANISH].train.vectors[np.arange(2)]
+    assert vectors == pytest.approx(np.tile([0.6, 0.8, *[0] * (DIM - 2)], (2, 1)))
+    source, other = np.eye(DIM, dtype="float32")[:2], np.eye(DIM, dtype="float32")[1::-1]
+    # Cosines of 0.6 and 0.8 on either side: 1 - 0.7.
+    losses, _ = scored(TASKS[0], [source, other], [range(2)] * 2, vectors)
+    assert losses == pytest.approx([0.3, 0.3])
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [(0.0, "zero only"), (1e60, "infinity or NaN"), (np.inf, "infinity or NaN"), (np.nan, "infinity or NaN")],
+)
 def test_a_vector_that_cannot_be_learnt_is_told_with_its_text(
     value: float, said: str, encode: Counting, tmp_path: Path
 ) -> None:
@@ -106,7 +128,7 @@ def test_a_vector_that_cannot_be_learnt_is_told_with_its_text(
         vectors[[text == "number 5" for text in texts]] = value
         return vectors
 
-    with pytest.raises(UserError, match=f"{said}.*first 'number 5'"):
+    with pytest.raises(UserError, match=f"^teacher must give .*{said}.*first 'number 5'"):
         with_vectors(TASKS, EXAMPLES, make_teacher(spoilt), tmp_path)
 
 
@@ -136,6 +158,16 @@ def test_of_two_teachers_the_mean_of_their_cosines_is_learnt(monkeypatch: pytest
     assert cosine == pytest.approx((0.6 + 0) / 2)
 
 
+def test_the_one_of_two_teachers_that_has_no_vector_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def school(name: str) -> System:
+        return System(name=name, sentences=lambda texts: np.full((len(texts), 2), float(name == "one")))
+
+    monkeypatch.setattr(module, "open_system", school)
+    two = ["tasks.distillation.teacher=one,two", "tasks.distillation.score_scale=20"]
+    with pytest.raises(UserError, match=r"^two must give a vector with a direction .*'Hello'"):
+        open_teacher(apply_overrides(CONFIG, two))
+
+
 def test_a_teacher_of_questions_encodes_them_apart_from_answers(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -157,7 +189,7 @@ def test_a_teacher_of_questions_encodes_them_apart_from_answers(
     for _ in ("first", "again"):
         examples = with_vectors([task], {task.name: TaskExamples(rows, rows)}, *teachers.values(), tmp_path)
         vectors = examples[task.name].train.vectors[np.arange(2)]
-        both = [asked.encode(["Who?", "Where?"]), answered.encode(["I.", "Here."])]
+        both = [units(asked.encode(["Who?", "Where?"])), units(answered.encode(["I.", "Here."]))]
         np.testing.assert_allclose(vectors, np.concatenate(both, axis=1), rtol=1e-3)
     assert (sorted(asked.texts), sorted(answered.texts)) == (["Hello?", "Where?", "Who?"], ["Here.", "I."])
 

@@ -22,6 +22,8 @@ from xling_tf.hub.module import export
 from xling_tf.layers.pooling import AttentionPooling, masked_max
 from xling_tf.layers.recurrent import Lstm
 from xling_tf.sentence_encoder import SentenceEncoder
+from xling_tf.tasks.base import draw_others
+from xling_tf.tasks.translation import _candidates
 
 NAMES = ("translation_ranking", "response_prediction", "quick_thought", "inference")
 YU = apply_overrides(
@@ -34,9 +36,15 @@ YU = apply_overrides(
 EXAMPLES = make_examples(["a b c", "hello", "d e"], ["b", "hola mundo", "f g h i"])
 
 
-def yu(*settings):
+# What the tasks see of their corpora before they are trained.
+SEEN = [text for pair in EXAMPLES.records for text in pair]
+
+
+def yu(*settings, examples=EXAMPLES):
     model = tiny_model(apply_overrides(YU, settings))
-    return model, find_task(model, "translation_en-es"), make_batch(model, EXAMPLES)
+    task = find_task(model, "translation_en-es")
+    task.prepare(model.preprocessor, [SEEN[:3], SEEN[3:]])
+    return model, task, make_batch(model, examples)
 
 
 @pytest.mark.parametrize("reverse", [False, True])
@@ -120,16 +128,41 @@ def test_the_loss_of_both_directions_by_hand():
     # Without outputs all scores are 0, and what is told is how likely words are to be candidates.
     task.decoder.output_projection.set_weights([np.zeros((DIM, 6)), np.zeros(6)])
     losses = task.losses(model.encoder, batch)[0].numpy()
-    ids = batch.features.words.ids.numpy()
-    # 13 tokens in all; word i of 18, as Zipf has it, is 1 / ((i + 1) log 19) of them.
-    chances = 1 - np.exp(-13 / ((ids + 1) * np.log(len(WORDS) + 4 + 1)))
-    # The softmax of -log chance; the end is always a candidate.
-    total = np.sum(1 / chances) + 1
-    of = dict(zip(ids.tolist(), np.log(chances * total), strict=True))
-    end = np.log(total)
+    # Of the 13 tokens "b" is two and every other word one, so that a batch of 13 tokens lacks it with the
+    # chance e^-2, and any other with e^-1. The softmax is of -log chance; the end is always a candidate.
+    chances = {word: 1 - np.exp(-2 if word == "b" else -1) for text in SEEN for word in text.split()}
+    assert len(chances) == 12
+    total = sum(1 / chance for chance in chances.values()) + 1
     for row, pair in enumerate(EXAMPLES.records):
-        means = [np.mean([*(of[WORDS.index(word)] for word in text.split()), end]) for text in pair]
+        means = [np.mean([*(np.log(chances[w] * total) for w in t.split()), np.log(total)]) for t in pair]
         assert losses[row] == pytest.approx(sum(means), rel=1e-5)
+
+
+def test_a_words_chance_is_that_of_the_batchs_languages(tmp_path):
+    # "j" is a word of each French sentence and of no Spanish one; "a" is in all English sentences.
+    config = apply_overrides(YU, ["data.targets=es,fr", "tasks.translation.examples_per_batch=4"])
+    english = ["a b", "a c", "a d", "a e"]
+    examples = {
+        "translation_en-es": make_examples(english, ["f", "g", "hola", "mundo"]),
+        "translation_en-fr": make_examples(english, ["j", "j", "j", "j"]),
+    }
+    model = make_trainer(tmp_path, config, examples)._model
+    # Of the 12 tokens of a pair of languages "a" is 4, and "j" 4 in French; in Spanish it counts half.
+    for target, numbers in (("es", [4, 0.5]), ("fr", [4, 4])):
+        task = find_task(model, f"translation_en-{target}")
+        found = task._log_chances([WORDS.index("a"), WORDS.index("j")], 12)
+        expected = [np.log(1 - np.exp(-number)) for number in numbers]
+        assert found.numpy().tolist() == pytest.approx([*expected, 0], abs=1e-5)
+
+
+def test_words_of_one_hash_bucket_are_one_candidate():
+    # Both unknown words have the one row of unknown words: neither can be told from the other.
+    examples = make_examples(["a", "b"], ["unseen", "unknown"])
+    model, _, batch = yu("text.num_oov_buckets=1", examples=examples)
+    words = model.encoder.embed_words(batch.features.words)
+    ids, rows, places = _candidates(batch.features.words.ids, words)
+    assert ids.shape == rows.shape[:1] == [3]
+    assert places.numpy().tolist() == [0, 1, 2, 2]
 
 
 def test_the_regularizers_by_hand():
@@ -138,7 +171,9 @@ def test_the_regularizers_by_hand():
         model, task, batch = yu(f"tasks.translation.regularizer={name}", "tasks.translation.alpha=2")
         source, target = np.split(encoded(model, [text.decode() for text in EXAMPLES.texts(np.arange(3))]), 2)
         squares = np.sum((source - target) ** 2, axis=1)
-        distances = np.linalg.norm(source - np.roll(target, 1, axis=0), axis=1)
+        places, has_other = draw_others(batch.fingerprints)
+        assert has_other.numpy().all()
+        distances = np.linalg.norm(source - target[places], axis=1)
         decay = sum(np.sum(v.numpy() ** 2) for v in model.encoder.dense_variables)
         expected = {
             "similarity": squares,
@@ -149,6 +184,17 @@ def test_the_regularizers_by_hand():
         assert term.numpy() == pytest.approx(expected, rel=1e-4)
         losses, _ = task.losses(model.encoder, batch)
         assert losses.numpy() == pytest.approx(likelihoods.numpy() + 2 * expected, rel=1e-4)
+
+
+def test_equal_pairs_are_not_pushed_apart():
+    # Two equal pairs, and one alone: neither has another pair to be kept from.
+    for count in (1, 2):
+        examples = make_examples(["a b"] * count, ["hola"] * count)
+        settings = ("tasks.translation.regularizer=contrastive", "tasks.translation.alpha=2")
+        model, task, batch = yu(*settings, examples=examples)
+        source, target = np.split(encoded(model, ["a b"] * count + ["hola"] * count), 2)
+        term = task.terms(model.encoder, batch)[1].numpy()
+        assert term == pytest.approx(np.sum((source - target) ** 2, axis=1), rel=1e-4)
 
 
 def test_each_pair_teaches_the_decoder_its_own_languages(tmp_path):

@@ -148,6 +148,7 @@ def gather(rows):
 
 local = workers.strategy.experimental_local_results
 heard["gathered"] = [local(part)[0].numpy().tolist() for part in gather(tf.range(3.0 - rank))]
+heard["gathered_of_one"] = [local(part)[0].numpy().tolist() for part in gather(tf.range(3.0 * rank))]
 config = {"name": "sgd", "sizes": (1, 2 + rank)}
 heard["refusals"] = []
 for part in (
@@ -173,6 +174,7 @@ def test_numbers_values_variables_and_refusals_reach_all() -> None:
         assert heard["shared"] == [[[1.0, 2.5]], 7]
         # Worker 0 holds the rows 0 1 2, and worker 1 holds 0 1.
         assert heard["gathered"] == [[0, 1, 2, 0, 1], 3 * rank]
+        assert heard["gathered_of_one"] == [[0, 1, 2], 0]  # worker 0 holds no row
         of_chief, same, config, data = heard["refusals"]
         assert of_chief == "worker 0 refuses"
         assert same is None

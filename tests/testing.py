@@ -4,7 +4,6 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import keras
@@ -96,7 +95,7 @@ def make_examples(
         labels=np.array([0] * count if labels is None else labels, np.int32),
         lengths=np.max(lengths, axis=0).astype(np.int32),
         corpora=tuple(corpora or [("corpus", count)]),
-        vectors=np.zeros((count, 0), np.float16) if vectors is None else vectors,
+        vectors=np.zeros((count, 0), np.float32) if vectors is None else vectors,
     )
 
 
@@ -128,8 +127,11 @@ def accept(store: CorpusStore) -> None:
 
 def make_batches(model: Model, examples: Examples, batches: Sequence[Sequence[int]]) -> tf.data.Dataset:
     """Streams the examples at these indices."""
-    sampler = SimpleNamespace(batch=lambda position: np.array(batches[position]))
-    return make_dataset(examples, sampler, model.preprocessor, count=len(batches))
+
+    def batch(position: int) -> np.ndarray:
+        return np.array(batches[position], np.int64)
+
+    return make_dataset(examples, batch, model.preprocessor, count=len(batches))
 
 
 def make_batch(model: Model, examples: Examples) -> Batch:

@@ -86,7 +86,7 @@ class TaskConfig:
     """One kind of training task."""
 
     weight: int = 1  # steps in each cycle of the schedule; 0 leaves the task out
-    examples_per_batch: int = 100  # 2019, sec. 3.2
+    examples_per_batch: int = 100  # of all replicas together: 2019, sec. 3.2
     loss_weight: float = 1.0  # how much it moves the shared encoder
     head_rate: float = 1.0  # the learning rate of its own layers, in multiples of optimizer.learning_rate
 

@@ -1,9 +1,11 @@
-"""Mistakes the user can mend, and how programs report them: one line each, and this package's log."""
+"""What programs tell their users: mistakes in a line each, this package's log, and how far they are."""
 
 import errno
 import os
 import sys
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from logging import ERROR, Formatter
@@ -12,7 +14,10 @@ from typing import Any, NoReturn
 
 from absl import flags, logging
 
-_PACKAGE = str(Path(__file__).parent)
+_PACKAGE = Path(__file__).resolve().parent
+# In a checkout, the programs lie beside the package.
+_LOGGED = (str(_PACKAGE), *(str(_PACKAGE.with_name(n)) for n in ("data", "evaluation", "export", "training")))
+_SECONDS_BETWEEN_LINES = 30.0
 
 
 class UserError(ValueError):
@@ -70,11 +75,44 @@ def parse_flags_and_files(argv: list[str]) -> list[str]:
 
 
 def set_up_logging() -> None:
-    """Shows this package's log lines, and of the others only errors."""
+    """Shows the log lines of this package and its programs, and of the others only errors."""
     logging.set_verbosity(logging.INFO)
     handler = logging.get_absl_handler()
     handler.setFormatter(Formatter("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S"))
-    handler.addFilter(lambda line: line.levelno >= ERROR or line.pathname.startswith(_PACKAGE))
+    handler.addFilter(
+        lambda line: line.levelno >= ERROR or os.path.realpath(line.pathname).startswith(_LOGGED)
+    )
+
+
+@contextmanager
+def progress(part: str) -> Iterator[Callable[[str], None]]:
+    """Logs a line where a part of a program begins and ends, and one each half minute in between.
+
+    A container shows nothing else: bars are drawn in terminals only, and there they stand for the lines in
+    between. What is yielded takes what the next of these lines says of the state.
+    """
+    begin, ended, state = time.monotonic(), threading.Event(), ""
+
+    def report(new_state: str) -> None:
+        nonlocal state
+        state = new_state
+
+    def remind() -> None:
+        while not ended.wait(_SECONDS_BETWEEN_LINES):
+            logging.info("%s: %s, after %.0f seconds", part, state or "goes on", time.monotonic() - begin)
+
+    logging.info("%s", part)
+    is_terminal = sys.stderr is not None and sys.stderr.isatty()
+    thread = threading.Thread(target=remind, daemon=True)
+    if not is_terminal:
+        thread.start()
+    try:
+        yield report
+        logging.info("%s: done in %.0f seconds", part, time.monotonic() - begin)
+    finally:
+        ended.set()
+        if not is_terminal:
+            thread.join()
 
 
 @contextmanager

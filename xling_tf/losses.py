@@ -4,6 +4,9 @@ import keras
 from keras import ops
 
 _EXCLUDED = -1e9
+# Cosines that spread less than this are taken to spread this much: the gradient of a correlation grows with
+# one over the spread, without bound where a batch's cosines are all the same.
+_LEAST_SPREAD = 1e-4
 
 
 def in_batch_softmax(
@@ -100,15 +103,17 @@ def correlation_distance(similarities: keras.KerasTensor, scores: keras.KerasTen
         scores: `[pairs]`.
 
     Returns:
-        The distance, between 0 and 2; 1 where all of one are the same.
+        The distance, between 0 and 2; 1 where all of one are the same, or there is but one pair.
 
     Example:
         >>> import numpy as np
         >>> print(correlation_distance(np.array([0.0, 0.5, 1.0], "float32"), np.array([1, 3, 2])).numpy())
         0.5
     """
-    centred = [(x - ops.mean(x))[None] for x in (similarities, ops.cast(scores, "float32"))]
-    return cosine_distance(*centred)[0]
+    deviations, wanted = (x - ops.mean(x) for x in (similarities, ops.cast(scores, "float32")))
+    spread = ops.sqrt(ops.maximum(ops.mean(ops.square(deviations)), _LEAST_SPREAD**2))
+    wanted_spread = ops.sqrt(ops.maximum(ops.mean(ops.square(wanted)), 1e-24))
+    return 1 - ops.mean(deviations * wanted) / (spread * wanted_spread)
 
 
 def cosine_distance(vectors: keras.KerasTensor, others: keras.KerasTensor) -> keras.KerasTensor:

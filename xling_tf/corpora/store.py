@@ -37,7 +37,7 @@ from xling_tf.corpora.records import (
     columns_of,
 )
 from xling_tf.corpora.split import HashedCorpus, Part, divide, text_hash, text_hashes
-from xling_tf.errors import UserError
+from xling_tf.errors import UserError, progress
 from xling_tf.files import read_json, recover_folder, replacing_folder
 
 # Raise it when what is written changes, or how corpora are divided.
@@ -221,9 +221,8 @@ def open_store(folder: Path, corpora: Sequence[Corpus], accept: Callable[[Corpus
         store = CorpusStore(folder)
         accept(store)
         return store
-    logging.info("reading %d corpora into %s", len(corpora), folder)
     try:
-        with replacing_folder(folder) as temporary:
+        with progress(f"reading {len(corpora)} corpora into {folder}"), replacing_folder(folder) as temporary:
             content["corpora"] = _write(temporary, corpora)
             if _versions(corpora) != versions:
                 raise UserError(

@@ -31,7 +31,8 @@ class Rows(tf.Module):
 
     Args:
         rows: `[rows, dim]` float32.
-        kind: How they are kept: "float32", "float16" or "int8", with a scale for each row.
+        kind: How they are kept: "float32"; "float16" or "int8", with a scale for each row, as neither
+            holds large numbers.
 
     Example:
         >>> rows = Rows(np.array([[1.0, -0.5]], np.float32), "int8")  # 127 and -64 of 1 / 127
@@ -43,9 +44,10 @@ class Rows(tf.Module):
         super().__init__()
         is_trainable = kind == "float32"
         self._scales = None
-        if kind == "int8":
-            scales = np.maximum(np.abs(rows).max(axis=1, keepdims=True, initial=0) / 127, 1e-12)
-            rows = np.rint(rows / scales)
+        if not is_trainable:
+            scales = np.abs(rows).max(axis=1, keepdims=True, initial=0) / (127 if kind == "int8" else 1)
+            rows = (rows / np.where(scales > 0, scales, 1)).astype(np.float32)
+            rows = np.rint(rows) if kind == "int8" else rows
             self._scales = tf.Variable(scales.astype(np.float32), trainable=False, name=f"{name}_scales")
         self._rows = tf.Variable(rows.astype(kind), trainable=is_trainable, name=name)
         variables = [self._rows] if self._scales is None else [self._rows, self._scales]

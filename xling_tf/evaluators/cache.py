@@ -107,13 +107,15 @@ class _Cache:
                 of_batch = [keys[place] for place in batch]
                 texts, *others = [[column[row_of[key]] for key in of_batch] for column in columns]
                 with np.errstate(over="ignore"):
-                    vectors = encode_checked(encode, texts, *others).astype(np.float32)
+                    vectors = encode_checked(encode, texts, *others, name=self._name).astype(np.float32)
                 finite = np.all(np.isfinite(vectors), axis=1)
-                require(finite, texts, "a finite vector", "infinity or NaN in float32")
-                require(np.any(vectors != 0, axis=1), texts, "a vector with a direction", "zero only")
+                require(finite, texts, "a finite vector", "infinity or NaN in float32", self._name)
+                nonzero = np.any(vectors != 0, axis=1)
+                require(nonzero, texts, "a vector with a direction", "zero only", self._name)
                 width = self._widths.setdefault(role, vectors.shape[1])
                 same = np.full(len(texts), width == vectors.shape[1])
-                require(same, texts, f"vectors of {width} numbers", f"{vectors.shape[1]} numbers")
+                came = f"{vectors.shape[1]} numbers"
+                require(same, texts, f"vectors of {width} numbers", came, self._name)
                 rows = map(np.ndarray.tobytes, vectors)
                 with self._connection:
                     self._connection.executemany(

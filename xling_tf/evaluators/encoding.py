@@ -95,11 +95,15 @@ def as_system(encode: Encode) -> System:
 
 
 def encode_checked(
-    encode: Callable[..., np.ndarray], texts: list[str], *others: list[str]
+    encode: Callable[..., np.ndarray], texts: list[str], *others: list[str], name: str | None = None
 ) -> NDArray[np.float64]:
-    """Encodes texts to finite vectors `[n, dim]`, in double precision so that rounding reorders no scores."""
+    """Encodes texts to finite vectors `[n, dim]`, in double precision so that rounding reorders no scores.
+
+    `name` is what errors call the encoder; without it, a system has its own.
+    """
+    name = name or _name_of(encode)
     encoded = encode(texts, *others)
-    expected = f"an encoder must give an array of numbers of shape [{len(texts)}, dim]"
+    expected = f"{name} must give an array of numbers of shape [{len(texts)}, dim]"
     try:
         vectors = np.asarray(encoded, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -107,7 +111,7 @@ def encode_checked(
     if vectors.ndim != 2 or len(vectors) != len(texts):
         raise UserError(f"{expected}, but gave shape {list(vectors.shape)}; correct the encode function")
     finite = np.asarray(np.isfinite(vectors).all(axis=1))
-    require(finite, texts, "a finite vector", "infinity or NaN in it")
+    require(finite, texts, "a finite vector", "infinity or NaN in it", name)
     return vectors
 
 
@@ -115,16 +119,20 @@ def encode_units(encode: Encode, texts: list[str]) -> NDArray[np.float64]:
     """Encodes texts, none of them to zeros, and scales their vectors to length 1: `[n, dim]`."""
     vectors = encode_checked(encode, texts)
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    require(lengths[:, 0] > 0, texts, "a vector with a direction", "zero only")
+    require(lengths[:, 0] > 0, texts, "a vector with a direction", "zero only", _name_of(encode))
     return vectors / lengths
 
 
-def require(valid: NDArray[np.bool_], texts: list[str], expected: str, came: str) -> None:
-    """Raises a `UserError` that names the first text whose vector is not valid."""
+def _name_of(encode: Callable[..., np.ndarray]) -> str:
+    return encode.name if isinstance(encode, System) else "an encoder"
+
+
+def require(valid: NDArray[np.bool_], texts: list[str], expected: str, came: str, name: str) -> None:
+    """Raises a `UserError` that names the encoder and the first text whose vector is not valid."""
     if not valid.all():
         text = texts[int(np.argmin(valid))]
         raise UserError(
-            f"an encoder must give {expected} for every text, but {np.sum(~valid)} of {len(texts)} "
+            f"{name} must give {expected} for every text, but {np.sum(~valid)} of {len(texts)} "
             f"have {came}, first {text[:80]!r}; look for the cause in its training or its encode "
             "function"
         )

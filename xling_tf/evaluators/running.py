@@ -13,7 +13,7 @@ from typing import Any
 from absl import logging
 
 from xling_tf.corpora.line_files import read_lines
-from xling_tf.errors import UserError
+from xling_tf.errors import UserError, progress
 from xling_tf.evaluators import (
     bitext_mining,
     cross_lingual,
@@ -75,9 +75,9 @@ def evaluate_system(
         if is_continued and before and before["files"] == _files(item, folder):
             logging.info("%s has its result already", item.name)
             continue
-        logging.info("%d of %d: %s", place, len(selection.selected), item.name)
-        _evaluate(results, item, system, folder)
-        _write(results, output)
+        with progress(f"{place} of {len(selection.selected)}: {item.name}"):
+            _evaluate(results, item, system, folder)
+            _write(results, output)
     faults = [f"{n}: {why}" for n, why in results["skipped"].items() if why.startswith(_UNUSABLE)]
     if faults:
         raise UserError(

@@ -15,7 +15,7 @@ from xling_tf.corpora.store import StoredRecords
 from xling_tf.encoders.base import TokenEncoder
 from xling_tf.layers.pooling import unit_entries
 from xling_tf.losses import cosine_distance
-from xling_tf.text.preprocessor import TokenFeatures
+from xling_tf.text.preprocessor import TextPreprocessor, TokenFeatures
 
 # A task's settings are `config.tasks.<name>`; its class makes the mirrored tasks of an experiment.
 TASKS = {
@@ -136,6 +136,10 @@ class Task(ABC):
         """The texts of a record that are the fields named by `columns`."""
         return tuple(getattr(record, column) for column in self.columns)
 
+    def prepare(self, preprocessor: TextPreprocessor, texts: Iterable[Sequence[str]]) -> None:
+        """Looks at texts as its training batches have them, some at a time, before it is trained."""
+        del preprocessor, texts  # most tasks need nothing of them
+
     def losses(
         self, encoder: TokenEncoder, batch: Batch, start: StartingEncoder | None = None
     ) -> tuple[tf.Tensor, tf.Tensor]:
@@ -232,4 +236,29 @@ def gather_candidates(values: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     values = tf.identity(values)
     counts = context.all_gather(tf.shape(values)[:1], axis=0)
     offset = tf.reduce_sum(counts[: context.replica_id_in_sync_group])
-    return context.all_gather(values, axis=0), offset
+    gathered = context.all_gather(values, axis=0)
+    # A look-up in it has a sparse gradient, which all_gather cannot take; a reshape makes it dense.
+    return tf.reshape(gathered, tf.shape(gathered)), offset
+
+
+def draw_others(fingerprints: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Draws another example of the batch of all replicas for each example, at random.
+
+    An example with an equal text in any column is never drawn: it may be as right as the example itself.
+    The texts of the batch are the seed, so that the same batch has the same draws after a restart and on
+    any number of replicas.
+
+    Args:
+        fingerprints: `[2, batch]` int64 of this replica's texts.
+
+    Returns:
+        `[batch]` int32 places of the drawn ones among the candidates of all replicas, and `[batch]` bool,
+        false where there is no such example.
+    """
+    columns, offset = gather_candidates(tf.transpose(fingerprints))
+    own, columns = fingerprints[:, :, None], tf.transpose(columns)
+    is_other = tf.reduce_all(tf.not_equal(own, columns[:, None, :]), axis=0)
+    count, size = tf.shape(fingerprints)[1], tf.shape(columns)[1]
+    priorities = tf.random.stateless_uniform([size, size], seed=tf.reduce_sum(columns, axis=1))
+    priorities = tf.where(is_other, priorities[offset : offset + count], -1.0)
+    return tf.argmax(priorities, axis=1, output_type=tf.int32), tf.reduce_any(is_other, axis=1)

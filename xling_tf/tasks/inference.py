@@ -8,7 +8,14 @@ from xling_tf.config import ExperimentConfig
 from xling_tf.corpora.records import NLI_LABELS
 from xling_tf.layers.towers import InferenceHead
 from xling_tf.losses import softmax_cross_entropy
-from xling_tf.tasks.base import Batch, VectorTask, language_pairs, native_languages
+from xling_tf.tasks.base import (
+    Batch,
+    VectorTask,
+    draw_others,
+    gather_candidates,
+    language_pairs,
+    native_languages,
+)
 
 
 class _PairClassification(VectorTask):
@@ -53,11 +60,19 @@ class TranslationDetection(_PairClassification):
         return cls.mirrored(config, "translation_detection", language_pairs(config), head=head)
 
     def score(self, columns: list[tf.Tensor], batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
-        """Classifies each source with its target, and with the one before: means of the two."""
+        """Classifies each source with its target, and with another one drawn at random: means of the two.
+
+        Where the batch has no other target, the right one alone counts.
+        """
         source, target = columns
-        results = [
-            softmax_cross_entropy(self.head(source, other), tf.fill([tf.shape(source)[0]], label))
-            for label, other in enumerate((tf.roll(target, 1, axis=0), target))
-        ]
-        losses, hits = zip(*results, strict=True)
-        return tf.add_n(losses) / 2, tf.add_n(hits) / 2
+        places, has_other = draw_others(batch.fingerprints)
+        other = tf.gather(gather_candidates(target)[0], places)
+        wrong, right = (
+            softmax_cross_entropy(self.head(source, side), tf.fill([tf.shape(source)[0]], label))
+            for label, side in enumerate((other, target))
+        )
+        losses, hits = (
+            tf.where(has_other, (of_wrong + of_right) / 2, of_right)
+            for of_wrong, of_right in zip(wrong, right, strict=True)
+        )
+        return losses, hits

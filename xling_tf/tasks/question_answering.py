@@ -86,7 +86,7 @@ class QuestionAnswering(RankingTask):
         count = tf.size(features.lengths) // len(self.columns)
         lengths = features.lengths[: 2 * count]
         # Contexts are longer: what is encoded is padded to the longest question or answer.
-        tokens = features.tokens[: 2 * count, : tf.reduce_max(lengths)]
+        tokens = features.tokens[: 2 * count, : tf.maximum(1, tf.reduce_max(lengths))]
         sentences = features._replace(tokens=tokens, lengths=lengths)
         encodings = tf.split(self.encode_sentences(encoder, words, sentences), 2)
         if not self.num_contexts:

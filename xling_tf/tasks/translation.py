@@ -1,5 +1,6 @@
 """Translating to and from a sentence vector (Yu et al. 2018)."""
 
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, Self
 
 import keras
@@ -12,7 +13,8 @@ from xling_tf.encoders.base import TokenEncoder
 from xling_tf.layers.base import Layer
 from xling_tf.layers.recurrent import Lstm
 from xling_tf.losses import token_likelihood
-from xling_tf.tasks.base import Batch, Task, language_pairs
+from xling_tf.tasks.base import Batch, Task, draw_others, gather_candidates, language_pairs
+from xling_tf.text.preprocessor import TextPreprocessor
 
 _MARGIN = 1.0  # of the distance to another sentence's vector; ours
 _TINY = 1e-12  # a root has a gradient above 0
@@ -122,9 +124,9 @@ class Translation(Task):
 
     The loss is the mean negative log-likelihood of the translation's words, both ways, plus `alpha` times
     what `regularizer` names: "similarity", the squared distance of the two vectors (sec. 2.2);
-    "contrastive", that and how much nearer than 1 the target of another pair is (Hadsell et al. 2006, eq. 4;
-    sec. 2.2 suggests it); "weight_decay", the squared L2 norm of the encoder's weights; or "none". Words are
-    told apart from the other words of the batch (ours; see `losses.token_likelihood`).
+    "contrastive", that and how much nearer than 1 the target of another pair, drawn at random, is (Hadsell et
+    al. 2006, eq. 4; sec. 2.2 suggests it); "weight_decay", the squared L2 norm of the encoder's weights; or
+    "none". Words are told apart from the other words of the batch (ours; see `losses.token_likelihood`).
 
     Args:
         decoder: Shared by all languages.
@@ -140,6 +142,7 @@ class Translation(Task):
         self.decoder, self.languages_of_decoder = decoder, languages_of_decoder
         self.heads = (decoder,)
         self._sides = [languages_of_decoder.index(language) for language in self.languages.split("-")]
+        self._log_frequencies: tf.Tensor | None = None
 
     @classmethod
     def of_experiment(cls, config: ExperimentConfig) -> list[Self]:
@@ -153,6 +156,17 @@ class Translation(Task):
     def graph(self) -> str:
         """See `Task.graph`; each language has an input of its own in the decoder."""
         return f"{super().graph} {self.languages}"
+
+    def prepare(self, preprocessor: TextPreprocessor, texts: Iterable[Sequence[str]]) -> None:
+        """Counts the words of the two languages: the batches that candidates come from have no others.
+
+        A word that is not among them is taken to occur half a time.
+        """
+        counts = np.zeros(preprocessor.num_words)
+        for part in texts:
+            ids = preprocessor.word_ids(preprocessor.tokenize(tf.constant(part)).values)
+            counts += np.bincount(ids, minlength=len(counts))
+        self._log_frequencies = tf.constant(np.log(np.maximum(counts, 0.5) / counts.sum()), tf.float32)
 
     def encode_and_score(
         self, encoder: TokenEncoder, batch: Batch
@@ -173,8 +187,11 @@ class Translation(Task):
         features = batch.features
         words = encoder.embed_words(features.words)
         columns = tf.split(self.encode_sentences(encoder, words, features), 2)
-        tokens, lengths = tf.split(features.tokens, 2), tf.split(features.lengths, 2)
-        log_chances = _log_chances(features.words.ids, tf.reduce_sum(features.lengths), encoder.num_words)
+        ids, words, places = _candidates(features.words.ids, words)
+        tokens = tf.split(tf.gather(places, features.tokens), 2)
+        lengths = tf.split(features.lengths, 2)
+        num_tokens = tf.reduce_sum(gather_candidates(features.lengths)[0])
+        log_chances = self._log_chances(ids, num_tokens)
         likelihoods, hits = [], []
         for encodings, side in zip(columns, (1, 0), strict=True):
             scores = self.decoder(encodings, words, tokens[side], lengths[side], language=self._sides[side])
@@ -185,23 +202,45 @@ class Translation(Task):
             likelihood, hit = token_likelihood(scores, right, counted, log_chances)
             likelihoods.append(likelihood)
             hits.append(hit)
-        return tf.add_n(likelihoods), self._regularizer(encoder, *columns), tf.add_n(hits) / 2, columns
+        source, target = columns
+        regularizer = self._regularizer(encoder, source, target, batch.fingerprints)
+        return tf.add_n(likelihoods), regularizer, tf.add_n(hits) / 2, columns
 
-    def _regularizer(self, encoder: TokenEncoder, source: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
+    def _log_chances(self, ids: tf.Tensor, num_tokens: tf.Tensor) -> tf.Tensor:
+        """The logarithm of the chance of each word, and of the end, to be in a batch of so many tokens."""
+        assert self._log_frequencies is not None, "prepare() comes first"
+        expected = tf.cast(num_tokens, tf.float32) * tf.exp(tf.gather(self._log_frequencies, ids))
+        return tf.concat([tf.math.log(-tf.math.expm1(-expected)), [0.0]], axis=0)
+
+    def _regularizer(
+        self, encoder: TokenEncoder, source: tf.Tensor, target: tf.Tensor, fingerprints: tf.Tensor
+    ) -> tf.Tensor:
         kind, squares = self.config.regularizer, tf.reduce_sum(tf.square(source - target), axis=1)
         if kind == "similarity":
             return squares
         if kind == "contrastive":
-            others = tf.reduce_sum(tf.square(source - tf.roll(target, 1, axis=0)), axis=1)
-            return squares + tf.square(tf.maximum(0.0, _MARGIN - tf.sqrt(others + _TINY)))
+            places, has_other = draw_others(fingerprints)
+            others = tf.gather(gather_candidates(target)[0], places)
+            distances = tf.sqrt(tf.reduce_sum(tf.square(source - others), axis=1) + _TINY)
+            return squares + tf.where(has_other, tf.square(tf.maximum(0.0, _MARGIN - distances)), 0.0)
         decay = tf.add_n([tf.reduce_sum(tf.square(v.value)) for v in encoder.dense_variables])
         return tf.zeros_like(squares) + (decay if kind == "weight_decay" else 0.0)
 
 
-def _log_chances(ids: tf.Tensor, num_tokens: tf.Tensor, num_words: int) -> tf.Tensor:
-    """The logarithm of the chance of each of some words, and of the end, to be in a batch of so many tokens.
+def _candidates(ids: tf.Tensor, words: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Joins the words of all replicas, so that each tells its own from the same ones.
 
-    Words are sorted by their frequency, which follows Zipf's law, near enough.
+    Unknown words of one hash bucket are the same to the decoder, and come once.
+
+    Args:
+        ids: `[words]` int32 rows of the word table.
+        words: `[words, dim]`.
+
+    Returns:
+        The different ids and their rows, and `[words]` int32 positions of this replica's words among them.
     """
-    expected = tf.cast(num_tokens, tf.float32) / (tf.cast(ids + 1, tf.float32) * np.log(num_words + 1.0))
-    return tf.concat([tf.math.log(-tf.math.expm1(-expected)), [0.0]], axis=0)
+    all_ids, offset = gather_candidates(ids)
+    all_words, _ = gather_candidates(words)
+    distinct, places = tf.unique(all_ids)
+    firsts = tf.math.unsorted_segment_min(tf.range(tf.size(all_ids)), places, tf.size(distinct))
+    return distinct, tf.gather(all_words, firsts), places[offset : offset + tf.size(ids)]

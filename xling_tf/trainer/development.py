@@ -84,7 +84,7 @@ def _batches(model: Model, task: Task, examples: Examples) -> tf.data.Dataset:
     sampler = BatchSampler(examples, [1.0] * len(examples.corpora), size, config)
     # No more batches than there are different ones.
     count = min(config.training.dev_batches, len(examples) // size)
-    return make_dataset(examples, sampler, model.preprocessor, count=count)
+    return make_dataset(examples, sampler.batch, model.preprocessor, count=count)
 
 
 class _InMicroBatches:

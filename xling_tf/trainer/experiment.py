@@ -21,7 +21,7 @@ from xling_tf.corpora.folder import load_corpora, resolve_languages
 from xling_tf.corpora.records import Corpus
 from xling_tf.corpora.store import CorpusStore, StoredRecords, join, open_store, transient_store
 from xling_tf.corpora.tfds import read_sources
-from xling_tf.errors import UserError
+from xling_tf.errors import UserError, progress
 from xling_tf.files import locked, provenance, replacing, require_writable_folder
 from xling_tf.hub.card import model_card
 from xling_tf.hub.module import export, require_replaceable
@@ -123,8 +123,10 @@ def _train(run: Run, workers: Workers) -> dict[str, Any] | None:
     store = _read_corpora(run, is_chief=workers.is_chief)
     facts = {"config": dataclasses.asdict(run.config), "data": store.contents()}
     workers.require_same({**facts, "teachers": [teacher.checksum for teacher in teachers.values()]})
-    resolved, vocabulary = workers.from_chief(lambda: _resolve(run, store))
-    model, examples = _build(run, workers, resolved, vocabulary, store)
+    with progress("deciding on vocabulary and sizes"):
+        resolved, vocabulary = workers.from_chief(lambda: _resolve(run, store))
+    with progress("making the model"):
+        model, examples = _build(run, workers, resolved, vocabulary, store)
     own = run.run_dir / "teacher" if workers.is_chief else None
     starts_words = model.encoder.static_part and not isinstance(vocabulary, bytes)
     while teachers:  # the memory of each is for the training when it is done
@@ -150,7 +152,8 @@ def _train(run: Run, workers: Workers) -> dict[str, Any] | None:
     if not trainer.train():
         logging.warning("stopped at step %d; the same command continues there", trainer.step)
         return None
-    results = _finish(run, trainer, model, held_out, store) if workers.is_chief else {}
+    with progress("evaluating and exporting"):
+        results = _finish(run, trainer, model, held_out, store) if workers.is_chief else {}
     workers.wait()  # a process that ends before the chief looks lost
     return results
 

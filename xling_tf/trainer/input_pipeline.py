@@ -23,7 +23,7 @@ from xling_tf.text.preprocessor import TextPreprocessor
 from xling_tf.trainer.distribution import Workers
 
 # What is read of a batch: texts, labels, and a teacher's vectors.
-_READ = (tf.string, tf.int32, tf.float16)
+_READ = (tf.string, tf.int32, tf.float32)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +37,7 @@ class Examples:
     labels: NDArray[np.int32]
     lengths: NDArray[np.signedinteger[Any]]  # tokens of the longest text
     corpora: tuple[tuple[str, int], ...]  # name and number of examples of each, in order
-    vectors: Any  # `[examples, dim]` float16 of a teacher, or what is indexed as such an array
+    vectors: Any  # `[examples, dim]` float32 of a teacher, or what is indexed as such an array
 
     def __len__(self) -> int:
         """Number of examples."""
@@ -83,7 +83,7 @@ def _collect(task: Task, parts: Sequence[tuple[str, StoredRecords]]) -> Examples
         labels=records.labels,
         lengths=records.lengths,
         corpora=tuple((name, len(part)) for name, part in parts if len(part)),
-        vectors=np.zeros((len(records), 0), np.float16),
+        vectors=np.zeros((len(records), 0), np.float32),
     )
 
 
@@ -217,16 +217,15 @@ def _mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 def make_dataset(
     examples: Examples,
-    sampler: BatchSampler,
+    batch: Callable[[int], NDArray[np.int64]],
     preprocessor: TextPreprocessor,
     *,
     count: int | None = None,
-    position: Callable[[int], int] = int,
 ) -> tf.data.Dataset:
-    """Streams batches, `count` of them or without end; the n-th is the sampler's at `position(n)`."""
+    """Streams batches, `count` of them or without end; `batch(n)` says which examples the n-th one has."""
 
     def read(number: NDArray[np.int64]) -> tuple[NDArray[Any], ...]:
-        indices = sampler.batch(position(int(number)))
+        indices = batch(int(number))
         return examples.texts(indices), examples.labels[indices], examples.vectors[indices]
 
     # Not `Dataset.from_generator`, whose iterator makes malloc give freed memory back at once.
@@ -243,7 +242,7 @@ def make_dataset(
 def _to_batch(
     preprocessor: TextPreprocessor, num_columns: int, num_contexts: int, vector_dim: int
 ) -> Callable[..., Batch]:
-    """Makes the graph function that turns texts, labels and float16 vectors into a `Batch`."""
+    """Makes the graph function that turns texts, labels and vectors into a `Batch`."""
 
     @tf.function(input_signature=[tf.TensorSpec(None, dtype) for dtype in _READ], autograph=False)
     def convert(texts: tf.Tensor, labels: tf.Tensor, vectors: tf.Tensor) -> Batch:
@@ -251,11 +250,15 @@ def _to_batch(
         fingerprints = preprocessor.fingerprints(texts)
         split = tf.size(texts) // num_columns * (num_columns - num_contexts)
         contexts = [texts[split:]] if num_contexts else []
+        features = preprocessor(texts[:split], *contexts)
+        # One column at least, also for a replica without examples: an LSTM cannot loop over none.
+        width = tf.maximum(1, tf.shape(features.tokens)[1])
+        tokens = tf.pad(features.tokens, [[0, 0], [0, width - tf.shape(features.tokens)[1]]])
         return Batch(
-            features=preprocessor(texts[:split], *contexts),
+            features=features._replace(tokens=tokens),
             fingerprints=tf.reshape(fingerprints, [num_columns, -1]),
             labels=labels,
-            vectors=tf.ensure_shape(tf.cast(vectors, tf.float32), [None, vector_dim]),
+            vectors=tf.ensure_shape(vectors, [None, vector_dim]),
         )
 
     return convert
@@ -264,8 +267,9 @@ def _to_batch(
 class TrainingInput:
     """The training batches of one task, for the replicas of this process.
 
-    The n-th step of a task takes one batch a replica: those at the positions from n times the number
-    of replicas on, in the order of the replicas, whichever process they belong to.
+    The n-th step of a task takes the sampler's batch at position n, whatever the number of replicas. They
+    share it in nearly equal parts, in their order, whichever process they belong to; of a batch with fewer
+    examples than there are replicas, the last replicas have none.
     """
 
     def __init__(
@@ -301,17 +305,25 @@ class TrainingInput:
 
     def texts(self, count: int) -> list[list[str]]:
         """The texts that all replicas get at the task's step `count`, a list for each column."""
-        total = self._strategy.num_replicas_in_sync
-        positions = range(count * total, (count + 1) * total)
-        indices = np.concatenate([self._sampler.batch(position) for position in positions])
+        indices = self._sampler.batch(count)
         texts = [text.decode("utf-8") for text in self._examples.texts(indices)]
         return [texts[first : first + len(indices)] for first in range(0, len(texts), len(indices))]
+
+    def sample(self, num_examples: int) -> Iterator[list[str]]:
+        """Yields all texts of the first batches, one after another, of so many examples or an epoch."""
+        left = min(num_examples, len(self._examples))
+        count = 0
+        while left > 0:
+            columns = self.texts(count)
+            yield [text for column in columns for text in column]
+            left -= len(columns[0])
+            count += 1
 
     def _dataset(self, count: int) -> tf.data.Dataset:
         total, own = self._strategy.num_replicas_in_sync, self._replicas
 
-        def position(number: int) -> int:
+        def part(number: int) -> NDArray[np.int64]:
             step, replica = divmod(number, len(own))
-            return (count + step) * total + own[replica]
+            return np.array_split(self._sampler.batch(count + step), total)[own[replica]]
 
-        return make_dataset(self._examples, self._sampler, self._preprocessor, position=position)
+        return make_dataset(self._examples, part, self._preprocessor)

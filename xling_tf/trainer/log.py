@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,10 +13,10 @@ from absl import logging
 from numpy.typing import NDArray
 from tqdm import tqdm
 
+from xling_tf.errors import progress as log_progress
 from xling_tf.files import replacing
 
 _SMOOTHING = 0.9
-_SECONDS_BETWEEN_LINES = 30.0
 
 
 class StepResult(NamedTuple):
@@ -44,18 +44,21 @@ class TrainingLog(AbstractContextManager["TrainingLog"]):
         path, self._scores_path = run_dir / "metrics.jsonl", run_dir / "dev.jsonl"
         _drop_lines(path, first_step)
         _drop_lines(self._scores_path, first_step + 1)  # a score comes after its step
-        self._lines = path.open("a", encoding="utf-8")
+        self._stack = ExitStack()
+        self._report = self._stack.enter_context(log_progress("training"))
+        self._lines = self._stack.enter_context(path.open("a", encoding="utf-8"))
         self._writer = tf.summary.create_file_writer(str(run_dir / "tensorboard"))
         layout = "{l_bar}{bar}| {elapsed}<{remaining}{postfix}"
         self._bar = tqdm(total=100.0, initial=100 * progress, unit="%", disable=None, bar_format=layout)
         self._losses: dict[str, float] = {}
-        self._begin = self._last_line = time.monotonic()
+        self._stack.callback(self._writer.close)
+        self._stack.callback(self._bar.close)
+        self._begin = time.monotonic()
         self._sentences = 0
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(self, *error: Any) -> None:
         """Closes files and bar."""
-        for part in (self._bar, self._writer, self._lines):
-            part.close()
+        self._stack.__exit__(*error)
 
     def report(self, result: StepResult, progress: float) -> None:
         """Reports one step; `progress` is the share of the budget used after it."""
@@ -75,12 +78,10 @@ class TrainingLog(AbstractContextManager["TrainingLog"]):
         self._losses[result.task] = _SMOOTHING * before + (1 - _SMOOTHING) * result.loss
         losses = " ".join(f"{_short(name)} {loss:.2f}" for name, loss in self._losses.items())
         status = f"step {result.step + 1}, {rate:.0f} sentences/s, loss: {losses}"
+        self._report(f"{100 * progress:.0f}%, {status}")
         if not self._bar.disable:
             self._bar.set_postfix_str(status, refresh=False)
             self._bar.update(100 * progress - self._bar.n)
-        elif time.monotonic() - self._last_line > _SECONDS_BETWEEN_LINES:
-            self._last_line = time.monotonic()
-            logging.info("%.0f%% %s", 100 * progress, status)
 
     def report_scores(self, steps: int, scores: Mapping[str, Mapping[str, float]]) -> None:
         """Reports the scores of each task on held-out examples after `steps` steps."""

@@ -36,6 +36,7 @@ from xling_tf.trainer.schedule import Schedule, sampling_weights
 TrainStep = Callable[[Batch], tf.Tensor]
 # Reading what steps measured waits for the devices, and they for Python then: GPUs have some steps to do.
 _STEPS_TO_READ = {"CPU": 1, "GPU": 8}
+_SAMPLED = 2**16  # examples that a task may look at before its first step
 
 
 class DispatchedStep(NamedTuple):
@@ -89,6 +90,8 @@ class Phase:
             task.name: TrainingInput(task, examples[task.name], model.preprocessor, model.config, workers)
             for task in tasks
         }
+        for task in tasks:
+            task.prepare(model.preprocessor, self.inputs[task.name].sample(_SAMPLED))
         self._batches: dict[str, Iterator[Any]] = {}
 
     @property

@@ -11,14 +11,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from absl import logging
 from numpy.typing import NDArray
 from tqdm import tqdm
 
 from xling_tf.config import ExperimentConfig
-from xling_tf.errors import UserError
+from xling_tf.errors import UserError, progress
 from xling_tf.evaluators.cache import cached
-from xling_tf.evaluators.encoding import System, encode_checked
+from xling_tf.evaluators.encoding import System, encode_checked, encode_units
 from xling_tf.evaluators.systems import open_system
 from xling_tf.model import Model
 from xling_tf.tasks.base import Task
@@ -35,13 +34,14 @@ _Rows = Sequence[tuple[str, ...]]  # the texts of examples, one for each of the 
 
 
 def _sources(system: System, rows: _Rows) -> NDArray[Any]:
-    return system([row[0] for row in rows])
+    return encode_units(system, [row[0] for row in rows])
 
 
 def _questions_and_answers(system: System, rows: _Rows) -> NDArray[Any]:
     answers = [row[1] for row in rows]
-    questions = system.encode_questions([row[0] for row in rows])
-    return np.concatenate([questions, system.encode_responses(answers, answers)], axis=1)
+    questions = encode_units(system.encode_questions, [row[0] for row in rows])
+    responses = encode_units(lambda texts: system.encode_responses(texts, texts), answers)
+    return np.concatenate([questions, responses], axis=1)
 
 
 class Teacher(NamedTuple):
@@ -61,11 +61,13 @@ def open_teachers(config: ExperimentConfig) -> dict[type[Task], Teacher]:
     """
     teachers: dict[type[Task], Teacher] = {}
     if config.tasks.distillation.weight:
-        teachers[Distillation] = open_teacher(config)
+        with progress(f"opening the teacher {config.tasks.distillation.teacher}"):
+            teachers[Distillation] = open_teacher(config)
     own = config.tasks.question_answering
     if own.weight and own.teacher:
-        system = open_system(own.teacher)
-        dim = encode_checked(system.encode_questions, ["Hello?"]).shape[1]
+        with progress(f"opening the teacher {own.teacher}"):
+            system = open_system(own.teacher)
+            dim = encode_checked(system.encode_questions, ["Hello?"], name=system.name).shape[1]
         teachers[QuestionAnswering] = Teacher(
             system, system.checksum or own.teacher, 2 * dim, _questions_and_answers
         )
@@ -112,9 +114,8 @@ def _require_language(system: System, source: str) -> None:
 
 
 def _beside_each_other(systems: Sequence[System]) -> System:
-    def encode(texts: list[str]) -> NDArray[np.float32]:
-        vectors = [encode_checked(system, texts) for system in systems]
-        return np.concatenate([v / np.linalg.norm(v, axis=1, keepdims=True) for v in vectors], axis=1)
+    def encode(texts: list[str]) -> NDArray[np.float64]:
+        return np.concatenate([encode_units(system, texts) for system in systems], axis=1)
 
     checksums = [system.checksum for system in systems]
     return System(
@@ -146,14 +147,15 @@ def with_vectors(
     system = dataclasses.replace(teacher.system, checksum=teacher.checksum)
     keeping = cached(system, folder, show_progress=False)
     total = sum(map(len, parts))
-    logging.info("%s encodes the texts of %d examples into %s", system.name, total, folder)
+    title = f"{system.name} encodes the texts of {total} examples into {folder}"
     # None: hidden where it would fill a file instead of moving on a screen.
-    with tqdm(total=total, unit="example", leave=False, disable=None) as bar:
+    with progress(title) as report, tqdm(total=total, unit="example", leave=False, disable=None) as bar:
         for part in parts:
             for begin in range(0, len(part), _CHUNK):
                 rows = _texts(part, np.arange(begin, min(begin + _CHUNK, len(part))))
                 teacher.encode(keeping, rows)
                 bar.update(len(rows))
+                report(f"{bar.n} of them")
     # It holds no function of the teacher's, whose memory is for the training now.
     missing: Any = {role: _missing for role in ("questions", "responses") if getattr(system, role)}
     reader = System(name=system.name, sentences=_missing, checksum=system.checksum, **missing)
@@ -178,10 +180,12 @@ def start_words(model: Model, teacher: Teacher, folder: Path | None) -> None:
     static, vocabulary = model.encoder.static_part, model.preprocessor.vocabulary
     assert not isinstance(vocabulary, bytes)  # of words, not of pieces
     system = dataclasses.replace(teacher.system, checksum=teacher.checksum)
-    logging.info("%s encodes %d words", system.name, len(vocabulary))
     encode = cached(system, _kept_or_temporary(folder), show_progress=True)
     begins = range(0, len(vocabulary), _CHUNK)
-    vectors = np.concatenate([encode(list(vocabulary[begin : begin + _CHUNK])) for begin in begins])
+    with progress(f"{system.name} encodes {len(vocabulary)} words"):
+        vectors = np.concatenate(
+            [encode_checked(encode, list(vocabulary[begin : begin + _CHUNK])) for begin in begins]
+        )
     shares = 1 / np.arange(1, len(vocabulary) + 1)  # Zipf's law: the vocabulary is sorted by frequency
     shares /= shares.sum()
     weights = np.sqrt(shares) / np.sqrt(shares).sum()
@@ -212,11 +216,11 @@ class TeacherVectors:
         self.shape = (len(examples), dim)
         self._encode, self._examples, self._lock = encode, examples, lock
 
-    def __getitem__(self, indices: NDArray[np.int64], /) -> NDArray[np.float16]:
-        """The vectors of some examples: `[indices, dim]`."""
+    def __getitem__(self, indices: NDArray[np.int64], /) -> NDArray[np.float32]:
+        """The vectors of some examples, each text's of unit length: `[indices, dim]`."""
         with self._lock:
             vectors = self._encode(_texts(self._examples, indices))
-        return vectors.astype(np.float16).reshape(-1, self.shape[1])
+        return vectors.astype(np.float32).reshape(-1, self.shape[1])
 
 
 def _kept_or_temporary(folder: Path | None) -> Path:
