@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from xling_tf.config import TextConfig
+from xling_tf.corpora.line_files import normal_form
 from xling_tf.errors import UserError, library
 from xling_tf.text.tokenization import EMPTY_TOKEN, tokenize
 
@@ -189,12 +190,16 @@ def read_vectors(path: Path) -> Words:
     models = None if is_text else library("gensim.models", "gensim", "vectors")
     try:
         with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as file:
-            return _read_text(file) if is_text else _read_binary(path, file.readline(), models)
+            words = _read_text(file) if is_text else _read_binary(path, file.readline(), models)
     # NotImplementedError is gensim's, of a fastText classifier.
     except (EOFError, OSError, OverflowError, NotImplementedError, ValueError) as error:
         raise UserError(
             f"{path} must hold vectors of words, as word2vec, fastText or GloVe write them: {error}"
         ) from error
+    # Tokens are in NFC; of a word in several forms, the row of that one.
+    places = {normal_form(word): place for word, place in words.places.items()}
+    places.update((word, place) for word, place in words.places.items() if word in places)
+    return Words(places, words.rows)
 
 
 def _read_binary(path: Path, first_line: bytes, models: Any) -> Words:
