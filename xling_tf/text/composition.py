@@ -8,11 +8,10 @@ import unicodedata
 from collections.abc import Iterable
 from functools import cache
 from itertools import groupby
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
-from numpy.typing import NDArray
 
 # In the tables a character is its code point with its combining class above, 0 where it is no mark.
 _CODE_BITS = 21
@@ -22,7 +21,7 @@ _TEXTS_AT_ONCE = 2048  # a bound for memory
 
 
 class _Tables(NamedTuple):
-    """What `unicodedata` says of composition.
+    """What `unicodedata` says of composition, as arrays and then as constants of a graph.
 
     Attributes:
         pattern: Matches texts that are surely in NFC, in RE2's syntax: characters, each with sorted marks.
@@ -33,10 +32,10 @@ class _Tables(NamedTuple):
     """
 
     pattern: str
-    listed: NDArray[np.int32]
-    parts: NDArray[np.int32]
-    pairs: NDArray[np.int64]
-    composites: NDArray[np.int32]
+    listed: Any
+    parts: Any
+    pairs: Any
+    composites: Any
 
 
 @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
@@ -49,12 +48,16 @@ def composed(texts: tf.Tensor) -> tf.Tensor:
         >>> composed(tf.constant(["n\u0303"])).numpy()[0].decode()
         'ñ'
     """
-    rows = tf.where(~tf.strings.regex_full_match(texts, _tables().pattern))
+    pattern, *arrays = _read_unicode_data()
+    # Made here, not within the loops, where each use would be a copy.
+    tables = _Tables(pattern, *map(tf.constant, arrays))
+    rows = tf.where(~tf.strings.regex_full_match(texts, pattern))
 
     def compose_some(begin: tf.Tensor, texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         end = begin + _TEXTS_AT_ONCE
         chunk = rows[begin:end]
-        return end, tf.tensor_scatter_nd_update(texts, chunk, _compose(tf.gather_nd(texts, chunk)))
+        in_nfc = _compose(tf.gather_nd(texts, chunk), tables)
+        return end, tf.tensor_scatter_nd_update(texts, chunk, in_nfc)
 
     _, texts = tf.while_loop(
         lambda begin, _: begin < tf.size(rows), compose_some, (0, texts), parallel_iterations=1
@@ -62,12 +65,12 @@ def composed(texts: tf.Tensor) -> tf.Tensor:
     return texts
 
 
-def _compose(texts: tf.Tensor) -> tf.Tensor:
+def _compose(texts: tf.Tensor, tables: _Tables) -> tf.Tensor:
     characters = tf.strings.unicode_decode(texts, "UTF-8")
-    state = _decompose(characters.values, tf.cast(characters.value_rowids(), tf.int32))
+    state = _decompose(characters.values, tf.cast(characters.value_rowids(), tf.int32), tables)
     codes, _, rows, _ = tf.while_loop(
         lambda codes, classes, rows, goes_on: goes_on,
-        lambda codes, classes, rows, _: _compose_pairs(codes, classes, rows),
+        lambda codes, classes, rows, _: _compose_pairs(codes, classes, rows, tables),
         (*state, True),
         shape_invariants=(*[tf.TensorShape([None])] * 3, tf.TensorShape([])),
     )
@@ -75,9 +78,8 @@ def _compose(texts: tf.Tensor) -> tf.Tensor:
     return tf.strings.unicode_encode(composed, "UTF-8")
 
 
-def _decompose(codes: tf.Tensor, rows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+def _decompose(codes: tf.Tensor, rows: tf.Tensor, tables: _Tables) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Maps code points and their texts' rows to those of their parts, with classes, marks in order."""
-    tables = _tables()
     place, is_listed = _find(codes, tables.listed)
     alone = tf.pad(codes[:, None], [[0, 0], [0, tables.parts.shape[1] - 1]], constant_values=_NONE)
     parts = tf.where(is_listed[:, None], tf.gather(tables.parts, place), alone)
@@ -96,10 +98,9 @@ def _decompose(codes: tf.Tensor, rows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor,
 
 
 def _compose_pairs(
-    codes: tf.Tensor, classes: tf.Tensor, rows: tf.Tensor
+    codes: tf.Tensor, classes: tf.Tensor, rows: tf.Tensor, tables: _Tables
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
     """Composes each starter with the first character that it can take up; says whether there was one."""
-    tables = _tables()
     is_starter = tf.equal(classes, 0)
     starters = tf.concat([[0], tf.cast(tf.where(is_starter)[:, 0], tf.int32)], axis=0)
     starter = tf.gather(starters, tf.cumsum(tf.cast(is_starter, tf.int32), exclusive=True))
@@ -124,14 +125,14 @@ def _compose_pairs(
     return (*left, tf.size(seconds) > 0)
 
 
-def _find(values: tf.Tensor, ascending: NDArray[np.integer]) -> tuple[tf.Tensor, tf.Tensor]:
+def _find(values: tf.Tensor, ascending: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """The places of values in an array, and whether they are there."""
-    places = tf.minimum(tf.searchsorted(ascending, values), len(ascending) - 1)
+    places = tf.minimum(tf.searchsorted(ascending, values), ascending.shape[0] - 1)
     return places, tf.equal(tf.gather(ascending, places), values)
 
 
 @cache
-def _tables() -> _Tables:
+def _read_unicode_data() -> _Tables:
     characters = list(map(chr, range(sys.maxunicode + 1)))
     classes = {c: mark for c in characters if (mark := unicodedata.combining(c))}
     apart = {c: d for c in characters if (d := unicodedata.normalize("NFD", c)) != c}
