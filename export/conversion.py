@@ -13,6 +13,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from xling_tf.config import ExperimentConfig, from_json
+from xling_tf.corpora.line_files import MAX_EXPANSION
 from xling_tf.encoders.base import build_encoder
 from xling_tf.errors import UserError, library
 from xling_tf.files import replacing_folder
@@ -61,7 +62,8 @@ In Python, without TensorFlow:
 float32 `[batch, {dim}]`. `{vocabulary}` has the {vocabulary_is}. In other languages, make ids by
 what `runtime.json` calls:
 
-1. `max_bytes`: a text is cut after so many; what is no UTF-8 then, as half a character, becomes a space.
+1. `max_bytes`: a text is cut after {expansion} times so many, brought to Unicode's NFC, and cut after so
+   many; what is no UTF-8 after a cut, as half a character, becomes a space.
 {steps}"""
 _PIECES = """2. SentencePiece gives the ids of the best segmentation; where there are none, take `[empty]`.
 3. `max_tokens`: so many are kept, those in `begin` before them and in `end` after them included.
@@ -290,6 +292,7 @@ def _card(settings: Mapping[str, Any]) -> str:
     is_words = text["kind"] == "words"
     return _CARD.format(
         runtime=_RUNTIMES[settings["runtime"]],
+        expansion=MAX_EXPANSION,
         dim=settings["dim"],
         model=settings["model"],
         vocabulary=settings["vocabulary"],

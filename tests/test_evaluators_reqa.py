@@ -151,6 +151,7 @@ def test_an_encoder_and_bm25_find_together_what_neither_finds():
 
 def test_tokens():
     assert tokens_of("It's Ötzi, 42 km.") == ["it", "s", "ötzi", "42", "km"]
+    assert tokens_of("O\u0308tzi") == ["ötzi"]
     assert tokens_of("NBA在北京。") == ["nba", "在", "北", "京"]
     assert tokens_of("नमस्ते दुनिया।") == ["नमस्ते", "दुनिया"]
 

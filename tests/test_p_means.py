@@ -165,6 +165,15 @@ def test_words_may_be_tagged_with_their_language(tmp_path):
     assert dict(zip(fitted.words, fitted.rows[:, 0].tolist(), strict=True))["red"] == 1
 
 
+def test_words_are_found_in_any_form_of_unicode(tmp_path):
+    (tmp_path / "x.vec").write_text("n\u0303u 1 2\nn\u0303o 3 4\n\u00f1o 5 6\n")
+    words = read_vectors(tmp_path / "x.vec")
+    assert {word: words.rows[place].tolist() for word, place in words.places.items()} == {
+        "\u00f1u": [1, 2],
+        "\u00f1o": [5, 6],
+    }
+
+
 @pytest.mark.parametrize(
     "content",
     ["3 2\na 1 2\nb 3 4\n", "2 2\na 1 2\na 3 4\n", "2 2\na 1 2\nb 3\n", "1 2\na 1 nan\n", "1 2\na x y\n"],

@@ -34,6 +34,7 @@ TEXTS = [
     "Donaudampfschifffahrt, x.y z!",
     "a b c d e f g h i j k l m n o p",
     "\ufffd \0 " + "é" * 1000,
+    "Man\u0303ana \u1112\u1161\u11ab\u1100\u116e\u11a8",
 ]
 # What rules look at, what splits or joins words, and what tokenizers stumble over.
 _VISIBLE = """don't DON'T he's IT'Sſ 'ſ l'eau 'quoted' ’tis `` " «no» U.S. x.y 1,234 1,2,3 10:30 ٣,٤ ½
@@ -42,6 +43,14 @@ _VISIBLE = """don't DON'T he's IT'Sſ 'ſ l'eau 'quoted' ’tis `` " «no» U.S.
 FRAGMENTS = [
     *_VISIBLE.split(),
     *("e\u0301", "\0", "\x7f", "\x85", "\u00a0", "\u200b", "\u200d", "\u202e", "\u3000", "\ufeff"),
+    *(
+        "n\u0303",
+        "\u0301\u0323e\u0323\u0301",
+        "\u1112\u1161\u11ab",
+        "\u304b\u3099",
+        "\u212b",
+        "o\u031b\u0301" * 200,
+    ),
     *("\ufffd", "\uffff", "\ue000", "\U0010ffff", "\ud800", "x" * 600, "猫" * 300, "\n", "\t", " "),
 ]
 CORPUS = {"en": [*SENTENCES, "我爱北京", "ABC abc"]}

@@ -159,13 +159,14 @@ def test_words_alone_have_the_same_rows_and_no_ngrams(preprocess):
 
 
 def test_texts_that_encoders_cannot_tell_apart_have_one_fingerprint():
-    texts = tf.constant(["Ñandú", "ñandú", "nandu", b"\xff", ""])
+    texts = tf.constant(["Ñandú", "ñandú", "nandu", b"\xff", "", "N\u0303andu\u0301"])
     for lowercase, distinct in ((False, 5), (True, 4)):
         config = dataclasses.replace(CONFIG, lowercase=lowercase)
         found = word_preprocessor(VOCABULARY, config).fingerprints(texts).numpy()
         assert (found >= 0).all()
         assert len(set(found)) == distinct
         assert (found[0] == found[1]) == lowercase
+        assert found[0] == found[5]
 
 
 def test_counts_of_tokens(monkeypatch):

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from xling_tf.corpora.line_files import normal_form
 from xling_tf.corpora.sentences import surroundings
 from xling_tf.errors import UserError, library
 from xling_tf.evaluators import data
@@ -257,7 +258,7 @@ def fuse(semantic: NDArray[np.floating], lexical: NDArray[np.floating]) -> NDArr
 
 def tokens_of(text: str) -> list[str]:
     """Tokenises a text: runs of letters and digits, without case; Chinese, kana and Thai by character."""
-    return _TOKEN.findall(text.casefold())
+    return _TOKEN.findall(normal_form(text).casefold())
 
 
 def read_tables(tables: Mapping[str, Path]) -> ReqaData:

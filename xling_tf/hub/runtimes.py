@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from xling_tf.corpora.line_files import MAX_EXPANSION, normal_form
 from xling_tf.errors import UserError, library
 from xling_tf.evaluators.encoding import length_sorted_batches
 from xling_tf.inputs import Texts, as_texts, is_single
@@ -204,14 +205,18 @@ codecs.register_error("xling_tf_space", lambda error: (" ", error.end))  # type:
 
 
 def readable(sentence: str, max_bytes: int) -> str:
-    """Cuts a text after `max_bytes` of its UTF-8; what is no character becomes a space.
+    """Brings a text to NFC and cuts it after `max_bytes` of its UTF-8; what is no character becomes a space.
 
     Example:
         >>> readable("señor", 3)
         'se '
     """
+    return _cut(normal_form(_cut(sentence, MAX_EXPANSION * max_bytes)), max_bytes)
+
+
+def _cut(text: str, max_bytes: int) -> str:
     # No character is shorter than a byte: a megabyte is not encoded to keep a page of it.
-    encoded = sentence[:max_bytes].encode("utf-8", "surrogatepass")
+    encoded = text[:max_bytes].encode("utf-8", "surrogatepass")
     return encoded[:max_bytes].decode("utf-8", "xling_tf_space")
 
 

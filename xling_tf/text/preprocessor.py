@@ -87,9 +87,10 @@ class TextPreprocessor(tf.Module, ABC):
 
     def fingerprints(self, sentences: tf.Tensor) -> tf.Tensor:
         """Hashes `[batch]` strings to int64 of at least 0, equal where texts are the same to an encoder."""
+        texts = readable(sentences, self.config.max_tokens)
         if self.config.lowercase:
-            sentences = lowercased(readable(sentences, self.config.max_tokens))
-        return tf.strings.to_hash_bucket_fast(sentences, 2**62)
+            texts = lowercased(texts)
+        return tf.strings.to_hash_bucket_fast(texts, 2**62)
 
     @abstractmethod
     def tokenize(self, sentences: tf.Tensor, max_tokens: int | None = None) -> tf.RaggedTensor:

@@ -6,6 +6,8 @@ Core operations keep the exported model loadable by a process that has nothing b
 import tensorflow as tf
 
 from xling_tf.config import TextConfig
+from xling_tf.corpora.line_files import MAX_EXPANSION
+from xling_tf.text.composition import composed
 
 # Stands for a sentence without any token, so that every sentence has a position to pool over. The
 # rules below split typed brackets from words, so no sentence of a user contains it.
@@ -43,10 +45,18 @@ RULES = (
 
 
 def readable(sentences: tf.Tensor, max_tokens: int) -> tf.Tensor:
-    """Cuts `[batch]` strings to a page, and makes UTF-8 of any bytes: what is none becomes spaces."""
-    # No text beyond what can hold `max_tokens` is looked at, so a megabyte costs what a page costs.
-    text = tf.strings.substr(sentences, 0, BYTES_PER_TOKEN * max_tokens, unit="BYTE")
-    return tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", replacement_char=0x20)
+    """Brings `[batch]` strings to UTF-8 in NFC, cut to a page; bytes that are no UTF-8 become spaces."""
+    # No text beyond what can hold `max_tokens` is looked at, so a megabyte costs what a page costs. It is cut
+    # when it is in NFC, so that its other forms lose the same.
+    most = BYTES_PER_TOKEN * max_tokens
+    text = composed(_cut(sentences, MAX_EXPANSION * most))
+    return tf.cond(tf.reduce_any(tf.strings.length(text) > most), lambda: _cut(text, most), lambda: text)
+
+
+def _cut(texts: tf.Tensor, most: int) -> tf.Tensor:
+    """The first bytes of texts; half a character at the end becomes a space."""
+    cut = tf.strings.substr(texts, 0, most, unit="BYTE")
+    return tf.strings.unicode_transcode(cut, "UTF-8", "UTF-8", replacement_char=0x20)
 
 
 def lowercased(text: tf.Tensor) -> tf.Tensor:

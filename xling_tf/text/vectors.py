@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from xling_tf.config import TextConfig
-from xling_tf.corpora.line_files import MAX_LINE, split_blocks
+from xling_tf.corpora.line_files import MAX_LINE, normal_form, split_blocks
 from xling_tf.errors import UserError, library
 from xling_tf.files import PACKED, unpacked
 from xling_tf.text.tokenization import EMPTY_TOKEN, tokenize
@@ -195,7 +195,7 @@ def read_vectors(path: Path) -> Words:
         with path.open("rb") as file:
             blocks = split_blocks(unpacked(file, path), b"\n", MAX_LINE)
             lines = (line or b"" for block in blocks for line in block)
-            return _read_text(lines) if is_text else _read_binary(path, next(lines, b""), models)
+            words = _read_text(lines) if is_text else _read_binary(path, next(lines, b""), models)
     except UserError:
         raise
     # NotImplementedError is gensim's, of a fastText classifier; it unpacks binary files by itself.
@@ -206,6 +206,10 @@ def read_vectors(path: Path) -> Words:
         raise UserError(
             f"{path} must hold vectors of words, as word2vec, fastText or GloVe write them: {error}"
         ) from error
+    # Tokens are in NFC; of a word in several forms, the row of that one.
+    places = {normal_form(word): place for word, place in words.places.items()}
+    places.update((word, place) for word, place in words.places.items() if word in places)
+    return Words(places, words.rows)
 
 
 def _read_binary(path: Path, first_line: bytes, models: Any) -> Words:

@@ -1,0 +1,113 @@
+"""Texts in any form of Unicode are the same to all tokenizers: NFC in the graph, as `unicodedata` has it."""
+
+import sys
+import unicodedata
+
+import pytest
+import tensorflow as tf
+from hostile_bytes import FEW
+from hypothesis import given
+from hypothesis import strategies as st
+
+from xling_tf.corpora.line_files import MAX_EXPANSION
+from xling_tf.hub import runtimes
+from xling_tf.text.composition import composed
+from xling_tf.text.tokenization import BYTES_PER_TOKEN, readable
+
+CHARACTERS = [
+    c for c in map(chr, range(sys.maxunicode + 1)) if unicodedata.category(c) not in ("Cn", "Co", "Cs")
+]
+MARKS = [character for character in CHARACTERS if unicodedata.combining(character)]
+# What decomposes, and what it decomposes to.
+DECOMPOSABLE = [c for c in CHARACTERS if unicodedata.normalize("NFD", c) != c]
+PARTS = sorted({part for c in DECOMPOSABLE for part in unicodedata.normalize("NFD", c)})
+
+
+def nfc(texts: list[str]) -> list[str]:
+    return [text.decode() for text in composed(tf.constant(texts, tf.string)).numpy()]
+
+
+def expected(texts: list[str]) -> list[str]:
+    return [unicodedata.normalize("NFC", text) for text in texts]
+
+
+TEXTS = {
+    "Spanish": "Man\u0303ana llovera\u0301 en Leo\u0301n.",
+    "Vietnamese, two marks": "Tie\u0302\u0301ng Vie\u0323\u0302t, vie\u0302\u0323t",
+    "Greek, three marks": "\u1f00\u0301\u0345\u03c9\u0345\u0301\u0313 \u1fbe\u0308\u0301",
+    "Korean": "\u1112\u1161\u11ab\u1100\u116e\u11a8 \ud55c\u11a8 \uac00\u11a7 \u1100\u0301\u1161",
+    "Japanese": "\u304b\u3099\u304d\u3099\u30cf\u309a \u304b\u0301\u3099",
+    "Devanagari, which stays apart": "\u0958 \u0915\u093c \u0928\u093c",
+    "vowels of Bengali, Tamil, Sinhala": "\u09c7\u09be \u0bc6\u0bbe \u0dd9\u0dcf\u0dca \u0dd9\u0dca\u0dcf",
+    "signs that are letters": "\u212b \u212a \u2126 \u212b\u0301 \u2126\u0301",
+    "ideographs for compatibility": "\uf900 \ufa0e \U0002f800",
+    "musical notes": "\U0001d15e \U0001d1bb\U0001d16e",
+    "marks in disorder": "q\u0307\u0323 a\u0301\u0323 a\u0328\u0302\u0304 c\u0338\u0327\u0301",
+    "marks alone": "\u0301 \u0301\u0323a\u0323\u0301",
+    "blocked": "a\u0316\u0300 a\u0300\u0300 a\u0315\u0300 a\u034f\u0300 a\u0316\u034f\u0300",
+    "in NFC": "Ma\u00f1ana \u0e1c\u0e39\u0e49 \u05d1\u05bc\u05b0 \U0010ffff \uffff",
+    "a zero": "a\0n\u0303\0",
+    "a leading mark of byte order": "\ufeffn\u0303",
+    "none": "",
+}
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_by_hand(name):
+    text = TEXTS[name]
+    # In company too: the marks of one text are not those of the one before.
+    texts = [text, "e", text, unicodedata.normalize("NFD", text), unicodedata.normalize("NFC", text), ""]
+    assert nfc(texts) == expected(texts)
+
+
+def test_every_character():
+    forms = [form for c in CHARACTERS for form in (c, unicodedata.normalize("NFD", c))]
+    assert nfc(forms) == expected(forms)
+    assert nfc([f"a{mark}\u0301" for mark in MARKS]) == expected([f"a{mark}\u0301" for mark in MARKS])
+
+
+@given(st.lists(st.text(st.sampled_from(PARTS) | st.sampled_from(MARKS) | st.sampled_from(DECOMPOSABLE))))
+@FEW
+def test_any_text(texts):
+    assert nfc(texts) == expected(texts)
+
+
+def test_a_flood_of_marks_takes_no_time():
+    flood = ["e" + "\u0301\u0316" * 250_000, "n\u0303" * 250_000]
+    assert nfc(flood) == ["\u00e9" + "\u0316" * 250_000 + "\u0301" * 249_999, "\u00f1" * 250_000]
+
+
+def test_no_form_is_longer_than_what_is_looked_at():
+    longest: dict[str, int] = {}
+    for c in {*DECOMPOSABLE, *PARTS}:
+        part = unicodedata.normalize("NFD", c)
+        longest[part] = max(longest.get(part, 0), len(c.encode()))
+    for c in {*DECOMPOSABLE, *PARTS}:
+        parts, composite = unicodedata.normalize("NFD", c), unicodedata.normalize("NFC", c)
+        assert sum(longest[part] for part in parts) <= MAX_EXPANSION * len(composite.encode())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\u0390" * 100,
+        "\ud55c\uad6d\uc5b4 " * 30,
+        "e\u0301" * 100,
+        "x" * 79 + "\u1eb9\u0301",
+        "\u00e9\ud800" * 50,
+    ],
+)
+def test_the_cut_is_the_same_in_every_form_and_runtime(text):
+    forms = [text, *(unicodedata.normalize(form, text) for form in ("NFC", "NFD"))]
+    encoded = [form.encode("utf-8", "surrogatepass") for form in forms]
+    pages = [page.decode() for page in readable(tf.constant(encoded), 2).numpy()]
+    assert len(set(pages)) == 1
+    assert len(pages[0].encode()) in range(2 * BYTES_PER_TOKEN - 3, 2 * BYTES_PER_TOKEN + 1)
+    assert [runtimes.readable(form, 2 * BYTES_PER_TOKEN) for form in forms] == pages
+
+
+def test_bytes_that_are_no_characters_become_spaces():
+    texts = [b"n\xcc\x83\xffa\xcc", b"\xcc\x83n\xcc\x83", b"\xed\xa0\x80e\xcc\x81"]
+    out = [text.decode() for text in readable(tf.constant(texts), 2).numpy()]
+    assert out[:2] == ["\u00f1 a ", "\u0303\u00f1"]
+    assert out[2].strip() == "\u00e9"
