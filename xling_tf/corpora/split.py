@@ -110,7 +110,7 @@ def divide(corpora: Sequence[HashedCorpus]) -> list[NDArray[np.int8]]:
         kind = hashed.corpus.kind
         for hidden, places in ((others[kind], _COLUMNS[kind].shown), (guarded[kind], _COLUMNS[kind].guarded)):
             for column in places:
-                leaks = _are_among(hashed.texts[hashed.first + column], hidden)
+                leaks = are_among(hashed.texts[hashed.first + column], hidden)
                 part[leaks & (part == Part.TRAIN)] = Part.NEITHER
     return parts
 
@@ -133,7 +133,10 @@ def _hashes(hidden: Sequence[tuple[HashedCorpus, Any]], columns: range) -> NDArr
     return np.unique(np.concatenate([np.zeros(0, np.uint64), *found]))
 
 
-def _are_among(hashes: NDArray[np.uint64], ascending: NDArray[np.uint64]) -> NDArray[np.bool_]:
+def are_among(
+    hashes: NDArray[np.unsignedinteger[Any]], ascending: NDArray[np.unsignedinteger[Any]]
+) -> NDArray[np.bool_]:
+    """Tells for each hash whether it is one of others."""
     # np.isin would look for the distinct ones anew for each corpus, most of the time that reading takes.
     begin, end = (np.searchsorted(ascending, hashes, side) for side in ("left", "right"))
     return begin < end
