@@ -329,7 +329,7 @@ def _means(results: Sequence[Results], keys: Sequence[Key]) -> Iterator[Row]:
         clean = [
             key
             for key in shared
-            if all(next(iter(r.trained_on.get(key[:2], {"texts": 0.0}).values())) < SEEN for r in results)
+            if all(next(iter(r.trained_on.get(key[:2], {}).values()), 0.0) < SEEN for r in results)
         ]
         named = {suite: shared} | ({f"{suite}, not trained on": clean} if len(clean) < len(shared) else {})
         for name, chosen in named.items():
