@@ -34,7 +34,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from xling_tf.errors import UserError, one_line_errors, parse_flags_and_files
-from xling_tf.evaluators.running import SUITES
+from xling_tf.evaluators.running import SEEN, SUITES
 from xling_tf.files import read_json, replacing, require_writable_folder
 
 Key = tuple[str, str, str]  # suite, data set, metric
@@ -90,13 +90,18 @@ class Section(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Results:
-    """A results file of evaluation/main.py; accounts are what must be equal for scores to compare."""
+    """A results file of evaluation/main.py.
+
+    Accounts are what must be equal for scores to compare; `trained_on` has the share of a data set's pairs,
+    if it has some, and of its texts that the system was trained on, where that is known.
+    """
 
     name: str
     complete: bool
     scores: Mapping[Key, float]
     illustrations: Mapping[str, Mapping[str, Any]]
     accounts: Mapping[tuple[str, str], Mapping[str, str]]
+    trained_on: Mapping[tuple[str, str], Mapping[str, float]]
     skipped: Mapping[str, str]
     provenance: Mapping[str, Any]
 
@@ -224,6 +229,12 @@ def _results(content: Mapping[str, Any]) -> Results:
         scores=scores,
         illustrations={suite: dict(of) for suite, of in content["illustrations"].items()},
         accounts=accounts,
+        trained_on={
+            (suite, name): {str(what): float(share) for what, share in dataset["trained_on"].items()}
+            for suite, datasets in content["datasets"].items()
+            for name, dataset in datasets.items()
+            if "trained_on" in dataset
+        },
         skipped={str(name): str(why) for name, why in content["skipped"].items()},
         provenance={key: value for key, value in content.items() if key not in apart},
     )
@@ -282,14 +293,16 @@ def sections(results: Sequence[Results]) -> list[Section]:
         of_suite = [key for key in keys if key[0] == suite]
         datasets = dict.fromkeys(key[1] for key in of_suite)
         differ = {dataset: differences(results, suite, dataset) for dataset in datasets}
+        seen = {dataset: [*_seen(results, suite, dataset)] for dataset in datasets}
         rows = [
             Row(
-                [f"⚠ {key[1]}" if differ[key[1]] else key[1], label(key[2])],
+                ["⚠ " * bool(differ[key[1]]) + "† " * bool(seen[key[1]]) + key[1], label(key[2])],
                 marked(key[2], [result.scores.get(key) for result in results]),
             )
             for key in of_suite
         ]
         notes = [f"⚠ {dataset}: {told}" for dataset, of in differ.items() for told in of]
+        notes += [f"† {dataset}: {told}" for dataset, of in seen.items() for told in of]
         scores = Table("All scores", ["data", "score", *names], rows, notes)
         title, source = suite.replace("_", " "), ""
         if suite in SUITES:
@@ -300,7 +313,10 @@ def sections(results: Sequence[Results]) -> list[Section]:
 
 
 def _means(results: Sequence[Results], keys: Sequence[Key]) -> Iterator[Row]:
-    """Of each suite the mean over the first score of each data set that all systems have."""
+    """Of each suite the mean over the first score of each data set that all systems have.
+
+    And over those whose pairs, or texts if they have no pairs, no system was trained on, as far as is known.
+    """
     firsts = list({key[:2]: key for key in reversed(keys)}.values())
     for suite in dict.fromkeys(key[0] for key in keys):
         shared = [
@@ -310,9 +326,25 @@ def _means(results: Sequence[Results], keys: Sequence[Key]) -> Iterator[Row]:
             and any(part in key[2] for part in (*_FRACTIONS, *_CORRELATIONS))
             and all(key in result.scores for result in results)
         ]
-        if shared:
-            means = [float(np.mean([r.scores[key] for key in shared])) for r in results]
-            yield Row([suite, str(len(shared))], marked(shared[0][2], means))
+        clean = [
+            key
+            for key in shared
+            if all(next(iter(r.trained_on.get(key[:2], {}).values()), 0.0) < SEEN for r in results)
+        ]
+        named = {suite: shared} | ({f"{suite}, not trained on": clean} if len(clean) < len(shared) else {})
+        for name, chosen in named.items():
+            if chosen:
+                means = [float(np.mean([r.scores[key] for key in chosen])) for r in results]
+                yield Row([name, str(len(chosen))], marked(chosen[0][2], means))
+
+
+def _seen(results: Sequence[Results], suite: str, dataset: str) -> Iterator[str]:
+    """A sentence for each system that was trained on a part of a data set."""
+    for result in results:
+        shares = result.trained_on.get((suite, dataset), {})
+        told = [f"{share:.0%} of its {what}" for what, share in shares.items() if share >= SEEN]
+        if told:
+            yield f"{result.name} was trained on {' and '.join(told)}"
 
 
 def differences(results: Sequence[Results], suite: str, dataset: str) -> list[str]:

@@ -12,6 +12,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, te
 
 from xling_tf.config import to_json
 from xling_tf.corpora.folder import discover
+from xling_tf.corpora.trained_on import TRAINED_ON
 from xling_tf.errors import UserError
 from xling_tf.hub.module import export, require_replaceable
 from xling_tf.model import Model
@@ -77,7 +78,9 @@ def compact(
     if tables != "float32":
         scales = ", with a scale for each row" if tables == "int8" else ""
         text += _CARD.format(tables=tables, scales=scales)
-    files = {"README.md": text, "config.json": to_json(start.config)}
+    files: dict[str, str | bytes] = {"README.md": text, "config.json": to_json(start.config)}
+    if (model / TRAINED_ON).is_file():
+        files[TRAINED_ON] = (model / TRAINED_ON).read_bytes()
     export(whole.hub_module(tables), output, files)
 
 

@@ -6,6 +6,7 @@ from compact import compact
 from raw_files import write_files
 from starting_models import KINDS, TEXTS, export_model, make_model
 
+from xling_tf.corpora.trained_on import TRAINED_ON
 from xling_tf.encoders.folded import Rows
 from xling_tf.errors import UserError
 from xling_tf.hub.saved_models import load_saved_model
@@ -26,7 +27,9 @@ def outputs(model, name):
 @pytest.mark.parametrize(("kind", "tables"), [*zip(KINDS, ("int8", "float16"), strict=True)])
 def test_every_signature_gives_nearly_what_it_did(kind, tables, tmp_path):
     folder, output = export_model(make_model(kind), tmp_path / "whole"), tmp_path / "small"
+    (folder / TRAINED_ON).write_bytes(b"hashes")
     compact(folder, output, tables)
+    assert (output / TRAINED_ON).read_bytes() == b"hashes"
     whole, small = load_saved_model(folder), load_saved_model(output)
     assert {*small.signatures} == {*whole.signatures}
     for name in ("default", "question_encoder", "response_encoder", "inference"):

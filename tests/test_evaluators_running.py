@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ import pytest
 from encode_functions import constant
 from raw_files import write_files
 
+from xling_tf.corpora.split import text_hashes
+from xling_tf.corpora.trained_on import TrainedOn
 from xling_tf.errors import UserError
 from xling_tf.evaluators.data import Dataset, Missing, Suite, find_file, find_tables, select, warn_of_unread
 from xling_tf.evaluators.encoding import Encode, NotApplicableError, System
@@ -28,6 +31,7 @@ class CountLines:
 
     def __call__(self, encode: Encode) -> dict[str, float]:
         lines = self.path.read_text(encoding="utf-8").splitlines()
+        self.pairs = [*pairwise(lines)]
         self.calls.append(self.path.stem)
         if "head" in lines:
             raise NotApplicableError("it has no head")
@@ -43,6 +47,7 @@ class World:
         self.folder = write_files(folder / "data", {"a/one.txt": "x\n", "a/two.txt": "x\ny\n"})
         self.output = folder / "results" / "model.json"
         self.calls: list[str] = []
+        self.trained_on: TrainedOn | None = None
         self.suites = {name: self.suite(name) for name in ("a", "b")}
 
     def write(self, name: str, text: str) -> None:
@@ -66,7 +71,7 @@ class World:
 
     def run(self, *wanted: str, checksum: str | None = "1234567890", seed: int = 0) -> dict[str, Any]:
         self.calls.clear()
-        system = System(name="model", sentences=constant, checksum=checksum)
+        system = System(name="model", sentences=constant, checksum=checksum, trained_on=self.trained_on)
         selection = select(self.suites, self.folder, wanted, seed)
         return evaluate_system(system, selection, self.output, folder=self.folder, seed=seed)
 
@@ -100,6 +105,23 @@ def test_everything_that_is_there_is_evaluated_and_accounted_for(world):
     assert world.kept() == results
     # Of each data set the first score, where there is one.
     assert headlines(results, ["a/two", "a/three"]) == {"a/two": {"accuracy": 0.5}}
+
+
+def test_what_a_model_was_trained_on_is_told_of_each_data_set(world):
+    world.write("a/two.txt", "seen\nnew\nSEEN too\n")
+    seen, other = text_hashes(["Seen", "seen  too"]), text_hashes(["x", "y"])
+    world.trained_on = TrainedOn.of([[seen, other]])
+    results = world.run()
+    told = {name: account["trained_on"] for name, account in results["datasets"]["a"].items()}
+    # "two" has a text that is new, and of its pairs, each line with the next, none was a record.
+    assert told == {"one": {"texts": 1.0}, "two": {"pairs": 0.0, "texts": 0.6667}}
+    assert headlines(results, ["a/one", "a/two"]) == {
+        "a/one": {"accuracy": 1.0, "texts_trained_on": 1.0},
+        "a/two": {"accuracy": 1 / 3, "texts_trained_on": 0.6667},
+    }
+    # Of another kind of system nothing is known.
+    world.trained_on = None
+    assert all("trained_on" not in account for account in world.run()["datasets"]["a"].values())
 
 
 def test_named_data_sets_alone_are_computed_again_and_the_others_kept(world):

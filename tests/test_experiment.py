@@ -12,7 +12,7 @@ from xling_tf.errors import UserError
 from xling_tf.presets import get_preset
 from xling_tf.tasks.base import build_tasks
 from xling_tf.trainer import experiment
-from xling_tf.trainer.experiment import Run, _read_corpora, _with_examples, fit_to_machine
+from xling_tf.trainer.experiment import Run, _read_corpora, _trained_on, _with_examples, fit_to_machine
 
 
 @pytest.fixture
@@ -55,6 +55,27 @@ def test_a_restart_reads_no_corpus_again(run: Run) -> None:
     shutil.rmtree(run.run_dir)
     assert _read_corpora(run, is_chief=False).counts() == store.counts()
     assert not run.run_dir.exists()
+
+
+def test_what_tasks_learn_from_is_known_without_the_held_out_and_what_has_no_weight(run: Run) -> None:
+    store = _read_corpora(run, is_chief=True)
+    tasks = build_tasks(run.config)
+    known = _trained_on(run.config, tasks, store)
+    for corpus in store.corpora:
+        is_used = any((corpus.kind, corpus.languages) == (task.kind, task.languages) for task in tasks)
+        for records, expected in ((corpus.train, float(is_used)), (corpus.held_out, 0.0)):
+            if len(records):
+                assert known.share_of_pairs([tuple(record)[:2] for record in records]) == expected, (
+                    corpus.title
+                )
+    names = {corpus.name for corpus in store.corpora}
+    weightless = apply_overrides(run.config, [f"data.corpus_weights.{name}=0" for name in names])
+    assert not len(_trained_on(weightless, tasks, store).texts)
+    # Vectors of words are learnt from translations.
+    vectors = apply_overrides(weightless, ["initial.vectors=bivcd:8", "text.ngram_sizes="])
+    parallel = [c.train for c in store.corpora if c.kind == "parallel"]
+    pairs = [tuple(record)[:2] for records in parallel for record in records]
+    assert _trained_on(vectors, tasks, store).share_of_pairs(pairs) == 1
 
 
 def test_changed_corpora_are_refused_and_the_run_is_left_as_it_was(run: Run) -> None:

@@ -10,7 +10,10 @@ import tensorflow as tf
 from scipy.stats import spearmanr
 from starting_models import TEXTS, export_model, make_model
 
+from xling_tf.corpora.split import held_out
+from xling_tf.corpora.trained_on import TrainedOn
 from xling_tf.errors import UserError
+from xling_tf.evaluators.systems import open_system
 from xling_tf.trainer.fine_tuning import PairCorpus, fine_tune
 from xling_tf.trainer.warm_start import StartingPoint
 
@@ -72,6 +75,18 @@ def test_all_signatures_are_exported_again_and_started_from(start, tuned, tmp_pa
     np.testing.assert_array_equal(table, old_table)
     moved = [np.any(new != old) for new, old in zip(dense, old_dense, strict=True)]
     assert all(moved)
+
+
+@pytest.mark.slow
+def test_what_it_was_trained_on_is_known_and_so_is_what_its_start_was(tuned, tmp_path):
+    others = [(f"other {number}", f"otro {number}") for number in range(40)]
+    tune(tuned[0] / "mine", tmp_path, pairs=others, steps=1)
+    before, after = (TrainedOn.read(folder / "mine") for folder in (tuned[0], tmp_path))
+    learnt, more = (np.mean([not held_out(source) for source, _ in pairs]) for pairs in (PAIRS, others))
+    assert (before.share_of_pairs(PAIRS), before.share_of_pairs(others)) == (learnt, 0)
+    assert (after.share_of_pairs(PAIRS), after.share_of_pairs(others)) == (learnt, more)
+    assert 0 < more < 1
+    assert open_system(str(tmp_path / "mine")).trained_on.share_of_pairs(PAIRS) == learnt
 
 
 @pytest.mark.slow

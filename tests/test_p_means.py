@@ -197,9 +197,20 @@ def test_damaged_binary_vectors_are_refused(tmp_path, content):
 
 
 @pytest.mark.parametrize(
-    "name", ["{folder}/{{}}.bin", "bivcd", "cvm:0", "cca:{folder}/fr.vec", "cca:bivcd:9"]
+    "name",
+    [
+        "{folder}/{{}}.bin",
+        "bivcd",
+        "cvm:0",
+        "cca:{folder}/fr.vec",
+        "cca:bivcd:9",
+        "cca@{folder}/no_file.tsv:{folder}/{{}}.vec",
+        "cca@{folder}/phrases.tsv:{folder}/{{}}.vec",
+        "sif@{folder}/phrases.tsv:{folder}/{{}}.vec",
+    ],
 )
 def test_what_makes_no_space_is_refused(folder, name):
+    (folder / "phrases.tsv").write_text("the house\tdas haus\n")
     with pytest.raises(UserError):
         fit_vectors([name.format(folder=folder)], BITEXT, TEXT, seed=1)
 
@@ -273,6 +284,25 @@ def test_cca_finds_the_correlations_that_scikit_learn_finds_one_by_one():
 
     assert correlations(found) == pytest.approx(correlations(expected), abs=0.01)
     np.testing.assert_allclose(np.std(found, axis=1), 1, atol=0.01)
+
+
+def test_cca_of_a_dictionary_undoes_a_rotation(tmp_path):
+    random = np.random.default_rng(0)
+    english = random.normal(size=(60, 4))
+    rotation = np.linalg.qr(random.normal(size=(4, 4)))[0]
+    for language, rows in (("en", english), ("de", english @ rotation)):
+        lines = [f"{language}{i} {' '.join(map(str, row))}" for i, row in enumerate(rows)]
+        (tmp_path / f"{language}.vec").write_text("\n".join(lines))
+    # Half of the words are in the dictionary; the translations, and entries of several words, are wrong.
+    entries = [f"en{i}\tde{i}" for i in range(30)] + [f"en{i} en1\tde{59 - i}" for i in range(60)]
+    (tmp_path / "words.tsv").write_text("\n".join([*entries, "unknown\tunbekannt"]))
+    wrong = [[f"en{i}", f"de{59 - i}"] for i in range(60)]
+    bitext = Bitext.read({"en-de": wrong}, TEXT, 1)
+    name = f"cca@{tmp_path}/words.tsv:{tmp_path}/{{}}.vec"
+    fitted = fit_vectors([name], bitext, TEXT, 1)
+    of = dict(zip(fitted.words, fitted.rows, strict=True))
+    for i in range(60):
+        np.testing.assert_allclose(of[f"en{i}"], of[f"de{i}"], atol=1e-3)
 
 
 def test_batches_of_all_translations_are_mixed():

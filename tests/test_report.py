@@ -115,6 +115,26 @@ def test_the_overview_is_the_mean_of_first_scores_that_all_have(two, tmp_path):
     assert "eigen_similarity" not in rows
 
 
+def test_data_that_a_system_was_trained_on_are_marked_and_have_no_part_in_a_second_mean(two, tmp_path):
+    trained = results("trained")
+    account = trained["datasets"]["sts"]["stsb.en.dev"]
+    trained["datasets"]["senteval"] = {
+        # The pairs decide, where there are any, and a hash may meet another one by chance.
+        "MR": account | {"trained_on": {"pairs": 0.001, "texts": 0.5}},
+        "SST2": account | {"trained_on": {"texts": 0.84}},
+    }
+    read = [*two, *report.read_results([write(tmp_path, trained)])]
+    table = tables(read)[SENTEVAL, "All scores"]
+    assert [row.names[0] for row in table.rows] == ["† MR", "† MR", "† SST2", "† SST2"]
+    notes = [note for note in table.notes if note.startswith("†")]
+    assert [("50%" in note, "84%" in note) for note in notes] == [(True, False), (False, True)]
+    means = {row.names[0]: row for row in tables(read)["Overview", "Mean of first scores"].rows}
+    assert [cell.text for cell in means["senteval"].cells] == ["62.5"] * 3
+    (clean,) = (row for name, row in means.items() if name.startswith("senteval,"))
+    assert [cell.text for cell in clean.cells] == ["61.0"] * 3
+    assert not any(name.startswith("sts,") for name in means)
+
+
 def test_systems_stand_above_the_papers_own_in_its_tables(two):
     title = "Yang et al. 2019, table 8: SentEval transfer (network, accuracy)"
     table = tables(two)[SENTEVAL, title]

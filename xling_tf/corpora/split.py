@@ -120,13 +120,13 @@ def divide(corpora: Sequence[HashedCorpus]) -> list[Division]:
         kind = hashed.corpus.kind
         for hidden, places in ((others[kind], _COLUMNS[kind].shown), (guarded[kind], _COLUMNS[kind].guarded)):
             for column in places:
-                leaks = _are_among(hashed.texts[hashed.first + column], hidden)
+                leaks = are_among(hashed.texts[hashed.first + column], hidden)
                 part[leaks & (part == Part.TRAIN)] = Part.NEITHER
         num_texts = hashed.num_texts.copy()
         for place in range(_COLUMNS[kind].shown.stop, np.max(num_texts, initial=0)):
             has = np.flatnonzero(num_texts > place)
             texts = hashed.texts[hashed.first[has] + place]
-            leaks = _are_among(texts, others[kind]) | _are_among(texts, guarded[kind])
+            leaks = are_among(texts, others[kind]) | are_among(texts, guarded[kind])
             # A record's texts lie side by side, so the negatives behind it, which are less hard, go too.
             num_texts[has[leaks]] = place
         divisions.append(Division(part, num_texts))
@@ -151,7 +151,10 @@ def _hashes(hidden: Sequence[tuple[HashedCorpus, Any]], columns: range) -> NDArr
     return np.unique(np.concatenate([np.zeros(0, np.uint64), *found]))
 
 
-def _are_among(hashes: NDArray[np.uint64], ascending: NDArray[np.uint64]) -> NDArray[np.bool_]:
+def are_among(
+    hashes: NDArray[np.unsignedinteger[Any]], ascending: NDArray[np.unsignedinteger[Any]]
+) -> NDArray[np.bool_]:
+    """Tells for each hash whether it is one of others."""
     # np.isin would look for the distinct ones anew for each corpus, most of the time that reading takes.
     begin, end = (np.searchsorted(ascending, hashes, side) for side in ("left", "right"))
     return begin < end

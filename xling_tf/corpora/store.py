@@ -45,10 +45,16 @@ STORE_VERSION = 7
 _CONTENT = "content.json"
 _TEXTS = "texts"
 _TRAIN, _HELD_OUT = "train", "held_out"
-# Files of numbers, by their types: of each text, and one more, where it begins; its tokens; of each
-# record its texts and its label.
-_NUMBERS = {"text_starts": "q", "num_tokens": "h", "first_text": "q", "num_texts": "i", "label": "b"}
-_HASH = "hash"  # of each text, while corpora are divided
+# Files of numbers, by their types: of each text, and one more, where it begins; its tokens and its hash; of
+# each record its texts and its label.
+_NUMBERS = {
+    "text_starts": "q",
+    "num_tokens": "h",
+    "hash": "Q",
+    "first_text": "q",
+    "num_texts": "i",
+    "label": "b",
+}
 _BUFFERED = 1 << 13  # texts before they go to the disk
 _WINDOW_BITS = 16  # of the bytes read at once where all texts are gone through
 
@@ -86,6 +92,7 @@ class CorpusStore:
         self._starts, self._first = numbers["text_starts"], numbers["first_text"]
         self._count = numbers["num_texts"]
         self._num_tokens, self.labels = numbers["num_tokens"], numbers["label"]
+        self._hashes = numbers["hash"]
         parts = {name: _numbers(folder / name, "q") for name in (_TRAIN, _HELD_OUT)}
         taken = dict.fromkeys(parts, 0)
         entries = read_json(folder / _CONTENT)["corpora"]
@@ -120,6 +127,12 @@ class CorpusStore:
             has = count > place
             longest[has] = np.maximum(longest[has], self._num_tokens[first[has] + place])
         return longest
+
+    def text_hashes(self, indices: NDArray[np.int64]) -> Iterator[NDArray[np.uint64]]:
+        """Yields `text_hash` of all first texts of some records, of all second ones, and so on."""
+        first, count = self._first[indices], self._count[indices]
+        for place in range(np.max(count, initial=0)):
+            yield self._hashes[first[count > place] + place]
 
     def training_texts_by_language(self) -> dict[str, Iterator[str]]:
         """The distinct training texts of each language that has any, in the order of the corpora.
@@ -186,6 +199,11 @@ class StoredRecords(Sequence[Record]):
     def labels(self) -> NDArray[np.int32]:
         """`[records]` labels; 0 where the kind has none."""
         return self.store.labels[self.indices].astype(np.int32)
+
+    @property
+    def text_hashes(self) -> Iterator[NDArray[np.uint64]]:
+        """The hashes of all first texts, of all second ones, and so on."""
+        return self.store.text_hashes(self.indices)
 
 
 class StoredCorpus(NamedTuple):
@@ -287,7 +305,7 @@ def _write(folder: Path, corpora: Sequence[Corpus]) -> list[dict[str, Any]]:
     """Writes the files of a store; gives the fields of `StoredCorpus`, the parts by their sizes."""
     written = _write_records(folder, corpora)
     first = _numbers(folder / "first_text", "q")
-    hashes = _numbers(folder / _HASH, "Q")
+    hashes = _numbers(folder / "hash", "Q")
     count = np.array(_numbers(folder / "num_texts", _NUMBERS["num_texts"]))
     places = [slice(w.begin, w.end) for w in written]
     divisions = divide(
@@ -314,7 +332,6 @@ def _write(folder: Path, corpora: Sequence[Corpus]) -> list[dict[str, Any]]:
             counts = {"num_records": end - begin, _TRAIN: len(trained), _HELD_OUT: len(held)}
             entries.append({**fields, **counts, "digest": digest})
     count.tofile(folder / "num_texts")
-    (folder / _HASH).unlink()
     return entries
 
 
@@ -332,11 +349,11 @@ def _write_records(folder: Path, corpora: Sequence[Corpus]) -> list[_Written]:
     written = []
     num_records = num_texts = num_bytes = 0
     with ExitStack() as stack:
-        names = (_TEXTS, *_NUMBERS, _HASH)
+        names = (_TEXTS, *_NUMBERS)
         files = {name: stack.enter_context((folder / name).open("wb")) for name in names}
 
         def put(name: str, numbers: ArrayLike) -> None:
-            files[name].write(np.asarray(numbers, _NUMBERS.get(name, "Q")).tobytes())
+            files[name].write(np.asarray(numbers, _NUMBERS[name]).tobytes())
 
         put("text_starts", [0])
         for corpus in corpora:
@@ -355,7 +372,7 @@ def _write_records(folder: Path, corpora: Sequence[Corpus]) -> list[_Written]:
                 put("num_texts", count)
                 put("label", label)
                 put("num_tokens", approximate_lengths(texts))
-                put(_HASH, text_hashes(texts))
+                put("hash", text_hashes(texts))
                 joined = b"".join(raw)
                 files[_TEXTS].write(joined)
                 for part in (joined, sizes.tobytes(), rows.tobytes()):

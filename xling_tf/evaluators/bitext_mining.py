@@ -74,6 +74,7 @@ class BitextMining:
         if not all(gold for _, _, gold in self._parts):
             raise UserError(f"{name} must have a pair of translations, but has none; add some")
         num_sources, num_targets, self._num_gold = map(len, self._parts[-1])
+        self.pairs = sorted(self._parts[-1][2])
         self.protocol: Mapping[str, Any] = {
             "margin": "ratio",
             "num_neighbours": NUM_NEIGHBOURS,

@@ -78,7 +78,8 @@ class EigenSimilarity:
         # Only what is drawn is encoded.
         drawn, places = np.unique(draws, return_inverse=True)
         self._samples = places.reshape(num_samples, pairs_a_sample)
-        self._texts = [[distinct[index][side] for index in drawn] for side in (0, 1)]
+        self.pairs = [distinct[index] for index in drawn]
+        self._texts = [[pair[side] for pair in self.pairs] for side in (0, 1)]
 
     def __call__(self, encode: Encode) -> dict[str, float]:
         """Returns "eigen_similarity" (Psi: the less the more similar), its standard error, "num_pairs"."""

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from xling_tf.corpora.trained_on import TrainedOn
 from xling_tf.errors import UserError
 from xling_tf.inputs import Texts, as_texts, is_single, require_as_many
 
@@ -21,6 +22,8 @@ class Evaluator(Protocol):
     Attributes:
         name: Of the data, as "stsb.en.dev".
         protocol: The parameters that its scores depend on, as the number of candidates or the seed.
+        pairs: Texts that it compares two by two, or of which one is to be found by the other; an evaluator
+            without such pairs may leave it out.
     """
 
     name: str
@@ -50,6 +53,7 @@ class System:
             `xling_tf.corpora.records.NLI_LABELS`; None: it has no head for inference.
         checksum: Identifies its vectors; None: nothing tells when they change, so they are not kept.
         description: Its settings and origin, for result files.
+        trained_on: The texts that it was trained on; None: nobody knows.
 
     Example:
         >>> system = System(name="lengths", sentences=lambda texts: np.array([[len(t)] for t in texts]))
@@ -66,6 +70,7 @@ class System:
     inference: Callable[[list[str], list[str]], np.ndarray] | None = None
     checksum: str | None = None
     description: Mapping[str, Any] = field(default_factory=dict)
+    trained_on: TrainedOn | None = None
 
     def __call__(self, texts: Texts) -> np.ndarray:
         """Encodes sentences: `[n, dim]`; of a single text, `[dim]`."""

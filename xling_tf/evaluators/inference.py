@@ -48,6 +48,7 @@ class ZeroShotInference:
     def __init__(self, pairs: Pairs, *, name: str) -> None:
         self.name = name
         self._pairs = _labelled(pairs, name)
+        self.pairs = [pair[:2] for pair in self._pairs]
         self.protocol: Mapping[str, Any] = {
             "labels": list(_labels_of(self._pairs)),
             "num_pairs": len(self._pairs),
@@ -100,7 +101,8 @@ class InferenceProbe:
     ) -> None:
         self.name = name
         self._tests = {test: _labelled(pairs, test) for test, pairs in tests.items()}
-        tested = {normalised(premise) for pairs in self._tests.values() for premise, *_ in pairs}
+        self.pairs = [pair[:2] for pairs in self._tests.values() for pair in pairs]
+        tested = {normalised(premise) for premise, _ in self.pairs}
         unseen = [pair for pair in sorted(set(train)) if normalised(pair[0]) not in tested]
         order = np.random.default_rng(seed).permutation(len(unseen))[:max_train]
         self._train = [unseen[index] for index in order]

@@ -113,6 +113,7 @@ class RetrievalQuestionAnswering:
 
     def __init__(self, parts: Mapping[str, ReqaData], *, name: str) -> None:
         self.name = name
+        self.pairs = [row[1:] for part in parts.values() for row in part.questions]
         self._pools = {language: _Pool(part) for language, part in parts.items()}
         ways = list(permutations(parts, 2)) or [(only, only) for only in parts]
         self._right = {way: self._answers(*way) for way in ways}

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import permutations
+from itertools import combinations, permutations
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +86,7 @@ class TranslationRetrieval:
         # The sampled pairs are the pool of candidates too: no more is encoded than is asked for.
         order = rng.permutation(len(distinct))[: max(max_queries, num_candidates)]
         pool = [distinct[index] for index in order]
+        self.pairs = [pair[:2] for pair in pool]
         self._texts = [list(dict.fromkeys(pair[side] for pair in pool)) for side in (0, 1)]
         rows = [{text: row for row, text in enumerate(texts)} for texts in self._texts]
         self._directions = {}
@@ -189,6 +190,7 @@ class SimilaritySearch:
                 f"{counts}; give more data"
             )
         self.name = name
+        self.pairs = [pair for row in rows for pair in combinations(row, 2)]
         self.protocol: Mapping[str, Any] = {
             "similarity": "cosine",
             "right": "every translation of the query's text",

@@ -1,11 +1,12 @@
 """The suites, and a run that evaluates a system on data set after data set, each result kept at once."""
 
+import dataclasses
 import hashlib
 import json
 import os
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,8 @@ SUITES: Mapping[str, Suite] = {
 Results = dict[str, Any]
 _BY_SUITE = ("scores", "illustrations", "datasets")
 _UNUSABLE = "cannot be used: "
+# What a model was trained on is at least so much of a data set, or chance: hashes meet, and short texts too.
+SEEN = 0.02
 
 
 def evaluate_system(
@@ -63,7 +66,8 @@ def evaluate_system(
 
     The file has "system", "seed", "complete", "seconds" (of wall time in all), "scores" and
     "illustrations" by suite and data set, "datasets" (protocol, files with their checksums and lines,
-    seconds), "skipped" (why), and what `provenance` tells.
+    seconds, and "trained_on", as `_seen` says, where that is known), "skipped" (why), and what `provenance`
+    tells.
     """
     results, is_continued = _begin(system, output, seed)
     for name, files in selection.missing.items():
@@ -90,12 +94,17 @@ def evaluate_system(
 
 
 def headlines(results: Results, names: Sequence[str]) -> dict[str, dict[str, float]]:
-    """Picks the first score of each of these data sets, which is the one that sums it up."""
+    """Picks the first score of each of these data sets, which is the one that sums it up.
+
+    Below it is what share of the set's pairs and texts the model was trained on, if that is `SEEN` or more.
+    """
     picked = {}
     for name in names:
         suite, _, dataset = name.partition("/")
         for metric, value in list(results["scores"].get(suite, {}).get(dataset, {}).items())[:1]:
-            picked[name] = {metric: value}
+            seen = results["datasets"].get(suite, {}).get(dataset, {}).get("trained_on", {})
+            shares = {f"{what}_trained_on": share for what, share in seen.items() if share >= SEEN}
+            picked[name] = {metric: value, **shares}
     return picked
 
 
@@ -150,6 +159,7 @@ def _evaluate(results: Results, item: Selected, system: System, folder: Path) ->
     """Adds the outcome of one data set to the results."""
     suite, name = item.suite.name, item.dataset.name
     start = time.monotonic()
+    texts = set[str]()
     try:
         evaluator = item.dataset.load()
     except UserError as error:
@@ -158,7 +168,7 @@ def _evaluate(results: Results, item: Selected, system: System, folder: Path) ->
         results["skipped"][item.name] = f"{_UNUSABLE}{error}"
         return
     try:
-        outcome = dict(evaluator(system))
+        outcome = dict(evaluator(_collecting(system, texts)))
     except NotApplicableError as error:
         logging.info("%s skipped: %s", item.name, error)
         results["skipped"][item.name] = str(error)
@@ -173,8 +183,33 @@ def _evaluate(results: Results, item: Selected, system: System, folder: Path) ->
         "protocol": dict(evaluator.protocol),
         "files": _files(item, folder),
         "seconds": round(seconds, 2),
+        **_seen(system, texts, getattr(evaluator, "pairs", ())),
     }
     results["seconds"] = round(results["seconds"] + seconds, 2)
+
+
+def _collecting(system: System, texts: set[str]) -> System:
+    """The same system, which adds what it encodes, but no contexts, to `texts`."""
+
+    def collecting(encode: Callable[..., Any], *columns: list[str]) -> Any:
+        texts.update(*columns[: 1 if encode is system.responses else None])
+        return encode(*columns)
+
+    roles: dict[str, Any] = {
+        role: partial(collecting, encode)
+        for role in ("sentences", "questions", "responses", "inference")
+        if (encode := getattr(system, role))
+    }
+    return dataclasses.replace(system, **roles)
+
+
+def _seen(system: System, texts: set[str], pairs: Sequence[tuple[str, ...]]) -> dict[str, dict[str, float]]:
+    """What share of a data set's pairs, if it has some, and of its texts a system was trained on."""
+    if system.trained_on is None or not texts:
+        return {}
+    shares = {"pairs": system.trained_on.share_of_pairs(pairs)} if pairs else {}
+    shares["texts"] = system.trained_on.share_of_texts(texts)
+    return {"trained_on": {what: round(share, 4) for what, share in shares.items()}}
 
 
 def _files(item: Selected, folder: Path) -> dict[str, dict[str, Any]]:

@@ -58,6 +58,7 @@ class SemanticRetrieval:
         self.name = name
         self._texts: dict[str, list[str]] = {}
         self._rows: dict[str, NDArray[np.int64]] = {}
+        self.pairs = [row[:2] for rows in pairs.values() for row in rows]
         labels = [[same for _, _, same in rows] for rows in pairs.values()]
         for language, rows in pairs.items():
             both = np.array([row[:2] for row in rows], object)

@@ -68,8 +68,8 @@ class SemanticTextualSimilarity:
                 f"{name} must have two different scores at least, but has {len(set(self.gold))} of "
                 f"{len(rows)} pairs; correct the data"
             )
-        pairs = np.array([row[:2] for row in rows], object)
-        self._texts, places = np.unique(pairs, return_inverse=True)
+        self.pairs = [row[:2] for row in rows]
+        self._texts, places = np.unique(np.array(self.pairs, object), return_inverse=True)
         self._places = places.reshape(-1, 2).T
 
     def __call__(self, encode: Encode) -> dict[str, float]:

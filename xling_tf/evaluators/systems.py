@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import urllib3
 
+from xling_tf.corpora.trained_on import TrainedOn
 from xling_tf.errors import UserError, library
 from xling_tf.evaluators.encoding import System, encode_checked, in_batches
 from xling_tf.files import SAVED_MODEL, read_json
@@ -116,7 +117,7 @@ def _open_saved_model(model_name: str) -> System:
     parts = [path for name in ("variables", "assets") for path in (folder / name).rglob("*")]
     checksum = _checksum(folder, [folder / SAVED_MODEL, *parts])
     more = {"name": description["folder"], "checksum": checksum, "description": description}
-    system = _system(folder, inputs, call, **more)
+    system = _system(folder, inputs, call, trained_on=TrainedOn.read(folder), **more)
     try:
         encode_checked(system, ["one", "two"])
     except (TypeError, ValueError, UserError, tf.errors.OpError) as error:

@@ -56,6 +56,7 @@ class TransferClassification:
     ) -> None:
         self.name = name
         self._train, self._dev, self._test = map(classifiers.by_text, (train, dev, test))
+        self.pairs = _pairs(test or train)
         self._positive = positive
         classifiers.require_trained(name, train, (*dev, *test))
         self.protocol: Mapping[str, Any] = {
@@ -118,6 +119,7 @@ class TransferRelatedness:
     ) -> None:
         self.name = name
         self._train, self._dev, self._test = map(classifiers.by_text, (train, dev, test))
+        self.pairs = _pairs(test)
         for part in filter(None, (train, dev, test)):
             came = sorted({score for score, *_ in part})
             try:
@@ -163,6 +165,10 @@ class TransferRelatedness:
         pearson, spearman = correlations(predicted, test_y)
         error = float(np.mean(np.square(predicted - test_y)))
         return {"pearson": pearson, "spearman": spearman, "mean_squared_error": error}
+
+
+def _pairs(examples: Sequence[Example]) -> list[tuple[str, str]]:
+    return [(example[1], example[2]) for example in examples if len(example) == 3]
 
 
 def _features(encode: Encode, parts: Sequence[Sequence[Example]]) -> list[np.ndarray]:

@@ -34,7 +34,8 @@ The weights carry what these corpora's licences ask for; for the default corpora
 
 {scores}
 
-Retrieval ranks the right translation among {candidates} candidates. `config.json` holds every setting.
+Retrieval ranks the right translation among {candidates} candidates. `config.json` holds every setting,
+`trained_on.npz` hashes of the training texts, by which evaluation/main.py tells what the model has seen.
 """
 
 _NEEDS = {

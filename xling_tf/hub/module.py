@@ -195,16 +195,16 @@ def _signature(module: Callable[..., tf.Tensor], *names: str) -> tf.types.experi
     return function.get_concrete_function(**specs)
 
 
-def export(module: HubModule, path: Path, files: Mapping[str, str]) -> None:
+def export(module: HubModule, path: Path, files: Mapping[str, str | bytes]) -> None:
     """Writes a SavedModel that needs TensorFlow alone; the old one stays until it is whole.
 
-    `files` are texts to put beside the model. In its folder `training` is what a training that starts from
-    it needs besides the variables. A model with SentencePiece needs tensorflow-text as well.
+    `files` are what to put beside the model, by name. In its folder `training` is what a training that
+    starts from it needs besides the variables. A model with SentencePiece needs tensorflow-text as well.
     """
     with replacing_folder(path) as temporary:
         tf.saved_model.save(module, str(temporary), signatures=module.make_signatures())
-        for name, text in files.items():
-            (temporary / name).write_text(text, encoding="utf-8")
+        for name, content in files.items():
+            (temporary / name).write_bytes(content.encode() if isinstance(content, str) else content)
         (temporary / TRAINING).mkdir()
         module.encoder.save_for_training(temporary / TRAINING)
 

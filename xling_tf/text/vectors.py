@@ -5,6 +5,7 @@ Rücklé et al. 2018, sec. 5.1 and appendix A.1. A space is named by what makes 
 - `FILE`: word2vec, fastText or GloVe; with `{}` in it, a file for each language;
 - `bivcd:300`, `cvm:300`: learnt from the training translations, so many numbers;
 - `project:SPACE`, `cca:SPACE`: mapped so that translations are near each other;
+- `cca@DICTIONARY:SPACE`: so that words are near their translations in a file;
 - `sif:SPACE`: weighted and without the common direction, to be averaged.
 """
 
@@ -27,6 +28,7 @@ from scipy import sparse
 
 from xling_tf.config import TextConfig
 from xling_tf.corpora.line_files import MAX_LINE, normal_form, split_blocks
+from xling_tf.corpora.readers import read_parallel
 from xling_tf.errors import UserError, library
 from xling_tf.files import PACKED, unpacked
 from xling_tf.text.tokenization import EMPTY_TOKEN, tokenize
@@ -40,6 +42,7 @@ _PROJECTION = {"batch": 256, "epochs": 20, "rate": 1e-3}
 _CVM = {"batch": 256, "epochs": 5, "rate": 0.05}
 _MARGIN = 0.5  # A.1
 _DROPOUT = 0.5  # A.1, "of the input embedding dimensions"
+_CONSTANT = 1e-10  # of the largest variance: rounding errors in float32 have less
 _SIF = 1e-3  # a of Arora et al. 2017, sec. 3
 _CHUNK = 50_000
 
@@ -53,7 +56,7 @@ class Words(NamedTuple):
     def averages(self, sentences: Sequence[Sequence[str]]) -> Matrix:
         """The average of each sentence's known words; zeros of none: `[sentences, dim]`."""
         known = [[self.places[word] for word in words if word in self.places] for words in sentences]
-        counts = np.array([len(words) for words in known])
+        counts = np.array([len(words) for words in known], np.int64)
         shares = np.repeat(1 / np.maximum(counts, 1), counts)
         places = np.fromiter(itertools.chain.from_iterable(known), np.int64, counts.sum())
         ends = np.concatenate([[0], np.cumsum(counts)])
@@ -148,14 +151,25 @@ def _rows(
 
 def _make(name: str, bitext: Bitext, config: TextConfig, seed: int) -> Space:
     kind, colon, rest = name.partition(":")
-    if colon and kind in _MAPPINGS:
-        return _MAPPINGS[kind](_make(rest, bitext, config, seed), bitext, seed)
+    mapping, _, dictionary = kind.partition("@")
+    if colon and (kind in _MAPPINGS or (mapping == "cca" and dictionary)):
+        space = _make(rest, bitext, config, seed)
+        translations = _read_dictionary(dictionary, bitext, config) if dictionary else bitext
+        return _MAPPINGS[mapping](space, translations, seed)
     if kind in _LEARNT:
         if not rest.isdecimal() or not int(rest):
             raise UserError(f"initial.vectors expects a number of dimensions, as {kind}:300, got {name!r}")
         words = _LEARNT[kind](bitext, int(rest), seed)
         return dict.fromkeys(bitext.counts, words)
     return _read(name, list(bitext.counts))
+
+
+def _read_dictionary(path: str, bitext: Bitext, config: TextConfig) -> Bitext:
+    """Reads pairs of words, the one of the first language of `bitext` first; leaves longer entries out."""
+    entries = [(record.source, record.target) for record, _ in read_parallel(Path(path))]
+    sources, targets = (_tokenized([entry[side] for entry in entries], config) for side in (0, 1))
+    pairs = [pair for pair in zip(sources, targets, strict=True) if max(map(len, pair)) == 1]
+    return Bitext({next(iter(bitext.sides)): ([a for a, _ in pairs], [b for _, b in pairs])}, bitext.counts)
 
 
 def _read(pattern: str, languages: Sequence[str]) -> Space:
@@ -353,6 +367,9 @@ def _project(space: Space, bitext: Bitext, seed: int) -> Space:
 def _cca(space: Space, bitext: Bitext, seed: int) -> Space:
     """Maps two languages to where averages of translations correlate most (Faruqui and Dyer 2014).
 
+    Theirs are of single words, as those of a dictionary are here; Rücklé et al. 2018, A.1, Table 5, take
+    aligned words.
+
     The SVD of the covariance of whitened sides gives at once all directions that scikit-learn's CCA looks for
     one after another: of 50,000 pairs of 300 numbers, all in a second, five by scikit-learn's CCA in 98.
     """
@@ -363,8 +380,13 @@ def _cca(space: Space, bitext: Bitext, seed: int) -> Space:
     (languages, averages) = next(_averages(space, bitext))
     count, dim = averages[0].shape
     if count <= dim:
-        raise UserError(f"cca: of {dim} numbers needs more translations than that, got {count}")
+        raise UserError(
+            f"cca: of {dim} numbers needs more translations than that of known words, got {count}"
+        )
     whitened = [decomposition.PCA(whiten=True).fit(side) for side in averages]
+    for pca in whitened:  # a direction in which nothing differs would come out as magnified rounding errors
+        variances = pca.explained_variance_
+        variances[variances < _CONSTANT * variances[0]] = np.inf
     svd = cross_decomposition.PLSSVD(n_components=dim, scale=False)
     svd.fit(*(pca.transform(side) for pca, side in zip(whitened, averages, strict=True)))
     words = [space[language] for language in languages]

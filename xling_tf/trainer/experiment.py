@@ -21,6 +21,7 @@ from xling_tf.corpora.folder import load_corpora, resolve_languages
 from xling_tf.corpora.records import Corpus
 from xling_tf.corpora.store import CorpusStore, StoredRecords, join, open_store, transient_store
 from xling_tf.corpora.tfds import read_sources
+from xling_tf.corpora.trained_on import TRAINED_ON, TrainedOn
 from xling_tf.errors import UserError, progress
 from xling_tf.files import locked, provenance, replacing, require_writable_folder
 from xling_tf.hub.card import model_card
@@ -38,7 +39,7 @@ from xling_tf.trainer.log import write_projection
 from xling_tf.trainer.loop import Trainer
 from xling_tf.trainer.run_folder import RunFolder
 from xling_tf.trainer.teacher import open_teachers, start_words, with_vectors
-from xling_tf.trainer.warm_start import average_with_start, start_text, start_weights
+from xling_tf.trainer.warm_start import average_with_start, inherited_texts, start_text, start_weights
 
 # What each kind of task lacks, and the file in the data folder that would help.
 _MISSING = {
@@ -244,6 +245,9 @@ def _build(
         model = Model.build(config, vocabulary)
     examples = task_examples(model.tasks, store.corpora)
     model = model._replace(tasks=_with_examples(model.tasks, examples, config.data.source))
+    if workers.is_chief and not (run.run_dir / TRAINED_ON).exists():
+        trained_on = _trained_on(config, model.tasks, store).joined(inherited_texts(run.run_dir))
+        run.folder.write(TRAINED_ON, trained_on.to_bytes())
     if config.initial.model:
         model = start_weights(workers, run.run_dir, model)
     elif config.initial.vectors:
@@ -253,6 +257,20 @@ def _build(
     if workers.is_chief:
         run.folder.write_tasks([task.name for task in model.tasks])
     return model, examples
+
+
+def _trained_on(config: ExperimentConfig, tasks: Sequence[Task], store: CorpusStore) -> TrainedOn:
+    """Collects what tasks, or vectors of words, learn from."""
+    parts = [
+        task.select(corpus.train)
+        for task in tasks
+        for corpus in store.corpora
+        if (corpus.kind, corpus.languages) == (task.kind, task.languages)
+        and config.data.corpus_weights.get(corpus.name, 1) > 0
+    ]
+    if config.initial.vectors and not config.initial.model:
+        parts += [corpus.train for corpus in store.corpora if corpus.kind == "parallel"]
+    return TrainedOn.of(part.text_hashes for part in parts)
 
 
 def _with_examples(tasks: Sequence[Task], examples: Mapping[str, Any], source: str) -> list[Task]:
@@ -310,10 +328,11 @@ def _finish(
     run.folder.write("results.json", json.dumps(results, indent=2) + "\n")
     # An export is for others: nothing in it is of this machine.
     told = {name: results[name] for name in ("steps", "minutes", "scores", "corpora")}
-    files = {
+    files: dict[str, str | bytes] = {
         "README.md": model_card(run.name, model.config, results),
         "config.json": to_json(model.config),
         "results.json": json.dumps(told, indent=2) + "\n",
+        TRAINED_ON: (run.run_dir / TRAINED_ON).read_bytes(),
     }
     export(module, run.output, files)
     return results

@@ -22,6 +22,7 @@ from xling_tf.config import (
     apply_overrides,
     from_json,
 )
+from xling_tf.corpora.trained_on import TrainedOn
 from xling_tf.encoders.folded import WORDS, rows_digest
 from xling_tf.errors import UserError
 from xling_tf.files import SAVED_MODEL, read_json
@@ -264,6 +265,12 @@ def start_text(run: RunFolder, config: ExperimentConfig) -> tuple[TextConfig, Vo
     vocabulary = _read_vocabulary(Path(start.model), start.config)
     start.write(run)
     return config.text, vocabulary
+
+
+def inherited_texts(run_dir: Path) -> TrainedOn:
+    """What the model that a run starts from was trained on, as far as its folder says it."""
+    start = StartRecord.read(run_dir)
+    return (TrainedOn.read(resolve(start.model)) if start else None) or TrainedOn.of(())
 
 
 def start_weights(workers: Workers, run_dir: Path, model: Model) -> Model:

@@ -1,0 +1,95 @@
+"""What a model was trained on, as short hashes: they tell how much of other data is among it."""
+
+import io
+import zipfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xling_tf.corpora.split import are_among, text_hashes
+from xling_tf.errors import UserError
+
+# In the folder of a run, and of an exported model.
+TRAINED_ON = "trained_on.npz"
+
+
+class TrainedOn(NamedTuple):
+    """Hashes of the texts of training records, and of each record's first two texts together.
+
+    Texts are equal as they are where corpora are divided (`split.normalised`), pairs in either order. Hashes
+    have 32 bits: of the texts that are not among n, n / 2^32 are taken for one of them, 0.06% if there are
+    2.5 million.
+
+    Attributes:
+        texts: `[texts]`, ascending.
+        pairs: `[pairs]`, ascending.
+
+    Example:
+        >>> english, spanish = text_hashes(["A dog.", "A cat."]), text_hashes(["Un perro.", "Un gato."])
+        >>> trained_on = TrainedOn.of([[english, spanish]])
+        >>> trained_on.share_of_texts(["a dog.", "Un gato.", "A cow.", "A hen."])
+        0.5
+        >>> trained_on.share_of_pairs([("Un perro.", "A dog."), ("Un gato.", "A dog.")])
+        0.5
+    """
+
+    texts: NDArray[np.uint32]
+    pairs: NDArray[np.uint32]
+
+    @classmethod
+    def of(cls, parts: Iterable[Iterable[NDArray[np.uint64]]]) -> Self:
+        """Takes `text_hashes` of records: of each part all first texts', all second ones' and so on."""
+        texts, pairs = ([np.zeros(0, np.uint32)] for _ in cls._fields)
+        for part in parts:
+            if columns := list(part):
+                texts += map(_shortened, columns)
+                pairs.append(_shortened(columns[0] + columns[1]))
+        return cls(np.unique(np.concatenate(texts)), np.unique(np.concatenate(pairs)))
+
+    @classmethod
+    def read(cls, folder: Path) -> "TrainedOn | None":
+        """Reads what the folder of a run or of an exported model says; None if it does not say it."""
+        path = folder / TRAINED_ON
+        if not path.is_file():
+            return None
+        try:
+            with path.open("rb") as file, np.load(file) as gaps:
+                return cls(*(np.cumsum(gaps[name], dtype=np.uint32) for name in cls._fields))
+        except (EOFError, LookupError, OSError, TypeError, ValueError, zipfile.BadZipFile) as error:
+            raise UserError(
+                f"{path} must hold hashes of training texts, as the training wrote it, but is damaged "
+                f"({error}); bring it back from a copy, or remove it"
+            ) from error
+
+    def to_bytes(self) -> bytes:
+        """What `read` expects in the file: the gaps between the hashes, which take two bytes or less."""
+        file = io.BytesIO()
+        gaps = {name: np.diff(hashes, prepend=np.uint32(0)) for name, hashes in self._asdict().items()}
+        np.savez_compressed(file, **gaps)
+        return file.getvalue()
+
+    def joined(self, other: Self) -> Self:
+        """What a model was trained on that began as another one."""
+        return type(self)(*(np.union1d(*hashes) for hashes in zip(self, other, strict=True)))
+
+    def share_of_texts(self, texts: Iterable[str]) -> float:
+        """The share of some texts, one at least, that are among those of training."""
+        return _share(text_hashes([*texts]), self.texts)
+
+    def share_of_pairs(self, pairs: Sequence[tuple[str, ...]]) -> float:
+        """The share of some pairs, one at least, whose texts stood together in a training record."""
+        texts = list(dict.fromkeys(text for pair in pairs for text in pair))
+        hashes = dict(zip(texts, text_hashes(texts), strict=True))
+        first, second = (np.array([hashes[text] for text in side]) for side in zip(*pairs, strict=True))
+        return _share(first + second, self.pairs)
+
+
+def _shortened(hashes: NDArray[np.uint64]) -> NDArray[np.uint32]:
+    return (hashes >> np.uint64(32)).astype(np.uint32)
+
+
+def _share(hashes: NDArray[np.uint64], ascending: NDArray[np.uint32]) -> float:
+    return float(np.mean(are_among(_shortened(hashes), ascending)))
