@@ -5,7 +5,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Self
 
 import numpy as np
@@ -14,7 +14,7 @@ from tqdm import tqdm
 
 from xling_tf.errors import UserError
 from xling_tf.evaluators.encoding import length_sorted_batches
-from xling_tf.hub.saved_models import load_saved_model, resolve
+from xling_tf.hub.saved_models import load_saved_model, require_not_forked, resolve
 from xling_tf.search.neighbours import cosine_similarity, require_positive, truncated, unit_vectors
 from xling_tf.search.quantization import Int8Ranges, Precision, quantize, require_precision
 
@@ -33,7 +33,9 @@ _SHOWN = 40  # characters of a wrong value in a message
 class SentenceEncoder:
     """Encodes sentences with anything that maps a string tensor to vectors.
 
-    Any number of threads may share one; in asyncio, use `asyncio.to_thread(encoder.encode, sentences)`.
+    Any number of threads may share one; in asyncio, use `asyncio.to_thread(encoder.encode, sentences)`. A
+    process needs its own, loaded after a fork: `pickle`, and with it process pools, carries the name of what
+    was loaded and `dtype`, and loads it again, without what was changed in memory.
 
     Args:
         embed: The folder of an exported model, an archive of one or `hf://owner/name`, which is loaded; or
@@ -51,7 +53,9 @@ class SentenceEncoder:
     """
 
     def __init__(self, embed: str | os.PathLike[str] | Callable[[Any], Any], dtype: str = "float32") -> None:
+        self._arguments = embed, dtype
         if isinstance(embed, str | os.PathLike):
+            self._arguments = _portable(embed), dtype
             embed = load_saved_model(resolve(embed))
         if not callable(embed):
             raise UserError(
@@ -71,6 +75,15 @@ class SentenceEncoder:
     def load(cls, model: str | os.PathLike[str], dtype: str = "float32") -> Self:
         """Loads an exported model: only one you trust, as its graph runs with this process' rights."""
         return cls(model, dtype)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Says how `pickle` makes it again: by the arguments of the constructor."""
+        if hasattr(self._arguments[0], "signatures"):
+            raise UserError(
+                "to be pickled, an encoder is expected to be made of the name of a model, but this one is of "
+                "a loaded model; give xling_tf.load its folder"
+            )
+        return type(self), self._arguments
 
     def encode(
         self,
@@ -160,13 +173,14 @@ class SentenceEncoder:
     @cached_property
     def question_encoder(self) -> "SentenceEncoder":
         """Encodes questions, for answers by `response_encoder`; a `UserError` without the signature."""
-        return SentenceEncoder(self._in_dtype(*self._signature("question_encoder", "input")))
+        call = self._in_dtype(*self._signature("question_encoder", "input"))
+        return _QuestionEncoder(call, of=self)
 
     @cached_property
     def response_encoder(self) -> "ResponseEncoder":
         """Encodes answers, for questions by `question_encoder`; a `UserError` without the signature."""
         call, columns = self._signature("response_encoder", "input", "context")
-        return ResponseEncoder(self._in_dtype(call, columns), takes_contexts=columns > 1)
+        return ResponseEncoder(self._in_dtype(call, columns), takes_contexts=columns > 1, of=self)
 
     def inference(
         self,
@@ -197,6 +211,7 @@ class SentenceEncoder:
         """
         from tensorflow.errors import InvalidArgumentError
 
+        require_not_forked()
         call, _ = self._signature("translate", "input", "language")
         texts, said = as_texts(sentences, "sentences"), list[str]()
         for begin in range(0, len(texts), _TRANSLATED_AT_ONCE):
@@ -246,12 +261,36 @@ class SentenceEncoder:
         return lambda *columns: function(**dict(zip(taken, columns, strict=True)))["outputs"], len(taken)
 
 
-class ResponseEncoder:
-    """Encodes answers and the contexts that they are from, by a function of one or both."""
+class _QuestionEncoder(SentenceEncoder):
+    """Encodes questions with a part of a model."""
 
-    def __init__(self, call: Callable[..., Any], *, takes_contexts: bool) -> None:
+    def __init__(self, call: Callable[[Any], Any], *, of: SentenceEncoder) -> None:
+        super().__init__(call)
+        self._whole = of
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Says how `pickle` makes it again: as a part of the whole model."""
+        return getattr, (self._whole, "question_encoder")
+
+
+class ResponseEncoder:
+    """Encodes answers and the contexts that they are from, by a function of one or both.
+
+    It is a part `of` an encoder, which is pickled in its place.
+    """
+
+    def __init__(
+        self, call: Callable[..., Any], *, takes_contexts: bool, of: SentenceEncoder | None = None
+    ) -> None:
         self._call = call
         self._takes_contexts = takes_contexts
+        self._whole = of
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Says how `pickle` makes it again: as a part of the whole model."""
+        if self._whole is None:
+            return partial(ResponseEncoder, takes_contexts=self._takes_contexts), (self._call,)
+        return getattr, (self._whole, "response_encoder")
 
     def encode(
         self,
@@ -323,6 +362,7 @@ def _encode_in_batches(
     The results, `[rows, any]` once `finish` has seen each batch, are in the order of the rows.
     """
     require_positive(batch_size, "batch_size")
+    require_not_forked()
 
     def encode(rows: NDArray[np.intp]) -> NDArray[Any]:
         encoded = np.asarray(call(*(_tensor(column, rows) for column in columns)), np.float32)
@@ -338,10 +378,13 @@ def _encode_in_batches(
     result: NDArray[Any] | None = None
     # A processor splits one batch into words while another multiplies the next one's matrices.
     pool = ThreadPoolExecutor(_BATCHES_AT_ONCE)
-    encode_each = pool.map if len(batches) > 1 else map
     try:
+        try:
+            encoded_batches = pool.map(encode, batches) if len(batches) > 1 else map(encode, batches)
+        except RuntimeError:  # The interpreter is ending, and starts no threads any more.
+            encoded_batches = map(encode, batches)
         with tqdm(total=len(lengths), disable=not show_progress_bar, unit="sentence") as bar:
-            for rows, encoded in zip(batches, encode_each(encode, batches), strict=True):
+            for rows, encoded in zip(batches, encoded_batches, strict=True):
                 if result is None:
                     result = np.empty((len(lengths), encoded.shape[1]), encoded.dtype)
                 result[rows] = encoded
@@ -349,6 +392,12 @@ def _encode_in_batches(
     finally:
         pool.shutdown(cancel_futures=True)
     return encode(np.zeros(0, np.intp)) if result is None else result
+
+
+def _portable(name: str | os.PathLike[str]) -> str:
+    """The name of a model that another process finds it by, in whatever folder that works."""
+    given = os.fsdecode(name)
+    return given if "://" in given else os.path.abspath(os.path.expanduser(given))
 
 
 def _in_bfloat16(call: Callable[..., Any], columns: int) -> Callable[..., Any]:

@@ -1,5 +1,7 @@
 """Vectors of users, checked and brought to unit length, and their nearest neighbours by FAISS."""
 
+import os
+import sys
 from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
 
@@ -21,6 +23,15 @@ _IVF_PROBES = 32  # clusters looked into for each query
 _CHUNK = 16_384  # rows in memory at once
 # Lengths of float32 unit vectors are this near to 1; float16 ones are not, and are normalised.
 _UNIT_TOLERANCE = 1e-5
+
+
+def _search_alone() -> None:
+    """Keeps FAISS to one thread: it would wait for ever for those of OpenMP, which a fork does not copy."""
+    if faiss := sys.modules.get("faiss"):
+        faiss.omp_set_num_threads(1)
+
+
+os.register_at_fork(after_in_child=_search_alone)
 
 
 class Neighbours(NamedTuple):
