@@ -15,6 +15,7 @@ import joblib
 import keras
 import numpy as np
 import pytest
+from starting_models import export_model, make_model
 from testing import SENTENCES
 
 import xling_tf
@@ -37,23 +38,22 @@ def process_state():
     return descriptors, dict(os.environ), [*sys.path], signals, randoms, policy, [*warnings.filters]
 
 
-def test_a_library_call_leaves_the_process_as_it_is(hub_folder, tmp_path, monkeypatch):
+def test_a_library_call_leaves_the_process_as_it_is(tmp_path, monkeypatch):
     """Loading by threads at once too, and where there is no standard error, as under pythonw."""
+    folder = export_model(make_model("words and n-grams"), tmp_path / "model")
     pairs = [(f"word {i}", f"palabra {i}") for i in range(16)]
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "stderr", None)
     keras.config.set_dtype_policy("mixed_bfloat16")
     before = process_state()
     with ThreadPoolExecutor(2) as threads:
-        models = list(threads.map(lambda _: xling_tf.load(hub_folder), range(4)))
+        models = list(threads.map(lambda _: xling_tf.load(folder), range(4)))
     models[0].encode(SENTENCES, batch_size=2)
-    xling_tf.KerasEncoder(hub_folder)
+    xling_tf.KerasEncoder(folder)
     assert process_state() == before
     settings = ["training.precision=float32", "training.dev_steps=0"]
     with ThreadPoolExecutor(1) as thread:  # signals are the main thread's affair
-        tuned = thread.submit(
-            xling_tf.fine_tune, hub_folder, pairs, output="tuned", steps=1, settings=settings
-        )
+        tuned = thread.submit(xling_tf.fine_tune, folder, pairs, output="tuned", steps=1, settings=settings)
         assert tuned.result()
     assert process_state() == before
 
