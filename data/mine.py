@@ -16,7 +16,9 @@ from absl import app, flags
 from folder_mining import mine_folder, model_fingerprint
 
 from xling_tf.errors import one_line_errors, parse_flags, quiet_start, set_up_logging
+from xling_tf.hub.saved_models import resolve
 from xling_tf.search.mining import QUERIES, STRATEGIES, MiningConfig
+from xling_tf.sentence_encoder import SentenceEncoder
 
 _MODEL = flags.DEFINE_string("model", None, "Exported model that says what is similar.", required=True)
 _DATA = flags.DEFINE_string("data", None, "Folder of corpora.", required=True)
@@ -57,13 +59,12 @@ def main(argv: list[str]) -> None:
             seed=_SEED.value,
             query=_QUERY.value,
         )
+        model = resolve(_MODEL.value)
         with quiet_start():
-            from xling_tf.sentence_encoder import SentenceEncoder
-
-        model = Path(_MODEL.value)
+            encoder = SentenceEncoder.load(model)
         counts = mine_folder(
             Path(_DATA.value),
-            SentenceEncoder.load(model).encode,
+            encoder.encode,
             config,
             model=model_fingerprint(model),
             source=_SOURCE.value,

@@ -38,7 +38,14 @@ from xling_tf.corpora.folder import load_folder
 from xling_tf.corpora.records import TranslationPair
 from xling_tf.corpora.sample import SAMPLE_FOLDER
 from xling_tf.corpora.store import transient_store
-from xling_tf.errors import UserError, library, one_line_errors, parse_flags_and_files, set_up_logging
+from xling_tf.errors import (
+    UserError,
+    library,
+    one_line_errors,
+    parse_flags_and_files,
+    quiet_start,
+    set_up_logging,
+)
 from xling_tf.evaluators.data import Dataset, Suite, select
 from xling_tf.evaluators.encoding import Encode, as_system, encode_checked
 from xling_tf.evaluators.running import evaluate_system
@@ -98,7 +105,8 @@ def _training() -> None:
         steps = _train(flags.FLAGS.pair, pairs, model)
         config = from_json(ExperimentConfig, (model / "config.json").read_text(encoding="utf-8"))
         vocabulary = read_vocabulary(model / "training", config.text.tokenizer)
-        encode = open_system(str(model))
+        with quiet_start():
+            encode = open_system(str(model))
         encode(texts[:100])
         ceilings = {dtype: [*rates, matmul_gflops(dtype)] for dtype, rates in ceilings.items()}
         seconds = _seconds(lambda: encode(texts))
@@ -380,7 +388,8 @@ def _memory() -> None:
     """Encodes ten thousand sentences in one call, and then as many as asked."""
     asked = flags.FLAGS
     texts = _distinct_texts(_read_pairs(2000))[: asked.sentences]
-    model = load_saved_model(resolve(asked.model))
+    with quiet_start():
+        model = load_saved_model(resolve(asked.model))
     resident = _resident_bytes() / _MIB
     peaks = {
         name: {len(some): _peak_bytes(partial(call, some)) / _MIB for some in (texts[:_ENCODED], texts)}
@@ -480,7 +489,8 @@ RESOURCES = Suite(
 
 
 def _system() -> None:
-    system = open_system(flags.FLAGS.model)
+    with quiet_start():
+        system = open_system(flags.FLAGS.model)
     output = Path(flags.FLAGS.output or f"runs/evaluation/{system.name}.json")
     selection = select({"resources": RESOURCES}, ROOT, [], 0)
     results = evaluate_system(system, selection, output, folder=ROOT, seed=0)
@@ -515,7 +525,8 @@ def _vectors() -> None:
         if pair.target in places or len(places) < asked.sentences:
             right[pair.source].add(places.setdefault(pair.target, len(places)))
     texts = list(right)[: asked.queries]
-    system = open_system(asked.model)
+    with quiet_start():
+        system = open_system(asked.model)
     queries, corpus = system(texts), system(list(places))
     exact = _ids(semantic_search(queries, corpus))
     rows = []

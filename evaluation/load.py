@@ -34,7 +34,9 @@ import urllib3
 from absl import app, flags, logging
 
 from xling_tf.errors import UserError, one_line_errors, parse_flags, quiet_start, set_up_logging
-from xling_tf.files import SAVED_MODEL, new_folder, provenance, replacing, require_writable_folder
+from xling_tf.files import new_folder, provenance, replacing, require_writable_folder
+from xling_tf.hub.saved_models import require_saved_model, resolve
+from xling_tf.sentence_encoder import SentenceEncoder
 
 _MODEL = flags.DEFINE_string("model", None, "Folder of the exported model.", required=True)
 _SOAK = flags.DEFINE_float("soak_minutes", 0, "If above 0: soaks for so long instead.", 0)
@@ -69,9 +71,8 @@ def main(argv: list[str]) -> None:
     del argv
     set_up_logging()
     with one_line_errors("the same command starts anew"):
-        model = Path(_MODEL.value)
-        if not (model / SAVED_MODEL).is_file():
-            raise UserError(f"--model must be an exported model, but {model} has no {SAVED_MODEL}")
+        model = resolve(_MODEL.value)
+        require_saved_model(model)
         if shutil.which("wrk") is None:
             raise UserError("wrk is expected on the PATH, but is not there; apt-get install wrk")
         kind = "soak" if _SOAK.value else "load"
@@ -89,9 +90,7 @@ def main(argv: list[str]) -> None:
 def _load(model: Path) -> Figures:
     """The load table: ways to ask the same model, measured in turn, round after round."""
     with quiet_start():
-        from xling_tf.sentence_encoder import SentenceEncoder
-
-    encode = SentenceEncoder.load(model).encode
+        encode = SentenceEncoder.load(model).encode
     with ExitStack() as stack:
         kinds = (("server", ()), ("server without batching", ("--noenable_batching",)))
         urls = {kind: stack.enter_context(serving(model.name, model, *more))[0] for kind, more in kinds}

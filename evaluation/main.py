@@ -16,7 +16,7 @@ from absl import app, flags
 from tabulate import tabulate
 
 from evaluation.illustrations import SUITES as ILLUSTRATIONS
-from xling_tf.errors import UserError, one_line_errors, parse_flags, set_up_logging
+from xling_tf.errors import UserError, one_line_errors, parse_flags, quiet_start, set_up_logging
 from xling_tf.evaluators.cache import cached
 from xling_tf.evaluators.data import format_table, select, warn_of_unread
 from xling_tf.evaluators.running import SUITES as SCORES
@@ -58,7 +58,8 @@ def _run() -> None:
     folder = Path(_DATA.value)
     selection = select(SUITES, folder, _SUITE.value, _SEED.value)
     warn_of_unread(SUITES, folder)
-    bare = open_system(_MODEL.value)
+    with quiet_start():
+        bare = open_system(_MODEL.value)
     output = Path(_OUTPUT.value or f"runs/evaluation/{bare.name}.json")
     system = cached(bare, Path(_CACHE.value), show_progress=True)
     results = evaluate_system(system, selection, output, folder=folder, seed=_SEED.value)

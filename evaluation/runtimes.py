@@ -28,6 +28,7 @@ from absl import app, flags
 
 from xling_tf.errors import UserError, one_line_errors, parse_flags, quiet_start, set_up_logging
 from xling_tf.files import provenance, replacing
+from xling_tf.sentence_encoder import SentenceEncoder
 
 _MODEL = flags.DEFINE_string("model", None, "Folder of the exported model.", required=True)
 _LITERT = flags.DEFINE_string("litert", None, "Folder of it for LiteRT.", required=True)
@@ -92,9 +93,7 @@ def _open(name: str, folder: str) -> dict[str, float]:
     begin = time.perf_counter()
     if name == "tensorflow":
         with quiet_start():
-            from xling_tf.sentence_encoder import SentenceEncoder
-
-        _opened["encoder"] = SentenceEncoder.load(Path(folder))
+            _opened["encoder"] = SentenceEncoder.load(folder)
     else:
         from xling_tf.hub.runtimes import load
 

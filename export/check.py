@@ -41,7 +41,7 @@ with quiet_start():
 
     tf.config.list_physical_devices()  # prints what it does not find
 
-    from xling_tf.hub.saved_models import load_saved_model
+    from xling_tf.hub.saved_models import load_saved_model, require_saved_model, resolve
 
 Measured = Mapping[str, float | int | str]
 
@@ -308,12 +308,11 @@ def main(argv: list[str]) -> None:
     """Checks what the command line names."""
     set_up_logging()
     with one_line_errors("the same command starts anew"):
-        folders = [Path(argument) for argument in argv[1:]]
+        folders = [resolve(argument) for argument in argv[1:]]
         if not folders:
             raise UserError("folders of exported models are expected, but none came; name them")
         for folder in folders:
-            if not (folder / "saved_model.pb").is_file():
-                raise UserError(f"{folder} has no saved_model.pb; give the --output of a training")
+            require_saved_model(folder)
         models = [_check_model(folder) for folder in folders]
         if flags.FLAGS.json:
             with replacing(Path(flags.FLAGS.json)) as temporary:

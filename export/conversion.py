@@ -16,9 +16,9 @@ from xling_tf.config import ExperimentConfig, from_json
 from xling_tf.corpora.line_files import MAX_EXPANSION
 from xling_tf.encoders.base import build_encoder
 from xling_tf.errors import UserError, library
-from xling_tf.files import replacing_folder
+from xling_tf.files import RUNTIME_SETTINGS, replacing_folder
 from xling_tf.hub.module import TRAINING, require_replaceable
-from xling_tf.hub.runtimes import FORMAT, MODEL_FILES, SETTINGS, load
+from xling_tf.hub.runtimes import FORMAT, MODEL_FILES, load
 from xling_tf.hub.saved_models import load_saved_model
 from xling_tf.layers.pooling import unit_length
 from xling_tf.text.preprocessor import (
@@ -97,7 +97,7 @@ def convert(model: Path, output: Path, runtime: str) -> None:
     Raises:
         UserError: `model` is no export of xling_tf, `output` is something else, or a package is missing.
     """
-    require_replaceable(output, f"--{runtime}", SETTINGS)
+    require_replaceable(output, f"--{runtime}", RUNTIME_SETTINGS)
     loaded = load_saved_model(model)
     config, preprocessor = _read_settings(model)
     graph = _Graph(config, preprocessor, [np.asarray(v) for v in loaded.trainable_variables])
@@ -113,7 +113,7 @@ def convert(model: Path, output: Path, runtime: str) -> None:
             "dim": config.encoder.hidden_dim,
             "text": text_settings(preprocessor),
         }
-        (temporary / SETTINGS).write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")
+        (temporary / RUNTIME_SETTINGS).write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")
         (temporary / "README.md").write_text(_card(settings), encoding="utf-8")
         # Tried before it takes its place: an older model may have other rules for tokens.
         expected = loaded(tf.constant(_PROBES)).numpy()

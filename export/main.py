@@ -32,8 +32,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from absl import app, flags
 
 from xling_tf.errors import UserError, one_line_errors, parse_flags, quiet_start, set_up_logging
+from xling_tf.hub.saved_models import model_name, resolve
 
-_MODEL = flags.DEFINE_string("model", None, "Folder of the exported model.", required=True)
+_MODEL = flags.DEFINE_string("model", None, "The exported model, as xling_tf.load takes it.", required=True)
 _SERVING = flags.DEFINE_string(
     "serving", None, "Folder of all served models, in which the copy is <name>/<version>."
 )
@@ -82,7 +83,6 @@ def main(argv: list[str]) -> None:
     """Makes what the flags name, and says how to use it."""
     del argv
     set_up_logging()
-    model = Path(_MODEL.value)
     with one_line_errors("the same command starts anew"):
         wanted = (_SERVING, _COMPACT, _LITERT, _ONNX, _ARCHIVE, _PUSH)
         if not any(flag.value for flag in wanted):
@@ -94,7 +94,7 @@ def main(argv: list[str]) -> None:
             raise UserError(
                 "--languages expects --compact FOLDER and --data DIR beside it; add what is missing"
             )
-        for told in _make(model):
+        for told in _make(resolve(_MODEL.value)):
             print(told)
 
 
@@ -130,7 +130,7 @@ def _serve(model: Path, serving: Path) -> str:
     with quiet_start():
         from publishing import docker_command, publish
 
-    name = model.resolve().name if _NAME.value is None else _NAME.value
+    name = model_name(_MODEL.value) if _NAME.value is None else _NAME.value
     published = publish(model, serving, name, _VERSION.value)
     return _SERVED.format(
         folder=published.folder,

@@ -23,7 +23,7 @@ from tensorflow_serving.apis.predict_pb2 import PredictRequest
 from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog, PredictLog
 from tensorflow_serving.config.model_server_config_pb2 import ModelServerConfig
 
-from xling_tf.errors import UserError, quiet_start
+from xling_tf.errors import UserError
 from xling_tf.files import SAVED_MODEL, new_folder, replacing, require_writable_folder
 from xling_tf.hub.saved_models import load_saved_model
 from xling_tf.serving.models import WARMUP_REQUESTS, find_versions
@@ -129,8 +129,7 @@ def publish(model: Path, serving: Path, name: str, version: int | None = None) -
             f"a model with signatures is expected, which are what a server calls, but {model} has none; "
             "save it with them"
         )
-    with quiet_start():  # TensorFlow's libraries print notes about a model's first calls.
-        requests = {key: _requests(loaded, name, key) for key in sorted(loaded.signatures)}
+    requests = {key: _requests(loaded, name, key) for key in sorted(loaded.signatures)}
     require_writable_folder(serving, "give another --serving, or mend its rights")
     with _one_at_a_time(serving):
         number = next_version(base) if version is None else version

@@ -20,6 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from absl import app, flags
 
 from xling_tf.errors import UserError, one_line_errors, parse_flags, quiet_start
+from xling_tf.hub.saved_models import resolve
 
 _MODEL = flags.DEFINE_multi_string("model", [], "name=path of a model; once for each.")
 _LABEL = flags.DEFINE_multi_string(
@@ -113,12 +114,8 @@ def parse_models(models: list[str], labels: list[str]) -> dict[str, tuple[Path, 
             raise UserError(
                 f"--model is expected as name=path, once a name, with no '/', ':' or space, got {given!r}"
             )
-        if not Path(match[2]).exists():
-            raise UserError(
-                f"--model {given} is expected to name an exported model or a folder of its versions, but "
-                "there is no such path; give the --output of a training"
-            )
-        parsed[match[1]] = Path(match[2]), {}
+        path = Path(os.path.expanduser(match[2]))
+        parsed[match[1]] = path if path.is_dir() else resolve(match[2]), {}
     if not parsed:
         raise UserError("--model name=path is expected at least once, got none")
     for given in labels:

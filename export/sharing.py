@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from xling_tf.errors import UserError, library
-from xling_tf.files import SAVED_MODEL, read_json, replacing
-from xling_tf.hub.saved_models import HUGGING_FACE, one_line
+from xling_tf.files import read_json, replacing
+from xling_tf.hub.saved_models import HUGGING_FACE, one_line, require_saved_model
 
 _KAGGLE = "kaggle:"
 _TASK = "sentence-similarity"
@@ -26,7 +26,7 @@ def archive(model: Path, output: Path) -> Path:
     Raises:
         UserError: `model` is none, or `output` has another ending.
     """
-    _require_model(model)
+    require_saved_model(model)
     if not output.name.endswith(".tar.gz"):
         raise UserError(f"--archive must end in .tar.gz, got {output}")
     output.parent.mkdir(parents=True, exist_ok=True)
@@ -57,7 +57,7 @@ def push(model: Path, name: str) -> str:
     Raises:
         UserError: `model` is none, or it is refused there.
     """
-    _require_model(model)
+    require_saved_model(model)
     if name.startswith(HUGGING_FACE):
         return _push_to_hugging_face(model, name.removeprefix(HUGGING_FACE))
     if name.startswith(_KAGGLE):
@@ -126,8 +126,3 @@ def _card(hub: Any, model: Path, name: str) -> str:
         ],
     )
     return f"---\n{metadata.to_yaml()}\n---\n\n{card.read_text('utf-8') if card.is_file() else ''}"
-
-
-def _require_model(model: Path) -> None:
-    if not (model / SAVED_MODEL).is_file():
-        raise UserError(f"--model must be the folder of an exported model, but {model} has no {SAVED_MODEL}")

@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from keras.src.trainers import trainer
 from testing import SENTENCES
 
 from xling_tf import KerasEncoder
@@ -43,3 +44,56 @@ def test_it_stays_as_it_is_where_it_is_not_to_be_trained(hub_folder, hub_vectors
     np.testing.assert_allclose(encoder(TEXTS), hub_vectors, atol=1e-6)
     encoder.trainable = True
     assert len(model.trainable_variables) > 2
+
+
+TOPICS = np.arange(len(SENTENCES), dtype=np.float32)
+
+
+@pytest.mark.parametrize(
+    "layers",
+    [
+        lambda path: [KerasEncoder(path)],
+        lambda path: [KerasEncoder(path, input_shape=[], dtype=tf.string)],
+        lambda path: [keras.Input((1,), dtype="string"), KerasEncoder(path, dtype="mixed_bfloat16")],
+    ],
+    ids=["alone", "as hub.KerasLayer", "a column"],
+)
+@pytest.mark.filterwarnings("ignore:__array__ implementation")
+def test_sequential_models_begin_with_it(layers, hub_folder, hub_vectors, tmp_path):
+    model = keras.Sequential([*layers(hub_folder), keras.layers.Dense(1)])
+    model.compile("adam", "mse", jit_compile="auto")
+    texts = np.array(SENTENCES, object)
+    batches = tf.data.Dataset.from_tensor_slices((SENTENCES, TOPICS)).batch(4)
+    model.fit(batches, shuffle=False, verbose=0)
+    expected = model.predict(texts, verbose=0)
+    assert expected.shape == (len(SENTENCES), 1)
+    assert model.evaluate(texts, TOPICS, verbose=0) == pytest.approx(np.mean((expected[:, 0] - TOPICS) ** 2))
+    model.save(tmp_path / "model.keras")
+    again = keras.saving.load_model(tmp_path / "model.keras")
+    np.testing.assert_allclose(again.predict(TEXTS[:, None], verbose=0), expected, atol=1e-6)
+
+
+def test_xla_is_not_asked_to_compile_strings(model):
+    with pytest.warns(UserWarning, match="jit_compile"):
+        model.compile("adam", "mse", jit_compile=True)
+    assert not model.jit_compile
+    assert not trainer.model_supports_jit(model)
+    model.fit(TEXTS, TOPICS, verbose=0)
+
+
+@pytest.mark.parametrize("shape", [(3,), (None,), (2, 3)])
+def test_every_text_of_a_row_has_a_vector(shape, hub_folder, hub_vectors):
+    inputs = keras.Input(shape, dtype="string")
+    model = keras.Model(inputs, KerasEncoder(hub_folder)(inputs))
+    dim = hub_vectors.shape[-1]
+    assert model.output.shape == (None, *shape, dim)
+    assert model.output.dtype == "float32"
+    rows = tf.reshape(TEXTS, [-1, *(size or 3 for size in shape)])
+    assert model(rows).numpy() == pytest.approx(hub_vectors.reshape(*rows.shape, dim), abs=1e-6)
+    if None in shape:  # one text in a row is no column here
+        assert model(TEXTS[:, None]).shape == (len(SENTENCES), 1, dim)
+
+
+def test_inputs_that_are_no_strings_are_refused(hub_folder):
+    with pytest.raises(ValueError, match='dtype="string"'):
+        KerasEncoder(hub_folder)(keras.Input(()))

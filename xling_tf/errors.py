@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from logging import ERROR, Formatter
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any, NoReturn
 
 from absl import flags, logging
@@ -117,22 +118,31 @@ def progress(part: str) -> Iterator[Callable[[str], None]]:
 
 @contextmanager
 def quiet_start() -> Iterator[None]:
-    """Drops what is written to standard error inside the block; import TensorFlow there.
+    """Drops what is written to standard error while a program imports TensorFlow, before it has threads.
 
-    Its C++ libraries print notes about missing GPUs before any log level takes effect, and later as errors
-    what a processor lacks for speed; what fails is an exception all the same.
+    For programs alone, as it redirects the process' standard error: TensorFlow's C++ libraries print notes
+    about missing GPUs before any log level takes effect. If the import fails, all of it is printed; whoever
+    sets TF_CPP_MIN_LOG_LEVEL to less than 3 sees it at once, also where the process is aborted.
     """
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    level = os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    if level != "3" or sys.stderr is None:  # None: the program was started without one
+        yield
+        return
     sys.stderr.flush()
     saved = os.dup(2)
-    null = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(null, 2)
-    try:
-        yield
-    finally:
-        os.dup2(saved, 2)
-        os.close(saved)
-        os.close(null)
+    with TemporaryFile() as dropped:
+        os.dup2(dropped.fileno(), 2)
+        try:
+            yield
+        except Exception as error:
+            if not isinstance(error, UserError):
+                dropped.seek(0)
+                os.write(saved, dropped.read())
+            raise
+        finally:
+            sys.stderr.flush()
+            os.dup2(saved, 2)
+            os.close(saved)
 
 
 def _exit(line: str, status: int = 2) -> NoReturn:

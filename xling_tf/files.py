@@ -1,5 +1,6 @@
 """Files that a killed program leaves whole, folders of one process, and where a result comes from."""
 
+import atexit
 import bz2
 import errno
 import fcntl
@@ -15,6 +16,7 @@ import re
 import shlex
 import shutil
 import sys
+import tempfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -28,6 +30,8 @@ from xling_tf.errors import UserError, library
 
 # What makes a folder an exported model.
 SAVED_MODEL = "saved_model.pb"
+# What makes it a model for LiteRT or ONNX Runtime.
+RUNTIME_SETTINGS = "runtime.json"
 _PACKAGES = ("tensorflow", "keras", "numpy", "scipy", "scikit-learn")
 _MAX_JSON = 1 << 28  # bytes; SQuAD has 30 million
 
@@ -115,6 +119,18 @@ def _temporary_folder(path: Path) -> Iterator[Path]:
         yield temporary
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def folder_of_this_process() -> Path:
+    """Makes a folder that goes with this process; processes forked from it leave it alone."""
+    folder, process = Path(tempfile.mkdtemp(prefix="xling_tf-")), os.getpid()
+
+    def remove() -> None:
+        if os.getpid() == process:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    atexit.register(remove)
+    return folder
 
 
 def recover_folder(path: Path) -> None:

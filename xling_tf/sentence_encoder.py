@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -16,7 +16,7 @@ from tqdm import tqdm
 from xling_tf.errors import UserError
 from xling_tf.evaluators.encoding import length_sorted_batches
 from xling_tf.files import read_json
-from xling_tf.hub.saved_models import load_saved_model, resolve
+from xling_tf.hub.saved_models import load_saved_model, require_not_forked, resolve
 from xling_tf.inputs import Texts, as_texts, is_single, require_as_many, shown
 from xling_tf.search.neighbours import cosine_similarity, require_positive, truncated, unit_vectors
 from xling_tf.search.quantization import Int8Ranges, Precision, quantize, require_precision
@@ -32,7 +32,9 @@ _UNIT_TOLERANCE = 1e-5  # of the lengths of float32 vectors
 class SentenceEncoder:
     """Encodes sentences with anything that maps a string tensor to vectors.
 
-    Any number of threads may share one; in asyncio, use `asyncio.to_thread(encoder.encode, sentences)`.
+    Any number of threads may share one; in asyncio, use `asyncio.to_thread(encoder.encode, sentences)`. A
+    process needs its own, loaded after a fork: `pickle`, and with it process pools, carries the name of what
+    was loaded and `dtype`, and loads it again, without what was changed in memory.
     Methods and their arguments have sentence-transformers' names; what is not done raises a `UserError`.
 
     Args:
@@ -65,7 +67,9 @@ class SentenceEncoder:
         if truncate_dim is not None:
             require_positive(truncate_dim, "truncate_dim")
         embed, self._folder = model_name_or_path, None
+        self._arguments: tuple[Any, str] = embed, dtype
         if isinstance(embed, str | os.PathLike):
+            self._arguments = _portable(embed), dtype
             self._folder = resolve(embed)
             embed = load_saved_model(self._folder)
         if not callable(embed):
@@ -87,6 +91,15 @@ class SentenceEncoder:
     def load(cls, model: str | os.PathLike[str], dtype: str = "float32", **options: Any) -> Self:
         """Loads an exported model: only one you trust, as its graph runs with this process' rights."""
         return cls(model, dtype, **options)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Says how `pickle` makes it again: by the arguments of the constructor."""
+        if hasattr(self._arguments[0], "signatures"):
+            raise UserError(
+                "to be pickled, an encoder is expected to be made of the name of a model, but this one is of "
+                "a loaded model; give xling_tf.load its folder"
+            )
+        return partial(type(self), truncate_dim=self._truncate_dim), self._arguments
 
     def encode(
         self,
@@ -233,15 +246,13 @@ class SentenceEncoder:
     def question_encoder(self) -> "SentenceEncoder":
         """Encodes questions, for answers by `response_encoder`; a `UserError` without the signature."""
         call = self._in_dtype(*self._signature("question_encoder", "input"))
-        return SentenceEncoder(call, truncate_dim=self._truncate_dim)
+        return _QuestionEncoder(call, of=self)
 
     @cached_property
     def response_encoder(self) -> "ResponseEncoder":
         """Encodes answers, for questions by `question_encoder`; a `UserError` without the signature."""
         call, columns = self._signature("response_encoder", "input", "context")
-        return ResponseEncoder(
-            self._in_dtype(call, columns), takes_contexts=columns > 1, truncate_dim=self._truncate_dim
-        )
+        return ResponseEncoder(self._in_dtype(call, columns), takes_contexts=columns > 1, of=self)
 
     def inference(
         self,
@@ -275,6 +286,7 @@ class SentenceEncoder:
         """
         from tensorflow.errors import InvalidArgumentError
 
+        require_not_forked()
         call, _ = self._signature("translate", "input", "language")
         texts, said = as_texts(sentences, "sentences"), list[str]()
         for begin in range(0, len(texts), _TRANSLATED_AT_ONCE):
@@ -328,15 +340,37 @@ class SentenceEncoder:
         return lambda *columns: function(**dict(zip(taken, columns, strict=True)))["outputs"], len(taken)
 
 
+class _QuestionEncoder(SentenceEncoder):
+    """Encodes questions with a part of a model."""
+
+    def __init__(self, call: Callable[[Any], Any], *, of: SentenceEncoder) -> None:
+        super().__init__(call, truncate_dim=of._truncate_dim)
+        self._whole = of
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Says how `pickle` makes it again: as a part of the whole model."""
+        return getattr, (self._whole, "question_encoder")
+
+
 class ResponseEncoder:
-    """Encodes answers and the contexts that they are from, by a function of one or both."""
+    """Encodes answers and the contexts that they are from, by a function of one or both.
+
+    It is a part `of` an encoder, which is pickled in its place.
+    """
 
     def __init__(
-        self, call: Callable[..., Any], *, takes_contexts: bool, truncate_dim: int | None = None
+        self, call: Callable[..., Any], *, takes_contexts: bool, of: SentenceEncoder | None = None
     ) -> None:
         self._call = call
         self._takes_contexts = takes_contexts
-        self._truncate_dim = truncate_dim
+        self._whole = of
+        self._truncate_dim = of._truncate_dim if of else None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Says how `pickle` makes it again: as a part of the whole model."""
+        if self._whole is None:
+            return partial(ResponseEncoder, takes_contexts=self._takes_contexts), (self._call,)
+        return getattr, (self._whole, "response_encoder")
 
     def encode(
         self,
@@ -402,6 +436,7 @@ def _encode_in_batches(
     The results, `[rows, any]` once `finish` has seen each batch, are in the order of the rows.
     """
     require_positive(batch_size, "batch_size")
+    require_not_forked()
 
     def encode(rows: NDArray[np.intp]) -> NDArray[Any]:
         encoded = np.asarray(call(*(_tensor(column, rows) for column in columns)), np.float32)
@@ -417,10 +452,13 @@ def _encode_in_batches(
     result: NDArray[Any] | None = None
     # A processor splits one batch into words while another multiplies the next one's matrices.
     pool = ThreadPoolExecutor(_BATCHES_AT_ONCE)
-    encode_each = pool.map if len(batches) > 1 else map
     try:
+        try:
+            encoded_batches = pool.map(encode, batches) if len(batches) > 1 else map(encode, batches)
+        except RuntimeError:  # The interpreter is ending, and starts no threads any more.
+            encoded_batches = map(encode, batches)
         with tqdm(total=len(lengths), disable=not show_progress_bar, unit="sentence") as bar:
-            for rows, encoded in zip(batches, encode_each(encode, batches), strict=True):
+            for rows, encoded in zip(batches, encoded_batches, strict=True):
                 if result is None:
                     result = np.empty((len(lengths), encoded.shape[1]), encoded.dtype)
                 result[rows] = encoded
@@ -428,6 +466,12 @@ def _encode_in_batches(
     finally:
         pool.shutdown(cancel_futures=True)
     return encode(np.zeros(0, np.intp)) if result is None else result
+
+
+def _portable(name: str | os.PathLike[str]) -> str:
+    """The name of a model that another process finds it by, in whatever folder that works."""
+    given = os.fsdecode(name)
+    return given if "://" in given else os.path.abspath(os.path.expanduser(given))
 
 
 def _in_bfloat16(call: Callable[..., Any], columns: int) -> Callable[..., Any]:

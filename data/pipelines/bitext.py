@@ -16,6 +16,7 @@ from xling_tf.corpora.readers import MalformedLineError
 from xling_tf.corpora.records import TranslationPair
 from xling_tf.errors import UserError
 from xling_tf.files import PACKED
+from xling_tf.hub.saved_models import load_saved_model, resolve
 
 _BATCH_PAIRS = 512
 
@@ -131,9 +132,7 @@ class PairScorer(ModelHandler[TranslationPair, tuple[TranslationPair, float], An
 
     def load_model(self) -> Any:
         """Loads the model, by TensorFlow, which takes seconds to start."""
-        import tensorflow as tf
-
-        return tf.saved_model.load(self._model)
+        return load_saved_model(resolve(self._model))
 
     def run_inference(
         self, batch: Sequence[TranslationPair], model: Any, inference_args: Any = None

@@ -22,7 +22,7 @@ from xling_tf.corpora.trained_on import TrainedOn
 from xling_tf.errors import UserError, library
 from xling_tf.evaluators.encoding import System, encode_checked, in_batches
 from xling_tf.files import SAVED_MODEL, read_json
-from xling_tf.hub.saved_models import load_saved_model, one_line, resolve
+from xling_tf.hub.saved_models import load_saved_model, model_name, one_line, resolve
 
 # Per call of a model here; published modules pad a batch to its longest text, and do not divide it.
 _MAX_ROWS, _MAX_CHARACTERS = 1024, 2**17
@@ -69,7 +69,7 @@ def open_system(specification: str) -> System:
         return _open_python_function(rest)
     if kind == "hub" and rest:
         return _open_saved_model(rest)
-    if specification and (kind == "hf" or Path(specification).exists()):
+    if specification and (kind in ("hf", "file") or Path(os.path.expanduser(specification)).exists()):
         return _open_saved_model(specification)
     raise UserError(
         "a model is expected as exported/en-es, hf://owner/name or hub:FOLDER (an exported model), "
@@ -78,9 +78,9 @@ def open_system(specification: str) -> System:
     )
 
 
-def _open_saved_model(model_name: str) -> System:
+def _open_saved_model(given: str) -> System:
     """Opens an exported model, or a published TF2 module for TensorFlow Hub."""
-    folder = resolve(model_name)
+    folder = resolve(given)
     model = load_saved_model(folder)
     import tensorflow as tf
 
@@ -105,7 +105,7 @@ def _open_saved_model(model_name: str) -> System:
 
     description = {
         "kind": "SavedModel",
-        "folder": Path(model_name.partition("@")[0]).resolve().name.removesuffix(".tar.gz"),
+        "folder": model_name(given),
         "device": "GPU" if tf.config.list_physical_devices("GPU") else "CPU",
     }
     config = folder / "config.json"

@@ -1,20 +1,25 @@
 """An exported model as a layer of a Keras model."""
 
-from pathlib import Path
+import os
 from typing import Any
 
 import keras
 import tensorflow as tf
 
-from xling_tf.hub.saved_models import load_saved_model, resolve
+from xling_tf.errors import UserError
+from xling_tf.hub.saved_models import load_saved_model, require_not_forked, resolve
+
+_Shape = tuple[int | None, ...]
 
 
 @keras.saving.register_keras_serializable(package="xling_tf")
 class KerasEncoder(keras.layers.Layer):
-    """Encodes `[batch]` strings in a Keras model: `[batch, dim]` float32 of unit length.
+    """Encodes strings in a Keras model: texts `[batch]` or `[batch, 1]` as vectors `[batch, dim]`.
 
-    It is trained with the model, saved with it as `.keras` and exported with it by `model.export`. Of Keras'
-    own `TFSMLayer` the optimizers refuse the variables' names.
+    Vectors are float32 of unit length. Of texts with another shape, each gets a vector: `[batch, 3]` gives
+    `[batch, 3, dim]`. The layer is trained with the model, saved with it as `.keras` and exported with it by
+    `model.export`. As of every Keras layer for text, `fit` and `predict` take tensors, NumPy arrays `[batch]`
+    of dtype object and `tf.data`, but no lists.
 
     Args:
         path: The folder of an exported model, or what else `xling_tf.load` takes; a `.keras` file has the
@@ -22,29 +27,72 @@ class KerasEncoder(keras.layers.Layer):
         trainable: Whether its weights change with the model's.
         **kwargs: Of the layer.
 
+    Raises:
+        UserError: There is no such model, or it is given something else than strings.
+
     Example:
-        >>> texts = keras.Input((), dtype="string")  # doctest: +SKIP
-        >>> topics = keras.layers.Dense(3)(KerasEncoder("exported/en-es")(texts))  # doctest: +SKIP
-        >>> keras.Model(texts, topics).compile("adam", "mse")  # doctest: +SKIP
+        >>> model = keras.Sequential(
+        ...     [keras.Input((), dtype="string"), KerasEncoder("exported/en-es"), keras.layers.Dense(3)]
+        ... )  # doctest: +SKIP
+        >>> model.compile("adam", "mse")  # doctest: +SKIP
     """
 
-    def __init__(self, path: str | Path, trainable: bool = True, **kwargs: Any) -> None:
-        super().__init__(**kwargs, autocast=False)
-        self._folder = str(path)
+    def __init__(self, path: str | os.PathLike[str], trainable: bool = True, **kwargs: Any) -> None:
+        # Keras would make an input of floats of it; by this attribute `Sequential` asks `compute_dtype`.
+        if (shape := kwargs.pop("input_shape", None)) is not None:
+            self.input_shape = (None, *shape)
+        super().__init__(**kwargs)
+        self._convert_input_args = False  # to floats
+        self.supports_jit = False  # XLA has no strings
+        self._folder = os.fspath(path)
         self._loaded = load_saved_model(resolve(path))
         encode = self._loaded.signatures["serving_default"]
         (output,) = encode.structured_outputs.values()
         self._dim = output.shape[-1]
         self._shared = [_shared(variable, str(i)) for i, variable in enumerate(encode.trainable_variables)]
+        self._number_varies = False
         self.trainable = trainable  # after its variables, which follow it
 
-    def call(self, texts: Any) -> Any:
-        """Encodes strings of any rank, flattened."""
-        return self._loaded(texts)
+    @property
+    def compute_dtype(self) -> str:
+        """The dtype of the inputs that a `Sequential` model makes for its first layer."""
+        return "string"
 
-    def compute_output_shape(self, texts_shape: tuple[int | None, ...]) -> tuple[int | None, int]:
-        """The shape of the vectors of `[batch]` texts."""
-        return texts_shape[0], self._dim
+    @property
+    def variable_dtype(self) -> str:
+        """The same: Keras casts the variables of layers that have two dtypes."""
+        return "string"
+
+    def build(self, texts_shape: _Shape) -> None:
+        """Learns whether the number of texts in a row is left open: then a single one is no column."""
+        self._number_varies = len(texts_shape) == 2 and texts_shape[1] is None
+
+    def __call__(self, texts: Any, **kwargs: Any) -> Any:
+        """Takes strings in lists and arrays too, of which Keras would make floats."""
+        if not isinstance(texts, keras.KerasTensor):
+            texts = tf.convert_to_tensor(texts, tf.string)
+        return super().__call__(texts, **kwargs)
+
+    def call(self, texts: Any) -> Any:
+        """Encodes strings of any shape."""
+        require_not_forked()
+        inner = tf.shape(texts)[: 1 if self._is_column(texts.shape) else None]
+        return tf.reshape(self._loaded(texts), tf.concat([inner, [self._dim]], 0))
+
+    def _is_column(self, texts_shape: Any) -> bool:
+        return len(texts_shape) == 2 and texts_shape[1] == 1 and not self._number_varies
+
+    def compute_output_shape(self, texts_shape: _Shape) -> _Shape:
+        """The shape of the vectors of texts of a shape."""
+        return (*texts_shape[: 1 if self._is_column(texts_shape) else None], self._dim)
+
+    def compute_output_spec(self, texts: Any) -> keras.KerasTensor:
+        """The vectors of texts in a model that is being made."""
+        if texts.dtype != "string":
+            raise UserError(
+                f'strings are expected, as from keras.Input((), dtype="string"), but got {texts.dtype}'
+            )
+        return keras.KerasTensor(self.compute_output_shape(texts.shape), "float32")
 
     def get_config(self) -> dict[str, Any]:
         """Returns the arguments of the constructor."""

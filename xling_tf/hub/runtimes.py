@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 from xling_tf.corpora.line_files import MAX_EXPANSION, normal_form
 from xling_tf.errors import UserError, library
 from xling_tf.evaluators.encoding import length_sorted_batches
+from xling_tf.files import RUNTIME_SETTINGS, SAVED_MODEL
+from xling_tf.hub.saved_models import resolve
 from xling_tf.inputs import Texts, as_texts, is_single
 from xling_tf.search.neighbours import require_positive
 
-SETTINGS = "runtime.json"
 FORMAT = 1  # raised when older programs would read a folder wrongly
 # The model's file, by runtime.
 MODEL_FILES = {"litert": "model.tflite", "onnx": "model.onnx"}
@@ -36,12 +37,19 @@ class RuntimeEncoder:
     """Encodes sentences as the exported model does that it was made of; `run` gives `[batch, dim]`.
 
     Any number of threads may share one.
+    It is pickled as the name of `folder`, and opened again in the process that reads it.
     """
 
-    def __init__(self, text: "Pieces | Words", run: Run, dim: int) -> None:
+    def __init__(self, text: "Pieces | Words", run: Run, dim: int, *, folder: Path) -> None:
         self.text = text
         self.dim = dim
         self._run = run
+        self._folder = folder
+        self._process = os.getpid()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Says how `pickle` makes it again."""
+        return load, (self._folder.absolute(),)
 
     def encode(self, sentences: Texts, *, batch_size: int = 64) -> NDArray[np.float32]:
         """Encodes any number of sentences in bounded memory, at most `batch_size` at once.
@@ -53,6 +61,11 @@ class RuntimeEncoder:
         Returns:
             `[sentences, dim]` float32 of unit length, in their order; of a single text, `[dim]`.
         """
+        if os.getpid() != self._process:
+            raise UserError(
+                "the process is expected that has loaded this model, but this one was forked from it, and "
+                "threads of the runtime are not here; load the model after the fork"
+            )
         require_positive(batch_size, "batch_size")
         tokens = [self.text.tokenize(sentence) for sentence in as_texts(sentences, "sentences")]
         vectors = np.empty((len(tokens), self.dim), np.float32)
@@ -72,22 +85,27 @@ def load(folder: str | Path) -> RuntimeEncoder:
         >>> load("exported/en-es-onnx").encode(["Hola", "Hello"]).shape  # doctest: +SKIP
         (2, 512)
     """
-    folder = Path(folder)
+    folder = resolve(folder)
+    if (folder / SAVED_MODEL).is_file():
+        raise UserError(
+            f"a model for another runtime is expected, but {folder} is one for TensorFlow: open it with "
+            "xling_tf.load, or make one of it with export/main.py --litert or --onnx"
+        )
     try:
-        settings = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
+        settings = json.loads((folder / RUNTIME_SETTINGS).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise UserError(
-            f"a model for another runtime is expected, with {SETTINGS}, but {folder} has none that can be "
-            "read; make one with export/main.py --litert or --onnx"
+            f"a model for another runtime is expected, with {RUNTIME_SETTINGS}, but {folder} has none that "
+            "can be read; make one with export/main.py --litert or --onnx"
         ) from error
     if settings.get("format") != FORMAT:
         raise UserError(
-            f"{folder / SETTINGS} is expected in format {FORMAT}, but is in {settings.get('format')}; "
-            "export the model anew, or use the version of xling_tf that has made it"
+            f"{folder / RUNTIME_SETTINGS} is expected in format {FORMAT}, but is in {settings.get('format')}"
+            "; export the model anew, or use the version of xling_tf that has made it"
         )
     kind = Pieces if settings["text"]["kind"] == "pieces" else Words
     text = kind(folder / settings["vocabulary"], settings["text"])
-    return RuntimeEncoder(text, _open(folder, settings["runtime"]), settings["dim"])
+    return RuntimeEncoder(text, _open(folder, settings["runtime"]), settings["dim"], folder=folder)
 
 
 def _open(folder: Path, runtime: str) -> Run:

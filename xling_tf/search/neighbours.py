@@ -1,6 +1,8 @@
 """Vectors of users, checked and brought to unit length, and their nearest neighbours by FAISS."""
 
 import math
+import os
+import sys
 from collections.abc import Callable, Iterator, Mapping, Set
 from numbers import Real
 from typing import Any, Literal, NamedTuple
@@ -29,6 +31,15 @@ ROUNDING = 5e-6
 
 # Scores `[n, m]`, the higher the nearer, of vectors `[n, dim]` and `[m, dim]`.
 ScoreFunction = Callable[[Any, Any], Any]
+
+
+def _search_alone() -> None:
+    """Keeps FAISS to one thread: it would wait for ever for those of OpenMP, which a fork does not copy."""
+    if faiss := sys.modules.get("faiss"):
+        faiss.omp_set_num_threads(1)
+
+
+os.register_at_fork(after_in_child=_search_alone)
 
 
 class Neighbours(NamedTuple):

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import random
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -26,6 +27,7 @@ from xling_tf.errors import UserError, progress
 from xling_tf.files import locked, provenance, replacing, require_writable_folder
 from xling_tf.hub.card import model_card
 from xling_tf.hub.module import export, require_replaceable
+from xling_tf.hub.saved_models import require_not_forked
 from xling_tf.model import Model
 from xling_tf.sentence_encoder import SentenceEncoder
 from xling_tf.tasks.base import TASKS, Task, task_classes
@@ -102,6 +104,7 @@ def run_experiment(run: Run) -> dict[str, Any] | None:
     Raises:
         UserError: The data, a folder or the config cannot be used.
     """
+    require_not_forked()
     cluster = read_cluster(os.environ)
     is_trained = any(getattr(run.config.tasks, name).weight for name in TASKS)
     if is_trained and not run.config.training.steps and not run.config.training.minutes:
@@ -110,6 +113,8 @@ def run_experiment(run: Run) -> dict[str, Any] | None:
         data = resolve_languages(run.data, run.config.data)
         run = dataclasses.replace(run, config=dataclasses.replace(run.config, data=data))
     with ExitStack() as stack:
+        stack.callback(random.setstate, random.getstate())
+        stack.callback(keras.config.set_dtype_policy, keras.config.dtype_policy())
         if cluster.is_chief:
             # What would be in the way after an hour.
             require_replaceable(run.output)
@@ -239,7 +244,7 @@ def _build(
     store: CorpusStore,
 ) -> tuple[Model, dict[str, TaskExamples]]:
     """Makes the model of the tasks that have examples, with random weights or those it starts from."""
-    keras.utils.set_random_seed(config.training.seed)
+    random.seed(config.training.seed)  # Keras draws the seeds of layers from it.
     keras.config.set_dtype_policy(config.training.precision)
     with workers.strategy.scope():
         model = Model.build(config, vocabulary)
@@ -377,8 +382,7 @@ def matmul_gflops(dtype: str) -> float:
     They are as large as those of a batch's tokens in the feed-forward layer of the paper.
     """
     rows, inner, columns = 4096, 512, 2048
-    left = tf.cast(tf.random.normal([rows, inner]), dtype)
-    right = tf.cast(tf.random.normal([inner, columns]), dtype)
+    left, right = tf.ones([rows, inner], dtype), tf.ones([inner, columns], dtype)
     product = tf.function(lambda: tf.reduce_max(tf.matmul(left, right)))
     product()
     seconds = []

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import keras
-
 from xling_tf.config import (
     DataConfig,
     ExperimentConfig,
@@ -117,13 +115,9 @@ def fine_tune(
     )
     asked = [f"initial.model={model}", f"initial.keep_weight={keep_weight}", f"training.steps={steps}"]
     config = apply_start(preset, [*asked, *settings], run_dir)
-    policy = keras.config.dtype_policy()
-    try:
-        return run_experiment(
-            Run(name=output.name, config=config, corpora=[corpus], run_dir=run_dir, output=output)
-        )
-    finally:
-        keras.config.set_dtype_policy(policy)  # the caller's other models are not ours
+    return run_experiment(
+        Run(name=output.name, config=config, corpora=[corpus], run_dir=run_dir, output=output)
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -414,7 +414,10 @@ def _stop_requests() -> Iterator[threading.Event]:
             raise KeyboardInterrupt
         requested.set()
 
-    previous = {n: signal.signal(n, request) for n in (signal.SIGINT, signal.SIGTERM)}
+    numbers: tuple[signal.Signals, ...] = (signal.SIGINT, signal.SIGTERM)
+    if threading.current_thread() is not threading.main_thread():
+        numbers = ()  # Python lets the main thread alone handle signals.
+    previous = {number: signal.signal(number, request) for number in numbers}
     try:
         yield requested
     finally:

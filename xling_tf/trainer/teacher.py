@@ -1,9 +1,6 @@
 """A teacher's vectors of the texts it teaches with: each is computed once, and kept on the disk."""
 
-import atexit
 import dataclasses
-import shutil
-import tempfile
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -19,6 +16,7 @@ from xling_tf.errors import UserError, progress
 from xling_tf.evaluators.cache import cached
 from xling_tf.evaluators.encoding import System, encode_checked, encode_units
 from xling_tf.evaluators.systems import open_system
+from xling_tf.files import folder_of_this_process
 from xling_tf.model import Model
 from xling_tf.tasks.base import Task
 from xling_tf.tasks.distillation import Distillation
@@ -224,10 +222,7 @@ class TeacherVectors:
 
 
 def _kept_or_temporary(folder: Path | None) -> Path:
-    if folder is None:
-        folder = Path(tempfile.mkdtemp())
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return folder
+    return folder or folder_of_this_process()
 
 
 def _texts(examples: Examples, indices: NDArray[np.int64]) -> _Rows:

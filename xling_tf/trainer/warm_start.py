@@ -262,7 +262,7 @@ def start_text(run: RunFolder, config: ExperimentConfig) -> tuple[TextConfig, Vo
     """Takes the vocabulary of the model that a run starts from, and writes down whose it was."""
     start = StartRecord.of(config.initial.model)
     _require_equal(start, config, _leaves(config))
-    vocabulary = _read_vocabulary(Path(start.model), start.config)
+    vocabulary = _read_vocabulary(resolve(start.model), start.config)
     start.write(run)
     return config.text, vocabulary
 
