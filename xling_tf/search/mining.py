@@ -4,6 +4,7 @@ Guo et al. 2018 ("Effective Parallel Corpus Mining using Bilingual Sentence Embe
 et al. 2019, sec. 2.2. The knobs are those of sentence-transformers' `mine_hard_negatives`.
 """
 
+import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -147,7 +148,9 @@ def _embed(
     """Encodes texts into `[texts, dim]` unit vectors of half precision."""
     parts = [
         unit_vectors(encode(list(texts[start : start + _ENCODED])), "encodings").astype(np.float16)
-        for start in tqdm(range(0, len(texts), _ENCODED), "encoding", disable=not show_progress)
+        for start in tqdm(
+            range(0, len(texts), _ENCODED), "encoding", disable=not (show_progress and sys.stderr)
+        )
     ]
     return np.concatenate(parts)
 

@@ -72,7 +72,9 @@ def nearest_in_chunks(
 ) -> Iterator[Neighbours]:
     """Yields what `nearest` finds for some rows of the queries, thousands at a time, in order."""
     index = _build(candidates, kind or index_kind(len(candidates)))
-    with tqdm(total=len(rows), disable=not show_progress, unit="query", desc="searching") as bar:
+    with tqdm(
+        total=len(rows), disable=not (show_progress and sys.stderr), unit="query", desc="searching"
+    ) as bar:
         for chunk in chunks(rows):
             scores, indices = index.search(_float32(queries[chunk]), k)
             yield best_first(scores, indices, k)
