@@ -175,7 +175,7 @@ def test_a_mistake_is_one_line(program: tuple[Server, Path], tmp_path: Path) -> 
     server, models = program
     for flags, said in (
         ([f"--model=m={models}", f"--port={server.port}"], f"--port {server.port} are expected to be free"),
-        (["--model=m=nowhere"], "no such path"),
+        (["--model=m=nowhere"], "not there"),
         (["--model=a=.", "--label=b/stable=1"], "--model names the model (a)"),
         (["--model=a=.", "--api_key=clé"], "--api_key or $XLING_TF_API_KEY is expected"),
         (["--model=a=.", "--api_key="], "--api_key or $XLING_TF_API_KEY is expected"),

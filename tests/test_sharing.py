@@ -103,7 +103,7 @@ def test_what_hugging_face_refuses_is_told(hugging_face, hub_folder):
         push(hub_folder, "hf://a/other")
     with pytest.raises(UserError, match="expects hf://owner/name"):
         push(hub_folder, "a/b")
-    with pytest.raises(UserError, match="has no saved_model"):
+    with pytest.raises(UserError, match="has models in it"):
         push(hub_folder.parent, "hf://a/b")
 
 
@@ -188,8 +188,7 @@ def test_an_archive_is_loaded_from_its_file_and_by_tf_hub(hub_folder, hub_vector
 
     cut = tmp_path / "cut.tar.gz"
     cut.write_bytes(packed.read_bytes()[:1000])
-    for path in (cut, tmp_path / "none.tar.gz"):
-        with pytest.raises(UserError, match="cannot be unpacked"):
-            xling_tf.load(path)
+    with pytest.raises(UserError, match="cannot be unpacked"):
+        xling_tf.load(cut)
     with pytest.raises(UserError, match="must end in"):
         archive(hub_folder, tmp_path / "model.zip")

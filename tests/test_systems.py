@@ -112,7 +112,7 @@ def test_what_maps_no_strings_to_vectors_is_refused(tmp_path: Path) -> None:
         folder = save(tmp_path / str(number), model)
         with pytest.raises(UserError, match=message):
             open_system(f"hub:{folder}")
-    with pytest.raises(UserError, match=r"has no saved_model\.pb"):
+    with pytest.raises(UserError, match="not there"):
         open_system(f"hub:{tmp_path}/none")
 
 

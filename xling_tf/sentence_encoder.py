@@ -457,7 +457,7 @@ def _encode_in_batches(
             encoded_batches = pool.map(encode, batches) if len(batches) > 1 else map(encode, batches)
         except RuntimeError:  # The interpreter is ending, and starts no threads any more.
             encoded_batches = map(encode, batches)
-        with tqdm(total=len(lengths), disable=not show_progress_bar, unit="sentence") as bar:
+        with tqdm(total=len(lengths), disable=not (show_progress_bar and sys.stderr), unit="sentence") as bar:
             for rows, encoded in zip(batches, encoded_batches, strict=True):
                 if result is None:
                     result = np.empty((len(lengths), encoded.shape[1]), encoded.dtype)

@@ -6,6 +6,7 @@ Suites share texts, and a run that is killed goes on where it was.
 import dataclasses
 import hashlib
 import sqlite3
+import sys
 import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -100,7 +101,7 @@ class _Cache:
         keys = list(row_of)
         lengths = [sum(len(column[row]) for column in columns) for row in row_of.values()]
         # None: hidden where it would fill a file instead of moving on a screen.
-        hidden = None if self._show_progress and keys else True
+        hidden = None if self._show_progress and keys and sys.stderr else True
         label = f"{self._name}: {role}"
         with tqdm(total=len(keys), desc=label, unit="text", leave=False, disable=hidden) as bar:
             for batch in length_sorted_batches(lengths, max_rows=_MAX_ROWS, max_length=_MAX_CHARACTERS):

@@ -4,6 +4,7 @@ Guo et al. 2018 ("Effective Parallel Corpus Mining using Bilingual Sentence Embe
 et al. 2019, sec. 2.2. The knobs are those of sentence-transformers' `mine_hard_negatives`.
 """
 
+import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
@@ -244,7 +245,7 @@ def _embed(
 ) -> NDArray[np.float16]:
     """Encodes texts, with a prompt before each, into `[texts, dim]` unit vectors of half precision."""
     parts = []
-    for start in tqdm(range(0, len(texts), _ENCODED), "encoding", disable=not show_progress):
+    for start in tqdm(range(0, len(texts), _ENCODED), "encoding", disable=not (show_progress and sys.stderr)):
         part = [(prompt or "") + text for text in texts[start : start + _ENCODED]]
         vectors = unit_vectors(encode(part), "encodings")
         if len(vectors) != len(part):

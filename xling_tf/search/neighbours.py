@@ -88,7 +88,9 @@ def nearest_in_chunks(
         index = _build(candidates, kind or index_kind(len(candidates)))
     else:
         index = _Scored(candidates, score_function)
-    with tqdm(total=len(rows), disable=not show_progress, unit="query", desc="searching") as bar:
+    with tqdm(
+        total=len(rows), disable=not (show_progress and sys.stderr), unit="query", desc="searching"
+    ) as bar:
         for chunk in chunks(rows, None if score_function is None else _QUERIES):
             scores, indices = index.search(_float32(queries[chunk]), k)
             yield best_first(scores, indices, k)

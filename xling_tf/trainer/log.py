@@ -1,6 +1,7 @@
 """What a training prints and writes while it runs: progress bar, JSON lines, TensorBoard."""
 
 import json
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
@@ -49,7 +50,13 @@ class TrainingLog(AbstractContextManager["TrainingLog"]):
         self._lines = self._stack.enter_context(path.open("a", encoding="utf-8"))
         self._writer = tf.summary.create_file_writer(str(run_dir / "tensorboard"))
         layout = "{l_bar}{bar}| {elapsed}<{remaining}{postfix}"
-        self._bar = tqdm(total=100.0, initial=100 * progress, unit="%", disable=None, bar_format=layout)
+        self._bar = tqdm(
+            total=100.0,
+            initial=100 * progress,
+            unit="%",
+            disable=sys.stderr is None or None,
+            bar_format=layout,
+        )
         self._losses: dict[str, float] = {}
         self._stack.callback(self._writer.close)
         self._stack.callback(self._bar.close)

@@ -1,6 +1,7 @@
 """A teacher's vectors of the texts it teaches with: each is computed once, and kept on the disk."""
 
 import dataclasses
+import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -147,7 +148,10 @@ def with_vectors(
     total = sum(map(len, parts))
     title = f"{system.name} encodes the texts of {total} examples into {folder}"
     # None: hidden where it would fill a file instead of moving on a screen.
-    with progress(title) as report, tqdm(total=total, unit="example", leave=False, disable=None) as bar:
+    with (
+        progress(title) as report,
+        tqdm(total=total, unit="example", leave=False, disable=sys.stderr is None or None) as bar,
+    ):
         for part in parts:
             for begin in range(0, len(part), _CHUNK):
                 rows = _texts(part, np.arange(begin, min(begin + _CHUNK, len(part))))
