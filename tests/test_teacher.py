@@ -1,6 +1,7 @@
 """A teacher's vectors: each text encoded once, and what cannot be learnt from."""
 
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -90,6 +91,16 @@ def test_each_distinct_source_is_encoded_once(encode: Counting, tmp_path: Path) 
     other = Counting(random_vectors(dim=DIM, seed=2))
     require_right(with_vectors(TASKS, EXAMPLES, make_teacher(other, "two"), tmp_path), other)
     assert len(other.texts) == 11
+
+
+def test_lines_count_the_texts_though_the_bar_is_hidden(
+    encode: Counting, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    lines = []
+    monkeypatch.setattr(module, "progress", lambda _: nullcontext(lines.append))
+    with_vectors(TASKS, EXAMPLES, make_teacher(encode), tmp_path)
+    total = sum(len(part) for task in TASKS for part in EXAMPLES[task.name])
+    assert lines[-1] == f"{total} of them"
 
 
 def test_without_a_folder_vectors_last_as_long_as_the_process(

@@ -152,12 +152,14 @@ def with_vectors(
         progress(title) as report,
         tqdm(total=total, unit="example", leave=False, disable=sys.stderr is None or None) as bar,
     ):
+        done = 0  # a hidden bar does not count
         for part in parts:
             for begin in range(0, len(part), _CHUNK):
                 rows = _texts(part, np.arange(begin, min(begin + _CHUNK, len(part))))
                 teacher.encode(keeping, rows)
+                done += len(rows)
                 bar.update(len(rows))
-                report(f"{bar.n} of them")
+                report(f"{done} of them")
     # It holds no function of the teacher's, whose memory is for the training now.
     missing: Any = {role: _missing for role in ("questions", "responses") if getattr(system, role)}
     reader = System(name=system.name, sentences=_missing, checksum=system.checksum, **missing)
