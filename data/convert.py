@@ -96,7 +96,7 @@ def convert(format_name: str, source: Path, output: Path) -> dict[str, int]:
 
 
 def files_in(source: Path, pattern: str) -> list[tuple[re.Match[str], Path]]:
-    """The file, or the files below a folder, whose name is the pattern's, plain or packed."""
+    """The file, or the files below a folder, whose name is the pattern's, plain or compressed."""
     paths = [source] if source.is_file() else sorted(source.rglob("*"))
     matches = [(re.fullmatch(pattern, _plain_name(path)), path) for path in paths]
     return [(match, path) for match, path in matches if match and path.is_file()]

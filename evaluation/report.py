@@ -92,8 +92,8 @@ class Section(NamedTuple):
 class Results:
     """A results file of evaluation/main.py.
 
-    Accounts are what must be equal for scores to compare; `trained_on` has the share of a data set's pairs,
-    if it has some, and of its texts that the system was trained on, where that is known.
+    Scores can be compared if their accounts are equal. `trained_on` has the shares of a data set's pairs, if
+    it has any, and of its texts that the system was trained on, if that is known.
     """
 
     name: str
@@ -315,7 +315,8 @@ def sections(results: Sequence[Results]) -> list[Section]:
 def _means(results: Sequence[Results], keys: Sequence[Key]) -> Iterator[Row]:
     """Of each suite the mean over the first score of each data set that all systems have.
 
-    And over those whose pairs, or texts if they have no pairs, no system was trained on, as far as is known.
+    A second mean leaves out the data sets whose pairs, or texts if there are no pairs, a system is known to
+    have been trained on.
     """
     firsts = list({key[:2]: key for key in reversed(keys)}.values())
     for suite in dict.fromkeys(key[0] for key in keys):
