@@ -343,9 +343,9 @@ def _seen(results: Sequence[Results], suite: str, dataset: str) -> Iterator[str]
     """A sentence for each system that was trained on a part of a data set."""
     for result in results:
         shares = result.trained_on.get((suite, dataset), {})
-        told = [f"{share:.0%} of its {what}" for what, share in shares.items() if share >= SEEN]
-        if told:
-            yield f"{result.name} was trained on {' and '.join(told)}"
+        parts = [f"{share:.0%} of its {what}" for what, share in shares.items() if share >= SEEN]
+        if parts:
+            yield f"{result.name} was trained on {' and '.join(parts)}"
 
 
 def differences(results: Sequence[Results], suite: str, dataset: str) -> list[str]:

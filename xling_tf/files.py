@@ -182,7 +182,7 @@ def packing(name: Path | str, head: bytes) -> str | None:
 
 
 def unpacked(file: BinaryIO, name: Path | str) -> Iterator[bytes]:
-    """Yields what is in a file, piece by piece, unpacked if it is packed, in bounded memory.
+    """Yields the content of a file piece by piece, unpacked if it is packed, in bounded memory.
 
     Args:
         file: At its beginning.

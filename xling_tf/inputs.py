@@ -1,4 +1,4 @@
-"""Texts as users give them, in any common form, as a list of strings."""
+"""Converts texts in any common form, as users give them, to a list of strings."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Set
@@ -39,7 +39,7 @@ def as_texts(texts: Texts, name: str) -> list[str]:
         return [_as_text(texts, name, name)]
     # Iterating over a table gives its columns' names, and over a mapping its keys; a set has no order.
     if isinstance(texts, bytearray | memoryview | Mapping | Set) or not _is_column(texts):
-        advice = "give one list, as a column of a table or a flattened array"
+        advice = "give one list, such as a column of a table or a flattened array"
         if _rank(texts) == 1 and hasattr(texts, "dtype"):  # a tensor that has no value yet
             advice = "in a graph, call the exported model itself or KerasEncoder"
         raise UserError(f"{name} must be a string or a list of strings, but got {shown(texts)}; {advice}")

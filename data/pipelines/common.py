@@ -97,7 +97,7 @@ def lines_of(path: str) -> Iterator[bytes]:
 
 
 def split_lines(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """Yields the lines of a text that comes in pieces, as `lines_of`."""
+    """Yields the lines of a text that comes in pieces; a line that is too long becomes empty."""
     for block in split_blocks(pieces, b"\n", MAX_LINE):
         for line in block:
             if line is None:

@@ -274,7 +274,7 @@ def _ends_in_scores(rows: list[list[Any]]) -> bool:
             is_few = count <= limit and 2 * count < fewest
             # Hundreds of answers may belong to a few questions, but questions have more than one word.
             if is_few and (each == place or _share([row[each] for row in full], _WORD) == 1):
-                why = f"only {count} different values in {len(full)} rows, as classes have"
+                why = f"only {count} different values in {len(full)} rows, like classes"
                 raise _no_text(each, f"{why}: {full[0][each]!r}")
     return False
 

@@ -320,8 +320,8 @@ def _write(folder: Path, corpora: Sequence[Corpus]) -> list[dict[str, Any]]:
             trained = begin + np.flatnonzero(parts == Part.TRAIN)
             held = begin + np.flatnonzero(parts == Part.HELD_OUT)
             if num_cut := int(np.sum(count[begin:end] - num_texts)):
-                told = "%s: %d mined negatives are left out, with held-out texts among them; mine them again"
-                logging.warning(told, corpus.title, num_cut)
+                message = "%s: %d mined negatives are left out, with held-out texts among them; mine again"
+                logging.warning(message, corpus.title, num_cut)
             count[begin:end] = num_texts
             train.write(trained.data)
             held_out.write(held.data)

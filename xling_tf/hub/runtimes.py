@@ -100,7 +100,7 @@ def load(folder: str | Path) -> RuntimeEncoder:
     if settings.get("format") != FORMAT:
         raise UserError(
             f"{folder / RUNTIME_SETTINGS} is expected in format {FORMAT}, but is in {settings.get('format')}"
-            "; export the model anew, or use the version of xling_tf that has made it"
+            "; export the model again, or use the version of xling_tf that made it"
         )
     kind = Pieces if settings["text"]["kind"] == "pieces" else Words
     text = kind(folder / settings["vocabulary"], settings["text"])

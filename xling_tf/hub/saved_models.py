@@ -20,7 +20,7 @@ from xling_tf.files import RUNTIME_SETTINGS, SAVED_MODEL, folder_of_this_process
 
 HUGGING_FACE = "hf://"
 
-# By the endings of their names, as ".tar.gz", what `shutil` calls the formats.
+# `shutil`'s names of the formats, by the endings of file names such as ".tar.gz".
 _ARCHIVES = {ending: form for form, endings, _ in shutil.get_unpack_formats() for ending in endings}
 _CHECKPOINTS = "checkpoints"  # of a training, in its run folder
 _PYTORCH = ("modules.json", "model.safetensors", "pytorch_model.bin")

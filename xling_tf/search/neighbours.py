@@ -207,10 +207,8 @@ def as_vectors(vectors: ArrayLike, name: str) -> NDArray[np.floating]:
     if array.size == 0 and array.ndim == 1:
         return np.zeros((0, 0), np.float32)
     if array.dtype.kind != "f" or array.ndim not in (1, 2) or (array.shape[-1] == 0 and len(array)):
-        hints = {"encode texts first": "OSUT", "dequantize codes first": "iub"}
-        hint = next(
-            (hint for hint, kinds in hints.items() if array.dtype.kind in kinds), "give one vector a row"
-        )
+        hints = dict.fromkeys("OSUT", "encode texts first") | dict.fromkeys("iub", "dequantize codes first")
+        hint = hints.get(array.dtype.kind, "give one vector a row")
         raise UserError(
             f"{name} must be float vectors of shape [rows, dim], but are {array.dtype} of shape "
             f"{list(array.shape)}; {hint}"

@@ -37,7 +37,7 @@ class Examples:
     labels: NDArray[np.int32]
     lengths: NDArray[np.signedinteger[Any]]  # tokens of the longest text
     corpora: tuple[tuple[str, int], ...]  # name and number of examples of each, in order
-    vectors: Any  # `[examples, dim]` float32 of a teacher, or what is indexed as such an array
+    vectors: Any  # `[examples, dim]` float32 of a teacher, or something that is indexed in the same way
 
     def __len__(self) -> int:
         """Number of examples."""
