@@ -364,10 +364,10 @@ def _moses_file(path: Path, match: re.Match[str]) -> Iterator[CorpusFile]:
     stem = f"{match['name']}.{'-'.join(languages)}.{other}"
     partners = [p for p in _files_of(path.parent) if re.fullmatch(re.escape(stem) + PACKED, p.name)]
     if len(partners) != 1:
-        came = f"there are {first_names([p.name for p in partners])}" if partners else "it is missing"
+        came = " and ".join(partner.name for partner in partners) or "missing"
         raise UserError(
-            f"{path} must have its translation in one file, {path.with_name(stem)}, plain or compressed, but "
-            f"{came}; add it, or take the others out of the folder"
+            f"{path} must have its translation in one file, {path.with_name(stem)} (plain or compressed), but "
+            f"it is {came}; add it, or take the others out of the folder"
         )
     if match["side"] == languages[0]:
         yield _corpus_file("parallel", match, read_moses, path, *partners)

@@ -93,7 +93,7 @@ def evaluate_system(
 
 
 def headlines(results: Results, names: Sequence[str]) -> dict[str, dict[str, float]]:
-    """Picks the first score of each of these data sets, which is the one that sums it up.
+    """Picks the first score of each of these data sets, which sums it up.
 
     With it come the shares of the set's pairs and texts that the model was trained on, from `SEEN` upwards.
     """

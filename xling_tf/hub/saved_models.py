@@ -186,7 +186,7 @@ def _what_it_is(folder: Path) -> str:
     if set(_PYTORCH) & set(names):
         return "is a PyTorch model, which sentence_transformers.SentenceTransformer opens"
     if models := [name for name in names if (folder / name / SAVED_MODEL).is_file()]:
-        return f"contains models; give one of them, such as {folder / models[0]}"
+        return f"has models in it; give one of them, such as {folder / models[0]}"
     content = f"but {', '.join(names[:5])}" if names else "as it is empty"
     return f"has no {SAVED_MODEL}, {content}; give the --output of a training"
 
