@@ -366,8 +366,8 @@ def _moses_file(path: Path, match: re.Match[str]) -> Iterator[CorpusFile]:
     if len(partners) != 1:
         came = " and ".join(partner.name for partner in partners) or "missing"
         raise UserError(
-            f"{path} must have its translation in one file, {path.with_name(stem)} (plain or compressed), but "
-            f"it is {came}; add it, or take the others out of the folder"
+            f"{path} must have its translation in one file, {path.with_name(stem)} (plain or compressed), "
+            f"but it is {came}; add it, or take the others out of the folder"
         )
     if match["side"] == languages[0]:
         yield _corpus_file("parallel", match, read_moses, path, *partners)
