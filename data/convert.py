@@ -96,14 +96,14 @@ def convert(format_name: str, source: Path, output: Path) -> dict[str, int]:
 
 
 def files_in(source: Path, pattern: str) -> list[tuple[re.Match[str], Path]]:
-    """The file, or the files below a folder, whose name is the pattern's, plain or packed."""
+    """The file, or the files below a folder, whose name matches the pattern, plain or compressed."""
     paths = [source] if source.is_file() else sorted(source.rglob("*"))
     matches = [(re.fullmatch(pattern, _plain_name(path)), path) for path in paths]
     return [(match, path) for match, path in matches if match and path.is_file()]
 
 
 def beside(path: Path, name: str) -> Path:
-    """A file of the same folder, packed where only that is there."""
+    """Finds a file of the same folder, plain or compressed."""
     files = sorted(other for other in path.parent.iterdir() if _plain_name(other) == name)
     return files[0] if files else path.with_name(name)
 

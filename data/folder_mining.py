@@ -36,8 +36,8 @@ def mine_folder(
     """Writes a mined file for each parallel corpus of a data folder, or for those of some names.
 
     A file that was mined by the same model with the same knobs from the same pairs is kept.
-    Only training pairs are mined, among training targets: no sentence that the folder's translations,
-    documents or conversations hold out is seen.
+    Only training pairs are mined, among training targets: no sentence is seen that is held out in any kind of
+    corpus in the folder.
 
     Args:
         data: The data folder.
@@ -56,7 +56,7 @@ def mine_folder(
     Raises:
         UserError: There is no such corpus, or a file cannot be written.
     """
-    # All kinds, since what one holds out leaves the training part of the others.
+    # All kinds, since a sentence that one kind holds out leaves the training part of the others.
     corpora = load_folder(data, source=source, targets=targets)
     known_names = {corpus.name for corpus in corpora if corpus.kind == "parallel"}
     if unknown := sorted(set(names) - known_names):

@@ -46,7 +46,7 @@ def main(argv: list[str]) -> None:
             )
         from pipelines.common import prepare
 
-        # It logs with a traceback what is then raised.
+        # Beam logs an error with its traceback before it raises it.
         logging.getLogger("apache_beam.runners.common").setLevel(logging.CRITICAL)
         arguments, rest = _parser().parse_known_args(argv[1:])
         options = beam_options(rest)

@@ -65,7 +65,7 @@ def _run() -> None:
     results = evaluate_system(system, selection, output, folder=folder, seed=_SEED.value)
     print(format_table(headlines(results, [item.name for item in selection.selected])))
     if system.trained_on is None:
-        print("\nWhat the model was trained on is not known, nor what it has seen of these data sets.")
+        print("\nIt is not known what the model was trained on, nor how much it has seen of these data sets.")
     print(f"\n{output} has all scores; put them beside the papers' and others' with\n")
     print(f"    python evaluation/report.py {output} --output report.html")
 

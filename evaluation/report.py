@@ -92,8 +92,8 @@ class Section(NamedTuple):
 class Results:
     """A results file of evaluation/main.py.
 
-    Accounts are what must be equal for scores to compare; `trained_on` has the share of a data set's pairs,
-    if it has some, and of its texts that the system was trained on, where that is known.
+    Scores can be compared if their accounts are equal. `trained_on` has the shares of a data set's pairs, if
+    it has any, and of its texts that the system was trained on, if that is known.
     """
 
     name: str
@@ -315,7 +315,8 @@ def sections(results: Sequence[Results]) -> list[Section]:
 def _means(results: Sequence[Results], keys: Sequence[Key]) -> Iterator[Row]:
     """Of each suite the mean over the first score of each data set that all systems have.
 
-    And over those whose pairs, or texts if they have no pairs, no system was trained on, as far as is known.
+    A second mean leaves out the data sets whose pairs, or texts if there are no pairs, a system is known to
+    have been trained on.
     """
     firsts = list({key[:2]: key for key in reversed(keys)}.values())
     for suite in dict.fromkeys(key[0] for key in keys):
@@ -342,9 +343,9 @@ def _seen(results: Sequence[Results], suite: str, dataset: str) -> Iterator[str]
     """A sentence for each system that was trained on a part of a data set."""
     for result in results:
         shares = result.trained_on.get((suite, dataset), {})
-        told = [f"{share:.0%} of its {what}" for what, share in shares.items() if share >= SEEN]
-        if told:
-            yield f"{result.name} was trained on {' and '.join(told)}"
+        parts = [f"{share:.0%} of its {what}" for what, share in shares.items() if share >= SEEN]
+        if parts:
+            yield f"{result.name} was trained on {' and '.join(parts)}"
 
 
 def differences(results: Sequence[Results], suite: str, dataset: str) -> list[str]:

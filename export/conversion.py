@@ -62,8 +62,8 @@ In Python, without TensorFlow:
 float32 `[batch, {dim}]`. `{vocabulary}` has the {vocabulary_is}. In other languages, make ids by
 what `runtime.json` calls:
 
-1. `max_bytes`: a text is cut after {expansion} times so many, brought to Unicode's NFC, and cut after so
-   many; what is no UTF-8 after a cut, as half a character, becomes a space.
+1. `max_bytes`: a text is cut after {expansion} times as many bytes, brought to Unicode's NFC, and cut after
+   `max_bytes`; bytes that are no UTF-8, such as half a character at a cut, become spaces.
 {steps}"""
 _PIECES = """2. SentencePiece gives the ids of the best segmentation; where there are none, take `[empty]`.
 3. `max_tokens`: so many are kept, those in `begin` before them and in `end` after them included.

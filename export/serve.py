@@ -41,7 +41,7 @@ _BATCH_TIMEOUT = flags.DEFINE_integer(
 _MAX_ENQUEUED = flags.DEFINE_integer(
     "max_enqueued_batches",
     10,
-    "Batches that wait; what is beyond is answered with 429, or 413 if it never fits.",
+    "Batches that may wait; a request that does not fit gets 429, or 413 if it never could.",
     1,
 )
 _THREADS = flags.DEFINE_integer(
@@ -132,13 +132,13 @@ def parse_models(models: list[str], labels: list[str]) -> dict[str, tuple[Path, 
 def _api_key() -> str:
     """The key that clients have to send; empty if there is none."""
     given = _KEY.value
-    if given is None:  # A variable that is empty is as good as none.
+    if given is None:  # An empty variable counts as none.
         given = os.environ.get("XLING_TF_API_KEY") or None
     key = (given or "").strip()
     if given is not None and not (key and key.isascii() and key.isprintable()):
         raise UserError(
-            "--api_key or $XLING_TF_API_KEY is expected to be of printable ASCII, which all "
-            "clients can send in a header; leave it out to let everybody ask"
+            "--api_key or $XLING_TF_API_KEY is expected to be printable ASCII, which all clients can send in "
+            "a header; leave it out to answer everybody"
         )
     return key
 

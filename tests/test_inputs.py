@@ -70,9 +70,9 @@ NONE = {
     r"texts\[0\] is list .* flatten": [["Hola"]],
     r"texts\[0\] is ndarray": DATASET.batch(3).batch(1),
     r"texts\[0\] is tuple": tf.data.Dataset.zip(DATASET, DATASET),
-    r"texts\[0\] is .*float32": tf.constant([1.0]),
+    r"texts\[0\] is float": tf.constant([1.0]),
     "float32": tf.constant(1.0),
-    "repeats for ever": DATASET.repeat(),
+    "repeats forever": DATASET.repeat(),
     r"texts\[1\] is bytes .*latin-1": [b"Hola", "Mañana".encode("latin-1")],
     "texts is bytes": "Mañana".encode("latin-1"),
 }

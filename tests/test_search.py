@@ -255,7 +255,11 @@ OURS = {
 # What others take for functions that hand options on.
 HANDED_ON = {
     "paraphrase_mining": {*signature(paraphrase_mining_embeddings).parameters},
-    "mine_hard_negatives": {*signature(MiningConfig).parameters, *mining._NOT_DONE, *mining._WITHOUT_EFFECT},
+    "mine_hard_negatives": {
+        *signature(MiningConfig).parameters,
+        *mining._UNSUPPORTED,
+        *mining._WITHOUT_EFFECT,
+    },
 }
 SIGNATURES = """
 import inspect, json

@@ -86,7 +86,7 @@ class TaskConfig:
     """One kind of training task."""
 
     weight: int = 1  # steps in each cycle of the schedule; 0 leaves the task out
-    examples_per_batch: int = 100  # of all replicas together: 2019, sec. 3.2
+    examples_per_batch: int = 100  # over all replicas; 2019, sec. 3.2
     loss_weight: float = 1.0  # how much it moves the shared encoder
     head_rate: float = 1.0  # the learning rate of its own layers, in multiples of optimizer.learning_rate
 
@@ -191,8 +191,8 @@ class DataConfig:
     # How often a corpus (by name) is drawn from, relative to its size; 1 where it is not named.
     corpus_weights: dict[str, float] = field(default_factory=dict)
     pool_batches: int = 64  # batches that are bucketed by length together
-    # Batches of equal numbers of examples of any lengths, as 2019, sec. 3.2, has them; else of similar
-    # lengths and equal work: more examples where sentences are short.
+    # True: all batches have the same number of examples, of any lengths (2019, sec. 3.2). False: a batch
+    # has sentences of similar length, and more of them where they are short, so that all take equal work.
     equal_batches: bool = False
 
 

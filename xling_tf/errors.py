@@ -1,4 +1,4 @@
-"""What programs tell their users: mistakes in a line each, this package's log, and how far they are."""
+"""What programs tell their users: a line for each mistake, this package's log, and their progress."""
 
 import errno
 import os
@@ -87,10 +87,10 @@ def set_up_logging() -> None:
 
 @contextmanager
 def progress(part: str) -> Iterator[Callable[[str], None]]:
-    """Logs a line where a part of a program begins and ends, and one each half minute in between.
+    """Logs a line when a part of a program begins and when it ends, and one every half minute in between.
 
-    A container shows nothing else: bars are drawn in terminals only, and there they stand for the lines in
-    between. What is yielded takes what the next of these lines says of the state.
+    A terminal shows bars in place of the lines in between; a container has only the lines. Yields a function
+    that sets what the next of these lines says.
     """
     begin, ended, state = time.monotonic(), threading.Event(), ""
 
@@ -100,7 +100,9 @@ def progress(part: str) -> Iterator[Callable[[str], None]]:
 
     def remind() -> None:
         while not ended.wait(_SECONDS_BETWEEN_LINES):
-            logging.info("%s: %s, after %.0f seconds", part, state or "goes on", time.monotonic() - begin)
+            logging.info(
+                "%s: %s, after %.0f seconds", part, state or "still running", time.monotonic() - begin
+            )
 
     logging.info("%s", part)
     is_terminal = sys.stderr is not None and sys.stderr.isatty()
@@ -118,11 +120,11 @@ def progress(part: str) -> Iterator[Callable[[str], None]]:
 
 @contextmanager
 def quiet_start() -> Iterator[None]:
-    """Drops what is written to standard error while a program imports TensorFlow, before it has threads.
+    """Hides what TensorFlow prints to standard error while a program imports it.
 
-    For programs alone, as it redirects the process' standard error: TensorFlow's C++ libraries print notes
-    about missing GPUs before any log level takes effect. If the import fails, all of it is printed; whoever
-    sets TF_CPP_MIN_LOG_LEVEL to less than 3 sees it at once, also where the process is aborted.
+    TensorFlow's C++ libraries print notes about missing GPUs before any log level takes effect, so this
+    redirects the standard error of the whole process: it is for programs, before they start threads. If the
+    import fails, everything is printed after all. With TF_CPP_MIN_LOG_LEVEL below 3 nothing is hidden.
     """
     level = os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     if level != "3" or sys.stderr is None:  # None: the program was started without one
@@ -130,14 +132,14 @@ def quiet_start() -> Iterator[None]:
         return
     sys.stderr.flush()
     saved = os.dup(2)
-    with TemporaryFile() as dropped:
-        os.dup2(dropped.fileno(), 2)
+    with TemporaryFile() as hidden:
+        os.dup2(hidden.fileno(), 2)
         try:
             yield
         except Exception as error:
             if not isinstance(error, UserError):
-                dropped.seek(0)
-                os.write(saved, dropped.read())
+                hidden.seek(0)
+                os.write(saved, hidden.read())
             raise
         finally:
             sys.stderr.flush()

@@ -36,7 +36,7 @@ _PACKAGES = ("tensorflow", "keras", "numpy", "scipy", "scikit-learn")
 _MAX_JSON = 1 << 28  # bytes; SQuAD has 30 million
 
 _PIECE = 1 << 16  # bytes read at once
-_PACKED_PIECE = 1 << 10  # bytes unpacked at once: the worst bomb makes 32 MiB of them, with zstd
+_PACKED_PIECE = 1 << 10  # bytes unpacked at once: the worst bomb, of zstd, makes 32 MiB of them
 
 
 def _zstd() -> Any:
@@ -56,15 +56,15 @@ _UNPACKERS: dict[str, Callable[[], Any]] = {
     ".deflate": zlib.decompressobj,
 }
 _FIRST_BYTES = {b"\x1f\x8b": ".gz", b"BZh": ".bz2", b"\xfd7zXZ\0": ".xz", b"\x28\xb5\x2f\xfd": ".zst"}
-_BZIP2_BLOCK = b"1AY&SY"  # which "BZh" and a digit come before, so that no text is taken for bzip2
-# What is not read: zip, 7z, rar, compress and lz4; of tar, what stands where.
+_BZIP2_BLOCK = b"1AY&SY"  # follows "BZh" and a digit; without it, text may begin like bzip2
+# The first bytes of formats that are not read: zip, 7z, rar, compress and lz4; tar has "ustar" in `_TAR`.
 _OTHERS = (b"PK\x03\x04", b"7z\xbc\xaf", b"Rar!\x1a", b"\x1f\x9d", b"\x04\x22\x4d\x18")
 _TAR = slice(257, 262)
-HEAD_BYTES = 512  # which tell an archive and a packed file
+HEAD_BYTES = 512  # enough to recognise an archive or a packed file
 # Ends of the names of packed tables and texts, as a regular expression.
 PACKED = r"(?:\.(?i:gz|bz2|xz|zst))?"
-# What may lie in a folder of data without being data: notes, the pipelines' report, and what else is in the
-# archives of SNLI and MultiNLI.
+# Files in a data folder that need no warning although they are no data: notes, the pipelines' report, and the
+# rest of the archives of SNLI and MultiNLI.
 NOTES = re.compile(
     r"(?i)(?:readme|licen[cs]e|copying|notice|sources)\b.*|.*\.(?:md|pdf)|preparation\.json|icon\s?"
     r"|(?:snli|multinli)_1\.0_\w+\.txt"
@@ -122,7 +122,7 @@ def _temporary_folder(path: Path) -> Iterator[Path]:
 
 
 def folder_of_this_process() -> Path:
-    """Makes a folder that goes with this process; processes forked from it leave it alone."""
+    """Makes a folder that is deleted when this process ends, but not by processes forked from it."""
     folder, process = Path(tempfile.mkdtemp(prefix="xling_tf-")), os.getpid()
 
     def remove() -> None:
@@ -162,7 +162,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def packing(name: Path | str, head: bytes) -> str | None:
-    """Tells how a file is packed, as ".gz", by its first bytes or else by its name.
+    """Tells how a file is packed, such as ".gz", by its first bytes or else by its name.
 
     Returns:
         A key of `_UNPACKERS`, or None for a plain file.
@@ -172,8 +172,8 @@ def packing(name: Path | str, head: bytes) -> str | None:
     """
     if head.startswith(_OTHERS) or head[_TAR] == b"ustar":
         raise UserError(
-            f"{name} must be text, plain or packed ({', '.join(_UNPACKERS)}), but is an archive or packed in "
-            "another way; unpack it first"
+            f"{name} must be text, plain or compressed ({', '.join(_UNPACKERS)}), but is an archive or "
+            "compressed in another way; unpack it first"
         )
     for first, ending in _FIRST_BYTES.items():
         if head.startswith(first) and (ending != ".bz2" or head[4:10] == _BZIP2_BLOCK):
@@ -182,17 +182,18 @@ def packing(name: Path | str, head: bytes) -> str | None:
 
 
 def unpacked(file: BinaryIO, name: Path | str) -> Iterator[bytes]:
-    """Yields what is in a file, piece by piece, unpacked if it is packed, in bounded memory.
+    """Yields the content of a file piece by piece, unpacked if it is packed, in bounded memory.
 
     Args:
         file: At its beginning.
-        name: Its path, which tells the packing where the first bytes do not.
+        name: Its path, which tells how it is packed if the first bytes do not.
 
     Yields:
-        Some 64 KiB each, and 32 MiB more at most where a kilobyte is packed to become that much.
+        Pieces of about 64 KiB, or of up to 32 MiB more if a kilobyte unpacks to that much.
 
     Raises:
-        UserError: A packed file is damaged, ends too early or has something else behind it, or is an archive.
+        UserError: It is an archive, or a packed file that is damaged, ends too early or has other bytes after
+            its end.
     """
     head = file.read(_PIECE)
     pieces: Iterator[bytes] = itertools.chain([head], iter(functools.partial(file.read, _PIECE), b""))
@@ -212,14 +213,14 @@ def _unpack(pieces: Iterable[bytes], ending: str, name: Path | str) -> Iterator[
             rest = piece[begin : begin + _PACKED_PIECE]
             while rest:
                 if unpacker.eof:
-                    # Another member may follow, behind zeros too.
+                    # Another member may follow, perhaps after zeros.
                     rest = rest.lstrip(b"\0")
                     if not rest:
                         break
                     unpacker = _UNPACKERS[ending]()
                 try:
                     pending += unpacker.decompress(rest)
-                # zstandard's errors are Exceptions alone, bzip2's OSErrors.
+                # zstandard raises plain Exceptions, bzip2 OSErrors.
                 except Exception as error:
                     raise _damaged(name, ending, f"it is damaged: {error}") from error
                 rest = unpacker.unused_data
@@ -240,16 +241,13 @@ def _damaged(name: Path | str, ending: str, reason: str) -> UserError:
 
 
 def first_names(names: Sequence[str]) -> str:
-    """Joins the first twenty of some files' names for a message, which may have bytes that are not UTF-8."""
+    """Joins the first twenty names of files for a message, with bytes that are not UTF-8 escaped."""
     more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
     return f"{', '.join(names[:_MAX_NAMED])}{more}".encode("utf-8", "backslashreplace").decode()
 
 
 def read_json(path: Path) -> Any:
-    """Reads a file that may hold anything: JSON, UTF-8 of 256 MiB at most, or it is a `ValueError`.
-
-    It may be packed.
-    """
+    """Reads JSON, plain or compressed; a `ValueError` if it is something else or has more than 256 MiB."""
     content = bytearray()
     with path.open("rb") as file:
         for piece in unpacked(file, path):

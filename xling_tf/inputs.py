@@ -1,23 +1,25 @@
-"""Texts as users give them, in any common form, as a list of strings."""
+"""Converts texts in any common form, as users give them, to a list of strings."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import Any
+
+import numpy as np
 
 from xling_tf.errors import UserError
 
 # One text, or several in a list, tuple, array, tensor, Series, Arrow column, generator or tf.data dataset.
 Texts = str | bytes | Iterable[Any]
 
-_SHOWN = 40  # characters of a wrong value in a message
-_HALVES = re.compile("[\ud800-\udfff]")
+_SHOWN = 80  # characters of a wrong value in a message
+_SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 def as_texts(texts: Texts, name: str) -> list[str]:
-    """Makes a list of strings of one text or several, each of which UTF-8 can hold.
+    """Converts one text or several to a list of strings that can be encoded as UTF-8.
 
-    Bytes are decoded as UTF-8. Halves of surrogate pairs, as JSON may have them, become spaces, as which
-    models read what is no character.
+    Bytes are decoded as UTF-8. Lone surrogates, which JSON may contain, become spaces, as any bytes do
+    that are no character.
 
     Args:
         texts: A string or bytes, or several of them in a list, tuple, NumPy array, TensorFlow tensor, pandas
@@ -25,24 +27,24 @@ def as_texts(texts: Texts, name: str) -> list[str]:
         name: What the caller calls them, for messages.
 
     Raises:
-        UserError: They are something else, or something else is among them, as None or NaN.
+        UserError: They are something else, or one of them is, such as None or NaN.
 
     Example:
         >>> as_texts((b"Hola", "Hello"), "sentences")
         ['Hola', 'Hello']
     """
     if isinstance(texts, str):
-        return [_whole(texts)]
+        return [_without_surrogates(texts)]
     if is_single(texts):
         return [_as_text(texts, name, name)]
-    # A table gives its columns' names and a mapping its keys; a set forgets what came first.
+    # Iterating over a table gives its columns' names, and over a mapping its keys; a set has no order.
     if isinstance(texts, bytearray | memoryview | Mapping | Set) or not _is_column(texts):
-        advice = "give one list, as a column of a table or a flattened array"
+        advice = "give one list, such as a column of a table or a flattened array"
         if _rank(texts) == 1 and hasattr(texts, "dtype"):  # a tensor that has no value yet
             advice = "in a graph, call the exported model itself or KerasEncoder"
         raise UserError(f"{name} must be a string or a list of strings, but got {shown(texts)}; {advice}")
     return [
-        _whole(text) if isinstance(text, str) else _as_text(text, f"{name}[{place}]", name)
+        _without_surrogates(text) if isinstance(text, str) else _as_text(text, f"{name}[{place}]", name)
         for place, text in enumerate(_values(texts, name))
     ]
 
@@ -61,7 +63,7 @@ def require_as_many(some: list[str], others: list[str], name: str, others_name: 
 
 
 def shown(value: object) -> str:
-    """A wrong value in a message: its type, its shape if it has one, and its beginning."""
+    """Describes a wrong value in a message: its type, its shape if it has one, and its beginning."""
     text = " ".join(repr(value).split())
     shape = "" if _rank(value) is None else f" of shape {list(value.shape)}"  # type: ignore[attr-defined]
     return f"{type(value).__name__}{shape} {text if len(text) <= _SHOWN else text[:_SHOWN] + '...'}"
@@ -86,39 +88,50 @@ def _is_column(texts: object) -> bool:
 
 
 def _values(texts: Any, name: str) -> Iterator[Any]:
-    """Goes through the values of a column, as Python objects where the library can make them at once."""
+    """Yields the values of a column, as Python objects where the library can convert them all at once."""
     if hasattr(texts, "as_numpy_iterator"):  # a tf.data dataset
         if int(texts.cardinality()) == -1:
-            raise UserError(f"{name} must end, but are a dataset that repeats for ever; use take(count)")
+            raise UserError(f"{name} must end, but are a dataset that repeats forever; use take(count)")
         for element in texts.as_numpy_iterator():
             yield from element if _rank(element) == 1 else [element]
-        return
-    for method in ("numpy", "to_pylist"):  # of tensors, of Arrow arrays
-        if hasattr(texts, method):
-            texts = getattr(texts, method)()
-    yield from texts
+    else:
+        yield from texts if isinstance(texts, list | tuple) else plain(texts)
 
 
-def _whole(text: str) -> str:
-    return text if text.isascii() else _HALVES.sub(" ", text)
+def plain(value: Any) -> Any:
+    """Python's own types for arrays, tensors and scalars; bytes that are UTF-8 become strings."""
+    if value is None or type(value) in (str, float, int, list, tuple, dict):
+        return value
+    if isinstance(value, str):
+        return str.__str__(value)  # NumPy's strings have another repr
+    if hasattr(value, "_asdict"):
+        return value._asdict()
+    if hasattr(value, "numpy"):
+        value = np.asarray(value.numpy(), object)
+    for name in ("as_py", "to_pylist", "tolist"):
+        if hasattr(value, name):
+            value = getattr(value, name)()
+            break
+    try:
+        return value.decode() if isinstance(value, bytes) else value
+    except UnicodeDecodeError:
+        return value
+
+
+def _without_surrogates(text: str) -> str:
+    return text if text.isascii() else _SURROGATES.sub(" ", text)
 
 
 def _as_text(value: Any, place: str, name: str) -> str:
     """The string in bytes or in an array, tensor or Arrow scalar without dimensions."""
-    text = value
-    for method in ("numpy", "as_py", "item"):
-        if (hasattr(text, "as_py") or _rank(text) == 0) and hasattr(text, method):
-            text = getattr(text, method)()
-    if isinstance(text, bytes):
-        try:
-            return text.decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise UserError(
-                f"{name} must be strings or UTF-8, but {place} is {shown(text)}; decode it from the encoding "
-                "that it is in, as value.decode('latin-1')"
-            ) from error
+    text = plain(value)
     if isinstance(text, str):
-        return _whole(text)
+        return _without_surrogates(text)
+    if isinstance(text, bytes):
+        raise UserError(
+            f"{name} must be strings or UTF-8, but {place} is {shown(text)}; decode it yourself, for example "
+            "with value.decode('latin-1')"
+        )
     raise UserError(
         f"{name} must be strings, but {place} is {shown(value)}; flatten nested lists, fill in or drop "
         "missing values, and convert others with str(value)"

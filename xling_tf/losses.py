@@ -4,8 +4,8 @@ import keras
 from keras import ops
 
 _EXCLUDED = -1e9
-# Cosines that spread less than this are taken to spread this much: the gradient of a correlation grows with
-# one over the spread, without bound where a batch's cosines are all the same.
+# The least standard deviation of cosines in a correlation: its gradient grows with one over the deviation,
+# without bound if all cosines of a batch are the same.
 _LEAST_SPREAD = 1e-4
 
 
@@ -103,7 +103,7 @@ def correlation_distance(similarities: keras.KerasTensor, scores: keras.KerasTen
         scores: `[pairs]`.
 
     Returns:
-        The distance, between 0 and 2; 1 where all of one are the same, or there is but one pair.
+        The distance, between 0 and 2; 1 if all similarities or all scores are the same, as of one pair.
 
     Example:
         >>> import numpy as np

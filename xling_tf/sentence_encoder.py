@@ -32,22 +32,23 @@ _UNIT_TOLERANCE = 1e-5  # of the lengths of float32 vectors
 class SentenceEncoder:
     """Encodes sentences with anything that maps a string tensor to vectors.
 
-    Any number of threads may share one; in asyncio, use `asyncio.to_thread(encoder.encode, sentences)`. A
-    process needs its own, loaded after a fork: `pickle`, and with it process pools, carries the name of what
-    was loaded and `dtype`, and loads it again, without what was changed in memory.
-    Methods and their arguments have sentence-transformers' names; what is not done raises a `UserError`.
+    Any number of threads may share one; in asyncio, use `asyncio.to_thread(encoder.encode, sentences)`. Each
+    process needs its own, loaded after the fork. Pickling, as process pools do, keeps the model's name and
+    `dtype` alone, and unpickling loads it again: changes in memory are lost.
+    Methods and arguments have sentence-transformers' names; an option that is not supported raises a
+    `UserError`.
 
     Args:
         model_name_or_path: The folder of an exported model, an archive of one or `hf://owner/name`, which is
-            loaded; or what gives `[n, dim]` for `[n]` strings.
+            loaded; or a function from `[n]` strings to `[n, dim]`.
         dtype: What many sentences' matrices are multiplied in: "float32", or "bfloat16", which is faster
             where a processor has hardware for it. Vectors are float32 all the same.
-        truncate_dim: How many dimensions `encode` keeps unless it is told otherwise; None: all.
-        **options: What else sentence-transformers takes, if it asks for what is done anyway, as
+        truncate_dim: How many dimensions `encode` keeps by default; None: all.
+        **options: Other options of sentence-transformers, if they ask for what is done anyway, such as
             `device="cpu"` where TensorFlow has no GPU.
 
     Raises:
-        UserError: There is no such model, it cannot compute in `dtype`, or an option asks for something else.
+        UserError: There is no such model, it cannot compute in `dtype`, or an option is not supported.
 
     Example:
         >>> encoder = SentenceEncoder("exported/en-es")  # doctest: +SKIP
@@ -93,10 +94,10 @@ class SentenceEncoder:
         return cls(model, dtype, **options)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Says how `pickle` makes it again: by the arguments of the constructor."""
+        """Makes `pickle` call the constructor again."""
         if hasattr(self._arguments[0], "signatures"):
             raise UserError(
-                "to be pickled, an encoder is expected to be made of the name of a model, but this one is of "
+                "an encoder can be pickled if it is made from the name of a model, but this one is made from "
                 "a loaded model; give xling_tf.load its folder"
             )
         return partial(type(self), truncate_dim=self._truncate_dim), self._arguments
@@ -126,31 +127,30 @@ class SentenceEncoder:
         Args:
             inputs: One text or several, in any form that `xling_tf.inputs.as_texts` takes; also by the name
                 `sentences`.
-            prompt_name: None, "query" or "document", which put nothing before a text, as models are trained
-                without prompts.
-            prompt: What is put before each text.
+            prompt_name: None, "query" or "document", without effect, as models are trained without prompts.
+            prompt: Put before each text.
             batch_size: Sentences handed to the model at once.
             show_progress_bar: Whether to show a bar; None: no.
-            output_value: "sentence_embedding"; models give no vectors of tokens.
+            output_value: Only "sentence_embedding"; models give no vectors of tokens.
             precision: "float32", or what `quantize` makes of it: "int8", "binary" or "ubinary".
             convert_to_numpy: False gives a list of TensorFlow tensors, one for each sentence.
             convert_to_tensor: Whether a TensorFlow tensor is given, not a NumPy array.
             device: Where the model is, "cpu" or, if TensorFlow sees a GPU, "cuda"; None: the same.
-            normalize_embeddings: True: vectors are brought to unit length. None: they are as the model gives
-                them, and exported models give unit length. False: the same, but an error if the model gives
+            normalize_embeddings: True: vectors are scaled to unit length. None: they keep the model's
+                lengths, which are 1 for exported models. False: the same, but an error if the model gives
                 unit length.
             truncate_dim: How many dimensions are kept, brought to unit length again unless
-                `normalize_embeddings` is False; None: as many as the constructor was told.
-            pool: None; this process computes with all cores.
-            chunk_size: Of a pool; changes nothing.
+                `normalize_embeddings` is False; None: the constructor's `truncate_dim`.
+            pool: Only None; this process computes with all cores.
+            chunk_size: No effect.
             ranges: Of int8, the same for all of an index; None: those of all unit vectors.
-            **options: What other models of sentence-transformers take; only None is allowed.
+            **options: Those of other models of sentence-transformers; only None is allowed.
 
         Returns:
             `[sentences, dim]`, as `quantize` says, in their order; of a single text, `[dim]`.
 
         Raises:
-            UserError: The inputs are no texts, or an option asks for what is not done.
+            UserError: The inputs are no texts, or an option is not supported.
         """
         texts = options.pop("sentences", None) if inputs is None else inputs
         options |= {"prompt": prompt, "prompt_name": prompt_name, "output_value": output_value}
@@ -341,21 +341,21 @@ class SentenceEncoder:
 
 
 class _QuestionEncoder(SentenceEncoder):
-    """Encodes questions with a part of a model."""
+    """The part of a model that encodes questions."""
 
     def __init__(self, call: Callable[[Any], Any], *, of: SentenceEncoder) -> None:
         super().__init__(call, truncate_dim=of._truncate_dim)
         self._whole = of
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Says how `pickle` makes it again: as a part of the whole model."""
+        """Makes `pickle` keep the whole model."""
         return getattr, (self._whole, "question_encoder")
 
 
 class ResponseEncoder:
     """Encodes answers and the contexts that they are from, by a function of one or both.
 
-    It is a part `of` an encoder, which is pickled in its place.
+    It is a part `of` an encoder, which is pickled with it.
     """
 
     def __init__(
@@ -367,7 +367,7 @@ class ResponseEncoder:
         self._truncate_dim = of._truncate_dim if of else None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Says how `pickle` makes it again: as a part of the whole model."""
+        """Makes `pickle` keep the whole model."""
         if self._whole is None:
             return partial(ResponseEncoder, takes_contexts=self._takes_contexts), (self._call,)
         return getattr, (self._whole, "response_encoder")
@@ -387,7 +387,7 @@ class ResponseEncoder:
     ) -> Any:
         """Encodes answers as `SentenceEncoder.encode`, which tells of the options, does sentences.
 
-        There are as many contexts, or a single text in which all are; None or "": an answer is its own.
+        Give a context for each answer, or a single one for all; None or "": an answer is its own context.
         """
         form = _Form(
             precision=precision,
@@ -455,7 +455,7 @@ def _encode_in_batches(
     try:
         try:
             encoded_batches = pool.map(encode, batches) if len(batches) > 1 else map(encode, batches)
-        except RuntimeError:  # The interpreter is ending, and starts no threads any more.
+        except RuntimeError:  # The interpreter is shutting down, and starts no more threads.
             encoded_batches = map(encode, batches)
         with tqdm(total=len(lengths), disable=not (show_progress_bar and sys.stderr), unit="sentence") as bar:
             for rows, encoded in zip(batches, encoded_batches, strict=True):
@@ -469,7 +469,7 @@ def _encode_in_batches(
 
 
 def _portable(name: str | os.PathLike[str]) -> str:
-    """The name of a model that another process finds it by, in whatever folder that works."""
+    """The name of a model for another process, which may work in another folder."""
     given = os.fsdecode(name)
     return given if "://" in given else os.path.abspath(os.path.expanduser(given))
 
@@ -502,7 +502,7 @@ def _tensor(texts: list[str], rows: NDArray[np.intp]) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class _Form:
-    """What is made of the vectors of a model: the options of `encode` that say so."""
+    """The options of `encode` that say in which form vectors are returned."""
 
     precision: Precision
     truncate_dim: int | None
@@ -518,7 +518,7 @@ class _Form:
             )
 
     def finish(self, vectors: NDArray[Any]) -> NDArray[Any]:
-        """Makes `[rows, dim or bytes]` of a batch `[rows, dim]`."""
+        """Converts a batch `[rows, dim]` to `[rows, dim or bytes]`."""
         if self.normalize is False:
             _require_lengths_of_their_own(vectors)
         elif self.normalize:
@@ -529,7 +529,7 @@ class _Form:
         return quantize(vectors, self.precision, ranges=self.ranges)
 
     def contain(self, vectors: NDArray[Any]) -> Any:
-        """Gives an array as it is, as a tensor or as a list of tensors."""
+        """Returns an array as it is, as a tensor or as a list of tensors."""
         if self.container == "array":
             return vectors
         import tensorflow as tf
@@ -569,8 +569,8 @@ def _one_of(*values: Any) -> Callable[[Any], bool]:
     return lambda value: any(value is each or (isinstance(value, str) and value == each) for each in values)
 
 
-# Options of sentence-transformers that ask for what is done anyway or are refused: when they are allowed,
-# and what else to do.
+# Options of sentence-transformers that change nothing or are refused: which values are allowed, and what to
+# do instead of others.
 _Options = Mapping[str, tuple[Callable[[Any], bool], str]]
 _HIDE_GPUS = "the model is where TensorFlow has put it; to use the CPU alone, set CUDA_VISIBLE_DEVICES=''"
 _ENCODE_OPTIONS: _Options = {

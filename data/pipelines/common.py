@@ -55,7 +55,7 @@ def find_files(patterns: Sequence[str]) -> list[str]:
 
 
 class ReadLines(beam.PTransform[Any, Any]):
-    """Reads the lines of text files as bytes, plain ones in parts by several workers, packed ones whole."""
+    """Reads the lines of text files as bytes; workers share a plain file, one unpacks a packed one."""
 
     def __init__(self, paths: Sequence[str]) -> None:
         super().__init__()
@@ -77,7 +77,7 @@ class ReadLines(beam.PTransform[Any, Any]):
 
 
 def is_packed(path: str) -> bool:
-    """Whether a file is packed; a `UserError` if it cannot be opened or is an archive."""
+    """True if a file is packed; a `UserError` if it cannot be opened or is an archive."""
     try:
         with open_raw(path) as file:
             return bool(packing(path, file.read(HEAD_BYTES)))
@@ -86,18 +86,18 @@ def is_packed(path: str) -> bool:
 
 
 def open_raw(path: str) -> BinaryIO:
-    """Opens a file as it is: what Beam unpacks is never checked to have come to its end."""
+    """Opens a file without unpacking it: Beam would not notice that a packed file is cut."""
     return FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED)
 
 
 def lines_of(path: str) -> Iterator[bytes]:
-    """Yields the lines of a file, plain or packed; in the place of one that is too long an empty one."""
+    """Yields the lines of a file, plain or compressed; a line that is too long becomes empty."""
     with open_raw(path) as file:
         yield from split_lines(unpacked(file, path))
 
 
 def split_lines(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """Yields the lines of a text that comes in pieces, as `lines_of`."""
+    """Yields the lines of a text that comes in pieces; a line that is too long becomes empty."""
     for block in split_blocks(pieces, b"\n", MAX_LINE):
         for line in block:
             if line is None:
@@ -145,7 +145,7 @@ def prepare(
     except BaseException as error:
         if FileSystems.exists(staging):
             FileSystems.delete([staging])
-        # Workers tell what they raise as text, with the step's name behind it.
+        # Workers pass errors on as text that ends with the name of the step.
         text = f"UserError: {error}" if isinstance(error, UserError) else str(error)
         if messages := re.findall(r"UserError: (.+?)(?: \[while running .*)?$", text, re.MULTILINE):
             raise UserError(messages[-1]) from error

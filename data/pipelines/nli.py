@@ -83,7 +83,7 @@ def _member_lines(path: str, member: str) -> Iterator[bytes]:
 def _whole_archive(path: str) -> Iterator[None]:
     try:
         yield
-    # The last ones are of passwords and methods that Python has not.
+    # A RuntimeError is of a password, or of a compression that Python does not have.
     except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
         raise UserError(f"{path} must be a whole zip archive, but is not: {error}; fetch it again") from error
 

@@ -1,8 +1,8 @@
 """The data folder: what its files' names say, the corpora of some languages, and the default ones.
 
 `parallel/NAME.en-es.tsv`, `documents/NAME.en.txt`, `conversations/NAME.en.tsv`,
-`nli/NAME.en.train.tsv`, `questions/NAME.en.tsv` and `similarity/NAME.en.tsv`, each plain or packed, and as
-shards `NAME.en-es-00000-of-00010.tsv`; Moses pairs; SNLI, MultiNLI and SQuAD as they are published; the
+`nli/NAME.en.train.tsv`, `questions/NAME.en.tsv` and `similarity/NAME.en.tsv`, each plain or compressed, and
+as shards `NAME.en-es-00000-of-00010.tsv`; Moses pairs; SNLI, MultiNLI and SQuAD as they are published; the
 training parts of graded evaluation sets, `eval/sts/NAME.en.train.tsv` and `eval/senteval/SICK.train.tsv`.
 """
 
@@ -57,9 +57,9 @@ _ONE_TABLE = re.compile(_ONE + _END % "tsv")
 
 
 class _Format(NamedTuple):
-    """The files of a kind: an example of their names, the names, and what reads them."""
+    """The files of a kind: a template of their names for messages, a pattern of all names, the reader."""
 
-    form: str
+    template: str
     pattern: re.Pattern[str]
     read: Reader
 
@@ -74,14 +74,12 @@ _FORMATS: dict[Kind, _Format] = {
 }
 # Conversations that are questions and their answers: the name says which part of a document answers.
 _QUESTION_READERS = {"_question_sentence": read_question_sentences, "_question_passage": read_questions}
-# What is published in a layout of its own, by where it may lie.
+_SICK = re.compile(rf"(?P<name>SICK)\.train(?i:\.tsv){PACKED}")
+# Corpora that are published in a layout of their own, by the folders in which they may lie.
 _PUBLISHED: tuple[tuple[Kind, Sequence[str], re.Pattern[str], Reader], ...] = (
     ("nli", SNLI_FOLDERS, SNLI_FILE, read_snli),
     ("similarity", ["eval/sts"], re.compile(rf"{_ONE}\.train(?i:\.tsv){PACKED}"), read_similarity),
-    (
-        *("similarity", ["eval/senteval"]),
-        *(re.compile(rf"(?P<name>SICK)\.train(?i:\.tsv){PACKED}"), read_similarity),
-    ),
+    ("similarity", ["eval/senteval"], _SICK, read_similarity),
 )
 _FOLDERS = (*_FORMATS, MINED_FOLDER, "eval", *(name for name in SNLI_FOLDERS[1:] if name not in _FORMATS))
 _ANY = "LANGUAGE"  # in messages
@@ -247,7 +245,7 @@ def load_folder(
         is_ours = len({*file.languages} & {*languages}) == (2 if file.kind == "parallel" else 1)
         is_wanted = is_ours and (source in file.languages or others.get(file.kind, True))
         (wanted if is_wanted else unused).append(file)
-    _tell_what_is_left(folder, found, unused, languages)
+    _log_unread(folder, found, unused, languages)
     for target in targets:
         if not any(file.kind == "parallel" and target in file.languages for file in wanted):
             raise _nothing_found(folder, found, source, target)
@@ -282,10 +280,7 @@ def load_folder(
         pairs = tuple(f".{source}-{target}." for target in targets)
         mined = [path for path in _files_of(folder / MINED_FOLDER) if path.suffix != ".json"]
         if idle := [path.name for path in mined if path not in used and any(p in path.name for p in pairs)]:
-            logging.warning(
-                "of %s these are not read: %s; expected there: what data/mine.py makes of parallel/",
-                *(folder / MINED_FOLDER, first_names(idle)),
-            )
+            _warn_of_unread(folder / MINED_FOLDER, idle, "what data/mine.py makes of parallel/")
     return [*corpora]
 
 
@@ -313,10 +308,10 @@ def discover(folder: Path) -> Iterator[CorpusFile]:
             yield CorpusFile("questions", "squad_train", ("en",), "", (path,), read_english)
 
 
-def _tell_what_is_left(
+def _log_unread(
     folder: Path, found: Sequence[CorpusFile], unused: Sequence[CorpusFile], languages: Sequence[str]
 ) -> None:
-    """Logs what of a folder is not trained on, as a warning where it may be meant to be."""
+    """Logs which files of a folder are not trained on, as a warning if they may be meant for training."""
     in_others = []
     for file in unused:
         try:
@@ -332,8 +327,8 @@ def _tell_what_is_left(
     expected |= dict.fromkeys(SNLI_FOLDERS[1:], "the files as published")
     expected |= {place: "tables, NAME.tsv" for _, places, *_ in _PUBLISHED[1:] for place in places}
     pair = {"source": languages[0], "target": languages[-1]}
-    expected |= {kind: file.form.format(**pair) for kind, file in _FORMATS.items()}
-    for place, form in expected.items():
+    expected |= {kind: file.template.format(**pair) for kind, file in _FORMATS.items()}
+    for place, names in expected.items():
         strange = []
         for path in _entries(folder / place):
             is_layout = place == "." and path.name in _FOLDERS
@@ -347,9 +342,11 @@ def _tell_what_is_left(
                 what = f"did you mean {close[0]}?"
             strange.append(path.name + (f" ({what})" if what else ""))
         if strange:
-            logging.warning(
-                "of %s these are not read: %s; expected there: %s", folder / place, first_names(strange), form
-            )
+            _warn_of_unread(folder / place, strange, names)
+
+
+def _warn_of_unread(folder: Path, names: Sequence[str], expected: str) -> None:
+    logging.warning("not read in %s: %s; expected there: %s", folder, first_names(names), expected)
 
 
 def _corpus_file(kind: Kind, match: re.Match[str], read: Reader, *paths: Path) -> CorpusFile:
@@ -367,17 +364,17 @@ def _moses_file(path: Path, match: re.Match[str]) -> Iterator[CorpusFile]:
     stem = f"{match['name']}.{'-'.join(languages)}.{other}"
     partners = [p for p in _files_of(path.parent) if re.fullmatch(re.escape(stem) + PACKED, p.name)]
     if len(partners) != 1:
-        what = "is missing" if not partners else f"is {' and '.join(p.name for p in partners)}"
+        came = " and ".join(partner.name for partner in partners) or "missing"
         raise UserError(
-            f"{path} must have its translation in one file, {path.with_name(stem)} or a packed one, but that "
-            f"{what}; add it, or take the others out of the folder"
+            f"{path} must have its translation in one file, {path.with_name(stem)} (plain or compressed), "
+            f"but it is {came}; add it, or take the others out of the folder"
         )
     if match["side"] == languages[0]:
         yield _corpus_file("parallel", match, read_moses, path, *partners)
 
 
 def _entries(folder: Path) -> list[Path]:
-    """What is in a folder, if there is one, but for hidden files."""
+    """The entries of a folder, sorted, without hidden ones; none if there is no such folder."""
     if not folder.is_dir():
         return []
     try:
@@ -389,7 +386,7 @@ def _entries(folder: Path) -> list[Path]:
 
 
 def _files_of(folder: Path) -> list[Path]:
-    # Other bytes of a name become halves of surrogate pairs, which no results file takes.
+    # Names that are not UTF-8 have lone surrogates, which cannot be written into a results file.
     return [
         path for path in _entries(folder) if path.is_file() and not re.search("[\ud800-\udfff]", path.name)
     ]
@@ -442,5 +439,6 @@ def _nothing_found(folder: Path, found: Sequence[CorpusFile], source: str, targe
 
 
 def _layout(source: str, target: str) -> str:
-    forms = (f"{kind}/{file.form}".format(source=source, target=target) for kind, file in _FORMATS.items())
-    return f"{', '.join(forms)}, each plain or packed (.gz, .bz2, .xz, .zst)"
+    pair = {"source": source, "target": target}
+    names = (f"{kind}/{file.template.format(**pair)}" for kind, file in _FORMATS.items())
+    return f"{', '.join(names)}, each plain or compressed (.gz, .bz2, .xz, .zst)"

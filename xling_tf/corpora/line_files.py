@@ -19,7 +19,7 @@ from xling_tf.files import replacing, unpacked
 MAX_LINE = 1 << 20
 # UAX #15, sec. 13: no language needs more marks on a letter.
 _MAX_MARKS = 30
-# No form of a text has more bytes for one of its NFC; the most are 3.5, in a "ΐ" of three characters.
+# A text has no more than this many times the bytes of its NFC: 3.5 times for a "ΐ" of three characters.
 MAX_EXPANSION = 4
 
 
@@ -34,7 +34,7 @@ def read_lines(path: Path) -> Iterator[tuple[int, str | Unreadable]]:
     r"""Yields each line's number from 1 and its stripped NFC text, or why there is none.
 
     Only "\n" ends a line; other separators, such as U+2028, are text. Tabs are not stripped,
-    because they may stand beside an empty column. The file may be packed; in memory are some MiB.
+    because they may stand beside an empty column. The file may be packed; some MiB of it are in memory.
     """
     number = 0
     try:
@@ -107,8 +107,8 @@ def write_lines(path: Path, lines: Iterable[str]) -> None:
 def normal_form(text: str, form: Literal["NFC", "NFKC"] = "NFC") -> str:
     """Normalises a text.
 
-    To order n marks on one letter takes `unicodedata` n * n steps, minutes for a hostile megabyte: many
-    marks are sorted beforehand.
+    Long runs of marks are sorted beforehand, because `unicodedata` takes n * n steps to order n marks on
+    one letter: minutes for a hostile megabyte.
     """
     if unicodedata.is_normalized(form, text):
         return text
@@ -122,7 +122,7 @@ def normal_form(text: str, form: Literal["NFC", "NFKC"] = "NFC") -> str:
 
 @cache
 def _flood() -> re.Pattern[str]:
-    """More than thirty marks in a row; marks are what decomposes to nothing else."""
+    """Matches more than thirty marks in a row; a mark is a character that decomposes to marks alone."""
     characters = map(chr, range(sys.maxunicode + 1))
     # Half-width Japanese marks are letters (Lm) that decompose to marks.
     candidates = (c for c in characters if unicodedata.category(c) in ("Mn", "Mc", "Me", "Lm"))

@@ -1,8 +1,8 @@
-"""Pairs of texts as users have them, in any table or sequence, read in one way by all that take pairs.
+"""Reads pairs of texts from any table or sequence, in the same way for every function that takes pairs.
 
-The names of columns say what is in them where they are known. Without names the first two are texts, and
-what follows is a score or wrong texts, as its values say. What may be neither, as a class or an
-identifier, is refused: learnt as a text, it would do harm that no message tells of.
+Known column names say what a column holds. Without them, the first two columns are texts, and the values of
+the others tell whether they are a score or wrong texts. A column that may be neither, such as classes or
+identifiers, is refused: trained on as text, it would do harm silently.
 """
 
 import math
@@ -14,11 +14,10 @@ from itertools import chain
 from numbers import Real
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from xling_tf.errors import UserError
+from xling_tf.inputs import plain, shown
 
-# The names of columns, in small letters and without spaces and punctuation.
+# The names of columns, in lower case and without spaces and punctuation.
 _FIRST = {"anchor", "query", "question", "source", "src", "first"}
 _NUMBERED = re.compile(r"(sentence|text)[12ab]")
 _FIRST |= {"sentence1", "text1", "sentencea", "texta"}
@@ -26,18 +25,18 @@ _SECOND = {"positive", "pos", "answer", "target", "tgt", "second", "response", "
 _SECOND |= {"sentence2", "text2", "sentenceb", "textb"}
 _SCORE = {"score", "label", "similarity", "similarityscore", "relatednessscore"}
 _WRONG = re.compile(r"((hard)?neg(ative)?|wrong)(text|answer)?s?\d*")
-# Labels of inference, as numbers: 0 is entailment and 2 contradiction, so that they are no scores.
+# Labels of inference as numbers are no scores: 0 is entailment and 2 contradiction.
 _CLASSES = {-1.0, 0.0, 1.0, 2.0}
 
-# Of fewer rows, hardly anything can be said of a column.
+# Fewer rows tell hardly anything about a column.
 _FEWEST_ROWS = 8
-# A column is of numbers or of identifiers if this share of its values is.
-_MOST = 0.9
-_SOME = 0.25
-# Classes: no more different values than this, or than twice the root of the number of rows.
+# A column holds numbers, or identifiers, if at least this share of its values are.
+_NEARLY_ALL = 0.9
+# A column of texts is refused if at least this share of them are numbers.
+_TOO_MANY_NUMBERS = 0.25
+# A column of classes has at most this many different values, or twice the root of the number of rows.
 _MOST_CLASSES = 20
-_MOST_LOOKED_AT = 5000  # rows, to tell what a column is
-_SHOWN = 80  # characters of a wrong row in a message
+_SAMPLED_ROWS = 5000  # looked at to tell what a column holds
 
 _IDENTIFIER = re.compile(r"(?=[!-~]*[\d_/:#@])[!-~]{1,64}")  # one ASCII word with a digit or a sign in it
 _WORD = re.compile(r"[!-~]{1,32}")
@@ -46,7 +45,7 @@ _THOUSANDS = re.compile(r"[-+]?0*[1-9]\d*,\d{3}")  # or three decimals
 
 
 class Pair(NamedTuple):
-    """Two texts that belong together, their score if they have one, and texts that are wrong."""
+    """Two texts that belong together, and their score or wrong texts, if there are any."""
 
     first: str
     second: str
@@ -60,13 +59,13 @@ def read_pairs(pairs: Any, chosen: Sequence[str] = ()) -> list[Pair]:
     Args:
         pairs: Rows in a list, an array or an iterator, or a table of pandas, Arrow, polars or `datasets`.
             A row is a sequence or a dict.
-        chosen: The names of the columns of the two texts, of which no other column is read then.
+        chosen: The names of the columns that hold the two texts; no other column is read.
 
     Returns:
         The pairs, all with a score or all without.
 
     Raises:
-        UserError: There are none, one is no pair, or what its columns are cannot be told.
+        UserError: There are no pairs, a row is no pair, or a column may be neither texts nor scores.
 
     Example:
         >>> read_pairs([("one", "uno", "0.5")])
@@ -77,12 +76,12 @@ def read_pairs(pairs: Any, chosen: Sequence[str] = ()) -> list[Pair]:
     names, rows = as_rows(pairs)
     if not rows:
         raise UserError("pairs are expected, but there are none; an iterator gives its rows only once")
-    if names is None and _are_known(rows[0]):
+    if names is None and _is_header(rows[0]):
         raise UserError(
-            f"pair 1 is {_shown(rows[0])}, which are names of columns; leave that line out, or read the file "
+            f"pair 1 is {shown(rows[0])}, which are names of columns; leave that line out, or read the file "
             "with pandas.read_csv"
         )
-    places = _places(names, chosen) if chosen else _roles(names or [])
+    places = _places_of(chosen, names) if chosen else _places_by_role(names or [])
     if places:
         rows = [[row[place] for place in places] for row in rows]
     rows = [[*row[:2], *_spread(row[2:])] for row in rows]
@@ -91,7 +90,7 @@ def read_pairs(pairs: Any, chosen: Sequence[str] = ()) -> list[Pair]:
         if not is_pair or not all(_is_missing(v) or isinstance(v, str | Real | Decimal) for v in row[2:]):
             raise _no_pair(number, row)
     score_name = names[places[2]] if names and len(places) > 2 else ""
-    if _known(score_name) == "score" or (not places and _ends_in_scores(rows)):
+    if _role(score_name) == "score" or (not places and _ends_in_scores(rows)):
         return _scored(rows, score_name)
     result = []
     for number, (first, second, *others) in enumerate(rows, 1):
@@ -103,7 +102,7 @@ def read_pairs(pairs: Any, chosen: Sequence[str] = ()) -> list[Pair]:
 
 
 def as_rows(pairs: Any) -> tuple[list[str] | None, list[list[Any]]]:
-    """The names of the columns of a table or of dicts, None where there are none, and the rows.
+    """Splits a table or rows into the names of the columns, None if they have none, and rows of values.
 
     Example:
         >>> as_rows([{"a": 1}, {"b": 2}])
@@ -112,29 +111,29 @@ def as_rows(pairs: Any) -> tuple[list[str] | None, list[list[Any]]]:
         (None, [['one', 'uno']])
     """
     names: Any = None
-    if hasattr(pairs, "itertuples"):  # pandas, whose kinds of missing values become None
+    if hasattr(pairs, "itertuples"):  # pandas; its kinds of missing values become None
         rows = pairs.astype(object).where(pairs.notna(), None).itertuples(index=False, name=None)
         names = pairs.columns
     elif hasattr(pairs, "iter_rows"):  # polars
         names, rows = pairs.columns, pairs.iter_rows()
     elif hasattr(pairs, "to_pylist"):  # Arrow
         names = getattr(pairs, "column_names", getattr(getattr(pairs, "schema", None), "names", None))
-        rows = pairs.to_pylist() if names is None else zip(*map(_plain, pairs.columns), strict=True)
+        rows = pairs.to_pylist() if names is None else zip(*map(plain, pairs.columns), strict=True)
     elif getattr(getattr(pairs, "dtype", None), "names", None):  # a structured array
         names, rows = pairs.dtype.names, pairs.tolist()
     elif isinstance(pairs, Mapping) and pairs and all(map(_is_column, pairs.values())):
-        names, columns = [*pairs], [_plain(column) for column in pairs.values()]
+        names, columns = [*pairs], [plain(column) for column in pairs.values()]
         if len({*map(len, columns)}) > 1:
-            raise UserError(f"columns of one length are expected, but theirs are {[*map(len, columns)]}")
+            raise UserError(f"columns of one length are expected, got {[*map(len, columns)]}")
         rows = zip(*columns, strict=True)
     elif isinstance(pairs, str | bytes | os.PathLike | Mapping | Set) or not isinstance(pairs, Iterable):
         raise UserError(
-            f"pairs are expected in a list of rows or a table, got {type(pairs).__name__} {_shown(pairs)}; "
-            "read a file with pandas.read_csv, choose a split of a dataset, give the items() of a dict"
+            f"pairs are expected in a list of rows or a table, got {shown(pairs)}; read a file with "
+            "pandas.read_csv, choose a split of a dataset, or give the items() of a dict"
         )
     else:
         rows = pairs
-    table = [_plain(row) for row in rows]
+    table = [plain(row) for row in rows]
     for number, row in enumerate(table, 1):
         is_named = isinstance(row, Mapping)
         if not isinstance(row, list | tuple | Mapping) or is_named != isinstance(table[0], Mapping):
@@ -142,42 +141,22 @@ def as_rows(pairs: Any) -> tuple[list[str] | None, list[list[Any]]]:
     if table and isinstance(table[0], Mapping):
         names = [*dict.fromkeys(chain.from_iterable(table))]
         table = [[row.get(name) for name in names] for row in table]
-    # pandas counts columns that have no names.
+    # pandas numbers columns that have no names.
     if names is not None:
         names = [*names] if all(isinstance(name, str) for name in names) else None
-    return names, [[*map(_plain, row)] for row in table]
-
-
-def _plain(value: Any) -> Any:
-    """Python's own types for arrays, tensors and scalars; bytes that are UTF-8 become strings."""
-    if value is None or type(value) in (str, float, int, list, tuple, dict):
-        return value
-    if isinstance(value, str):
-        return str(value)  # NumPy's are written otherwise by repr
-    if hasattr(value, "_asdict"):
-        return value._asdict()
-    if hasattr(value, "numpy"):
-        value = np.asarray(value.numpy(), object)
-    for name in ("as_py", "to_pylist", "tolist"):
-        if hasattr(value, name):
-            value = getattr(value, name)()
-            break
-    try:
-        return value.decode() if isinstance(value, bytes) else value
-    except UnicodeDecodeError:
-        return value
+    return names, [[*map(plain, row)] for row in table]
 
 
 def _is_column(value: Any) -> bool:
-    return isinstance(_plain(value), list | tuple)
+    return isinstance(plain(value), list | tuple)
 
 
 def _key(name: Any) -> str:
     return re.sub(r"[\s_-]", "", str(name).lower())
 
 
-def _known(name: Any) -> str | None:
-    """What the name of a column says of it, if it says anything."""
+def _role(name: Any) -> str | None:
+    """What a column's name says that it holds: "first", "second", "score" or "wrong"; None if nothing."""
     key = _key(name)
     for role, names in (("first", _FIRST), ("second", _SECOND), ("score", _SCORE)):
         if key in names:
@@ -185,24 +164,24 @@ def _known(name: Any) -> str | None:
     return "wrong" if _WRONG.fullmatch(key) else None
 
 
-def _are_known(row: Sequence[Any]) -> bool:
-    """Whether a row holds the names of columns."""
-    roles = [_known(value) if isinstance(value, str) else None for value in row]
+def _is_header(row: Sequence[Any]) -> bool:
+    """True if a row holds the names of columns."""
+    roles = [_role(value) if isinstance(value, str) else None for value in row]
     return {"first", "second"} <= set(roles) and None not in roles
 
 
-def _places(names: list[str] | None, chosen: Sequence[str]) -> list[int]:
+def _places_of(chosen: Sequence[str], names: list[str] | None) -> list[int]:
     for name in chosen:
         if name not in (names or ()):
             raise UserError(f"a column named {name!r} is expected, but the pairs have {_listed(names)}")
     return [(names or []).index(name) for name in chosen]
 
 
-def _roles(names: list[str]) -> list[int]:
-    """The places of the two texts, and of the score or of wrong texts; none if no name is known."""
-    roles = [_known(name) for name in names]
+def _places_by_role(names: list[str]) -> list[int]:
+    """Finds the columns of the two texts, then of the score or the wrong texts; [] if no name is known."""
+    roles = [_role(name) for name in names]
     if not {"first", "second"} <= {*roles}:
-        # Beside "text", "text1" is the second.
+        # Beside a column "text", "text1" is the second one.
         roles = [None if _NUMBERED.fullmatch(_key(n)) else role for n, role in zip(names, roles, strict=True)]
     places: dict[str | None, list[int]] = {}
     for place, role in enumerate(roles):
@@ -215,8 +194,8 @@ def _roles(names: list[str]) -> list[int]:
     scores, wrong = places.get("score", []), places.get("wrong", [])
     if len(unknown) != len(missing) or any(len(side) > 1 for side in sides) or len(scores) + bool(wrong) > 1:
         raise UserError(
-            "columns of two texts are expected, as anchor and positive, or sentence1 and sentence2, and of "
-            f"a score or of negatives, but the pairs have {_listed(names)}; choose and rename: "
+            "two columns of texts are expected, such as anchor and positive, or sentence1 and sentence2, and "
+            f"perhaps a score or negatives, but the pairs have {_listed(names)}; choose and rename: "
             'table[["a", "b"]].rename(columns={"a": "anchor", "b": "positive"})'
         )
     left = iter(unknown)
@@ -224,7 +203,7 @@ def _roles(names: list[str]) -> list[int]:
 
 
 def _spread(cells: Iterable[Any]) -> Iterable[Any]:
-    """The cells, where lists in them, as of negatives, are spread out."""
+    """Flattens cells that are lists, such as lists of negatives."""
     return chain.from_iterable(cell if isinstance(cell, list | tuple) else (cell,) for cell in cells)
 
 
@@ -243,7 +222,7 @@ def _number(value: Any) -> float | None:
     text = str(value).strip()
     digits = text.removesuffix("%").rstrip()
     if _THOUSANDS.fullmatch(digits):
-        return math.nan  # nobody knows which
+        return math.nan  # thousands or decimals
     if "_" in digits:
         return None
     if _DECIMAL_COMMA.fullmatch(digits):
@@ -256,9 +235,9 @@ def _number(value: Any) -> float | None:
 
 def _kind(column: Sequence[Any]) -> str:
     """What nearly all values of a column are."""
-    if sum(_number(value) is not None for value in column) >= _MOST * len(column):
+    if sum(_number(value) is not None for value in column) >= _NEARLY_ALL * len(column):
         return "numbers"
-    return "identifiers" if _share(column, _IDENTIFIER) >= _MOST else "texts"
+    return "identifiers" if _share(column, _IDENTIFIER) >= _NEARLY_ALL else "texts"
 
 
 def _share(column: Sequence[Any], pattern: re.Pattern[str]) -> float:
@@ -267,48 +246,48 @@ def _share(column: Sequence[Any], pattern: re.Pattern[str]) -> float:
 
 
 def _ends_in_scores(rows: list[list[Any]]) -> bool:
-    """Whether a score follows the two texts of rows without names; refuses what may be neither."""
+    """True if a score follows the two texts, in rows without column names; refuses ambiguous columns."""
     num_columns = max(map(len, rows))
-    kinds = [_kind([row[place] for row in _some(rows)]) for place in range(2)]
+    kinds = [_kind([row[place] for row in _sample(rows)]) for place in range(2)]
     for place, kind in enumerate(kinds):
-        if kind != "texts" in kinds and len(rows) >= _FEWEST_ROWS:
+        if kind != "texts" and "texts" in kinds and len(rows) >= _FEWEST_ROWS:
             raise _no_text(place, f"{kind} in it, as {rows[0][place]!r}")
     for place in range(2, num_columns):
         full = [row for row in rows if len(row) > place and not _is_missing(row[place])]
         if not full:
             raise next(_no_pair(n, row) for n, row in enumerate(rows, 1) if len(row) > place)
         is_typed = not all(isinstance(row[place], str) for row in full)
-        full = _some(full)
+        full = _sample(full)
         others = [row[place] for row in full if _number(row[place]) is None]
         if num_columns == 3 and (is_typed or not others):
             return True
-        if is_typed or len(others) <= (1 - _SOME) * len(full):
+        if is_typed or len(others) <= (1 - _TOO_MANY_NUMBERS) * len(full):
             raise _no_text(place, f"numbers in it, and {others[0]!r}" if others else "numbers in it")
         if len(full) < _FEWEST_ROWS:
             continue
-        if _kind([row[place] for row in full]) != "texts" in kinds:
+        if "texts" in kinds and _kind([row[place] for row in full]) != "texts":
             raise _no_text(place, f"identifiers in it, as {full[0][place]!r}")
         counts = {each: len({row[each] for row in full}) for each in (0, 1, place)}
         limit = max(_MOST_CLASSES, 2 * math.isqrt(len(full)))
         for each, count in counts.items():
             fewest = min(counts[other] for other in counts if other != each)
             is_few = count <= limit and 2 * count < fewest
-            # Hundreds of answers may belong to a few questions, which have more than one word.
+            # Hundreds of answers may belong to a few questions, but questions have more than one word.
             if is_few and (each == place or _share([row[each] for row in full], _WORD) == 1):
-                why = f"only {count} different values in {len(full)} rows, as classes have"
+                why = f"only {count} different values in {len(full)} rows, like classes"
                 raise _no_text(each, f"{why}: {full[0][each]!r}")
     return False
 
 
-def _some(rows: list[list[Any]]) -> list[list[Any]]:
-    return rows[:: math.ceil(len(rows) / _MOST_LOOKED_AT)]
+def _sample(rows: list[list[Any]]) -> list[list[Any]]:
+    return rows[:: math.ceil(len(rows) / _SAMPLED_ROWS)]
 
 
 def _no_text(place: int, why: str) -> UserError:
     return UserError(
         "rows are expected to be two texts, then wrong texts, or a score in the third and last place, but "
-        f"column {place + 1} has {why}; leave it out, or turn classes into scores; if it is right, name the "
-        'columns, in a table or a dict a row: "anchor", "positive", "negative" or "score"'
+        f"column {place + 1} has {why}; leave it out, or turn classes into scores; if it is right, give a "
+        'table or dicts with the column names "anchor", "positive", "negative" or "score"'
     )
 
 
@@ -324,23 +303,18 @@ def _scored(rows: list[list[Any]], name: str) -> list[Pair]:
     scores = {pair.score or 0.0 for pair in result}
     if _key(name) == "label" and scores <= _CLASSES and max(_CLASSES) in scores:
         raise UserError(
-            f"scores are expected, but the column {name} has only {sorted(scores)} in it, as the classes of "
-            "inference, of which 0 is entailment; if they are scores, call the column score"
+            f"scores are expected, but the column {name} has only {sorted(scores)} in it, like the classes "
+            "of inference (0 is entailment); if they are scores, call the column score"
         )
     return result
 
 
 def _no_pair(number: int, row: Any) -> UserError:
     return UserError(
-        f'pair {number} is expected to be two texts, ("one", "other"), none of them empty, perhaps with a '
-        f"score, a finite number, or with wrong texts, got {_shown(row)}; correct it, or leave it out"
+        f'pair {number} is expected to be two texts that are not empty, ("one", "other"), perhaps with a '
+        f"score, a finite number, or with wrong texts, got {shown(row)}; correct it, or leave it out"
     )
 
 
 def _listed(names: Sequence[Any] | None) -> str:
     return ", ".join(map(str, names)) if names else "columns without names"
-
-
-def _shown(value: Any) -> str:
-    text = " ".join(repr(value).split())
-    return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."

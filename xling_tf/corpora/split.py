@@ -7,7 +7,7 @@ reordered, extended or newly prepared files and for other spellings.
 That alone does not keep a held-out sentence out of training: it may stand in a document, or be a
 reply, whose own hash says training. So a record leaves training if one of its texts is held out with
 a record of another kind, or if the text to be found (of translations, either side) is one of a
-held-out record of its own kind. Mined negatives stay out by both rules, without their record.
+held-out record of its own kind. Both rules remove mined negatives too, but keep their record.
 What remains are sentences that differ in a word: `near_twins`.
 """
 
@@ -27,7 +27,7 @@ _HASH_BYTES = 8
 
 
 class _Columns(NamedTuple):
-    """The texts of a record, by their places; those behind `shown` are mined negatives."""
+    """The texts of a record, by their places; those after `shown` are mined negatives."""
 
     shown: range  # what a held-out record hides from training on other kinds
     guarded: range  # what it hides from training on its own kind
@@ -127,7 +127,7 @@ def divide(corpora: Sequence[HashedCorpus]) -> list[Division]:
             has = np.flatnonzero(num_texts > place)
             texts = hashed.texts[hashed.first[has] + place]
             leaks = are_among(texts, others[kind]) | are_among(texts, guarded[kind])
-            # A record's texts lie side by side, so the negatives behind it, which are less hard, go too.
+            # A record's texts lie side by side, so the negatives after it, which are less hard, go too.
             num_texts[has[leaks]] = place
         divisions.append(Division(part, num_texts))
     return divisions
@@ -154,7 +154,7 @@ def _hashes(hidden: Sequence[tuple[HashedCorpus, Any]], columns: range) -> NDArr
 def are_among(
     hashes: NDArray[np.unsignedinteger[Any]], ascending: NDArray[np.unsignedinteger[Any]]
 ) -> NDArray[np.bool_]:
-    """Tells for each hash whether it is one of others."""
+    """True for each hash that is in an ascending array of hashes."""
     # np.isin would look for the distinct ones anew for each corpus, most of the time that reading takes.
     begin, end = (np.searchsorted(ascending, hashes, side) for side in ("left", "right"))
     return begin < end

@@ -45,8 +45,8 @@ STORE_VERSION = 7
 _CONTENT = "content.json"
 _TEXTS = "texts"
 _TRAIN, _HELD_OUT = "train", "held_out"
-# Files of numbers, by their types: of each text, and one more, where it begins; its tokens and its hash; of
-# each record its texts and its label.
+# Files of numbers, and their types. Of each text: where it begins (and where the last one ends), the number
+# of its tokens, its hash. Of each record: its first text, the number of its texts, its label.
 _NUMBERS = {
     "text_starts": "q",
     "num_tokens": "h",
@@ -129,7 +129,7 @@ class CorpusStore:
         return longest
 
     def text_hashes(self, indices: NDArray[np.int64]) -> Iterator[NDArray[np.uint64]]:
-        """Yields `text_hash` of all first texts of some records, of all second ones, and so on."""
+        """Yields the `text_hash` of the first text of each record, then of each second text, and so on."""
         first, count = self._first[indices], self._count[indices]
         for place in range(np.max(count, initial=0)):
             yield self._hashes[first[count > place] + place]
@@ -202,7 +202,7 @@ class StoredRecords(Sequence[Record]):
 
     @property
     def text_hashes(self) -> Iterator[NDArray[np.uint64]]:
-        """The hashes of all first texts, of all second ones, and so on."""
+        """See `CorpusStore.text_hashes`."""
         return self.store.text_hashes(self.indices)
 
 
@@ -320,11 +320,8 @@ def _write(folder: Path, corpora: Sequence[Corpus]) -> list[dict[str, Any]]:
             trained = begin + np.flatnonzero(parts == Part.TRAIN)
             held = begin + np.flatnonzero(parts == Part.HELD_OUT)
             if num_cut := int(np.sum(count[begin:end] - num_texts)):
-                logging.warning(
-                    "%s: %d mined negatives are left out, since held-out texts are among them; "
-                    "mine again with data/mine.py",
-                    *(corpus.title, num_cut),
-                )
+                message = "%s: %d mined negatives are left out, with held-out texts among them; mine again"
+                logging.warning(message, corpus.title, num_cut)
             count[begin:end] = num_texts
             train.write(trained.data)
             held_out.write(held.data)

@@ -1,4 +1,4 @@
-"""What a model was trained on, as short hashes: they tell how much of other data is among it."""
+"""What a model was trained on, as short hashes that tell how much of other data it has seen."""
 
 import io
 import zipfile
@@ -19,9 +19,9 @@ TRAINED_ON = "trained_on.npz"
 class TrainedOn(NamedTuple):
     """Hashes of the texts of training records, and of each record's first two texts together.
 
-    Texts are equal as they are where corpora are divided (`split.normalised`), pairs in either order. Hashes
-    have 32 bits: of the texts that are not among n, n / 2^32 are taken for one of them, 0.06% if there are
-    2.5 million.
+    Texts are normalised as for the division of corpora (`split.normalised`), and pairs are equal in either
+    order. Hashes have 32 bits: after training on n texts, a new one is taken for one of them with a
+    probability of n / 2^32, 0.06% for 2.5 million.
 
     Attributes:
         texts: `[texts]`, ascending.
@@ -41,7 +41,7 @@ class TrainedOn(NamedTuple):
 
     @classmethod
     def of(cls, parts: Iterable[Iterable[NDArray[np.uint64]]]) -> Self:
-        """Takes `text_hashes` of records: of each part all first texts', all second ones' and so on."""
+        """Collects hashes; each part is what `CorpusStore.text_hashes` yields."""
         texts, pairs = ([np.zeros(0, np.uint32)] for _ in cls._fields)
         for part in parts:
             if columns := list(part):
@@ -51,7 +51,7 @@ class TrainedOn(NamedTuple):
 
     @classmethod
     def read(cls, folder: Path) -> "TrainedOn | None":
-        """Reads what the folder of a run or of an exported model says; None if it does not say it."""
+        """Reads the file in the folder of a run or of an exported model; None if there is none."""
         path = folder / TRAINED_ON
         if not path.is_file():
             return None
@@ -72,15 +72,15 @@ class TrainedOn(NamedTuple):
         return file.getvalue()
 
     def joined(self, other: Self) -> Self:
-        """What a model was trained on that began as another one."""
+        """Adds what the model was trained on from which this one started."""
         return type(self)(*(np.union1d(*hashes) for hashes in zip(self, other, strict=True)))
 
     def share_of_texts(self, texts: Iterable[str]) -> float:
-        """The share of some texts, one at least, that are among those of training."""
+        """The share of some texts, at least one, that were in training."""
         return _share(text_hashes([*texts]), self.texts)
 
     def share_of_pairs(self, pairs: Sequence[tuple[str, ...]]) -> float:
-        """The share of some pairs, one at least, whose texts stood together in a training record."""
+        """The share of some pairs, at least one, whose texts were together in a training record."""
         texts = list(dict.fromkeys(text for pair in pairs for text in pair))
         hashes = dict(zip(texts, text_hashes(texts), strict=True))
         first, second = (np.array([hashes[text] for text in side]) for side in zip(*pairs, strict=True))

@@ -31,8 +31,8 @@ class Rows(tf.Module):
 
     Args:
         rows: `[rows, dim]` float32.
-        kind: How they are kept: "float32"; "float16" or "int8", with a scale for each row, as neither
-            holds large numbers.
+        kind: How they are stored: as "float32", or as "float16" or "int8" with a scale for each row, since
+            neither holds large numbers.
 
     Example:
         >>> rows = Rows(np.array([[1.0, -0.5]], np.float32), "int8")  # 127 and -64 of 1 / 127

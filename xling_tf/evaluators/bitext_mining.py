@@ -101,12 +101,12 @@ class BitextMining:
 
 
 def _texts(rows: Any, name: str) -> list[tuple[str, ...]]:
-    """Rows of two texts, of which one may be missing, from a list or a table."""
+    """Reads rows of two texts from a list or a table; one of the two may be missing."""
     texts = [tuple("" if text is None else text for text in row) for row in as_rows(rows)[1]]
     for number, row in enumerate(texts, 1):
         if len(row) != 2 or not all(isinstance(text, str) for text in row):
             raise UserError(
-                f'{name} must be rows of two texts, one of them perhaps "", but row {number} is {row}'
+                f'{name} must be rows of two texts, of which one may be "", but row {number} is {row}'
             )
     return texts
 

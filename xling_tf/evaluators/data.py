@@ -111,15 +111,15 @@ def select(suites: Mapping[str, Suite], folder: Path, wanted: Sequence[str], see
 
 
 def warn_of_unread(suites: Mapping[str, Suite], folder: Path) -> None:
-    """Logs a warning of the files of a data folder that none of the suites reads."""
+    """Warns of the files in a data folder that none of the suites reads."""
     items = [item for suite in suites.values() for item in suite.find(folder, 0)]
     used = {path for item in items if isinstance(item, Dataset) for path in item.files}
-    # Training parts are read by trainings.
+    # The training parts are for training.
     paths = [path for path in folder.rglob("[!.]*") if path.is_file() and ".train." not in path.name]
     unread = sorted(path for path in paths if path not in used and not NOTES.fullmatch(path.name))
     if unread:
         names = [str(path.relative_to(folder)) for path in unread]
-        logging.warning("no suite reads these of %s: %s", folder, first_names(names))
+        logging.warning("no suite reads these files in %s: %s", folder, first_names(names))
 
 
 def read_table(path: Path, columns: Sequence[str]) -> list[tuple[str, ...]]:
@@ -171,7 +171,7 @@ def header_of(path: Path) -> list[str]:
 
 
 def find_file(folder: Path, name: str) -> Path | None:
-    """Finds a table by its name, plain or packed."""
+    """Finds a table by its name, plain or compressed."""
     path = folder / name
     return tables_in(path.parent).get(stem_of(path))
 
@@ -186,7 +186,7 @@ def tables_in(folder: Path) -> dict[str, Path]:
 
 
 def stem_of(path: Path) -> str:
-    """The name of a table without `.tsv` and the packing: `stsb.en.dev`."""
+    """The name of a table without `.tsv` and an ending such as `.gz`: `stsb.en.dev`."""
     return _TABLE_END.sub("", path.name)
 
 

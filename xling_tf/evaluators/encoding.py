@@ -22,8 +22,8 @@ class Evaluator(Protocol):
     Attributes:
         name: Of the data, as "stsb.en.dev".
         protocol: The parameters that its scores depend on, as the number of candidates or the seed.
-        pairs: Texts that it compares two by two, or of which one is to be found by the other; an evaluator
-            without such pairs may leave it out.
+        pairs: The pairs of texts that it compares, or in which one text is to be found for the other; an
+            evaluator without pairs leaves it out.
     """
 
     name: str
@@ -53,7 +53,7 @@ class System:
             `xling_tf.corpora.records.NLI_LABELS`; None: it has no head for inference.
         checksum: Identifies its vectors; None: nothing tells when they change, so they are not kept.
         description: Its settings and origin, for result files.
-        trained_on: The texts that it was trained on; None: nobody knows.
+        trained_on: The texts that it was trained on; None: unknown.
 
     Example:
         >>> system = System(name="lengths", sentences=lambda texts: np.array([[len(t)] for t in texts]))
@@ -104,7 +104,7 @@ def encode_checked(
 ) -> NDArray[np.float64]:
     """Encodes texts to finite vectors `[n, dim]`, in double precision so that rounding reorders no scores.
 
-    `name` is what errors call the encoder; without it, a system has its own.
+    `name` is what messages call the encoder; by default, a system's own name.
     """
     name = name or _name_of(encode)
     encoded = encode(texts, *others)

@@ -52,7 +52,7 @@ SUITES: Mapping[str, Suite] = {
 Results = dict[str, Any]
 _BY_SUITE = ("scores", "illustrations", "datasets")
 _UNUSABLE = "cannot be used: "
-# What a model was trained on is at least so much of a data set, or chance: hashes meet, and short texts too.
+# A smaller share of a data set may be in training by chance: short texts recur, and hashes collide.
 SEEN = 0.02
 
 
@@ -66,8 +66,7 @@ def evaluate_system(
 
     The file has "system", "seed", "complete", "seconds" (of wall time in all), "scores" and
     "illustrations" by suite and data set, "datasets" (protocol, files with their checksums and lines,
-    seconds, and "trained_on", as `_seen` says, where that is known), "skipped" (why), and what `provenance`
-    tells.
+    seconds, and "trained_on", see `_seen`, if that is known), "skipped" (why), and what `provenance` tells.
     """
     results, is_continued = _begin(system, output, seed)
     for name, files in selection.missing.items():
@@ -94,9 +93,9 @@ def evaluate_system(
 
 
 def headlines(results: Results, names: Sequence[str]) -> dict[str, dict[str, float]]:
-    """Picks the first score of each of these data sets, which is the one that sums it up.
+    """Picks the first score of each of these data sets, which sums it up.
 
-    Below it is what share of the set's pairs and texts the model was trained on, if that is `SEEN` or more.
+    With it come the shares of the set's pairs and texts that the model was trained on, from `SEEN` upwards.
     """
     picked = {}
     for name in names:
@@ -189,7 +188,7 @@ def _evaluate(results: Results, item: Selected, system: System, folder: Path) ->
 
 
 def _collecting(system: System, texts: set[str]) -> System:
-    """The same system, which adds what it encodes, but no contexts, to `texts`."""
+    """Makes a system add what it encodes, except contexts, to `texts`."""
 
     def collecting(encode: Callable[..., Any], *columns: list[str]) -> Any:
         texts.update(*columns[: 1 if encode is system.responses else None])
@@ -204,7 +203,7 @@ def _collecting(system: System, texts: set[str]) -> System:
 
 
 def _seen(system: System, texts: set[str], pairs: Sequence[tuple[str, ...]]) -> dict[str, dict[str, float]]:
-    """What share of a data set's pairs, if it has some, and of its texts a system was trained on."""
+    """The shares of a data set's pairs, if it has any, and of its texts that a system was trained on."""
     if system.trained_on is None or not texts:
         return {}
     shares = {"pairs": system.trained_on.share_of_pairs(pairs)} if pairs else {}

@@ -35,7 +35,7 @@ The weights carry what these corpora's licences ask for; for the default corpora
 {scores}
 
 Retrieval ranks the right translation among {candidates} candidates. `config.json` holds every setting,
-`trained_on.npz` hashes of the training texts, by which evaluation/main.py tells what the model has seen.
+and `trained_on.npz` hashes of the training texts, which tell evaluation/main.py what the model has seen.
 """
 
 _NEEDS = {

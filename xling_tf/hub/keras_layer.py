@@ -16,10 +16,10 @@ _Shape = tuple[int | None, ...]
 class KerasEncoder(keras.layers.Layer):
     """Encodes strings in a Keras model: texts `[batch]` or `[batch, 1]` as vectors `[batch, dim]`.
 
-    Vectors are float32 of unit length. Of texts with another shape, each gets a vector: `[batch, 3]` gives
+    Vectors are float32 of unit length. Texts of any other shape keep it: `[batch, 3]` gives
     `[batch, 3, dim]`. The layer is trained with the model, saved with it as `.keras` and exported with it by
-    `model.export`. As of every Keras layer for text, `fit` and `predict` take tensors, NumPy arrays `[batch]`
-    of dtype object and `tf.data`, but no lists.
+    `model.export`. As with every Keras layer for text, `fit` and `predict` take tensors, NumPy arrays
+    `[batch]` of dtype object and `tf.data`, but no lists.
 
     Args:
         path: The folder of an exported model, or what else `xling_tf.load` takes; a `.keras` file has the
@@ -28,7 +28,7 @@ class KerasEncoder(keras.layers.Layer):
         **kwargs: Of the layer.
 
     Raises:
-        UserError: There is no such model, or it is given something else than strings.
+        UserError: There is no such model, or its input is not of strings.
 
     Example:
         >>> model = keras.Sequential(
@@ -38,7 +38,8 @@ class KerasEncoder(keras.layers.Layer):
     """
 
     def __init__(self, path: str | os.PathLike[str], trainable: bool = True, **kwargs: Any) -> None:
-        # Keras would make an input of floats of it; by this attribute `Sequential` asks `compute_dtype`.
+        # Keras would make an input of floats from the argument; from the attribute, `Sequential` makes one of
+        # `compute_dtype`.
         if (shape := kwargs.pop("input_shape", None)) is not None:
             self.input_shape = (None, *shape)
         super().__init__(**kwargs)
@@ -60,15 +61,15 @@ class KerasEncoder(keras.layers.Layer):
 
     @property
     def variable_dtype(self) -> str:
-        """The same: Keras casts the variables of layers that have two dtypes."""
+        """Also "string": Keras would cast the variables of a layer with two different dtypes."""
         return "string"
 
     def build(self, texts_shape: _Shape) -> None:
-        """Learns whether the number of texts in a row is left open: then a single one is no column."""
+        """Notes whether the number of texts in a row varies: then `[n, 1]` is no column."""
         self._number_varies = len(texts_shape) == 2 and texts_shape[1] is None
 
     def __call__(self, texts: Any, **kwargs: Any) -> Any:
-        """Takes strings in lists and arrays too, of which Keras would make floats."""
+        """Takes lists and arrays of strings too, which Keras would convert to floats."""
         if not isinstance(texts, keras.KerasTensor):
             texts = tf.convert_to_tensor(texts, tf.string)
         return super().__call__(texts, **kwargs)
@@ -83,11 +84,11 @@ class KerasEncoder(keras.layers.Layer):
         return len(texts_shape) == 2 and texts_shape[1] == 1 and not self._number_varies
 
     def compute_output_shape(self, texts_shape: _Shape) -> _Shape:
-        """The shape of the vectors of texts of a shape."""
+        """The shape of the vectors of texts of this shape."""
         return (*texts_shape[: 1 if self._is_column(texts_shape) else None], self._dim)
 
     def compute_output_spec(self, texts: Any) -> keras.KerasTensor:
-        """The vectors of texts in a model that is being made."""
+        """The symbolic vectors of symbolic texts."""
         if texts.dtype != "string":
             raise UserError(
                 f'strings are expected, as from keras.Input((), dtype="string"), but got {texts.dtype}'

@@ -198,7 +198,7 @@ def _signature(module: Callable[..., tf.Tensor], *names: str) -> tf.types.experi
 def export(module: HubModule, path: Path, files: Mapping[str, str | bytes]) -> None:
     """Writes a SavedModel that needs TensorFlow alone; the old one stays until it is whole.
 
-    `files` are what to put beside the model, by name. In its folder `training` is what a training that
+    `files` are put beside the model, contents by name. In its folder `training` is what a training that
     starts from it needs besides the variables. A model with SentencePiece needs tensorflow-text as well.
     """
     with replacing_folder(path) as temporary:

@@ -34,10 +34,9 @@ Run = Callable[[Inputs], NDArray[np.float32]]
 
 
 class RuntimeEncoder:
-    """Encodes sentences as the exported model does that it was made of; `run` gives `[batch, dim]`.
+    """Encodes sentences like the exported model that it was made from; `run` gives `[batch, dim]`.
 
-    Any number of threads may share one.
-    It is pickled as the name of `folder`, and opened again in the process that reads it.
+    Any number of threads may share one. Pickling keeps only the name of `folder`; unpickling opens it again.
     """
 
     def __init__(self, text: "Pieces | Words", run: Run, dim: int, *, folder: Path) -> None:
@@ -48,7 +47,7 @@ class RuntimeEncoder:
         self._process = os.getpid()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Says how `pickle` makes it again."""
+        """Makes `pickle` open the folder again."""
         return load, (self._folder.absolute(),)
 
     def encode(self, sentences: Texts, *, batch_size: int = 64) -> NDArray[np.float32]:
@@ -63,8 +62,8 @@ class RuntimeEncoder:
         """
         if os.getpid() != self._process:
             raise UserError(
-                "the process is expected that has loaded this model, but this one was forked from it, and "
-                "threads of the runtime are not here; load the model after the fork"
+                "a model is expected to be used in the process that has loaded it, but this one was forked "
+                "from it, without the runtime's threads; load the model after the fork"
             )
         require_positive(batch_size, "batch_size")
         tokens = [self.text.tokenize(sentence) for sentence in as_texts(sentences, "sentences")]
@@ -101,7 +100,7 @@ def load(folder: str | Path) -> RuntimeEncoder:
     if settings.get("format") != FORMAT:
         raise UserError(
             f"{folder / RUNTIME_SETTINGS} is expected in format {FORMAT}, but is in {settings.get('format')}"
-            "; export the model anew, or use the version of xling_tf that has made it"
+            "; export the model again, or use the version of xling_tf that made it"
         )
     kind = Pieces if settings["text"]["kind"] == "pieces" else Words
     text = kind(folder / settings["vocabulary"], settings["text"])
@@ -117,7 +116,7 @@ def _open(folder: Path, runtime: str) -> Run:
             runner = interpreter.get_signature_runner()
             lock = Lock()
 
-            # An interpreter holds the texts that it works on, and uses all cores: threads take turns.
+            # An interpreter holds the inputs of one call, and uses all cores: threads take turns.
             def run(inputs: Inputs) -> NDArray[np.float32]:
                 with lock:
                     return runner(**inputs)["outputs"]

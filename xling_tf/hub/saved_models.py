@@ -20,7 +20,7 @@ from xling_tf.files import RUNTIME_SETTINGS, SAVED_MODEL, folder_of_this_process
 
 HUGGING_FACE = "hf://"
 
-# By the endings of their names, as ".tar.gz", what `shutil` calls the formats.
+# `shutil`'s names of the formats, by the endings of file names such as ".tar.gz".
 _ARCHIVES = {ending: form for form, endings, _ in shutil.get_unpack_formats() for ending in endings}
 _CHECKPOINTS = "checkpoints"  # of a training, in its run folder
 _PYTORCH = ("modules.json", "model.safetensors", "pytorch_model.bin")
@@ -31,13 +31,13 @@ def resolve(name: str | os.PathLike[str]) -> Path:
     """Finds the folder of a model, unpacking or downloading it where that is needed.
 
     Args:
-        name: The folder itself; one of its versions named by numbers, of which the largest is taken; an
+        name: The folder itself; a folder of versions named by numbers, of which the largest is taken; an
             archive (.tar.gz, as TF Hub and Kaggle give it, .zip and others) of the folder or of its content;
             or `hf://owner/name`, perhaps with `@revision`, which is downloaded once, to Hugging Face's
             cache. "~" is the home folder.
 
     Raises:
-        UserError: There is none, the archive is damaged, or there is no such repository.
+        UserError: There is no such folder, archive or repository, or the archive is damaged.
 
     Example:
         >>> resolve("exported/en-es")  # doctest: +SKIP
@@ -62,7 +62,7 @@ def resolve(name: str | os.PathLike[str]) -> Path:
     except OSError as error:
         raise UserError(
             f"the folder of a model is expected, but {given} cannot be read: {one_line(error)}; correct the "
-            "name, or the rights of the folder"
+            "name, or the folder's permissions"
         ) from error
 
 
@@ -94,7 +94,7 @@ def _missing(path: Path, given: str) -> UserError:
 
 
 def _latest_version(folder: Path) -> Path:
-    """The largest of the versions in a folder that is none itself, as TensorFlow Serving takes it."""
+    """The folder itself if it is a model, else its largest version, as TensorFlow Serving takes it."""
     if (folder / SAVED_MODEL).exists():
         return folder
     versions = [each for each in folder.iterdir() if each.name.isdecimal() and (each / SAVED_MODEL).is_file()]
@@ -116,18 +116,17 @@ def _downloaded(name: str) -> Path:
 
 @cache
 def _unpacked(archive: Path, changed: int) -> Path:
-    """Unpacks an archive, as it was at the time `changed`, into a folder that goes with the process."""
-    del changed  # it tells the archive from one of the same name
+    """Unpacks an archive into a folder that is deleted when the process ends."""
+    del changed  # a key of the cache: the time of the archive, which may be replaced
     if not (ending := _archive_ending(archive.name)):
         keras = "; keras.saving.load_model opens a model of Keras" if archive.suffix in _KERAS else ""
         raise UserError(
             f"the folder of a model is expected, or an archive of it ({', '.join(sorted(_ARCHIVES))}), but "
-            f"{archive} is another file{keras}"
+            f"{archive} is a file of another kind{keras}"
         )
     folder = folder_of_this_process()
-    options: dict[str, Any] = (
-        {} if ending == ".zip" else {"filter": "data"}
-    )  # zip files are always unpacked so
+    # Zip files are always unpacked safely.
+    options: dict[str, Any] = {} if ending == ".zip" else {"filter": "data"}
     try:
         shutil.unpack_archive(archive, folder, _ARCHIVES[ending], **options)
     except (EOFError, OSError, RuntimeError, tarfile.TarError, zipfile.BadZipFile, zlib.error) as error:
@@ -167,7 +166,7 @@ def require_saved_model(folder: Path) -> None:
     """Makes sure that a folder is an exported model.
 
     Raises:
-        UserError: It is none; the message says what it is, and what to do.
+        UserError: It is something else; the message says what, and what to do.
     """
     if not (folder / SAVED_MODEL).is_file():
         raise UserError(f"the folder of an exported model is expected, but {folder} {_what_it_is(folder)}")
@@ -181,13 +180,13 @@ def _what_it_is(folder: Path) -> str:
     if RUNTIME_SETTINGS in names:
         return "is a model for LiteRT or ONNX Runtime, which xling_tf.hub.runtimes.load opens"
     if _CHECKPOINTS in names:
-        return "is the run of a training; give its --output, or end the training, which exports the model"
+        return "is the run of a training; give its --output, or finish it, which exports the model"
     if "tfhub_module.pb" in names:
-        return "is a TF Hub module of TensorFlow 1's format, which TensorFlow 2 does not load; give another"
+        return "is a TF Hub module in TensorFlow 1's format, which TensorFlow 2 cannot load; give another"
     if set(_PYTORCH) & set(names):
-        return "is a model of PyTorch's, which sentence_transformers.SentenceTransformer opens"
+        return "is a PyTorch model, which sentence_transformers.SentenceTransformer opens"
     if models := [name for name in names if (folder / name / SAVED_MODEL).is_file()]:
-        return f"has models in it; give one of them, as {folder / models[0]}"
+        return f"has models in it; give one of them, such as {folder / models[0]}"
     content = f"but {', '.join(names[:5])}" if names else "as it is empty"
     return f"has no {SAVED_MODEL}, {content}; give the --output of a training"
 
@@ -196,7 +195,7 @@ _is_forked = False
 
 
 def _notice_fork() -> None:
-    """Remembers, in a process that has just been forked, whether the one before had started TensorFlow."""
+    """Remembers, in a process that has just been forked, whether its parent had started TensorFlow."""
     global _is_forked
     context = getattr(sys.modules.get("tensorflow.python.eager.context"), "_context", None)
     _is_forked = _is_forked or getattr(context, "_initialized", False)
@@ -206,7 +205,7 @@ os.register_at_fork(after_in_child=_notice_fork)
 
 
 def require_not_forked() -> None:
-    """Refuses to run TensorFlow where it would wait for ever for threads that a fork does not copy.
+    """Refuses to run TensorFlow in a forked process, where it would wait forever for its parent's threads.
 
     Raises:
         UserError: This process was forked from one that had used TensorFlow.
@@ -214,8 +213,8 @@ def require_not_forked() -> None:
     if _is_forked:
         raise UserError(
             "a process is expected that starts TensorFlow itself, but this one was forked from one that had "
-            "used it, whose threads are not here; load the model after the fork alone (gunicorn without "
-            'preload_app), or start processes by multiprocessing.get_context("spawn")'
+            "used it, without its threads; load models only after the fork (gunicorn without preload_app), "
+            'or start processes by multiprocessing.get_context("spawn")'
         )
 
 

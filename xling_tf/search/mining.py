@@ -23,6 +23,7 @@ from xling_tf.search.neighbours import (
     Neighbours,
     nearest_in_chunks,
     require_between,
+    require_integer,
     require_positive,
     unit_vectors,
 )
@@ -33,11 +34,11 @@ QUERIES = ("target", "source")
 _MOST_ANSWERS = 100  # right answers of one query for which room is made in its search
 _SPARE = 10  # candidates looked at for each negative where rules may drop some
 _ENCODED = 16_384  # texts encoded before their vectors are rounded
-# Cosines of vectors of half precision are this near to the true ones: of equal texts they may be above 1.
+# The rounding error of cosines of half-precision vectors; those of equal texts may be above 1.
 _ROUNDING = 5e-4
 
-# Options of sentence-transformers' function that are taken as they are by default, and what to do instead.
-_NOT_DONE = {
+# Options of sentence-transformers' function that may only be None or False, and what to do instead.
+_UNSUPPORTED = {
     "cross_encoder": "score the negatives that are returned, and drop those of high scores",
     "query_prompt_name": "models have no named prompts; give query_prompt",
     "corpus_prompt_name": "models have no named prompts; give corpus_prompt",
@@ -62,9 +63,9 @@ class MiningConfig:
         range_min: How many of the nearest candidates that pass are skipped.
         range_max: How many of the nearest wrong candidates are looked at; None: as many as are
             needed, and ten times the negatives where a rule may drop some.
-        max_score: Candidates above it are dropped; like all limits, but for rounding to half precision.
+        max_score: Candidates above it are dropped; this and all limits allow for half precision's rounding.
         min_score: Candidates below it are dropped.
-        absolute_margin: Candidates are dropped that score not so far below the right answer; 0 to 2.
+        absolute_margin: Candidates are dropped unless they score so far below the right answer; 0 to 2.
         relative_margin: The same in shares of its score: 0.05 keeps those of at most 95% of it; 0 to 1.
         sampling_strategy: "top": the nearest that pass; "random": any of them.
         seed: Of the random ones.
@@ -85,11 +86,9 @@ class MiningConfig:
 
     def __post_init__(self) -> None:
         """Refuses what cannot be met."""
-        for name, least in (("num_negatives", 1), ("range_min", 0), ("range_max", None)):
-            value = self.num_looked_at if least is None else getattr(self, name)
-            least = self.range_min + self.num_negatives if least is None else least
-            if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
-                raise UserError(f"{name} must be at least {least}, got {value!r}; give an integer")
+        require_integer(self.num_negatives, "num_negatives", 1)
+        require_integer(self.range_min, "range_min", 0)
+        require_integer(self.num_looked_at, "range_max", self.range_min + self.num_negatives)
         limits = {"min_score": (-1, 1), "max_score": (-1, 1)}
         limits |= {"absolute_margin": (0, 2), "relative_margin": (0, 1)}
         for name, (least, most) in limits.items():
@@ -134,28 +133,27 @@ def mine_hard_negatives(
     Right answers are also the targets of pairs with the same source.
 
     Args:
-        encode: The model, or its `encode`: n texts to `[n, dim]`. Also by the name `model`.
-        pairs: Source and target of each pair, in a list or a table, as `fine_tune` takes them; both orders
-            of model and pairs do. Also by the name `dataset`.
+        encode: The model, or its `encode`: n texts to `[n, dim]`. It may come after the pairs.
+        pairs: Source and target of each pair, in a list or a table, as `fine_tune` takes them.
         config: Which similar targets are taken; None: the nearest five.
-        dataset: `pairs`, by sentence-transformers' name.
-        model: `encode`, likewise.
-        anchor_column_name: The column of sources in a table of others, where its name does not say it.
-        positive_column_name: That of targets.
-        corpus: Texts that may be negatives too, beside the targets.
-        query_prompt: What is put before sources, where they are the queries.
-        corpus_prompt: What is put before targets.
-        batch_size: `encode`'s; None: its own.
+        dataset: The pairs, by sentence-transformers' name.
+        model: The model, by sentence-transformers' name.
+        anchor_column_name: The table's column of sources, if its name does not tell.
+        positive_column_name: The table's column of targets, likewise.
+        corpus: More texts that may be negatives, beside the targets.
+        query_prompt: Put before each source, if sources are the queries.
+        corpus_prompt: Put before each target.
+        batch_size: Given to `encode`; None: its default.
         counts: Gets the numbers of pairs by their negatives, and of candidates dropped by each rule.
         show_progress_bar: Whether to show bars.
-        options: Attributes of `MiningConfig`, in place of the config's. Others of sentence-transformers
-            are refused, or change nothing.
+        options: Attributes of `MiningConfig`, which replace those of `config`. Other options of
+            sentence-transformers are refused, or change nothing.
 
     Returns:
         The negatives of each pair, nearest first; fewer where fewer pass.
 
     Raises:
-        UserError: There are no pairs, or they are no pairs; there is no model; or an option is not done.
+        UserError: The pairs or the model are missing, a row is no pair, or an option is not supported.
 
     Example:
         >>> angles = {"dos": 0.0, "dos ": 0.0, "tres": 0.1, "mil": 2.0}
@@ -171,14 +169,14 @@ def mine_hard_negatives(
         raise UserError(f"anchor_column_name and positive_column_name are expected, got only {columns[0]!r}")
     if query_prompt is not None and config.query != "source":
         raise UserError(
-            "query_prompt is for query='source'; targets, which are the queries, have corpus_prompt"
+            "query_prompt needs query='source'; here the queries are targets, which have corpus_prompt"
         )
     if batch_size is not None:
         require_positive(batch_size, "batch_size")
         encode = partial(encode, batch_size=batch_size)
     read = read_pairs(pairs, columns)
     if odd := next((pair for pair in read if pair.score is not None or pair.wrong), None):
-        raise UserError(f"pairs of two texts are expected, got {odd}; give the columns of the two alone")
+        raise UserError(f"pairs of two texts are expected, got {odd}; give only these two columns")
     targets, positives = _distinct([*(pair.second for pair in read), *as_texts(corpus, "corpus")])
     sources, groups = _distinct([pair.first for pair in read])
     positives = positives[: len(read)]
@@ -213,22 +211,22 @@ def mine_hard_negatives(
 
 
 def _configured(config: Any, options: dict[str, Any]) -> MiningConfig:
-    """The config with what options say of its attributes; refuses those that are not done."""
+    """Replaces attributes of a config by options; refuses options that are not supported."""
     if config is not None and not isinstance(config, MiningConfig):
         raise UserError(f"config must be a MiningConfig, got {config!r}; give other options by their names")
     known = {field.name for field in fields(MiningConfig)}
     for name, value in options.items():
-        if name in _NOT_DONE and value is not None and value is not False:
-            raise UserError(f"{name} is not supported; {_NOT_DONE[name]}")
-        if name not in {*known, *_NOT_DONE, *_WITHOUT_EFFECT}:
+        if name in _UNSUPPORTED and value is not None and value is not False:
+            raise UserError(f"{name} is not supported; {_UNSUPPORTED[name]}")
+        if name not in {*known, *_UNSUPPORTED, *_WITHOUT_EFFECT}:
             raise TypeError(f"mine_hard_negatives() got an unexpected keyword argument {name!r}")
     return replace(config or MiningConfig(), **{name: options[name] for name in known & {*options}})
 
 
 def _in_order(some: Any, other: Any) -> tuple[Callable[..., Any], Any]:
-    """A model's function of texts and pairs, which may come in the other order."""
+    """Tells a model and pairs apart, in either order; returns the model's function of texts first."""
     for model, pairs in ((some, other), (other, some)):
-        if isinstance(model, str):  # has an encode too
+        if isinstance(model, str):  # strings have an encode too
             continue
         if callable(getattr(type(model), "encode", None)):
             return model.encode, pairs

@@ -23,18 +23,18 @@ _IVF_TRAINING = 64  # vectors a cluster for k-means: FAISS' guidelines say 30 to
 _IVF_PROBES = 32  # clusters looked into for each query
 
 _CHUNK = 16_384  # rows in memory at once
-_QUERIES = 256  # compared at once with a chunk of candidates by a function of the caller
+_QUERIES = 256  # that a score function compares at once with a chunk of candidates
 # Lengths of float32 unit vectors are this near to 1; others are normalised.
 _UNIT_TOLERANCE = 1e-6
-# Cosines of float32 vectors are this near to the true ones.
+# The rounding error of cosines of float32 vectors.
 ROUNDING = 5e-6
 
-# Scores `[n, m]`, the higher the nearer, of vectors `[n, dim]` and `[m, dim]`.
+# From vectors `[n, dim]` and `[m, dim]` to scores `[n, m]`, higher for nearer ones.
 ScoreFunction = Callable[[Any, Any], Any]
 
 
 def _search_alone() -> None:
-    """Keeps FAISS to one thread: it would wait for ever for those of OpenMP, which a fork does not copy."""
+    """Keeps FAISS to one thread after a fork, where it would wait forever for its parent's threads."""
     if faiss := sys.modules.get("faiss"):
         faiss.omp_set_num_threads(1)
 
@@ -64,8 +64,8 @@ def nearest(
 ) -> Neighbours:
     """Finds the k candidates `[candidates, dim]` with the highest inner products: cosines, of unit vectors.
 
-    Of those with the same score, the first comes first. Arrays may be memory-mapped. A score function takes
-    the place of the inner product.
+    Of those with the same score, the first comes first. Arrays may be memory-mapped. A score function
+    replaces the inner product.
     """
     rows = np.arange(len(queries))
     found = nearest_in_chunks(queries, rows, candidates, k, kind=kind, score_function=score_function)
@@ -105,7 +105,7 @@ def best_first(scores: NDArray[Any], indices: NDArray[np.int64], k: int) -> Neig
 
 
 class _Scored(NamedTuple):
-    """Candidates that are searched, as an index of FAISS is, by a function of the caller."""
+    """Searches candidates by a score function, with the interface of a FAISS index."""
 
     candidates: NDArray[np.floating]
     score_function: ScoreFunction
@@ -155,9 +155,9 @@ def _float32(vectors: NDArray[np.floating]) -> NDArray[np.float32]:
 
 
 def as_array(vectors: Any, name: str) -> NDArray[Any]:
-    """Makes one array of vectors, called `name`, in any form: an array, a tensor, or rows, each an array.
+    """Converts vectors to one array; they may be an array, a tensor, or rows that are arrays themselves.
 
-    Rows may be in a list, an iterator, a Series, a column of a table or of Arrow.
+    Rows may come in a list, an iterator, a pandas Series or an Arrow column. Messages call them `name`.
 
     Example:
         >>> as_array(iter([np.zeros(2), np.ones(2)]), "queries").tolist()
@@ -197,8 +197,8 @@ def _array(value: Any, name: str) -> NDArray[Any]:
         array = np.asarray(value)
     except (ValueError, TypeError, RuntimeError) as error:
         raise UserError(
-            f"{name} must be vectors of one length, of shape [rows, dim], but {type(value).__name__} is no "
-            f"array of them ({' '.join(str(error).split())[:80]}); encode all with one model"
+            f"{name} must be vectors of one length, of shape [rows, dim], but this {type(value).__name__} is "
+            f"no array ({' '.join(str(error).split())[:80]}); encode all with one model"
         ) from None
     return array.astype(np.float32) if array.dtype.name == "bfloat16" else array
 
@@ -209,10 +209,8 @@ def as_vectors(vectors: ArrayLike, name: str) -> NDArray[np.floating]:
     if array.size == 0 and array.ndim == 1:
         return np.zeros((0, 0), np.float32)
     if array.dtype.kind != "f" or array.ndim not in (1, 2) or (array.shape[-1] == 0 and len(array)):
-        hints = {"encode texts first": "OSUT", "dequantize codes first": "iub"}
-        hint = next(
-            (hint for hint, kinds in hints.items() if array.dtype.kind in kinds), "give one vector a row"
-        )
+        hints = dict.fromkeys("OSUT", "encode texts first") | dict.fromkeys("iub", "dequantize codes first")
+        hint = hints.get(array.dtype.kind, "give one vector a row")
         raise UserError(
             f"{name} must be float vectors of shape [rows, dim], but are {array.dtype} of shape "
             f"{list(array.shape)}; {hint}"
@@ -267,15 +265,20 @@ def require_same_dim(a: NDArray[Any], b: NDArray[Any], name_a: str, name_b: str)
         )
 
 
-def require_positive(value: int, name: str) -> None:
-    """Makes sure that a count is an integer of at least 1."""
+def require_integer(value: int, name: str, least: int) -> None:
+    """Makes sure that a number is an integer of at least `least`."""
     is_integer = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    if not is_integer or value < 1:
-        raise UserError(f"{name} must be an integer of at least 1, got {value!r}")
+    if not is_integer or value < least:
+        raise UserError(f"{name} must be an integer of at least {least}, got {value!r}")
+
+
+def require_positive(value: int, name: str) -> None:
+    """Makes sure that a number is an integer above 0."""
+    require_integer(value, name, 1)
 
 
 def require_between(value: float, name: str, least: float, most: float) -> None:
-    """Makes sure that a limit of scores is a number that scores can have."""
+    """Makes sure that a limit is a number in the range where it makes sense."""
     is_number = isinstance(value, Real) and not isinstance(value, bool)
     if not is_number or not least <= value <= most or math.isnan(value):
-        raise UserError(f"{name} must be a number from {least:g} to {most:g}, as cosines are, got {value!r}")
+        raise UserError(f"{name} must be a number from {least:g} to {most:g}, got {value!r}")

@@ -172,7 +172,7 @@ def as_bits(codes: NDArray[Any]) -> NDArray[np.uint8]:
 
 
 def ranges_of(ranges: Int8Ranges | ArrayLike | None, dim: int) -> Int8Ranges:
-    """The ranges that were given, checked, or those of unit vectors; `[2, dim]` are minima and maxima."""
+    """Checks ranges, which may be an array `[2, dim]` of minima and maxima; None: those of unit vectors."""
     if ranges is None:
         ranges = Int8Ranges.of_unit_vectors(dim)
     elif not isinstance(ranges, Int8Ranges):

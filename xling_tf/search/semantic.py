@@ -72,11 +72,10 @@ def semantic_search(
         query_embeddings: `[queries, dim]` or one vector `[dim]`.
         corpus_embeddings: `[corpus, dim]`; unit vectors may be memory-mapped, others are copied.
         top_k: Hits wanted of each query, which come best first, equal ones in the corpus' order.
-        score_function: What makes scores `[n, m]`, the higher the nearer, of vectors `[n, dim]` and
-            `[m, dim]`, as they were given; None: cosines, which are found faster.
-        query_chunk_size: Changes nothing: memory needs little whatever the sizes. Scripts written for
-            sentence-transformers have it.
-        corpus_chunk_size: Likewise.
+        score_function: A function from vectors `[n, dim]` and `[m, dim]`, as they were given, to scores
+            `[n, m]`, higher for nearer ones; None: cosines, which are faster.
+        query_chunk_size: No effect; accepted because scripts for sentence-transformers have it.
+        corpus_chunk_size: No effect.
 
     Example:
         >>> semantic_search([0.0, 2.0], [[1.0, 0.0], [0.0, 1.0]], top_k=1)
@@ -117,8 +116,8 @@ def quantized_search(
 
     `top_k * rescore_multiplier` candidates are found by the codes: int8 by their products with the query,
     bits by how many differ from the query's. These are scored again by the query in float32, and the best
-    kept (Yamada et al. 2021, sec. 3). Arguments are as those of sentence-transformers'
-    `semantic_search_faiss`; what is returned is what `semantic_search` returns.
+    kept (Yamada et al. 2021, sec. 3). Takes the arguments of sentence-transformers' `semantic_search_faiss`,
+    and returns what `semantic_search` returns.
 
     Args:
         query_embeddings: `[queries, dim]` or one vector `[dim]`, in floats.
@@ -126,14 +125,14 @@ def quantized_search(
         corpus_precision: "int8", "binary" or "ubinary".
         top_k: As in `semantic_search`.
         ranges: Of int8.
-        calibration_embeddings: Instead of `ranges`, what `Int8Ranges.calibrated` makes them of.
+        calibration_embeddings: Instead of `ranges`, the vectors for `Int8Ranges.calibrated`.
         rescore: False: the codes alone find the hits.
         rescore_multiplier: Candidates for each hit.
         rescore_with: The same corpus in floats or in int8 codes of the ranges, `[corpus, dim]`, which
             may be memory-mapped; None: the codes themselves.
-        exact: Changes nothing: all codes are looked at.
-        corpus_index: None: an index is made of the corpus.
-        output_index: False: it is not given back.
+        exact: No effect: the search always looks at all codes.
+        corpus_index: Not supported: only None.
+        output_index: Not supported: only False.
 
     Example:
         >>> corpus = np.array([[255, 0], [0, 255]], np.uint8)
@@ -163,10 +162,10 @@ def quantized_search(
     top_k = min(top_k, count)
     _require_shape(array, (count, dim if precision == "int8" else dim / 8), "corpus_embeddings", dim)
     faiss, wanted = library("faiss", "FAISS", "mining"), min(top_k * oversampling, count)
-    own = ranges_of(ranges, dim)
+    int8_ranges = ranges_of(ranges, dim)
     if precision == "int8":
         # FAISS takes a code c, of 0 to 255, for minimum + width * (c + 0.5) / 255.
-        trained = np.concatenate([own.minimum - own.steps / 2, own.steps * 255])
+        trained = np.concatenate([int8_ranges.minimum - int8_ranges.steps / 2, int8_ranges.steps * 255])
         metric, kind = faiss.METRIC_INNER_PRODUCT, faiss.ScalarQuantizer.QT_8bit
         index = faiss.IndexScalarQuantizer(dim, kind, metric)
         faiss.copy_array_to_vector(trained.astype(np.float32), index.sq.trained)
@@ -187,7 +186,7 @@ def quantized_search(
     step = max(1, _NUMBERS // (wanted * dim))
     for start in range(0, len(units), step):
         rows = slice(start, start + step)
-        vectors = dequantize(rescored[candidates[rows].ravel()], precision, ranges=own)
+        vectors = dequantize(rescored[candidates[rows].ravel()], precision, ranges=int8_ranges)
         if precision == "float32":
             vectors = unit_vectors(vectors, "rescore_with").astype(np.float32)
         vectors = vectors.reshape(*candidates[rows].shape, dim)
@@ -216,17 +215,17 @@ def paraphrase_mining(
 ) -> list[ScoredPair]:
     """Gives the vectors of `model.encode(sentences)` to `paraphrase_mining_embeddings`, with its options.
 
-    `batch_size`, `truncate_dim`, `prompt_name` and `prompt` are `encode`'s.
+    `batch_size`, `truncate_dim`, `prompt_name` and `prompt` are given to `encode`.
     """
     if isinstance(model, str) or not callable(getattr(model, "encode", None)):
         raise UserError(
             f"a model with encode is expected first, as xling_tf.load gives it, then sentences, got "
             f"{type(model).__name__} as the model"
         )
-    given: dict[str, Any] = {"batch_size": batch_size, "truncate_dim": truncate_dim}
-    given |= {"prompt_name": prompt_name, "prompt": prompt}
-    given = {name: value for name, value in given.items() if value is not None}
-    vectors = model.encode(sentences, show_progress_bar=show_progress_bar, **given)
+    encoding: dict[str, Any] = {"batch_size": batch_size, "truncate_dim": truncate_dim}
+    encoding |= {"prompt_name": prompt_name, "prompt": prompt}
+    encoding = {name: value for name, value in encoding.items() if value is not None}
+    vectors = model.encode(sentences, show_progress_bar=show_progress_bar, **encoding)
     return paraphrase_mining_embeddings(vectors, show_progress_bar=show_progress_bar, **options)
 
 
@@ -241,7 +240,7 @@ def community_detection(
 
     Args:
         embeddings: `[sentences, dim]`.
-        threshold: Least cosine to the first of a group, but for rounding: at 1, equal vectors are found.
+        threshold: Least cosine to the first of a group, less rounding errors: 1 finds equal vectors.
         min_community_size: Least number of a group.
         batch_size: How many vectors are compared with all others at once, at most.
         show_progress_bar: Whether to show a bar.
@@ -288,9 +287,9 @@ def paraphrase_mining_embeddings(
         embeddings: `[sentences, dim]`.
         top_k: How many neighbours of each are looked at.
         max_pairs: How many pairs are wanted at most, which come best first.
-        score_function: As in `semantic_search`, as are the sizes of chunks.
-        query_chunk_size: Changes nothing.
-        corpus_chunk_size: Changes nothing.
+        score_function: As in `semantic_search`.
+        query_chunk_size: No effect.
+        corpus_chunk_size: No effect.
         show_progress_bar: Whether to show a bar.
 
     Example:
@@ -310,9 +309,9 @@ def paraphrase_mining_embeddings(
     options: dict[str, Any] = {"show_progress": show_progress_bar, "score_function": score_function}
     begin = 0
     for found in nearest_in_chunks(units, rows, units, k, **options):
-        own = rows[begin : begin + len(found.indices)]
-        begin += len(own)
-        some = np.broadcast_to(own[:, np.newaxis], found.indices.shape)
+        chunk = rows[begin : begin + len(found.indices)]
+        begin += len(chunk)
+        some = np.broadcast_to(chunk[:, np.newaxis], found.indices.shape)
         is_other = (found.indices != some) & (found.indices >= 0)
         is_other &= np.cumsum(is_other, axis=1) <= top_k
         some, others = some[is_other], found.indices[is_other]

@@ -37,7 +37,7 @@ from xling_tf.serving.protocol import ServingError, Target, Tensors
 _CODES = {200: "OK", 400: "INVALID_ARGUMENT", 404: "NOT_FOUND", 408: "DEADLINE_EXCEEDED"}
 _CODES |= {413: "RESOURCE_EXHAUSTED", 415: "INVALID_ARGUMENT", 429: "RESOURCE_EXHAUSTED", 499: "CANCELLED"}
 _CODES |= {501: "UNIMPLEMENTED", 503: "UNAVAILABLE", 504: "DEADLINE_EXCEEDED"}
-# What is left of a body that was refused half read is not waited for (408, 413).
+# The connection is closed if the rest of a body is not read (408, 413).
 _HEADERS = {408: {"connection": "close"}, 413: {"connection": "close"}, 429: {"retry-after": "1"}}
 _HEADERS |= {401: {"www-authenticate": "Bearer"}, 415: {"accept-encoding": "gzip"}}
 _CHARSET = re.compile(r"charset\s*=\s*[\"']?([^\"';,\s]{1,40})", re.IGNORECASE)
@@ -301,19 +301,19 @@ async def _off_loop(size: int, function: Callable[..., Any], *arguments: Any) ->
 
 
 def _unpacked(body: bytes, encodings: str, limit: int) -> bytes:
-    """A body without its Content-Encoding; of one beyond the limit, a byte more than that."""
+    """Unpacks a body by its Content-Encoding, up to one byte above the limit."""
     names = [name.strip() for name in encodings.lower().split(",")]
     names = [name for name in names if name not in ("", "identity")]
     if not names:
         return body
     if names not in (["gzip"], ["x-gzip"]):
-        raise ServingError(f"A body is expected as it is or packed once by gzip, not {encodings[:99]}", 415)
+        raise ServingError(f"A body is expected plain or in gzip once, not {encodings[:99]}", 415)
     unpacker = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
     try:
         unpacked = unpacker.decompress(body, limit + 1)
     except zlib.error as error:
         raise ServingError(f"The body is not gzip: {error}") from None
-    # Several streams one after the other are gzip too, but a million of them take a core for seconds.
+    # Several streams in a row are valid gzip too, but a million of them keep a core busy for seconds.
     if len(unpacked) <= limit and (not unpacker.eof or unpacker.unused_data):
         raise ServingError("The body is expected to be one gzip stream, whole and with nothing after it")
     return unpacked

@@ -24,8 +24,8 @@ class BatchingParameters:
 
     A batch of fewer than `max_batch_size` rows waits for more as long as `batch_timeout_micros` although a
     thread is free; at 0, a lone request never waits, and batches form while all threads are busy. Each
-    signature has a queue of `max_enqueued_batches`; what does not fit is refused, for now with 429 and, if
-    it would not fit into an empty queue either, for good with 413.
+    signature has a queue of `max_enqueued_batches`; a request that does not fit is refused with 429, or with
+    413 if it would not fit into an empty queue either.
     """
 
     max_batch_size: int = 1000
@@ -195,7 +195,7 @@ class BatchScheduler:
         ]
 
     def _call(self, lane: Lane, inputs: Tensors, requests: list[_Request]) -> Tensors:
-        """Calls the model, with at most `max_batch_size` rows at a time, until nobody waits any more."""
+        """Calls the model, with at most `max_batch_size` rows at a time, while a client waits."""
         if all(request.answer.done() for request in requests):
             raise ServingError("The client has gone", 499)
         rows, limit = _common_rows(inputs) or 1, self._parameters.max_batch_size

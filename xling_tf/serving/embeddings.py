@@ -1,7 +1,7 @@
 """OpenAI's protocol: `POST /v1/embeddings`, JSON to texts and vectors to JSON, and `GET /v1/models`.
 
-Source: OpenAI's API reference, "Create embeddings" and "List models". Tokens, which the former also takes,
-are refused: they are those of OpenAI's models.
+Source: OpenAI's API reference, "Create embeddings" and "List models". Lists of tokens, which the former also
+takes, are refused, since they are ids of OpenAI's models.
 """
 
 import base64

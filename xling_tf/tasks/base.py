@@ -137,8 +137,8 @@ class Task(ABC):
         return tuple(getattr(record, column) for column in self.columns)
 
     def prepare(self, preprocessor: TextPreprocessor, texts: Iterable[Sequence[str]]) -> None:
-        """Looks at texts as its training batches have them, some at a time, before it is trained."""
-        del preprocessor, texts  # most tasks need nothing of them
+        """Sees a sample of its training texts, in parts, before it is trained; most tasks ignore it."""
+        del preprocessor, texts
 
     def losses(
         self, encoder: TokenEncoder, batch: Batch, start: StartingEncoder | None = None
@@ -237,7 +237,7 @@ def gather_candidates(values: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     counts = context.all_gather(tf.shape(values)[:1], axis=0)
     offset = tf.reduce_sum(counts[: context.replica_id_in_sync_group])
     gathered = context.all_gather(values, axis=0)
-    # A look-up in it has a sparse gradient, which all_gather cannot take; a reshape makes it dense.
+    # A look-up in them has a sparse gradient, which all_gather cannot take; a reshape makes it dense.
     return tf.reshape(gathered, tf.shape(gathered)), offset
 
 

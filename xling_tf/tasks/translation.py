@@ -124,9 +124,10 @@ class Translation(Task):
 
     The loss is the mean negative log-likelihood of the translation's words, both ways, plus `alpha` times
     what `regularizer` names: "similarity", the squared distance of the two vectors (sec. 2.2);
-    "contrastive", that and how much nearer than 1 the target of another pair, drawn at random, is (Hadsell et
-    al. 2006, eq. 4; sec. 2.2 suggests it); "weight_decay", the squared L2 norm of the encoder's weights; or
-    "none". Words are told apart from the other words of the batch (ours; see `losses.token_likelihood`).
+    "contrastive", that and the square of how much nearer than 1 the target of another pair is, which is drawn
+    at random (Hadsell et al. 2006, eq. 4; sec. 2.2 suggests it); "weight_decay", the squared L2 norm of the
+    encoder's weights; or "none". Words are told apart from the other words of the batch (ours; see
+    `losses.token_likelihood`).
 
     Args:
         decoder: Shared by all languages.
@@ -158,9 +159,9 @@ class Translation(Task):
         return f"{super().graph} {self.languages}"
 
     def prepare(self, preprocessor: TextPreprocessor, texts: Iterable[Sequence[str]]) -> None:
-        """Counts the words of the two languages: the batches that candidates come from have no others.
+        """Counts the words of the two languages, which alone occur in the batches.
 
-        A word that is not among them is taken to occur half a time.
+        A word that is not in the sample counts as half an occurrence.
         """
         counts = np.zeros(preprocessor.num_words)
         for part in texts:
@@ -207,7 +208,7 @@ class Translation(Task):
         return tf.add_n(likelihoods), regularizer, tf.add_n(hits) / 2, columns
 
     def _log_chances(self, ids: tf.Tensor, num_tokens: tf.Tensor) -> tf.Tensor:
-        """The logarithm of the chance of each word, and of the end, to be in a batch of so many tokens."""
+        """The log probability of each word, and of the end, to be in a batch of `num_tokens`."""
         assert self._log_frequencies is not None, "prepare() comes first"
         expected = tf.cast(num_tokens, tf.float32) * tf.exp(tf.gather(self._log_frequencies, ids))
         return tf.concat([tf.math.log(-tf.math.expm1(-expected)), [0.0]], axis=0)
@@ -228,9 +229,9 @@ class Translation(Task):
 
 
 def _candidates(ids: tf.Tensor, words: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Joins the words of all replicas, so that each tells its own from the same ones.
+    """Joins the words of all replicas, so that all of them have the same candidates.
 
-    Unknown words of one hash bucket are the same to the decoder, and come once.
+    Unknown words of one hash bucket are the same word to the decoder.
 
     Args:
         ids: `[words]` int32 rows of the word table.

@@ -1,6 +1,6 @@
 """Unicode's composed form (NFC, UAX #15) inside the graph, from core operations only.
 
-"é" is one character, or "e" and a mark: the same text, which is to have the same tokens.
+"é" may be one character, or "e" and a mark: the same text, which has to get the same tokens.
 """
 
 import sys
@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-# In the tables a character is its code point with its combining class above, 0 where it is no mark.
+# In the tables a character is its code point, and its combining class in the bits above (0: it is no mark).
 _CODE_BITS = 21
 _CODE = (1 << _CODE_BITS) - 1
 _NONE = -1
-_TEXTS_AT_ONCE = 2048  # a bound for memory
+_TEXTS_AT_ONCE = 2048  # limits memory
 
 
 class _Tables(NamedTuple):
@@ -42,14 +42,14 @@ class _Tables(NamedTuple):
 def composed(texts: tf.Tensor) -> tf.Tensor:
     r"""Brings `[batch]` UTF-8 strings to NFC.
 
-    The tables are in its graph, which all that call it share.
+    The tables are constants in its graph, which all callers share.
 
     Example:
         >>> composed(tf.constant(["n\u0303"])).numpy()[0].decode()
         'ñ'
     """
     pattern, *arrays = _read_unicode_data()
-    # Made here, not within the loops, where each use would be a copy.
+    # Made outside the loops, where each use would be a copy.
     tables = _Tables(pattern, *map(tf.constant, arrays))
     rows = tf.where(~tf.strings.regex_full_match(texts, pattern))
 
@@ -79,7 +79,7 @@ def _compose(texts: tf.Tensor, tables: _Tables) -> tf.Tensor:
 
 
 def _decompose(codes: tf.Tensor, rows: tf.Tensor, tables: _Tables) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Maps code points and their texts' rows to those of their parts, with classes, marks in order."""
+    """Decomposes code points and orders marks; returns the parts' code points, classes and texts' rows."""
     place, is_listed = _find(codes, tables.listed)
     alone = tf.pad(codes[:, None], [[0, 0], [0, tables.parts.shape[1] - 1]], constant_values=_NONE)
     parts = tf.where(is_listed[:, None], tf.gather(tables.parts, place), alone)
@@ -100,11 +100,11 @@ def _decompose(codes: tf.Tensor, rows: tf.Tensor, tables: _Tables) -> tuple[tf.T
 def _compose_pairs(
     codes: tf.Tensor, classes: tf.Tensor, rows: tf.Tensor, tables: _Tables
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Composes each starter with the first character that it can take up; says whether there was one."""
+    """Composes each starter with the first character that combines with it; also returns if any did."""
     is_starter = tf.equal(classes, 0)
     starters = tf.concat([[0], tf.cast(tf.where(is_starter)[:, 0], tf.int32)], axis=0)
     starter = tf.gather(starters, tf.cumsum(tf.cast(is_starter, tf.int32), exclusive=True))
-    # What stands in between blocks a starter, and a mark of a class that is not above its own.
+    # A starter in between blocks a character, and so does a mark whose class is not below its own.
     previous = tf.concat([tf.zeros_like(classes[:1]), classes[:-1]], axis=0)
     is_free = tf.equal(previous, 0) | (previous < classes)
     is_free &= (starter < tf.range(tf.size(codes))) & tf.equal(tf.gather(rows, starter), rows)
@@ -112,7 +112,7 @@ def _compose_pairs(
     place, composes = _find(pairs | tf.cast(codes, tf.int64), tables.pairs)
     seconds = tf.cast(tf.where(is_free & composes)[:, 0], tf.int32)
     firsts = tf.gather(starter, seconds)
-    # From left to right: the others wait for the next time.
+    # Pairs are composed from left to right: those that overlap wait for the next round.
     waits = tf.equal(firsts[1:], firsts[:-1]) | tf.equal(firsts[1:], seconds[:-1])
     is_next = tf.concat([tf.ones_like(firsts[:1], tf.bool), ~waits], axis=0)
     firsts, seconds = tf.boolean_mask(firsts, is_next), tf.boolean_mask(seconds, is_next)
@@ -162,7 +162,7 @@ def _read_unicode_data() -> _Tables:
 
 
 def _ranges(characters: Iterable[str]) -> str:
-    """The characters within the brackets of a class."""
+    """Writes characters as ranges, for the brackets of a regular expression."""
     codes = sorted(map(ord, characters))
     runs = [[code for _, code in run] for _, run in groupby(enumerate(codes), lambda item: item[1] - item[0])]
     return "".join(f"\\x{{{run[0]:x}}}-\\x{{{run[-1]:x}}}" for run in runs)

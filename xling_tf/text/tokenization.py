@@ -46,8 +46,8 @@ RULES = (
 
 def readable(sentences: tf.Tensor, max_tokens: int) -> tf.Tensor:
     """Brings `[batch]` strings to UTF-8 in NFC, cut to a page; bytes that are no UTF-8 become spaces."""
-    # No text beyond what can hold `max_tokens` is looked at, so a megabyte costs what a page costs. It is cut
-    # when it is in NFC, so that its other forms lose the same.
+    # No text beyond what can hold `max_tokens` is looked at, so a megabyte costs what a page costs. The last
+    # cut comes after NFC, so that all forms of a text lose the same characters.
     most = BYTES_PER_TOKEN * max_tokens
     text = composed(_cut(sentences, MAX_EXPANSION * most))
     return tf.cond(tf.reduce_any(tf.strings.length(text) > most), lambda: _cut(text, most), lambda: text)

@@ -42,7 +42,10 @@ _PROJECTION = {"batch": 256, "epochs": 20, "rate": 1e-3}
 _CVM = {"batch": 256, "epochs": 5, "rate": 0.05}
 _MARGIN = 0.5  # A.1
 _DROPOUT = 0.5  # A.1, "of the input embedding dimensions"
-_CONSTANT = 1e-10  # of the largest variance: rounding errors in float32 have less
+_CONSTANT = 1e-10  # times the largest variance is more than float32's rounding errors have
+# Errors of damaged files; gensim unpacks binary ones itself, and raises NotImplementedError for a fastText
+# classifier.
+_DAMAGED = (EOFError, OSError, OverflowError, NotImplementedError, ValueError, lzma.LZMAError, zlib.error)
 _SIF = 1e-3  # a of Arora et al. 2017, sec. 3
 _CHUNK = 50_000
 
@@ -165,7 +168,7 @@ def _make(name: str, bitext: Bitext, config: TextConfig, seed: int) -> Space:
 
 
 def _read_dictionary(path: str, bitext: Bitext, config: TextConfig) -> Bitext:
-    """Reads pairs of words, the one of the first language of `bitext` first; leaves longer entries out."""
+    """Reads pairs of words, in the order of the languages of `bitext`; leaves longer entries out."""
     entries = [(record.source, record.target) for record, _ in read_parallel(Path(path))]
     sources, targets = (_tokenized([entry[side] for entry in entries], config) for side in (0, 1))
     pairs = [pair for pair in zip(sources, targets, strict=True) if max(map(len, pair)) == 1]
@@ -212,15 +215,11 @@ def read_vectors(path: Path) -> Words:
             words = _read_text(lines) if is_text else _read_binary(path, next(lines, b""), models)
     except UserError:
         raise
-    # NotImplementedError is gensim's, of a fastText classifier; it unpacks binary files by itself.
-    except (
-        *(EOFError, OSError, OverflowError, NotImplementedError, ValueError),
-        *(lzma.LZMAError, zlib.error),
-    ) as error:
+    except _DAMAGED as error:
         raise UserError(
             f"{path} must hold vectors of words, as word2vec, fastText or GloVe write them: {error}"
         ) from error
-    # Tokens are in NFC; of a word in several forms, the row of that one.
+    # Tokens are in NFC. A word that is there in several forms has the row of its NFC.
     places = {normal_form(word): place for word, place in words.places.items()}
     places.update((word, place) for word, place in words.places.items() if word in places)
     return Words(places, words.rows)
@@ -367,7 +366,7 @@ def _project(space: Space, bitext: Bitext, seed: int) -> Space:
 def _cca(space: Space, bitext: Bitext, seed: int) -> Space:
     """Maps two languages to where averages of translations correlate most (Faruqui and Dyer 2014).
 
-    Theirs are of single words, as those of a dictionary are here; Rücklé et al. 2018, A.1, Table 5, take
+    They take pairs of single words, as a dictionary gives them here; Rücklé et al. 2018, A.1, Table 5, take
     aligned words.
 
     The SVD of the covariance of whitened sides gives at once all directions that scikit-learn's CCA looks for
@@ -381,10 +380,10 @@ def _cca(space: Space, bitext: Bitext, seed: int) -> Space:
     count, dim = averages[0].shape
     if count <= dim:
         raise UserError(
-            f"cca: of {dim} numbers needs more translations than that of known words, got {count}"
+            f"cca: of {dim} numbers needs more than {dim} translations of known words, got {count}"
         )
     whitened = [decomposition.PCA(whiten=True).fit(side) for side in averages]
-    for pca in whitened:  # a direction in which nothing differs would come out as magnified rounding errors
+    for pca in whitened:  # whitening would magnify the rounding errors of a constant direction
         variances = pca.explained_variance_
         variances[variances < _CONSTANT * variances[0]] = np.inf
     svd = cross_decomposition.PLSSVD(n_components=dim, scale=False)

@@ -265,7 +265,7 @@ def _build(
 
 
 def _trained_on(config: ExperimentConfig, tasks: Sequence[Task], store: CorpusStore) -> TrainedOn:
-    """Collects what tasks, or vectors of words, learn from."""
+    """Collects the texts that the tasks, or the vectors of words, learn from."""
     parts = [
         task.select(corpus.train)
         for task in tasks

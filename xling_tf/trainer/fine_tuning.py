@@ -61,10 +61,10 @@ def fine_tune(
     Args:
         model: An exported model, as `xling_tf.load` takes it, or the folder of a run.
         pairs: At least 8 different ones; hundreds teach a domain, and thousands a task. All rows of a list,
-            an iterator or a table (pandas, Arrow, `datasets`) are (text, text); or (text, right, wrong,
-            ...); or (text, text, score), where a label of 0 or 1, or a number written as text, is a
-            score too. In a table, or if rows are dicts, the names of columns decide: "anchor",
-            "positive", "negative"; or "sentence1", "sentence2", "score".
+            an iterator or a table (pandas, Arrow, `datasets`) are (text, text), (text, right, wrong, ...)
+            or (text, text, score); a score may be a label of 0 or 1, or a number written as text. In a
+            table, or if rows are dicts, the names of columns decide: "anchor", "positive", "negative"; or
+            "sentence1", "sentence2", "score".
         output: Folder of the exported model.
         steps: Of training, with 128 pairs each.
         keep_weight: How much the vectors are to stay near those of `model` (1 - cosine in the loss), with
@@ -78,8 +78,8 @@ def fine_tune(
         The content of the run's results.json, with the scores; None if a signal has stopped it.
 
     Raises:
-        UserError: The model or the pairs cannot be used, as where a column may be classes or identifiers,
-            or `run_dir` is of another training.
+        UserError: The model or the pairs cannot be used (a column may hold classes or identifiers), or
+            `run_dir` is of another training.
 
     Example:
         >>> fine_tune(
@@ -133,7 +133,7 @@ class PairCorpus(Corpus):
 
     @classmethod
     def of(cls, pairs: Any, languages: tuple[str, str]) -> "PairCorpus":
-        """Takes what `read_pairs` reads, each pair once.
+        """Makes a corpus of what `read_pairs` reads, each pair once.
 
         Raises:
             UserError: They are too few, or are no pairs.

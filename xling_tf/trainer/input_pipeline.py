@@ -37,7 +37,7 @@ class Examples:
     labels: NDArray[np.int32]
     lengths: NDArray[np.signedinteger[Any]]  # tokens of the longest text
     corpora: tuple[tuple[str, int], ...]  # name and number of examples of each, in order
-    vectors: Any  # `[examples, dim]` float32 of a teacher, or what is indexed as such an array
+    vectors: Any  # `[examples, dim]` float32 of a teacher, or something that is indexed in the same way
 
     def __len__(self) -> int:
         """Number of examples."""
@@ -267,9 +267,9 @@ def _to_batch(
 class TrainingInput:
     """The training batches of one task, for the replicas of this process.
 
-    The n-th step of a task takes the sampler's batch at position n, whatever the number of replicas. They
-    share it in nearly equal parts, in their order, whichever process they belong to; of a batch with fewer
-    examples than there are replicas, the last replicas have none.
+    The n-th step of a task takes the sampler's batch at position n, whatever the number of replicas. The
+    replicas of all processes share it in order, in nearly equal parts; if it has fewer examples than there
+    are replicas, the last ones have none.
     """
 
     def __init__(
@@ -310,7 +310,7 @@ class TrainingInput:
         return [texts[first : first + len(indices)] for first in range(0, len(texts), len(indices))]
 
     def sample(self, num_examples: int) -> Iterator[list[str]]:
-        """Yields all texts of the first batches, one after another, of so many examples or an epoch."""
+        """Yields the texts of the first batches, a list for each, of `num_examples` or of an epoch."""
         left = min(num_examples, len(self._examples))
         count = 0
         while left > 0:

@@ -245,7 +245,7 @@ class Trainer:
     def _progress(self, ahead: int = 0) -> float:
         """Share of the budget that is used, of steps or minutes, whichever ends first; 1 without a task.
 
-        That of some steps ahead takes them to be as long as those before, and the first to be a second.
+        `ahead` adds so many steps, each as long as those before it were, or a second if there were none.
         """
         if not self._model.tasks:
             return 1.0
@@ -416,7 +416,7 @@ def _stop_requests() -> Iterator[threading.Event]:
 
     numbers: tuple[signal.Signals, ...] = (signal.SIGINT, signal.SIGTERM)
     if threading.current_thread() is not threading.main_thread():
-        numbers = ()  # Python lets the main thread alone handle signals.
+        numbers = ()  # Python handles signals in the main thread only.
     previous = {number: signal.signal(number, request) for number in numbers}
     try:
         yield requested

@@ -15,7 +15,7 @@ class FusedAdam(keras.optimizers.Adam):
     """Keras' Adam by TensorFlow's own operation: one a variable, and one pass over its memory."""
 
     def update_step(self, gradient: tf.Tensor, variable: tf.Variable, learning_rate: tf.Tensor) -> None:
-        """Updates one variable; `learning_rate` has the bias of the moments corrected (`_rate`)."""
+        """Updates one variable; `learning_rate` corrects the bias of the moments (`_rate`)."""
         index = self._get_variable_index(variable)
         tf.raw_ops.ResourceApplyAdam(
             var=variable.handle,

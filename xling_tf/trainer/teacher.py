@@ -142,7 +142,7 @@ def with_vectors(
     parts = [part for name in names for part in examples[name]]
     if not parts:
         return dict(examples)
-    folder = _kept_or_temporary(folder)
+    folder = folder or folder_of_this_process()
     system = dataclasses.replace(teacher.system, checksum=teacher.checksum)
     keeping = cached(system, folder, show_progress=False)
     total = sum(map(len, parts))
@@ -184,7 +184,7 @@ def start_words(model: Model, teacher: Teacher, folder: Path | None) -> None:
     static, vocabulary = model.encoder.static_part, model.preprocessor.vocabulary
     assert not isinstance(vocabulary, bytes)  # of words, not of pieces
     system = dataclasses.replace(teacher.system, checksum=teacher.checksum)
-    encode = cached(system, _kept_or_temporary(folder), show_progress=True)
+    encode = cached(system, folder or folder_of_this_process(), show_progress=True)
     begins = range(0, len(vocabulary), _CHUNK)
     with progress(f"{system.name} encodes {len(vocabulary)} words"):
         vectors = np.concatenate(
@@ -225,10 +225,6 @@ class TeacherVectors:
         with self._lock:
             vectors = self._encode(_texts(self._examples, indices))
         return vectors.astype(np.float32).reshape(-1, self.shape[1])
-
-
-def _kept_or_temporary(folder: Path | None) -> Path:
-    return folder or folder_of_this_process()
 
 
 def _texts(examples: Examples, indices: NDArray[np.int64]) -> _Rows:

@@ -268,7 +268,7 @@ def start_text(run: RunFolder, config: ExperimentConfig) -> tuple[TextConfig, Vo
 
 
 def inherited_texts(run_dir: Path) -> TrainedOn:
-    """What the model that a run starts from was trained on, as far as its folder says it."""
+    """The training texts of the model that a run starts from; none if its folder does not tell."""
     start = StartRecord.read(run_dir)
     return (TrainedOn.read(resolve(start.model)) if start else None) or TrainedOn.of(())
 
