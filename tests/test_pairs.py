@@ -177,6 +177,10 @@ IDS = [f"pair-{number:04}" for number in range(COUNT)]
         ([(*row, "1") for row in rows(WRONG)], "column 4 has numbers"),
         ([(*row, 0.5) for row in rows(["neutral", "other"] * 6)], "column 3 has only 2"),
         ([(f"{number}", text) for number, (text, _) in enumerate(TEXTS)], "column 1 has numbers"),
+        ([(text, str(number % 3)) for number, (text, _) in enumerate(TEXTS)], "column 2 has numbers"),
+        (rows(map(str, range(COUNT))), "column 3 has whole numbers"),
+        (rows(range(1, COUNT + 1)), "column 3 has whole numbers"),
+        (rows([number * 7919 % 1009 for number in range(COUNT)]), "column 3 has whole numbers"),
         (pd.DataFrame(rows(IDS, at=0), columns=["id", "sentence1", "sentence2"]), "id, sentence1"),
         (pd.DataFrame(rows(IDS, at=0), columns=["id", "en", "es"]), "column 1 has identifiers"),
         (pd.DataFrame(rows(SCORES), columns=["query", "question", "score"]), "query, question"),
@@ -186,7 +190,15 @@ IDS = [f"pair-{number:04}" for number in range(COUNT)]
             pd.DataFrame(rows([0, 1, 2] * 4), columns=["sentence1", "sentence2", "label"]),
             "classes of inference",
         ),
+        (
+            pd.DataFrame(rows([0, 1] * 6), columns=["premise", "hypothesis", "label"]),
+            "classes of inference",
+        ),
         (pd.DataFrame(rows(["good", "bad"] * 6), columns=["text1", "text2", "label"]), "pair 1 is expected"),
+        (
+            table("question1", "question2", "is_duplicate").assign(id=1),
+            "question1, question2, is_duplicate, id; choose",
+        ),
     ],
 )
 def test_what_may_be_no_text_and_no_score_is_refused(pairs, message):
@@ -217,6 +229,24 @@ def test_texts_that_look_odd_in_some_rows_are_texts():
     few = [(f"Which is it, {n % 3}?", f"right answer {n}", f"wrong answer {n % 5}") for n in range(40)]
     assert len(read_pairs(few)) == 40
     assert read_pairs([("1", "uno"), ("2", "dos")])[1].second == "dos"
+
+
+@pytest.mark.parametrize(
+    "pairs",
+    [
+        [(text, str(1900 + number)) for number, (text, _) in enumerate(TEXTS)],
+        [(text, code) for (text, _), code in zip(TEXTS, IDS, strict=True)],
+        [(code, text) for (text, _), code in zip(TEXTS, IDS, strict=True)],
+        [(text, code, f"SKU-{code}") for (text, _), code in zip(TEXTS, IDS, strict=True)],
+        # Classes have few words, and are no texts of other pairs.
+        rows(["It is raining in the mountains."] * COUNT),
+        rows([TEXTS[0][1], TEXTS[1][1]] * 6),
+        dict(TEXTS).items(),
+    ],
+)
+def test_answers_may_be_numbers_and_codes_and_wrong_texts_the_same_in_all_rows(pairs):
+    expected = [Pair(*row[:2], None, tuple(row[2:])) for row in pairs]
+    assert read_pairs(pairs) == expected
 
 
 @pytest.mark.parametrize(

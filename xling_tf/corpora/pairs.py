@@ -8,7 +8,7 @@ identifiers, is refused: trained on as text, it would do harm silently.
 import math
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import ItemsView, Iterable, Mapping, Sequence, Set
 from decimal import Decimal
 from itertools import chain
 from numbers import Real
@@ -19,11 +19,11 @@ from xling_tf.inputs import plain, shown
 
 # The names of columns, in lower case and without spaces and punctuation.
 _FIRST = {"anchor", "query", "question", "source", "src", "first"}
-_NUMBERED = re.compile(r"(sentence|text)[12ab]")
-_FIRST |= {"sentence1", "text1", "sentencea", "texta"}
+_NUMBERED = re.compile(r"(sentence|text|question)[12ab]")
+_FIRST |= {"sentence1", "text1", "question1", "sentencea", "texta", "questiona"}
 _SECOND = {"positive", "pos", "answer", "target", "tgt", "second", "response", "document", "passage"}
-_SECOND |= {"sentence2", "text2", "sentenceb", "textb"}
-_SCORE = {"score", "label", "similarity", "similarityscore", "relatednessscore"}
+_SECOND |= {"sentence2", "text2", "question2", "sentenceb", "textb", "questionb"}
+_SCORE = {"score", "label", "similarity", "similarityscore", "relatednessscore", "isduplicate"}
 _WRONG = re.compile(r"((hard)?neg(ative)?|wrong)(text|answer)?s?\d*")
 # Labels of inference as numbers are no scores: 0 is entailment and 2 contradiction.
 _CLASSES = {-1.0, 0.0, 1.0, 2.0}
@@ -37,9 +37,11 @@ _TOO_MANY_NUMBERS = 0.25
 # A column of classes has at most this many different values, or twice the root of the number of rows.
 _MOST_CLASSES = 20
 _SAMPLED_ROWS = 5000  # looked at to tell what a column holds
+_HIGHEST_SCORE = 100  # of whole numbers that are all different
 
 _IDENTIFIER = re.compile(r"(?=[!-~]*[\d_/:#@])[!-~]{1,64}")  # one ASCII word with a digit or a sign in it
 _WORD = re.compile(r"[!-~]{1,32}")
+_FEW_WORDS = re.compile(r"\S+(\s+\S+){0,3}")
 _DECIMAL_COMMA = re.compile(r"[-+]?\d*,\d+")
 _THOUSANDS = re.compile(r"[-+]?0*[1-9]\d*,\d{3}")  # or three decimals
 
@@ -91,7 +93,7 @@ def read_pairs(pairs: Any, chosen: Sequence[str] = ()) -> list[Pair]:
             raise _no_pair(number, row)
     score_name = names[places[2]] if names and len(places) > 2 else ""
     if _role(score_name) == "score" or (not places and _ends_in_scores(rows)):
-        return _scored(rows, score_name)
+        return _scored(rows, score_name, is_inference="hypothesis" in map(_key, names or ()))
     result = []
     for number, (first, second, *others) in enumerate(rows, 1):
         wrong = tuple(text for text in others if not _is_missing(text))
@@ -126,7 +128,9 @@ def as_rows(pairs: Any) -> tuple[list[str] | None, list[list[Any]]]:
         if len({*map(len, columns)}) > 1:
             raise UserError(f"columns of one length are expected, got {[*map(len, columns)]}")
         rows = zip(*columns, strict=True)
-    elif isinstance(pairs, str | bytes | os.PathLike | Mapping | Set) or not isinstance(pairs, Iterable):
+    elif (
+        isinstance(pairs, str | bytes | os.PathLike | Mapping | Set) and not isinstance(pairs, ItemsView)
+    ) or not isinstance(pairs, Iterable):
         raise UserError(
             f"pairs are expected in a list of rows or a table, got {shown(pairs)}; read a file with "
             "pandas.read_csv, choose a split of a dataset, or give the items() of a dict"
@@ -248,9 +252,15 @@ def _share(column: Sequence[Any], pattern: re.Pattern[str]) -> float:
 def _ends_in_scores(rows: list[list[Any]]) -> bool:
     """True if a score follows the two texts, in rows without column names; refuses ambiguous columns."""
     num_columns = max(map(len, rows))
-    kinds = [_kind([row[place] for row in _sample(rows)]) for place in range(2)]
+    columns = [[row[place] for row in _sample(rows)] for place in range(2)]
+    kinds = [*map(_kind, columns)]
     for place, kind in enumerate(kinds):
-        if kind != "texts" and "texts" in kinds and len(rows) >= _FEWEST_ROWS:
+        # Names may have codes, perhaps wrong ones too, and questions numbers as answers.
+        is_text = kind == "identifiers" or (place == 1 and not _are_few(columns[1], columns[0]))
+        if num_columns > 2:
+            wrong = [cell for row in _sample(rows) for cell in row[2:]]
+            is_text = place == 1 and kind == "identifiers" == _kind(wrong)
+        if kind != "texts" in kinds and not is_text and len(rows) >= _FEWEST_ROWS:
             raise _no_text(place, f"{kind} in it, as {rows[0][place]!r}")
     for place in range(2, num_columns):
         full = [row for row in rows if len(row) > place and not _is_missing(row[place])]
@@ -260,23 +270,39 @@ def _ends_in_scores(rows: list[list[Any]]) -> bool:
         full = _sample(full)
         others = [row[place] for row in full if _number(row[place]) is None]
         if num_columns == 3 and (is_typed or not others):
+            if _are_numbers_of_rows([_number(row[place]) or 0.0 for row in full]):
+                raise _no_text(place, f"whole numbers in it that are all different, as {full[0][place]!r}")
             return True
         if is_typed or len(others) <= (1 - _TOO_MANY_NUMBERS) * len(full):
             raise _no_text(place, f"numbers in it, and {others[0]!r}" if others else "numbers in it")
         if len(full) < _FEWEST_ROWS:
             continue
-        if "texts" in kinds and _kind([row[place] for row in full]) != "texts":
+        columns = [[row[each] for row in full] for each in (0, 1, place)]
+        if _kind(columns[2]) != "texts" == kinds[1]:
             raise _no_text(place, f"identifiers in it, as {full[0][place]!r}")
-        counts = {each: len({row[each] for row in full}) for each in (0, 1, place)}
-        limit = max(_MOST_CLASSES, 2 * math.isqrt(len(full)))
-        for each, count in counts.items():
-            fewest = min(counts[other] for other in counts if other != each)
-            is_few = count <= limit and 2 * count < fewest
-            # Hundreds of answers may belong to a few questions, but questions have more than one word.
-            if is_few and (each == place or _share([row[each] for row in full], _WORD) == 1):
-                why = f"only {count} different values in {len(full)} rows, like classes"
+        for each, values in zip((0, 1, place), columns, strict=True):
+            others = [column for column in columns if column is not values]
+            # Hundreds of answers may belong to a few questions, which have more than one word, and one wrong
+            # text to many rows: it is long, or the right one of others.
+            pattern = _FEW_WORDS if each == place else _WORD
+            is_text = _share(values, pattern) < 1 or {*values} <= {*chain(*others)}
+            if _are_few(values, *others) and not is_text:
+                why = f"only {len({*values})} different values in {len(full)} rows, like classes"
                 raise _no_text(each, f"{why}: {full[0][each]!r}")
     return False
+
+
+def _are_few(values: Sequence[Any], *others: Sequence[Any]) -> bool:
+    """Whether values are as few as classes, and much fewer than those of the other columns."""
+    count, limit = len({*values}), max(_MOST_CLASSES, 2 * math.isqrt(len(values)))
+    return count <= limit and 2 * count < min(len({*column}) for column in others)
+
+
+def _are_numbers_of_rows(numbers: list[float]) -> bool:
+    """Whether numbers are hardly scores: whole and all different, and counted up or high."""
+    is_different = len({*numbers}) == len(numbers) >= _FEWEST_ROWS
+    is_high = numbers == sorted(numbers) or max(numbers) > _HIGHEST_SCORE
+    return is_different and is_high and all(number % 1 == 0 for number in numbers)
 
 
 def _sample(rows: list[list[Any]]) -> list[list[Any]]:
@@ -291,7 +317,7 @@ def _no_text(place: int, why: str) -> UserError:
     )
 
 
-def _scored(rows: list[list[Any]], name: str) -> list[Pair]:
+def _scored(rows: list[list[Any]], name: str, *, is_inference: bool) -> list[Pair]:
     if without := sum(len(row) < 3 for row in rows):
         raise UserError(f"a score is expected of all {len(rows)} pairs or of none, but {without} have none")
     result = []
@@ -301,7 +327,7 @@ def _scored(rows: list[list[Any]], name: str) -> list[Pair]:
             raise _no_pair(number, rows[number - 1])
         result.append(Pair(first, second, score))
     scores = {pair.score or 0.0 for pair in result}
-    if _key(name) == "label" and scores <= _CLASSES and max(_CLASSES) in scores:
+    if _key(name) == "label" and scores <= _CLASSES and (is_inference or max(_CLASSES) in scores):
         raise UserError(
             f"scores are expected, but the column {name} has only {sorted(scores)} in it, like the classes "
             "of inference (0 is entailment); if they are scores, call the column score"
@@ -312,7 +338,8 @@ def _scored(rows: list[list[Any]], name: str) -> list[Pair]:
 def _no_pair(number: int, row: Any) -> UserError:
     return UserError(
         f'pair {number} is expected to be two texts that are not empty, ("one", "other"), perhaps with a '
-        f"score, a finite number, or with wrong texts, got {shown(row)}; correct it, or leave it out"
+        f"score, a finite number, or with wrong texts, got {shown(row)}; correct it, leave it out, or choose "
+        "the columns of texts"
     )
 
 

@@ -4,6 +4,7 @@ sentence-transformers.
 Everything is computed in blocks: besides vectors, their copy in FAISS and results, memory needs little.
 """
 
+import sys
 from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
@@ -255,7 +256,9 @@ def community_detection(
     units = unit_vectors(embeddings, "embeddings").astype(np.float32, copy=False)
     groups: list[list[int]] = []
     step = min(batch_size, max(1, _NUMBERS // max(1, len(units))))
-    for begin in tqdm(range(0, len(units), step), "comparing", disable=not show_progress_bar):
+    for begin in tqdm(
+        range(0, len(units), step), "comparing", disable=not (show_progress_bar and sys.stderr)
+    ):
         for row, cosines in enumerate(units[begin : begin + step] @ units.T, begin):
             near = np.flatnonzero(cosines >= threshold - ROUNDING)
             if len(near) >= min_community_size:
