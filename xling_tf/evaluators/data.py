@@ -115,10 +115,11 @@ def warn_of_unread(suites: Mapping[str, Suite], folder: Path) -> None:
     items = [item for suite in suites.values() for item in suite.find(folder, 0)]
     used = {path for item in items if isinstance(item, Dataset) for path in item.files}
     # Training parts are read by trainings.
-    paths = [path for path in folder.rglob("[!.]*") if path.is_file() and ".train." not in path.name]
+    paths = [path for path in folder.rglob("*") if path.is_file() and ".train." not in path.name]
     unread = sorted(path for path in paths if path not in used and not NOTES.fullmatch(path.name))
-    if unread:
-        names = [str(path.relative_to(folder)) for path in unread]
+    names = [str(path.relative_to(folder)) for path in unread]
+    # Neither hidden files, nor what is in hidden folders, as of Git or a download.
+    if names := [name for name in names if not re.search(r"(?:^|/)\.", name)]:
         logging.warning("no suite reads these of %s: %s", folder, first_names(names))
 
 
