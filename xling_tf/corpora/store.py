@@ -321,8 +321,7 @@ def _write(folder: Path, corpora: Sequence[Corpus]) -> list[dict[str, Any]]:
             held = begin + np.flatnonzero(parts == Part.HELD_OUT)
             if num_cut := int(np.sum(count[begin:end] - num_texts)):
                 logging.warning(
-                    "%s: %d mined negatives are left out, since held-out texts are among them; "
-                    "mine again with data/mine.py",
+                    "%s: %d wrong texts are left out: they are held-out texts, or behind one in their record",
                     *(corpus.title, num_cut),
                 )
             count[begin:end] = num_texts
