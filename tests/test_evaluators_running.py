@@ -206,7 +206,8 @@ def test_packed_tables_are_found_and_files_of_no_suite_are_warned_of(tmp_path, c
     assert find_file(tmp_path, "t/MR.en.tsv") == tmp_path / "t/MR.en.tsv.xz"
     assert find_file(tmp_path, "nowhere/MR.tsv") is None
     world = World(tmp_path)
-    write_files(world.folder, {"a/README.md": "", "a/.hidden": "", "a/x.en.train.tsv": "", "d/four.txt": "x"})
+    silent = ["a/README.md", "a/.hidden", ".cache/download/a.metadata", ".git/HEAD", "a/x.en.train.tsv"]
+    write_files(world.folder, {**dict.fromkeys(silent, ""), "d/four.txt": "x"})
     warn_of_unread(world.suites, world.folder)
     (message,) = caplog.messages
     assert message.endswith(": d/four.txt")

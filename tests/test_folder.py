@@ -9,6 +9,7 @@ from raw_files import snli_line, write_files
 from xling_tf.config import DataConfig
 from xling_tf.corpora.folder import load_corpora, load_folder, resolve_languages
 from xling_tf.corpora.records import InferencePair, ResponsePair, SentenceTriplet, TranslationPair
+from xling_tf.corpora.sample import SAMPLE_FOLDER
 from xling_tf.errors import UserError
 from xling_tf.presets import get_preset
 
@@ -118,7 +119,10 @@ def test_packed_files_are_read_whatever_the_case_of_their_ending(tmp_path, caplo
 
 def test_nothing_in_a_data_folder_is_passed_over_in_silence(tmp_path, caplog):
     strange = {
-        ".": ["pairs.en-es.tsv", "x.csv", "snli_1.0_train.jsonl.zip", "paralel/x.en-es.tsv", "conversations"],
+        ".": [
+            *("pairs.en-es.tsv", "x.csv", "snli_1.0_train.jsonl.zip", "paralel/x.en-es.tsv", "conversations"),
+            "translations/x.en-es.tsv",
+        ],
         "parallel": [
             *("x.en-es.csv", "x.en-es.parquet", "x.en-es.tsv.part", "x.en-es.tsv~", "x.tmp", "y.EN-ES.tsv"),
             *("y.en_es.tsv", "y.en-zh-CN.tsv", "en-es.txt.zip", "deep/x.en-es.tsv", "x.en-es.jsonl"),
@@ -143,7 +147,7 @@ def test_nothing_in_a_data_folder_is_passed_over_in_silence(tmp_path, caplog):
     text = "".join(caplog.messages)
     for name in (name.split("/")[0] for names in strange.values() for name in names):
         assert name in text
-    assert "did you mean parallel?" in text
+    assert text.count("did you mean parallel?") == text.count("did you mean") == 1
     for name in silent:
         assert Path(name).name not in text
     # Of very many names the first are told.
@@ -152,6 +156,11 @@ def test_nothing_in_a_data_folder_is_passed_over_in_silence(tmp_path, caplog):
     load_folder(tmp_path, source="en", targets=["es"])
     assert "and 482 more" in caplog.text
     assert len(caplog.text) < 5000
+
+
+def test_nothing_of_the_sample_is_warned_of(caplog):
+    load_folder(SAMPLE_FOLDER, source="en", targets=["es", "fr", "de", "zh"])
+    assert not caplog.messages
 
 
 def test_what_is_in_other_languages_is_told_and_unknown_languages_are_warned_of(tmp_path, caplog):

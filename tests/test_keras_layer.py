@@ -8,6 +8,7 @@ from keras.src.trainers import trainer
 from testing import SENTENCES
 
 from xling_tf import KerasEncoder
+from xling_tf.errors import UserError
 
 TEXTS = tf.constant(SENTENCES)
 
@@ -95,5 +96,14 @@ def test_every_text_of_a_row_has_a_vector(shape, hub_folder, hub_vectors):
 
 
 def test_inputs_that_are_no_strings_are_refused(hub_folder):
+    encoder = KerasEncoder(hub_folder)
     with pytest.raises(ValueError, match='dtype="string"'):
-        KerasEncoder(hub_folder)(keras.Input(()))
+        encoder(keras.Input(()))
+    for inputs in (
+        [1, 2],
+        ["Hola", None],
+        np.array(["Hola", np.nan], object),
+        tf.ragged.constant([["a"], []]),
+    ):
+        with pytest.raises(UserError, match="strings are expected"):
+            encoder(inputs)

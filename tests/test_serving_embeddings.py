@@ -103,6 +103,7 @@ def test_openais_client_lists_the_models(client: openai.OpenAI, server: Server) 
     ("encoding", "kind", "status"),
     [
         ("utf-8", "application/json; charset=UTF-8", 200),
+        ("utf-8", "application/json; charset=ascii", 200),
         ("utf-8", 'text/plain;Charset="utf8"', 200),
         ("utf-8", "application/x-www-form-urlencoded", 200),  # as curl says
         ("utf-8-sig", "application/json", 200),

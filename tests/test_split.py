@@ -122,7 +122,7 @@ def test_a_text_of_a_held_out_record_is_in_training_as_no_negative(hiding, caplo
         # Nor do vocabularies and teachers see them.
         texts = {text for texts in store.training_texts_by_language().values() for text in texts}
         assert texts == {TRAINED[1], "t", "wrong", TRAINED[2], "u", "v", "w"}
-    assert "2 mined negatives are left out" in caplog.text
+    assert "2 wrong texts are left out" in caplog.text
 
 
 def test_inference_obeys_the_splits_of_file_names():

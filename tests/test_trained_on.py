@@ -41,9 +41,13 @@ def test_a_file_keeps_what_was_trained_on_in_few_bytes(tmp_path: Path) -> None:
     np.testing.assert_array_equal(read.pairs, known.pairs)
     assert (tmp_path / TRAINED_ON).stat().st_size < 4 * (len(known.texts) + len(known.pairs))
     assert TrainedOn.read(tmp_path / "another") is None
-    (tmp_path / TRAINED_ON).write_bytes(known.to_bytes()[:-100])
-    with pytest.raises(UserError, match="damaged"):
-        TrainedOn.read(tmp_path)
+    damaged = bytearray(known.to_bytes())
+    # The first byte behind the zip's header of 30 bytes, a name and more: no Deflate block begins so.
+    damaged[30 + damaged[26] + damaged[28]] = 0xFF
+    for content in (known.to_bytes()[:-100], damaged):
+        (tmp_path / TRAINED_ON).write_bytes(content)
+        with pytest.raises(UserError, match="damaged"):
+            TrainedOn.read(tmp_path)
 
 
 def test_a_model_has_seen_what_the_one_it_began_as_has_seen() -> None:

@@ -63,11 +63,11 @@ _TAR = slice(257, 262)
 HEAD_BYTES = 512  # enough to recognise an archive or a packed file
 # Ends of the names of packed tables and texts, as a regular expression.
 PACKED = r"(?:\.(?i:gz|bz2|xz|zst))?"
-# Files in a data folder that need no warning although they are no data: notes, the pipelines' report, and the
-# rest of the archives of SNLI and MultiNLI.
+# Files in a data folder that need no warning although they are no data: notes, the pipelines' report, the
+# rest of the archives of SNLI and MultiNLI, and what makes the sample's folder a part of the package.
 NOTES = re.compile(
     r"(?i)(?:readme|licen[cs]e|copying|notice|sources)\b.*|.*\.(?:md|pdf)|preparation\.json|icon\s?"
-    r"|(?:snli|multinli)_1\.0_\w+\.txt"
+    r"|__init__\.py|__pycache__|(?:snli|multinli)_1\.0_\w+\.txt"
 )
 _MAX_NAMED = 20
 

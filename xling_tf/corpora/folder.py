@@ -338,7 +338,7 @@ def _log_unread(
             what = "a folder" if path.is_dir() else "" if path.is_file() else "no file"
             if is_layout:
                 what = "no folder"
-            elif place == "." and (close := difflib.get_close_matches(path.name.lower(), _FOLDERS, 1)):
+            elif place == "." and (close := difflib.get_close_matches(path.name.lower(), _FOLDERS, 1, 0.8)):
                 what = f"did you mean {close[0]}?"
             strange.append(path.name + (f" ({what})" if what else ""))
         if strange:

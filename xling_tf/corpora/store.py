@@ -320,7 +320,7 @@ def _write(folder: Path, corpora: Sequence[Corpus]) -> list[dict[str, Any]]:
             trained = begin + np.flatnonzero(parts == Part.TRAIN)
             held = begin + np.flatnonzero(parts == Part.HELD_OUT)
             if num_cut := int(np.sum(count[begin:end] - num_texts)):
-                message = "%s: %d mined negatives are left out, with held-out texts among them; mine again"
+                message = "%s: %d wrong texts are left out: a held-out text is among them"
                 logging.warning(message, corpus.title, num_cut)
             count[begin:end] = num_texts
             train.write(trained.data)

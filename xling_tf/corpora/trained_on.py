@@ -2,6 +2,7 @@
 
 import io
 import zipfile
+import zlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple, Self
@@ -58,7 +59,10 @@ class TrainedOn(NamedTuple):
         try:
             with path.open("rb") as file, np.load(file) as gaps:
                 return cls(*(np.cumsum(gaps[name], dtype=np.uint32) for name in cls._fields))
-        except (EOFError, LookupError, OSError, TypeError, ValueError, zipfile.BadZipFile) as error:
+        except (
+            *(EOFError, LookupError, OSError, TypeError, ValueError),
+            *(zipfile.BadZipFile, zlib.error),
+        ) as error:
             raise UserError(
                 f"{path} must hold hashes of training texts, as the training wrote it, but is damaged "
                 f"({error}); bring it back from a copy, or remove it"

@@ -114,11 +114,11 @@ def warn_of_unread(suites: Mapping[str, Suite], folder: Path) -> None:
     """Warns of the files in a data folder that none of the suites reads."""
     items = [item for suite in suites.values() for item in suite.find(folder, 0)]
     used = {path for item in items if isinstance(item, Dataset) for path in item.files}
-    # The training parts are for training.
-    paths = [path for path in folder.rglob("[!.]*") if path.is_file() and ".train." not in path.name]
+    # The training parts are for training; hidden folders are Git's or a download's.
+    paths = [path for path in folder.rglob("*") if path.is_file() and ".train." not in path.name]
     unread = sorted(path for path in paths if path not in used and not NOTES.fullmatch(path.name))
-    if unread:
-        names = [str(path.relative_to(folder)) for path in unread]
+    names = [str(path.relative_to(folder)) for path in unread]
+    if names := [name for name in names if not re.search(r"(?:^|/)\.", name)]:
         logging.warning("no suite reads these files in %s: %s", folder, first_names(names))
 
 

@@ -7,7 +7,7 @@ import keras
 import tensorflow as tf
 
 from xling_tf.errors import UserError
-from xling_tf.hub.saved_models import load_saved_model, require_not_forked, resolve
+from xling_tf.hub.saved_models import load_saved_model, one_line, require_not_forked, resolve
 
 _Shape = tuple[int | None, ...]
 
@@ -71,7 +71,13 @@ class KerasEncoder(keras.layers.Layer):
     def __call__(self, texts: Any, **kwargs: Any) -> Any:
         """Takes lists and arrays of strings too, which Keras would convert to floats."""
         if not isinstance(texts, keras.KerasTensor):
-            texts = tf.convert_to_tensor(texts, tf.string)
+            try:
+                texts = tf.convert_to_tensor(texts, tf.string)
+            except (TypeError, ValueError) as error:  # TensorFlow's names no remedy
+                raise UserError(
+                    "strings are expected, in a tensor, or in lists or arrays with rows of one length, but "
+                    f"got {type(texts).__name__}: {one_line(error)}"
+                ) from error
         return super().__call__(texts, **kwargs)
 
     def call(self, texts: Any) -> Any:

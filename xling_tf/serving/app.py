@@ -236,7 +236,7 @@ class _Protocol:
         body = await self._body(request)
         request.state.started, request.state.size = time.perf_counter(), len(body)
         charsets = _CHARSET.findall(",".join(request.headers.getlist("content-type")))
-        if not {each.lower() for each in charsets} <= {"utf-8", "utf8", "us-ascii"}:
+        if not {each.lower() for each in charsets} <= {"utf-8", "utf8", "us-ascii", "ascii"}:
             raise ServingError(f"JSON is expected in UTF-8, but Content-Type says {charsets[-1]}")
         return await _off_loop(len(body), protocol.parse_request, body)
 
