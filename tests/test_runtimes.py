@@ -229,7 +229,7 @@ def test_a_fine_tuned_model_is_as_good_and_a_changed_one_is_refused(spelt: Expor
 def test_what_cannot_be_loaded_is_told(
     spelt: Exported, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(UserError, match=r"with runtime\.json, but .*make one with export/main\.py"):
+    with pytest.raises(UserError, match=r"is one for TensorFlow.*export/main\.py"):
         load(spelt.folder)
     spelt.encoder("onnx")
     folder = Path(shutil.copytree(spelt.place / "onnx", tmp_path / "onnx"))

@@ -122,7 +122,7 @@ def _unpacked(archive: Path, changed: int) -> Path:
         keras = "; keras.saving.load_model opens a model of Keras" if archive.suffix in _KERAS else ""
         raise UserError(
             f"the folder of a model is expected, or an archive of it ({', '.join(sorted(_ARCHIVES))}), but "
-            f"{archive} is a file of another kind{keras}"
+            f"{archive} is another file{keras}"
         )
     folder = folder_of_this_process()
     # Zip files are always unpacked safely.
