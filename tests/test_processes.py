@@ -119,6 +119,14 @@ def test_pickle_and_process_pools_carry_a_model_by_its_name(loaded, hub_folder, 
         assert vector == pytest.approx(part.encode(SENTENCES[0]), abs=1e-6)
 
 
+def test_a_forked_worker_reads_its_task_and_says_why_it_cannot_encode(loaded):
+    """A pool that is forked would make workers for ever that die as they read what is pickled."""
+    for method in (loaded.encode, loaded.question_encoder.encode, loaded.response_encoder.encode):
+        task = pickle.dumps(method)
+        assert in_fork(lambda task=task: callable(pickle.loads(task))) == "True"
+        assert "spawn" in in_fork(lambda task=task: pickle.loads(task)(["Hola"]))
+
+
 def test_what_pickle_cannot_carry_is_said(hub_loaded):
     with pytest.raises(UserError, match="name of a model"):
         pickle.dumps(SentenceEncoder(hub_loaded))

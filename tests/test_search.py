@@ -105,6 +105,7 @@ def test_what_is_no_vectors_is_named(wrong, message):
         pa.table({"vector": MATRIX.tolist()}),
         [*MATRIX],
         (row for row in MATRIX),
+        dict(enumerate(MATRIX)).values(),
         tf.constant(MATRIX),
         [*tf.constant(MATRIX)],
     ],
@@ -437,6 +438,8 @@ def test_numbers_of_results_that_cannot_be_are_refused(wrong):
 
 def test_more_results_than_there_are_give_all():
     assert len(semantic_search(QUERIES, CORPUS[:7], top_k=1000)[0]) == 7
+    assert len(semantic_search(QUERIES, CORPUS[:7], top_k=np.int64(3))[0]) == 3
+    assert len(quantized_search(QUERIES, BITS, "ubinary", np.int64(3))[0]) == 3
     assert len(quantized_search(QUERIES, INT8[:7], "int8", 1000)[0]) == 7
     assert len(paraphrase_mining_embeddings(CORPUS[:5], top_k=1000)) == 10
     assert len(bitext_mining(CORPUS[:5], CORPUS[:5], num_neighbours=1000)) == 5

@@ -74,9 +74,11 @@ class SentenceEncoder:
             self._folder = resolve(embed)
             embed = load_saved_model(self._folder)
         if not callable(embed):
+            signatures = ", ".join(getattr(embed, "signatures", ()))
             raise UserError(
-                "a model that can be called with sentences is expected, but this one has signatures alone"
-                f" ({', '.join(getattr(embed, 'signatures', ())) or 'none'}); export it with xling_tf"
+                "the folder of a model, or one that can be called with sentences, is expected, but got "
+                f"{f'one with the signatures {signatures} alone' if signatures else shown(embed)}; export it "
+                "with xling_tf"
             )
         if dtype not in ("float32", "bfloat16") or (dtype == "bfloat16" and not hasattr(embed, "signatures")):
             raise UserError(
@@ -100,7 +102,7 @@ class SentenceEncoder:
                 "an encoder can be pickled if it is made from the name of a model, but this one is made from "
                 "a loaded model; give xling_tf.load its folder"
             )
-        return partial(type(self), truncate_dim=self._truncate_dim), self._arguments
+        return partial(_unpickled, type(self), self._truncate_dim), self._arguments
 
     def encode(
         self,
@@ -466,6 +468,28 @@ def _encode_in_batches(
     finally:
         pool.shutdown(cancel_futures=True)
     return encode(np.zeros(0, np.intp)) if result is None else result
+
+
+class _NotHere:
+    """Stands for an encoder and its parts in a process that cannot have one; what is called says why."""
+
+    def __getattr__(self, name: str) -> "_NotHere":
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self
+
+    def __call__(self, *args: Any, **options: Any) -> None:
+        require_not_forked()
+
+
+def _unpickled(kind: type[SentenceEncoder], truncate_dim: int | None, *arguments: Any) -> Any:
+    """An encoder as it was pickled."""
+    try:
+        require_not_forked()
+    except UserError:
+        # A pool would wait for ever for workers that end as they read their tasks.
+        return _NotHere()
+    return kind(*arguments, truncate_dim=truncate_dim)
 
 
 def _portable(name: str | os.PathLike[str]) -> str:

@@ -3,7 +3,7 @@
 import math
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Set, ValuesView
 from numbers import Real
 from typing import Any, Literal, NamedTuple
 
@@ -92,7 +92,7 @@ def nearest_in_chunks(
         total=len(rows), disable=not (show_progress and sys.stderr), unit="query", desc="searching"
     ) as bar:
         for chunk in chunks(rows, None if score_function is None else _QUERIES):
-            scores, indices = index.search(_float32(queries[chunk]), k)
+            scores, indices = index.search(_float32(queries[chunk]), int(k))  # FAISS takes no NumPy integer
             yield best_first(scores, indices, k)
             bar.update(len(chunk))
 
@@ -168,7 +168,7 @@ def as_array(vectors: Any, name: str) -> NDArray[Any]:
             f"{name} must be vectors of shape [rows, dim], but are {type(vectors).__name__}; encode texts "
             "first, and give a list of the values() of a dict"
         )
-    rows = list(vectors) if isinstance(vectors, list | tuple | Iterator) else None
+    rows = list(vectors) if isinstance(vectors, list | tuple | Iterator | ValuesView) else None
     if rows is None:
         array = _array(vectors, name)
         if array.dtype != object or array.ndim == 0:

@@ -162,7 +162,7 @@ def quantized_search(
     count, dim = len(array), units.shape[1]
     top_k = min(top_k, count)
     _require_shape(array, (count, dim if precision == "int8" else dim / 8), "corpus_embeddings", dim)
-    faiss, wanted = library("faiss", "FAISS", "mining"), min(top_k * oversampling, count)
+    faiss, wanted = library("faiss", "FAISS", "mining"), int(min(top_k * oversampling, count))
     int8_ranges = ranges_of(ranges, dim)
     if precision == "int8":
         # FAISS takes a code c, of 0 to 255, for minimum + width * (c + 0.5) / 255.
