@@ -165,7 +165,7 @@ def test_nothing_of_the_sample_is_warned_of(caplog):
 
 def test_what_is_in_other_languages_is_told_and_unknown_languages_are_warned_of(tmp_path, caplog):
     files = {**PAIR, "parallel/x.en-fr.tsv": "a\tb\n", "parallel/y.en-sp.tsv": "a\tb\n"}
-    with caplog.at_level("INFO"):
+    with caplog.at_level("INFO", logger="absl"):
         load_folder(write_files(tmp_path, files), source="en", targets=["es"])
     assert {r.levelname for r in caplog.records if "x.en-fr.tsv" in r.getMessage()} == {"INFO"}
     assert [r.levelname for r in caplog.records if "y.en-sp.tsv" in r.getMessage()] == ["WARNING"]

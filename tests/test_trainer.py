@@ -8,7 +8,7 @@ from collections import Counter
 import numpy as np
 import pytest
 from programs import read_lines
-from testing import EXAMPLES, TINY, TWO_TASKS, WORDS, make_trainer, tiny_model, two_replicas
+from testing import TINY, TWO_TASKS, WORDS, make_trainer, tiny_model, two_replicas
 
 from xling_tf.config import apply_overrides
 from xling_tf.trainer.checkpoints import CheckpointError, Checkpoints
@@ -94,16 +94,6 @@ def test_no_step_learns_at_a_rate_of_0(budget, rates, tmp_path):
     for trainer.step in range(1, len(rates)):
         steps.append(trainer._train_step(trainer._phase()).learning_rate)
     assert steps == pytest.approx(rates)
-
-
-def test_each_replica_reads_batches_of_its_own(tmp_path):
-    strategy = two_replicas()
-    trainer = make_trainer(tmp_path, workers=Workers(strategy))
-    task_input, labels = trainer._phases[0].inputs["inference"], EXAMPLES["inference"].labels
-    # One step of inference was before: two batches.
-    found = strategy.experimental_local_results(next(task_input.batches(1)).labels)
-    expected = [labels[task_input._sampler.batch(position)].tolist() for position in (2, 3)]
-    assert [part.numpy().tolist() for part in found] == expected
 
 
 def test_a_language_is_drawn_by_its_size_and_the_temperature():
