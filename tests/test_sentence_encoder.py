@@ -79,7 +79,7 @@ def test_questions_responses_and_inference_are_those_of_the_signatures(loaded, h
 
 
 def test_what_a_model_lacks_is_named(loaded):
-    with pytest.raises(UserError, match="can be called with sentences is expected"):
+    with pytest.raises(UserError, match="can be called with sentences, is expected"):
         SentenceEncoder(object())
     with pytest.raises(UserError, match=r"shape \[2, dim\] for 2 texts .* gave shape \[2\]"):
         SentenceEncoder(lambda texts: np.zeros(len(texts))).encode(["a", "b"])
