@@ -252,54 +252,70 @@ def _share(column: Sequence[Any], pattern: re.Pattern[str]) -> float:
 def _ends_in_scores(rows: list[list[Any]]) -> bool:
     """True if a score follows the two texts, in rows without column names; refuses ambiguous columns."""
     num_columns = max(map(len, rows))
-    columns = [[row[place] for row in _sample(rows)] for place in range(2)]
-    kinds = [*map(_kind, columns)]
-    for place, kind in enumerate(kinds):
-        # Names may have codes, perhaps wrong ones too, and questions numbers as answers.
-        is_text = kind == "identifiers" or (place == 1 and not _are_few(columns[1], columns[0]))
-        if num_columns > 2:
-            wrong = [cell for row in _sample(rows) for cell in row[2:]]
-            is_text = place == 1 and kind == "identifiers" == _kind(wrong)
-        if kind != "texts" in kinds and not is_text and len(rows) >= _FEWEST_ROWS:
-            raise _no_text(place, f"{kind} in it, as {rows[0][place]!r}")
+    kinds = _kinds_of_texts(rows, num_columns)
     for place in range(2, num_columns):
         full = [row for row in rows if len(row) > place and not _is_missing(row[place])]
         if not full:
             raise next(_no_pair(n, row) for n, row in enumerate(rows, 1) if len(row) > place)
         is_typed = not all(isinstance(row[place], str) for row in full)
         full = _sample(full)
-        others = [row[place] for row in full if _number(row[place]) is None]
-        if num_columns == 3 and (is_typed or not others):
-            if _are_numbers_of_rows([_number(row[place]) or 0.0 for row in full]):
+        not_numbers = [row[place] for row in full if _number(row[place]) is None]
+        if num_columns == 3 and (is_typed or not not_numbers):
+            if _are_row_numbers([_number(row[place]) or 0.0 for row in full]):
                 raise _no_text(place, f"whole numbers in it that are all different, as {full[0][place]!r}")
             return True
-        if is_typed or len(others) <= (1 - _TOO_MANY_NUMBERS) * len(full):
-            raise _no_text(place, f"numbers in it, and {others[0]!r}" if others else "numbers in it")
-        if len(full) < _FEWEST_ROWS:
-            continue
-        columns = [[row[each] for row in full] for each in (0, 1, place)]
-        if _kind(columns[2]) != "texts" == kinds[1]:
-            raise _no_text(place, f"identifiers in it, as {full[0][place]!r}")
-        for each, values in zip((0, 1, place), columns, strict=True):
-            others = [column for column in columns if column is not values]
-            # Hundreds of answers may belong to a few questions, which have more than one word, and one wrong
-            # text to many rows: it is long, or the right one of others.
-            pattern = _FEW_WORDS if each == place else _WORD
-            is_text = _share(values, pattern) < 1 or {*values} <= {*chain(*others)}
-            if _are_few(values, *others) and not is_text:
-                why = f"only {len({*values})} different values in {len(full)} rows, like classes"
-                raise _no_text(each, f"{why}: {full[0][each]!r}")
+        if is_typed or len(not_numbers) <= (1 - _TOO_MANY_NUMBERS) * len(full):
+            raise _no_text(
+                place, f"numbers in it, and {not_numbers[0]!r}" if not_numbers else "numbers in it"
+            )
+        if len(full) >= _FEWEST_ROWS:
+            if kinds[1] == "texts" and _kind([row[place] for row in full]) != "texts":
+                raise _no_text(place, f"identifiers in it, as {full[0][place]!r}")
+            _require_no_classes(full, place)
     return False
 
 
+def _kinds_of_texts(rows: list[list[Any]], num_columns: int) -> list[str]:
+    """The kinds of the first two columns; refuses one that is not text beside one that is."""
+    sample = _sample(rows)
+    first, second = ([row[place] for row in sample] for place in range(2))
+    kinds = [_kind(first), _kind(second)]
+    if len(rows) < _FEWEST_ROWS or "texts" not in kinds:
+        return kinds
+    for place, kind in enumerate(kinds):
+        if num_columns == 2:
+            # Names may belong to codes, and questions may have numbers as answers.
+            is_text = kind == "identifiers" or (place == 1 and not _are_few(second, first))
+        else:
+            wrong = [cell for row in sample for cell in row[2:]]
+            is_text = place == 1 and kind == "identifiers" and _kind(wrong) == "identifiers"
+        if kind != "texts" and not is_text:
+            raise _no_text(place, f"{kind} in it, as {rows[0][place]!r}")
+    return kinds
+
+
+def _require_no_classes(rows: list[list[Any]], wrong_place: int) -> None:
+    """Refuses rows in which one of the two texts, or the wrong text, has as few values as classes have."""
+    columns = {place: [row[place] for row in rows] for place in (0, 1, wrong_place)}
+    for place, values in columns.items():
+        others = [column for other, column in columns.items() if other != place]
+        # Hundreds of answers may belong to a few questions, but those have more than one word. One wrong text
+        # may belong to many rows if it is long, or the right one of other rows.
+        pattern = _FEW_WORDS if place == wrong_place else _WORD
+        is_text = _share(values, pattern) < 1 or {*values} <= {*chain(*others)}
+        if _are_few(values, *others) and not is_text:
+            why = f"only {len({*values})} different values in {len(rows)} rows, like classes"
+            raise _no_text(place, f"{why}: {rows[0][place]!r}")
+
+
 def _are_few(values: Sequence[Any], *others: Sequence[Any]) -> bool:
-    """Whether values are as few as classes, and much fewer than those of the other columns."""
+    """True if values are as few as classes, and much fewer than those of the other columns."""
     count, limit = len({*values}), max(_MOST_CLASSES, 2 * math.isqrt(len(values)))
     return count <= limit and 2 * count < min(len({*column}) for column in others)
 
 
-def _are_numbers_of_rows(numbers: list[float]) -> bool:
-    """Whether numbers are hardly scores: whole and all different, and counted up or high."""
+def _are_row_numbers(numbers: list[float]) -> bool:
+    """True if numbers are whole and all different, and ascending or too high for scores."""
     is_different = len({*numbers}) == len(numbers) >= _FEWEST_ROWS
     is_high = numbers == sorted(numbers) or max(numbers) > _HIGHEST_SCORE
     return is_different and is_high and all(number % 1 == 0 for number in numbers)

@@ -162,29 +162,14 @@ def quantized_search(
     count, dim = len(array), units.shape[1]
     top_k = min(top_k, count)
     _require_shape(array, (count, dim if precision == "int8" else dim / 8), "corpus_embeddings", dim)
-    faiss, wanted = library("faiss", "FAISS", "mining"), int(min(top_k * oversampling, count))
     int8_ranges = ranges_of(ranges, dim)
-    if precision == "int8":
-        # FAISS takes a code c, of 0 to 255, for minimum + width * (c + 0.5) / 255.
-        trained = np.concatenate([int8_ranges.minimum - int8_ranges.steps / 2, int8_ranges.steps * 255])
-        metric, kind = faiss.METRIC_INNER_PRODUCT, faiss.ScalarQuantizer.QT_8bit
-        index = faiss.IndexScalarQuantizer(dim, kind, metric)
-        faiss.copy_array_to_vector(trained.astype(np.float32), index.sq.trained)
-        index.is_trained = True
-        for part in chunks(array):
-            index.add_sa_codes(part.view(np.uint8) ^ np.uint8(128))
-        _, candidates = index.search(np.ascontiguousarray(units, np.float32), wanted)
-    else:
-        index = faiss.IndexBinaryFlat(dim)
-        for part in chunks(as_bits(array)):
-            index.add(np.ascontiguousarray(part))
-        _, candidates = index.search(quantize(units, "ubinary"), wanted)
+    candidates = _nearest_codes(units, array, precision, int8_ranges, int(min(top_k * oversampling, count)))
     rescored = array if rescore_with is None else as_array(rescore_with, "rescore_with")
     if rescore_with is not None:
         _require_shape(rescored, (count, dim), "rescore_with", dim)
         precision = "int8" if rescored.dtype == np.int8 else "float32"
     scores = np.empty(candidates.shape, np.float32)
-    step = max(1, _NUMBERS // (wanted * dim))
+    step = max(1, _NUMBERS // (candidates.shape[1] * dim))
     for start in range(0, len(units), step):
         rows = slice(start, start + step)
         vectors = dequantize(rescored[candidates[rows].ravel()], precision, ranges=int8_ranges)
@@ -193,6 +178,29 @@ def quantized_search(
         vectors = vectors.reshape(*candidates[rows].shape, dim)
         scores[rows] = np.einsum("qd,qcd->qc", units[rows], vectors, optimize=True)
     return _hits(best_first(scores, candidates, top_k))
+
+
+def _nearest_codes(
+    queries: NDArray[np.floating], codes: NDArray[Any], precision: Precision, ranges: Int8Ranges, k: int
+) -> NDArray[np.int64]:
+    """Finds the k nearest codes of each unit vector `[queries, dim]`: `[queries, k]` rows of the codes."""
+    faiss, dim = library("faiss", "FAISS", "mining"), queries.shape[1]
+    if precision == "int8":
+        # FAISS takes a code c, of 0 to 255, for minimum + width * (c + 0.5) / 255.
+        trained = np.concatenate([ranges.minimum - ranges.steps / 2, ranges.steps * 255])
+        metric, kind = faiss.METRIC_INNER_PRODUCT, faiss.ScalarQuantizer.QT_8bit
+        index = faiss.IndexScalarQuantizer(dim, kind, metric)
+        faiss.copy_array_to_vector(trained.astype(np.float32), index.sq.trained)
+        index.is_trained = True
+        for part in chunks(codes):
+            index.add_sa_codes(part.view(np.uint8) ^ np.uint8(128))
+        _, rows = index.search(np.ascontiguousarray(queries, np.float32), k)
+    else:
+        index = faiss.IndexBinaryFlat(dim)
+        for part in chunks(as_bits(codes)):
+            index.add(np.ascontiguousarray(part))
+        _, rows = index.search(quantize(queries, "ubinary"), k)
+    return rows
 
 
 def _require_shape(array: NDArray[np.generic], shape: tuple[int, float], name: str, dim: int) -> None:

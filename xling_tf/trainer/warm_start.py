@@ -56,9 +56,7 @@ class StartRecord(NamedTuple):
         try:
             folder = resolve(model)
         except UserError as error:
-            raise UserError(
-                f"{error}; the published weights are made a model by export/import_published.py"
-            ) from error
+            raise UserError(f"{error}; export/import_published.py imports the published weights") from error
         is_run = any(folder.glob("checkpoints/*/state.json"))
         if not (folder / CONFIG).is_file() or not (is_run or (folder / SAVED_MODEL).is_file()):
             found = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
