@@ -33,11 +33,11 @@ help: ## Lists the targets
 
 .PHONY: train
 train: $(RUNTIME) ## Gets the corpora, trains PAIR, evaluates and exports it; again: continues
-	$(BIN)/python training/main.py --pair $(PAIR) $(ARGS)
+	$(BIN)/python training/main.py --preset $(PAIR) $(ARGS)
 
 .PHONY: smoke
 smoke: $(RUNTIME) ## Trains, evaluates and exports a tiny model, without network
-	$(BIN)/python training/main.py --pair smoke $(ARGS)
+	$(BIN)/python training/main.py --preset smoke $(ARGS)
 
 .PHONY: evaluate
 evaluate: $(EVALUATION) ## Evaluates MODEL on DATA by the protocols of the papers; again: continues

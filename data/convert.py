@@ -1,23 +1,22 @@
-"""Converts evaluation data as published into the tables that the evaluators read.
+"""Converts published evaluation data to the tables that the evaluators read.
 
     python data/convert.py --list
     python data/convert.py --format bucc --input downloads/bucc2018 --output data/eval
     python evaluation/main.py --model exported/en-es --data data/eval
 
-A table is lines of fields between tabs, UTF-8, below a line that names the columns.
+A table is UTF-8, with tabs between the fields of a line, below a line with the names of the columns.
 """
 
 import ast
 import contextlib
 import csv
 import itertools
-import math
 import re
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from xml.etree import ElementTree
 
 # A bare checkout is enough: the package need not be installed.
@@ -25,85 +24,74 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from absl import app, flags
 
+from xling_tf.compressed import PACKED, unpacked
 from xling_tf.corpora.line_files import read_every_line, write_lines
 from xling_tf.corpora.questions import read_paragraphs
-from xling_tf.corpora.readers import MalformedLineError
-from xling_tf.corpora.snli import snli_columns
-from xling_tf.errors import UserError, one_line_errors, parse_flags, set_up_logging
+from xling_tf.corpora.readers import MalformedLineError, nli_columns
+from xling_tf.errors import UserError
 from xling_tf.evaluators.data import LANGUAGE, read_table
-from xling_tf.files import PACKED, unpacked
+from xling_tf.program import one_line_errors, parse_flags, set_up_logging
 
 
 class Table(NamedTuple):
     """A table of evaluation data."""
 
-    name: str  # its path in the evaluation folder, without the ending: "sts/stsb.en.dev"
+    name: str  # the path in the evaluation folder, without the ending: "sts/stsb.en.dev"
     columns: Sequence[str]
-    rows: Iterable[Sequence[str]]  # as many fields each as there are columns
+    rows: Iterable[Sequence[str]]  # each with as many fields as there are columns
 
 
 Reader = Callable[[Path], Iterator[Table]]
-Lines = Callable[[Path], Iterable[tuple[int, str]]]  # with their numbers
-
-
-class Format(NamedTuple):
-    """A published format: the names of its files, and what reads a file or folder into tables."""
-
-    files: str
-    read: Reader
-
-
-FORMATS: dict[str, Format] = {}
+Lines = Callable[[Path], Iterable[tuple[int, str]]]  # yields numbers and lines
+# By the name of a published format: the names of its files, and the reader of a file or folder.
+FORMATS: dict[str, tuple[str, Reader]] = {}
 
 
 def published(files: str) -> Callable[[Reader], Reader]:
-    """Registers a reader under its name; its docstring says what is published in the format."""
+    """Registers a reader under its name; its docstring says which data have the format."""
 
     def register(read: Reader) -> Reader:
-        FORMATS[read.__name__] = Format(files, read)
+        FORMATS[read.__name__] = (files, read)
         return read
 
     return register
 
 
 def convert(format_name: str, source: Path, output: Path) -> dict[str, int]:
-    """Writes the tables of published data; each replaces its predecessor when it is complete.
+    """Writes the tables of published data; each replaces an earlier one when it is complete.
 
     Args:
         format_name: A key of `FORMATS`.
-        source: The published file, or a folder that has the files anywhere below it.
+        source: The published file, or a folder with the files anywhere below it.
         output: The evaluation folder.
 
     Returns:
-        The number of rows by the table's name.
-
-    Raises:
-        UserError: The format is unknown, or the files are missing or damaged.
+        The number of rows by the name of the table.
     """
     if format_name not in FORMATS:
         raise UserError(f"--format must be one of {', '.join(FORMATS)}, got {format_name!r}")
+    files, read = FORMATS[format_name]
     counts: dict[str, int] = {}
-    for name, columns, rows in FORMATS[format_name].read(source):
-        number = itertools.count(-1)  # of the rows that were written, without the header
+    for name, columns, rows in read(source):
+        number = itertools.count(-1)  # of rows that were written, without the header
         numbered = zip(itertools.chain([columns], rows), number, strict=False)
-        lines = ("\t".join(map(_one_line, row)) for row, _ in numbered)
+        lines = ("\t".join(re.sub(r"[\t\r\n]+", " ", cell) for cell in row) for row, _ in numbered)
         write_lines(output / f"{name}.tsv.gz", lines)
         counts[name] = next(number)
     if not counts:
-        files = FORMATS[format_name].files
         raise UserError(f"--input must hold {files}, but {source} does not; correct the path")
     return counts
 
 
 def files_in(source: Path, pattern: str) -> list[tuple[re.Match[str], Path]]:
-    """The file, or the files below a folder, whose name matches the pattern, plain or compressed."""
+    """Finds files by a pattern of their names: the file itself, or files below a folder, perhaps packed."""
     paths = [source] if source.is_file() else sorted(source.rglob("*"))
     matches = [(re.fullmatch(pattern, _plain_name(path)), path) for path in paths]
     return [(match, path) for match, path in matches if match and path.is_file()]
 
 
 def beside(path: Path, name: str) -> Path:
-    """Finds a file of the same folder, plain or compressed."""
+    """Returns the path of another file of the same folder, plain or compressed."""
     files = sorted(other for other in path.parent.iterdir() if _plain_name(other) == name)
     return files[0] if files else path.with_name(name)
 
@@ -113,35 +101,27 @@ def _plain_name(path: Path) -> str:
 
 
 def aligned(*paths: Path) -> Iterator[tuple[str, ...]]:
-    """The lines of files whose lines with the same number belong together."""
+    """Yields the lines of several files side by side; all must have the same number of lines."""
     texts = [(line.strip() for _, line in read_every_line(path)) for path in paths]
     for number, lines in enumerate(itertools.zip_longest(*texts), start=1):
         if None in lines:
-            short = paths[lines.index(None)]
-            names = ", ".join(path.name for path in paths)
-            raise UserError(
-                f"{short} must have as many lines as each of {names}, but ends before line {number}; "
-                "fetch them again together"
-            )
+            short, names = paths[lines.index(None)], ", ".join(path.name for path in paths)
+            raise UserError(f"{short} ends before line {number}, but {names} must have as many lines")
         yield lines
 
 
 def fields(
     path: Path, count: int, *, separator: str = "\t", most: int = -1, read: Lines = read_every_line
 ) -> Iterator[list[str]]:
-    """The stripped fields of each line, `count` at least, split `most` times at most."""
+    """Yields the stripped fields of each line: at least `count`, from at most `most` splits."""
     for number, line in read(path):
         parts = [part.strip() for part in line.split(separator, most)]
         if len(parts) < count:
             raise UserError(
                 f"{path} must have {count} fields in every line, separated by {separator!r}, but line "
-                f"{number} is {line[:80]!r}; fetch it again or correct that line"
+                f"{number} is {line[:80]!r}; download it again"
             )
         yield parts
-
-
-def _one_line(field: str) -> str:
-    return re.sub(r"[\t\r\n]+", " ", field)
 
 
 @published("<name>.<aa>-<bb>.<aa> and .<bb>, a sentence a line, as tatoeba.deu-eng.deu")
@@ -170,7 +150,7 @@ _SCORED = ("sentence1", "sentence2", "score")
 @published("sts-dev.csv, sts-test.csv, sts-train.csv")
 def stsbenchmark(source: Path) -> Iterator[Table]:
     """The STS Benchmark (Cer et al. 2017)."""
-    # Genre, file, year, number, score, two sentences and perhaps their sources; quotes are text.
+    # The columns: genre, file, year, number, score, two sentences, perhaps their sources; quotes are text.
     for match, path in files_in(source, r"sts-(train|dev|test)\.csv"):
         rows = ((row[5], row[6], row[4]) for row in fields(path, 7))
         yield Table(f"sts/stsb.en.{match[1]}", _SCORED, rows)
@@ -193,18 +173,15 @@ def semeval_sts(source: Path) -> Iterator[Table]:
 
 
 def _judged(path: Path, gold_path: Path) -> Iterator[tuple[str, str, str]]:
-    """Pairs whose line of scores is empty were not judged and are left out, as SentEval does."""
-    scores = (gold for (gold,) in aligned(gold_path))
-    for sentences, gold in itertools.zip_longest(fields(path, 2), scores):
-        if sentences is None or gold is None:
-            raise UserError(f"{path} and {gold_path} must have as many lines; fetch both again")
+    """Yields pairs with scores; a pair whose line of scores is empty was not judged (as in SentEval)."""
+    for (first, second, *_), (_, gold) in zip(fields(path, 2), aligned(path, gold_path), strict=True):
         if gold:
-            yield sentences[0], sentences[1], gold
+            yield first, second, gold
 
 
 @published("<xx>-en.training.<xx>, .en and .gold, and those of test where the gold is known")
 def bucc(source: Path) -> Iterator[Table]:
-    """The BUCC shared task: sentences, and which of them translate each other."""
+    """The BUCC shared task: sentences in two languages, and which of them are translations."""
     for match, path in files_in(source, rf"(({LANGUAGE})-({LANGUAGE})\.(?:training|test))\.gold"):
         stem, *languages = match.groups()
         sides = [beside(path, f"{stem}.{language}") for language in languages]
@@ -212,10 +189,8 @@ def bucc(source: Path) -> Iterator[Table]:
         ids = list(fields(path, 2))
         for pair in ids:
             if pair[0] not in sentences[0] or pair[1] not in sentences[1]:
-                raise UserError(
-                    f"{path} must name sentences of {sides[0].name} and {sides[1].name}, but "
-                    f"{pair[0]!r} or {pair[1]!r} is not there; fetch the three again together"
-                )
+                names = f"{sides[0].name} or {sides[1].name}"
+                raise UserError(f"{pair[0]!r} or {pair[1]!r} of {path} is missing in {names}; download again")
         paired = [{pair[side] for pair in ids} for side in (0, 1)]
         rows = [(sentences[0][pair[0]], sentences[1][pair[1]]) for pair in ids]
         rows += [(text, "") for key, text in sentences[0].items() if key not in paired[0]]
@@ -234,7 +209,7 @@ def quora(source: Path) -> Iterator[Table]:
 
 
 def _quora_rows(path: Path) -> Iterator[tuple[str, str, str]]:
-    """A question that lacks its partner is paired with itself: a candidate, no duplicate."""
+    """Yields pairs; a question without a partner is paired with itself, as a candidate."""
     lines = csv.DictReader((f"{line}\n" for _, line in read_every_line(path)), delimiter="\t")
     try:
         for row in lines:
@@ -242,8 +217,8 @@ def _quora_rows(path: Path) -> Iterator[tuple[str, str, str]]:
             yield row["is_duplicate"].strip(), first or second, second or first
     except (AttributeError, KeyError, csv.Error) as error:
         raise UserError(
-            f"{path} must have the columns id, qid1, qid2, question1, question2 and is_duplicate, but "
-            f"line {lines.line_num} has not ({error!r}); give the file as published"
+            f"{path} must have the columns question1, question2 and is_duplicate, but line {lines.line_num} "
+            f"does not ({error!r}); give the file as published"
         ) from error
 
 
@@ -253,14 +228,11 @@ def askubuntu(source: Path) -> Iterator[Table]:
     for match, path in files_in(source, r"(dev|test)\.txt"):
         corpus = beside(path, "text_tokenized.txt")
         titles = {row[0]: row[1] for row in fields(corpus, 2)}
-        # Queries without a similar question give no pair.
+        # A query without similar questions gives no pair.
         ids = [(row[0], other) for row in fields(path, 2) for other in row[1].split()]
         missing = next((key for pair in ids for key in pair if key not in titles), None)
         if missing is not None:
-            raise UserError(
-                f"{path} must hold ids of questions in {corpus}, but {missing[:80]!r} is not there; "
-                "give both files of the same edition"
-            )
+            raise UserError(f"{missing[:80]!r} of {path} is missing in {corpus}; give files of one edition")
         rows = [("1", titles[query], titles[other]) for query, other in ids]
         # All others are candidates.
         rows += [("0", title, title) for title in titles.values()]
@@ -278,7 +250,7 @@ def pawsx(source: Path) -> Iterator[Table]:
 
 @published("dev-v1.1.json, train-v1.1.json or <name>.<language>.json")
 def squad(source: Path) -> Iterator[Table]:
-    """SQuAD v1.1 and what has its layout (XQuAD, MLQA, PIAF, CMRC 2018), as retrieval (ReQA)."""
+    """SQuAD v1.1 and data in its layout (XQuAD, MLQA, PIAF, CMRC 2018), as retrieval (ReQA)."""
     for match, path in files_in(source, r"(?:([^.]+\.([a-z-]+))|(dev|train)-v1\.1)\.json"):
         name = match[1] or f"squad_{match[3]}.en"
         paragraphs: list[tuple[str, str]] = []
@@ -300,7 +272,10 @@ def squad(source: Path) -> Iterator[Table]:
 
 
 _SENTEVAL_SIDES = {"MR": "rt-polarity", "CR": "custrev", "SUBJ": "subj", "MPQA": "mpqa"}
-_SENTEVAL_SPLITS = {"train_5500": "train", "trial": "dev", "TREC_10": "test", "test_annotated": "test"}
+_SENTEVAL_SPLITS = {
+    **{"train_5500": "train", "TREC_10": "test"},
+    **{"train": "train", "trial": "dev", "test_annotated": "test"},
+}
 
 
 @published("downstream/: MR, CR, SUBJ, MPQA, TREC, SST, MRPC and SICK (the STS Benchmark: stsbenchmark)")
@@ -314,40 +289,31 @@ def senteval(source: Path) -> Iterator[Table]:
     rows: Iterable[Sequence[str]]
     for match, path in files_in(source, r"(train_5500|TREC_10)\.label"):
         rows = ((label.partition(":")[0], text) for label, text in _places(path, (0, 1), " "))
-        yield _senteval_table("TREC", match, ("label", "text"), rows)
+        yield Table(f"senteval/TREC.{_SENTEVAL_SPLITS[match[1]]}", ("label", "text"), rows)
     for match, path in files_in(source, r"sentiment-(train|dev|test)"):
         is_binary = path.parent.name == "binary"
         rows = _places(path, (1, 0)) if is_binary else _places(path, (0, 1), " ")
-        yield _senteval_table("SST2" if is_binary else "SST5", match, ("label", "text"), rows)
+        yield Table(f"senteval/SST{2 if is_binary else 5}.{match[1]}", ("label", "text"), rows)
     for match, path in files_in(source, r"msr_paraphrase_(train|test)\.txt"):
         rows = itertools.islice(_places(path, (0, 3, 4)), 1, None)
-        yield _senteval_table("MRPC", match, ("label", "sentence1", "sentence2"), rows)
+        yield Table(f"senteval/MRPC.{match[1]}", ("label", "sentence1", "sentence2"), rows)
     for match, path in files_in(source, r"SICK_(train|trial|test_annotated)\.txt"):
         rows = itertools.islice(_places(path, (3, 4, 1, 2)), 1, None)
         columns = ("relatedness", "entailment", "sentence1", "sentence2")
-        yield _senteval_table("SICK", match, columns, rows)
-
-
-def _senteval_table(
-    name: str, match: re.Match[str], columns: Sequence[str], rows: Iterable[Sequence[str]]
-) -> Table:
-    split = _SENTEVAL_SPLITS.get(match[1], match[1])
-    return Table(f"senteval/{name}.{split}", columns, rows)
+        yield Table(f"senteval/SICK.{_SENTEVAL_SPLITS[match[1]]}", columns, rows)
 
 
 def _places(path: Path, places: Sequence[int], separator: str = "\t") -> Iterator[tuple[str, ...]]:
-    """Some fields of each line; a space separates the first field from the rest."""
+    """Yields some fields of each line; a separating space ends the first field only."""
     most = -1 if separator == "\t" else 1
     for parts in fields(path, max(places) + 1, separator=separator, most=most, read=_latin_lines):
         yield tuple(parts[place] for place in places)
 
 
 def _latin_lines(path: Path) -> list[tuple[int, str]]:
-    """The lines that are not blank; SentEval has some files in UTF-8 and some in Latin-1."""
+    """Returns the lines that are not blank; SentEval has some files in UTF-8 and some in Latin-1."""
     with path.open("rb") as file:
         content = b"".join(unpacked(file, path))
-    if b"\0" in content:
-        raise UserError(f"{path} must be text in UTF-8 or Latin-1, but holds NUL; fetch it again")
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -369,11 +335,11 @@ def snli(source: Path) -> Iterator[Table]:
 def _snli_rows(path: Path) -> Iterator[tuple[str, str, str]]:
     for number, line in read_every_line(path):
         try:
-            label, premise, hypothesis = snli_columns(line)
+            label, premise, hypothesis = nli_columns(line)
         except MalformedLineError as error:
             raise UserError(
                 f"{path} must be JSON with gold_label, sentence1 and sentence2 in every line, but line "
-                f"{number} is {line[:80]!r}; fetch it again"
+                f"{number} is {line[:80]!r}; download it again"
             ) from error
         if premise and hypothesis:
             yield label, premise, hypothesis
@@ -398,7 +364,7 @@ _NEUTRAL_STARS = 3.0
 
 @published("<en, de, fr or jp>/<category>/train.review and test.review of cls-acl10-unprocessed")
 def cls(source: Path) -> Iterator[Table]:
-    """Amazon reviews of Webis-CLS-10: more than three stars are positive, fewer negative."""
+    """Amazon reviews (Webis-CLS-10): more than three stars are positive, fewer are negative."""
     files = files_in(source, r"(train|test)\.review")
     for split, (folder, language) in itertools.product(("train", "test"), _REVIEW_LANGUAGES.items()):
         paths = [p for match, p in files if (match[1], p.parent.parent.name) == (split, folder)]
@@ -408,38 +374,25 @@ def cls(source: Path) -> Iterator[Table]:
 
 
 def _reviews(path: Path) -> Iterator[tuple[str, str]]:
-    """The summary and the text of each review, of which the first 64 words are kept."""
+    """Yields the label and the first 64 words of summary and text of each review."""
+    with path.open("rb") as file:
+        content = b"".join(unpacked(file, path))
     try:
-        # The parser opens no other file that a document names, and refuses entities that grow.
-        parser: ElementTree.XMLPullParser[Any] = ElementTree.XMLPullParser()
-        with path.open("rb") as file:
-            for piece in itertools.chain(unpacked(file, path), [None]):
-                parser.close() if piece is None else parser.feed(piece)
-                for event in parser.read_events():
-                    element = event[-1]
-                    if isinstance(element, ElementTree.Element) and element.tag == "item":
-                        yield from _review(element)
-                        element.clear()
-    except UserError:
-        raise
-    # Of an encoding that it does not know, the parser raises a LookupError.
-    except (ElementTree.ParseError, LookupError, OSError, ValueError) as error:
+        # The parser opens no other files that a document names, and refuses exploding entities.
+        for item in ElementTree.fromstring(content).iter("item"):
+            text = f"{item.findtext('summary') or ''} {item.findtext('text') or ''}"
+            stars = float(item.findtext("rating", ""))
+            if stars != _NEUTRAL_STARS:
+                label = "positive" if stars > _NEUTRAL_STARS else "negative"
+                yield label, " ".join(text.split()[:_REVIEW_WORDS])
+    # For an unknown encoding, the parser raises a LookupError.
+    except (ElementTree.ParseError, LookupError, ValueError) as error:
         raise UserError(
-            f"{path} must be XML whose items have a rating, a summary and a text, but: {error}; fetch "
-            "Webis-CLS-10 (unprocessed) again"
+            f"{path} must be XML whose items have rating, summary and text, but: {error}; download it again"
         ) from error
 
 
-def _review(item: ElementTree.Element) -> Iterator[tuple[str, str]]:
-    text = f"{item.findtext('summary') or ''} {item.findtext('text') or ''}"
-    stars = float(item.findtext("rating", ""))
-    if not math.isfinite(stars):
-        raise ValueError(f"a rating is {stars}")
-    if stars != _NEUTRAL_STARS:
-        yield "positive" if stars > _NEUTRAL_STARS else "negative", " ".join(text.split()[:_REVIEW_WORDS])
-
-
-# Schwenk and Li 2018; the smallest of four training sets, with which their results were made.
+# Schwenk and Li 2018; their results are those of the smallest of four training sets.
 _MLDOC_LANGUAGES = {
     **{"german": "de", "english": "en", "spanish": "es", "french": "fr"},
     **{"italian": "it", "japanese": "ja", "russian": "ru", "chinese": "zh"},
@@ -448,7 +401,7 @@ _MLDOC_LANGUAGES = {
 
 @published("<language>.train.1000, <language>.dev, <language>.test, as MLDoc's scripts make them")
 def mldoc(source: Path) -> Iterator[Table]:
-    """MLDoc: Reuters' news in eight languages (Schwenk and Li 2018)."""
+    """MLDoc: Reuters news in eight languages (Schwenk and Li 2018)."""
     languages = "|".join(_MLDOC_LANGUAGES)
     for match, path in files_in(source, rf"({languages})\.(train|dev|test)(?:(?<=train)\.1000)?"):
         rows = ((label, _without_quotes(text)) for label, text in fields(path, 2, most=1))
@@ -457,7 +410,7 @@ def mldoc(source: Path) -> Iterator[Table]:
 
 
 def _without_quotes(text: str) -> str:
-    """Under Python 3, MLDoc's scripts write texts as literals of bytes."""
+    """Decodes texts that MLDoc's scripts, run by Python 3, wrote as literals of bytes."""
     if re.fullmatch(r"""b(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")""", text):
         with contextlib.suppress(SyntaxError, UnicodeDecodeError):
             return str(ast.literal_eval(text), "utf-8")
@@ -481,7 +434,7 @@ def main(argv: list[str]) -> None:
         for name, (files, read) in FORMATS.items():
             print(f"{name}: {(read.__doc__ or '').splitlines()[0]}\n    {files}")
         return
-    with one_line_errors("the same command begins anew"):
+    with one_line_errors("the same command starts again"):
         if not flags.FLAGS.format or not flags.FLAGS.input:
             raise UserError("--format and --input must be given; --list names the formats")
         output = Path(flags.FLAGS.output)
@@ -490,9 +443,9 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    # Not at the top: tests import this file beside other programs, which have flags of these names.
-    flags.DEFINE_bool("list", False, "Name the formats, and the files expected of each.")
-    flags.DEFINE_string("format", None, "What --input is.")
-    flags.DEFINE_string("input", None, "The published file, or a folder that holds the files.")
+    # Not at the top: tests import this file together with other programs that have flags of the same names.
+    flags.DEFINE_bool("list", False, "List the formats and their files.")
+    flags.DEFINE_string("format", None, "The format of --input.")
+    flags.DEFINE_string("input", None, "The published file, or a folder of the files.")
     flags.DEFINE_string("output", "data/eval", "The evaluation folder.")
     app.run(main, flags_parser=parse_flags)

@@ -1,9 +1,9 @@
 """Translated text that Debian and Ubuntu packages carry, fetched by apt and prepared.
 
-Packages are downloaded with the system's own apt beside the system (no root, nothing is installed) and
-unpacked into folders of text. The readers of the formats in them give paragraphs with their
-translations, documents and conversations; these are cut into sentences, cleaned, and written as a
-`--data` folder, the same bytes for the same packages. A killed preparation goes on where it stopped.
+The system's own apt downloads packages into a folder (without root, nothing is installed), which are
+unpacked into folders of text. The readers of their formats return paragraphs with translations, documents and
+conversations; these are split into sentences, cleaned, and written as a `--data` folder, with the same bytes
+for the same packages. A killed preparation continues where it stopped.
 """
 
 import fcntl
@@ -34,16 +34,17 @@ from xling_tf.corpora.cleaning import normalise, pair_fault, require_known, sent
 from xling_tf.corpora.line_files import write_lines
 from xling_tf.corpora.records import ResponsePair, TranslationPair
 from xling_tf.corpora.sentences import aligned_sentences, sentences
-from xling_tf.errors import UserError, progress
+from xling_tf.errors import UserError
 from xling_tf.files import read_json, recover_folder, replacing_folder
+from xling_tf.program import progress
 
-# Raised whenever extraction or cleaning changes, so that folders made before are made anew.
+# Increase it when extraction or cleaning changes, so that older folders are prepared again.
 PREPARATION_VERSION = 2
 # The messages of gettext are English, so English is one side.
 _PAIRS = [f"en-{language}" for language in LOCALES if language != "en"]
 _OWN_DATA = "train on your own corpora with --data DIR instead"
 _MIN_SENTENCES = 3  # quick thought needs a sentence with both of its neighbours
-# Stock phrases answer anything; more of them would be false negatives of one another in a batch.
+# Stock phrases answer any message; more of them would be false negatives of each other in a batch.
 _MAX_SAME_RESPONSES = 10
 _MAX_NEAR_DUPLICATES = 3
 
@@ -52,32 +53,35 @@ _MAX_NEAR_DUPLICATES = 3
 class Source:
     """One corpus made from packages."""
 
-    name: str  # of its files
+    name: str  # of the files
     description: str
-    licence: str  # where a package's own copyright file does not state one
-    # Regular expressions of package names; "{}" stands for the code of a language. Of a group named
-    # `version` the newest counts.
+    licence: str  # of packages whose copyright file states none
+    # Regular expressions of package names, with "{}" for the code of a language. If there is a group
+    # `version`, only the newest version is used.
     packages: tuple[str, ...]
-    # (unpacked packages, source language, target language) to text
+    # Maps unpacked packages, source language and target language to text.
     extract: Callable[[Sequence[Path], str, str], Extraction]
 
     def patterns(self, *languages: str) -> tuple[str, ...]:
-        """The regular expressions of the packages for some languages."""
+        """Returns the regular expressions of the packages for some languages."""
         codes = [{"zh": "zh-cn"}.get(language, language) for language in languages]
-        found = (pattern.replace("{}", code) for pattern in self.packages for code in codes)
-        return tuple(dict.fromkeys(found))
+        return tuple(dict.fromkeys(p.replace("{}", code) for p in self.packages for code in codes))
 
 
 def prepare_default_corpora(source: str, target: str, *, raw_dir: Path, prepared_dir: Path) -> Path:
-    """Fetches and prepares the default corpora of a language pair, unless that is done already.
+    """Downloads and prepares the default corpora of a language pair, unless that is done already.
 
-    `raw_dir` gets one folder a package, `prepared_dir` the folder "<source>-<target>".
+    Args:
+        source: Language code.
+        target: Language code.
+        raw_dir: Folder for the text of the packages, with a folder for each.
+        prepared_dir: Folder for the result.
 
     Returns:
-        That folder: corpora, preparation.json (counts) and SOURCES.md (packages and licences).
+        The folder "<source>-<target>" with the corpora, preparation.json (counts) and SOURCES.md (licences).
 
     Raises:
-        UserError: The pair has no sources, or packages cannot be had on this machine.
+        UserError: The pair has no sources, or this machine cannot download the packages.
     """
     pair = f"{source}-{target}"
     if pair not in _PAIRS:
@@ -98,10 +102,10 @@ def prepare_default_corpora(source: str, target: str, *, raw_dir: Path, prepared
     except UserError as error:
         if earlier is None:
             raise
-        logging.warning("going on with the corpora in %s as they are: %s", folder, error)
+        logging.warning("using the corpora in %s as they are: %s", folder, error)
         return folder
     if not any(packages.values()):
-        raise UserError(f"no package with default corpora could be had; {_OWN_DATA}")
+        raise UserError(f"no package with default corpora could be downloaded; {_OWN_DATA}")
     if failed != earlier:
         with replacing_folder(folder) as temporary:
             _prepare(packages, failed, (source, target), temporary)
@@ -109,7 +113,7 @@ def prepare_default_corpora(source: str, target: str, *, raw_dir: Path, prepared
 
 
 def _failed_before(folder: Path) -> list[str] | None:
-    """The packages that a folder was prepared without for want of a download; None: it is not prepared."""
+    """Returns the packages that could not be downloaded for a folder; None if it is not prepared."""
     try:
         content = read_json(folder / "preparation.json")
         is_current = content["preparation_version"] == PREPARATION_VERSION
@@ -147,7 +151,7 @@ def _prepare(
         "languages": "-".join(languages),
         "sources": reports,
         "failed": failed,
-        "not_found": [pattern for pattern, found in packages.items() if not found],
+        "not_found": [pattern for pattern, folders in packages.items() if not folders],
         "dropped": cleaner.dropped,
     }
     write_lines(folder / "preparation.json", [json.dumps(account, indent=1, ensure_ascii=False)])
@@ -155,7 +159,7 @@ def _prepare(
 
 
 def _licence(folder: Path, otherwise: str) -> str:
-    """The main licence of a package, from its machine-readable copyright file."""
+    """Returns the main licence of a package, from its machine-readable copyright file."""
     path = folder / "usr/share/doc" / folder.name / "copyright"
     text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
     stated = re.search(r"^Files:\s*\*\s*$.*?^License:[ \t]*(\S[^\n]*)", text, re.M | re.S)
@@ -163,27 +167,25 @@ def _licence(folder: Path, otherwise: str) -> str:
 
 
 def _write(text: Extraction, name: str, pair: str, folder: Path) -> dict[str, int]:
-    """Writes a source's files, none for a kind it has no text of, and counts pairs or sentences."""
+    """Writes the files of a source, those with text, and counts pairs or sentences."""
+    files = {("parallel", pair, "tsv"): ["\t".join(sides[:2]) for sides in text.parallel]}
+    for language, documents in text.documents.items():
+        files["documents", language, "txt"] = [line for each in documents for line in (*each, "")]
+    for language, pairs in text.conversations.items():
+        files["conversations", language, "tsv"] = list(map("\t".join, pairs))
     counts = {}
-
-    def write(kind: str, languages: str, ending: str, lines: Sequence[str]) -> None:
+    for (kind, languages, ending), lines in files.items():
         if lines:
             write_lines(folder / kind / f"{name}.{languages}.{ending}.gz", lines)
             counts[f"{kind} {languages}"] = sum(map(bool, lines))
-
-    write("parallel", pair, "tsv", ["\t".join(sides[:2]) for sides in text.parallel])
-    for language, documents in text.documents.items():
-        write("documents", language, "txt", [line for each in documents for line in (*each, "")])
-    for language, pairs in text.conversations.items():
-        write("conversations", language, "tsv", list(map("\t".join, pairs)))
     return counts
 
 
 class Cleaner:
-    """Makes sentences fit for training, source by source, dropping what an earlier one had already.
+    """Cleans sentences of one source after another, and drops repetitions, also of earlier sources.
 
     Attributes:
-        dropped: How many items each reason cost, by kind ("parallel", "documents en", ...).
+        dropped: The number of dropped items by reason, by type ("parallel", "documents en", ...).
     """
 
     def __init__(self, source: str, target: str) -> None:
@@ -193,7 +195,7 @@ class Cleaner:
         self.dropped: defaultdict[str, Counter[str]] = defaultdict(Counter, parallel=Counter())
 
     def clean(self, text: Extraction) -> Extraction:
-        """The sentences of a source that are fit and new."""
+        """Returns the sentences of a source that are fit for training and new."""
         return Extraction(
             parallel=[
                 pair
@@ -229,7 +231,7 @@ class Cleaner:
         return "near-duplicate" if self._counts[template] > _MAX_NEAR_DUPLICATES else None
 
     def _runs(self, document: Document, language: str) -> Iterator[list[str]]:
-        # A sentence that is left out parts the document: its neighbours are no neighbours.
+        # A dropped sentence splits the document: its neighbours are not contiguous.
         kind = f"documents {language}"
         runs: list[list[str]] = [[]]
         for paragraph in document:
@@ -260,8 +262,8 @@ class Cleaner:
                 yield pair
 
 
-# Packages. Lists, cache and an empty status file of our own leave the system alone; the hooks that
-# distributions run after an update want root. `#clear` works in a file only.
+# Packages. Lists, cache and an empty status file of our own leave the system untouched; the hooks that
+# distributions run after an update need root. `#clear` works only in a file.
 _APT_CONFIG = """\
 Dir::State "{private}/state";
 Dir::State::Lists "{private}/lists";
@@ -280,38 +282,36 @@ Acquire::https::Timeout "30";
 #clear Acquire::IndexTargets::deb::DEP-11;
 """
 _MARKER = ".package.json"
-# Raised when more of a package is kept than before, so that older folders are fetched anew.
-_UNPACKING_VERSION = 1
-# The games are 95% pictures and sound. "" is for usr/share/doc/PACKAGE/copyright.
+# The games are 95% pictures and sound. "" is the suffix of usr/share/doc/PACKAGE/copyright.
 _KEPT_SUFFIXES = frozenset({"", ".mo", ".cfg", ".json", ".html", ".page"})
 
 
 def fetch(patterns: Sequence[str], raw_dir: Path) -> tuple[dict[str, list[Path]], list[str]]:
-    """Downloads and unpacks the packages whose names match, apart from those already there.
+    """Downloads and unpacks the packages whose names match patterns, unless they are there.
 
     Returns:
         The unpacked folders of each pattern, and the names of packages whose download failed.
 
     Raises:
-        UserError: There is no apt here, or it cannot reach a package archive.
+        UserError: This machine has no apt, or apt cannot reach a package archive.
     """
     # Two trainings started together share the downloads.
     with (raw_dir / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         apt = _Apt(raw_dir)
         names = apt.package_names()
-        found, failed = {}, []
+        folders, failed = {}, []
         for pattern in patterns:
-            wanted = newest(pattern, names)
-            if not wanted:
+            matches = newest(pattern, names)
+            if not matches:
                 logging.warning("no package is called %s", pattern)
-            failed += [name for name in wanted if not apt.unpack(name, raw_dir / name)]
-            found[pattern] = [raw_dir / name for name in wanted if name not in failed]
-        return found, failed
+            failed += [n for n in matches if not (_version(raw_dir / n) or apt.unpack(n, raw_dir / n))]
+            folders[pattern] = [raw_dir / name for name in matches if name not in failed]
+        return folders, failed
 
 
 def newest(pattern: str, names: Iterable[str]) -> list[str]:
-    """The package names that match a pattern, of the newest `version` group only.
+    """Returns the package names that match a pattern, only those of the newest `version` group.
 
     Example:
         >>> newest(r"game-(?P<version>[0-9.]+)-data", ["game-1.9-data", "game-1.16-data"])
@@ -324,16 +324,16 @@ def newest(pattern: str, names: Iterable[str]) -> list[str]:
     return sorted(by_version[max(by_version)]) if by_version else []
 
 
+_Process = subprocess.CompletedProcess[str]
+
+
 class _Apt:
     """The apt client with lists, cache and state in the hidden folder `.apt` of `raw_dir`."""
 
     def __init__(self, raw_dir: Path) -> None:
         tools = ("apt-get", "apt-cache", "dpkg-deb")
         if missing := [tool for tool in tools if not shutil.which(tool)]:
-            raise UserError(
-                "the default corpora come from Debian packages, but this machine has no "
-                f"{', '.join(missing)}; {_OWN_DATA}"
-            )
+            raise UserError(f"this machine lacks {', '.join(missing)}, which fetch the corpora; {_OWN_DATA}")
         self._private = (raw_dir / ".apt").resolve()
         for folder in ("state", "lists/partial", "cache/archives/partial"):
             (self._private / folder).mkdir(parents=True, exist_ok=True)
@@ -342,56 +342,42 @@ class _Apt:
         (self._private / "apt.conf").write_text(config, encoding="utf-8")
 
     def package_names(self) -> list[str]:
-        """Every name in the archive's lists, or, without network, in those of the last time."""
+        """Returns all names in the archive's lists, or without network in those of the last update."""
         with progress(f"updating package lists in {self._private}"):
             update = self._run("apt-get", "update")
         names = self._run("apt-cache", "pkgnames").stdout.split()
         if not names:
-            raise UserError(
-                "the default corpora come from Debian packages, but apt-get update got no package "
-                f"list ({_complaint(update)}); {_OWN_DATA}"
-            )
+            raise UserError(f"apt-get update got no package list ({_complaint(update)}); {_OWN_DATA}")
         return names
 
     def unpack(self, package: str, folder: Path) -> bool:
-        """Makes sure that a folder has a package's text, in full or not at all; False if it cannot."""
-        if _version(folder):
-            return True
-        with progress(f"fetching package {package}"):
-            return self._fetch(package, folder)
-
-    def _fetch(self, package: str, folder: Path) -> bool:
-        # Always the same place, so that what a kill leaves behind goes with the next try.
+        """Downloads the text of a package into a folder; returns False if that failed."""
+        # Always the same place, so that the next try removes what a kill leaves behind.
         place = self._private / "download"
         shutil.rmtree(place, ignore_errors=True)
         place.mkdir()
         content = place / "unpacked"
-        steps = [self._run("apt-get", "download", package, folder=place)]
+        with progress(f"fetching package {package}"):
+            steps = [self._run("apt-get", "download", package, folder=place)]
         for archive in map(str, place.glob("*.deb")):
             steps.append(self._run("dpkg-deb", "-x", archive, str(content)))
             steps.append(self._run("dpkg-deb", "-f", archive, "Version"))
         if problem := next((step for step in steps if step.returncode), None):
-            logging.warning(
-                "package %s is left out (the next run tries again): %s",
-                package,
-                _complaint(problem),
-            )
+            message = "package %s is left out (the next run tries again): %s"
+            logging.warning(message, package, _complaint(problem))
             return False
         for path in sorted(content.rglob("*"), reverse=True):
             if path.is_symlink() or (path.is_file() and path.suffix not in _KEPT_SUFFIXES):
                 path.unlink()
             elif path.is_dir() and not any(path.iterdir()):
                 path.rmdir()
-        marker = {"version": steps[-1].stdout.strip(), "unpacking_version": _UNPACKING_VERSION}
-        write_lines(content / _MARKER, [json.dumps(marker)])
+        write_lines(content / _MARKER, [json.dumps({"version": steps[-1].stdout.strip()})])
         shutil.rmtree(folder, ignore_errors=True)
         os.replace(content, folder)
         shutil.rmtree(place)
         return True
 
-    def _run(
-        self, tool: str, *arguments: str, folder: Path | None = None
-    ) -> subprocess.CompletedProcess[str]:
+    def _run(self, tool: str, *arguments: str, folder: Path | None = None) -> _Process:
         options = ["-c", str(self._private / "apt.conf"), "-q"] if tool.startswith("apt") else []
         return subprocess.run(
             [tool, *options, *arguments],
@@ -404,16 +390,14 @@ class _Apt:
 
 
 def _version(folder: Path) -> str | None:
-    """The version of the package that a folder holds in full, or None."""
+    """Returns the version of the package in a folder, or None if the package is not complete."""
     try:
-        marker = read_json(folder / _MARKER)
-        is_current = marker["unpacking_version"] == _UNPACKING_VERSION
-        return str(marker["version"]) if is_current else None
+        return str(read_json(folder / _MARKER)["version"])
     except (LookupError, OSError, TypeError, ValueError):
         return None
 
 
-def _complaint(process: subprocess.CompletedProcess[str]) -> str:
+def _complaint(process: _Process) -> str:
     lines = [line.strip() for line in process.stderr.splitlines() if line.strip()]
     errors = [line for line in lines if line.startswith("E:")]
     return (errors or lines or [f"exit status {process.returncode}, no message"])[0]

@@ -1,9 +1,9 @@
-"""Writes the translations that training holds out, for evaluation/main.py to score any system on.
+"""Writes the held-out translations, so that evaluation/main.py can score any system on them.
 
     python data/held_out.py --data my_corpora --target es,fr --output my_evaluation
     python evaluation/main.py --model exported/en-es --data my_evaluation --suite retrieval,bitext
 
-The stable tenth of each corpus, chosen by a hash of its text, that no training on the folder sees.
+They are the stable tenth of each corpus, chosen by a hash of the text, that no training on the folder sees.
 """
 
 import math
@@ -19,23 +19,24 @@ from absl import app, flags
 from xling_tf.corpora.folder import load_folder
 from xling_tf.corpora.line_files import write_lines
 from xling_tf.corpora.store import transient_store
-from xling_tf.errors import UserError, one_line_errors, parse_flags, set_up_logging
+from xling_tf.errors import UserError
+from xling_tf.program import one_line_errors, parse_flags, set_up_logging
 
-# Fewer are no evaluation of their own; among a thousand the papers look for the right one.
-FEWEST = 1000
+# A smaller corpus has no file of its own: the papers search a thousand sentences for the right one.
+MIN_PAIRS = 1000
 
 _DATA = flags.DEFINE_string("data", None, "Folder of corpora.", required=True)
 _OUTPUT = flags.DEFINE_string("output", None, "Folder for bitext/.", required=True)
 _SOURCE = flags.DEFINE_string("source", "en", "Source language.")
 _TARGET = flags.DEFINE_list("target", ["es"], "Target language, or several: es,fr.")
-_MAX = flags.DEFINE_integer("max_pairs", 5000, "Pairs in one file.", lower_bound=FEWEST)
+_MAX = flags.DEFINE_integer("max_pairs", 5000, "Most pairs in a file.", lower_bound=MIN_PAIRS)
 
 
 def main(argv: list[str]) -> None:
-    """Writes what the flags describe, and prints the counts."""
+    """Writes the files of the flags, and prints the counts."""
     del argv
     set_up_logging()
-    with one_line_errors("files that are written are whole"):
+    with one_line_errors("the files that exist are complete"):
         data, output = Path(_DATA.value), Path(_OUTPUT.value)
         written = write_held_out(data, output, _SOURCE.value, _TARGET.value, _MAX.value)
     for path, count in written.items():
@@ -45,12 +46,17 @@ def main(argv: list[str]) -> None:
 def write_held_out(
     data: Path, output: Path, source: str, targets: Sequence[str], max_pairs: int
 ) -> dict[Path, int]:
-    """Writes a file for each corpus that holds out a thousand pairs, and one of all; counts their pairs.
+    """Writes a file for each corpus with a thousand held-out pairs, and one for all corpora of a target.
 
-    Where there are more than `max_pairs`, every n-th is written.
+    Args:
+        data: The data folder.
+        output: The evaluation folder.
+        source: Language code.
+        targets: Language codes.
+        max_pairs: Most pairs in a file; of more pairs every n-th is written.
 
-    Raises:
-        UserError: A corpus cannot be read, or no pair of languages has a thousand held-out pairs.
+    Returns:
+        The number of pairs by file.
     """
     corpora = load_folder(data, source=source, targets=targets)
     store = transient_store([corpus for corpus in corpora if corpus.kind == "parallel"])
@@ -60,18 +66,15 @@ def write_held_out(
         parts = {c.name: [texts[:2] for texts in c.held_out] for c in store.corpora if c.languages == pair}
         parts["all"] = [texts for part in parts.values() for texts in part]
         for name, rows in parts.items():
-            if len(rows) >= FEWEST:
+            if len(rows) >= MIN_PAIRS:
                 rows = [(source, target), *rows[:: math.ceil(len(rows) / max_pairs)]]
                 path = output / "bitext" / f"{name}_held_out.{pair}.tsv.gz"
-                # A Moses pair's line may hold a tab.
+                # A line of a Moses pair may hold a tab.
                 cells = ([text.replace("\t", " ") for text in row] for row in rows)
                 write_lines(path, map("\t".join, cells))
                 written[path] = len(rows) - 1
     if not written:
-        raise UserError(
-            f"at least {FEWEST} held-out pairs of a pair of languages are expected, but {data} has fewer; "
-            "give more translations: a tenth of them is held out"
-        )
+        raise UserError(f"{data} has fewer than {MIN_PAIRS} held-out pairs, a tenth of all; give more text")
     return written
 
 

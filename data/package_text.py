@@ -19,7 +19,7 @@ from xling_tf.corpora.records import ResponsePair, TranslationPair
 from xling_tf.corpora.sentences import paragraphs
 from xling_tf.files import read_json
 
-# The names a translation goes by in locale folders, the better one first.
+# The names of a language in locale folders, the better one first.
 LOCALES = {
     "en": ("en", "en-US", "en_US", "C"),
     "es": ("es", "es_ES"),
@@ -34,29 +34,30 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class Extraction:
-    """The text of one source: paragraphs before cleaning, or sentences after it."""
+    """The text of one source: paragraphs before cleaning, sentences after it."""
 
     parallel: list[TranslationPair] = field(default_factory=list)
     documents: dict[str, list[Document]] = field(default_factory=dict)  # by language
     conversations: dict[str, list[ResponsePair]] = field(default_factory=dict)  # by language
 
 
-# What readers raise of a file that is not as its program writes it.
-_UNREADABLE = (
-    *(AttributeError, LookupError, OSError, OverflowError, RecursionError, TypeError, ValueError),
-    *(LxmlError, struct.error),
-)
-
-
 def _read_each(paths: Iterable[Path], read: Callable[[Path], T]) -> Iterator[tuple[Path, T]]:
-    """Reads files; one that cannot be read is left out with a warning."""
+    """Reads files; warns of those that cannot be read and leaves them out."""
     for path in paths:
         try:
-            found = read(path)
-        except _UNREADABLE as error:
-            logging.warning("%s is left out, since it cannot be read: %s", path, str(error)[:200])
+            content = read(path)
+        except (
+            AttributeError,
+            LookupError,
+            OSError,
+            TypeError,
+            ValueError,
+            LxmlError,
+            struct.error,
+        ) as error:
+            logging.warning("%s is left out, because it cannot be read: %s", path, str(error)[:200])
             continue
-        yield path, found
+        yield path, content
 
 
 # Messages of programs and games: plain text, or templates with gaps to fill.
@@ -78,16 +79,13 @@ _GAP = re.compile(
 _CONTEXT = re.compile(r"^(?:[\w ()/'-]{1,60}\^|\?[\w -]{1,30}:|[A-Z][\w -]{0,30}\|(?=\S))")
 _CJK_ACCELERATOR = re.compile(r"\s*[(（][_&~]\w[)）]")
 _ACCELERATOR = re.compile(r"(?<!\w)[_&~](?=\w)")
-# "E_xit"; in longer texts than a menu has, it is an identifier.
+# "E_xit"; in texts longer than a label, the mark belongs to an identifier.
 _MIDDLE_ACCELERATOR = re.compile(r"(?<=[^\W_])[_&](?=[^\W_])")
 _MAX_LABEL = 40
 
 
 def plain_text(message: str) -> str | None:
-    """The message without context prefix, tags, entities and accelerators.
-
-    Returns:
-        None where the message has gaps that a program fills in, or foreign markup.
+    """Removes the context prefix, tags, entities and accelerators; None for placeholders or unknown markup.
 
     Example:
         >>> plain_text("female^The <b>_witch</b> &amp; her cat")
@@ -101,10 +99,7 @@ def plain_text(message: str) -> str | None:
         if any(not _INLINE.fullmatch(tag[1]) for tag in _TAG.finditer(text)):
             return None
         text = _TAG.sub("", text)
-    try:
-        text = html.unescape(text) if "&" in text else text
-    except ValueError:  # from `int`, of a number of thousands of digits
-        return None
+    text = html.unescape(text)
     if _GAP.search(text):
         return None
     text = _CJK_ACCELERATOR.sub("", text)
@@ -114,9 +109,9 @@ def plain_text(message: str) -> str | None:
 
 
 def read_catalogues(folders: Sequence[Path], language: str) -> dict[str, str]:
-    """The messages of gettext's compiled catalogues (.mo) and their translations, as they stand.
+    """Returns the first translation of each message in the compiled catalogues (.mo) of unpacked packages.
 
-    Of a language's spellings (`es`, `es_ES`) a package's first counts; of two translations, too.
+    Of the language's names in `LOCALES`, the first that a package has is used.
     """
     paths: dict[tuple[Path, str], Path] = {}
     for folder in folders:
@@ -132,39 +127,33 @@ def read_catalogues(folders: Sequence[Path], language: str) -> dict[str, str]:
     return messages
 
 
-class _Messages(NamedTuple):
-    pairs: list[TranslationPair]  # those that are plain text on both sides
-    into: dict[str, Callable[[str], str | None]]  # by language: (message) to its text there
-    documents: dict[str, list[Document]]  # each message is one
+# Maps a message to its text in a language.
+Translate = Callable[[str], str | None]
 
 
-def _messages(folders: Sequence[Path], source: str, target: str) -> _Messages:
+def extract_gettext(folders: Sequence[Path], source: str, target: str) -> Extraction:
+    """Extracts messages with their translations; each long message is a document as well."""
+    return _messages(folders, source, target)[0]
+
+
+def _messages(folders: Sequence[Path], source: str, target: str) -> tuple[Extraction, dict[str, Translate]]:
+    """Returns the messages that are plain text on both sides, and a translator into each language."""
     catalogue = read_catalogues(folders, target)
     pairs = [
         TranslationPair(text, translation)
         for message, translated in catalogue.items()
-        # Others are single words, and the keys of catalogues without English text.
+        # Without a space, messages are single words, or the keys of catalogues without English text.
         if " " in message.strip()
         and (text := plain_text(message))
         and (translation := plain_text(translated))
     ]
-    return _Messages(
-        pairs,
-        {source: plain_text, target: lambda message: plain_text(catalogue.get(message, ""))},
-        {
-            source: [paragraphs(pair.source) for pair in pairs],
-            target: [paragraphs(pair.target) for pair in pairs],
-        },
-    )
+    sides = {source: (pair.source for pair in pairs), target: (pair.target for pair in pairs)}
+    documents = {language: list(map(paragraphs, texts)) for language, texts in sides.items()}
+    translate = {source: plain_text, target: lambda message: plain_text(catalogue.get(message, ""))}
+    return Extraction(parallel=pairs, documents=documents), translate
 
 
-def extract_gettext(folders: Sequence[Path], source: str, target: str) -> Extraction:
-    """Messages with their translations; each long message is a document as well."""
-    messages = _messages(folders, source, target)
-    return Extraction(parallel=messages.pairs, documents=messages.documents)
-
-
-# The Battle for Wesnoth: its scenarios are dialogues in WML, translated message by message.
+# The Battle for Wesnoth: scenarios are dialogues in WML, translated message by message.
 _WML = re.compile(
     r"""^[ \t]*(?:
     (?P<otherwise>\#else)
@@ -173,20 +162,20 @@ _WML = re.compile(
     |(?P<key>\w+)[ \t]*=[ \t]*(?:(?P<text>_?[ \t]*"(?:[^"]|"")*")|(?P<word>[^"\n]*)))""",
     re.VERBOSE | re.MULTILINE,
 )
-# What is inside these happens instead of, not after, what is before them.
+# The content of these tags is an alternative to the content before them, not its continuation.
 _BRANCHES = frozenset({"event", "then", "else", "elseif", "case", "option", "command", "part", "story"})
 _NARRATORS = frozenset({"narrator", ""})
 
 
 class Line(NamedTuple):
-    """One message of a scenario: who says it (`narrator` for nobody) and its text."""
+    """A message of a scenario: the speaker (`narrator` for nobody) and the text."""
 
     speaker: str
     text: str
 
 
 def read_scenes(wml: str) -> list[list[Line]]:
-    """The runs of messages and story parts of a scenario that follow one another."""
+    """Returns the runs of consecutive messages and story parts of a scenario."""
     scenes: list[list[Line]] = [[]]
     values: dict[str, str] = {}
     for token in _WML.finditer(wml):
@@ -207,7 +196,7 @@ def read_scenes(wml: str) -> list[list[Line]]:
 
 
 def replies(scene: Sequence[Line], translate: Callable[[str], str | None]) -> Iterator[ResponsePair]:
-    """Successive lines of different speakers as message and reply, the narrator left out."""
+    """Yields successive lines of different speakers as message and reply, without the narrator."""
     for line, answer in pairwise(scene):
         if line.speaker == answer.speaker or {line.speaker, answer.speaker} & _NARRATORS:
             continue
@@ -217,7 +206,7 @@ def replies(scene: Sequence[Line], translate: Callable[[str], str | None]) -> It
 
 
 def narrative(scene: Sequence[Line], translate: Callable[[str], str | None]) -> list[Document]:
-    """The scene's text as documents; a line without translation parts it."""
+    """Returns the text of a scene as documents; a line without translation splits it."""
     documents: list[Document] = [[]]
     for line in scene:
         if text := translate(line.text):
@@ -228,40 +217,30 @@ def narrative(scene: Sequence[Line], translate: Callable[[str], str | None]) -> 
 
 
 def extract_wesnoth(folders: Sequence[Path], source: str, target: str) -> Extraction:
-    """Messages with translations, dialogues, and scenes and descriptions as documents."""
-    messages = _messages(folders, source, target)
+    """Extracts messages with translations, dialogues, and scenes and descriptions as documents."""
+    text, translations = _messages(folders, source, target)
     paths = [path for folder in folders for path in sorted(folder.rglob("*.cfg"))]
     read = _read_each(paths, lambda path: read_scenes(path.read_text("utf-8", "replace")))
-    scenes = [scene for _, found in read for scene in found]
-    return Extraction(
-        parallel=messages.pairs,
-        conversations={
-            language: [pair for scene in scenes for pair in replies(scene, translate)]
-            for language, translate in messages.into.items()
-        },
-        documents={
-            language: [document for scene in scenes for document in narrative(scene, translate)]
-            + messages.documents[language]
-            for language, translate in messages.into.items()
-        },
-    )
+    scenes = [scene for _, scenes_of_file in read for scene in scenes_of_file]
+    for language, translate in translations.items():
+        text.conversations[language] = [pair for scene in scenes for pair in replies(scene, translate)]
+        narratives = [document for scene in scenes for document in narrative(scene, translate)]
+        text.documents[language] = narratives + text.documents[language]
+    return text
 
 
-# Cataclysm: Dark Days Ahead: the people in it talk along a graph of topics kept in JSON.
-# A topic may have a dozen lines by mood and circumstance and a dozen answers; all of them crossed
-# would drown the rest.
+# Cataclysm: Dark Days Ahead: characters talk along a graph of topics in JSON. A topic may have a dozen
+# lines and a dozen answers; all their combinations would outnumber the rest of the corpus.
 _MAX_REPLIES = 3
 _SPOKEN_KEYS = ("yes", "no", "str", "gendered_line", "concatenate", "and")
 
 
 def read_topics(path: Path) -> dict[str, list[Mapping[str, Any]]]:
-    """The talk topics of a JSON file: the objects of each, by its name."""
+    """Returns the objects of each talk topic of a JSON file, by the name of the topic."""
     topics: dict[str, list[Mapping[str, Any]]] = {}
     content = read_json(path)
     for item in content if isinstance(content, list) else [content]:
         if isinstance(item, dict) and item.get("type") == "talk_topic":
-            if not all(isinstance(r.get("topic", ""), str) for r in item.get("responses", ())):
-                raise TypeError("a topic is no name")
             for name in item["id"] if isinstance(item["id"], list) else [item["id"]]:
                 if not name.startswith("TALK_TEST"):
                     topics.setdefault(name, []).append(item)
@@ -269,7 +248,7 @@ def read_topics(path: Path) -> dict[str, list[Mapping[str, Any]]]:
 
 
 def _spoken(line: object) -> Iterator[str]:
-    """All the wordings of a line, a list of alternatives or an object of conditions and lines."""
+    """Yields all wordings of a line, of a list of alternatives, or of an object of conditions and lines."""
     if isinstance(line, str) and not line.startswith("&"):  # narration
         yield line
     elif isinstance(line, list):
@@ -281,7 +260,7 @@ def _spoken(line: object) -> Iterator[str]:
 
 
 def exchanges(topics: Mapping[str, Sequence[Mapping[str, Any]]]) -> Iterator[ResponsePair]:
-    """Yields line and answer, and answer and the next topic's line, as they stand in the files."""
+    """Yields pairs of line and answer, and of answer and line of the next topic, unchanged."""
     lines = {
         name: [text for item in items for text in _spoken(item.get("dynamic_line"))]
         for name, items in topics.items()
@@ -297,26 +276,25 @@ def exchanges(topics: Mapping[str, Sequence[Mapping[str, Any]]]) -> Iterator[Res
 
 
 def extract_cataclysm(folders: Sequence[Path], source: str, target: str) -> Extraction:
-    """Messages with translations, talk, and long descriptions as documents."""
-    messages = _messages(folders, source, target)
+    """Extracts messages with translations, conversations, and long descriptions as documents."""
+    text, translations = _messages(folders, source, target)
     files = [path for folder in folders for path in sorted(folder.rglob("npcs/**/*.json"))]
     topics: dict[str, list[Mapping[str, Any]]] = {}
-    for _, found in _read_each(files, read_topics):
-        for name, items in found.items():
+    for _, topics_of_file in _read_each(files, read_topics):
+        for name, items in topics_of_file.items():
             topics.setdefault(name, []).extend(items)
     talk = list(exchanges(topics))
-    conversations = {}
-    for language, translate in messages.into.items():
-        pairs = ([paragraphs(translate(text) or "") for text in pair] for pair in talk)
-        conversations[language] = [
+    for language, translate in translations.items():
+        pairs = ([paragraphs(translate(line) or "") for line in pair] for pair in talk)
+        text.conversations[language] = [
             ResponsePair(" ".join(message), " ".join(response))
             for message, response in pairs
             if message and response
         ]
-    return Extraction(parallel=messages.pairs, documents=messages.documents, conversations=conversations)
+    return text
 
 
-# Manuals as HTML: the translated page has the blocks of the English one, in the same order.
+# HTML manuals: a translated page has the blocks of the English page, in the same order.
 _BLOCK = re.compile("h[1-6]|p|li|dt|dd|td|th|caption")
 _SKIPPED = frozenset({"script", "style", "head", "nav", "header", "footer", "aside", "pre", "code"})
 _CHROME_CLASSES = frozenset({"navheader", "navfooter", "toc", "breadcrumbs", "bug-reporting"})
@@ -325,7 +303,7 @@ _MIN_AGREEING = 0.8
 
 
 class Block(NamedTuple):
-    """A paragraph, heading, cell or list item: its tag, id (or empty) and text."""
+    """A paragraph, heading, cell or list item: tag, id (or "") and text."""
 
     tag: str
     identity: str
@@ -333,7 +311,7 @@ class Block(NamedTuple):
 
 
 def read_blocks(page: bytes) -> list[Block]:
-    """The blocks of an HTML page with text, without navigation, code and what the page hides."""
+    """Returns the blocks of an HTML page with text, without navigation, code and hidden parts."""
     tree = lxml_html.fromstring(page, parser=lxml_html.HTMLParser(encoding="utf-8"))
     return list(_blocks(tree.find("body") if tree.tag == "html" else tree))
 
@@ -357,7 +335,7 @@ def _is_block(element: Any) -> bool:
 def _text(element: Any) -> Iterator[str]:
     yield element.text or ""
     for child in element:
-        # Of two variants that a script chooses from, that of other systems than macOS.
+        # A script chooses between two variants; the one for macOS is left out.
         if isinstance(child.tag, str) and not (child.get("hidden") and "MAC" in (child.get("class") or "")):
             yield " " if child.tag == "br" else ""
             yield from _text(child)
@@ -367,17 +345,17 @@ def _text(element: Any) -> Iterator[str]:
 def pair_blocks(
     source: Sequence[Block], target: Sequence[Block], languages: tuple[str, str]
 ) -> list[TranslationPair]:
-    """Pairs the blocks of a page and of its translation.
+    """Pairs the blocks of a page with those of its translation; none if the pages do not correspond.
 
-    By id where most blocks have one, otherwise by position, if both pages are made of the same
-    tags and their blocks are about as long: some pages were written anew, not translated.
+    If most blocks have an id, blocks with the same id are paired; otherwise by position, if both pages have
+    the same tags and blocks of similar length: some pages were rewritten, not translated.
     """
     if 2 * sum(bool(block.identity) for block in source) > len(source):
-        theirs = {block.identity: block.text for block in target if block.identity}
+        translations = {block.identity: block.text for block in target if block.identity}
         return [
-            TranslationPair(block.text, theirs[block.identity])
+            TranslationPair(block.text, translations[block.identity])
             for block in source
-            if block.identity in theirs
+            if block.identity in translations
         ]
     if [block.tag for block in source] != [block.tag for block in target]:
         return []
@@ -387,30 +365,28 @@ def pair_blocks(
 
 
 def extract_manual(pattern: str, folders: Sequence[Path], source: str, target: str) -> Extraction:
-    """The blocks of a manual's pages with their translations, and their prose as documents.
+    """Extracts the blocks of a manual's pages with translations, and the prose of the pages as documents.
 
-    `pattern` is a language's folder inside a package, where `{locale}` stands for the language; file names
-    are the same in each.
+    Args:
+        pattern: The folder of a `{locale}` in a package; all languages have the same file names.
+        folders: Unpacked packages.
+        source: Language code.
+        target: Language code.
     """
-    ours, theirs = (_pages(folders, pattern, language) for language in (source, target))
-    untranslated = {block.text for blocks in ours.values() for block in blocks}
+    sources, targets = (_pages(folders, pattern, language) for language in (source, target))
+    untranslated = {block.text for blocks in sources.values() for block in blocks}
 
     def prose(blocks: Sequence[Block]) -> Document:
         return [block.text for block in blocks if block.tag in _PROSE]
 
-    return Extraction(
-        parallel=[
-            pair
-            for name, blocks in ours.items()
-            for pair in pair_blocks(blocks, theirs.get(name, ()), (source, target))
-        ],
-        documents={
-            source: list(map(prose, ours.values())),
-            target: [
-                [text for text in prose(blocks) if text not in untranslated] for blocks in theirs.values()
-            ],
-        },
-    )
+    pairs = [
+        pair
+        for name, blocks in sources.items()
+        for pair in pair_blocks(blocks, targets.get(name, ()), (source, target))
+    ]
+    translated = [[text for text in prose(blocks) if text not in untranslated] for blocks in targets.values()]
+    documents = {source: list(map(prose, sources.values())), target: translated}
+    return Extraction(parallel=pairs, documents=documents)
 
 
 def _pages(folders: Sequence[Path], pattern: str, language: str) -> dict[str, list[Block]]:

@@ -1,6 +1,6 @@
-"""What `report.py` draws of a system: sentences on a plane, their similarities, wrong neighbours.
+"""Suites whose results `report.py` draws: maps of sentences and documents, heat maps, retrieval errors.
 
-These suites give no scores but JSON to be drawn, small enough for a results file.
+They return JSON instead of scores, small enough for a results file.
 """
 
 from collections import defaultdict
@@ -12,136 +12,97 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from xling_tf.documents import divide, pool
 from xling_tf.errors import UserError
 from xling_tf.evaluators.classifiers import encode_columns, single_threaded
-from xling_tf.evaluators.data import Dataset, Missing, Suite, find_tables, read_table
-from xling_tf.evaluators.documents import divide, pool
-from xling_tf.evaluators.encoding import Encode, NotApplicableError, encode_units
-from xling_tf.evaluators.parallel_texts import (
-    NO_BITEXTS,
+from xling_tf.evaluators.data import (
+    BITEXT_LAYOUT,
+    Dataset,
     ParallelTexts,
     Rows,
-    datasets,
+    Suite,
     find_bitexts,
     find_multilingual,
+    find_tables,
+    parallel_datasets,
+    read_table,
 )
+from xling_tf.evaluators.encoding import Encode, NotApplicableError, as_embedder, encode_checked, encode_units
 
-Columns = Mapping[str, Sequence[str]]  # by language, row by row translations of each other
+Columns = Mapping[str, Sequence[str]]  # texts by language, which translate each other row by row, or labels
 Draw = Callable[[Columns, Encode, int], dict[str, Any]]
 
-_LONGEST = 200  # characters of a text that are kept
-_ERRORS = 12
-_CORPORA = 4  # that are drawn: a results file is to stay below a megabyte
+_MAX_CHARACTERS = 200  # of a text in the results
+_MAX_ERRORS = 12
+_MAX_CORPORA = 4  # keeps a results file below a megabyte
+_MAX_DOCUMENTS = 300
 _PERPLEXITY = 30.0  # scikit-learn's default
-_SAME = 1e-6
-_DOCUMENTS = 300
-_PLANE = {"method": "t-SNE of unit vectors", "perplexity": _PERPLEXITY}
+_SAME = 1e-6  # components that differ by less are the same
 
 
 class Illustration:
-    """What `draw` makes of sentences that translate each other; more rows than `most_rows` are sampled."""
+    """Draws sentences that translate each other, or documents and their labels.
+
+    Args:
+        draw: Function from the columns by name, an encode function and a seed to JSON.
+        rows: Rows of a text for each name.
+        names: The languages, or "label" and "text".
+        name: Its name in results.
+        max_rows: Largest number of rows; more are sampled.
+        seed: Seed of the sample and of `draw`.
+    """
+
+    illustrates = True
 
     def __init__(
-        self,
-        draw: Draw,
-        rows: Rows,
-        languages: Sequence[str],
-        *,
-        name: str,
-        most_rows: int,
-        protocol: Mapping[str, Any],
-        seed: int,
+        self, draw: Draw, rows: Rows, names: Sequence[str], *, name: str, max_rows: int, seed: int
     ) -> None:
         self.name = name
-        different = sorted({row for row in rows if all(row)})
-        if len(different) < 2:
-            raise UserError(
-                f"{name} must have two different rows of sentences to be drawn, but has "
-                f"{len(different)}; give more data"
-            )
-        order = np.random.default_rng(seed).permutation(len(different))[:most_rows]
-        texts = zip(*(different[place] for place in order), strict=True)
-        self._columns = dict(zip(languages, texts, strict=True))
+        sample = _sample({row for row in rows if all(row)}, max_rows, name, seed)
+        self._columns = dict(zip(names, zip(*sample, strict=True), strict=True))
         self._draw, self._seed = draw, seed
-        self.protocol: Mapping[str, Any] = {**protocol, "seed": seed, "num_rows": len(order)}
+        self.protocol: Mapping[str, Any] = {"seed": seed, "num_rows": len(sample)}
 
     def __call__(self, encode: Encode) -> dict[str, Any]:
-        """Returns "languages" and what is to be drawn of the system's vectors."""
-        return {"languages": [*self._columns], **self._draw(self._columns, encode, self._seed)}
+        """Returns the result of `draw`."""
+        return self._draw(self._columns, encode, self._seed)
 
 
 def sentence_map(columns: Columns, encode: Encode, seed: int) -> dict[str, Any]:
-    """Lays sentences out on a plane by t-SNE: the "texts", "x" and "y" (0 to 1) of each language.
+    """Places sentences on a plane by t-SNE: "texts", "x" and "y" (0 to 1) by language.
 
-    In a space that languages share, a sentence lies with its translations and not with its language.
+    In a space that languages share, a sentence is near its translations, not near others of its language.
     """
     places = _on_a_plane(np.concatenate(_unit_vectors(encode, columns.values())), seed)
     parts = zip(columns.items(), np.split(places, len(columns)), strict=True)
-    return {"points": {language: _points(texts, own) for (language, texts), own in parts}}
+    return {"points": {language: _points(texts, part) for (language, texts), part in parts}}
 
 
-class DocumentMap:
-    """Lays documents of a language out on a plane by t-SNE: the "texts", "x" and "y" (0 to 1) of each class.
+def document_map(language: str, columns: Columns, encode: Encode, seed: int) -> dict[str, Any]:
+    """Places documents on a plane by t-SNE of the means of their sentences (Yu et al. 2018, figure 1).
 
-    Yu et al. 2018, figure 1: their vectors are the means of their sentences'.
-
-    Args:
-        documents: (label, text) rows; of more than 300, so many are drawn at random.
-        language: ISO code.
-        name: What results call this evaluator.
-        seed: Of the sample and of the plane.
+    Returns "texts", "x" and "y" (0 to 1) by label.
     """
-
-    def __init__(self, documents: Sequence[tuple[str, ...]], language: str, *, name: str, seed: int) -> None:
-        self.name = name
-        different = sorted(set(documents))
-        order = np.random.default_rng(seed).permutation(len(different))[:_DOCUMENTS]
-        self._documents = sorted(different[place] for place in order)
-        if len(self._documents) < 2:
-            raise UserError(f"{name} must have two different documents to be drawn; give more data")
-        self._language, self._seed = language, seed
-        self.protocol: Mapping[str, Any] = {**_PLANE, "seed": seed, "num_documents": len(self._documents)}
-
-    def __call__(self, encode: Encode) -> dict[str, Any]:
-        """Returns what is to be drawn of the system's vectors."""
-        parts = [divide(text, self._language, "sentences") for _, text in self._documents]
-        vectors = pool(encode, parts)["mean"].astype(np.float64)
-        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-        places = _on_a_plane(vectors / np.maximum(lengths, _SAME), self._seed)
-        labels = np.array([label for label, _ in self._documents])
-        texts = np.array([text for _, text in self._documents], object)
-        own = {label: labels == label for label in dict.fromkeys(labels.tolist())}
-        return {"points": {label: _points(texts[is_own], places[is_own]) for label, is_own in own.items()}}
-
-
-def _on_a_plane(units: NDArray[np.float64], seed: int) -> NDArray[np.float64]:
-    if np.ptp(units, axis=0).max() < _SAME:
-        raise NotApplicableError("all its vectors are the same")
-    perplexity = min(_PERPLEXITY, (len(units) - 1) / 3)
-    # For so few points, threads wait for each other most of the time.
-    with single_threaded():
-        from sklearn.manifold import TSNE
-
-        places = TSNE(perplexity=perplexity, init="pca", random_state=seed).fit_transform(units)
-    return (places - places.min(axis=0)) / np.ptp(places, axis=0)
-
-
-def _points(texts: Iterable[str], places: NDArray[np.float64]) -> dict[str, Any]:
-    x, y = places.round(4).T.tolist()
-    return {"texts": list(map(_cut, texts)), "x": x, "y": y}
+    parts = [divide(text, language, "sentences") for text in columns["text"]]
+    vectors = pool(partial(encode_checked, as_embedder(encode).encode_raw), parts)["mean"]
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    places = _on_a_plane(vectors / np.maximum(lengths, _SAME), seed)
+    labels, texts = (np.array(columns[name], object) for name in ("label", "text"))
+    is_in = {label: labels == label for label in sorted(set(columns["label"]))}
+    return {"points": {label: _points(texts[rows], places[rows]) for label, rows in is_in.items()}}
 
 
 def heat_map(columns: Columns, encode: Encode, seed: int) -> dict[str, Any]:
-    """The cosine of each sentence of one language (rows) with each of the other's (columns)."""
+    """The cosines of the sentences of one language (rows) and those of another (columns)."""
     first, second = _unit_vectors(encode, columns.values())
     return {
-        "texts": [list(map(_cut, texts)) for texts in columns.values()],
+        "texts": [list(map(_shorten, texts)) for texts in columns.values()],
         "similarities": (first @ second.T).round(3).tolist(),
     }
 
 
 def retrieval_errors(columns: Columns, encode: Encode, seed: int) -> dict[str, Any]:
-    """Sentences that find something else than their translation, where that leads by most."""
+    """Sentences whose nearest neighbour is no translation, those with the largest lead first."""
     queries, translations = columns.values()
     answers: defaultdict[str, list[str]] = defaultdict(list)
     for query, answer in zip(queries, translations, strict=True):
@@ -151,103 +112,117 @@ def retrieval_errors(columns: Columns, encode: Encode, seed: int) -> dict[str, A
     units, candidate_units = _unit_vectors(encode, [list(answers), candidates])
     errors = []
     for query, scores in zip(answers, units @ candidate_units.T, strict=True):
-        found = int(np.argmax(scores))
+        nearest = int(np.argmax(scores))
         right = max((place_of[text] for text in answers[query]), key=scores.__getitem__)
-        if scores[found] > scores[right]:
-            errors.append((float(scores[found] - scores[right]), query, found, right, scores))
+        if scores[nearest] > scores[right]:
+            errors.append((float(scores[nearest] - scores[right]), query, nearest, right, scores))
     errors.sort(key=lambda error: (-error[0], error[1]))
     shown = [
         {
-            "query": _cut(query),
-            "found": _cut(candidates[found]),
-            "right": _cut(candidates[right]),
-            "found_score": round(float(scores[found]), 3),
+            "query": _shorten(query),
+            "found": _shorten(candidates[nearest]),
+            "right": _shorten(candidates[right]),
+            "found_score": round(float(scores[nearest]), 3),
             "right_score": round(float(scores[right]), 3),
         }
-        for _, query, found, right, scores in errors[:_ERRORS]
+        for _, query, nearest, right, scores in errors[:_MAX_ERRORS]
     ]
     return {"num_queries": len(answers), "num_errors": len(errors), "errors": shown}
+
+
+def _sample(rows: set[tuple[str, ...]], max_rows: int, name: str, seed: int) -> list[tuple[str, ...]]:
+    if len(rows) < 2:
+        raise UserError(f"{name} must have two different rows to be drawn, but has {len(rows)}")
+    distinct = sorted(rows)
+    order = np.random.default_rng(seed).permutation(len(distinct))[:max_rows]
+    return [distinct[place] for place in order]
+
+
+def _on_a_plane(units: NDArray[np.floating], seed: int) -> NDArray[np.floating]:
+    if np.ptp(units, axis=0).max() < _SAME:
+        raise NotApplicableError("all its vectors are the same")
+    perplexity = min(_PERPLEXITY, (len(units) - 1) / 3)
+    # With so few points, threads mostly wait for each other.
+    with single_threaded():
+        from sklearn.manifold import TSNE
+
+        places = TSNE(perplexity=perplexity, init="pca", random_state=seed).fit_transform(units)
+    return (places - places.min(axis=0)) / np.ptp(places, axis=0)
+
+
+def _points(texts: Iterable[str], places: NDArray[np.floating]) -> dict[str, Any]:
+    x, y = places.astype(float).round(4).T.tolist()
+    return {"texts": list(map(_shorten, texts)), "x": x, "y": y}
 
 
 def _unit_vectors(encode: Encode, columns: Iterable[Sequence[str]]) -> list[NDArray[np.float64]]:
     return encode_columns(partial(encode_units, encode), columns, np.float64)
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+def _shorten(text: str) -> str:
+    return text if len(text) <= _MAX_CHARACTERS else text[: _MAX_CHARACTERS - 1] + "…"
 
 
-def _corpora(folder: Path, most_languages: int) -> list[ParallelTexts]:
-    """The corpora of most languages, then one for each pair not among theirs."""
-    found = [*find_multilingual(folder), *find_bitexts(folder)]
-    found = [texts for texts in found if len(texts.languages) <= most_languages]
+def _corpora(folder: Path, max_languages: int) -> list[ParallelTexts]:
+    """The corpora with the most languages, and one for each pair of languages that is in none of them."""
+    texts = [*find_multilingual(folder), *find_bitexts(folder)]
     covered: list[set[str]] = []
     chosen = []
-    for texts in sorted(found, key=lambda texts: (-len(texts.languages), texts.name)):
-        if not any(covering >= set(texts.languages) for covering in covered):
-            covered.append(set(texts.languages))
-            chosen.append(texts)
-    return chosen[:_CORPORA]
+    for corpus in sorted(texts, key=lambda corpus: (-len(corpus.languages), corpus.name)):
+        languages = set(corpus.languages)
+        if len(languages) <= max_languages and not any(others >= languages for others in covered):
+            covered.append(languages)
+            chosen.append(corpus)
+    return chosen[:_MAX_CORPORA]
 
 
-def _suite(
-    draw: Draw, title: str, source: str, *, most_languages: int = 2, most_rows: int, **protocol: Any
-) -> Suite:
-    def find(folder: Path, seed: int) -> Iterable[Dataset | Missing]:
-        make = partial(Illustration, draw, most_rows=most_rows, protocol=protocol, seed=seed)
-        return datasets(_corpora(folder, most_languages), make) or [NO_BITEXTS]
+def _suite(draw: Draw, title: str, source: str, *, max_languages: int = 2, max_rows: int) -> Suite:
+    def find(folder: Path, seed: int) -> Iterable[Dataset]:
+        make = partial(Illustration, draw, max_rows=max_rows, seed=seed)
+        return parallel_datasets(_corpora(folder, max_languages), make)
 
-    return Suite(name=draw.__name__, title=title, source=source, find=find, illustrates=True)
+    return Suite(name=draw.__name__, title=title, source=source, layout=BITEXT_LAYOUT, find=find)
 
 
-def _find_documents(folder: Path, seed: int) -> Iterator[Dataset | Missing]:
-    found = find_tables(folder / "documents")
-    for name, tables in found.items():
+def _find_documents(folder: Path, seed: int) -> Iterator[Dataset]:
+    def load(table: Path, language: str, name: str) -> Illustration:
+        draw, names = partial(document_map, language), ("label", "text")
+        rows = read_table(table, names)
+        return Illustration(draw, rows, names, name=name, max_rows=_MAX_DOCUMENTS, seed=seed)
+
+    for name, tables in find_tables(folder / "documents").items():
         for language, splits in tables.items():
             if table := splits.get("test"):
                 stem = f"{name}.{language}"
-                load = partial(_load_documents, table, language, stem, seed)
-                yield Dataset(name=stem, files=(table,), load=load)
-    if not found:
-        expected = "documents/<name>.<language>.test.tsv (label TAB text, so named in line 1)"
-        yield Missing(name="documents", expected=expected)
+                yield Dataset(name=stem, files=(table,), load=partial(load, table, language, stem))
 
 
-def _load_documents(table: Path, language: str, name: str, seed: int) -> DocumentMap:
-    return DocumentMap(read_table(table, ("label", "text")), language, name=name, seed=seed)
-
-
-SUITES = {
-    suite.name: suite
-    for suite in (
-        _suite(
-            sentence_map,
-            "Parallel sentences on a plane",
-            "Yu et al. 2018, figure 1, of documents; by language",
-            most_languages=6,
-            most_rows=150,
-            **_PLANE,
-        ),
-        Suite(
-            name="document_map",
-            title="Documents of a language on a plane, by class",
-            source="Yu et al. 2018, figure 1",
-            find=_find_documents,
-            illustrates=True,
-        ),
-        _suite(
-            heat_map,
-            "Similarities of some sentences and translations",
-            "none; as the published models' pages show them",
-            most_rows=12,
-            similarity="cosine",
-        ),
-        _suite(
-            retrieval_errors,
-            "Sentences that find something else than their translation",
-            "Yu et al. 2018, Table 3",
-            most_rows=2000,
-            similarity="cosine",
-        ),
-    )
-}
+_SUITES = (
+    _suite(
+        sentence_map,
+        "Parallel sentences on a plane",
+        "Yu et al. 2018, figure 1, of documents; by language",
+        max_languages=6,
+        max_rows=150,
+    ),
+    Suite(
+        name="document_map",
+        title="Documents of a language on a plane, by class",
+        source="Yu et al. 2018, figure 1",
+        layout="documents/<name>.<language>.test.tsv (label TAB text, so named in line 1)",
+        find=_find_documents,
+    ),
+    _suite(
+        heat_map,
+        "Similarities of some sentences and translations",
+        "none; as on the published models' pages",
+        max_rows=12,
+    ),
+    _suite(
+        retrieval_errors,
+        "Sentences whose nearest neighbour is no translation",
+        "Yu et al. 2018, Table 3",
+        max_rows=2000,
+    ),
+)
+SUITES = {suite.name: suite for suite in _SUITES}

@@ -1,5 +1,5 @@
 -- wrk's script: rotates the request bodies of a file, a line each, and prints its figures as JSON.
-local requests, asked = {}, 0
+local requests, sent = {}, 0
 
 function init(arguments)
   for body in io.lines(arguments[1]) do
@@ -8,8 +8,8 @@ function init(arguments)
 end
 
 function request()
-  asked = asked + 1
-  return requests[asked % #requests + 1]
+  sent = sent + 1
+  return requests[sent % #requests + 1]
 end
 
 function done(summary, latency)

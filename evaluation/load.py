@@ -1,11 +1,11 @@
-"""Measures how the model server bears load, beside the same model called in process.
+"""Measures the model server under load, and the same model called in process.
 
     pip install -e '.[serving,evaluation]'; apt-get install wrk
     python evaluation/load.py --model exported/en-es                       # the load table
     python evaluation/load.py --model exported/en-es --soak_minutes 10     # memory under steady load
 
-Server and clients share the machine; compare figures of one file, which were measured in turn. The exit
-status is 1 where a request failed or memory grew.
+Server and clients share the machine, and take turns: compare only figures of one file. The exit status is 1
+if a request failed or memory grew.
 """
 
 import json
@@ -33,48 +33,44 @@ import psutil
 import urllib3
 from absl import app, flags, logging
 
-from xling_tf.errors import UserError, one_line_errors, parse_flags, quiet_start, set_up_logging
-from xling_tf.files import new_folder, provenance, replacing, require_writable_folder
-from xling_tf.hub.saved_models import require_saved_model, resolve
+from xling_tf.errors import UserError
+from xling_tf.files import new_folder, replacing, require_writable_folder
+from xling_tf.program import one_line_errors, parse_flags, provenance, quiet_start, set_up_logging
+from xling_tf.savedmodel.saved_models import require_saved_model, resolve
 from xling_tf.sentence_encoder import SentenceEncoder
 
 _MODEL = flags.DEFINE_string("model", None, "Folder of the exported model.", required=True)
-_SOAK = flags.DEFINE_float("soak_minutes", 0, "If above 0: soaks for so long instead.", 0)
-_ROUNDS = flags.DEFINE_integer("rounds", 3, "Times that each row is measured.", 1)
-_SECONDS = flags.DEFINE_float("seconds", 4, "That each measurement lasts.", 0.1)
-_CLIENTS = flags.DEFINE_multi_integer("clients", [1, 8, 64], "That ask at the same time.", 1)
-_SENTENCES = flags.DEFINE_multi_integer("sentences", [1, 32], "Of a request.", 1)
-_OUTPUT = flags.DEFINE_string("output", None, "Results; else evaluation/results/{load,soak}.json.")
+_SOAK = flags.DEFINE_float("soak_minutes", 0, "If above 0: test memory under steady load for this long.", 0)
+_ROUNDS = flags.DEFINE_integer("rounds", 3, "Number of measurements of each row.", 1)
+_SECONDS = flags.DEFINE_float("seconds", 4, "Duration of each measurement.", 0.1)
+_CLIENTS = flags.DEFINE_multi_integer("clients", [1, 8, 64], "Number of simultaneous clients. Repeatable.", 1)
+_SENTENCES = flags.DEFINE_multi_integer("sentences", [1, 32], "Sentences of a request. Repeatable.", 1)
+_OUTPUT = flags.DEFINE_string("output", None, "Results file; default evaluation/results/{load,soak}.json.")
 
 _SERVER = str(Path(__file__).resolve().parents[1] / "export" / "serve.py")
 _TEXTS = (
     *("Where is the nearest train station?", "The shop on the corner opens at nine.", "ok"),
     *("¿Dónde está la parada del autobús?", "La tienda cierra temprano los domingos."),
-    *(
-        "Das Fenster in der Küche steht offen.",
-        "Il neige depuis trois jours.",
-        "他买了一辆新自行车。",
-    ),
+    *("Das Fenster in der Küche steht offen.", "Il neige depuis trois jours."),
     "Thanks a lot for everything that you and your family did for us while we were staying in town!",
 )
-# Of the soak: versions that arrive; the part of the time in which pools of memory fill; and how much memory
-# may grow in the rest, of which TensorFlow keeps a little for each version.
-_VERSIONS = 10
-_WARM_UP = 0.2
-_GROWTH_BOUND = 0.1
+# For the soak test.
+_VERSIONS = 10  # new versions of the model
+_WARM_UP = 0.2  # share of the time in which memory pools fill
+_MAX_GROWTH = 0.1  # of memory in the rest of the time; TensorFlow keeps a little for each version
 
 Figures = dict[str, Any]
 
 
 def main(argv: list[str]) -> None:
-    """Measures what the flags name, prints it and writes it."""
+    """Runs the load or the soak test, and writes its figures."""
     del argv
     set_up_logging()
-    with one_line_errors("the same command starts anew"):
+    with one_line_errors("the same command starts again"):
         model = resolve(_MODEL.value)
         require_saved_model(model)
         if shutil.which("wrk") is None:
-            raise UserError("wrk is expected on the PATH, but is not there; apt-get install wrk")
+            raise UserError("wrk must be on the PATH, but is not; apt-get install wrk")
         kind = "soak" if _SOAK.value else "load"
         output = Path(_OUTPUT.value or f"evaluation/results/{kind}.json")
         require_writable_folder(output.parent, "give another --output")
@@ -88,15 +84,15 @@ def main(argv: list[str]) -> None:
 
 
 def _load(model: Path) -> Figures:
-    """The load table: ways to ask the same model, measured in turn, round after round."""
+    """Measures ways to call the same model, in turn, round after round."""
     with quiet_start():
-        encode = SentenceEncoder.load(model).encode
+        encode = SentenceEncoder(model).encode
     with ExitStack() as stack:
         kinds = (("server", ()), ("server without batching", ("--noenable_batching",)))
         urls = {kind: stack.enter_context(serving(model.name, model, *more))[0] for kind, more in kinds}
         ways: list[tuple[str, int, int, Callable[[float], Figures]]] = []
         for size in _SENTENCES.value:
-            call_in_process(encode, size, 1, 0.5)  # The first calls take longer.
+            call_in_process(encode, size, 1, 0.5)  # the first calls take longer
             for threads in (1, 8):
                 call = partial(call_in_process, encode, size, threads)
                 ways.append(("in process", threads, size, call))
@@ -118,10 +114,10 @@ def _load(model: Path) -> Figures:
 
 
 def summary(rounds: pd.DataFrame) -> pd.DataFrame:
-    """Medians over the rounds, the largest latency and all errors.
+    """Summarises rounds: medians, the largest latency and the number of errors.
 
-    `to_first` compares with the first row of as many sentences a request, within each round: speeds of one
-    round compare well on a busy machine too.
+    `to_first` is the ratio to the first row with the same number of sentences, within each round: speeds of
+    one round can be compared even on a busy machine.
     """
     rounds = rounds.copy()
     rounds["requests_per_second"] = rounds["requests"] / rounds["seconds"]
@@ -129,15 +125,15 @@ def summary(rounds: pd.DataFrame) -> pd.DataFrame:
     first = rounds.groupby(["round", "sentences_per_request"], sort=False)["requests_per_second"]
     rounds["to_first"] = rounds["requests_per_second"] / first.transform("first")
     medians = ("requests_per_second", "sentences_per_second", "to_first", "p50_ms", "p99_ms")
-    wanted = dict.fromkeys(medians, "median") | {"max_ms": "max", "errors": "sum"}
+    statistics = dict.fromkeys(medians, "median") | {"max_ms": "max", "errors": "sum"}
     by_way = rounds.groupby(["sentences_per_request", "how", "clients"], sort=False)
-    return by_way.agg(wanted).reset_index()
+    return by_way.agg(statistics).reset_index()
 
 
 def call_in_process(
     encode: Callable[[Sequence[str]], Any], size: int, threads: int, seconds: float
 ) -> Figures:
-    """Calls a model in its own process, in threads that call again as soon as they are answered."""
+    """Calls a model in this process, in threads that call again as soon as a call returns."""
     begin = time.perf_counter()
 
     def work(thread: int) -> list[float]:
@@ -156,7 +152,7 @@ def call_in_process(
 
 
 def drive(url: str, size: int, clients: int, seconds: float) -> Figures:
-    """Lets wrk ask for predictions of so many sentences each, in whole seconds."""
+    """Measures requests of `size` sentences each with wrk, for a whole number of seconds."""
     bodies = (json.dumps({"instances": _batch(start, size)}) for start in range(len(_TEXTS)))
     with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as file:
         file.write("\n".join(bodies) + "\n")
@@ -164,16 +160,16 @@ def drive(url: str, size: int, clients: int, seconds: float) -> Figures:
         command = ["wrk", "-t1", f"-c{clients}", f"-d{max(1, round(seconds))}s", "--timeout=60s"]
         script = str(Path(__file__).with_suffix(".lua"))
         command += ["-s", script, url, "--", file.name]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-    match = re.search(r"^measured (\{.*\})$", done.stdout, re.MULTILINE)
+        process = subprocess.run(command, capture_output=True, text=True, check=False)
+    match = re.search(r"^measured (\{.*\})$", process.stdout, re.MULTILINE)
     if match is None:
-        raise UserError(f"wrk is expected to measure {url}, but says: {done.stderr or done.stdout}")
+        raise UserError(f"wrk cannot measure {url}: {process.stderr or process.stdout}")
     return dict(json.loads(match[1]))
 
 
 @contextmanager
 def serving(name: str, path: Path, *more: str) -> Iterator[tuple[str, psutil.Process]]:
-    """Runs export/serve.py at a free port; yields the model's URL and the process."""
+    """Runs export/serve.py on a free port; yields the model's URL and the process."""
     command = [sys.executable, _SERVER, f"--model={name}={path}", "--port=0", *more]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -182,7 +178,7 @@ def serving(name: str, path: Path, *more: str) -> Iterator[tuple[str, psutil.Pro
                 if '"event": "serving"' in line:
                     break
             else:
-                raise UserError("the server is expected to serve, but has ended")
+                raise UserError("the server ended before it served; see its log")
             url = f"http://127.0.0.1:{json.loads(line)['port']}/v1/models/{name}"
             threading.Thread(target=process.stdout.read, daemon=True).start()
             yield url, psutil.Process(process.pid)
@@ -191,7 +187,7 @@ def serving(name: str, path: Path, *more: str) -> Iterator[tuple[str, psutil.Pro
 
 
 def _soak(model: Path) -> Figures:
-    """Steady load of good and bad requests while versions arrive, with the server's memory sampled."""
+    """Samples the server's memory under steady load of good and bad requests, while versions arrive."""
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         versions, seconds = Path(folder), _SOAK.value * 60
         _put_version(model, versions, 1)
@@ -206,11 +202,7 @@ def _soak(model: Path) -> Figures:
                 shutil.rmtree(versions / str(version - 2), ignore_errors=True)
                 logging.info("%.0f s: version %d, %.0f MiB", now, version, samples[-1][1])
             figures = drive(f"{url}:predict", 8, 4, 1)
-            for body, expected in (
-                (b'{"instances": ["a"]}', 200),
-                (b"{", 400),
-                (b'{"inputs": 1}', 400),
-            ):
+            for body, expected in ((b'{"instances": ["a"]}', 200), (b"{", 400), (b'{"inputs": 1}', 400)):
                 status = urllib3.request("POST", f"{url}:predict", body=body).status
                 key = "expected" if status == expected else f"{status} instead of {expected}"
                 outcomes[key] = outcomes.get(key, 0) + 1
@@ -220,12 +212,12 @@ def _soak(model: Path) -> Figures:
     growth = memory_growth(samples, _WARM_UP * seconds)
     failed = outcomes.keys() - {"expected", "errors"} or outcomes["errors"]
     report: Figures = {
-        "passed": growth <= _GROWTH_BOUND and not failed and int(served) >= version - 1,
+        "passed": growth <= _MAX_GROWTH and not failed and int(served) >= version - 1,
         "seconds": seconds,
         "outcomes": outcomes,
         "versions_served": int(served),
         "growth": round(growth, 4),
-        "growth_bound": _GROWTH_BOUND,
+        "growth_bound": _MAX_GROWTH,
         "mib": [[round(at), round(mib, 1)] for at, mib in samples[:: max(1, len(samples) // 60)]],
     }
     print(json.dumps(report, indent=2))
@@ -233,7 +225,7 @@ def _soak(model: Path) -> Figures:
 
 
 def memory_growth(samples: Sequence[tuple[float, float]], warm_up: float) -> float:
-    """How much memory grew from the first third after the warm-up to the last, as a part of its median."""
+    """The growth of memory from the first third after the warm-up to the last, as a share of its median."""
     mib = np.array([mib for second, mib in samples if second >= warm_up])
     first, *_, last = (np.median(third) for third in np.array_split(mib, 3))
     return float((last - first) / np.median(mib))

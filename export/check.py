@@ -1,10 +1,10 @@
-"""Checks that exported models keep what users of sentence encoders rely on.
+"""Checks that exported models do what users of sentence encoders rely on.
 
     python export/check.py exported/en-es
     python export/check.py exported/en-es exported/qa --json checked.json
 
-Models are loaded in a bare process, called in every form and very often, by threads, by their signatures,
-with hostile strings and thousands of texts, and fine-tuned. The exit status is 1 where a check has failed.
+Each model is loaded in a bare process, called in every form, by threads, thousands of times, by each of its
+signatures and with hostile strings, and fine-tuned. The exit status is 1 if a check fails.
 """
 
 import json
@@ -27,21 +27,16 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import numpy as np
 from absl import app, flags
 
-from xling_tf.errors import (
-    UserError,
-    one_line_errors,
-    parse_flags_and_files,
-    quiet_start,
-    set_up_logging,
-)
-from xling_tf.files import provenance, replacing
+from xling_tf.errors import UserError
+from xling_tf.files import replacing
+from xling_tf.program import one_line_errors, parse_flags_and_files, provenance, quiet_start, set_up_logging
 
 with quiet_start():
     import tensorflow as tf
 
-    tf.config.list_physical_devices()  # prints what it does not find
+    tf.config.list_physical_devices()  # prints notes about missing GPUs
 
-    from xling_tf.hub.saved_models import load_saved_model, require_saved_model, resolve
+    from xling_tf.savedmodel.saved_models import load_saved_model, require_saved_model, resolve
 
 Measured = Mapping[str, float | int | str]
 
@@ -64,24 +59,24 @@ HOSTILE: Mapping[str, bytes] = {
     "one long word": b"x" * 100_000,
     "a megabyte": b"the cat is sleeping. " * 49_933,
 }
-# Of a component of a unit vector. Sums of float32 in another order, as of other paddings and batch
-# sizes, differ by some 1e-7; 1e-5 turns a vector by less than a hundredth of a degree.
+# Allowed error of a component of a unit vector. Other paddings and batch sizes sum float32 in another order,
+# which changes about 1e-7; 1e-5 turns a vector by less than a hundredth of a degree.
 _TOLERANCE = 1e-5
-# MiB. A model that traces at every call grows by 700 KiB a call, 1.4 GiB in 2,000 (measured).
+# MiB. A model that is traced in every call grows by 700 KiB a call, 1.4 GiB in 2,000 calls (measured).
 _GROWTH_BOUND = 64
-# MiB, of one large call; padded together, 512 numbers a word of 300 would be 600 KiB a text.
+# MiB in one large call. Padded to 300 words of 512 float32 each, a text would take 600 KiB.
 _LARGE_BOUND, _TEXTS_PER_MIB = 1024, 64
-_LONGEST = 300  # words of a text of the large call
-# By signature; contexts are taken by models that were trained with them.
-_INPUTS = {
-    "serving_default": ["inputs"],
-    "default": ["inputs"],
-    "question_encoder": ["input"],
-    "response_encoder": ["input", "context"],
-    "inference": ["premise", "hypothesis"],
+_LONGEST = 300  # words of a text in the large call
+# The signatures that give vectors, and their inputs; "context" only if the model was trained with contexts.
+_ENCODERS = {
+    "serving_default": ("inputs",),
+    "default": ("inputs",),
+    "raw": ("inputs",),
+    "question_encoder": ("input",),
+    "response_encoder": ("input", "context"),
 }
 
-# tensorflow-text imports Keras; the model itself must not need it, nor what else is refused.
+# tensorflow-text imports Keras; the model itself must need neither Keras nor the other refused packages.
 _BARE = """
 import sys
 import tensorflow as tf
@@ -99,21 +94,17 @@ print(needs, len(model(["Hola", "", "What?"])))
 """
 
 
-class BrokenContractError(Exception):
-    """What was expected of a model, and what came."""
-
-
 @dataclass
 class Subject:
-    """An exported model, loaded when a check first asks for it."""
+    """An exported model, loaded when a check first needs it."""
 
     folder: Path
-    num_texts: int  # of the one large call
-    num_calls: int = 2_000
+    num_texts: int  # in the large call
+    num_calls: int = 2_000  # that must cause no new trace
 
     @cached_property
     def model(self) -> Any:
-        """What TensorFlow makes of the folder."""
+        """The loaded SavedModel."""
         return load_saved_model(self.folder)
 
     def encode(self, texts: Sequence[str | bytes]) -> np.ndarray:
@@ -122,18 +113,18 @@ class Subject:
 
 
 def loads_in_a_bare_process(subject: Subject) -> Measured:
-    """TensorFlow alone loads and calls it, or tensorflow-text with it where the card says so."""
+    """TensorFlow alone loads and calls the model; tensorflow-text may be needed too if the card says so."""
     environment = {**os.environ, "PYTHONPATH": "", "TF_CPP_MIN_LOG_LEVEL": "3"}
     command = [sys.executable, "-c", _BARE, str(subject.folder.resolve())]
-    done = subprocess.run(command, cwd="/", env=environment, capture_output=True, text=True)
-    last = (done.stderr.strip().splitlines() or ["no message"])[-1][:300]
-    _require(done.returncode == 0, "a bare process to load and call it", last)
-    needs, count = done.stdout.split()[-2:]
+    process = subprocess.run(command, cwd="/", env=environment, capture_output=True, text=True)
+    last = (process.stderr.strip().splitlines() or ["no message"])[-1][:300]
+    _require(process.returncode == 0, "a bare process to load and call it", last)
+    needs, count = process.stdout.split()[-2:]
     _require(count == "3", "3 vectors of 3 texts", count)
     card = subject.folder / "README.md"
     if needs != "tensorflow" and card.is_file():
-        is_told = needs in card.read_text(encoding="utf-8").replace("-", "_")
-        _require(is_told, "a card that names tensorflow-text", "README.md does not")
+        is_named = needs in card.read_text(encoding="utf-8").replace("-", "_")
+        _require(is_named, "a card that names tensorflow-text", "README.md does not")
     return {"needs": needs}
 
 
@@ -156,45 +147,58 @@ def takes_every_form_of_call(subject: Subject) -> Measured:
     return {"forms": len(forms)}
 
 
-def has_the_published_signatures(subject: Subject) -> Measured:
-    """Signatures take strings `[-1]`, give float32 `[-1, dim]` as `outputs`, and are what calls are."""
-    signatures = subject.model.signatures
+def has_signatures_that_can_be_served(subject: Subject) -> Measured:
+    """Signatures give a row for each text; those of encoders have the inputs and outputs of the interface."""
+    model, signatures = subject.model, subject.model.signatures
     _require("serving_default" in signatures, "a signature serving_default", set(signatures))
     encoders = {"question_encoder", "response_encoder"} & set(signatures)
     _require(len(encoders) != 1, "encoders of questions and responses, or neither", encoders)
     dim = subject.encode(SENTENCES[:1]).shape[1]
-    for name in [name for name in _INPUTS if name in signatures]:
-        specs = signatures[name].structured_input_signature[1]
-        inputs = [key for key in _INPUTS[name] if key in specs or key != "context"]
-        expected = {key: tf.TensorSpec([None], tf.string, name=key) for key in inputs}
-        _require(specs == expected, f"the inputs {expected} of {name}", specs)
-        outputs = signatures[name].structured_outputs
-        width = 3 if name == "inference" else dim
-        expected = {"outputs": tf.TensorSpec([None, width], tf.float32, name="outputs")}
-        _require(outputs == expected, f"the outputs {expected} of {name}", outputs)
-        part = subject.model if inputs == ["inputs"] else getattr(subject.model, name, None)
-        rows = {key: tf.constant(np.roll(SENTENCES, place)) for place, key in enumerate(inputs)}
-        served = signatures[name](**rows)["outputs"]
+    vectors = {"outputs": tf.TensorSpec([None, dim], tf.float32, name="outputs")}
+    called = []
+    for name, function in signatures.items():
+        specs = function.structured_input_signature[1]
+        texts = {key: tf.TensorSpec([None], tf.string, name=key) for key in specs}
+        if name in _ENCODERS:
+            expected = {key for key in _ENCODERS[name] if key in specs or key != "context"}
+            _require(specs == texts and specs.keys() == expected, f"texts {expected} for {name}", specs)
+            outputs = function.structured_outputs
+            _require(outputs == vectors, f"the outputs {vectors} of {name}", outputs)
+        rows = {key: tf.constant(np.roll(SENTENCES, place)) for place, key in enumerate(specs)}
+        try:
+            results = function(**rows)
+        except (tf.errors.InvalidArgumentError, TypeError, ValueError) as error:
+            _require(name not in _ENCODERS, f"{name} to take any text", error)
+            continue  # It takes numbers, or only certain texts, such as names of languages.
+        called.append(name)
+        for key, result in results.items():
+            _require(len(result) == len(SENTENCES), f"a row of {key} for each text of {name}", result.shape)
+        if name == "raw":
+            units = tf.math.l2_normalize(results["outputs"], axis=1)
+            _require_near(units, subject.encode(SENTENCES), "raw vectors of the same directions")
+            continue
+        part = model if _ENCODERS.get(name) == ("inputs",) else getattr(model, name, None)
         if callable(part):
-            _require_near(served, part(*rows.values()), f"what calls give by {name}")
-    return {"signatures": ", ".join(signatures), "dim": dim}
+            columns = {"inputs" if key == "input" else key: row for key, row in rows.items()}
+            _require_near(results["outputs"], part(**columns), f"the results of calling {name}")
+    return {"signatures": ", ".join(called), "dim": dim}
 
 
 def encodes_any_string_to_a_unit_vector(subject: Subject) -> Measured:
-    """Hostile strings and sentences have finite vectors of length 1; sentences are told apart."""
+    """Sentences and hostile strings get finite vectors of length 1; sentences get different ones."""
     texts: Mapping[str, str | bytes] = {**{text: text for text in SENTENCES}, **HOSTILE}
     vectors = subject.encode(list(texts.values()))
     errors = np.abs(np.linalg.norm(vectors, axis=1) - 1)
     off = [name for name, error in zip(texts, errors, strict=True) if not error <= _TOLERANCE]
-    _require(not off, f"vectors of length 1 within {_TOLERANCE}", f"other ones of {off}")
+    _require(not off, f"vectors of length 1 within {_TOLERANCE}", f"other lengths for {off}")
     cosines = vectors[: len(SENTENCES)] @ vectors[: len(SENTENCES)].T
     nearest = float(np.max(cosines - 2 * np.eye(len(SENTENCES))))
-    _require(nearest < 1 - _TOLERANCE, "different vectors of sentences", f"a cosine of {nearest}")
+    _require(nearest < 1 - _TOLERANCE, "different vectors for sentences", f"a cosine of {nearest}")
     return {"texts": len(texts), "largest_cosine": nearest}
 
 
 def gives_a_text_one_vector(subject: Subject) -> Measured:
-    """A text has the same vector alone, beside hostile ones, in any order and in any thread."""
+    """A text gets the same vector alone, beside hostile strings, in any order and in any thread."""
     texts: list[str | bytes] = [*SENTENCES, *HOSTILE.values(), *mixed_texts(8)]
     together = subject.encode(texts)
     alone = np.concatenate([subject.encode([text]) for text in texts])
@@ -210,7 +214,7 @@ def gives_a_text_one_vector(subject: Subject) -> Measured:
 
 
 def neither_retraces_nor_grows(subject: Subject) -> Measured:
-    """Thousands of calls with lists trace nothing anew and keep no memory."""
+    """Thousands of calls with lists cause no new trace and leak no memory."""
     call: Any = subject.model
 
     def call_often(count: int) -> None:
@@ -228,7 +232,7 @@ def neither_retraces_nor_grows(subject: Subject) -> Measured:
 
 
 def encodes_many_texts_in_bounded_memory(subject: Subject) -> Measured:
-    """Thousands of texts of 1 to 300 words are encoded in one call, rightly and in bounded memory."""
+    """One call encodes thousands of texts of 1 to 300 words, correctly and in bounded memory."""
     texts = mixed_texts(subject.num_texts)
     places = range(0, len(texts), max(1, len(texts) // 64))
     alone = np.concatenate([subject.encode([texts[place]]) for place in places])
@@ -241,16 +245,16 @@ def encodes_many_texts_in_bounded_memory(subject: Subject) -> Measured:
 
 
 def is_fine_tuned_by_a_keras_layer(subject: Subject) -> Measured:
-    """A step through hub.KerasLayer(folder, trainable=True) reaches every weight and lowers the loss."""
+    """A training step through hub.KerasLayer(trainable=True) reaches every weight and lowers the loss."""
     with warnings.catch_warnings(action="ignore"):  # it imports pkg_resources
         import tensorflow_hub
 
     encode = tensorflow_hub.KerasLayer(str(subject.folder), trainable=True)
     variables = encode.trainable_weights
-    texts = tf.constant([*SENTENCES, "Zyxwvut qponmlk"])  # words that no vocabulary has
+    texts = tf.constant([*SENTENCES, "Zyxwvut qponmlk"])  # unknown words
 
     def loss(*, training: bool) -> tf.Tensor:
-        """Is less where each sentence is nearer to the next one."""
+        """Smaller if each sentence is nearer to the next."""
         vectors = encode(texts, training=training)
         return tf.reduce_mean(1 - tf.reduce_sum(vectors * tf.roll(vectors, 1, 0), axis=1))
 
@@ -264,7 +268,7 @@ def is_fine_tuned_by_a_keras_layer(subject: Subject) -> Measured:
     square = tf.add_n([tf.reduce_sum(gradient**2) for gradient in dense])
     before = loss(training=False)
     for variable, gradient in zip(variables, dense, strict=True):
-        # A twentieth of what would bring the loss to nothing if it were a straight line.
+        # A twentieth of the step that would bring the loss to 0 if it were linear.
         variable.assign_sub(0.05 * before / square * gradient)
     after = loss(training=False)
     _require(bool(after < before), "a lower loss after one step", f"{before} and then {after}")
@@ -272,7 +276,7 @@ def is_fine_tuned_by_a_keras_layer(subject: Subject) -> Measured:
 
 
 def mixed_texts(count: int) -> list[str]:
-    """Composes texts of 1 to `_LONGEST` words, always the same ones, as many short as long ones."""
+    """Makes texts of 1 to `_LONGEST` words, the same in every run; the logarithms of lengths are uniform."""
     random = np.random.default_rng(0)
     words = np.array([*" ".join(SENTENCES).split(), *map(str, range(99))])
     lengths = np.exp(random.uniform(0, np.log(_LONGEST + 1), count)).astype(int)
@@ -282,7 +286,7 @@ def mixed_texts(count: int) -> list[str]:
 CHECKS: tuple[Callable[[Subject], Measured], ...] = (
     loads_in_a_bare_process,
     takes_every_form_of_call,
-    has_the_published_signatures,
+    has_signatures_that_can_be_served,
     encodes_any_string_to_a_unit_vector,
     gives_a_text_one_vector,
     neither_retraces_nor_grows,
@@ -292,25 +296,25 @@ CHECKS: tuple[Callable[[Subject], Measured], ...] = (
 
 
 def run_check(check: Callable[[Subject], Measured], subject: Subject) -> dict[str, Any]:
-    """Runs a check; whatever a model raises is a contract that it has broken."""
-    start, text = time.perf_counter(), ""
-    measured: Measured = {}
+    """Runs a check; any exception that the model raises fails it."""
+    start = time.perf_counter()
+    outcome: dict[str, Any] = {"check": check.__name__, "text": "", "measured": {}}
     try:
-        status, measured = "passed", check(subject)
+        outcome |= {"status": "passed", "measured": check(subject)}
     except Exception as error:  # a model may raise anything
-        came = "" if isinstance(error, BrokenContractError) else f"{type(error).__name__}: "
-        status, text = "failed", came + " ".join(str(error).split())[:300]
-    outcome = {"check": check.__name__, "status": status, "text": text, "measured": measured}
+        outcome |= {
+            "status": "failed",
+            "text": f"{type(error).__name__}: {' '.join(str(error).split())[:300]}",
+        }
     return {**outcome, "seconds": round(time.perf_counter() - start, 1)}
 
 
 def main(argv: list[str]) -> None:
-    """Checks what the command line names."""
+    """Checks the models that the command line names."""
     set_up_logging()
-    with one_line_errors("the same command starts anew"):
-        folders = [resolve(argument) for argument in argv[1:]]
-        if not folders:
-            raise UserError("folders of exported models are expected, but none came; name them")
+    with one_line_errors("the same command starts again"):
+        if not (folders := [resolve(argument) for argument in argv[1:]]):
+            raise UserError("folders of exported models are expected; name them")
         for folder in folders:
             require_saved_model(folder)
         models = [_check_model(folder) for folder in folders]
@@ -322,26 +326,24 @@ def main(argv: list[str]) -> None:
 
 
 def _check_model(folder: Path) -> dict[str, Any]:
-    subject = Subject(folder, flags.FLAGS.sentences)
+    subject, outcomes = Subject(folder, flags.FLAGS.sentences), []
     print(folder, flush=True)
-    outcomes = []
     for check in CHECKS:
-        outcome = run_check(check, subject)
-        outcomes.append(outcome)
-        said = outcome["text"] or ", ".join(f"{k} {v}" for k, v in outcome["measured"].items())
-        name = outcome["check"].replace("_", " ")
-        print(f"{outcome['status']:7} {outcome['seconds']:7.1f} s  {name}: {said}", flush=True)
+        outcomes.append(outcome := run_check(check, subject))
+        details = outcome["text"] or ", ".join(f"{k} {v}" for k, v in outcome["measured"].items())
+        name, seconds = outcome["check"].replace("_", " "), outcome["seconds"]
+        print(f"{outcome['status']:7} {seconds:7.1f} s  {name}: {details}", flush=True)
     return {"model": folder.resolve().name, "checks": outcomes}
 
 
 def _peak_mib() -> int:
-    """The most memory that this process has had so far."""
+    """The peak memory of this process so far."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 
 
-def _require(holds: bool, expected: str, came: object) -> None:
+def _require(holds: bool, expected: str, actual: object) -> None:
     if not holds:
-        raise BrokenContractError(f"expected {expected}, but got {came}")
+        raise AssertionError(f"expected {expected}, but got {actual}")
 
 
 def _require_near(vectors: Any, expected: Any, name: str) -> None:
@@ -353,6 +355,6 @@ def _require_near(vectors: Any, expected: Any, name: str) -> None:
 
 if __name__ == "__main__":
     # Not at the top: tests import this file beside other programs, which have flags of these names.
-    flags.DEFINE_string("json", None, "File for the outcomes, with versions and the machine.")
-    flags.DEFINE_integer("sentences", 10_000, "Texts of the one large call.", lower_bound=1)
+    flags.DEFINE_string("json", None, "File to write the outcomes to, with versions and the machine.")
+    flags.DEFINE_integer("sentences", 10_000, "Number of texts in the large call.", lower_bound=1)
     app.run(main, flags_parser=parse_flags_and_files)

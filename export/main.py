@@ -1,25 +1,22 @@
-"""Makes of an exported model what production runs.
+"""Converts an exported model for production: servers, other runtimes, smaller files, and sharing.
 
-    pip install -e '.[serving]'
     python export/main.py --model exported/en-es --serving serving
 
-makes serving/en-es/1 for TensorFlow Serving, a copy with warm-up requests, and what starts a server on
-serving/. The next time it is version 2; a rollback is one rename: mv serving/en-es/2 serving/en-es/2.bad
+writes serving/en-es/1 for TensorFlow Serving, with warm-up requests, and the configuration of a server for
+serving/. The next one is version 2; a rollback is one rename: mv serving/en-es/2 serving/en-es/2.bad
 
-    pip install -e '.[runtimes]'
     python export/main.py --model exported/en-es --litert exported/en-es-litert --onnx exported/en-es-onnx
 
-makes models for LiteRT and for ONNX Runtime.
+writes models for LiteRT and for ONNX Runtime.
 
     python export/main.py --model exported/en-es --compact exported/en-es-int8
 
-makes the same model with tables of words of a quarter of the bytes; with --languages en,es --data DIR it has
-only the words of the texts that a folder of corpora has in these languages.
+writes the model with word tables of a quarter of the size; with --languages en,es --data DIR, it keeps only
+the words that the corpora in DIR have in these languages.
 
-    pip install -e '.[sharing]'
     python export/main.py --model exported/en-es --archive en-es.tar.gz --push hf://owner/en-es
 
-makes an archive of it with a checksum, and uploads it to Hugging Face.
+writes an archive with a checksum, and uploads the model to Hugging Face.
 """
 
 import sys
@@ -31,35 +28,37 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from absl import app, flags
 
-from xling_tf.errors import UserError, one_line_errors, parse_flags, quiet_start, set_up_logging
-from xling_tf.hub.saved_models import model_name, resolve
+from xling_tf.errors import UserError
+from xling_tf.program import one_line_errors, parse_flags, quiet_start, set_up_logging
+from xling_tf.savedmodel.saved_models import model_name, resolve
 
 _MODEL = flags.DEFINE_string("model", None, "The exported model, as xling_tf.load takes it.", required=True)
 _SERVING = flags.DEFINE_string(
-    "serving", None, "Folder of all served models, in which the copy is <name>/<version>."
+    "serving", None, "Folder of all served models; the model is copied to <name>/<version> in it."
 )
-_NAME = flags.DEFINE_string("name", None, "The served model's name; without it, the folder's.")
+_NAME = flags.DEFINE_string("name", None, "Name of the served model; default the name of --model.")
 _VERSION = flags.DEFINE_integer(
-    "version", None, "Number of the version; without it, the next free one.", lower_bound=1
+    "version", None, "Version of the served model; default the next free one.", lower_bound=1
 )
-_LITERT = flags.DEFINE_string("litert", None, "Folder of the model for LiteRT, which is replaced.")
-_COMPACT = flags.DEFINE_string(
-    "compact", None, "Folder of the model with tables in fewer bytes, which is replaced."
+_LITERT = flags.DEFINE_string("litert", None, "Folder to write the model for LiteRT to.")
+_COMPACT = flags.DEFINE_string("compact", None, "Folder to write the model with smaller tables to.")
+_TABLES = flags.DEFINE_enum(
+    "tables", "int8", ["float32", "float16", "int8"], "Type of the tables of --compact."
 )
-_TABLES = flags.DEFINE_enum("tables", "int8", ["float32", "float16", "int8"], "What --compact makes of them.")
-_LANGUAGES = flags.DEFINE_list("languages", [], "Languages whose words --compact keeps; without it, all.")
-_DATA = flags.DEFINE_string("data", None, "Folder of corpora that have the words of --languages.")
-_ONNX = flags.DEFINE_string("onnx", None, "Folder of the model for ONNX Runtime, which is replaced.")
-_ARCHIVE = flags.DEFINE_string("archive", None, "File, .tar.gz, that the model is packed into.")
-_PUSH = flags.DEFINE_string("push", None, "Where to: hf://owner/name or kaggle:owner/model/tensorFlow2/name.")
+_LANGUAGES = flags.DEFINE_list("languages", [], "Languages whose words --compact keeps; default all.")
+_DATA = flags.DEFINE_string("data", None, "Folder of corpora with the words of --languages.")
+_ONNX = flags.DEFINE_string("onnx", None, "Folder to write the model for ONNX Runtime to.")
+_ARCHIVE = flags.DEFINE_string("archive", None, "Archive (.tar.gz) to write the model to.")
+_PUSH = flags.DEFINE_string(
+    "push", None, "Where to upload the model: hf://owner/name or kaggle:owner/model/tensorFlow2/name."
+)
 
-_SERVED = """{folder}, {size:.0f} MB, {requests} warm-up requests. Serve it by one of
+_SERVED = """{folder}, {size:.0f} MB, {requests} warm-up requests. Serve it with one of
 
     python export/serve.py --model {name}={base} --port 8501
-    {docker}
     docker compose --file {serving}/compose.yaml up
 
-and ask it
+and send a request:
 
     curl -d '{{"instances": ["Where is the station?"]}}' http://127.0.0.1:8501/v1/models/{name}:predict
 
@@ -67,35 +66,32 @@ A rollback is one rename: mv {folder} {folder}.bad
 """
 _CONVERTED = """{folder}, {size:.0f} MB. Try it:
 
-    from xling_tf.hub.runtimes import load
+    from xling_tf.savedmodel.runtimes import load
     load("{folder}").encode(["Where is the station?", "Good night."])
 """
 
-_SHARED = """{where}. It is loaded by
+_SHARED = """{where}. Load it with
 
     xling_tf.load("{name}")
 """
 
-_COMPACTED = "{folder}, {size:.0f} MB, is loaded and served as any exported model.\n"
+_COMPACTED = "{folder}, {size:.0f} MB. Load and serve it like any exported model.\n"
 
 
 def main(argv: list[str]) -> None:
-    """Makes what the flags name, and says how to use it."""
+    """Converts the model as the flags say, and prints how to use the results."""
     del argv
     set_up_logging()
-    with one_line_errors("the same command starts anew"):
-        wanted = (_SERVING, _COMPACT, _LITERT, _ONNX, _ARCHIVE, _PUSH)
-        if not any(flag.value for flag in wanted):
-            names = ", ".join(f"--{flag.name}" for flag in wanted)
-            raise UserError(f"at least one of {names} is expected, but there is none")
+    with one_line_errors("the same command starts again"):
+        outputs = (_SERVING, _COMPACT, _LITERT, _ONNX, _ARCHIVE, _PUSH)
+        if not any(flag.value for flag in outputs):
+            raise UserError(f"at least one of {', '.join(f'--{flag.name}' for flag in outputs)} is expected")
         if not _SERVING.value and (_NAME.value or _VERSION.value):
-            raise UserError("--name and --version are of a served model, but there is no --serving")
+            raise UserError("--name and --version need --serving")
         if _LANGUAGES.value and not (_COMPACT.value and _DATA.value):
-            raise UserError(
-                "--languages expects --compact FOLDER and --data DIR beside it; add what is missing"
-            )
-        for told in _make(resolve(_MODEL.value)):
-            print(told)
+            raise UserError("--languages needs --compact and --data")
+        for message in _make(resolve(_MODEL.value)):
+            print(message)
 
 
 def _make(model: Path) -> Iterator[str]:
@@ -117,7 +113,7 @@ def _make(model: Path) -> Iterator[str]:
                 convert(model, Path(value), runtime)
                 yield _CONVERTED.format(folder=value, size=_megabytes(Path(value)))
     if _ARCHIVE.value or _PUSH.value:
-        from sharing import archive, push
+        from push import archive, push
 
         if _ARCHIVE.value:
             checksum = archive(model, Path(_ARCHIVE.value))
@@ -128,17 +124,16 @@ def _make(model: Path) -> Iterator[str]:
 
 def _serve(model: Path, serving: Path) -> str:
     with quiet_start():
-        from publishing import docker_command, publish
+        from serving_folder import publish
 
     name = model_name(_MODEL.value) if _NAME.value is None else _NAME.value
-    published = publish(model, serving, name, _VERSION.value)
+    folder, requests = publish(model, serving, name, _VERSION.value)
     return _SERVED.format(
-        folder=published.folder,
-        size=_megabytes(published.folder),
-        requests=sum(published.warmup.values()),
+        folder=folder,
+        size=_megabytes(folder),
+        requests=sum(requests.values()),
         name=name,
-        base=published.folder.parent,
-        docker=docker_command(serving),
+        base=folder.parent,
         serving=serving,
     )
 

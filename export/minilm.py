@@ -1,7 +1,7 @@
-"""all-MiniLM-L6-v2, or another BERT of sentence-transformers, as a SavedModel that teaches similarity.
+"""Import of all-MiniLM-L6-v2, or another BERT of sentence-transformers, as a teacher of similarity.
 
-The mean of the last layer's vectors, at unit length (Reimers and Gurevych 2019, "Sentence-BERT", sec. 3;
-Wang et al. 2020, "MiniLM: Deep Self-Attention Distillation").
+Sentence vectors are the means of the last layer's vectors, at unit length (Reimers and Gurevych 2019,
+"Sentence-BERT", sec. 3; Wang et al. 2020, "MiniLM: Deep Self-Attention Distillation").
 """
 
 import json
@@ -14,19 +14,19 @@ import tensorflow as tf
 
 from xling_tf.errors import UserError, library
 from xling_tf.files import replacing_folder
-from xling_tf.hub.module import require_replaceable
-from xling_tf.hub.saved_models import one_line
 from xling_tf.layers.pooling import unit_length
+from xling_tf.savedmodel.module import require_replaceable
+from xling_tf.savedmodel.saved_models import one_line
 
 _FILES = ("config.json", "model.safetensors", "vocab.txt")
-_MAX_TOKENS = 256  # what it is used with, as its page says
+_MAX_TOKENS = 256  # from the page of all-MiniLM-L6-v2
 
 
 def import_bert(source: Path, output: Path) -> None:
-    """Writes a SavedModel of a folder, or of a wheel, that has the model's published files.
+    """Writes a SavedModel from the published files of a model.
 
     Args:
-        source: Has config.json, model.safetensors and vocab.txt, in a folder of their own if it is a wheel.
+        source: Folder with config.json, model.safetensors and vocab.txt, or a wheel with such a folder.
         output: Folder of the SavedModel, which needs tensorflow-text.
 
     Raises:
@@ -42,8 +42,8 @@ def import_bert(source: Path, output: Path) -> None:
         default = signature.get_concrete_function(inputs=tf.TensorSpec([None], tf.string, name="inputs"))
     except (AttributeError, KeyError, ValueError) as error:
         raise UserError(
-            f"{source} must have a BERT of sentence-transformers, as all-MiniLM-L6-v2, but cannot be read as "
-            f"one: {one_line(error)}; give its files as they were published"
+            f"{source} must have a BERT of sentence-transformers, such as all-MiniLM-L6-v2, but cannot be "
+            f"read as one: {one_line(error)}; use its files as they were published"
         ) from error
     with replacing_folder(output) as temporary:
         tf.saved_model.save(encoder, str(temporary), {"serving_default": default, "default": default})
@@ -59,17 +59,17 @@ def _read(source: Path) -> list[bytes]:
     except (BadZipFile, KeyError, OSError, StopIteration) as error:
         raise UserError(
             f"{source} must be a folder, or a wheel, with {', '.join(_FILES)}, but is not ({error}); "
-            "give what sentence-transformers/all-MiniLM-L6-v2 was published as"
+            "use the files of sentence-transformers/all-MiniLM-L6-v2 as they were published"
         ) from error
 
 
 class BertEncoder(tf.Module):
-    """Strings to unit vectors by a BERT (Devlin et al. 2019).
+    """Encodes strings as unit vectors with a BERT (Devlin et al. 2019).
 
     Args:
-        weights: By their names in sentence-transformers.
-        config: Its sizes, as published with it.
-        vocabulary: WordPiece's, in the order of the embeddings' rows.
+        weights: Weights by their names in sentence-transformers.
+        config: Content of its config.json.
+        vocabulary: Vocabulary of WordPiece, in the order of the embeddings' rows.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class BertEncoder(tf.Module):
         self._num_layers, self._num_heads = config["num_hidden_layers"], config["num_attention_heads"]
         self._epsilon = config["layer_norm_eps"]
         floats = {name: array for name, array in weights.items() if array.dtype == np.float32}
-        # Matrices as they are multiplied.
+        # Matrices are transposed for multiplication from the right.
         self._weights = {
             name: tf.Variable(array.T if name.endswith("dense.weight") or "self" in name else array)
             for name, array in floats.items()
@@ -94,7 +94,7 @@ class BertEncoder(tf.Module):
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="inputs")], autograph=False)
     def __call__(self, inputs: tf.Tensor) -> tf.Tensor:
-        """Encodes `[batch]` strings: `[batch, dim]` float32."""
+        """Encodes `[batch]` strings as `[batch, dim]` float32."""
         pieces = self._tokenizer.tokenize(inputs).merge_dims(1, 2)[:, : _MAX_TOKENS - 2]
         begin, end = (tf.fill([pieces.nrows(), 1], mark) for mark in (self._begin, self._end))
         tokens = tf.concat([begin, pieces, end], axis=1)
@@ -127,8 +127,8 @@ class BertEncoder(tf.Module):
     def _heads(self, vectors: tf.Tensor) -> tf.Tensor:
         batch, length = tf.unstack(tf.shape(vectors)[:2])
         per_head = vectors.shape[-1] // self._num_heads
-        parted = tf.reshape(vectors, (batch, length, self._num_heads, per_head))
-        return tf.transpose(parted, (0, 2, 1, 3))
+        split = tf.reshape(vectors, (batch, length, self._num_heads, per_head))
+        return tf.transpose(split, (0, 2, 1, 3))
 
     def _dense(self, name: str, vectors: tf.Tensor) -> tf.Tensor:
         return tf.tensordot(vectors, self._weights[f"{name}.weight"], 1) + self._weights[f"{name}.bias"]

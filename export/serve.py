@@ -1,11 +1,11 @@
-"""Serves exported models over HTTP, by the REST protocol of TensorFlow Serving.
+"""Serves exported models over HTTP, with TensorFlow Serving's REST protocol and OpenAI's embeddings.
 
     pip install -e '.[serving]'
     python export/serve.py --model en-es=exported/en-es
     curl -d '{"instances": ["Where is the station?"]}' localhost:8501/v1/models/en-es:predict
 
-A model's path is an export, or a folder of exports named 1, 2, ...; the largest is served, and a new
-one takes its place without a request being lost.
+A model's path is an export, or a folder of exports named 1, 2, ...; the largest is served, and a new one
+replaces it without losing a request.
 """
 
 import os
@@ -13,62 +13,53 @@ import re
 import socket
 import sys
 from pathlib import Path
+from typing import Any
 
 # A bare checkout is enough: the package need not be installed.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from absl import app, flags
 
-from xling_tf.errors import UserError, one_line_errors, parse_flags, quiet_start
-from xling_tf.hub.saved_models import resolve
+from xling_tf.errors import UserError
+from xling_tf.program import one_line_errors, parse_flags, quiet_start
+from xling_tf.savedmodel.saved_models import resolve
 
-_MODEL = flags.DEFINE_multi_string("model", [], "name=path of a model; once for each.")
-_LABEL = flags.DEFINE_multi_string(
-    "label", [], "model/label=version: stays loaded and can be asked for by its label."
-)
+_MODEL = flags.DEFINE_multi_string("model", [], "name=path of a model; may be repeated.")
+_LABEL = flags.DEFINE_multi_string("label", [], "model/label=version, which stays loaded under that name.")
 _HOST = flags.DEFINE_string("host", "127.0.0.1", "Address to listen on; 0.0.0.0 for all.")
 _PORT = flags.DEFINE_integer("port", 8501, "Port; 0 for a free one.", 0, 65535)
 _POLL = flags.DEFINE_float(
-    "file_system_poll_wait_seconds", 1, "Between looks for new versions; 0 for none.", 0
+    "file_system_poll_wait_seconds", 1, "Seconds between looks for new versions; 0 for no looks.", 0
 )
-_BATCHING = flags.DEFINE_bool(
-    "enable_batching", True, "Whether requests that wait at the same time share calls of a model."
-)
-_MAX_BATCH = flags.DEFINE_integer("max_batch_size", 1000, "Rows of a call of a model.", 1)
-_BATCH_TIMEOUT = flags.DEFINE_integer(
-    "batch_timeout_micros", 0, "Microseconds that a batch waits for more rows.", 0
-)
-_MAX_ENQUEUED = flags.DEFINE_integer(
-    "max_enqueued_batches",
-    10,
-    "Batches that may wait; a request that does not fit gets 429, or 413 if it never could.",
-    1,
-)
-_THREADS = flags.DEFINE_integer(
-    "num_batch_threads", os.cpu_count() or 1, "Calls of models at the same time.", 1
-)
-_BODY = flags.DEFINE_integer("max_body_bytes", 32 * 2**20, "Of a request; 413 beyond it.", 1)
-_TIMEOUT = flags.DEFINE_integer(
-    "rest_api_timeout_in_ms", 30_000, "Milliseconds for an answer; 504 after it.", 1
-)
+_BATCHING = flags.DEFINE_bool("enable_batching", True, "Whether waiting requests share calls of a model.")
+# Default, least value and help of each of the BatchingParameters.
+_PARAMETERS = {
+    "max_batch_size": (1000, 1, "Maximum number of rows in a call of a model."),
+    "batch_timeout_micros": (0, 0, "Microseconds for which a batch waits for more rows."),
+    "max_enqueued_batches": (10, 1, "Maximum number of waiting batches; more get 429."),
+    "num_batch_threads": (os.cpu_count() or 1, 1, "Number of calls of models at the same time."),
+}
+for _name, (_default, _least, _help) in _PARAMETERS.items():
+    flags.DEFINE_integer(_name, _default, _help, _least)
+_BODY = flags.DEFINE_integer("max_body_bytes", 32 * 2**20, "Maximum bytes of a request; 413 beyond.", 1)
+_TIMEOUT = flags.DEFINE_integer("rest_api_timeout_in_ms", 30_000, "Milliseconds for an answer; then 504.", 1)
 _CLIENT = flags.DEFINE_float(
-    "client_seconds", 30, "For a client to send its body (408), and between requests.", 0.1
+    "client_seconds", 30, "Seconds for a client to send its body (then 408), and between requests.", 0.1
 )
-_CONNECTIONS = flags.DEFINE_integer("max_connections", 1000, "At the same time; else 503.", 1)
-_DRAIN = flags.DEFINE_float("drain_seconds", 30, "For the requests in flight after SIGTERM or SIGINT.", 0)
-_KEY = flags.DEFINE_string(
-    "api_key", None, "That clients have to send; default $XLING_TF_API_KEY, and without one all may ask."
-)
-_ORIGINS = flags.DEFINE_list("cors_origins", [], "Of web pages that may ask; * for all.")
+_CONNECTIONS = flags.DEFINE_integer("max_connections", 1000, "Connections at the same time; then 503.", 1)
+_DRAIN = flags.DEFINE_float("drain_seconds", 30, "Seconds for requests in flight after SIGTERM or SIGINT.", 0)
+_KEY = flags.DEFINE_string("api_key", None, "Key of every request; default $XLING_TF_API_KEY, or no key.")
+_ORIGINS = flags.DEFINE_list("cors_origins", [], "Origins of web pages that may send requests; * for all.")
 _LOG = flags.DEFINE_enum(
     "log_level", "INFO", ["DEBUG", "INFO", "WARNING", "ERROR"], "DEBUG logs each request."
 )
 
 
 def main(argv: list[str]) -> None:
-    """Serves what the flags name, until it is told to end."""
+    """Serves the models that the flags name, until SIGTERM or SIGINT."""
     del argv
     with one_line_errors("the same command starts the server again"):
+        parameters: dict[str, Any] = {name: flags.FLAGS[name].value for name in _PARAMETERS}
         models, api_key = parse_models(_MODEL.value, _LABEL.value), _api_key()
         listener = _bind()
         with quiet_start():
@@ -79,12 +70,7 @@ def main(argv: list[str]) -> None:
         run(
             [ModelConfig(name, path, labels) for name, (path, labels) in models.items()],
             listener,
-            BatchingParameters(
-                max_batch_size=_MAX_BATCH.value,
-                batch_timeout_micros=_BATCH_TIMEOUT.value,
-                max_enqueued_batches=_MAX_ENQUEUED.value,
-                num_batch_threads=_THREADS.value,
-            ),
+            BatchingParameters(**parameters),
             Limits(
                 body_bytes=_BODY.value,
                 request_seconds=_TIMEOUT.value / 1e3,
@@ -101,62 +87,51 @@ def main(argv: list[str]) -> None:
 
 
 def parse_models(models: list[str], labels: list[str]) -> dict[str, tuple[Path, dict[str, int]]]:
-    """Reads --model and --label into each model's path and labels, by its name.
+    """Parses --model and --label: path and labels of each model, by its name.
 
     Example:
         >>> parse_models(["en-es=."], ["en-es/stable=3"])
         {'en-es': (PosixPath('.'), {'stable': 3})}
     """
     parsed: dict[str, tuple[Path, dict[str, int]]] = {}
-    for given in models:
-        match = re.fullmatch(r"([^/:\s=]+)=(.+)", given)
+    for flag in models:
+        match = re.fullmatch(r"([^/:\s=]+)=(.+)", flag)
         if not match or match[1] in parsed:
             raise UserError(
-                f"--model is expected as name=path, once a name, with no '/', ':' or space, got {given!r}"
+                f"--model must be name=path, each name once, without '/', ':' and spaces, got {flag!r}"
             )
         path = Path(os.path.expanduser(match[2]))
         parsed[match[1]] = path if path.is_dir() else resolve(match[2]), {}
     if not parsed:
         raise UserError("--model name=path is expected at least once, got none")
-    for given in labels:
-        match = re.fullmatch(r"([^/:\s]+)/(.+)=([0-9]{1,18})", given)
+    for flag in labels:
+        match = re.fullmatch(r"([^/:\s]+)/(.+)=([0-9]{1,18})", flag)
         if not match or match[1] not in parsed:
-            raise UserError(
-                "--label is expected as model/label=version, where --model names the model "
-                f"({', '.join(parsed)}), got {given!r}"
-            )
+            raise UserError(f"--label must be MODEL/NAME=VERSION, with a model of {[*parsed]}, got {flag!r}")
         parsed[match[1]][1][match[2]] = int(match[3])
     return parsed
 
 
 def _api_key() -> str:
-    """The key that clients have to send; empty if there is none."""
-    given = _KEY.value
-    if given is None:  # An empty variable counts as none.
-        given = os.environ.get("XLING_TF_API_KEY") or None
-    key = (given or "").strip()
-    if given is not None and not (key and key.isascii() and key.isprintable()):
-        raise UserError(
-            "--api_key or $XLING_TF_API_KEY is expected to be printable ASCII, which all clients can send in "
-            "a header; leave it out to answer everybody"
-        )
+    """The key that requests must have; empty if there is none."""
+    key = os.environ.get("XLING_TF_API_KEY", "").strip() if _KEY.value is None else _KEY.value.strip()
+    if not (key.isascii() and key.isprintable()) or (_KEY.value is not None and not key):
+        raise UserError("--api_key or $XLING_TF_API_KEY must be printable ASCII")
     return key
 
 
 def _bind() -> socket.socket:
-    """Takes the address, before TensorFlow is imported."""
+    """Binds the address before TensorFlow is imported, which takes seconds."""
     try:
         family = socket.getaddrinfo(_HOST.value, _PORT.value, type=socket.SOCK_STREAM)[0][0]
-        # asyncio turns Nagle's algorithm off for sockets that are told to be TCP: else an answer's body waits
-        # 40 ms for the client to acknowledge its headers.
+        # With IPPROTO_TCP, asyncio turns Nagle's algorithm off; else an answer's body would wait 40 ms until
+        # the client acknowledges its headers.
         listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((_HOST.value, _PORT.value))
     except OSError as error:
-        raise UserError(
-            f"--host {_HOST.value} and --port {_PORT.value} are expected to be free to listen on, but: "
-            f"{error.strerror}; give another --port, or end the program that has it"
-        ) from error
+        address = f"--host {_HOST.value} --port {_PORT.value}"
+        raise UserError(f"{address} cannot be listened on: {error.strerror}; give another --port") from error
     return listener
 
 

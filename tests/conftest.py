@@ -1,4 +1,4 @@
-"""Two logical CPU devices for every test, no state left to the next one, and an exported model."""
+"""Two logical CPU devices, no state left between tests, and an exported model."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -9,11 +9,11 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from testing import CARD_FILES, SENTENCES, TINY
+from testing import CARD_FILES, SENTENCES, TINY, TrainedModel
+from testing import build_model as build
 
-from xling_tf.hub import module as hub
-from xling_tf.model import Model
-from xling_tf.text.tokenization import EMPTY_TOKEN
+from xling_tf.savedmodel.module import ExportedModule
+from xling_tf.tokenizers.treebank import EMPTY_TOKEN
 
 # Devices must be cut up before TensorFlow first uses them.
 tf.config.set_logical_device_configuration(
@@ -34,13 +34,13 @@ def _fresh_keras() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def hub_model() -> Model:
+def hub_model() -> TrainedModel:
     """A model with a vocabulary for `SENTENCES`."""
-    config = dataclasses.replace(TINY, text=dataclasses.replace(TINY.text, lowercase=True))
+    config = dataclasses.replace(TINY, tokenizer=dataclasses.replace(TINY.tokenizer, lowercase=True))
     words = ["the", "cat", "el", "gato", "duerme", "is", "sleeping", ".", "hello", "hola", "¿", "?"]
     keras.utils.set_random_seed(3)
-    model = Model.build(config, [EMPTY_TOKEN, *words])
-    # Zeros where training would have left something else hide what is forgotten.
+    model = build(config, [EMPTY_TOKEN, *words])
+    # Zeros would hide weights that the export forgets.
     random = np.random.default_rng(0)
     for variable in model.encoder.variables:
         variable.assign(variable + random.normal(0, 0.1, variable.shape))
@@ -48,16 +48,18 @@ def hub_model() -> Model:
 
 
 @pytest.fixture(scope="session")
-def hub_module(hub_model: Model) -> hub.HubModule:
-    """What is exported; exporting it again traces nothing anew."""
-    return hub_model.hub_module()
+def hub_module(hub_model: TrainedModel) -> ExportedModule:
+    """The root object of the export; exporting it again traces nothing anew."""
+    return hub_model.module()
 
 
 @pytest.fixture(scope="session")
-def hub_folder(hub_module: hub.HubModule, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def hub_folder(
+    hub_model: TrainedModel, hub_module: ExportedModule, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
     """The exported model; no test changes it."""
     path = tmp_path_factory.mktemp("exported") / "tiny"
-    hub.export(hub_module, path, CARD_FILES)
+    hub_model.export(path, CARD_FILES, hub_module)
     return path
 
 

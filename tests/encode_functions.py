@@ -1,4 +1,4 @@
-"""Encode functions whose scores are known before they are computed."""
+"""Encode functions whose scores are known in advance."""
 
 import hashlib
 from collections.abc import Callable, Hashable, Mapping
@@ -16,7 +16,7 @@ def _draw(text: str, dim: int, seed: int) -> np.ndarray:
 
 
 def random_vectors(dim: int = 64, seed: int = 0) -> Encode:
-    """A vector of chance for each text: always the same one for a text, whatever its company."""
+    """A random vector for each text, always the same one."""
 
     def encode(texts: list[str]) -> np.ndarray:
         return np.stack([_draw(text, dim, seed) for text in texts]).astype(np.float32)
@@ -28,7 +28,7 @@ def by_meaning(meaning: Callable[[str], Hashable], dim: int = 512) -> Encode:
     """A perfect encoder: texts with one meaning have one unit vector, others nearly orthogonal ones.
 
     Args:
-        meaning: Of each text, whatever says which texts mean the same.
+        meaning: Function from a text to its meaning, which is equal for texts that mean the same.
     """
 
     def encode(texts: list[str]) -> np.ndarray:
@@ -42,17 +42,17 @@ by_last_word = by_meaning(lambda text: text.split()[-1])
 
 
 def looked_up(vectors: Mapping[str, ArrayLike]) -> Encode:
-    """The vector that is written down for each text."""
+    """The given vector of each text."""
     return lambda texts: np.array([vectors[text] for text in texts], np.float32)
 
 
 def constant(texts: list[str]) -> np.ndarray:
-    """One vector for every text."""
+    """The same vector for every text."""
     return np.ones((len(texts), 4), np.float32)
 
 
 class Counting:
-    """An encode function that keeps what it was asked for."""
+    """An encode function that records its inputs."""
 
     def __init__(self, encode: Encode) -> None:
         self.encode = encode

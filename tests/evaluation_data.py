@@ -1,4 +1,4 @@
-"""Tables, and a small folder of them for every suite, in which a text's first word is its meaning."""
+"""Writes tables: a small data folder for every suite, in which a text's first word is its meaning."""
 
 import random
 from collections.abc import Callable, Iterable, Sequence
@@ -8,27 +8,27 @@ from raw_files import write_files
 
 LANGUAGES = ("en", "es")
 NUM_KEYS = 60
-# One of a few words follows the meaning, so that texts with one meaning differ.
+# A word after the meaning, so that texts with the same meaning differ.
 _FILLERS = ("old", "new", "blue", "quiet", "long")
 
 
 def meaning(text: str) -> str:
-    """What a text of this folder says."""
+    """The meaning of a text of this folder."""
     return text.split()[0] if text.split() else ""
 
 
 def write_table(path: Path, header: str, *rows: Sequence[object]) -> Path:
-    """Writes a table, packed where its name ends in .gz; spaces divide the header's columns."""
+    """Writes a table, compressed if its name ends in .gz; `header` separates columns by spaces."""
     lines = ("\t".join(map(str, row)) + "\n" for row in (header.split(), *rows))
     return write_files(path.parent, {path.name: "".join(lines)}) / path.name
 
 
 def write_evaluation_data(folder: Path, *, seed: int = 0) -> None:
-    """Writes the files; `seed` decides the order of the lines and nothing else."""
+    """Writes the files; `seed` only changes the order of the lines."""
     shuffler = random.Random(seed)
 
     def table(name: str, header: str, rows: Iterable[Sequence[object]], *, aligned: bool = False) -> None:
-        """Writes a table; rows that other tables' rows answer to keep their places."""
+        """Writes a table; rows that correspond to rows of other tables keep their order (`aligned`)."""
         lines = list(rows)
         if not aligned:
             shuffler.shuffle(lines)

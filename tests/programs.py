@@ -1,4 +1,4 @@
-"""The training program run as people run it."""
+"""Runs the training program as users do."""
 
 import json
 import os
@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 PROGRAM = ROOT / "training" / "main.py"
-# What needs torch, which cannot be in one process with TensorFlow (`make .peers/.installed`).
+# The Python with torch, which cannot be in one process with TensorFlow (`make .peers/.installed`).
 PEERS = ROOT / ".peers" / "bin" / "python"
 # Few and small steps, and every task.
 SHORT = (
-    "--pair=smoke",
+    "--preset=smoke",
     "--steps=30",
     "--set=encoder.num_layers=1",
     "--set=training.dev_batches=1",
@@ -26,12 +26,12 @@ SHORT = (
 # Translation ranking alone, in one phase.
 ONE_TASK = (
     *(f"tasks.{task}.weight=0" for task in ("response_prediction", "quick_thought", "inference")),
-    "training.static_share=0",
+    "training.bow_share=0",
 )
 
 
 class Run(NamedTuple):
-    """What a program left behind."""
+    """The result of a program."""
 
     status: int
     output: str
@@ -52,7 +52,7 @@ class Run(NamedTuple):
 
 
 def train(folder: Path, *flags: str, timeout: int = 600) -> Run:
-    """Runs training/main.py in `folder`, which is not the checkout's root."""
+    """Runs training/main.py in `folder`."""
     return run_python(folder, str(PROGRAM), *flags, timeout=timeout)
 
 
@@ -63,7 +63,7 @@ def train_until(
     flags: Sequence[str],
     environments: Sequence[Mapping[str, str]] = ({},),
 ) -> list[Run]:
-    """Runs training/main.py in each folder at the same time; once `ready`, the last gets a signal."""
+    """Runs training/main.py in each folder at the same time; sends the last a signal once it is `ready`."""
     processes = []
     for folder, environment in zip(folders, environments, strict=True):
         folder.mkdir(exist_ok=True)
@@ -94,7 +94,7 @@ def run_python(folder: Path, *arguments: str, timeout: int = 600, python: str | 
 
 
 def the_error(run: Run) -> str:
-    """The single line in which a program says what is wrong."""
+    """The one line of a program's error."""
     assert run.status == 2
     assert run.output == ""
     assert "Traceback" not in run.errors
@@ -104,6 +104,6 @@ def the_error(run: Run) -> str:
 
 
 def read_lines(path: Path) -> list[dict]:
-    """The whole lines of a file of JSON lines, which may be written at this moment, or not be there yet."""
+    """The complete lines of a JSON lines file, which may be in writing or not exist yet."""
     text = path.read_text(encoding="utf-8") if path.exists() else ""
     return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]

@@ -1,17 +1,17 @@
-"""A small CNN as the published one is, and a SavedModel of it with the published names of variables."""
+"""A small CNN like the published one, and a SavedModel of it with the published names of variables."""
 
-import dataclasses
 from functools import cache
 from pathlib import Path
 
 import keras
 import numpy as np
-import published
 import tensorflow as tf
+import use_weights as published
 
-from xling_tf.config import EncoderConfig, ExperimentConfig, TextConfig
-from xling_tf.model import Model
-from xling_tf.text.sentencepiece import fit_pieces
+from xling_tf.config import CnnConfig, SentencePieceConfig
+from xling_tf.encoders.base import encoder_settings
+from xling_tf.model import Model, ModelInfo
+from xling_tf.tokenizers.sentencepiece import SentencePieceTokenizer
 
 SENTENCES = [
     "The cat is sleeping on the red sofa.",
@@ -25,41 +25,37 @@ WIDTHS = (2, 3, 5)
 DIM, FILTERS, INTERMEDIATE = 8, 4, 5
 
 
-def small_config() -> ExperimentConfig:
-    """The published model's config with small sizes."""
-    config = published.published_config()
-    encoder = EncoderConfig(
-        kind="cnn",
-        filter_widths=(1, *WIDTHS),
-        embedding_dim=DIM,
-        hidden_dim=DIM,
-        num_filters=FILTERS,
-        intermediate_dim=INTERMEDIATE,
-        num_layers=2,
-    )
-    tasks = dataclasses.replace(config.tasks, tower_dims=(DIM,))
-    return dataclasses.replace(config, encoder=encoder, tasks=tasks)
+SMALL = CnnConfig(
+    filter_widths=(1, *WIDTHS),
+    embedding_dim=DIM,
+    hidden_dim=DIM,
+    num_filters=FILTERS,
+    intermediate_dim=INTERMEDIATE,
+    num_layers=2,
+)
 
 
 @cache
 def pieces() -> bytes:
     """A SentencePiece model of the sentences."""
-    text = TextConfig(tokenizer="sentencepiece", sentencepiece_size=100)
-    return fit_pieces(text, {"en": SENTENCES})[1]
+    config = SentencePieceConfig(num_pieces=100)
+    (model,) = SentencePieceTokenizer.fit(config, {"en": SENTENCES}).files().values()
+    return model
 
 
 def random_model() -> Model:
-    """A small CNN all of whose variables are random: zeros would hide what is forgotten."""
+    """A small CNN all of whose variables are random: zeros would hide forgotten weights."""
     keras.utils.set_random_seed(1)
-    model = Model.build(small_config(), pieces())
-    random = np.random.default_rng(0)
+    tokenizer = SentencePieceTokenizer(pieces(), SentencePieceConfig(max_tokens=4096, sentence_marks=True))
+    model = Model(tokenizer, encoder_settings(SMALL, tokenizer), ModelInfo())
+    random = np.random.default_rng(2)  # with other seeds, all units of a ReLU layer may be zero
     for variable in model.encoder.variables:
         variable.assign(variable + random.normal(0, 0.3, variable.shape))
     return model
 
 
 def save_published(model: Model, folder: Path) -> None:
-    """Saves a model of `small_config` with the published names: the table and some kernels in parts."""
+    """Saves a `random_model` with the published names: the table and some kernels in parts."""
     (table,) = model.encoder.table_variables
     num_parts = 3
     filled = np.pad(table.numpy(), ((0, -table.shape[0] % num_parts), (0, 0)))
@@ -76,7 +72,7 @@ def save_published(model: Model, folder: Path) -> None:
                 arrays[name] = array
     root = tf.train.Checkpoint()
     root.variables = [tf.Variable(array, name=name) for name, array in arrays.items()][::-1]
-    root.module = model.hub_module()
+    root.module = model.module()
     root.__call__ = tf.function(
         lambda inputs: root.module(inputs), input_signature=[tf.TensorSpec([None], tf.string)]
     )
@@ -84,7 +80,7 @@ def save_published(model: Model, folder: Path) -> None:
 
 
 def save_onnx(model: Model, path: Path) -> None:
-    """Writes the constants of a model of `small_config` as the published module's ONNX file has them."""
+    """Writes the constants of a `random_model` as the published module's ONNX file has them."""
     import onnx
 
     (table,) = model.encoder.table_variables

@@ -1,4 +1,4 @@
-"""Tiny SavedModels whose answers can be worked out by hand, for our server and for the real one.
+"""Tiny SavedModels whose answers can be derived by hand, for our server and for TensorFlow Serving.
 
 `python tests/serving_models.py DIR` lays out DIR/<model>/<version>/ and DIR/models.config, for
 
@@ -33,7 +33,7 @@ Signature = tuple[Callable[..., Mapping[str, tf.Tensor]], dict[str, tf.TensorSpe
 
 
 class Versioned(tf.Module):
-    """Has the number of a version, which is added to its answers to tell who gave them."""
+    """Adds the number of the model's version to the answers."""
 
     def __init__(self, version: int) -> None:
         super().__init__()
@@ -59,7 +59,7 @@ def _lengths(model: Versioned) -> dict[str, Signature]:
             return {"outputs": tf.cast(tf.strings.length(inputs), tf.float32) + model.version}
 
     def count(steps: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Counts to a number, which takes as long as that is."""
+        """Counts to a number, which takes time."""
         counted = tf.while_loop(lambda i: i < steps, lambda i: [i + 1], [tf.constant(0, tf.int64)])
         return {"counted": counted[0]}
 
@@ -106,7 +106,7 @@ def save(model: tf.Module, signatures: Mapping[str, Signature], folder: Path) ->
 
 
 def lay_out(folder: Path) -> None:
-    """Writes the models' versions and the real server's configuration."""
+    """Writes the models' versions and a configuration for TensorFlow Serving."""
     for version in (1, 2):
         model = Versioned(version)
         save(model, _half_plus(model), folder / "half_plus" / str(version))
@@ -125,7 +125,7 @@ def _exported(version: int) -> Path:
 
 
 def put_export(folder: Path, version: int, *, wrecked: bool = False) -> Path:
-    """An export, or one whose weights are cut off, whole at once, in place of the one that is there."""
+    """Puts an export, perhaps a damaged one, in the place of a folder, in one step."""
     arriving = folder.with_name(f".{folder.name}.arriving")
     shutil.copytree(_exported(version), arriving)
     if wrecked:

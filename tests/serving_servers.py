@@ -1,4 +1,4 @@
-"""Servers for tests: in a thread of the test's process, and as the program in a process of its own."""
+"""Servers for tests: in a thread of the test's process, and the program in another process."""
 
 import http.client
 import json
@@ -34,7 +34,7 @@ class Reply(NamedTuple):
 
 
 class Server(NamedTuple):
-    """Where a server listens, and its process if it has one."""
+    """The port of a server, and its process if it has its own."""
 
     port: int
     process: subprocess.Popen | None = None
@@ -44,7 +44,7 @@ class Server(NamedTuple):
         return f"http://127.0.0.1:{self.port}"
 
     def ask(self, path: str, body: bytes | str | None = None, method: str = "", **headers: str) -> Reply:
-        """Sends a request as it is: by POST if there is a body."""
+        """Sends a request; by POST if it has a body."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         with closing(connection):
             method = method or ("GET" if body is None else "POST")
@@ -58,7 +58,7 @@ class Server(NamedTuple):
         return self.ask(f"/v1/models/{model}:predict", json.dumps({"instances": texts}))
 
     def metric(self, name: str) -> float:
-        """A metric by its name and labels; 0 where it is not there yet."""
+        """A metric by its name and labels; 0 if it does not exist yet."""
         page = self.ask("/monitoring/prometheus/metrics").body.decode()
         lines = (line.rpartition(" ") for line in page.splitlines() if line.startswith(name))
         return next((float(value) for key, _, value in lines if key == name), 0.0)
@@ -68,9 +68,9 @@ class Server(NamedTuple):
         assert self.process
         assert self.process.stdout
         for line in self.process.stdout:
-            told = json.loads(line)
-            if told["event"] == name and fields.items() <= told.items():
-                return told
+            event = json.loads(line)
+            if event["event"] == name and fields.items() <= event.items():
+                return event
         raise AssertionError(f"the server ended without {name}")
 
 
@@ -117,7 +117,7 @@ _PROGRAM = (sys.executable, str(ROOT / "export" / "serve.py"))
 def server_process(
     *flags: str, program: Sequence[str] = _PROGRAM, env: Mapping[str, str] | None = None
 ) -> Iterator[Server]:
-    """Runs export/serve.py at a free port, as people do, and kills it at the block's end."""
+    """Runs export/serve.py at a free port, and kills it at the end of the block."""
     command, pipe = [*program, "--port=0", *flags], subprocess.PIPE
     with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=env) as process:
         server = Server(0, process)

@@ -1,16 +1,14 @@
 """Tiny models of every kind, exported, for tests of trainings that start from them."""
 
-import dataclasses
 from pathlib import Path
 
 import keras
 import numpy as np
-from testing import TINY
+from testing import TINY, TrainedModel, build_model
 
-from xling_tf.config import ExperimentConfig, apply_overrides, to_json
-from xling_tf.hub import module as hub
+from xling_tf.config import ExperimentConfig
 from xling_tf.model import Model
-from xling_tf.text.preprocessor import fit_text
+from xling_tf.settings import apply_overrides
 
 TEXTS = (
     "the cat sleeps on the mat",
@@ -23,8 +21,9 @@ TEXTS = (
 KINDS = {
     "words and n-grams": (),
     "cnn": (
-        *("text.tokenizer=sentencepiece", "text.sentencepiece_size=60", "text.sentence_marks=true"),
-        *("encoder.kind=cnn", "encoder.num_filters=4"),
+        *("tokenizer.kind=sentencepiece", "tokenizer.num_pieces=60", "tokenizer.sentence_marks=true"),
+        *("tokenizer.max_tokens=12", "encoder.kind=cnn", "encoder.num_filters=4", "encoder.hidden_dim=8"),
+        *("encoder.embedding_dim=6", "encoder.intermediate_dim=12", "encoder.num_layers=1"),
     ),
 }
 
@@ -34,25 +33,22 @@ def tiny_config(kind: str) -> ExperimentConfig:
     return apply_overrides(TINY, KINDS[kind])
 
 
-def make_model(kind: str, *, seed: int = 1) -> Model:
+def make_model(kind: str, *, seed: int = 1) -> TrainedModel:
     """A model in which no weight is 0 or 1."""
-    config = tiny_config(kind)
-    text, vocabulary = fit_text(config.text, {"en": TEXTS[::2], "es": TEXTS[1::2]})
     keras.utils.set_random_seed(seed)
-    model = Model.build(dataclasses.replace(config, text=text), vocabulary)
+    model = build_model(tiny_config(kind), {"en": TEXTS[::2], "es": TEXTS[1::2]})
     random = np.random.default_rng(seed)
-    for variable in (*model.encoder.variables, *model.head_variables):
+    for variable in model.weights.values():
         variable.assign(variable + random.normal(0, 0.1, variable.shape))
     return model
 
 
 def export_model(model: Model, folder: Path) -> Path:
-    """Exports it as a training does."""
-    hub.export(model.hub_module(), folder, {"config.json": to_json(model.config)})
+    """Exports a model as a training does."""
+    model.export(folder, {})
     return folder
 
 
 def encode(model: Model, texts: list[str]) -> np.ndarray:
     """Unit vectors by the model in training."""
-    vectors = model.encoder(model.preprocessor(np.array(texts, object))).numpy()
-    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    return model(texts).numpy()

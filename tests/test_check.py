@@ -1,4 +1,4 @@
-"""export/check.py: whole modules pass each check, a module broken in one way fails that one."""
+"""export/check.py: a model that is broken in one way fails the check for it."""
 
 import json
 from collections.abc import Callable
@@ -17,7 +17,7 @@ TEXTS = tf.TensorSpec([None], tf.string, name="inputs")
 
 
 class Whole(tf.train.Checkpoint):
-    """Means of hashed words, of unit length; a text without words has the mean of the row of none."""
+    """Means of hashed words at unit length; every text has at least one word."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ class Whole(tf.train.Checkpoint):
 
 
 class NoNumber(Whole):
-    """Texts that start with a NUL or a blank have no words that it sees."""
+    """Gives texts that are only whitespace vectors of NaN."""
 
     def encode(self, texts: tf.Tensor) -> tf.Tensor:
         seen = tf.strings.length(tf.strings.strip(texts)) > 0
@@ -63,7 +63,7 @@ class ListsAlone(Whole):
 
 
 class Retracing(Whole):
-    """Traced for a tensor when it is saved, and for each list anew when that is passed."""
+    """Traced for a tensor when it is saved, and again for each list."""
 
     @tf.function
     def __call__(self, inputs: Any, training: bool = False) -> tf.Tensor:
@@ -71,7 +71,7 @@ class Retracing(Whole):
 
 
 class HalfStuck(Whole):
-    """No gradient comes through to one of its variables."""
+    """One of its variables gets no gradient."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -94,7 +94,7 @@ class NeedsPython(Whole):
 
 
 def save(make: Callable[[], Whole], folder: Path) -> program.Subject:
-    """Writes a module as a SavedModel to be checked with few texts and calls."""
+    """Saves a module, to be checked with few texts and calls."""
     module = make()
     signature = tf.function(module.serve).get_concrete_function(TEXTS)
     tf.saved_model.save(module, str(folder), signatures={"serving_default": signature})
@@ -109,7 +109,7 @@ def save(make: Callable[[], Whole], folder: Path) -> program.Subject:
         (ListsAlone, program.takes_every_form_of_call),
         (Retracing, program.neither_retraces_nor_grows),
         (HalfStuck, program.is_fine_tuned_by_a_keras_layer),
-        (OtherVectors, program.has_the_published_signatures),
+        (OtherVectors, program.has_signatures_that_can_be_served),
         pytest.param(NeedsPython, program.loads_in_a_bare_process, marks=pytest.mark.slow),
     ],
 )
@@ -118,7 +118,7 @@ def test_a_module_that_breaks_a_contract_fails_its_check(
 ) -> None:
     outcome = program.run_check(check, save(make, tmp_path / "model"))
     assert outcome["status"] == "failed"
-    assert outcome["text"].startswith("expected ") or make is ListsAlone
+    assert outcome["text"].startswith("AssertionError: expected ") or make is ListsAlone
 
 
 @pytest.mark.slow

@@ -6,10 +6,12 @@ import tensorflow as tf
 
 from xling_tf.trainer.checkpoints import CheckpointError, Checkpoints
 
+WEIGHTS = "model.safetensors"
+
 
 def make(folder):
-    variables = [tf.Variable([0.0] * 50), tf.Variable(0)]
-    return Checkpoints(folder, variables), variables
+    vector, number = tf.Variable([0.0] * 50), tf.Variable(0)
+    return Checkpoints(folder, {"vector": vector}, {"number": number}), (vector, number)
 
 
 def save_three(folder):
@@ -32,41 +34,31 @@ def names(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
-def data_file(path):
-    (file,) = path.glob("values.data*")
-    return file
-
-
 def flip(path):
-    file = data_file(path)
-    content = bytearray(file.read_bytes())
-    content[60] ^= 0xFF
-    file.write_bytes(content)
+    content = bytearray((path / WEIGHTS).read_bytes())
+    content[-1] ^= 0xFF
+    (path / WEIGHTS).write_bytes(content)
 
 
 def of_other_variables(path):
-    tf.train.Checkpoint(values=[tf.Variable([1.0, 2.0])]).write(str(path / "values"))
+    Checkpoints(path.parent, {"vector": tf.Variable([1.0, 2.0])}, {}).save(30, {"step": 30})
 
 
 DAMAGES = [
     flip,
     of_other_variables,
-    lambda path: data_file(path).write_bytes(data_file(path).read_bytes()[:100]),
-    lambda path: (path / "values.index").write_bytes(b""),
+    lambda path: (path / WEIGHTS).write_bytes((path / WEIGHTS).read_bytes()[:100]),
+    lambda path: (path / "optimizer.safetensors").write_bytes(b""),
     lambda path: (path / "state.json").write_text('{"step": 3'),
     lambda path: (path / "state.json").write_text('{"step": 9}'),
     lambda path: [file.unlink() for file in path.iterdir()],
 ]
 
 
-def test_round_trip_two_are_kept_and_those_after_a_step_forgotten(tmp_path):
-    checkpoints = save_three(tmp_path)
+def test_round_trip_of_the_newest_two(tmp_path):
+    save_three(tmp_path)
     assert names(tmp_path) == ["step-000000020", "step-000000030"]
     assert restored(tmp_path) == ({"step": 30, "seconds": 7.5}, 30, 30)
-    assert checkpoints.forget_after(30) == {"step": 30, "seconds": 7.5}
-    assert checkpoints.forget_after(25) == {"step": 20, "seconds": 5.0}
-    assert names(tmp_path) == ["step-000000020"]
-    assert checkpoints.forget_after(0) is None
 
 
 @pytest.mark.parametrize("damage", DAMAGES)

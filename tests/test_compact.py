@@ -1,4 +1,4 @@
-"""An export with tables in fewer bytes: near vectors, every signature, and what it is no longer good for."""
+"""An export with smaller tables: similar vectors, every signature, and what it no longer supports."""
 
 import numpy as np
 import pytest
@@ -7,11 +7,11 @@ from raw_files import write_files
 from starting_models import KINDS, TEXTS, export_model, make_model
 
 from xling_tf.corpora.trained_on import TRAINED_ON
-from xling_tf.encoders.folded import Rows
+from xling_tf.encoders.serving import QuantizedTable
 from xling_tf.errors import UserError
-from xling_tf.hub.saved_models import load_saved_model
 from xling_tf.model import Model
-from xling_tf.trainer.warm_start import StartingPoint
+from xling_tf.savedmodel.saved_models import load_saved_model
+from xling_tf.tokenizers.words import WordTokenizer
 
 UNKNOWN = ["a zebra sleeps", "una cebra", ""]
 
@@ -38,8 +38,8 @@ def test_every_signature_gives_nearly_what_it_did(kind, tables, tmp_path):
     # The tables cannot be trained, everything else can.
     assert len(small.trainable_variables) < len(whole.trainable_variables)
     assert "fewer bytes" in (output / "README.md").read_text()
-    with pytest.raises(UserError, match="expected beside an exported model that training starts from"):
-        StartingPoint.open(output)
+    # All can be trained again in float32.
+    assert Model.from_pretrained(output)(TEXTS).numpy() == pytest.approx(small(TEXTS).numpy(), abs=1e-5)
     with pytest.raises(UserError, match="another folder"):
         compact(folder, folder, tables)
 
@@ -47,7 +47,7 @@ def test_every_signature_gives_nearly_what_it_did(kind, tables, tmp_path):
 def test_rows_are_as_near_as_half_a_step_of_127_to_their_largest_number():
     rows = np.random.default_rng(0).normal(size=(20, 6)).astype(np.float32)
     rows[3] = 0
-    kept = Rows(rows, "int8")(np.arange(20)).numpy()
+    kept = QuantizedTable(rows, "int8")(np.arange(20)).numpy()
     steps = np.abs(rows).max(axis=1, keepdims=True) / 127
     assert (np.abs(kept - rows) <= steps / 2 + 1e-6).all()
     assert not kept[3].any()
@@ -58,7 +58,7 @@ def test_half_precision_has_three_digits_of_rows_of_any_size(size):
     rows = size * np.random.default_rng(0).normal(size=(20, 6)).astype(np.float32)
     rows[3] = 0
     largest = np.abs(rows).max(axis=1, keepdims=True)
-    assert (np.abs(Rows(rows, "float16")(np.arange(20)).numpy() - rows) <= largest * 2.0**-11).all()
+    assert (np.abs(QuantizedTable(rows, "float16")(np.arange(20)).numpy() - rows) <= largest * 2.0**-11).all()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -71,17 +71,13 @@ def test_the_words_of_some_languages_alone(kind, tmp_path):
     }
     data = write_files(tmp_path / "data", files)
     compact(folder, output, "float32", ["es"], data)
-    whole, fewer = load_saved_model(folder), load_saved_model(output)
+    whole, fewer = Model.from_pretrained(folder), Model.from_pretrained(output)
     spanish = [*TEXTS[1::2], ""]
     assert fewer(spanish).numpy() == pytest.approx(whole(spanish).numpy(), abs=1e-6)
-    start, before = StartingPoint.open(output), StartingPoint.open(folder)
-    assert len(start.weights[0]) < len(before.weights[0])
-    if kind == "cnn":
-        assert len(start.vocabulary) < len(before.vocabulary)
-    else:
-        assert {"gato", "perro"} <= {*start.vocabulary}
-        assert not {"cat", "dog"} & {*start.vocabulary}
-    # A training can start from it.
-    start.give(Model.build(start.config, start.vocabulary))
+    for smaller, table in zip(fewer.encoder.table_variables, whole.encoder.table_variables, strict=True):
+        assert smaller.shape[0] < table.shape[0]
+    if isinstance(fewer.tokenizer, WordTokenizer):
+        assert {"gato", "perro"} <= {*fewer.tokenizer.vocabulary}
+        assert not {"cat", "dog"} & {*fewer.tokenizer.vocabulary}
     with pytest.raises(UserError, match="none in zh"):
         compact(folder, output, "int8", ["es", "zh"], data)

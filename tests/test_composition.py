@@ -1,4 +1,4 @@
-"""Texts in any form of Unicode are the same to all tokenizers: NFC in the graph, as `unicodedata` has it."""
+"""Tokenizers give all Unicode forms of a text the same tokens: the graph's NFC equals `unicodedata`'s."""
 
 import sys
 import unicodedata
@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xling_tf.corpora.line_files import MAX_EXPANSION
-from xling_tf.hub import runtimes
-from xling_tf.text.composition import composed
-from xling_tf.text.tokenization import BYTES_PER_TOKEN, readable
+from xling_tf.savedmodel import runtimes
+from xling_tf.tokenizers.composition import composed
+from xling_tf.tokenizers.treebank import BYTES_PER_TOKEN, readable
 
 CHARACTERS = [
     c for c in map(chr, range(sys.maxunicode + 1)) if unicodedata.category(c) not in ("Cn", "Co", "Cs")

@@ -1,15 +1,19 @@
-"""The default corpora: from packages, by an apt made here, to a data folder."""
+"""The default corpora: from packages of a fake apt, and from SNLI's page, to a data folder."""
 
+import io
 import json
 import sys
+import zipfile
 
 import debian
+import default
 import pytest
-from debian import Cleaner, newest, prepare_default_corpora
+from debian import Cleaner, prepare_default_corpora
 from package_text import Extraction
-from raw_files import shards, write_catalogue
+from raw_files import shards, snli_line, write_catalogue, write_files
 
-from xling_tf.corpora.records import ResponsePair, TranslationPair
+from xling_tf.corpora.readers import read_nli
+from xling_tf.corpora.records import InferencePair, ResponsePair, TranslationPair
 from xling_tf.errors import UserError
 
 _MESSAGES = {
@@ -80,7 +84,7 @@ def _calls(weather):
     return (weather / "calls").read_text().split()
 
 
-def test_a_folder_in_the_data_layout(weather, folders, caplog):
+def test_a_folder_in_the_data_layout(weather, folders):
     folder = prepare_default_corpora("en", "es", **folders)
     assert folder == folders["prepared_dir"] / "en-es"
     texts = shards(folder)
@@ -100,13 +104,8 @@ def test_a_folder_in_the_data_layout(weather, folders, caplog):
         "counts": {"parallel en-es": 4, "documents en": 3, "documents es": 3},
     }
     assert report["dropped"]["parallel"] == {"duplicate": 4}
-    assert "gimp-help-es" in report["not_found"]
     assert "package freeciv-data 1.2-3, licence MPL-2.0" in (folder / "SOURCES.md").read_text()
-    assert "no package is called gimp-help-es" in caplog.messages
-    # Archives are not kept, and the system's own state is not used.
     assert not list(folders["raw_dir"].rglob("*.deb"))
-    config = (folders["raw_dir"] / ".apt/apt.conf").read_text()
-    assert f'Dir::State::status "{folders["raw_dir"]}/.apt/status";' in config
 
 
 def test_a_prepared_folder_stays_until_preparation_changes(weather, folders, monkeypatch):
@@ -151,22 +150,12 @@ def test_errors_are_one_line_with_a_way_out(weather, folders, monkeypatch, tmp_p
 
     (weather / "names").write_text("")
     require_told("Could not resolve 'archive.example'")
-    (weather / "names").write_text("other-package")
-    require_told("no package with default corpora")
     require_told("en-es, en-fr, en-de, en-zh, not for en-it", "it")
     monkeypatch.setenv("PATH", str(tmp_path))
-    require_told("no apt-get, apt-cache, dpkg-deb")
+    require_told("apt-get, apt-cache, dpkg-deb")
 
 
-def test_newest_version_wins_by_number():
-    # 1.9 < 1.16 though "1.9" > "1.16" as text.
-    names = ["game-1.9-data", "game-1.16-data", "game-1.16-dm", "game-1.16-music", "other"]
-    found = newest(r"game-(?P<version>[\d.]+)-(?!music)\w+", names)
-    assert found == ["game-1.16-data", "game-1.16-dm"]
-    assert newest("absent", names) == []
-
-
-def test_a_dropped_sentence_parts_a_document():
+def test_what_is_cleaned_away():
     cleaner = Cleaner("en", "es")
     good = ["One two three.", "Four five six.", "Seven eight nine."]
     extraction = Extraction(documents={"en": [[*good, "<x y>", "Ten eleven twelve."], good]})
@@ -177,23 +166,67 @@ def test_a_dropped_sentence_parts_a_document():
         "fewer than three sentences in a row": 1,
         "repeated paragraph": 3,
     }
-
-
-def test_conversations_lose_repetitions_and_stock_phrases():
     pair = ResponsePair("Who are\nyou?", "A humble guard.")
     same = [ResponsePair(f"Question number {i}?", "I have to go.") for i in range(12)]
-    cleaner = Cleaner("en", "es")
     pairs = [pair, pair, ResponsePair("No", "x"), *same]
     found = cleaner.clean(Extraction(conversations={"en": pairs})).conversations["en"]
     assert found == [("Who are you?", "A humble guard."), *same[:10]]
     dropped = {"duplicate": 1, "too short": 1, "frequent response": 2}
     assert cleaner.dropped["conversations en"] == dropped
-
-
-def test_pairs_are_kept_once_and_templates_three_times():
-    cleaner = Cleaner("en", "es")
+    # Pairs are kept once, and templates three times.
     pairs = [TranslationPair(f"Gate {i} is now open", f"La puerta {i} está abierta") for i in range(5)]
     # The sixth is an exact copy of the first.
     assert cleaner.clean(Extraction(parallel=[*pairs, pairs[0]])).parallel == pairs[:3]
     assert cleaner.dropped["parallel"] == {"near-duplicate": 2, "duplicate": 1}
     assert cleaner.clean(Extraction(parallel=pairs[:1])).parallel == []
+
+
+SNLI = [f"snli_1.0_{split}.jsonl" for split in ("dev", "test", "train")]
+
+
+def archive(names=SNLI):
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as file:
+        for name in names:
+            file.writestr(f"snli_1.0/{name}", snli_line("neutral"))
+    return buffer.getvalue()
+
+
+@pytest.fixture
+def published(tmp_path, monkeypatch):
+    """A stand-in for the web page: what is written to it is what comes."""
+    path = tmp_path / "snli_1.0.zip"
+    (tmp_path / "data").mkdir()
+    monkeypatch.setattr(default, "SNLI_URL", path.as_uri())
+    return path
+
+
+def test_fetches_the_three_files_beside_others(published, tmp_path):
+    folder = tmp_path / "data"
+    write_files(folder, {"nli/mine.en.train.tsv": "x"})
+    published.write_bytes(archive())
+    default.fetch_snli(folder)
+    assert sorted(path.name for path in folder.rglob("*")) == ["mine.en.train.tsv", "nli", "snli_1.0", *SNLI]
+    assert list(read_nli(folder / "snli_1.0" / SNLI[0])) == [(InferencePair("p", "h", 1), None)]
+
+
+def test_what_is_there_is_not_fetched(published, tmp_path):
+    folder = tmp_path / "data"
+    write_files(folder, {f"snli_1.0/{name}.gz": "" for name in SNLI})
+    before = sorted(folder.rglob("*"))
+    published.write_bytes(archive())
+    default.fetch_snli(folder)
+    assert sorted(folder.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    "content",
+    [None, b"<html>moved</html>", archive()[:-30], archive(SNLI[:2]), archive().replace(b"gold", b"GOLD")],
+    ids=["no network", "not a zip", "truncated", "a file missing", "damaged inside"],
+)
+def test_none_and_nothing_left_for_a_corrupt_archive(published, tmp_path, content):
+    folder = tmp_path / "data"
+    if content is not None:
+        published.write_bytes(content)
+    default.fetch_snli(folder)
+    assert list(folder.iterdir()) == []

@@ -8,6 +8,7 @@ from programs import read_lines
 from testing import (
     DIM,
     EXAMPLES,
+    LSTM,
     TWO_TASKS,
     WORDS,
     find_task,
@@ -19,7 +20,7 @@ from testing import (
     two_replicas,
 )
 
-from xling_tf.config import apply_overrides
+from xling_tf.settings import apply_overrides
 from xling_tf.tasks.distillation import Distillation
 from xling_tf.trainer.distribution import Workers, make_strategy
 from xling_tf.trainer.loop import Trainer
@@ -67,16 +68,13 @@ def config_of(optimizer, normalize, overrides=()):
 
 # Far below the norm of every task here, so that it changes each step.
 CLIPPED = ("optimizer.clip_norm=0.01", "optimizer.learning_rate=1")
-# The second step is pulled back to before the first one.
 GRADED = ("tasks.graded_similarity.weight=1",)
-KEPT = (
-    *("initial.model=any", "initial.keep_weight=3"),
-    *("tasks.similarity.matryoshka_dims=5", "tasks.hard_negatives=1"),
-)
+# The second step is pulled back to before the first one.
+ANCHORED = ("similarity.matryoshka_dims=5", "tasks.translation_ranking.hard_negatives=1")
 DISTILLED = ("tasks.distillation.weight=1", "tasks.distillation.teacher=python:a:teacher")
 DETECTED = ("tasks.translation_detection.weight=1",)
 YU = (
-    *("encoder.kind=lstm", "encoder.num_layers=2", "text.ngram_sizes=", "tasks.translation.weight=1"),
+    *(*LSTM, "tasks.translation.weight=1"),
     *("tasks.translation.regularizer=contrastive", "tasks.translation.alpha=2"),
 )
 # Of "hello" the same, wherever it stands.
@@ -87,17 +85,25 @@ VECTORS[5] = VECTORS[1]
 class Replica:
     """A trainer's compiled step for a task under a strategy, over given batches."""
 
-    def __init__(self, strategy, config, name, batches, folder):
+    def __init__(self, strategy, config, name, batches, folder, *, anchor_weight=0):
         self.strategy = strategy
-        keras.utils.set_random_seed(1)  # the start that is kept to is that of every replica
+        keras.utils.set_random_seed(1)  # all replicas have the same anchor
         with strategy.scope():
             model = tiny_model(config)
         task = find_task(model, name)
         columns = COLUMNS[: len(task.columns)]
         vectors = VECTORS if isinstance(task, Distillation) else None
         examples = make_examples(*columns, labels=[0, 1, 2, 0, 1, 2, 2, 1], vectors=vectors)
-        model = model._replace(tasks=[task])
-        trainer = Trainer(model=model, examples={name: examples}, workers=Workers(strategy), run_dir=folder)
+        if anchor_weight:
+            config = apply_overrides(config, ["initial.model=any", f"initial.anchor_weight={anchor_weight}"])
+        trainer = Trainer(
+            model=model,
+            tasks=[task],
+            config=config,
+            examples={name: examples},
+            workers=Workers(strategy),
+            run_dir=folder,
+        )
         self.variables = [*model.encoder.trainable_variables, *task.variables()]
         self._batches = iter(list(make_batches(model, examples, batches)))
         self._step = trainer._compile(trainer._phases[0], task)
@@ -123,7 +129,7 @@ class Replica:
     ("name", "optimizer", "normalize", "overrides"),
     [
         pytest.param("inference", "sgd", False, CLIPPED, marks=pytest.mark.slow),
-        ("translation_ranking_en-es", "sgd", False, KEPT),
+        ("translation_ranking_en-es", "sgd", False, ANCHORED),
         pytest.param("distillation_en-es", "sgd", True, DISTILLED, marks=pytest.mark.slow),
         pytest.param("translation_ranking_en-es", "adam", True, (), marks=pytest.mark.slow),
         pytest.param("quick_thought_es", "sgd", False, (), marks=pytest.mark.slow),
@@ -135,8 +141,11 @@ class Replica:
 def test_two_replicas_are_one(name, optimizer, normalize, overrides, tmp_path):
     config = config_of(optimizer, normalize, overrides)
     whole = list(range(8))
-    one = Replica(make_strategy(), config, name, [whole, whole], tmp_path / "one")
-    two = Replica(two_replicas(), config, name, HALVES, tmp_path / "two")
+    anchor_weight = 3 if overrides is ANCHORED else 0
+    one, two = (
+        Replica(strategy, config, name, batches, tmp_path / "run", anchor_weight=anchor_weight)
+        for strategy, batches in ((make_strategy(), [whole, whole]), (two_replicas(), HALVES))
+    )
     two.assign(one.weights())
     before = one.weights()
     for _ in range(2):
@@ -190,16 +199,14 @@ def test_another_number_of_replicas_goes_on_with_the_same_training(tmp_path):
         config = apply_overrides(TWO_TASKS, [f"training.steps={steps}"])
         trainer = make_trainer(tmp_path / folder, config, RAGGED, workers=workers)
         trainer.train()
-        model = trainer._model
-        variables = [*model.encoder.trainable_variables, *model.head_variables]
-        return [variable.numpy() for variable in variables]
+        return [variable.numpy() for variable in trainer.model.weights.values()]
 
     one, two = Workers(make_strategy()), Workers(two_replicas())
     expected = train("one", 9, one)
     for steps, workers in ((3, one), (6, two), (9, one)):
         weights = train("both", steps, workers)
-    for found, wanted in zip(weights, expected, strict=True):
-        assert found == pytest.approx(wanted, rel=1e-3, abs=1e-5)
+    for value, target in zip(weights, expected, strict=True):
+        assert value == pytest.approx(target, rel=1e-3, abs=1e-5)
     lines, others = (read_lines(tmp_path / folder / "metrics.jsonl") for folder in ("both", "one"))
     for line, other in zip(lines, others, strict=True):
         assert (line["task"], line["sentences"], line["tokens"]) == (

@@ -1,10 +1,11 @@
-"""The pages promise only what exists: flags, settings, presets, files and make targets."""
+"""The pages promise only what exists: flags, settings, presets, files, results and make targets."""
 
 import re
 from pathlib import Path
 
-from xling_tf.config import apply_overrides
+from xling_tf.cli import PROGRAMS
 from xling_tf.presets import PRESETS, get_preset
+from xling_tf.settings import apply_overrides
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -12,23 +13,24 @@ TEXT = {page.relative_to(ROOT).as_posix(): page.read_text(encoding="utf-8") for 
 
 
 def test_commands_have_programs_and_their_flags() -> None:
-    # The flags of data/main.py are its commands' own.
-    pattern = r"python ((?:training|evaluation|export|data)/\w+\.py)([^\n`]*)"
+    pattern = r"(?:python ((?:training|evaluation|export|data)/\w+\.py)|xling-tf ([a-z]+))([^\n`]*)"
     for page, text in TEXT.items():
-        for program, rest in re.findall(pattern, text):
+        for program, command, rest in re.findall(pattern, text):
+            program = program or PROGRAMS[command]
             source = (ROOT / program).read_text(encoding="utf-8")
             defined = re.findall(r'flags\.DEFINE_\w+\(\s*"(\w+)"|add_argument\(\s*"--(\w+)"', source)
             names = {name for pair in defined for name in pair} | {"help"}
             unknown = set(re.findall(r"--(\w+)", rest)) - names
-            assert program == "data/main.py" or not unknown, f"{page}: {program} has no --{unknown}"
+            # The commands of prepare_raw.py define their flags in data/pipelines.
+            assert program == "data/prepare_raw.py" or not unknown, f"{page}: {program} has no --{unknown}"
 
 
 def test_settings_shown_are_settings() -> None:
     for line in "\n".join(TEXT.values()).splitlines():
         settings = re.findall(r"--set (?!a\.b=)([\w.]+=[\w.,]+)", line)
         if settings:
-            # Some hold only together, or for a preset: those of one line are.
-            (preset,) = re.findall(r"--pair ([\w-]+)", line)[:1] or ["en-es"]
+            # Some settings are valid only together, or only for the preset of their line.
+            (preset,) = re.findall(r"--(?:preset|pair) ([\w-]+)", line)[:1] or ["en-es"]
             apply_overrides(get_preset(preset), settings)
 
 
@@ -42,6 +44,17 @@ def test_links_lead_somewhere() -> None:
                 titles = re.findall(r"^#+ (.+)$", linked.read_text(encoding="utf-8"), re.MULTILINE)
                 anchors = [re.sub(r"[^\w -]", "", t).lower().replace(" ", "-") for t in titles]
                 assert heading in anchors, f"{page} links {target}"
+
+
+def test_files_named_exist_and_every_result_is_named() -> None:
+    folders = "xling_tf|training|evaluation|export|data|tests|docs"
+    named: set[str] = set()
+    for page, text in TEXT.items():
+        files = set(re.findall(rf"(?<![\w/])(?:\.\./)*((?:{folders})/[\w./-]+\.\w+)", text))
+        assert not (missing := {file for file in files if not (ROOT / file).exists()}), f"{page}: {missing}"
+        named |= files
+    results = (ROOT / "evaluation/results").rglob("*.json*")
+    assert {path.relative_to(ROOT).as_posix() for path in results} <= named
 
 
 def test_the_table_of_presets_and_the_make_targets_are_complete() -> None:

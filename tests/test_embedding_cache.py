@@ -1,4 +1,4 @@
-"""Embeddings kept on the disk: each text encoded once, and the same vector ever after."""
+"""Stored embeddings: each text is encoded once, and keeps its vector."""
 
 import subprocess
 import sys
@@ -11,18 +11,17 @@ import pytest
 from encode_functions import Counting, random_vectors
 
 from xling_tf.errors import UserError
-from xling_tf.evaluators import cache
 from xling_tf.evaluators.cache import cached
-from xling_tf.evaluators.encoding import Encode, System
+from xling_tf.evaluators.encoding import BatchLimits, Embedder, Encode
 
 # A lone surrogate can stand in JSON, and a text may end in the null character.
 TEXTS = ["b", "a longer one", "", "b", "猫在睡觉。", "a\0", "a", "\ud800"]
 
 
-def make(sentences: Encode, folder: Path | None, *, checksum: str | None = "x", **more: Any) -> System:
-    """A cached system."""
-    system = System(name="system", sentences=sentences, checksum=checksum, **more)
-    return cached(system, folder, show_progress=False)
+def make(sentences: Encode, folder: Path | None, *, checksum: str | None = "x", **more: Any) -> Embedder:
+    """Makes a cached embedder."""
+    embedder = Embedder(name="embedder", sentences=sentences, checksum=checksum, **more)
+    return cached(embedder, folder, show_progress=False)
 
 
 @pytest.fixture
@@ -30,49 +29,42 @@ def encode() -> Counting:
     return Counting(random_vectors(dim=5))
 
 
-def test_each_text_is_encoded_once_and_keeps_its_vector_to_the_bit(
-    encode: Counting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(cache, "_MAX_ROWS", 2)
-    texts = TEXTS
-    expected = encode.encode([*texts[:-1], " "])  # what a system makes of a lone surrogate
-    first = make(encode, tmp_path)(texts)
+def test_each_text_is_encoded_once_and_its_vector_is_exact(encode: Counting, tmp_path: Path) -> None:
+    expected = encode.encode([*TEXTS[:-1], " "])  # what an embedder makes of a lone surrogate
+    first = make(encode, tmp_path, batch_limits=BatchLimits(2))(TEXTS)
     np.testing.assert_array_equal(first, expected)
-    assert first.dtype == np.float32
     # Two at a time, the longest first, "b" once.
     assert [len(batch) for batch in encode.batches] == [2, 2, 2, 1]
     assert encode.batches[0] == ["a longer one", "猫在睡觉。"]
     again = Counting(encode.encode)
-    np.testing.assert_array_equal(make(again, tmp_path)(texts[::-1]), expected[::-1])
-    assert again.batches == []
-    np.testing.assert_array_equal(make(again, tmp_path)([*texts, "new"])[:-1], expected)
+    np.testing.assert_array_equal(make(again, tmp_path)([*TEXTS, "new"])[:-1], expected)
     assert again.batches == [["new"]]
 
 
-@pytest.mark.parametrize("with_folder", [False, True])
-def test_without_checksum_or_folder_vectors_last_as_long_as_the_system(
-    with_folder: bool, encode: Counting, tmp_path: Path
+@pytest.mark.parametrize("checksum", [None, "x"])
+def test_without_checksum_or_folder_vectors_last_as_long_as_the_embedder(
+    checksum: str | None, encode: Counting, tmp_path: Path
 ) -> None:
-    folder, checksum = (tmp_path, None) if with_folder else (None, "x")
-    system = make(encode, folder, checksum=checksum)
-    np.testing.assert_array_equal(system(["a", "b"]), system(["a", "b"]))
-    assert len(encode.batches) == 1
-    make(encode, folder, checksum=checksum)(["a", "b"])
-    assert len(encode.batches) == 2
+    folder = None if checksum else tmp_path
+    for calls in (1, 2):
+        embedder = make(encode, folder, checksum=checksum)
+        np.testing.assert_array_equal(embedder(["a", "b"]), embedder(["a", "b"]))
+        assert len(encode.batches) == calls
     assert list(tmp_path.iterdir()) == []
 
 
-def test_systems_and_roles_do_not_mix(tmp_path: Path) -> None:
+def test_embedders_and_roles_do_not_mix(tmp_path: Path) -> None:
     def ones(width: int) -> Callable[..., np.ndarray]:
         return lambda *columns: np.full((len(columns[0]), width), width)
 
-    system = make(ones(1), tmp_path, questions=ones(2), responses=ones(3))
+    embedder = make(ones(1), tmp_path, raw=ones(5), questions=ones(2), responses=ones(3))
     other = make(ones(4), tmp_path, checksum="y")
-    assert [system.encode_questions(["a"]).shape, system(["a"]).shape] == [(1, 2), (1, 1)]
-    assert system.encode_responses(["a"], ["a"]).tolist() == [[3, 3, 3]]
-    assert other(["a"]).shape == other.encode_questions(["a"]).shape == (1, 4)
-    assert other.encode_responses(["a"], ["b"]).shape == (1, 4)
-    assert other.questions is other.responses is other.inference is None
+    assert [embedder.encode_questions(["a"]).shape, embedder(["a"]).shape] == [(1, 2), (1, 1)]
+    assert embedder.encode_responses(["a"], ["a"]).tolist() == [[3, 3, 3]]
+    assert embedder.encode_raw(["a"]).shape == (1, 5)
+    assert (
+        other(["a"]).shape == other.encode_raw(["a"]).shape == other.encode_questions(["a"]).shape == (1, 4)
+    )
 
 
 def test_an_answer_has_a_vector_in_each_of_its_contexts(tmp_path: Path) -> None:
@@ -82,22 +74,22 @@ def test_an_answer_has_a_vector_in_each_of_its_contexts(tmp_path: Path) -> None:
         calls.extend(zip(answers, contexts, strict=True))
         return np.array([[len(a), len(c)] for a, c in calls[-len(answers) :]])
 
-    system = make(random_vectors(), tmp_path, responses=responses)
+    embedder = make(random_vectors(), tmp_path, responses=responses)
     # "ab" + "c" and "a" + "bc" are the same letters in a row.
-    vectors = system.encode_responses(["ab", "a", "ab"], ["c", "bc", "c"])
+    vectors = embedder.encode_responses(["ab", "a", "ab"], ["c", "bc", "c"])
     assert vectors.tolist() == [[2, 1], [1, 2], [2, 1]]
     assert sorted(calls) == [("a", "bc"), ("ab", "c")]
 
 
-@pytest.mark.parametrize("vector", [[1.0, np.nan], [0.0, 0.0], [1.0, 2.0, 3.0]])
-def test_bad_vectors_are_refused_and_not_kept(vector: list, tmp_path: Path) -> None:
-    system = make(lambda texts: [vector if t == "bad" else [1.0, 1.0] for t in texts], tmp_path)
-    with pytest.raises(UserError, match=r"1 of 2 have .* first 'bad'|array of numbers of shape"):
-        system(["fine", "bad"])
+@pytest.mark.parametrize("vector", [[1.0, np.nan], [1.0, 2.0, 3.0]])
+def test_invalid_vectors_are_rejected_and_not_stored(vector: list, tmp_path: Path) -> None:
+    embedder = make(lambda texts: [vector if t == "bad" else [1.0, 1.0] for t in texts], tmp_path)
+    with pytest.raises(UserError, match=r"for 1 of 2 texts, first 'bad'|array of numbers of shape"):
+        embedder(["fine", "bad"])
     good = Counting(lambda texts: np.ones((len(texts), 2)))
     assert make(good, tmp_path)(["fine", "bad"]).tolist() == [[1, 1], [1, 1]]
     assert good.batches == [["fine", "bad"]]
-    with pytest.raises(UserError, match=r"vectors of 2 numbers.* have 3 numbers.* first 'new'"):
+    with pytest.raises(UserError, match=r"vectors of 2 dimensions.* returned 3"):
         make(lambda texts: np.ones((len(texts), 3)), tmp_path)(["fine", "new"])
 
 
@@ -105,15 +97,14 @@ _KILLED = """
 import os, signal, sys
 from pathlib import Path
 import numpy as np
-from xling_tf.evaluators import cache
-from xling_tf.evaluators.encoding import System
-cache._MAX_ROWS = 2
+from xling_tf.evaluators.cache import cached
+from xling_tf.evaluators.encoding import BatchLimits, Embedder
 def encode(texts):
     if "killer" in texts:
         os.kill(os.getpid(), signal.SIGKILL)
     return np.ones((len(texts), 3))
-system = System(name="system", sentences=encode, checksum="x")
-cache.cached(system, Path(sys.argv[1]), show_progress=False)(["longest text", "long text", "killer", "a"])
+embedder = Embedder(name="x", sentences=encode, checksum="x", batch_limits=BatchLimits(2))
+cached(embedder, Path(sys.argv[1]), show_progress=False)(["longest text", "long text", "killer", "a"])
 """
 
 
@@ -139,7 +130,7 @@ def test_processes_at_the_same_time_agree(tmp_path: Path) -> None:
     assert vectors[0].tolist() == [1] * 5
 
 
-def test_more_than_a_query_takes_and_a_damaged_file(encode: Counting, tmp_path: Path) -> None:
+def test_many_texts_and_a_damaged_file(encode: Counting, tmp_path: Path) -> None:
     texts = [f"text {i}" for i in range(8000)]
     np.testing.assert_array_equal(make(encode, tmp_path)(texts), encode.encode(texts))
     (path,) = tmp_path.iterdir()

@@ -1,5 +1,6 @@
+"""The transformer: derived by hand, its variables, and rebuilt from its config."""
+
 import dataclasses
-import json
 
 import keras
 import numpy as np
@@ -18,7 +19,7 @@ def test_any_string_gives_a_finite_float32_vector():
     texts = tf.constant([b"\xff\xfe", b" ", b"x" * 10**5, b"\xf0\x9f\x98\x80", "مرحبا".encode()])
     keras.config.set_dtype_policy("mixed_bfloat16")
     model = tiny()
-    vectors = model.encoder(model.preprocessor(texts))
+    vectors = model.encoder(model.tokenizer(texts))
     assert vectors.dtype == tf.float32
     assert np.isfinite(vectors.numpy()).all()
     # Of all tokens, 12 are kept.
@@ -31,9 +32,10 @@ def test_without_layers_it_is_the_mean_of_the_words(norm_first):
     # With no block: mean over tokens of projected word * sqrt(hidden_dim) + position; where blocks
     # normalise what they take and not what they give, normalised at the end.
     model = tiny(num_layers=0, norm_first=norm_first)
-    features = model.preprocessor(tf.constant(["a hello a"]))
-    words = model.encoder.embed_words(features.words).numpy()
-    tokens = words[[0, 1, 0]] * np.sqrt(8) + model.encoder.positions[:3]
+    features = model.tokenizer(tf.constant(["a hello a"]))
+    encoder = model.encoder
+    words = encoder.static.project(encoder.embed_words(features.words)).numpy()
+    tokens = words[[0, 1, 0]] * np.sqrt(8) + encoder.positions[:3]
     if norm_first:
         tokens -= tokens.mean(axis=1, keepdims=True)
         tokens /= np.sqrt(np.square(tokens).mean(axis=1, keepdims=True) + 1e-6)
@@ -45,31 +47,19 @@ def test_tables_and_dense_variables_are_all_there_is_and_a_gradient_reaches_each
     model = tiny(norm_first=norm_first)
     encoder = model.encoder
     tables, dense = encoder.table_variables, encoder.dense_variables
-    assert [table.shape for table in tables] == [(18, 6), (64, 6)]  # 14 words and 4 buckets
+    num_ngrams = model.tokenizer.num_ngrams
+    assert [table.shape for table in tables] == [(18, 6), (num_ngrams, 6)]  # 14 words and 4 buckets
     together = {id(variable) for variable in (*tables, *dense)}
     assert len(together) == len(tables) + len(dense)
     assert together == {id(variable) for variable in encoder.trainable_variables}
-    # By hand: tables 18*6 + 64*6 = 492; n-gram layer 6*6 + 6 = 42; projection 6*8 + 8 = 56; block:
-    # 8*24 + 24 = 216, 8*8 + 8 = 72, norms 2*16 = 32, 8*12 + 12 = 108, 12*8 + 8 = 104.
-    assert encoder.count_params() == 492 + 42 + 56 + 216 + 72 + 32 + 108 + 104 + last_norm
-    features = model.preprocessor(tf.constant(TEXTS))
+    # By hand: tables 18*6 = 108 and 6 for each n-gram; n-gram layer 6*6 + 6 = 42; projection 6*8 + 8 = 56;
+    # block: 8*24 + 24 = 216, 8*8 + 8 = 72, norms 2*16 = 32, 8*12 + 12 = 108, 12*8 + 8 = 104.
+    block = 216 + 72 + 32 + 108 + 104
+    assert encoder.count_params() == 108 + 6 * num_ngrams + 42 + 56 + block + last_norm
+    features = model.tokenizer(tf.constant(TEXTS))
     variables = encoder.trainable_variables
     with tf.GradientTape() as tape:
         loss = tf.reduce_sum(encoder(features) ** 3)
     for variable, gradient in zip(variables, tape.gradient(loss, [v.value for v in variables]), strict=True):
         assert gradient is not None, variable.path
         assert np.abs(tf.convert_to_tensor(gradient).numpy()).max() > 0, variable.path
-
-
-@pytest.mark.parametrize(("ngram_sizes", "policy"), [((), "float32"), ((3, 4), "mixed_bfloat16")])
-def test_encoders_are_made_anew_of_their_config(ngram_sizes, policy):
-    keras.config.set_dtype_policy(policy)
-    text = dataclasses.replace(TINY.text, ngram_sizes=ngram_sizes)
-    sizes = dataclasses.replace(TINY.encoder, norm_first=True)
-    model = tiny_model(dataclasses.replace(TINY, text=text, encoder=sizes))
-    keras.config.set_dtype_policy("float32")
-    config = json.loads(json.dumps(model.encoder.get_config()))
-    copy = type(model.encoder).from_config(config)
-    copy.set_weights(model.encoder.get_weights())
-    assert copy.compute_dtype == model.encoder.compute_dtype
-    assert encode(model._replace(encoder=copy), TEXTS).tolist() == encode(model, TEXTS).tolist()

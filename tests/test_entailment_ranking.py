@@ -1,12 +1,12 @@
-"""Ranking what a premise entails: the examples made of NLI pairs, the loss by hand, training."""
+"""Ranking what a premise entails: examples made of NLI pairs, the loss derived by hand, training."""
 
 import numpy as np
 import pytest
 from testing import TINY, corpus, find_task, scored, tiny_model
 
-from xling_tf.config import apply_overrides
 from xling_tf.corpora.records import InferencePair
 from xling_tf.corpora.store import transient_store
+from xling_tf.settings import apply_overrides
 from xling_tf.trainer.input_pipeline import task_examples
 
 ENTAILMENT, NEUTRAL, CONTRADICTION = range(3)
@@ -14,8 +14,8 @@ NAME = "entailment_ranking_en"
 CONFIG = apply_overrides(
     TINY,
     [
-        *("tasks.entailment_ranking.weight=1", "tasks.similarity.normalize=false"),
-        *("tasks.similarity.scale=1", "tasks.similarity.margin=0.5"),
+        *("tasks.entailment_ranking.weight=1", "similarity.normalize=false"),
+        *("similarity.scale=1", "similarity.margin=0.5"),
     ],
 )
 ROWS = [

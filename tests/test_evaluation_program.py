@@ -1,4 +1,4 @@
-"""The evaluation program, run as people run it."""
+"""The evaluation program."""
 
 import json
 import re
@@ -8,7 +8,7 @@ from evaluation_data import write_evaluation_data
 from programs import ROOT, run_python, the_error
 
 EVALUATE = str(ROOT / "evaluation" / "main.py")
-# A module beside which the program is started: bags of letters, and a broken one.
+# A module in the current folder: bags of letters, and a broken encoder.
 LETTERS = """
 import numpy as np
 
@@ -24,7 +24,7 @@ def broken(texts):
 """
 
 
-def test_an_evaluation_prints_a_table_keeps_its_results_and_repeats_them(tmp_path: Path) -> None:
+def test_an_evaluation_prints_a_table_writes_results_and_repeats_them(tmp_path: Path) -> None:
     folder = tmp_path
     write_evaluation_data(folder / "data")
     (folder / "letters.py").write_text(LETTERS, encoding="utf-8")
@@ -35,7 +35,6 @@ def test_an_evaluation_prints_a_table_keeps_its_results_and_repeats_them(tmp_pat
     assert lines[0].split() == ["suite", "metric", "value"]
     assert re.search(r"^sts/stsb.en.dev +pearson_angular +-?[01]\.\d{4}$", run.output, re.MULTILINE)
     assert lines[-1].split()[:2] == ["python", "evaluation/report.py"]
-    assert "sts/stsb.en.test skipped: it is expected as sts/" in run.errors
     path = folder / "runs/evaluation/letters.encode.json"
     results = json.loads(path.read_text(encoding="utf-8"))
     assert results["complete"]
@@ -46,4 +45,4 @@ def test_an_evaluation_prints_a_table_keeps_its_results_and_repeats_them(tmp_pat
     assert again.output == run.output
     assert json.loads(path.read_text(encoding="utf-8"))["scores"] == results["scores"]
     broken = run_python(folder, EVALUATE, "--model=python:letters:broken", "--data=data", "--suite=sts")
-    assert "a finite vector for every text" in the_error(broken)
+    assert "finite vectors" in the_error(broken)

@@ -1,4 +1,4 @@
-"""What holds of every evaluator: of a perfect encoder, one of chance, other orders and broken vectors."""
+"""Properties of every evaluator, with a perfect and a random encoder, other orders and invalid vectors."""
 
 import json
 from collections.abc import Mapping
@@ -10,12 +10,12 @@ from encode_functions import by_meaning, random_vectors
 from evaluation_data import meaning, write_evaluation_data
 
 from xling_tf.errors import UserError
-from xling_tf.evaluators import classifiers, cross_lingual, transfer
-from xling_tf.evaluators.data import Selected, select
-from xling_tf.evaluators.encoding import Encode, NotApplicableError
+from xling_tf.evaluators import argument, classification, classifiers, transfer
+from xling_tf.evaluators.data import Dataset, select
+from xling_tf.evaluators.encoding import Embedder, Encode, NotApplicableError
 from xling_tf.evaluators.running import SUITES
 
-# What the first score of a suite's data sets is with a perfect encoder, and the range with one of chance.
+# The first score of a suite's data sets with a perfect encoder, and its range with a random encoder.
 KNOWN: Mapping[str, tuple[float, tuple[float, float]]] = {
     "sts": (1.0, (-0.5, 0.5)),
     "senteval": (1.0, (-0.2, 0.65)),
@@ -38,56 +38,56 @@ PERFECT = by_meaning(meaning, 256)
 
 @pytest.fixture(autouse=True)
 def _narrow(monkeypatch):
-    """Classifiers of the papers' sizes and their many runs are for real vectors."""
+    """Makes classifiers small and their runs few."""
     monkeypatch.setitem(classifiers.TANH, "hidden", (32, 32))
     monkeypatch.setattr(transfer, "_FOLDS", 3)
-    monkeypatch.setattr(cross_lingual, "_PERCENTAGES", (10, 100))
-    monkeypatch.setitem(cross_lingual.SubsampleValidation.__init__.__kwdefaults__, "num_runs", 6)
+    monkeypatch.setattr(classification, "_PERCENTAGES", (10, 100))
+    monkeypatch.setitem(argument.SubsampleValidation.__init__.__kwdefaults__, "num_runs", 6)
     monkeypatch.setitem(classifiers.NETWORK, "rate", 0.02)
     monkeypatch.setitem(classifiers.NETWORK, "max_epochs", 30)
     monkeypatch.setitem(classifiers.NETWORK, "weight_decay", (1e-5,))
 
 
 @pytest.fixture(scope="module")
-def both(tmp_path_factory) -> list[dict[str, Selected]]:
-    """Twice the same data sets, their lines in another order."""
+def both(tmp_path_factory) -> list[dict[str, Dataset]]:
+    """The same data sets twice, with their lines in different orders."""
     both = []
     for seed in (0, 1):
         folder = tmp_path_factory.mktemp("data")
         write_evaluation_data(folder, seed=seed)
-        both.append({item.name: item for item in select(SUITES, folder, [], 0).selected})
+        both.append(select(SUITES, folder, [], 0)[0])
     return both
 
 
-def outcome(item: Selected, encode: Encode) -> dict[str, Any]:
-    """The scores, or none where the system lacks what is needed."""
+def outcome(item: Dataset, encode: Encode) -> dict[str, Any]:
+    """The scores, or none if the evaluator is not applicable."""
     try:
-        return dict(item.dataset.load()(encode))
+        return dict(item.load()(encode))
     except NotApplicableError:
         return {}
 
 
 def test_the_names_of_data_sets(both):
     english = ("CR", "SUBJ", "SST2", "SST5", "MRPC", "SICK-E", "SICK-R", "STSB.dev")
-    names = {name for name in both[0] if name.startswith(("senteval/", "sentiment/", "argument/"))}
-    assert names == {*(f"senteval/{name}" for name in english), "argument/AM"}
+    names = {name for name in both[0] if name.startswith(("senteval/", "documents/", "argument/"))}
+    assert names == {*(f"senteval/{name}" for name in english), "documents/toy", "argument/AM"}
 
 
 @pytest.mark.parametrize("suite", SUITES)
-def test_perfect_vectors_score_best_random_ones_by_chance_and_others_are_told(suite, both):
+def test_perfect_vectors_score_best_and_random_ones_by_chance(suite, both):
     best, (low, high) = KNOWN[suite]
     scored = []
     for name, item in both[0].items():
-        if item.suite.name == suite:
+        if name.startswith(f"{suite}/"):
             perfect, chance = (outcome(item, e) for e in (PERFECT, random_vectors()))
-            assert json.dumps([perfect, chance, dict(item.dataset.load().protocol)], allow_nan=False)
+            assert json.dumps([perfect, chance, dict(item.load().protocol)], allow_nan=False)
             if perfect:
                 scored.append(name)
                 metric = next(iter(perfect))
                 assert perfect[metric] == pytest.approx(best, abs=0.005), (name, metric)
                 assert low <= chance[metric] <= high, (name, metric)
-                with pytest.raises(UserError, match=r"a finite vector for every text, but .* first "):
-                    item.dataset.load()(not_finite)
+                with pytest.raises(UserError, match=r"finite vectors, but .* first "):
+                    item.load()(not_finite)
     assert scored
 
 
@@ -97,7 +97,7 @@ def not_finite(texts: list[str]) -> np.ndarray:
 
 @pytest.mark.parametrize("suite", KNOWN)
 def test_neither_the_order_of_lines_nor_that_of_encoding_matters(suite, both):
-    """By a system between perfect and chance, since those two hide much."""
+    """Uses an encoder between perfect and random, which hide much."""
     chance = random_vectors(256)
 
     def encode(texts: list[str]) -> np.ndarray:
@@ -107,5 +107,11 @@ def test_neither_the_order_of_lines_nor_that_of_encoding_matters(suite, both):
         return encode(texts[::-1])[::-1]
 
     for name, item in both[0].items():
-        if item.suite.name == suite:
+        if name.startswith(f"{suite}/"):
             assert outcome(both[1][name], backwards) == outcome(item, encode), name
+
+
+@pytest.mark.parametrize("name", ["senteval/CR", "documents/toy", "argument/AM"])
+def test_vectors_of_the_encoders_own_lengths_are_classified(name, both):
+    embedder = Embedder(name="x", sentences=lambda texts: np.ones((len(texts), 2)), raw=PERFECT)
+    assert next(iter(both[0][name].load()(embedder).values())) == 1.0

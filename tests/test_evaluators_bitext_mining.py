@@ -1,7 +1,6 @@
-"""The F1 of translations that are mined, its threshold, and the two parts of a bitext."""
+"""The F1 of mined translations, its threshold, and the two parts of a bitext."""
 
 import numpy as np
-import pandas as pd
 import pytest
 from encode_functions import by_last_word, looked_up
 from evaluation_data import write_table
@@ -21,10 +20,6 @@ def test_scores_derived_by_hand():
     scores = evaluator(looked_up(vectors))
     assert (scores["precision"], scores["recall"], scores["f1"]) == (0.5, 0.5, 0.5)
     assert evaluator.protocol["threshold_from"] == "the scored part itself"
-    table = pd.DataFrame(rows, columns=["de", "en"]).replace("", None)
-    assert BitextMining(table, name="x")(looked_up(vectors)) == scores
-    with pytest.raises(UserError, match="row 1 is"):
-        BitextMining([("a", 1)], name="x")
 
 
 def test_the_best_threshold_derived_by_hand():
@@ -51,7 +46,7 @@ def test_a_bitext_is_divided_without_a_second_translation():
     assert not {source for source, _ in corpora[0]} & {source for source, _ in corpora[1]} - {""}
     many = [(f"en {number}", f"es {number}") for number in range(30_000)]
     assert [len(corpus) for corpus in from_bitext(many, 0)] == [10_000, 10_000]
-    with pytest.raises(UserError, match="8 pairs at least that share no sentence, but has 1;"):
+    with pytest.raises(UserError, match="8 pairs that share no sentence, but has 1"):
         from_bitext([("a", "x"), ("a", "y")] * 10, 0)
 
 
@@ -64,7 +59,6 @@ def test_the_suite_finds_bucc_and_chooses_the_threshold_on_its_training_part(tmp
     assert dataset.name == "bucc.de-en"
     published = dataset.load()
     assert published(by_last_word)["f1"] == 1.0
-    assert published.protocol["threshold_from"] == "the scored part itself"
     assert (published.protocol["num_sources"], published.protocol["num_gold"]) == (40, 10)
     write_table(test, "de en", *gold[:5], *single)
     (dataset,) = SUITE.find(tmp_path, 0)

@@ -1,10 +1,8 @@
-"""Classifiers on frozen vectors: their steps, what they choose by, and folds."""
+"""Classifiers on frozen vectors, and folds."""
 
 import numpy as np
 import pytest
 from encode_functions import Counting, looked_up
-from sklearn.linear_model import LogisticRegression
-from sklearn.neural_network import MLPClassifier
 
 from xling_tf.errors import UserError
 from xling_tf.evaluators import classifiers
@@ -14,7 +12,6 @@ from xling_tf.evaluators.classifiers import (
     fit_logistic,
     fit_network,
     fit_tanh_network,
-    logistic_path,
     pair_features,
     stratified_splits,
 )
@@ -24,13 +21,13 @@ FITS = [fit_logistic, fit_network, fit_tanh_network]
 
 @pytest.fixture(autouse=True)
 def _narrow(monkeypatch):
-    """Layers of 512, and steps that thousands of rows make, are for real vectors."""
+    """Makes networks small and fast to train."""
     monkeypatch.setitem(classifiers.TANH, "hidden", (64, 64))
     monkeypatch.setitem(classifiers.NETWORK, "rate", 0.02)
 
 
 def clusters(rows=60, labels=("a", "b", "c"), noise=0.1, seed=0):
-    """Vectors around one corner for each label."""
+    """Vectors around a corner for each label."""
     rng = np.random.default_rng(seed)
     y = np.array(labels)[np.arange(rows) % len(labels)]
     corners = np.eye(len(labels), 8)[np.arange(rows) % len(labels)]
@@ -38,49 +35,16 @@ def clusters(rows=60, labels=("a", "b", "c"), noise=0.1, seed=0):
 
 
 @pytest.mark.parametrize("fit", FITS)
-def test_separate_clusters_are_told_apart_and_equal_vectors_get_the_commonest_label(fit):
+def test_clusters_are_separated_and_equal_vectors_get_the_commonest_label(fit):
     for labels in (("a", "b", "c"), (3, 7)):
         test_x, test_y = clusters(30, labels, seed=1)
-        told = fit(*clusters(300, labels), seed=3)(test_x)
-        assert np.mean(told == test_y) > 0.95
-    assert told.tolist() == fit(*clusters(300, labels), seed=3)(test_x).tolist()
+        predicted = fit(*clusters(300, labels), seed=3)(test_x)
+        assert np.mean(predicted == test_y) > 0.95
+    assert predicted.tolist() == fit(*clusters(300, labels), seed=3)(test_x).tolist()
     y = np.array(["many"] * 30 + ["few"] * 10)
     assert set(fit(np.ones((40, 3)), y)(np.ones((2, 3)))) == {"many"}
-    with pytest.raises(UserError, match=r"two labels.*5 rows labelled \['a'\]"):
+    with pytest.raises(UserError, match="rows of two labels, but has 5"):
         fit(np.ones((5, 3)), np.array(["a"] * 5))
-
-
-def test_logistic_regression_that_stops_early_equals_one_that_does_not():
-    x, y = clusters(300, noise=1.0)
-    # scikit-learn's own limit leaves small vectors unfitted.
-    for size in (1.0, 1e-3):
-        for model in logistic_path(x * size, y):
-            exact = LogisticRegression(C=model.C, tol=1e-9, max_iter=10_000)
-            theirs = exact.fit(x * size, y).predict_proba(x * size)
-            assert model.predict_proba(x * size) == pytest.approx(theirs, abs=0.02)
-
-
-def test_a_network_that_only_gets_worse_is_the_first_one():
-    x, y = clusters(200, noise=1.0)
-    # A label nobody has can never be told, so no epoch is better than the first check.
-    predict = fit_network(x, y, dev=(x, np.full(200, "x")))
-    assert set(predict(x)) <= set(y)
-    assert np.mean(fit_network(x, y, dev=(x, y))(x) == y) > 0.6
-
-
-def test_the_tanh_networks_rate_falls_every_epoch(monkeypatch):
-    rates = []
-    epoch = MLPClassifier.partial_fit
-
-    def recorded(model, *rows, **options):
-        epoch(model, *rows, **options)
-        assert (model.batch_size, model.solver, model.alpha) == (16, "adam", 0)
-        rates.append(model._optimizer.learning_rate_init)
-
-    monkeypatch.setattr(MLPClassifier, "partial_fit", recorded)
-    fit_tanh_network(*clusters(32))
-    assert len(rates) == 20
-    assert rates[:3] == pytest.approx([5e-4, 4.5e-4, 4.05e-4])
 
 
 def test_columns_encode_each_text_once():
@@ -93,7 +57,7 @@ def test_columns_encode_each_text_once():
     assert sorted(encode.texts) == ["a", "b", "c"]
 
 
-def test_folds_hold_every_row_out_once_with_its_label():
+def test_each_row_is_held_out_once_with_its_label():
     x, y = np.arange(25.0)[:, np.newaxis], np.array(["a", "b", "b", "b", "b"] * 5)
     folds = list(stratified_splits(x, y, 5, seed=0))
     assert sorted(row for fold in folds for row in fold[2][:, 0]) == x[:, 0].tolist()

@@ -1,4 +1,4 @@
-"""Answers to questions: among all sentences and paragraphs, in contexts, by BM25."""
+"""Retrieval of answers among all sentences and paragraphs, with contexts, and by BM25."""
 
 import math
 
@@ -9,8 +9,7 @@ from evaluation_data import write_table
 
 from xling_tf.corpora.sentences import surroundings
 from xling_tf.errors import UserError
-from xling_tf.evaluators.data import Missing
-from xling_tf.evaluators.encoding import System
+from xling_tf.evaluators.encoding import Embedder
 from xling_tf.evaluators.reqa import (
     SUITE,
     ReqaData,
@@ -46,14 +45,14 @@ def test_ranks_derived_by_hand():
     scores = scores_of(data, encode)
     assert measure(scores, "sentence_encoder/sentence") == (0.0, pytest.approx(1 / 3))
     assert measure(scores, "sentence_encoder/paragraph") == (1.0, 1.0)
-    assert (scores["num_queries"], scores["num_candidates"], scores["num_paragraphs"]) == (1, 4, 2)
+    assert (scores["num_queries"], scores["num_sentences"], scores["num_paragraphs"]) == (1, 4, 2)
     assert not any(name.startswith("qa_encoders") for name in scores)
     # A tie counts against the system.
     scores = scores_of(data, constant)
     assert measure(scores, "sentence_encoder/sentence") == (0.0, pytest.approx(1 / 4))
     assert measure(scores, "sentence_encoder/paragraph") == (0.0, pytest.approx(1 / 2))
     # By dot product: a 6, b 0.2, c 8, d 0: a is second, and so is P.
-    scores = scores_of(data, System(name="qa", sentences=encode, questions=encode))
+    scores = scores_of(data, Embedder(name="qa", sentences=encode, questions=encode))
     assert next(iter(scores)) == "qa_encoders/sentence/precision_at_1"
     assert measure(scores, "qa_encoders/sentence") == (0.0, 0.5)
     assert measure(scores, "qa_encoders/paragraph") == (0.0, 0.5)
@@ -71,39 +70,21 @@ def test_every_sentence_with_the_text_of_an_answer_is_right():
         ("3", "Who hunts?", "The owl hunts."),
     ]
     scores = scores_of(ReqaData(questions, sentences), by_meaning(lambda text: "owl" in text))
-    assert (scores["num_queries"], scores["num_candidates"]) == (2, 4)
+    assert (scores["num_queries"], scores["num_sentences"]) == (2, 4)
     # None of "What colour?"'s three has another candidate that is as near; the owl is farthest.
     assert scores["sentence_encoder/sentence/precision_at_1"] == 0.5
 
 
 def test_without_paragraphs_the_context_is_the_sentence_between_its_neighbours():
-    seen = {}
-
-    def responses(answers, contexts):
-        if answers != contexts:
-            seen.update(zip(answers, contexts, strict=True))
-        return by_last_word(answers)
-
-    texts = ["a 1", "b 2", "c 3", "d 4", "e 5", "f 6", "b 2"]
-    data = ReqaData([("1", "ask 2", "b 2")], [(text, "") for text in texts])
-    system = System(name="qa", sentences=constant, questions=by_last_word, responses=responses)
-    scores = scores_of(data, system)
-    assert seen == surroundings(texts, 2)
-    assert not any("paragraph" in name or "without_context" in name for name in scores)
-
-
-def test_what_the_context_gives():
-    # Answers are told by their contexts alone, which are what the questions ask for.
-    contexts = [f"context {n}" for n in range(4)]
-    sentences = [(f"fact {n}", context) for n, context in enumerate(contexts)]
-    questions = [(context, context, text) for text, context in sentences]
+    # Only the contexts tell answers apart; the question has the text of one.
     same = by_meaning(str)
+    texts = ["a 1", "b 2", "c 3", "d 4", "e 5", "f 6", "b 2"]
+    contexts = surroundings(texts, 2)
+    data = ReqaData([("1", contexts["d 4"], "d 4")], [(text, "") for text in texts])
     functions = {"questions": same, "responses": lambda _, contexts: same(contexts)}
-    system = System(name="qa", sentences=constant, **functions)
-    scores = scores_of(ReqaData(questions, sentences), system)
+    scores = scores_of(data, Embedder(name="qa", sentences=constant, **functions))
     assert measure(scores, "qa_encoders/sentence") == (1.0, 1.0)
-    precision, _ = measure(scores, "qa_encoders_without_context/sentence")
-    assert precision < 0.5
+    assert not any("paragraph" in name for name in scores)
 
 
 def test_questions_in_one_language_find_answers_in_another():
@@ -121,7 +102,7 @@ def test_questions_in_one_language_find_answers_in_another():
     data["fr"] = data["de"]._replace(questions=others)
     with pytest.raises(UserError, match="with the same ids"):
         RetrievalQuestionAnswering(data, name="x")
-    with pytest.raises(UserError, match="questions with an answer"):
+    with pytest.raises(UserError, match="must have answered questions"):
         scores_of(ReqaData([], [("a", "")]), constant)
 
 
@@ -134,7 +115,7 @@ def test_bm25_is_its_formula():
     np.testing.assert_allclose(scores, [[0, idf / 2.2, 2 * idf / 3.65], [0, 0, 0]], rtol=1e-6)
 
 
-def test_an_encoder_and_bm25_find_together_what_neither_finds():
+def test_an_encoder_and_bm25_together_find_more_than_each():
     # By cosine 1, 0.9, 0; by BM25, as above, 0, 3.65 / 4.4 and 1 of the most: (2 + 0) / 3 = 0.67,
     # (1.8 + 0.83) / 3 = 0.88 and (0 + 1) / 3 = 0.33.
     data = ReqaData([("1", "Fox!", "a fox")], [(text, "P") for text in ("owl", "a fox", "fox fox den")])
@@ -142,10 +123,6 @@ def test_an_encoder_and_bm25_find_together_what_neither_finds():
     scores = scores_of(data, looked_up(vectors))
     assert measure(scores, "sentence_encoder/sentence") == (0.0, 0.5)
     assert measure(scores, "bm25/sentence") == (0.0, 0.5)
-    assert measure(scores, "sentence_encoder_and_bm25/sentence") == (1.0, 1.0)
-    # A question without a word of the documents leaves the encoder's order.
-    data = data._replace(questions=[("1", "Whale?", "owl")])
-    scores = scores_of(data, looked_up({**vectors, "Whale?": [1, 0]}))
     assert measure(scores, "sentence_encoder_and_bm25/sentence") == (1.0, 1.0)
 
 
@@ -178,19 +155,8 @@ def test_tables(tmp_path):
     assert data.questions == [("Who?", "Who?", "It is me.")]
 
 
-def test_ids_that_are_nowhere_are_told(tmp_path):
-    for contents, missing in (
-        ({"sentences": IN_PARAGRAPHS}, "'paragraphs'"),
-        ({"sentences": IN_PARAGRAPHS, "paragraphs": PARAGRAPHS[:1]}, "'p0'"),
-        ({"sentences": SENTENCES[:2]}, "'s1'"),
-    ):
-        with pytest.raises(UserError, match=f"{missing} is not there"):
-            read_tables(tables(tmp_path, questions=QUESTIONS, **contents))
-
-
-def test_the_suite_finds_what_is_there(tmp_path):
-    (missing,) = SUITE.find(tmp_path, 0)
-    assert isinstance(missing, Missing)
+def test_the_suite_finds_its_tables(tmp_path):
+    assert not [*SUITE.find(tmp_path, 0)]
     for stem in ("squad_dev.en", "xquad.en", "xquad.zh"):
         tables(tmp_path / "reqa", stem, questions=QUESTIONS, sentences=SENTENCES)
     found = {item.name: item for item in SUITE.find(tmp_path, 0)}

@@ -1,18 +1,20 @@
-"""The corpora of an experiment: read once, kept for the restart, refused where they have changed."""
+"""The corpora of an experiment: read once, stored for restarts, refused if they have changed."""
 
 import shutil
 from pathlib import Path
 
 import pytest
+from testing import TINY, tiny_model
 
-from xling_tf.config import ExperimentConfig, apply_overrides
-from xling_tf.corpora.sample import SAMPLE_FOLDER
+from xling_tf.config import ExperimentConfig
+from xling_tf.corpora.folder import SAMPLE_FOLDER
 from xling_tf.corpora.store import CorpusStore
 from xling_tf.errors import UserError
 from xling_tf.presets import get_preset
-from xling_tf.tasks.base import build_tasks
-from xling_tf.trainer import experiment
-from xling_tf.trainer.experiment import Run, _read_corpora, _trained_on, _with_examples, fit_to_machine
+from xling_tf.settings import apply_overrides
+from xling_tf.trainer import resolution
+from xling_tf.trainer.experiment import Run, _read_corpora, _trained_on, _with_examples
+from xling_tf.trainer.resolution import Resolved, fit_to_machine
 
 
 @pytest.fixture
@@ -30,8 +32,8 @@ def run(tmp_path: Path) -> Run:
 
 
 def started(run: Run) -> CorpusStore:
-    store = _read_corpora(run, is_chief=True)
-    run.folder.start(run.config, run.config, ["word"], store.contents())
+    store = _read_corpora(run, run.config.data, is_chief=True)
+    run.folder.start(run.config, store.contents(), Resolved(precision="float32", model={}, files={}))
     return store
 
 
@@ -47,19 +49,19 @@ def texts(store: CorpusStore) -> dict[str, list[str]]:
 def test_a_restart_reads_no_corpus_again(run: Run) -> None:
     store = started(run)
     before = content(run.run_dir)
-    again = _read_corpora(run, is_chief=True)
+    again = _read_corpora(run, run.config.data, is_chief=True)
     assert content(run.run_dir) == before
     assert again.counts() == store.counts()
     assert texts(again) == texts(store)
     # Other workers write nothing.
     shutil.rmtree(run.run_dir)
-    assert _read_corpora(run, is_chief=False).counts() == store.counts()
+    assert _read_corpora(run, run.config.data, is_chief=False).counts() == store.counts()
     assert not run.run_dir.exists()
 
 
 def test_what_tasks_learn_from_is_known_without_the_held_out_and_what_has_no_weight(run: Run) -> None:
-    store = _read_corpora(run, is_chief=True)
-    tasks = build_tasks(run.config)
+    store = _read_corpora(run, run.config.data, is_chief=True)
+    tasks = tiny_model(run.config).tasks
     known = _trained_on(run.config, tasks, store)
     for corpus in store.corpora:
         is_used = any((corpus.kind, corpus.languages) == (task.kind, task.languages) for task in tasks)
@@ -72,7 +74,7 @@ def test_what_tasks_learn_from_is_known_without_the_held_out_and_what_has_no_wei
     weightless = apply_overrides(run.config, [f"data.corpus_weights.{name}=0" for name in names])
     assert not len(_trained_on(weightless, tasks, store).texts)
     # Vectors of words are learnt from translations.
-    vectors = apply_overrides(weightless, ["initial.vectors=bivcd:8", "text.ngram_sizes="])
+    vectors = apply_overrides(weightless, ["initial.vectors=bivcd:8", "tokenizer.ngram_sizes="])
     parallel = [c.train for c in store.corpora if c.kind == "parallel"]
     pairs = [tuple(record)[:2] for records in parallel for record in records]
     assert _trained_on(vectors, tasks, store).share_of_pairs(pairs) == 1
@@ -84,25 +86,25 @@ def test_changed_corpora_are_refused_and_the_run_is_left_as_it_was(run: Run) -> 
     more = run.data / "parallel" / "more.en-es.tsv"
     more.write_text("new\tnuevo\n")
     with pytest.raises(UserError, match=r"with data\.parallel/more\.en-es=None, not 1 records"):
-        _read_corpora(run, is_chief=True)
+        _read_corpora(run, run.config.data, is_chief=True)
     more.unlink()
     # As large as before, but edited.
     (path, *_) = sorted(run.data.glob("parallel/*.en-es.*"))
     first, rest = path.read_text(encoding="utf-8").split("\n", 1)
     path.write_text(f"{first}!\n{rest}", encoding="utf-8")
     with pytest.raises(UserError, match=r"everyday\.en-es=320 records, \w+, not 320"):
-        _read_corpora(run, is_chief=True)
+        _read_corpora(run, run.config.data, is_chief=True)
     assert content(run.run_dir) == before
 
 
 @pytest.mark.parametrize(("of_bfloat16", "chosen"), [(110, "float32"), (130, "mixed_bfloat16")])
 def test_the_precision_is_the_faster_one_where_it_is_worth_it(of_bfloat16, chosen, monkeypatch):
     rates = {"float32": 100.0, "bfloat16": of_bfloat16}
-    monkeypatch.setattr(experiment, "matmul_gflops", rates.__getitem__)
+    monkeypatch.setattr(resolution, "matmul_gflops", rates.__getitem__)
     config = apply_overrides(ExperimentConfig(), ["encoder.num_layers=2"])
-    assert fit_to_machine(config).training.precision == chosen
-    asked = apply_overrides(config, ["training.precision=float32"])
-    assert fit_to_machine(asked) == asked
+    assert fit_to_machine(config) == (chosen, None)
+    fixed = apply_overrides(config, ["training.precision=float32"])
+    assert fit_to_machine(fixed) == ("float32", None)
 
 
 @pytest.mark.parametrize(
@@ -111,27 +113,27 @@ def test_the_precision_is_the_faster_one_where_it_is_worth_it(of_bfloat16, chose
     [(210, 10, 1), (420, 30, 1), (420, 60, 3), (110, 30, 1), (210, 0, 3)],
 )
 def test_few_minutes_teach_one_layer(gflops, minutes, layers, monkeypatch):
-    monkeypatch.setattr(experiment, "matmul_gflops", lambda dtype: gflops / 2 ** (dtype == "float32"))
+    monkeypatch.setattr(resolution, "matmul_gflops", lambda dtype: gflops / 2 ** (dtype == "float32"))
     config = apply_overrides(get_preset("en-es"), [f"training.minutes={minutes}"])
-    assert fit_to_machine(config).encoder.num_layers == layers
+    assert fit_to_machine(config)[1] == layers
     deep = apply_overrides(config, ["encoder.num_layers=2"])
-    assert fit_to_machine(deep).encoder.num_layers == 2
+    assert fit_to_machine(deep)[1] is None
 
 
 def test_data_that_should_be_there_are_missed(caplog: pytest.LogCaptureFixture) -> None:
-    every = ("data.all_pairs=true", "tasks.target_inference=true", "tasks.question_answering.weight=1")
-    tasks = build_tasks(apply_overrides(ExperimentConfig(), ["data.targets=es,fr", *every]))
-    found = {task.name: None for task in tasks if task.kind in ("conversations", "documents")}
-    kept = _with_examples(tasks, found, "en")
-    assert {task.name for task in kept} == set(found)
+    every = ("data.all_pairs=true", "tasks.inference.in_targets=true", "tasks.question_answering.weight=1")
+    tasks = tiny_model(apply_overrides(TINY, ["data.targets=es,fr", *every])).tasks
+    examples = {task.name: None for task in tasks if task.kind in ("conversations", "documents")}
+    kept = _with_examples(tasks, examples, "en")
+    assert {task.name for task in kept} == set(examples)
     # Not: translations between Spanish and French.
-    told = [record.message.partition(":")[0] for record in caplog.records]
-    assert told == [
-        "no NLI data in en, es, fr, left out",
-        "no translations in en-es, en-fr, left out",
-        "no questions in en, es, fr, left out",
+    warnings = [record.message.partition(":")[0] for record in caplog.records]
+    assert warnings == [
+        "no translations in en-es, en-fr; add parallel/NAME.en-es.tsv to --data; left out",
+        "no NLI data in en, es, fr; add nli/NAME.en.train.tsv to --data; left out",
+        "no questions with answers in en, es, fr; add questions/NAME.en.tsv to --data; left out",
     ]
-    assert "question_answering_es, question_answering_fr; put questions/<name>.en.tsv" in caplog.text
+    assert "question_answering_es, question_answering_fr" in caplog.text
     # Who has inference in one of the targets does not miss the others'.
     caplog.clear()
     _with_examples(tasks, {"inference": None, "inference_es": None}, "en")
@@ -142,10 +144,10 @@ def test_data_that_should_be_there_are_missed(caplog: pytest.LogCaptureFixture) 
 
 def test_a_training_from_a_model_reads_only_what_its_tasks_learn_from(tmp_path):
     off = ("tasks.response_prediction.weight=0", "tasks.quick_thought.weight=0")
-    config = apply_overrides(ExperimentConfig(), ["data.sample=true", *off])
+    config = apply_overrides(TINY, ["data.sample=true", *off])
     started = apply_overrides(config, ["initial.model=exported/any"])
     kinds = [
-        {corpus.kind for corpus in _read_corpora(run, is_chief=False).corpora}
+        {corpus.kind for corpus in _read_corpora(run, run.config.data, is_chief=False).corpora}
         for run in (Run(name="x", config=c, run_dir=tmp_path, output=tmp_path) for c in (config, started))
     ]
     # The others have a vocabulary to learn, but not from what only some presets learn from.

@@ -6,13 +6,7 @@ from contextlib import suppress
 import pytest
 
 from xling_tf.errors import UserError
-from xling_tf.files import (
-    locked,
-    new_folder,
-    recover_folder,
-    replacing,
-    replacing_folder,
-)
+from xling_tf.files import locked, new_folder, recover_folder, replacing, replacing_folder
 
 NO_PROCESS = 999999999
 
@@ -31,7 +25,7 @@ def test_a_file_is_replaced_whole_or_not_at_all(tmp_path):
     path = tmp_path / "x.txt"
     for text in ("old", "new"):
         with replacing(path) as temporary:
-            assert temporary.parent == tmp_path  # a rename across file systems is none
+            assert temporary.parent == tmp_path  # a rename between file systems would copy
             temporary.write_text(text)
         assert path.read_text() == text
     with suppress(KeyboardInterrupt), replacing(path) as temporary:
@@ -57,7 +51,7 @@ def test_a_folder_is_replaced_whole_or_not_at_all(tmp_path):
     assert names(path.parent) == ["model"]
 
 
-def test_a_kill_between_the_two_renames_is_mended(tmp_path, monkeypatch):
+def test_a_kill_between_the_two_renames_is_undone(tmp_path, monkeypatch):
     path = make_folder(tmp_path / "model", "old")
     replace, killed = os.replace, []
 
@@ -82,7 +76,7 @@ def test_a_kill_between_the_two_renames_is_mended(tmp_path, monkeypatch):
     assert names(tmp_path) == ["model"]
 
 
-def test_names_of_dead_processes_are_cleaned_up_and_those_of_others_are_not(tmp_path):
+def test_temporary_files_of_dead_processes_are_removed_and_those_of_others_stay(tmp_path):
     living = os.getppid()
     for number in (NO_PROCESS, living):
         (tmp_path / f".x.txt.{number}.tmp").write_text("half")
@@ -95,11 +89,11 @@ def test_names_of_dead_processes_are_cleaned_up_and_those_of_others_are_not(tmp_
     assert names(tmp_path) == [*left, "folder", "x.txt"]
 
 
-def test_a_new_folder_never_takes_another_s_place(tmp_path):
+def test_a_new_folder_never_replaces_another(tmp_path):
     path = tmp_path / "deep" / "folder"
     with new_folder(path) as temporary:
         (temporary / "file").write_text("first")
-    with pytest.raises(FileExistsError), new_folder(path) as temporary:
+    with pytest.raises(OSError, match="not empty"), new_folder(path) as temporary:
         (temporary / "file").write_text("second")
     assert names(path.parent) == ["folder"]
     assert (path / "file").read_text() == "first"

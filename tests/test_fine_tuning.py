@@ -1,8 +1,14 @@
-"""Fine-tuning on pairs: what comes out, started again or stopped on the way, and what is refused."""
+"""Fine-tuning on pairs: the result, also after a stop or a restart, and what is refused."""
 
 import itertools
+import os
+import random
 import shutil
+import signal
+import sys
+import threading
 
+import keras
 import numpy as np
 import pandas as pd
 import pytest
@@ -13,11 +19,14 @@ from starting_models import TEXTS, export_model, make_model
 from xling_tf.corpora.split import held_out
 from xling_tf.corpora.trained_on import TrainedOn
 from xling_tf.errors import UserError
-from xling_tf.evaluators.systems import open_system
+from xling_tf.evaluators.embedders import open_embedder
+from xling_tf.files import read_json
+from xling_tf.model import Model
 from xling_tf.trainer.fine_tuning import PairCorpus, fine_tune
-from xling_tf.trainer.warm_start import StartingPoint
+from xling_tf.weights import arrays
 
-SIGNATURES = {"serving_default", "default", "question_encoder", "response_encoder", "inference"}
+SIGNATURES = {"serving_default", "default", "raw", "question_encoder", "response_encoder", "inference"}
+TABLE = "encoder/embedding/words/table"
 PAIRS = [
     (f"{source} {number}", f"{target} {number}")
     for number in range(4)
@@ -40,10 +49,10 @@ def start(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def tuned(start, tmp_path_factory):
-    """It, fine-tuned for four steps in one go."""
+    """A folder with the model, fine-tuned for four steps in one go."""
     folder = tmp_path_factory.mktemp("tuned")
-    results = tune(start, folder, steps=4)
-    return folder, results
+    tune(start, folder, steps=4)
+    return folder
 
 
 def tune(model, folder, **changes):
@@ -51,42 +60,74 @@ def tune(model, folder, **changes):
     return fine_tune(model, **{**arguments, "settings": SETTINGS, **changes})
 
 
-def variables(folder):
-    return [v.numpy() for v in tf.saved_model.load(str(folder)).trainable_variables]
+def results(folder):
+    return read_json(folder / "run" / "results.json")
+
+
+def weights(folder):
+    return arrays(Model.from_pretrained(folder).weights)
+
+
+def process_state():
+    """What a call must leave as it was."""
+    handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    numpy_state = np.random.get_state()[1].tolist()
+    policy = keras.config.dtype_policy().name
+    return random.getstate(), numpy_state, policy, handlers, dict(os.environ), list(sys.path), os.getcwd()
 
 
 @pytest.mark.slow
 def test_all_signatures_are_exported_again_and_started_from(start, tuned, tmp_path):
-    folder, results = tuned
-    loaded, before = tf.saved_model.load(str(folder / "mine")), tf.saved_model.load(str(start))
+    loaded, before = tf.saved_model.load(str(tuned / "mine")), tf.saved_model.load(str(start))
     assert set(loaded.signatures) == set(before.signatures) == SIGNATURES
-    assert results["steps"] == 4
+    assert results(tuned)["steps"] == 4
     assert np.abs(loaded(TEXTS) - before(TEXTS)).max() > 1e-3
-    # Heads that nothing trained are as they were.
-    for name in ("response_tower", "inference_head"):
-        for new, old in zip(loaded.heads[name].weights, before.heads[name].weights, strict=True):
-            np.testing.assert_array_equal(new, old)
-    # It starts again from what came out.
-    assert set(StartingPoint.open(folder / "mine").heads) == {"response_tower", "inference_head"}
+    # It starts again from what came out; without a rate, the table stays, as do heads that nothing trains.
     settings = (*SETTINGS, "optimizer.embedding_learning_rate=0")
-    tune(folder / "mine", tmp_path, steps=1, settings=settings)
-    table, *dense = variables(tmp_path / "mine")
-    old_table, *old_dense = variables(folder / "mine")
-    np.testing.assert_array_equal(table, old_table)
-    moved = [np.any(new != old) for new, old in zip(dense, old_dense, strict=True)]
-    assert all(moved)
+    tune(tuned / "mine", tmp_path, steps=1, settings=settings)
+    first, second, third = (weights(folder) for folder in (start, tuned / "mine", tmp_path / "mine"))
+    assert first.keys() == second.keys() == third.keys()
+    for name, value in third.items():
+        assert np.array_equal(value, second[name]) == (name == TABLE or name.startswith("heads/")), name
+        assert np.array_equal(second[name], first[name]) == name.startswith("heads/"), name
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("thread", ["main", "other"])
+def test_it_can_replace_its_model_and_leaves_the_process_as_it_was(thread, start, tmp_path):
+    model = shutil.copytree(start, tmp_path / "mine")
+    states = []
+
+    def call():
+        states.append(process_state())
+        # The precision of a training is a setting of Keras.
+        encoder = tune(model, tmp_path, steps=1, settings=(*SETTINGS, "training.precision=mixed_bfloat16"))
+        states.append(process_state())
+        assert encoder.encode(TEXTS).shape == (len(TEXTS), 8)
+
+    if thread == "main":
+        call()
+    else:
+        other = threading.Thread(target=call)
+        other.start()
+        other.join()
+    before, after = states
+    assert after == before
+    old, new = weights(start), weights(model)
+    assert new.keys() == old.keys()
+    assert not np.array_equal(new[TABLE], old[TABLE])
 
 
 @pytest.mark.slow
 def test_what_it_was_trained_on_is_known_and_so_is_what_its_start_was(tuned, tmp_path):
     others = [(f"other {number}", f"otro {number}") for number in range(40)]
-    tune(tuned[0] / "mine", tmp_path, pairs=others, steps=1)
-    before, after = (TrainedOn.read(folder / "mine") for folder in (tuned[0], tmp_path))
-    learnt, more = (np.mean([not held_out(source) for source, _ in pairs]) for pairs in (PAIRS, others))
-    assert (before.share_of_pairs(PAIRS), before.share_of_pairs(others)) == (learnt, 0)
-    assert (after.share_of_pairs(PAIRS), after.share_of_pairs(others)) == (learnt, more)
+    tune(tuned / "mine", tmp_path, pairs=others, steps=1)
+    before, after = (TrainedOn.read(folder / "mine") for folder in (tuned, tmp_path))
+    trained, more = (np.mean([not held_out(source) for source, _ in pairs]) for pairs in (PAIRS, others))
+    assert (before.share_of_pairs(PAIRS), before.share_of_pairs(others)) == (trained, 0)
+    assert (after.share_of_pairs(PAIRS), after.share_of_pairs(others)) == (trained, more)
     assert 0 < more < 1
-    assert open_system(str(tmp_path / "mine")).trained_on.share_of_pairs(PAIRS) == learnt
+    assert open_embedder(str(tmp_path / "mine")).trained_on.share_of_pairs(PAIRS) == trained
 
 
 @pytest.mark.slow
@@ -94,21 +135,20 @@ def test_scores_and_wrong_texts_are_learnt_from_a_table(start, tmp_path):
     texts = TEXTS[:6]
     first, second = zip(*itertools.combinations(texts, 2), strict=True)
     table = pd.DataFrame({"first": first, "second": second})
-    wanted = np.random.default_rng(1).permutation(len(table))
-    results = tune(start, tmp_path, pairs=table.assign(score=wanted / 4), steps=30, keep_weight=0.0)
-    (name,) = [name for name in results["scores"] if name.startswith("task/")]
+    grades = np.random.default_rng(1).permutation(len(table))
+    encoder = tune(start, tmp_path, pairs=table.assign(score=grades / 4), steps=30, anchor_weight=0.0)
+    (name,) = [name for name in encoder.scores if name.startswith("task/")]
     assert name == "task/graded_similarity_source"
-    cosines = [
-        np.sum(loaded(list(first)).numpy() * loaded(list(second)).numpy(), axis=1)
-        for loaded in (tf.saved_model.load(str(folder)) for folder in (start, tmp_path / "mine"))
-    ]
-    before, after = (spearmanr(wanted, each).statistic for each in cosines)
-    assert after > before + 0.2
+    trained = [place for place, text in enumerate(first) if not held_out(text)]
+    cosines = np.sum(encoder.encode(list(first)) * encoder.encode(list(second)), axis=1)
+    assert 0 < len(trained) < len(first)
+    assert spearmanr(grades[trained], cosines[trained]).statistic > 0.9
 
     wrong = [*TEXTS[3:], *TEXTS[:3]][: len(PAIRS)]
     triplets = [(*pair, other) for pair, other in zip(PAIRS, itertools.cycle(wrong))]
-    results = tune(start, tmp_path / "triplets", pairs=iter(triplets), steps=1)
-    assert results["config"]["tasks"]["hard_negatives"] == 1
+    tune(start, tmp_path / "triplets", pairs=iter(triplets), steps=1)
+    ranking = results(tmp_path / "triplets")["config"]["tasks"]["translation_ranking"]
+    assert ranking["hard_negatives"] == 1
 
 
 @pytest.mark.slow
@@ -117,21 +157,19 @@ def test_stopped_halfway_it_ends_the_same_without_the_model(start, tuned, tmp_pa
     tune(model, tmp_path, steps=2)
     shutil.rmtree(model)
     tune(model, tmp_path, steps=4)
-    for new, expected in zip(variables(tmp_path / "mine"), variables(tuned[0] / "mine"), strict=True):
-        np.testing.assert_allclose(new, expected, atol=1e-6)
+    expected = weights(tuned / "mine")
+    for name, value in weights(tmp_path / "mine").items():
+        np.testing.assert_allclose(value, expected[name], atol=1e-6, err_msg=name)
 
 
 @pytest.mark.parametrize(
     ("pairs", "said"),
     [
         (PAIRS[:5] * 3, "at least 8 different pairs are expected, got 5"),
-        ([*PAIRS, ("a", " ")], r"pair 13 is expected to be two texts that are not empty"),
-        (["ab", *PAIRS], r"pair 1 is expected to be two texts .*got str 'ab'"),
-        ([*PAIRS, ("a", 1.0)], r"pair 13 is expected to be two texts"),
-        ([*PAIRS, ("a", "b", float("nan"))], r"pair 13 is expected to be two texts"),
+        ([*PAIRS, ("a", " ")], r"pair 13 is expected to be two texts"),
         ([*PAIRS, ("a", "b", 1)], "score is expected of all 13 pairs or of none, but 12 have none"),
         ([(*pair, 1) for pair in PAIRS], "scores that differ are expected, but all are 1"),
-        ([(*pair, "neutral") for pair in PAIRS], "column 3 has only 1 different values"),
+        ([(*pair, "neutral") for pair in PAIRS], "column 3 has single words"),
     ],
 )
 def test_pairs_that_cannot_be_learnt_from_are_refused(pairs, said, tmp_path):

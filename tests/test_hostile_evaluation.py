@@ -1,9 +1,10 @@
-"""Readers of evaluation sets, results and answers on damaged files: all of a file, or one error."""
+"""Damaged evaluation sets and results are read completely or reported."""
 
 import json
 from functools import partial
 from pathlib import Path
 
+import charts
 import pytest
 import report
 from hostile_bytes import FEW, damaged, odd_json, require_told
@@ -27,14 +28,13 @@ def read_reqa(path: Path) -> object:
 
 LOGS = {
     "metrics.jsonl": b'{"step": 0, "task": "a", "loss": 1.5, "accuracy": 0.5}\n' * 3,
-    "dev.jsonl": b'{"step": 1, "scores": {"a": {"loss": 1.0, "accuracy": 0.5}}}\n',
 }
 
 
 def read_curves(path: Path) -> object:
     for other in LOGS.keys() - {path.name}:
         path.with_name(other).write_bytes(LOGS[other])
-    return report.learning_points(path.parent)
+    return charts.learning_points(path.parent)
 
 
 RESULTS_FILE = json.dumps(RESULTS).encode()

@@ -1,4 +1,4 @@
-"""Examples to batches: what is drawn when, in which order, and what a batch holds."""
+"""From examples to batches: the order of draws, and the content of a batch."""
 
 from collections import Counter
 from itertools import pairwise
@@ -7,14 +7,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import tensorflow as tf
-from testing import TINY, corpus, make_examples
+from testing import TINY, corpus, make_examples, rows_of, tiny_model
 
-from xling_tf.config import apply_overrides
 from xling_tf.corpora.records import InferencePair, ResponsePair, SentenceTriplet, TranslationPair
 from xling_tf.corpora.store import transient_store
 from xling_tf.errors import UserError
-from xling_tf.tasks.base import build_tasks
-from xling_tf.text.words import WordNgramPreprocessor
+from xling_tf.settings import apply_overrides
+from xling_tf.tokenizers.words import WordTokenizer
 from xling_tf.trainer.distribution import ALONE, Cluster, Workers
 from xling_tf.trainer.input_pipeline import (
     BatchSampler,
@@ -24,6 +23,8 @@ from xling_tf.trainer.input_pipeline import (
     shuffled,
     task_examples,
 )
+
+TASKS = tiny_model().tasks
 
 
 def texts_of(lengths):
@@ -124,7 +125,7 @@ def test_questions_are_ranked_among_those_of_the_same_documents():
     config = apply_overrides(TINY, ["tasks.question_answering.weight=1"])
     examples = make_examples(texts_of(np.random.default_rng(3).integers(1, 30, 64)))
     batches = {
-        task.kind: make_sampler(examples, task, config).batch(0).tolist() for task in build_tasks(config)
+        task.kind: make_sampler(examples, task, config).batch(0).tolist() for task in tiny_model(config).tasks
     }
     assert batches["questions"] == sorted(batches["questions"])
     assert batches["parallel"] != sorted(batches["parallel"])
@@ -139,11 +140,11 @@ def test_no_pool_is_empty_however_many_corpora_there_are():
 @pytest.mark.parametrize("weights", [[0.0, 0.0], [-1.0, 2.0], [float("nan"), 1.0]])
 def test_weights_that_leave_nothing_or_less_are_refused(weights):
     examples = numbered(5, [("tatoeba", 3), ("manpages", 2)])
-    with pytest.raises(UserError, match=r"^data\.corpus_weights .* tatoeba, manpages have \["):
+    with pytest.raises(UserError, match=r"^data\.corpus_weights .* tatoeba, manpages "):
         make(examples, weights=weights)
 
 
-PREPROCESS = WordNgramPreprocessor(list("abcdefgh"), TINY.text)
+TOKENIZER = WordTokenizer(list("abcdefgh"), TINY.tokenizer)
 PAIRS = make_examples(
     [f"a {number}" for number in range(20)],
     ["b c" if number % 2 else f"c {number}" for number in range(20)],
@@ -155,14 +156,14 @@ def as_lists(batch):
     return [np.asarray(part).tolist() for part in tf.nest.flatten(batch)]
 
 
-def test_a_stream_is_the_sampler_through_the_preprocessor_with_a_fingerprint_of_each_text():
+def test_a_stream_is_the_sampler_through_the_tokenizer_with_a_fingerprint_of_each_text():
     sampler = make(PAIRS, size=10, pool=1)
-    batches = list(make_dataset(PAIRS, sampler.batch, PREPROCESS, count=4))
+    batches = list(make_dataset(PAIRS, sampler.batch, TOKENIZER, count=4))
     assert len(batches) == 4
     for position, batch in enumerate(batches):
         indices = sampler.batch(position)
         texts = PAIRS.texts(indices)
-        assert as_lists(batch.features) == as_lists(PREPROCESS(tf.constant(texts)))
+        assert as_lists(batch.features) == as_lists(TOKENIZER(tf.constant(texts)))
         assert batch.labels.numpy().tolist() == (indices % 3).tolist()
         fingerprints = batch.fingerprints.numpy()
         assert fingerprints.shape == (2, len(indices))
@@ -170,24 +171,16 @@ def test_a_stream_is_the_sampler_through_the_preprocessor_with_a_fingerprint_of_
         assert equal.tolist() == (texts[:, None] == texts[None, :]).tolist()
 
 
-def test_the_config_gives_weights_pool_and_seed():
-    examples = numbered(40, [("a", 30), ("b", 10)])
-    overrides = ["data.corpus_weights.b=3", "data.pool_batches=2", "training.seed=9"]
-    sampler = make_sampler(examples, build_tasks(TINY)[0], apply_overrides(TINY, overrides))
-    expected = make(examples, size=8, pool=2, weights=[1.0, 3.0], seed=9)
-    assert drawn(sampler, range(20)).tolist() == drawn(expected, range(20)).tolist()
-
-
 @pytest.mark.parametrize("replicas", [1, 2, 4, 16])
 def test_replicas_share_the_batch_that_one_would_see(replicas):
     # Two workers with half of the replicas each; 16 are more than a batch has examples.
-    (task,) = (task for task in build_tasks(TINY) if task.name == "inference")
+    (task,) = (task for task in TASKS if task.name == "inference")
     sampler = make_sampler(PAIRS, task, TINY)
 
     def read(cluster):
         workers = Workers(SimpleNamespace(num_replicas_in_sync=replicas), cluster)
-        task_input = TrainingInput(task, PAIRS, PREPROCESS, TINY, workers)
-        assert task_input.texts(2)[0] == [PAIRS.records[place][0] for place in sampler.batch(2)]
+        task_input = TrainingInput(task, PAIRS, TOKENIZER, TINY, workers)
+        assert task_input.texts(2)[0] == [rows_of(PAIRS)[place][0] for place in sampler.batch(2)]
         batches = task_input._dataset(2).take(2 * len(workers.replicas))
         parts = [batch.fingerprints.numpy() for batch in batches]
         return parts[: len(parts) // 2], parts[len(parts) // 2 :]
@@ -195,7 +188,7 @@ def test_replicas_share_the_batch_that_one_would_see(replicas):
     clusters = [Cluster(("a", "b"), ("a:1", "b:1"), rank) for rank in (0, 1)] if replicas > 1 else [ALONE]
     whole = [
         batch.fingerprints.numpy()
-        for batch in make_dataset(PAIRS, lambda n: sampler.batch(2 + n), PREPROCESS, count=2)
+        for batch in make_dataset(PAIRS, lambda n: sampler.batch(2 + n), TOKENIZER, count=2)
     ]
     for step, parts in enumerate(zip(*map(read, clusters), strict=True)):
         of_step = [part for of_worker in parts for part in of_worker]
@@ -235,7 +228,7 @@ def test_records_become_examples_of_the_tasks_on_them():
         corpus("parallel", [TranslationPair("我爱你", "ñu")], name="more"),
         corpus("parallel", [TranslationPair("a", "b")], languages="es-en"),  # of no task
     ]
-    examples = task_examples(build_tasks(TINY), transient_store(corpora).corpora)
+    examples = task_examples(TASKS, transient_store(corpora).corpora)
     train = {name: parts.train for name, parts in examples.items()}
     found = {
         name: (part.texts(np.arange(len(part))).tolist(), part.lengths.tolist(), part.corpora)

@@ -189,16 +189,6 @@ def test_gradients_in_training_are_those_of_tensorflow(make):
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
 
 
-def test_feedforward_by_hand():
-    # One hidden unit relu(x0 - x1 + 1), given back twice and minus once, plus bias 0.5.
-    layer = TransformerBlock(2, 1, 1, norm_first=True)
-    layer(np.zeros((1, 2, 2)), np.zeros((1, 1, 1, 2)))
-    layer.intermediate.set_weights([np.array([[1.0], [-1.0]]), np.array([1.0])])
-    layer.output_projection.set_weights([np.array([[2.0, -1.0]]), np.array([0.5, 0.5])])
-    outputs = layer.feedforward(np.array([[3, 1], [0, 5]], np.float32)).numpy()
-    assert outputs == pytest.approx(np.array([[6.5, -2.5], [0.5, 0.5]]))
-
-
 def test_masked_mean_by_hand():
     inputs = np.array([[[1, 2], [3, 4], [100, 100]], [[5, 6], [7, 7], [8, 8]]], np.float32)
     mask = np.array([[True, True, False], [True, False, False]])

@@ -1,4 +1,4 @@
-"""A BERT of sentence-transformers as a SavedModel: by hand, in batches, and from other files."""
+"""A BERT of sentence-transformers as a SavedModel: derived by hand, in batches, and from bad files."""
 
 import json
 import zipfile
@@ -10,7 +10,7 @@ from minilm import import_bert
 from safetensors.numpy import save
 
 from xling_tf.errors import UserError
-from xling_tf.hub.saved_models import load_saved_model
+from xling_tf.savedmodel.saved_models import load_saved_model
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "dog", "run", "##s", "."]
 DIM, HIDDEN = 4, 8

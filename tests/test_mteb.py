@@ -1,4 +1,4 @@
-"""A model by mteb's protocol: alone, and in a task of it."""
+"""A model by mteb's protocol: alone, and in one of mteb's tasks."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ from programs import PEERS, ROOT, run_python
 from serving_servers import server_in_thread
 from starting_models import TEXTS
 
-from xling_tf.evaluators.systems import open_system
+from xling_tf.evaluators.embedders import open_embedder
 from xling_tf.integrations.mteb import MtebEncoder
 from xling_tf.serving.models import ModelConfig
 
@@ -36,7 +36,7 @@ print(result.model_name, result.task_results[0].scores["test"][0]["cosine_spearm
 
 
 def test_batches_are_encoded_as_what_they_are(hub_folder):
-    model, system = MtebEncoder(str(hub_folder)), open_system(str(hub_folder))
+    model, system = MtebEncoder(str(hub_folder)), open_embedder(str(hub_folder))
     batches = [{"text": list(TEXTS[:2])}, {"text": list(TEXTS[2:3])}]
     texts = list(TEXTS[:3])
     told = {"task_metadata": None, "hf_split": "test", "hf_subset": "default"}

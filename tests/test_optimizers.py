@@ -18,7 +18,7 @@ def slices(values, indices):
 def make(name, **kwargs):
     table, dense = make_table(), keras.Variable([1.0, 2.0])
     config = OptimizerConfig(name=name, learning_rate=0.1, embedding_learning_rate=1.0, **kwargs)
-    return Optimizers(config, [table], [(1, [dense])]), table, dense
+    return Optimizers(config, [table], {"encoder": (1, [dense])}), table, dense
 
 
 def apply(optimizers, table, dense, values, indices):
@@ -40,7 +40,7 @@ def test_two_steps_by_hand():
     assert dense.numpy() == pytest.approx([0.9, 2.1], rel=1e-4)
     assert apply(*made, [[2, 2]], [0])[0] == pytest.approx([-2.26300] * 2, rel=1e-4)
     # Dense: iterations, rate and two moments; tables: iterations, rate, and a mean square and a count a row.
-    shapes = sorted(tuple(variable.shape) for variable in optimizers.variables)
+    shapes = sorted(tuple(variable.shape) for variable in optimizers.named_variables.values())
     assert shapes == [(), (), (), (), (2,), (2,), (5,), (5,)]
 
 
@@ -57,24 +57,10 @@ def test_a_row_that_is_seen_late_or_rarely_moves_by_the_rate():
     assert values[4] == pytest.approx([-5, -5], rel=1e-4)
 
 
-def test_only_the_rows_of_the_batch_move_and_their_moments_wait():
-    made = make("adam")
-    before = apply(*made, [[1, 2], [3, 4]], [4, 1])
-    state = [variable.numpy() for variable in made[0].variables]
-    assert before[[0, 2, 3]].tolist() == [[0, 0]] * 3
-    assert (before[[1, 4]] != 0).all()
-    after = apply(*made, [[1, 1]], [0])
-    assert after[[1, 2, 3, 4]].tolist() == before[[1, 2, 3, 4]].tolist()
-    assert (after[0] != 0).all()
-    for old, new in zip(state, (variable.numpy() for variable in made[0].variables), strict=True):
-        if old.shape[:1] == (5,):
-            assert new[[1, 4]].tolist() == old[[1, 4]].tolist()
-
-
 def test_sgd_by_hand_and_a_rate_for_the_tables():
     table, dense, average = make_table(), keras.Variable([1.0, 2.0]), keras.Variable([1.0])
     config = OptimizerConfig(learning_rate=0.1, embedding_learning_rate=1.0, warmup=0.5, decay="linear")
-    optimizers = Optimizers(config, [table], [(1, [dense])], [average])
+    optimizers = Optimizers(config, [table], {"encoder": (1, [dense])}, [average])
     assert optimizers.set_progress(0.4, 0.5) == pytest.approx(0.1)
     gradients = [slices([[1, 2], [1, 0]], [3, 3]), tf.constant([10.0, -10.0])]
     optimizers.apply(gradients, [table, dense])
@@ -107,7 +93,7 @@ def test_clipping_shortens_the_dense_gradient_and_tells_the_norm_before():
     # Of two dense gradients, (3, 4) and (12,): norm 13, clipped to 6.5, so half of each is left.
     table, first, second = make_table(), keras.Variable([0.0, 0.0]), keras.Variable([0.0])
     config = OptimizerConfig(learning_rate=1.0, embedding_learning_rate=1.0, clip_norm=6.5)
-    optimizers = Optimizers(config, [table], [(1, [first, second])])
+    optimizers = Optimizers(config, [table], {"encoder": (1, [first, second])})
     gradients = [slices([[0, 84]], [3]), tf.constant([3.0, 4.0]), tf.constant([12.0])]
     norm = optimizers.apply(gradients, [table, first, second])
     assert first.numpy() == pytest.approx([-1.5, -2])
@@ -120,10 +106,10 @@ def test_clipping_shortens_the_dense_gradient_and_tells_the_norm_before():
 def test_tables_at_a_rate_of_0_are_not_trained():
     table, dense = make_table(), keras.Variable([1.0])
     config = OptimizerConfig(name="adam", embedding_learning_rate=0.0)
-    optimizers = Optimizers(config, [table], [(1, [dense])])
+    optimizers = Optimizers(config, [table], {"encoder": (1, [dense])})
     assert optimizers.tables == []
     # No moments of the table take memory.
-    assert all(variable.shape != table.shape for variable in optimizers.variables)
+    assert all(variable.shape != table.shape for variable in optimizers.named_variables.values())
     optimizers.apply([tf.constant([1.0])], [dense])
     assert table.numpy().tolist() == [[0, 0]] * 5
     assert dense.numpy() != 1
@@ -135,7 +121,8 @@ def test_the_first_step_of_a_head_is_that_of_step_1_however_late_it_starts():
     # 0.1 / sqrt(0.02 / 0.87) = 0.66 of it.
     encoder, head, other = (keras.Variable([0.0]) for _ in range(3))
     config = OptimizerConfig(name="adam", learning_rate=0.1)
-    optimizers = Optimizers(config, [], [(1, [encoder]), (1, [other]), (2, [head])])
+    groups = {"encoder": (1, [encoder]), "other": (1, [other]), "head": (2, [head])}
+    optimizers = Optimizers(config, [], groups)
     for _ in range(100):
         optimizers.apply([tf.constant([1.0]), tf.constant([1.0])], [encoder, other])
     assert head.numpy() == 0

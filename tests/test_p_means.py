@@ -1,5 +1,6 @@
-"""Rücklé et al. 2018: power means, spaces of words' vectors and what maps them, by hand."""
+"""Rücklé et al. 2018: power means, word vectors and the maps between their spaces, derived by hand."""
 
+import dataclasses
 import gzip
 import json
 from functools import partial
@@ -10,33 +11,32 @@ import pytest
 import tensorflow as tf
 from raw_files import write_files
 from serving_servers import server_in_thread
-from sklearn.cross_decomposition import CCA
 from testing import DIM, TINY, find_task, make_batch, make_examples, tiny_model
 
-from xling_tf.config import apply_overrides
+from xling_tf.config import LstmConfig, PowerMeanConfig, TaskConfig
+from xling_tf.encoders.base import build_encoder, encoder_settings
 from xling_tf.errors import UserError
 from xling_tf.layers.pooling import masked_max, masked_mean, power_mean
 from xling_tf.presets import get_preset
 from xling_tf.serving.models import ModelConfig
-from xling_tf.text.vectors import (
+from xling_tf.settings import apply_overrides
+from xling_tf.tokenizers.words import WordTokenizer
+from xling_tf.trainer.experiment import Run, run_experiment
+from xling_tf.trainer.word_vectors import (
     Bitext,
-    Words,
     _batches,
-    _cca,
-    additive_hinge,
+    additive_hinge_gradients,
     cosine_hinge,
     fit_vectors,
     read_vectors,
 )
-from xling_tf.trainer.experiment import Run, run_experiment
-from xling_tf.trainer.warm_start import apply_start
 
 SAMPLE = Path(__file__).parents[1] / "xling_tf" / "corpora" / "sample"
 INF = float("inf")
-TEXT = get_preset("p-mean").text
+TOKENIZER = get_preset("p-mean").tokenizer
 GERMAN = ["das haus", "ein hund", "das haus ist rot", "rot", "ein haus", "der hund ist rot"]
 ENGLISH = ["the house", "a dog", "the house is red", "red", "a house", "the dog is red"]
-BITEXT = Bitext.read({"en-de": list(zip(ENGLISH, GERMAN, strict=True))}, TEXT, seed=1)
+BITEXT = Bitext.read({"en-de": list(zip(ENGLISH, GERMAN, strict=True))}, TOKENIZER, seed=1)
 
 
 def mean_of(numbers, p):
@@ -85,28 +85,18 @@ def test_a_mean_is_finite_whatever_comes(p):
         assert abs(mean_of(numbers, p)) <= 1e9
 
 
-def model_of_spaces(dims, p_values):
-    hidden_dim = sum(dims) * len(p_values)
-    settings = [
-        "encoder.kind=p_mean",
-        "initial.vectors=x",
-        "text.ngram_sizes=",
-        f"encoder.space_dims={','.join(map(str, dims))}",
-        f"encoder.p_values={','.join(map(str, p_values))}",
-        f"encoder.hidden_dim={hidden_dim}",
-        f"tasks.tower_dims=4,{hidden_dim}",
-    ]
-    return tiny_model(apply_overrides(TINY, settings))
+def encoder_of_spaces(tokenizer, dims, p_values):
+    config = PowerMeanConfig(p_values=tuple(map(str, p_values)))
+    return build_encoder(encoder_settings(config, tokenizer, space_dims=dims))
 
 
 def test_a_sentence_has_the_means_of_each_space_of_the_words_it_knows():
-    model = model_of_spaces([2, 1], [1, "inf"])
+    tokenizer = WordTokenizer(["one", "two"], TOKENIZER)
+    encoder = encoder_of_spaces(tokenizer, [2, 1], [1, "inf"])
     # The second space does not know the first word.
-    first, second = model.preprocessor.vocabulary[:2]
     rows = np.array([[1, 2, 0], [3, 0, 7]], np.float32)
-    model.encoder.start_words(rows, np.array([[True, False], [True, True]]))
-    texts = tf.constant([f"{first} {second}", f"{first} unseen", "unseen", ""])
-    found = model.encoder(model.preprocessor(texts)).numpy()
+    encoder.assign_word_vectors(rows, np.array([[True, False], [True, True]]))
+    found = encoder(tokenizer(tf.constant(["one two", "one unseen", "unseen", ""]))).numpy()
     # Where a space knows no word, it is the mean of those it knows.
     assert found.tolist() == [[2, 1, 3, 2, 7, 7], [1, 2, 1, 2, 7, 7], [2, 1, 2, 1, 7, 7], [2, 1, 2, 1, 7, 7]]
 
@@ -114,7 +104,7 @@ def test_a_sentence_has_the_means_of_each_space_of_the_words_it_knows():
 @pytest.mark.parametrize("p", [-INF, -1, 0, 0.5, 1, 3, INF])
 def test_words_that_occur_often_and_padding_change_no_mean(p):
     """Both ways, of distinct words and of padded rows, as other runtimes compute it."""
-    encoder = model_of_spaces([3, 2], [p]).encoder
+    encoder = encoder_of_spaces(WordTokenizer(["one"], TOKENIZER), [3, 2], [p])
     random = np.random.default_rng(0)
     words = random.normal(size=(6, 7)).astype(np.float32)
     words[:, 3], words[:, 6] = [1, 0, 1, 1, 0, 1], [0, 0, 1, 0, 0, 1]  # what the spaces know
@@ -134,7 +124,7 @@ def folder(tmp_path):
 def test_vectors_are_read_and_a_word_is_its_languages(folder):
     with gzip.open(folder / "glove.txt.gz", "wt") as file:
         file.write("red 4\nen:x 2\n")
-    fitted = fit_vectors([f"{folder}/{{}}.vec", f"{folder}/glove.txt.gz"], BITEXT, TEXT, seed=1)
+    fitted = fit_vectors([f"{folder}/{{}}.vec", f"{folder}/glove.txt.gz"], BITEXT, TOKENIZER, seed=1)
     of = dict(zip(fitted.words, fitted.rows.tolist(), strict=True))
     assert fitted.dims == (2, 1)
     assert of["rot"] == [2, 2, 0]  # German: "rot" is not among the English translations' words
@@ -156,12 +146,12 @@ def test_vectors_that_are_cut_or_damaged_are_named(tmp_path, name):
     for wrong in (content[: len(content) * 6 // 10], bytes(flipped)):
         (tmp_path / name).write_bytes(wrong)
         with pytest.raises(UserError, match=rf"{tmp_path / name} must "):
-            fit_vectors([str(tmp_path / name)], BITEXT, TEXT, seed=1)
+            fit_vectors([str(tmp_path / name)], BITEXT, TOKENIZER, seed=1)
 
 
 def test_words_may_be_tagged_with_their_language(tmp_path):
     (tmp_path / "both.txt").write_text("en:red 1\nde:rot 2\nde:red 3\n")
-    fitted = fit_vectors([f"{tmp_path}/both.txt"], BITEXT, TEXT, seed=1)
+    fitted = fit_vectors([f"{tmp_path}/both.txt"], BITEXT, TOKENIZER, seed=1)
     assert dict(zip(fitted.words, fitted.rows[:, 0].tolist(), strict=True))["red"] == 1
 
 
@@ -212,20 +202,21 @@ def test_damaged_binary_vectors_are_refused(tmp_path, content):
 def test_what_makes_no_space_is_refused(folder, name):
     (folder / "phrases.tsv").write_text("the house\tdas haus\n")
     with pytest.raises(UserError):
-        fit_vectors([name.format(folder=folder)], BITEXT, TEXT, seed=1)
+        fit_vectors([name.format(folder=folder)], BITEXT, TOKENIZER, seed=1)
 
 
 def test_hinges_by_hand():
-    a, b, n = (tf.constant([x], tf.float32) for x in ([1, 0], [1, 1], [0, 1]))
-    # |a - b|^2 = 1, |a - n|^2 = 2; cos(a, b) = 0.7071, cos(a, n) = 0.
-    assert float(additive_hinge(a, b, n, 3.0)[0]) == 2
-    assert float(additive_hinge(a, b, n, 0.5)[0]) == 0
+    a, b, n = (np.array([x], np.float32) for x in ([1, 0], [1, 1], [0, 1]))
+    # |a - b|^2 = 1, |a - n|^2 = 2; cos(a, b) = 0.7071, cos(a, n) = 0. A slope is twice a difference.
+    gradients = [[[-2, 0]], [[0, 2]], [[2, -2]]]
+    assert [part.tolist() for part in additive_hinge_gradients(a, b, n, 3.0)] == gradients
+    assert not np.any(additive_hinge_gradients(a, b, n, 0.5))
     assert float(cosine_hinge(a, b, n, 1.0)[0]) == pytest.approx(1 - 0.5**0.5)
     assert float(cosine_hinge(a, n, b, 0.5)[0]) == pytest.approx(0.5 + 0.5**0.5)
 
 
 def test_sif_weighs_words_and_takes_the_first_direction_out(folder):
-    fitted = fit_vectors([f"sif:{folder}/{{}}.vec"], BITEXT, TEXT, seed=1)
+    fitted = fit_vectors([f"sif:{folder}/{{}}.vec"], BITEXT, TOKENIZER, seed=1)
     of = dict(zip(fitted.words, fitted.rows, strict=True))
     plain = {language: read_vectors(folder / f"{language}.vec") for language in ("en", "de")}
     weighted = {}
@@ -257,33 +248,12 @@ def test_words_come_near_their_translations(tmp_path, name):
     def pairs(target):
         return [[" ".join(f"{lang}{i}" for i in words) for lang in ("en", target)] for words in sentences]
 
-    bitext = Bitext.read({f"en-{target}": pairs(target) for target in languages[1:]}, TEXT, 1)
-    fitted = fit_vectors([name.format(f"{tmp_path}/{{}}.vec")], bitext, TEXT, 1)
+    bitext = Bitext.read({f"en-{target}": pairs(target) for target in languages[1:]}, TOKENIZER, 1)
+    fitted = fit_vectors([name.format(f"{tmp_path}/{{}}.vec")], bitext, TOKENIZER, 1)
     rows = fitted.rows / np.maximum(np.linalg.norm(fitted.rows, axis=1, keepdims=True), 1e-9)
     english, *others = (rows[[fitted.words.index(f"{lang}{i}") for i in range(12)]] for lang in languages)
     for other in others:
         assert np.mean(np.argmax(english @ other.T, axis=1) == np.arange(12)) > 0.5
-
-
-def test_cca_finds_the_correlations_that_scikit_learn_finds_one_by_one():
-    random = np.random.default_rng(0)
-    sentences = [[str(i) for i in words] for words in random.integers(12, size=(500, 3))]
-    bitext = Bitext({("en", "de"): (sentences, sentences)}, {})
-    places = {str(i): i for i in range(12)}
-    english = random.normal(size=(12, 4)).astype(np.float32)
-    # Two directions of four are shared, at lengths of their own.
-    shared = english @ np.diag([1, 9, 0, 0]) + 0.5 * random.normal(size=(12, 4))
-    space = {"en": Words(places, english), "de": Words(places, shared.astype(np.float32))}
-    expected = CCA(n_components=4, max_iter=5000).fit_transform(
-        *(w.averages(sentences) for w in space.values())
-    )
-    found = [words.averages(sentences) for words in _cca(space, bitext, seed=1).values()]
-
-    def correlations(sides):
-        return [np.corrcoef(x, y)[0, 1] for x, y in zip(*(side.T for side in sides), strict=True)]
-
-    assert correlations(found) == pytest.approx(correlations(expected), abs=0.01)
-    np.testing.assert_allclose(np.std(found, axis=1), 1, atol=0.01)
 
 
 def test_cca_of_a_dictionary_undoes_a_rotation(tmp_path):
@@ -297,9 +267,9 @@ def test_cca_of_a_dictionary_undoes_a_rotation(tmp_path):
     entries = [f"en{i}\tde{i}" for i in range(30)] + [f"en{i} en1\tde{59 - i}" for i in range(60)]
     (tmp_path / "words.tsv").write_text("\n".join([*entries, "unknown\tunbekannt"]))
     wrong = [[f"en{i}", f"de{59 - i}"] for i in range(60)]
-    bitext = Bitext.read({"en-de": wrong}, TEXT, 1)
+    bitext = Bitext.read({"en-de": wrong}, TOKENIZER, 1)
     name = f"cca@{tmp_path}/words.tsv:{tmp_path}/{{}}.vec"
-    fitted = fit_vectors([name], bitext, TEXT, 1)
+    fitted = fit_vectors([name], bitext, TOKENIZER, 1)
     of = dict(zip(fitted.words, fitted.rows, strict=True))
     for i in range(60):
         np.testing.assert_allclose(of[f"en{i}"], of[f"de{i}"], atol=1e-3)
@@ -314,11 +284,13 @@ def test_batches_of_all_translations_are_mixed():
 
 
 def test_infersent_tells_translations_from_other_sentences():
-    settings = ["encoder.kind=lstm", "encoder.num_layers=1", f"encoder.intermediate_dim={DIM // 2}"]
-    off = [f"tasks.{name}.weight=0" for name in ("response_prediction", "quick_thought", "inference")]
-    config = apply_overrides(
+    config = dataclasses.replace(
         TINY,
-        [*settings, "encoder.pooling=max", "text.ngram_sizes=", "tasks.translation_detection.weight=1", *off],
+        tokenizer=TOKENIZER,
+        encoder=LstmConfig(
+            embedding_dim=6, hidden_dim=DIM, intermediate_dim=DIM // 2, num_layers=1, pooling="max"
+        ),
+        tasks={"translation_detection": TaskConfig()},
     )
     model = tiny_model(config)
     task = find_task(model, "translation_detection_en-es")
@@ -330,8 +302,9 @@ def test_infersent_tells_translations_from_other_sentences():
     vectors = np.stack([rows[:length].max(axis=0) for rows, length in zip(states, lengths, strict=True)])
     assert model.encoder(batch.features).numpy() == pytest.approx(vectors, abs=1e-6)
     # Without the hidden layer the classes have a bias alone: the right one of half the pairs is class 1.
-    hidden, bias, kernel, _ = task.head.get_weights()
-    task.head.set_weights([hidden, bias, 0 * kernel, np.array([0.0, np.log(3)])])
+    classifier = task.heads["classifier"]
+    hidden, bias, kernel, _ = classifier.get_weights()
+    classifier.set_weights([hidden, bias, 0 * kernel, np.array([0.0, np.log(3)])])
     losses, hits = task.losses(model.encoder, batch)
     assert losses.numpy() == pytest.approx([(np.log(4) + np.log(4 / 3)) / 2] * 2, abs=1e-6)
     assert hits.numpy().tolist() == [0.5, 0.5]
@@ -344,9 +317,10 @@ def test_the_preset_is_fitted_evaluated_and_exported(tmp_path):
     results = run_experiment(Run(name="p-mean", config=config, **places))
     assert results["steps"] == 0
     assert results["scores"]["retrieval/en-es/all"]["en-es/precision_at_1"] > 0.05
-    settings = json.loads((tmp_path / "model" / "config.json").read_text())
-    assert settings["encoder"]["p_values"] == ["-inf", "1", "3", "inf"]
-    assert settings["initial"]["vectors"] == ["bivcd:8"]
+    model = json.loads((tmp_path / "model" / "config.json").read_text())
+    assert model["encoder"]["p_values"] == ["-inf", "1", "3", "inf"]
+    assert model["encoder"]["space_dims"] == [8]
+    assert results["config"]["initial"]["vectors"] == ("bivcd:8",)
     encode = tf.saved_model.load(str(tmp_path / "model"))
     vectors = encode(["a man", "un hombre", ""]).numpy()
     assert vectors.shape == (3, 32)
@@ -359,8 +333,8 @@ def test_the_preset_is_fitted_evaluated_and_exported(tmp_path):
     again = tf.saved_model.load(str(tmp_path / "model"))
     np.testing.assert_array_equal(again(["a man", "un hombre", ""]), vectors)
     # A model to start from has its own.
+    config = apply_overrides(config, ["initial.vectors=", f"initial.model={tmp_path / 'model'}"])
     places = {"run_dir": tmp_path / "other", "output": tmp_path / "again", "data": SAMPLE}
-    config = apply_start(get_preset("p-mean"), [f"initial.model={tmp_path / 'model'}"], tmp_path / "other")
     run_experiment(Run(name="p-mean", config=config, **places))
     started = tf.saved_model.load(str(tmp_path / "again"))
     np.testing.assert_allclose(started(["a man", "un hombre", ""]), vectors, atol=1e-6)

@@ -1,4 +1,4 @@
-"""What is published: a source distribution, and the wheel that is built from nothing else."""
+"""The published files: a source distribution, and the wheel that is built from it alone."""
 
 import os
 import shutil

@@ -7,7 +7,6 @@ from package_text import (
     Line,
     exchanges,
     extract_cataclysm,
-    extract_gettext,
     extract_manual,
     extract_wesnoth,
     pair_blocks,
@@ -16,39 +15,29 @@ from package_text import (
     read_catalogues,
     read_scenes,
     read_topics,
-    replies,
 )
 from raw_files import write_catalogue
 
 from xling_tf.corpora.records import ResponsePair, TranslationPair
-from xling_tf.corpora.sentences import aligned_sentences, paragraphs, sentences
+from xling_tf.corpora.sentences import aligned_sentences
 
 
 def test_plain_text():
     expected = {
         "_Open the file": "Open the file",
-        "Save &As": "Save As",
         "打开(_O)": "打开",
         "E_xit now": "Exit now",
         "It is called a file_name; no accelerator.": "It is called a file_name; no accelerator.",
         "female^The <i>brave</i> witch": "The brave witch",
-        "?unit:Build a city": "Build a city",
         "Cats &amp; dogs": "Cats & dogs",
         "One<br/>two": "One\n\ntwo",
         "It costs 50% of that.": "It costs 50% of that.",
         "%1$d of %2$d": None,
-        "Found {count} files": None,
         "$unit_name hits": None,
         "Ask <npc_name> about it": None,
         "See <ref>dst='x' text='y'</ref>": None,
     }
     assert {message: plain_text(message) for message in expected} == expected
-
-
-def test_texts_come_apart_into_paragraphs_and_sentences():
-    assert paragraphs("One\ntwo.\n\n* Three.\n \n") == ["One two.", "Three."]
-    assert sentences("M. Dupont est là. Oui.", "fr") == ["M. Dupont est là.", "Oui."]
-    assert sentences("你好。今天很好！", "zh") == ["你好。", "今天很好！"]
 
 
 def test_alignment_by_paragraph_then_by_sentence_or_not_at_all():
@@ -71,17 +60,7 @@ def test_a_file_that_cannot_be_read_costs_only_itself(tmp_path, caplog):
     for name, content in {"a.mo": b"\xde\x12\x04\x95" + b"\xff" * 40, "c.mo": b""}.items():
         (folder / name).write_bytes(content)
     assert read_catalogues([tmp_path], "es") == {"a text": "un texto"}
-    assert sum("left out, since it cannot be read" in line for line in caplog.messages) == 2
-
-
-def test_gettext_messages_become_pairs_and_documents(tmp_path):
-    write_catalogue(
-        tmp_path / "usr/share/games/x/translations/zh_CN/LC_MESSAGES/x.mo",
-        {"Open the _file": "打开文件(_F)", "%d files left": "还有 %d 个文件", "KEY": "不用"},
-    )
-    extraction = extract_gettext([tmp_path], "en", "zh")
-    assert extraction.parallel == [TranslationPair("Open the file", "打开文件")]
-    assert extraction.documents == {"en": [["Open the file"]], "zh": [["打开文件"]]}
+    assert sum("left out, because it cannot be read" in line for line in caplog.messages) == 2
 
 
 _SCENARIO = """
@@ -108,10 +87,6 @@ _SCENARIO = """
             message= _ "I did,
 as you see."
         [/message]
-        [message]
-            speaker=Delfador
-            message= _ "Be quick."
-        [/message]
     [/event]
     [event]
         [message]
@@ -123,22 +98,16 @@ as you see."
 """
 
 
-def test_scenes_of_a_scenario_and_their_replies_without_the_narrator():
-    scenes = read_scenes(_SCENARIO)
-    assert scenes == [
+def test_wesnoth_package(tmp_path):
+    assert read_scenes(_SCENARIO) == [
         [Line("narrator", "Long ago there was a bridge.")],
         [
             Line("narrator", "Night falls."),
             Line("konrad", 'Who said "halt"?'),
             Line("delfador", "I did,\nas you see."),
-            Line("delfador", "Be quick."),
         ],
         [Line("konrad", "Another day.")],
     ]
-    assert list(replies(scenes[1], str.upper)) == [('WHO SAID "HALT"?', "I DID,\nAS YOU SEE.")]
-
-
-def test_wesnoth_package(tmp_path):
     scenario = tmp_path / "usr/share/games/wesnoth/1.16/data/campaigns/x/scenarios/01.cfg"
     scenario.parent.mkdir(parents=True)
     scenario.write_text(_SCENARIO, encoding="utf-8")
@@ -187,7 +156,6 @@ def test_cataclysm_package_whose_topics_are_walked_both_ways(tmp_path):
     )
     extraction = extract_cataclysm([tmp_path], "en", "es")
     assert extraction.conversations["es"] == [ResponsePair("¿Quién eres?", "Un guardia.")]
-    assert len(extraction.conversations["en"]) == 5
     assert TranslationPair("Just a guard.", "Un guardia.") in extraction.parallel
 
 

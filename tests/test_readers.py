@@ -1,19 +1,19 @@
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from raw_files import write_files
 
+from xling_tf.corpora.questions import SquadQuestion, read_paragraphs, read_questions, read_squad
 from xling_tf.corpora.readers import read_documents, read_moses, read_nli, read_parallel
-from xling_tf.corpora.records import InferencePair, SentenceTriplet, TranslationPair
+from xling_tf.corpora.records import InferencePair, QuestionAnswer, SentenceTriplet, TranslationPair
+from xling_tf.corpora.sentences import surroundings
 from xling_tf.errors import UserError
 
 
 def read(reading):
-    """Goes through a reading, which is an error where it has no record."""
-    rows = list(reading)
-    if not rows:
-        raise reading.nothing_usable()
-    return [record for record, _ in rows]
+    return [record for record, _ in reading]
 
 
 def write(path: Path, content: str | bytes) -> Path:
@@ -35,21 +35,22 @@ def test_malformed_lines_are_counted_with_their_first_numbers(tmp_path):
     # Lines 2, 5, 6 and the last four (8 to 11) have another number of columns: 7 in all.
     assert report.malformed == {"not 2 columns": 7, "empty column": 1, "not UTF-8": 1}
     assert report.first_lines["not 2 columns"] == (2, 5, 6, 8, 9)
-    assert "7 not 2 columns (first lines: 2, 5, 6, 8, 9); 1 empty" in report.summary()
+    assert "7 not 2 columns (first: 2, 5, 6, 8, 9); 1 empty" in report.summary()
 
 
 def test_another_encoding_is_named_as_the_cause(tmp_path):
     for encoding in ("utf-16", "latin-1"):
         path = write(tmp_path / "x.tsv", "añado\tmañana\nseñor\taño\n".encode(encoding))
-        with pytest.raises(UserError, match=r"not UTF-8.*iconv -f .* -t UTF-8"):
-            read(read_parallel(path))
+        reading = read_parallel(path)
+        assert read(reading) == []
+        assert "iconv" in str(reading.nothing_usable())
 
 
 def test_nli_labels_are_indices(tmp_path):
     labels = ("contradiction", "entailment", "neutral", "maybe", "not_entailment")
     reading = read_nli(write(tmp_path / "x.tsv", "".join(f"{label}\tp\th\n" for label in labels)))
     assert read(reading) == [InferencePair("p", "h", label) for label in (2, 0, 1)]
-    assert reading.malformed == {"unknown label": 1, "two-way label not_entailment": 1}
+    assert reading.malformed == {"label not of entailment, neutral, contradiction": 2}
 
 
 def test_documents_give_their_contiguous_triplets(tmp_path):
@@ -78,8 +79,77 @@ def test_moses(tmp_path):
     ]
     assert reading.first_lines == {"empty side": (2,), "not UTF-8": (4,)}
 
-    for lines in (2, 3):
-        source = write(tmp_path / "x.en", "a\n" * lines)
-        target = write(tmp_path / "x.es", "b\n" * (5 - lines))
-        with pytest.raises(UserError, match=f"x.en has {lines} lines and .*x.es has {5 - lines}"):
-            read(read_moses(source, target))
+    source, target = write(tmp_path / "x.en", "a\n" * 2), write(tmp_path / "x.es", "b\n" * 3)
+    with pytest.raises(UserError, match=r"x\.en has 2 lines and .*x\.es has 3"):
+        read(read_moses(source, target))
+
+
+FOX = "The fox sleeps. It is red.\nCafe\u0301s are closed."
+
+
+def squad(*entries: tuple[str, list[int]], context: str = FOX, **more: Any) -> str:
+    """JSON of one paragraph, of questions and the places of their answers."""
+    qas = [
+        {"id": str(number), "question": question, "answers": [{"answer_start": s} for s in starts], **more}
+        for number, (question, starts) in enumerate(entries)
+    ]
+    return json.dumps({"data": [{"paragraphs": [{"context": context, "qas": qas}]}]})
+
+
+def test_tables_have_a_context_or_not_and_rows_without_an_answer_are_counted(tmp_path):
+    rows = "Who? \tAda did.\nWhere?\tHere.\t We sit. Here. \nHow?\tSo.\t\n"
+    rows += "Who?\t\nWho?\t \tAda came.\n\tAda.\nWho?\na\tb\tc\td\n"
+    reading = read_questions(write(tmp_path / "x.en.tsv", rows))
+    assert [record for record, _ in reading] == [
+        QuestionAnswer("Who?", "Ada did.", "Ada did."),
+        QuestionAnswer("Where?", "Here.", "We sit. Here."),
+        QuestionAnswer("How?", "So.", "So."),
+    ]
+    assert reading.first_lines == {
+        "question without an answer": (4, 5),
+        "answer without a question": (6,),
+        "not 2 or 3 columns": (7, 8),
+    }
+
+
+def test_answers_are_the_distinct_sentences_in_which_they_begin(tmp_path):
+    # "It" is the 17th character of the text, "fox" the fifth and "Cafés" the 28th.
+    content = squad(("Who?", [4, 4]), (" What? ", [16, 4]), ("Which? ", [27]))
+    path = write(tmp_path / "x.json", content)
+    (paragraph,) = read_paragraphs(path, "en")
+    assert paragraph.sentences == ["The fox sleeps.", "It is red.", "Cafe\u0301s are closed."]
+    assert paragraph.questions == [
+        SquadQuestion("0", "Who?", ("The fox sleeps.",)),
+        SquadQuestion("1", "What?", ("It is red.", "The fox sleeps.")),
+        SquadQuestion("2", "Which?", ("Cafe\u0301s are closed.",)),
+    ]
+    # Records are sentences with their paragraphs.
+    context = "The fox sleeps. It is red. Caf\u00e9s are closed."
+    assert [record for record, _ in read_squad(path, language="en")] == [
+        QuestionAnswer("Who?", "The fox sleeps.", context),
+        QuestionAnswer("What?", "It is red.", context),
+        QuestionAnswer("What?", "The fox sleeps.", context),
+        QuestionAnswer("Which?", "Caf\u00e9s are closed.", context),
+    ]
+
+
+def test_questions_without_an_answer_are_counted_by_their_numbers(tmp_path):
+    def reading(content: str):
+        return read_squad(write(tmp_path / "x.en.json", content), language="en")
+
+    # As SQuAD v2 has them; what only looks like an answer is none.
+    looks = {"is_impossible": True, "plausible_answers": [{"answer_start": 4}]}
+    found = reading(squad(("Who?", [4]), ("Why?", []), (" ", [4]), ("How?", []), **looks))
+    assert len(list(found)) == 1
+    with pytest.raises(UserError, match="begins at 99, outside"):
+        list(reading(squad(("Who?", [99]))))
+    assert found.first_lines == {"question without an answer": (2, 4), "answer without a question": (3,)}
+
+
+def test_a_sentence_stands_between_its_neighbours():
+    around = {"A.": "A. B.", "B.": "A. B. C.", "C.": "B. C. D.", "D.": "C. D."}
+    assert surroundings(["A.", "B.", "C.", "D."], 1) == around
+    assert surroundings(["A.", "B.", "A."], 5) == {"A.": "A. B. A.", "B.": "A. B. A."}
+    # No space follows a wide full stop.
+    around = {"下雨。": "下雨。OK.", "OK.": "下雨。OK. 好", "好": "OK. 好"}
+    assert surroundings(["下雨。", "OK.", "好"], 1) == around

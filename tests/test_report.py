@@ -1,31 +1,27 @@
-"""Results side by side and beside the papers' figures."""
+"""Reports that compare results with each other and with the papers' figures."""
 
 import copy
 import json
-import math
 import re
 from html.parser import HTMLParser
 from pathlib import Path
 
+import charts
 import pytest
 import report
 from programs import ROOT, run_python
-
-from xling_tf.errors import UserError
 
 PROGRAM = ROOT / "evaluation" / "report.py"
 # As evaluations write them.
 WRONG = {"query": "one", "found": "zwei", "right": "eins", "found_score": 0.8, "right_score": 0.7}
 DRAWN = {
     "sentence_map": {
-        "languages": ["en", "de"],
         "points": {
             "en": {"texts": ["one", "two"], "x": [0.0, 1.0], "y": [0.0, 1.0]},
             "de": {"texts": ["eins", "zwei"], "x": [0.1, 0.9], "y": [0.0, 1.0]},
         },
     },
     "heat_map": {
-        "languages": ["en", "de"],
         "texts": [["one", "two"], ["eins", "zwei"]],
         "similarities": [[0.9, 0.1], [-0.2, 0.8]],
     },
@@ -44,7 +40,7 @@ RESULTS = {
             "SST2": {"logistic/accuracy": 0.64, "network/accuracy": 0.65},
         },
         "bitext": {"wmt22.en-zh": {"en-zh/precision_at_1": 0.5, "error_rate": 0.5}},
-        "eigen_similarity": {"en-de": {"eigen_similarity": 0.8, "eigen_similarity_stderr": 0.02}},
+        "eigen_similarity": {"en-de": {"eigen_similarity": 0.8}},
     },
     "illustrations": {name: {"numbers": numbers} for name, numbers in DRAWN.items()},
     "datasets": {
@@ -104,18 +100,7 @@ def test_the_best_is_marked_whichever_way_a_metric_points(two):
     assert cells(two[:1], SENTEVAL, "MR", "logistic, accuracy") == [("61.0", False)]
 
 
-def test_the_overview_is_the_mean_of_first_scores_that_all_have(two, tmp_path):
-    part = results("part")
-    del part["scores"]["senteval"]["SST2"]
-    read = [*two, *report.read_results([write(tmp_path, part)])]
-    rows = {row.names[0]: row for row in tables(read)["Overview", "Mean of first scores"].rows}
-    # MR alone is in all three; eigen-similarity is no fraction.
-    assert rows["senteval"].names[1] == "1"
-    assert [cell.text for cell in rows["senteval"].cells] == ["61.0"] * 3
-    assert "eigen_similarity" not in rows
-
-
-def test_data_that_a_system_was_trained_on_are_marked_and_have_no_part_in_a_second_mean(two, tmp_path):
+def test_training_data_are_marked_and_left_out_of_a_second_mean(two, tmp_path):
     trained = results("trained")
     account = trained["datasets"]["sts"]["stsb.en.dev"]
     trained["datasets"]["senteval"] = {
@@ -150,44 +135,26 @@ def test_systems_stand_above_the_papers_own_in_its_tables(two):
     assert best == ["Quick-Thought (Logeswaran and Lee, 2018)"]
 
 
-def test_data_in_the_place_of_the_papers_are_marked(two, tmp_path):
+def test_data_that_replace_those_of_a_paper_are_marked(two):
     title = "Yang et al. 2019, table 5: Translation retrieval among the UN corpus (P@1)"
     table = tables(two)[BITEXT, title]
     # The column en-zh is filled from WMT 2022, the others are empty.
     assert [cell.text for cell in table.rows[0].cells] == ["", "", "", "50.0"]
     assert table.headings[4].endswith(" (a)")
     assert table.notes[0].startswith("(a) wmt22.en-zh here")
-    own = results()
-    own["scores"]["bitext"]["UNv1.0.en-zh"] = {"en-zh/precision_at_1": 0.25}
-    table = tables(report.read_results([write(tmp_path, own)]))[BITEXT, title]
-    assert table.rows[0].cells[3].text == "25.0"
-    assert not any(note.startswith("(") for note in table.notes)
 
 
-def test_what_does_not_compare_is_marked(tmp_path):
+def test_results_that_do_not_compare_are_marked(tmp_path):
     same = [write(tmp_path, results(name), name) for name in ("mine", "same")]
     assert report.differences(report.read_results(same), "sts", "stsb.en.dev") == []
-    for part, value, told in (
-        ("protocol", {"similarity": "cosine", "num_pairs": 4}, "similarity differs"),
-        ("files", {"sts/stsb.en.dev.tsv": {"checksum": "bbbb"}}, "sts/stsb.en.dev.tsv differs"),
-    ):
-        other = results("theirs")
-        other["datasets"]["sts"]["stsb.en.dev"][part] = value
-        read = report.read_results([*same, write(tmp_path, other)])
-        (warning,) = report.differences(read, "sts", "stsb.en.dev")
-        assert warning.startswith(told)
+    other = results("theirs")
+    other["datasets"]["sts"]["stsb.en.dev"]["files"] = {"sts/stsb.en.dev.tsv": {"checksum": "bbbb"}}
+    read = report.read_results([*same, write(tmp_path, other)])
+    (warning,) = report.differences(read, "sts", "stsb.en.dev")
+    assert warning.startswith("sts/stsb.en.dev.tsv differs")
     table = tables(read)[STS, "All scores"]
     assert table.rows[0].names[0] == "⚠ stsb.en.dev"
     assert table.notes == [f"⚠ stsb.en.dev: {warning}"]
-
-
-@pytest.mark.parametrize(
-    "content", [{"preset": "en-es", "scores": {}}, results(scores={"sts": {"a": {"b": math.nan}}})]
-)
-def test_other_files_are_refused(tmp_path, content):
-    path = write(tmp_path, content, "other")
-    with pytest.raises(UserError, match=r"other\.json must be a results file of evaluation/main"):
-        report.read_results([path])
 
 
 def test_trainings_stand_side_by_side(tmp_path):
@@ -206,19 +173,6 @@ def test_trainings_stand_side_by_side(tmp_path):
     ]
 
 
-def test_a_table_of_chosen_scores(two):
-    names = ["sts/stsb.en.dev/pearson_angular", "bitext/wmt22.en-zh/en-zh/precision_at_1"]
-    table = report.chosen_scores(two, names, ["Yang et al. 2019/USE_CNN"])
-    text = report.render([report.Section("", "", [table])], [], as_page=False)
-    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines()[:4]]
-    assert rows[0] == ["suite", "data", "score", "mine", "theirs", "USE_CNN (Yang et al. 2019)"]
-    assert rows[2] == ["sts", "stsb.en.dev", "Pearson", "0.700", "**0.832**", "0.829"]
-    assert rows[3] == ["bitext", "wmt22.en-zh", "en-zh, P@1", "50.0", "**90.0**", "79.5 (a)"]
-    assert "(a) 2,000 sentences of WMT 2022" in text
-    with pytest.raises(UserError, match="there is no"):
-        report.chosen_scores(two, ["sts/stsb.fr.dev/pearson_angular"], [])
-
-
 HOSTILE = '"><script>document.title = "broken"</script><img src=x onerror="a()">|x'
 
 
@@ -234,7 +188,7 @@ class Tags(HTMLParser):
         self.found.append((tag, dict(attrs)))
 
 
-def test_texts_of_others_become_neither_elements_nor_columns(tmp_path):
+def test_texts_are_escaped(tmp_path):
     made = results("theirs " + HOSTILE, skipped={HOSTILE: HOSTILE}, complete=False)
     made["scores"][HOSTILE] = {HOSTILE: {HOSTILE: 0.5}}
     made["datasets"]["sts"]["stsb.en.dev"]["protocol"] = {HOSTILE: HOSTILE}
@@ -250,7 +204,6 @@ def test_texts_of_others_become_neither_elements_nor_columns(tmp_path):
     assert not [name for _, attributes in tags for name in attributes if name.startswith("on")]
     links = [a[name] for _, a in tags for name in ("href", "src") if a.get(name)]
     assert all(link.startswith(("#", "data:image/svg+xml;base64,")) for link in links)
-    assert report.render(parts, read, as_page=True) == page
     markdown = report.render(parts, read, as_page=False)
     assert "<script" not in markdown
     assert not re.search(r"[^\\]\|x", markdown)
@@ -261,14 +214,10 @@ def test_learning_curves_are_means_and_a_cut_last_line_is_left_out(tmp_path):
     steps = [{"step": s, "task": "nli", "loss": float(s), "accuracy": 0.5} for s in range(240)]
     text = "".join(json.dumps(step) + "\n" for step in steps)
     (tmp_path / "metrics.jsonl").write_text(text + '{"step": 24', encoding="utf-8")
-    line = {"step": 240, "scores": {"nli": {"loss": 7.0, "accuracy": 0.25}}}
-    (tmp_path / "dev.jsonl").write_text(json.dumps(line) + "\n", encoding="utf-8")
-    points = report.learning_points(tmp_path)
+    points = charts.learning_points(tmp_path)
     # 239 // 60 = 3 steps a point: the first is the mean of 0, 1 and 2.
     assert points.loc["nli", 1.5].tolist() == [1.0, 0.5]
-    assert points.loc["nli, held out", 240].tolist() == [7.0, 0.25]
-    charts = list(report.learning_curves(tmp_path))
-    titles = [title.rpartition(": ")[2] for title, _ in charts]
+    titles = [title.rpartition(": ")[2] for title, _ in charts.learning_curves(tmp_path)]
     assert titles == ["loss in training", "accuracy in training"]
 
 
@@ -307,13 +256,6 @@ def test_figures_and_their_means_are_those_of_the_papers():
     for source, system, part, printed in MEANS:
         values = [v for s, n, c, v in FIGURES if (s, n) == (source, system) and part in c["metric"]]
         assert 100 * sum(values) / len(values) == pytest.approx(printed, abs=0.06), system
-
-
-def test_kept_results_are_read():
-    kept = ROOT / "evaluation" / "results"
-    paths = [*kept.glob("evaluation/*.json"), *kept.glob("one-layer/*.json")]
-    read = report.read_results([*paths, *kept.glob("multilingual/*-best.json")])
-    assert len(report.sections(read)) > 10
 
 
 def test_the_program_writes_both_forms(tmp_path):

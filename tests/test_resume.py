@@ -1,4 +1,4 @@
-"""Killed, stopped: the same command goes on, and ends where an undisturbed run ends."""
+"""A killed or stopped training continues by the same command, and ends like an undisturbed run."""
 
 import signal
 from pathlib import Path
@@ -9,9 +9,9 @@ import pytest
 from programs import Run as Finished
 from programs import read_lines, train_until
 
-from xling_tf.config import apply_overrides
 from xling_tf.files import read_json
 from xling_tf.presets import get_preset
+from xling_tf.settings import apply_overrides
 from xling_tf.trainer.experiment import Run, run_experiment
 
 # Trainings in processes of their own; test_static.py has restarts within one.
@@ -24,7 +24,7 @@ SETTINGS = (
     *("tasks.translation_ranking.examples_per_batch=16", "tasks.inference.examples_per_batch=16"),
     *("data.pool_batches=4", "training.checkpoint_minutes=0.002", "training.dev_batches=1"),
 )
-FLAGS = ("--pair=smoke", f"--steps={STEPS}", *(f"--set={setting}" for setting in SETTINGS))
+FLAGS = ("--preset=smoke", f"--steps={STEPS}", *(f"--set={setting}" for setting in SETTINGS))
 
 
 class Stage(NamedTuple):

@@ -14,18 +14,19 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from conversion import convert, text_settings
+from conversion import convert
 from programs import ROOT, run_python
-from testing import SENTENCES, TINY
+from starting_models import tiny_config
+from testing import SENTENCES, TINY, build_model
 
-from xling_tf.config import ExperimentConfig, to_json
+from xling_tf.config import SentencePieceConfig, WordsConfig
 from xling_tf.errors import UserError
-from xling_tf.hub import module as hub
-from xling_tf.hub.runtimes import Pieces, RuntimeEncoder, Words, load
 from xling_tf.model import Model
-from xling_tf.text.preprocessor import build_preprocessor, fit_text, vocabulary_file
-from xling_tf.text.tokenization import EMPTY_TOKEN
-from xling_tf.text.words import ngram_buckets
+from xling_tf.savedmodel.module import ExportedModule, reexport
+from xling_tf.savedmodel.runtimes import Pieces, RuntimeEncoder, Words, load
+from xling_tf.tokenizers.sentencepiece import SentencePieceTokenizer
+from xling_tf.tokenizers.treebank import EMPTY_TOKEN
+from xling_tf.tokenizers.words import WordTokenizer, ngram_buckets
 
 # Lengths from none to beyond the cut, and many words that no vocabulary has.
 TEXTS = [
@@ -43,37 +44,32 @@ _VISIBLE = """don't DON'T he's IT'Sſ 'ſ l'eau 'quoted' ’tis `` " «no» U.S.
 FRAGMENTS = [
     *_VISIBLE.split(),
     *("e\u0301", "\0", "\x7f", "\x85", "\u00a0", "\u200b", "\u200d", "\u202e", "\u3000", "\ufeff"),
-    *(
-        "n\u0303",
-        "\u0301\u0323e\u0323\u0301",
-        "\u1112\u1161\u11ab",
-        "\u304b\u3099",
-        "\u212b",
-        "o\u031b\u0301" * 200,
-    ),
+    *("\u0301\u0323e\u0323\u0301", "\u1112\u1161\u11ab", "\u304b\u3099", "\u212b", "o\u031b\u0301" * 200),
     *("\ufffd", "\uffff", "\ue000", "\U0010ffff", "\ud800", "x" * 600, "猫" * 300, "\n", "\t", " "),
 ]
 CORPUS = {"en": [*SENTENCES, "我爱北京", "ABC abc"]}
 VOCABULARY = [EMPTY_TOKEN, "hola", "don", "n't", ",", "北京", "北", "é", "'", "1,234"]
-PIECES = {"tokenizer": "sentencepiece", "sentencepiece_size": 60}
-KINDS: Mapping[str, Mapping[str, Any]] = {
-    "spelt": {},
-    "words alone": {"ngram_sizes": (), "lowercase": True},
+PIECES = SentencePieceConfig(num_pieces=60, max_tokens=12)
+KINDS: Mapping[str, WordsConfig | SentencePieceConfig] = {
+    "spelt": TINY.tokenizer,
+    "words alone": dataclasses.replace(TINY.tokenizer, ngram_sizes=(), lowercase=True),
     "pieces": PIECES,
-    "marked pieces": {**PIECES, "sentence_marks": True, "max_tokens": 7},
+    "marked pieces": dataclasses.replace(PIECES, sentence_marks=True, max_tokens=7),
 }
 
 
 @pytest.mark.parametrize("name", KINDS)
 def test_fragments_become_the_same_ids(name: str, tmp_path: Path) -> None:
     """The same tokens, ids, buckets and n-grams in the graph and outside of it."""
-    config = dataclasses.replace(TINY.text, **KINDS[name])
-    is_pieces = config.tokenizer == "sentencepiece"
-    inside = build_preprocessor(config, fit_text(config, CORPUS)[1] if is_pieces else VOCABULARY)
-    file, content = vocabulary_file(inside.vocabulary)
+    config = KINDS[name]
+    is_pieces = isinstance(config, SentencePieceConfig)
+    inside: Any = (
+        SentencePieceTokenizer.fit(config, CORPUS) if is_pieces else WordTokenizer(VOCABULARY, config)
+    )
+    ((file, content),) = inside.files().items()
     (tmp_path / file).write_bytes(content)
     read = Pieces if is_pieces else Words
-    outside = read(tmp_path / file, json.loads(json.dumps(text_settings(inside))))
+    outside = read(tmp_path / file, json.loads(json.dumps(inside.rules())))
 
     texts = [*SENTENCES, *FRAGMENTS, " ".join(FRAGMENTS), "".join(FRAGMENTS)]
     encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
@@ -86,7 +82,7 @@ def test_fragments_become_the_same_ids(name: str, tmp_path: Path) -> None:
     inputs = outside.inputs(tokens)
     ids = inputs["ids"][np.arange(inputs["ids"].shape[1]) < inputs["lengths"][:, None]]
     rows = inside.word_ids(ragged.values).numpy()
-    num_known = len(inside.vocabulary)
+    num_known = len(VOCABULARY)
     is_known = rows < num_known if name == "spelt" else np.ones(len(rows), bool)
     assert ids[is_known].tolist() == rows[is_known].tolist()
     if name == "spelt":
@@ -100,9 +96,10 @@ def test_fragments_become_the_same_ids(name: str, tmp_path: Path) -> None:
 class Exported:
     """An exported model, its vectors of `TEXTS`, and what is made of it for a runtime once asked for."""
 
-    def __init__(self, config: ExperimentConfig, module: hub.HubModule, place: Path) -> None:
+    def __init__(self, model: Model, place: Path, module: ExportedModule | None = None) -> None:
         self.place, self.folder = place, place / "model"
-        hub.export(module, self.folder, {"config.json": to_json(config)})
+        module = module or model.module()
+        model.export(self.folder, {}, module)
         self.vectors = module(tf.constant(TEXTS)).numpy()
 
     @cache  # noqa: B019
@@ -112,20 +109,15 @@ class Exported:
 
 
 @pytest.fixture(scope="module")
-def spelt(hub_model: Model, hub_module: hub.HubModule, tmp_path_factory: pytest.TempPathFactory) -> Exported:
+def spelt(hub_model: Model, hub_module: ExportedModule, tmp_path_factory: pytest.TempPathFactory) -> Exported:
     """A transformer of words and their n-grams."""
-    return Exported(hub_model.config, hub_module, tmp_path_factory.mktemp("spelt"))
+    return Exported(hub_model, tmp_path_factory.mktemp("spelt"), hub_module)
 
 
 @pytest.fixture(scope="module")
 def pieces(tmp_path_factory: pytest.TempPathFactory) -> Exported:
     """A CNN of marked pieces, as the published one is."""
-    request = dataclasses.replace(TINY.text, **{**KINDS["marked pieces"], "max_tokens": 12})
-    text, vocabulary = fit_text(request, CORPUS)
-    encoder = dataclasses.replace(TINY.encoder, kind="cnn", num_layers=2, num_filters=4)
-    config = dataclasses.replace(TINY, text=text, encoder=encoder)
-    module = Model.build(config, vocabulary).hub_module()
-    return Exported(config, module, tmp_path_factory.mktemp("pieces"))
+    return Exported(build_model(tiny_config("cnn"), CORPUS), tmp_path_factory.mktemp("pieces"))
 
 
 @pytest.mark.parametrize(
@@ -149,15 +141,9 @@ def test_vectors_are_those_of_the_saved_model_in_any_company(
     repeated = encoder.encode(TEXTS[::-1] * 30, batch_size=7)
     np.testing.assert_allclose(repeated, np.tile(expected[::-1], (30, 1)), atol=1e-5)
     assert encoder.encode([]).shape == (0, TINY.encoder.hidden_dim)
-    for text in (TEXTS[0], TEXTS[0].encode(), np.array(TEXTS[0])):
-        np.testing.assert_allclose(encoder.encode(text), expected[0], atol=1e-5)
-    np.testing.assert_allclose(encoder.encode(tf.constant(SENTENCES[:2])), expected[:2], atol=1e-5)
-    for texts, message in ((None, "NoneType None"), (["a", float("nan")], r"sentences\[1\] is float nan")):
-        with pytest.raises(UserError, match=message):
-            encoder.encode(texts)
-    for size in (0, -1, 2.5, True, None):
-        with pytest.raises(UserError, match="batch_size must be an integer of at least 1"):
-            encoder.encode(["a"], batch_size=size)
+    np.testing.assert_allclose(encoder.encode(TEXTS[0]), expected[0], atol=1e-5)
+    with pytest.raises(UserError, match="batch_size must be"):
+        encoder.encode(["a"], batch_size=0)
     if name == "litert":  # no operation beyond its own: those of TensorFlow are named Flex there
         assert b"Flex" not in (exported.place / name / "model.tflite").read_bytes()
 
@@ -179,7 +165,7 @@ import sys
 for name in ("tensorflow", "keras", "tensorflow_text", "tf2onnx"):
     sys.modules[name] = None  # importing it fails
 import numpy
-from xling_tf.hub.runtimes import load
+from xling_tf.savedmodel.runtimes import load
 numpy.save("vectors.npy", [load(folder).encode(["Hola", "xyz"]) for folder in sys.argv[1:]])
 """
 
@@ -205,7 +191,7 @@ def test_a_fine_tuned_model_is_as_good_and_a_changed_one_is_refused(spelt: Expor
     loaded, folder = tf.saved_model.load(str(spelt.folder)), tmp_path / "tuned"
     for variable in loaded.trainable_variables:
         variable.assign(variable * 1.1 + 0.01)
-    hub.reexport(loaded, spelt.folder, folder)
+    reexport(loaded, spelt.folder, folder)
     convert(folder, tmp_path / "onnx", "onnx")
     vectors = load(tmp_path / "onnx").encode(TEXTS)
     np.testing.assert_allclose(vectors, loaded(TEXTS), atol=1e-5)
@@ -215,12 +201,6 @@ def test_a_fine_tuned_model_is_as_good_and_a_changed_one_is_refused(spelt: Expor
     config = folder / "config.json"
     config.write_text(config.read_text().replace('"lowercase": true', '"lowercase": false'))
     with pytest.raises(UserError, match="with other rules for tokens"):
-        convert(folder, tmp_path / "onnx", "onnx")
-    (folder / "training" / "vocabulary.txt").write_text("one\n")
-    with pytest.raises(UserError, match=r"not of the sizes .*all must be of one model; export it anew"):
-        convert(folder, tmp_path / "onnx", "onnx")
-    config.unlink()
-    with pytest.raises(UserError, match=r"config\.json is not there; copy both"):
         convert(folder, tmp_path / "onnx", "onnx")
     assert {path.name for path in tmp_path.iterdir()} == {"tuned", "onnx"}
     assert (tmp_path / "onnx" / "model.onnx").read_bytes() == before
@@ -234,7 +214,7 @@ def test_what_cannot_be_loaded_is_told(
     spelt.encoder("onnx")
     folder = Path(shutil.copytree(spelt.place / "onnx", tmp_path / "onnx"))
     (folder / "model.onnx").write_bytes(b"half")
-    with pytest.raises(UserError, match=r"model\.onnx must be a model as it was exported, but: "):
+    with pytest.raises(UserError, match=r"model\.onnx must be a converted model"):
         load(folder)
     (folder / "runtime.json").write_text('{"format": 99}')
     with pytest.raises(UserError, match="in format 1, but is in 99"):
@@ -247,12 +227,12 @@ def test_what_cannot_be_loaded_is_told(
 @pytest.mark.slow
 def test_the_program_compares_them(spelt: Exported, tmp_path: Path) -> None:
     (tmp_path / "texts.txt").write_text("\n".join([*SENTENCES, "one more"]), encoding="utf-8")
-    flags = ["--texts=texts.txt", "--count=4", "--repeats=1", "--output=figures.json"]
+    flags = ["--texts=texts.txt", "--sentences=4", "--output=figures.json"]
     for name in ("litert", "onnx"):
         spelt.encoder(name)
         flags.append(f"--{name}={spelt.place / name}")
-    program = str(ROOT / "evaluation" / "runtimes.py")
-    run = run_python(tmp_path, program, f"--model={spelt.folder}", *flags)
+    program = str(ROOT / "evaluation" / "benchmark.py")
+    run = run_python(tmp_path, program, "runtimes", f"--model={spelt.folder}", *flags)
     assert run.status == 0, run.errors
     figures = json.loads((tmp_path / "figures.json").read_text(encoding="utf-8"))
     assert figures["texts"] == 4

@@ -1,4 +1,4 @@
-"""SentencePiece's pieces: learnt from texts, cut in the graph, kept for the restart."""
+"""SentencePiece's pieces: learnt from texts, segmented in the graph, stored for restarts."""
 
 import dataclasses
 import importlib
@@ -9,13 +9,12 @@ import pytest
 import sentencepiece
 import tensorflow as tf
 
-from xling_tf.config import TextConfig
-from xling_tf.corpora.sample import SAMPLE_FOLDER
+from xling_tf.config import SentencePieceConfig
+from xling_tf.corpora.folder import SAMPLE_FOLDER
 from xling_tf.errors import UserError
-from xling_tf.text.preprocessor import fit_text
-from xling_tf.text.sentencepiece import SentencePiecePreprocessor, draw_balanced, fit_pieces
+from xling_tf.tokenizers.sentencepiece import SentencePieceTokenizer, draw_balanced
 
-CONFIG = TextConfig(tokenizer="sentencepiece", sentencepiece_size=200, max_tokens=12, lowercase=True)
+CONFIG = SentencePieceConfig(num_pieces=200, max_tokens=12, lowercase=True)
 TEXTS = [
     text
     for line in (SAMPLE_FOLDER / "parallel" / "everyday.en-es.tsv").read_text("utf-8").splitlines()
@@ -25,25 +24,31 @@ BY_LANGUAGE = {"en": TEXTS[0::2], "es": TEXTS[1::2]}
 MARKED = dataclasses.replace(CONFIG, sentence_marks=True)
 
 
+def fit(config, texts_by_language):
+    """The serialized model."""
+    (model,) = SentencePieceTokenizer.fit(config, texts_by_language).files().values()
+    return model
+
+
 @pytest.fixture(scope="module")
 def model():
-    return fit_pieces(CONFIG, BY_LANGUAGE)[1]
+    return fit(CONFIG, BY_LANGUAGE)
 
 
 @pytest.fixture(scope="module")
-def preprocess(model):
-    return SentencePiecePreprocessor(model, CONFIG)
+def tokenizer(model):
+    return SentencePieceTokenizer(model, CONFIG)
 
 
-def rows(preprocess, *texts):
-    return preprocess.tokenize(tf.constant(texts)).to_list()
+def rows(tokenizer, *texts):
+    return tokenizer.tokenize(tf.constant(texts)).to_list()
 
 
-def test_the_rule_for_the_case_of_letters_is_the_models(preprocess):
-    one, other = rows(preprocess, "THE ÁRBOL", "the árbol")
+def test_the_rule_for_the_case_of_letters_is_the_models(tokenizer):
+    one, other = rows(tokenizer, "THE ÁRBOL", "the árbol")
     assert one == other
     config = dataclasses.replace(CONFIG, lowercase=False)
-    cased = SentencePiecePreprocessor(fit_text(config, BY_LANGUAGE)[1], config)
+    cased = SentencePieceTokenizer.fit(config, BY_LANGUAGE)
     one, other = rows(cased, "THE ÁRBOL", "the árbol")
     assert one != other
 
@@ -57,7 +62,7 @@ def test_pieces_of_a_model_that_normalises_nothing_are_those_of_nfc():
         normalization_rule_name="identity",
         minloglevel=2,
     )
-    exact = SentencePiecePreprocessor(model.getvalue(), CONFIG)
+    exact = SentencePieceTokenizer(model.getvalue(), CONFIG)
     texts = [text for text in TEXTS if not text.isascii()]
     decomposed = [unicodedata.normalize("NFD", text) for text in texts]
     assert texts
@@ -65,12 +70,12 @@ def test_pieces_of_a_model_that_normalises_nothing_are_those_of_nfc():
     assert rows(exact, *decomposed) == rows(exact, *texts)
 
 
-def test_the_model_outlives_tensorflows_caches(preprocess):
-    graph = tf.function(lambda texts: preprocess.tokenize(texts).to_tensor())
+def test_the_model_outlives_tensorflows_caches(tokenizer):
+    graph = tf.function(lambda texts: tokenizer.tokenize(texts).to_tensor())
     before = graph(tf.constant(["the cat"])).numpy().tolist()
     tf.random.set_seed(1)  # clears them
     assert graph(tf.constant(["the cat"])).numpy().tolist() == before
-    assert rows(preprocess, "the cat") == before
+    assert rows(tokenizer, "the cat") == before
 
 
 ODD = [
@@ -79,14 +84,14 @@ ODD = [
 ]
 
 
-def test_any_string_has_a_piece_between_marks_too(preprocess, marked):
-    among = rows(preprocess, b"hello", *ODD, b"the cat")[1:-1]
+def test_any_string_has_a_piece_between_marks_too(tokenizer, marked):
+    among = rows(tokenizer, b"hello", *ODD, b"the cat")[1:-1]
     for odd, alone, (first, *between, last) in zip(ODD, among, rows(marked, *ODD), strict=True):
-        assert rows(preprocess, odd) == [alone]
+        assert rows(tokenizer, odd) == [alone]
         assert 1 <= len(alone) <= 12
-        assert all(0 <= piece < preprocess.num_words for piece in alone)
+        assert all(0 <= piece < tokenizer.num_words for piece in alone)
         # A sentence without pieces has one that no text has.
-        assert (alone == [2]) == ([alone] == rows(preprocess, ""))
+        assert (alone == [2]) == ([alone] == rows(tokenizer, ""))
         assert alone == [2] or 2 not in alone
         assert (first, last) == (1, 2)
         assert 1 <= len(between) <= 10
@@ -95,7 +100,7 @@ def test_any_string_has_a_piece_between_marks_too(preprocess, marked):
 
 @pytest.fixture(scope="module")
 def marked(model):
-    return SentencePiecePreprocessor(model, MARKED)
+    return SentencePieceTokenizer(model, MARKED)
 
 
 def test_marks_stand_round_the_pieces_as_tensorflow_text_puts_them(model, marked):
@@ -106,9 +111,9 @@ def test_marks_stand_round_the_pieces_as_tensorflow_text_puts_them(model, marked
         assert row == (expected if len(expected) <= 12 else [*expected[:11], 2])
 
 
-def test_the_end_mark_is_kept_whatever_is_cut(preprocess, marked):
+def test_the_end_mark_is_kept_whatever_is_cut(tokenizer, marked):
     text = "the cat sat on the mat and had tea with the dog"
-    (plain,) = preprocess.tokenize(tf.constant([text]), 20).to_list()
+    (plain,) = tokenizer.tokenize(tf.constant([text]), 20).to_list()
     assert rows(marked, text) == [[1, *plain[:10], 2]]
     assert marked.tokenize(tf.constant([text, ""]), 3).to_list() == [[1, plain[0], 2], [1, 0, 2]]
     assert marked.tokenize(tf.constant([text]), 20).to_list() == [[1, *plain[:18], 2]]
@@ -117,18 +122,18 @@ def test_the_end_mark_is_kept_whatever_is_cut(preprocess, marked):
 def test_models_without_marks_and_what_is_no_model_are_told(model):
     # Fields in another order, and one that nobody knows (field 31, of the length 3), are in a model, too.
     extra = b"\xfa\x01\x03abc"
-    assert SentencePiecePreprocessor(extra + model + extra, CONFIG).num_words == 200
+    assert SentencePieceTokenizer(extra + model + extra, CONFIG).num_words == 200
     for content in (b"", b"hello", b"\0" * 100, model[:-10]):
         with pytest.raises(UserError, match=f"these {len(content)} bytes are none"):
-            SentencePiecePreprocessor(content, CONFIG)
+            SentencePieceTokenizer(content, CONFIG)
     buffer = io.BytesIO()
     options = {"vocab_size": 200, "hard_vocab_limit": False, "minloglevel": 2}
     importlib.import_module("sentencepiece").SentencePieceTrainer.train(
         sentence_iterator=iter(TEXTS), model_writer=buffer, bos_id=-1, **options
     )
-    assert SentencePiecePreprocessor(buffer.getvalue(), CONFIG).num_words == 200
+    assert SentencePieceTokenizer(buffer.getvalue(), CONFIG).num_words == 200
     with pytest.raises(UserError, match=r"sentence_marks=true expects .* <s> and </s>"):
-        SentencePiecePreprocessor(buffer.getvalue(), MARKED)
+        SentencePieceTokenizer(buffer.getvalue(), MARKED)
 
 
 # --- learning pieces
@@ -145,30 +150,21 @@ def test_languages_are_drawn_alike_as_far_as_they_go():
 def test_too_few_texts_or_pieces_are_told(caplog):
     for texts in ({}, {"en": ["", " "]}):
         with pytest.raises(UserError, match="expects texts to learn the pieces from"):
-            fit_pieces(CONFIG, texts)
+            fit(CONFIG, texts)
     # "a", "▁a", "▁", and the three that every model has.
     with caplog.at_level("WARNING", logger="absl"):
-        _, model = fit_pieces(CONFIG, {"en": ["a a a"]})
-    assert SentencePiecePreprocessor(model, CONFIG).num_words <= 6
-    assert "size=200 asks for more pieces than the texts have" in caplog.messages[0]
+        few = SentencePieceTokenizer.fit(CONFIG, {"en": ["a a a"]})
+    assert few.num_words <= 6
+    assert "num_pieces=200 asks for more pieces than the texts have" in caplog.text
     # The characters that have pieces, and those that every model has.
-    config = dataclasses.replace(CONFIG, sentencepiece_size=5)
+    config = dataclasses.replace(CONFIG, num_pieces=5)
     with pytest.raises(UserError, match=r"=5 .* need, \d\d; set .* more than \d\d$") as caught:
-        fit_pieces(config, BY_LANGUAGE)
+        fit(config, BY_LANGUAGE)
     needed = int(str(caught.value).rsplit(" ", 1)[1])
-    fit_pieces(dataclasses.replace(CONFIG, sentencepiece_size=needed + 1), BY_LANGUAGE)
+    fit(dataclasses.replace(CONFIG, num_pieces=needed + 1), BY_LANGUAGE)
 
 
-def test_the_same_texts_give_the_same_model_whose_coverage_is_said_for_each_language(caplog, model):
+def test_the_same_texts_give_the_same_model(caplog, model):
     with caplog.at_level("INFO", logger="absl"):
-        assert fit_pieces(CONFIG, BY_LANGUAGE) == (CONFIG, model)
-    size, english, _ = caplog.messages
-    assert size == "200 pieces of 360 texts"  # of 400, a tenth of each language is held out
-    assert english.startswith("en: of 20 held-out texts the pieces spell 100.000% of the characters")
-    # Each text has a character of its own, so the 4 texts held aside of 40 have 4 unknown characters of
-    # 4 * 9: 88.889% are known.
-    texts = [f"abcdabcd{chr(0x4E00 + i)}" for i in range(40)]
-    caplog.clear()
-    fit_pieces(CONFIG, {"zh": texts, "en": TEXTS[::2]})
-    (warning,) = caplog.messages
-    assert warning.startswith("zh: of 4 held-out texts the pieces spell 88.889% of the characters")
+        assert fit(CONFIG, BY_LANGUAGE) == model
+    assert caplog.messages == ["learned 200 pieces from 400 texts"]

@@ -1,4 +1,4 @@
-"""Dynamic batching, of a model that doubles numbers, cannot bear 13, and answers when it is let."""
+"""Dynamic batching, with a model that doubles numbers, refuses 13, and answers on demand."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from xling_tf.serving.batching import BatchingParameters, BatchScheduler, Lane
+from xling_tf.serving.batching import BatchingParameters, BatchScheduler, SignatureQueue
 from xling_tf.serving.monitoring import Metrics
 from xling_tf.serving.protocol import ServingError, Tensors
 
@@ -19,7 +19,7 @@ class Doubling:
     def __init__(self, batched: bool = True) -> None:
         self.calls: list[list[float]] = []
         self.let = Event()
-        self.lane = Lane("m", self.run, batched)
+        self.queue = SignatureQueue("m", self.run, batched)
 
     def run(self, inputs: Tensors) -> Tensors:
         self.calls.append(np.asarray(inputs["x"]).tolist())
@@ -30,7 +30,7 @@ class Doubling:
 
 
 class Case:
-    """A scheduler of one thread, which the request 0 keeps busy so that those after it wait together."""
+    """A scheduler with one thread; request 0 keeps it busy, so that the following ones wait together."""
 
     def __init__(self, parameters: dict[str, int], batched: bool = True) -> None:
         self.metrics = Metrics()
@@ -40,7 +40,7 @@ class Case:
 
     async def submit(self, *numbers: float, model: Doubling | None = None) -> asyncio.Task[Tensors]:
         inputs = {"x": np.array(numbers)}
-        task = asyncio.create_task(self.scheduler.run((model or self.model).lane, inputs))
+        task = asyncio.create_task(self.scheduler.run((model or self.model).queue, inputs))
         await asyncio.sleep(0)  # until it waits
         return task
 
@@ -65,7 +65,7 @@ async def answers(*tasks: Awaitable[Tensors]) -> list[list[float]]:
 def run(
     test: Callable[[Case], Awaitable[None]], batched: bool = True, **parameters: int
 ) -> list[list[float]]:
-    """Runs a test in an event loop; gives the calls of the model."""
+    """Runs a test in an event loop; returns the model's calls."""
 
     async def whole() -> Case:
         case = Case(parameters, batched)
@@ -114,36 +114,23 @@ def test_a_full_queue_refuses_and_takes_again_when_there_is_room() -> None:
 
 
 @pytest.mark.parametrize("inputs", [{"x": np.ones(5)}, {"x": np.ones(5), "other": np.ones(1)}])
-def test_what_could_never_wait_is_not_told_to_try_again(inputs: Tensors) -> None:
+def test_a_request_larger_than_the_queue_is_refused_for_good(inputs: Tensors) -> None:
     async def test(case: Case) -> None:
         case.model.let.set()
         with pytest.raises(ServingError, match="at most 4 rows") as error:
-            await case.scheduler.run(case.model.lane, inputs)
+            await case.scheduler.run(case.model.queue, inputs)
         assert error.value.status == 413
         assert await answers(await case.submit(1, 2, 3, 4)) == [[2, 4, 6, 8]]
 
     assert run(test, max_batch_size=2, max_enqueued_batches=2) == [[1, 2], [3, 4]]
 
 
-def test_rows_count_although_they_are_not_common() -> None:
-    async def test(case: Case) -> None:
-        tasks = [await case.submit(0)]
-        inputs = {"x": np.ones(3), "other": np.float64(1)}
-        tasks.append(asyncio.create_task(case.scheduler.run(case.model.lane, inputs)))
-        await asyncio.sleep(0)
-        assert "num_enqueued_batches=2" in await case.refusal(4)
-        case.model.let.set()
-        assert await answers(*tasks) == [[0], [2, 2, 2]]
-
-    run(test, max_batch_size=2, max_enqueued_batches=2)
-
-
-def test_those_who_have_gone_keep_no_place_from_others() -> None:
+def test_cancelled_requests_free_their_places() -> None:
     async def test(case: Case) -> None:
         called, gone, stays = [await case.submit(*each) for each in ([0], [1, 2], [3])]
         gone.cancel()
         await case.begun()
-        called.cancel()  # That one is in the model already.
+        called.cancel()  # Its call has begun.
         await asyncio.sleep(0)
         assert case.queued() == 1
         came = await case.submit(5, 6)
@@ -154,7 +141,7 @@ def test_those_who_have_gone_keep_no_place_from_others() -> None:
     assert run(test, max_batch_size=2, max_enqueued_batches=2) == [[0], [3], [5, 6]]
 
 
-def test_the_rest_of_a_large_request_is_not_run_for_a_client_that_has_gone() -> None:
+def test_the_rest_of_a_large_request_is_not_run_once_it_is_cancelled() -> None:
     async def test(case: Case) -> None:
         gone = await case.submit(1, 2, 3, 4)
         await case.begun()
@@ -174,28 +161,28 @@ def test_one_bad_request_fails_alone() -> None:
             await others.pop(2)
         assert await answers(first, *others) == [[0], [2], [4], [8]]
 
-    # Halves: the one without it is whole again, the other is halved once more.
+    # Both halves are tried; the one with 13 is halved again.
     assert run(test) == [[0], [1, 2, 13, 4], [1, 2], [13, 4], [13], [4]]
 
 
-def test_what_has_no_common_rows_is_run_alone() -> None:
+def test_inputs_without_common_rows_are_run_alone() -> None:
     scalar, no_rows = {"x": np.float64(3)}, {"x": np.zeros(0)}
     different_rows = {"x": np.ones(2), "other": np.ones(3)}
 
     async def test(case: Case) -> None:
         case.model.let.set()
         for inputs in (scalar, no_rows, different_rows):
-            outputs = await case.scheduler.run(case.model.lane, inputs)
+            outputs = await case.scheduler.run(case.model.queue, inputs)
             np.testing.assert_array_equal(outputs["y"], 2 * inputs["x"])
-        # Outputs that are no rows are told apart too.
-        case.model.lane = Lane("m", lambda inputs: {"y": inputs["x"].sum(keepdims=True)}, True)
+        # Requests are also run alone if the outputs are not rows.
+        case.model.queue = SignatureQueue("m", lambda inputs: {"y": inputs["x"].sum(keepdims=True)}, True)
         tasks = [await case.submit(number, 1) for number in (1, 2, 3)]
         assert await answers(*tasks) == [[2], [3], [4]]
 
     run(test)
 
 
-def test_lanes_take_turns() -> None:
+def test_queues_take_turns() -> None:
     async def test(case: Case) -> None:
         other = Doubling()
         other.calls, other.let = case.model.calls, case.model.let

@@ -14,7 +14,7 @@ from serving_models import put_export, save
 from tensorflow_serving.apis import prediction_log_pb2
 
 from xling_tf.errors import UserError
-from xling_tf.hub.saved_models import load_saved_model, release_resources
+from xling_tf.savedmodel.saved_models import load_saved_model, release_resources
 from xling_tf.serving import models
 from xling_tf.serving.models import (
     WARMUP_REQUESTS,
@@ -50,9 +50,9 @@ def states(model: ServedModel) -> dict[int, str]:
 
 
 def answering(model: ServedModel, version: int | None = None, label: str | None = None) -> float:
-    """The version that answers, by its answer to a text without a letter."""
+    """The version that answers: its answer to an empty text."""
     servable = model.servable(target(version, label))
-    outputs = servable.lanes["serving_default"].run({"inputs": np.array([b""], object)})
+    outputs = servable.queues["serving_default"].run({"inputs": np.array([b""], object)})
     return float(outputs["outputs"][0])
 
 
@@ -86,7 +86,7 @@ def test_a_version_is_unloaded_after_its_last_request(serve, tmp_path: Path) -> 
     put_export(tmp_path / "m" / "1", 1)
     model = serve()
     used = model.servable(target())
-    run = used.lanes["serving_default"].run
+    run = used.queues["serving_default"].run
     put_export(tmp_path / "m" / "2", 2)
     model.poll()
     assert states(model) == {1: "UNLOADING", 2: "AVAILABLE"}
@@ -98,32 +98,28 @@ def test_a_version_is_unloaded_after_its_last_request(serve, tmp_path: Path) -> 
     assert function() is None
 
 
-def test_what_is_freed_while_another_graph_is_made_is_no_part_of_it() -> None:
-    models = [tf.Module(), tf.Module()]
-    for model in models:
-        words = tf.lookup.KeyValueTensorInitializer(["one"], [1])
-        model.table = tf.lookup.StaticHashTable(words, default_value=-1)
+def lookup_table() -> tf.Module:
+    model, words = tf.Module(), tf.lookup.KeyValueTensorInitializer(["none", "one", "two"], [0, 1, 2])
+    model.table = tf.lookup.StaticHashTable(words, default_value=-1)
+    return model
+
+
+def test_releasing_tables_while_a_graph_is_traced_adds_nothing_to_it() -> None:
+    model = lookup_table()
 
     @tf.function
     def traced(x: tf.Tensor) -> tf.Tensor:
-        release_resources(models[0])
+        release_resources(model)
         return x + 1
 
-    graphs = [traced.get_concrete_function(tf.TensorSpec([])).graph, tf.Graph()]
-    with graphs[1].as_default():
-        release_resources(models[1])
-    assert not graphs[0].captures
-    assert not graphs[1].get_operations()
-    for model in models:
-        with pytest.raises(tf.errors.NotFoundError):
-            model.table.size()
+    assert not traced.get_concrete_function(tf.TensorSpec([])).graph.captures
+    with pytest.raises(tf.errors.NotFoundError):
+        model.table.size()
 
 
 def test_the_tables_of_a_retired_version_are_freed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """TensorFlow keeps them by name otherwise, some MiB a version."""
-    words, model = tf.lookup.KeyValueTensorInitializer(["none", "one", "two"], [0, 1, 2]), tf.Module()
-    model.table = tf.lookup.StaticHashTable(words, default_value=-1)
-    specs = {"words": tf.TensorSpec([None], tf.string)}
+    """TensorFlow would keep them by name, megabytes for each version."""
+    model, specs = lookup_table(), {"words": tf.TensorSpec([None], tf.string)}
     save(model, {"serving_default": (lambda words: {"ids": model.table.lookup(words)}, specs)}, tmp_path)
     tables: list[Any] = []
 
@@ -133,18 +129,15 @@ def test_the_tables_of_a_retired_version_are_freed(tmp_path: Path, monkeypatch: 
         return loaded
 
     monkeypatch.setattr(models, "load_saved_model", load)
-    servable = Servable("m", 1, tmp_path)
-    successor = Servable("m", 2, tmp_path)
-    table = tables[0]
-    assert tf.raw_ops.LookupTableSizeV2(table_handle=table).numpy() == 3
-    del servable
+    servables = [Servable("m", 1, tmp_path), Servable("m", 2, tmp_path)]
+    del servables[0]
+    sizes = tf.raw_ops.LookupTableSizeV2
+    assert sizes(table_handle=tables[1]).numpy() == 3
     with pytest.raises(tf.errors.NotFoundError):
-        tf.raw_ops.LookupTableSizeV2(table_handle=table)
-    run = successor.lanes["serving_default"].run
-    assert run({"words": np.array([b"two"], object)})["ids"].tolist() == [2]
+        sizes(table_handle=tables[0])
 
 
-def test_a_wreck_is_told_and_tried_again_when_it_changes(serve, tmp_path: Path) -> None:
+def test_a_damaged_version_is_reported_and_tried_again_when_it_changes(serve, tmp_path: Path) -> None:
     put_export(tmp_path / "m" / "1", 1)
     wreck = put_export(tmp_path / "m" / "2", 2, wrecked=True)
     model = serve()
@@ -166,7 +159,7 @@ def test_an_export_that_is_replaced_is_loaded_anew(serve, tmp_path: Path) -> Non
     assert (answering(model), states(model)) == (5, {1: "AVAILABLE"})
     shutil.rmtree(tmp_path / "m")
     model.poll()
-    assert answering(model) == 5  # Nothing there is what a replacement looks like on its way.
+    assert answering(model) == 5  # A missing folder may be in the middle of a replacement.
     put_export(tmp_path / "m", 6)
     model.poll()
     assert (answering(model), states(model)) == (6, {1: "AVAILABLE"})
@@ -203,14 +196,14 @@ def test_only_whole_numbers_are_versions(tmp_path: Path) -> None:
     assert find_versions(tmp_path / "nowhere") == {}
 
 
-def test_a_start_without_a_model_is_told(tmp_path: Path) -> None:
+def test_a_start_without_a_model_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     put_export(tmp_path / "wreck", 1, wrecked=True)
     put_export(tmp_path / "good", 1)
-    for folder, labels, told in (
-        ("empty", {}, "--model m=.*empty is expected to be an exported model, .*found: none"),
-        ("wreck", {}, "found: 1: .*cannot be loaded: Read less bytes"),
-        ("good", {"stable": 7}, "named 1, 2, ..., 7 too"),
+    for folder, labels, message in (
+        ("empty", {}, "--model m=.*empty must be an exported model, .* but has none"),
+        ("wreck", {}, "has 1: .*cannot be loaded: Read less bytes"),
+        ("good", {"stable": 7}, "named 1, 2, ..., 7"),
     ):
-        with pytest.raises(UserError, match=told):
+        with pytest.raises(UserError, match=message):
             load_models([ModelConfig("m", tmp_path / folder, labels)], Metrics())

@@ -1,7 +1,7 @@
-"""The REST protocol: a table of requests and answers, what JSON can hold, and requests that mean harm.
+"""The REST protocol: a table of requests and answers, properties of JSON, and hostile requests.
 
-With `-m tf_serving --server http://host:port` the table is held to a real TensorFlow Serving, which serves
-the models of serving_models.py.
+With `-m tf_serving --server http://host:port` the table is compared with a real TensorFlow Serving, which
+serves the models of serving_models.py.
 """
 
 import csv
@@ -10,7 +10,6 @@ import json
 import logging
 import zlib
 from collections.abc import Iterator
-from itertools import product
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -30,8 +29,8 @@ from xling_tf.serving.app import Limits
 from xling_tf.serving.models import ModelConfig
 from xling_tf.serving.protocol import MAX_VALUES, format_outputs, parse_request, to_inputs
 
-# A request, the status of its answer, and the answer: JSON; after "⊇", JSON that it contains; of an error,
-# what its message names. The last column is where TensorFlow Serving's source or documents say so.
+# A request, the status of its answer, and the answer: JSON; after "⊇", JSON that it contains; for an error,
+# parts of its message. The last column names the place in TensorFlow Serving's source or documents.
 with (Path(__file__).parent / "serving_protocol.tsv").open(encoding="utf-8", newline="") as file:
     TABLE = list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
 TEXTS = "/v1/models/texts:predict"
@@ -74,7 +73,7 @@ def agrees(reply: Reply, row: dict[str, str], text: bool = True) -> bool:
 
 
 def disagreements(server: Server, text: bool = True) -> dict[str, Reply]:
-    """What a server answers where that is not as the table says, by the rows' names."""
+    """The answers of a server that differ from the table, by the rows' names."""
     replies = [server.ask(row["path"], row["body"] or None, row["method"]) for row in TABLE]
     pairs = zip(TABLE, replies, strict=True)
     return {row["name"]: reply for row, reply in pairs if not agrees(reply, row, text)}
@@ -86,7 +85,7 @@ def test_the_server_answers_as_the_table_says(server: Server) -> None:
 
 
 @pytest.mark.tf_serving
-def test_a_real_server_answers_so_too(request: pytest.FixtureRequest) -> None:
+def test_a_real_server_answers_in_the_same_way(request: pytest.FixtureRequest) -> None:
     url = request.config.getoption("--server")
     if url is None:
         pytest.skip("--server http://host:port of a TensorFlow Serving is not given")
@@ -100,17 +99,8 @@ def test_a_real_server_answers_so_too(request: pytest.FixtureRequest) -> None:
         ("half_plus", b'{"instances": [1.0]}\0garbage', [3.5]),
         ("texts", '{"instances": ["ñandú"]}'.encode(), ["<ñandú>"]),
         ("texts", '{"inputs": ["ñandú"]}'.encode("latin-1"), "not UTF-8"),
-        ("texts", b'{"signature_name":"binary","instances":["\xff\xc3"]}', "not UTF-8"),
-        ("texts", b'{"instances": ["\xed\xa0\xbd\xed\xb8\x80"]}', "not UTF-8"),  # CESU-8
         ("texts", b'{"instances": ["\xc0\xaf"]}', "not UTF-8"),  # overlong
-        ("texts", b'{"\xff": 1, "instances": ["a"]}', "not UTF-8"),
-        ("texts", '{"instances": ["ñandú"]}'.encode("utf-16"), "not UTF-8"),
-        ("texts", '{"instances": ["ñandú"]}'.encode("utf-16-le"), "not UTF-8"),
-        ("texts", b'{"instances": ["a"]}'.decode().encode("utf-16-be"), "JSON Parse error"),
-        ("texts", b'{"instances": ["\\ud83d\\ude00"]}', ["<\U0001f600>"]),
         ("texts", b'{"instances": ["\\ud800"]}', "surrogate"),
-        ("texts", b'{"instances": ["\\udcff"]}', "surrogate"),
-        ("texts", b'{"inputs": {"text": ["\\udcc3\\udcb1"]}}', "surrogate"),
         ("texts", b'{"signature_name": "\\ud800\\u0000"}', "not found in signature def"),
         ("half_plus", b"[" * 100_000, "JSON Parse error"),
         ("half_plus", b'{"instances": [' + b"9" * 5000 + b"]}", "JSON Parse error"),
@@ -140,19 +130,15 @@ PACKED = gzip.compress(TEXT, mtime=0)
         (b"[" * (MAX_VALUES + 1), {}, 413),
         (json.dumps({"instances": [""] * 100_000}).encode(), {}, 413),
         (PACKED, GZIP, 200),
-        (PACKED, {"Content-Encoding": " X-GZip ,Identity"}, 200),
-        (TEXT, {"Content-Encoding": "identity"}, 200),
-        (TEXT, {"Content-Encoding": ""}, 200),
+        (PACKED, {"Content-Encoding": " X-GZip "}, 200),
         (gzip.compress(b"0" * 10**8), GZIP, 413),
         (TEXT, GZIP, 400),
         (PACKED[:-1], GZIP, 400),
         (PACKED[:-8] + bytes(8), GZIP, 400),  # a wrong checksum
         (PACKED + b"garbage", GZIP, 400),
         (PACKED + PACKED, GZIP, 400),
-        (b"", GZIP, 400),
         (zlib.compress(TEXT), {"Content-Encoding": "deflate"}, 415),
         (PACKED, {"Content-Encoding": "br"}, 415),
-        (PACKED, {"Content-Encoding": "gzip;q=1"}, 415),
         (gzip.compress(PACKED), {"Content-Encoding": "gzip, gzip"}, 415),
         (PACKED, {}, 400),
         (b"{", {"Content-Length": "9"}, 408),
@@ -166,52 +152,10 @@ def test_bodies_of_any_size(server: Server, body: bytes, headers: dict[str, str]
     assert reply.headers["Accept-Encoding"] == ("gzip" if status == 415 else None)
 
 
-ODD_TEXTS = "|\0|\ud800|\U0001f600|\u2028|&<>\"'|\u202e|%s%n{0}|$(id)|DT_STRING|NaN|-1".split("|")  # noqa: SIM905
-ODD_BASE64 = "YQ==|YQ=|=|Y===|/w==|7aCA|YQ\n|*|YQ==YQ==".split("|")  # noqa: SIM905
-ODD_NUMBERS = [10**400, -(10**30), 2**63, 2**64, -(2**63) - 1, 1e308, 5e-324, 1e39, -0.0]
-SCALARS = (
-    st.sampled_from([None, True, "a" * 3000, *ODD_TEXTS, *ODD_NUMBERS, *({"b64": x} for x in ODD_BASE64)])
-    | st.text(max_size=20)
-    | st.floats()
-)
-NAMES = st.sampled_from(["instances", "inputs", "signature_name", "x", "text", "b64", "factor", "", "\0"])
-VALUES = st.recursive(
-    SCALARS,
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(NAMES, inner, max_size=4),
-    max_leaves=12,
-)
-
-
 def bodies(good: bytes) -> st.SearchStrategy[bytes]:
     """Bodies like a good one, and unlike any."""
-    template: dict[str, Any] = json.loads(good)
-    return st.one_of(
-        damaged(good),
-        odd_json(good),
-        VALUES.map(lambda value: dumped(template | {list(template)[-1]: value})),
-        st.dictionaries(NAMES, VALUES, max_size=4).map(dumped),
-        st.integers(1, 5000).map(lambda n: b'{"instances": ' + b"[" * n + b"1" + b"]" * n + b"}"),
-        st.binary(max_size=200),
-    )
-
-
-def dumped(value: Any) -> bytes:
-    return json.dumps(value).encode()
-
-
-def paths(model: str) -> st.SearchStrategy[bytes]:
-    """Paths like the protocol's, and unlike any."""
-    starts = "/v1/models/ /V1/MODELS/ //v1/models/ /v1//models/ /v2/models/ /v1/models".split()  # noqa: SIM905
-    names = f"{model} {model} . .. %2e%2e ..%2f..%2fetc %00 %ff %ed%a0%80 %0d%0aX:%20y %0a".split()
-    names += f"% %zz %25 \\ ~ // : * {model}/ {model};a=b {model}?x=1 {model}# %2f{model}".split()
-    middles = ["", "", *(f"/versions/{each}" for each in ("1", "-1", "0", "9" * 20, "1e3", ""))]
-    middles += [f"/labels/{each}" for each in ("x", "stable", "", "%00", "..")]
-    ends = ["", ":predict", ":classify", ":regress", "/metadata", ":PREDICT", ":predict?x", ":x"]
-    others = "/ /page/ /page/models /page/page.js /page/..%2fapp.py /page/%00 /page /healthz/"
-    others += " /healthz%0a /readyz /page//etc /page/%2e%2e/app.py /monitoring/prometheus /%0a"
-    alike = st.sampled_from(list(product(starts, names, middles, ends))).map("".join)
-    wild = st.binary(max_size=30).map(lambda raw: b"/" + raw)
-    return (alike | st.sampled_from(others.split())).map(str.encode) | wild
+    nested = st.integers(1, 5000).map(lambda n: b'{"instances": ' + b"[" * n + b"1" + b"]" * n + b"}")
+    return damaged(good) | odd_json(good) | nested | st.binary(max_size=200)
 
 
 TEMPLATES = [
@@ -230,16 +174,6 @@ TEMPLATES = [
 def test_any_body_is_answered_or_refused(server: Server, request: tuple[str, bytes]) -> None:
     name, body = request
     answered_or_refused(server.ask(f"/v1/models/{name}:predict", body))
-
-
-@settings(FEW, max_examples=150)
-@given(path=paths("texts"), method=st.sampled_from(["GET", "POST", "PUT", "DELETE", "OPTIONS"]))
-def test_any_path_is_answered_or_refused(server: Server, path: bytes, method: str) -> None:
-    # What is no HTTP at all is uvicorn's to answer.
-    if all(33 <= byte < 127 for byte in path):
-        reply = server.ask(path.decode(), b'{"instances": ["a"]}', method)
-        if reply.kind == "application/json":
-            answered_or_refused(reply)
 
 
 def answered_or_refused(reply: Reply) -> None:
@@ -263,7 +197,7 @@ def info(dtype: Any) -> TensorInfo:
 
 @settings(FEW, max_examples=50)
 @given(ARRAYS, st.booleans())
-def test_what_is_written_is_read_as_the_same_array(array: np.ndarray, row_form: bool) -> None:
+def test_a_written_array_is_read_as_the_same_array(array: np.ndarray, row_form: bool) -> None:
     answer = format_outputs({"x": array}, row_form)
     body = answer.replace(b"predictions", b"instances").replace(b"outputs", b"inputs")
     inputs, read_row_form = to_inputs(parse_request(body), {"x": info(array.dtype)})

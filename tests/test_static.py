@@ -1,4 +1,4 @@
-"""The average of words: by hand, as the start of a transformer, as a phase, with a teacher's words."""
+"""The average of words: derived by hand, as a transformer's start or first phase, with a teacher's words."""
 
 import numpy as np
 import pytest
@@ -7,18 +7,18 @@ from encode_functions import random_vectors
 from programs import read_lines
 from testing import DIM, TINY, encode, make_examples, make_trainer, tiny_model
 
-from xling_tf.config import apply_overrides
-from xling_tf.encoders.folded import FoldedEncoder
-from xling_tf.evaluators.encoding import System
+from xling_tf.encoders.serving import ServingEncoder
+from xling_tf.evaluators.encoding import Embedder
 from xling_tf.layers.pooling import unit_length
+from xling_tf.settings import apply_overrides
 from xling_tf.trainer.teacher import Teacher, start_words
 
-STATIC = apply_overrides(TINY, ["encoder.kind=static"])
+STATIC = apply_overrides(TINY, ["encoder.kind=static", "encoder.hidden_dim=8"])
 TEXTS = ["a hello a", "b", "", "hola mundo unseen"]
 TWO_PHASES = apply_overrides(
     TINY,
     [
-        *("encoder.add_average=true", "training.static_share=0.5", "training.static_batch=3"),
+        *("encoder.bow_residual=true", "training.bow_share=0.5", "training.bow_batch=3"),
         *("training.steps=8", "data.pool_batches=1", "optimizer.decay=linear"),
     ],
 )
@@ -32,18 +32,19 @@ EXAMPLES = {
 
 def test_it_is_the_mean_of_the_words_also_where_they_are_tabulated():
     model = tiny_model(STATIC)
-    words = model.encoder.embed_words(model.preprocessor(tf.constant(["a hello"])).words).numpy()
+    encoder, features = model.encoder, model.tokenizer(tf.constant(["a hello"]))
+    words = encoder.project(encoder.embed_words(features.words)).numpy()
     found = encode(model, TEXTS)
     assert found[0] == pytest.approx((2 * words[0] + words[1]) / 3, abs=1e-6)
     assert np.isfinite(found).all()
-    folded = FoldedEncoder(model.preprocessor, model.encoder)
-    assert folded(tf.constant(TEXTS)).numpy() == pytest.approx(found, abs=1e-6)
+    serving = ServingEncoder(model.tokenizer, encoder)
+    assert serving(tf.constant(TEXTS)).numpy() == pytest.approx(found, abs=1e-6)
 
 
 def test_a_transformer_starts_as_the_average_and_learns_what_to_add():
     model = tiny_model(TWO_PHASES)
-    features = model.preprocessor(tf.constant(TEXTS))
-    before = unit_length(model.encoder.static_part(features)).numpy()
+    features = model.tokenizer(tf.constant(TEXTS))
+    before = unit_length(model.encoder.static(features)).numpy()
     assert encode(model, TEXTS) == pytest.approx(before, abs=1e-6)
     kernel = model.encoder.context_projection.kernel
     with tf.GradientTape() as tape:
@@ -54,10 +55,10 @@ def test_a_transformer_starts_as_the_average_and_learns_what_to_add():
 
 @pytest.mark.parametrize(("least", "steps"), [(0, 4), (6, 6), (9, 8)])
 def test_the_first_phase_trains_the_average_and_heads_alone(least, steps, tmp_path):
-    config = apply_overrides(TWO_PHASES, [f"training.static_steps={least}", "training.static_rate=0"])
+    config = apply_overrides(TWO_PHASES, [f"training.bow_steps={least}", "training.bow_rate=0"])
     trainer = make_trainer(tmp_path, config, EXAMPLES)
-    encoder = trainer._model.encoder
-    static = {id(v) for v in encoder.static_part.trainable_variables}
+    encoder = trainer._phases[-1].encoder
+    static = {id(v) for v in encoder.static.trainable_variables}
     average = [v for v in encoder.trainable_variables if id(v) in static]
     later = [v for v in encoder.trainable_variables if id(v) not in static]
     start = {id(v): v.numpy() for v in encoder.trainable_variables}
@@ -88,7 +89,7 @@ def test_the_first_phase_trains_the_average_and_heads_alone(least, steps, tmp_pa
 
 
 def test_a_restart_in_either_phase_changes_nothing(tmp_path):
-    config = apply_overrides(TWO_PHASES, ["training.static_steps=5"])
+    config = apply_overrides(TWO_PHASES, ["training.bow_steps=5"])
     examples = {"inference": EXAMPLES["inference"]}
     whole = make_trainer(tmp_path / "whole", config, examples)
     whole.train()
@@ -114,9 +115,9 @@ def test_a_restart_in_either_phase_changes_nothing(tmp_path):
 def test_words_start_as_their_teacher_has_them(dim, tmp_path):
     # As many components as the vectors have: nothing is lost but the mean and the frequent words' length.
     model = tiny_model(apply_overrides(STATIC, [f"encoder.embedding_dim={dim}"]))
-    words = model.preprocessor.vocabulary
+    words = model.tokenizer.vocabulary
     teach = random_vectors(dim=DIM)
-    start_words(model, Teacher(System(name="teacher", sentences=teach), "one", DIM), tmp_path)
+    start_words(model, Teacher(Embedder(name="teacher", sentences=teach), "one", DIM), tmp_path)
     vectors = teach(list(words))
     shares = 1 / np.arange(1, len(words) + 1)
     weights = np.sqrt(shares) / np.sqrt(shares).sum()

@@ -1,9 +1,9 @@
-"""Recipes trained beside each other: every trial once, its scores in a table and a chart."""
+"""Recipes trained side by side: every trial once, its scores in a table and a chart."""
 
 import json
 
+import charts
 import pytest
-import report
 from programs import ROOT, run_python, the_error
 
 from xling_tf.errors import UserError
@@ -29,7 +29,7 @@ def test_every_trial_is_run_once_and_its_scores_are_kept(tmp_path):
     assert len(kept.read_text("utf-8").splitlines()) == 2
 
 
-@pytest.mark.parametrize("recipe", ["smoke", "a: smoke", "a: pair=smokes", "a: pair=smoke text.size=1"])
+@pytest.mark.parametrize("recipe", ["a: smoke", "a: pair=smoke text.size=1"])
 def test_a_recipe_that_cannot_be_read_is_told_before_any_training(recipe, tmp_path):
     assert the_error(run_python(tmp_path, PROGRAM, f"--recipe={recipe}"))
     assert not list(tmp_path.iterdir())
@@ -38,21 +38,11 @@ def test_a_recipe_that_cannot_be_read_is_told_before_any_training(recipe, tmp_pa
 def test_a_chart_has_the_medians_of_the_seeds_of_each_recipe(tmp_path):
     path = tmp_path / "results.jsonl"
     trials = [("a", 1, 0.2), ("a", 1, 0.4), ("a", 1, 0.9), ("a", 3, 0.5), ("b", 1, 0.1)]
-    lines = [
-        {"recipe": recipe, "minutes": minutes, "scores": {"sts": sts}} for recipe, minutes, sts in trials
-    ]
+    lines = [{"recipe": recipe, "minutes": m, "scores": {"sts": sts}} for recipe, m, sts in trials]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
-    medians = report.sweep_points(path)["sts"]
+    medians = charts.sweep_points(path)["sts"]
     assert medians.to_dict() == {("a", 1): 0.4, ("a", 3): 0.5, ("b", 1): 0.1}
-    assert [title for title, _ in report.sweep_curves(path)] == ["sts"]
+    assert [title for title, _ in charts.sweep_curves(path)] == ["sts"]
     path.write_text('{"recipe": "a"}\n', "utf-8")
     with pytest.raises(UserError, match=r"must be a file of training/sweep\.py"):
-        report.sweep_points(path)
-
-
-def test_the_names_of_many_recipes_leave_room_for_their_lines(tmp_path):
-    path = tmp_path / "results.jsonl"
-    lines = [{"recipe": f"recipe {i}", "minutes": 1, "scores": {"sts": 0.1}} for i in range(60)]
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
-    # Matplotlib warns of axes that vanish, and warnings are errors.
-    assert len([*report.sweep_curves(path)]) == 1
+        charts.sweep_points(path)

@@ -4,6 +4,7 @@ import tensorflow as tf
 from testing import (
     DIM,
     TINY,
+    corpus,
     dense,
     encoded,
     find_task,
@@ -15,9 +16,11 @@ from testing import (
     tiny_model,
 )
 
-from xling_tf.config import apply_overrides
+from xling_tf.corpora.record_types import RECORD_TYPES
 from xling_tf.corpora.records import TranslationPair
-from xling_tf.tasks.base import build_tasks, draw_others
+from xling_tf.corpora.store import StoredRecords, transient_store
+from xling_tf.settings import apply_overrides
+from xling_tf.tasks.base import draw_others
 
 FIRST = ["a b", "hello", "c d e", "f g", "hello world"]
 SECOND = ["hola", "mundo a", "b b b", "i j", "hola mundo"]
@@ -38,10 +41,10 @@ def test_translation_ranking(model):
     # 2018/2019, sec. 2.2: P(source | target), towers on neither side.
     source, target = encoded(model, FIRST), encoded(model, SECOND)
     expected = numpy_ranking(model, target, source)
-    if model.config.tasks.similarity.bidirectional:
+    if model.experiment.similarity.bidirectional:
         expected = (expected + numpy_ranking(model, source, target)) / 2
-    found, _ = task_losses(model, "translation_ranking_en-es", make_examples(FIRST, SECOND))
-    assert found == pytest.approx(expected, rel=1e-4, abs=1e-5)
+    losses, _ = task_losses(model, "translation_ranking_en-es", make_examples(FIRST, SECOND))
+    assert losses == pytest.approx(expected, rel=1e-4, abs=1e-5)
 
 
 def test_duplicates_are_not_wrong_answers_and_hits_are_right_ones():
@@ -53,8 +56,8 @@ def test_duplicates_are_not_wrong_answers_and_hits_are_right_ones():
     source, target = encoded(model, sources), encoded(model, targets)
     expected = numpy_ranking(model, target, source, excluded)
     name = "translation_ranking_en-es"
-    found, _ = task_losses(model, name, make_examples(sources, targets))
-    assert found == pytest.approx(expected, rel=1e-4)
+    losses, _ = task_losses(model, name, make_examples(sources, targets))
+    assert losses == pytest.approx(expected, rel=1e-4)
     # Of what is its own translation, each is nearest; shifted by one, none is.
     assert task_losses(model, name, make_examples(FIRST, FIRST))[1].tolist() == [1] * 5
     shifted = make_examples(FIRST, [*FIRST[1:], FIRST[0]])
@@ -64,23 +67,23 @@ def test_duplicates_are_not_wrong_answers_and_hits_are_right_ones():
 def test_response_prediction_has_a_tower_on_the_response_only(model):
     task = find_task(model, "response_prediction_es")
     message, response = encoded(model, FIRST), encoded(model, SECOND)
-    towered = dense(response, task.tower)
+    towered = dense(response, task.heads["response_tower"])
     expected = numpy_ranking(model, message, towered)
-    found, _ = task_losses(model, task.name, make_examples(FIRST, SECOND))
-    assert found == pytest.approx(expected, rel=1e-4, abs=1e-5)
+    losses, _ = task_losses(model, task.name, make_examples(FIRST, SECOND))
+    assert losses == pytest.approx(expected, rel=1e-4, abs=1e-5)
 
 
 def test_quick_thought_is_the_sum_of_two_losses_with_three_towers(model):
     task = find_task(model, "quick_thought_en")
     previous, sentence, following = (
         dense(encoded(model, texts), tower)
-        for texts, tower in zip((FIRST, SECOND, THIRD), task.towers, strict=True)
+        for texts, tower in zip((FIRST, SECOND, THIRD), task.heads.values(), strict=True)
     )
     before = numpy_ranking(model, sentence, previous)
     after = numpy_ranking(model, sentence, following)
-    found, _ = task_losses(model, task.name, make_examples(FIRST, SECOND, THIRD))
-    assert found == pytest.approx(before + after, rel=1e-4, abs=1e-5)
-    assert len({tower.get_weights()[0].tobytes() for tower in task.towers}) == 3
+    losses, _ = task_losses(model, task.name, make_examples(FIRST, SECOND, THIRD))
+    assert losses == pytest.approx(before + after, rel=1e-4, abs=1e-5)
+    assert len({tower.get_weights()[0].tobytes() for tower in task.heads.values()}) == 3
 
 
 def test_inference_classifies_u_v_their_difference_and_their_product(model):
@@ -88,13 +91,13 @@ def test_inference_classifies_u_v_their_difference_and_their_product(model):
     task = find_task(model, "inference")
     labels = np.array([0, 1, 2, 2, 0])
     u, v = encoded(model, FIRST), encoded(model, SECOND)
-    kernel, bias, kernel_out, bias_out = task.head.get_weights()
+    kernel, bias, kernel_out, bias_out = task.heads["classifier"].get_weights()
     assert kernel.shape == (4 * DIM, 7)
     hidden = np.tanh(np.concatenate([u, v, np.abs(u - v), u * v], axis=1) @ kernel + bias)
     logits = hidden @ kernel_out + bias_out
     expected = np.log(np.exp(logits).sum(axis=1)) - logits[np.arange(5), labels]
-    found, hits = task_losses(model, "inference", make_examples(FIRST, SECOND, labels=labels))
-    assert found == pytest.approx(expected, rel=1e-4, abs=1e-5)
+    losses, hits = task_losses(model, "inference", make_examples(FIRST, SECOND, labels=labels))
+    assert losses == pytest.approx(expected, rel=1e-4, abs=1e-5)
     assert hits.tolist() == (logits.argmax(axis=1) == labels).astype(float).tolist()
 
 
@@ -117,16 +120,20 @@ NEGATIVES = [("mundo", "j"), ("a", "hola"), ("c b", "d d"), ("j i", "g"), ("adio
 
 
 def with_negatives(hard_negatives=2, **similarity):
-    config = apply_overrides(tiny_config(**similarity), [f"tasks.hard_negatives={hard_negatives}"])
+    config = apply_overrides(
+        tiny_config(**similarity), [f"tasks.translation_ranking.hard_negatives={hard_negatives}"]
+    )
     return tiny_model(config)
 
 
 def ranking_losses(model, pairs):
-    """Of records as they come from a corpus."""
+    """Of records as they come from a store."""
     task = find_task(model, "translation_ranking_en-es")
-    rows = [task.texts(TranslationPair(*pair)) for pair in pairs]
-    assert {len(row) for row in rows} == {len(task.columns)}
-    return task_losses(model, task.name, make_examples(*zip(*rows, strict=True)))[0]
+    store = transient_store([corpus("parallel", [TranslationPair(*pair) for pair in pairs])])
+    records = StoredRecords(store, RECORD_TYPES["parallel"], np.arange(len(pairs)))
+    columns = [[text.decode() for text in column] for column in task.texts(records)]
+    assert len(columns) == len(task.columns)
+    return task_losses(model, task.name, make_examples(*columns))[0]
 
 
 def records(sources=FIRST, targets=SECOND, negatives=NEGATIVES):
@@ -156,29 +163,29 @@ def test_a_negative_that_is_another_right_answer_does_not_count():
     # of the third, for whom it is wrong.
     model = with_negatives(1)
     sources, targets = ["a", "a", "b"], ["c", "d", "e"]
-    found = ranking_losses(model, records(sources, targets, [("f",), ("g",), ("c",)]))
+    losses = ranking_losses(model, records(sources, targets, [("f",), ("g",), ("c",)]))
     candidates = encoded(model, [*targets, "f", "g", "c"])
     excluded = np.zeros((3, 6), bool)
     excluded[0, [1, 5]] = excluded[1, [0, 5]] = True
     expected = numpy_ranking(model, encoded(model, sources), candidates, excluded)
-    assert found == pytest.approx(expected, rel=1e-4)
+    assert losses == pytest.approx(expected, rel=1e-4)
 
 
 @pytest.mark.parametrize("normalize", [False, True])
 def test_with_prefixes_the_loss_is_the_mean_over_them(normalize):
     # Kusupati et al. 2022.
     model = tiny_model(tiny_config(normalize=normalize, scale=3.0, matryoshka_dims=(2, 5)))
-    found, hits = task_losses(model, "translation_ranking_en-es", make_examples(FIRST, SECOND))
+    losses, hits = task_losses(model, "translation_ranking_en-es", make_examples(FIRST, SECOND))
     source, target = encoded(model, FIRST), encoded(model, SECOND)
     expected = [numpy_ranking(model, target[:, :dim], source[:, :dim]) for dim in (2, 5, 8)]
-    np.testing.assert_allclose(found, np.mean(expected, axis=0), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(losses, np.mean(expected, axis=0), rtol=1e-4, atol=1e-5)
     # Whole vectors decide what is a hit, as without prefixes.
     np.testing.assert_array_equal(hits, np.argmax(target @ source.T, axis=1) == np.arange(5))
 
 
 def test_negatives_are_cut_to_prefixes_too():
     model = with_negatives(1, normalize=True, matryoshka_dims=(3,), bidirectional=True)
-    found = ranking_losses(model, records(negatives=[(text,) for text in THIRD]))
+    losses = ranking_losses(model, records(negatives=[(text,) for text in THIRD]))
     source, target, wrong = (encoded(model, texts) for texts in (FIRST, SECOND, THIRD))
     candidates = np.concatenate([target, wrong])
     expected = [
@@ -186,11 +193,11 @@ def test_negatives_are_cut_to_prefixes_too():
         + numpy_ranking(model, source[:, :dim], candidates[:, :dim])
         for dim in (3, 8)
     ]
-    np.testing.assert_allclose(found, np.mean(expected, axis=0) / 2, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(losses, np.mean(expected, axis=0) / 2, rtol=1e-4, atol=1e-5)
 
 
 def build(*overrides):
-    return {task.name: task for task in build_tasks(apply_overrides(TINY, overrides))}
+    return {task.name: task for task in tiny_model(apply_overrides(TINY, overrides)).tasks}
 
 
 def test_names_languages_and_weights():
@@ -210,7 +217,7 @@ def test_names_languages_and_weights():
 
 def test_tasks_of_several_targets():
     tasks = build(
-        *("data.targets=es,fr", "data.all_pairs=true", "tasks.target_inference=true"),
+        *("data.targets=es,fr", "data.all_pairs=true", "tasks.inference.in_targets=true"),
         *("tasks.question_answering.weight=1", "tasks.distillation.weight=1"),
         "tasks.distillation.teacher=usem3",
     )
@@ -239,7 +246,8 @@ DETECTING = apply_overrides(TINY, ["tasks.translation_detection.weight=1"])
 def detection(sources, targets):
     """Losses of a head that gives "a translation" a score of 2, and "none" 0, whatever it sees."""
     model = tiny_model(DETECTING)
-    find_task(model, DETECTION).head.logits.set_weights([np.zeros((7, 2)), np.array([0.0, 2.0])])
+    classifier = find_task(model, DETECTION).heads["classifier"]
+    classifier.logits.set_weights([np.zeros((7, 2)), np.array([0.0, 2.0])])
     return task_losses(model, DETECTION, make_examples(sources, targets))[0]
 
 
@@ -273,7 +281,11 @@ ALL = apply_overrides(
     DETECTING,
     [
         *("tasks.question_answering.weight=1", "tasks.entailment_ranking.weight=1"),
-        *("tasks.graded_similarity.weight=1", "tasks.distillation.weight=1", "tasks.hard_negatives=1"),
+        *(
+            "tasks.graded_similarity.weight=1",
+            "tasks.distillation.weight=1",
+            "tasks.translation_ranking.hard_negatives=1",
+        ),
         *("tasks.distillation.teacher=python:a:teacher", "tasks.distillation.score_scale=20"),
     ],
 )

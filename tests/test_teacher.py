@@ -1,23 +1,22 @@
-"""A teacher's vectors: each text encoded once, and what cannot be learnt from."""
+"""A teacher's vectors: each text is encoded once; and teachers that are refused."""
 
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
 import pytest
 from encode_functions import Counting, random_vectors
 from programs import ONE_TASK, SHORT, train
-from testing import DIM, TINY, make_examples, scored, tiny_model
+from testing import DIM, TINY, make_examples, rows_of, scored, tiny_model
 
-from xling_tf.config import apply_overrides
 from xling_tf.errors import UserError
-from xling_tf.evaluators.encoding import System
+from xling_tf.evaluators.encoding import Embedder
+from xling_tf.settings import apply_overrides
 from xling_tf.tasks.distillation import Distillation
 from xling_tf.tasks.question_answering import QuestionAnswering
 from xling_tf.trainer import teacher as module
 from xling_tf.trainer.input_pipeline import TaskExamples
-from xling_tf.trainer.teacher import Teacher, open_teacher, open_teachers, with_vectors
+from xling_tf.trainer.teacher import Teacher, open_teacher, open_teachers, require_width, with_vectors
 
 SPANISH, FRENCH = "distillation_en-es", "distillation_en-fr"
 CONFIG = apply_overrides(
@@ -47,7 +46,7 @@ EXAMPLES = {
 
 
 def make_teacher(encode: Callable[[list[str]], np.ndarray], checksum: str = "one") -> Teacher:
-    return Teacher(System(name="teacher", sentences=encode), checksum, DIM)
+    return Teacher(Embedder(name="teacher", sentences=encode), checksum, DIM)
 
 
 @pytest.fixture(autouse=True)
@@ -69,7 +68,7 @@ def require_right(examples: Mapping[str, TaskExamples], encode: Counting) -> Non
     """Every example of the distillation tasks has its own source's vector, in any order."""
     for name in (SPANISH, FRENCH):
         for part in examples[name]:
-            sources = [record[0] for record in part.records]
+            sources = [row[0] for row in rows_of(part)]
             expected = units(encode.encode(sources))
             assert part.vectors.shape == expected.shape
             for order in (np.arange(len(part)), np.array([2, 0, 2]), np.arange(0)):
@@ -93,25 +92,6 @@ def test_each_distinct_source_is_encoded_once(encode: Counting, tmp_path: Path) 
     assert len(other.texts) == 11
 
 
-def test_lines_count_the_texts_though_the_bar_is_hidden(
-    encode: Counting, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    lines = []
-    monkeypatch.setattr(module, "progress", lambda _: nullcontext(lines.append))
-    with_vectors(TASKS, EXAMPLES, make_teacher(encode), tmp_path)
-    total = sum(len(part) for task in TASKS for part in EXAMPLES[task.name])
-    assert lines[-1] == f"{total} of them"
-
-
-def test_without_a_folder_vectors_last_as_long_as_the_process(
-    encode: Counting, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    examples = with_vectors(TASKS, EXAMPLES, make_teacher(encode), None)
-    require_right(examples, encode)
-    assert len(list(tmp_path.iterdir())) == 1
-
-
 # Beyond what half precision holds, and what squares of single precision do, at either end.
 @pytest.mark.parametrize("size", [1e5, 1e30, 1e-9, 1e-30])
 def test_vectors_of_any_length_are_learnt_from(size: float, tmp_path: Path) -> None:
@@ -127,40 +107,39 @@ def test_vectors_of_any_length_are_learnt_from(size: float, tmp_path: Path) -> N
     assert losses == pytest.approx([0.3, 0.3])
 
 
-@pytest.mark.parametrize(
-    ("value", "said"),
-    [(0.0, "zero only"), (1e60, "infinity or NaN"), (np.inf, "infinity or NaN"), (np.nan, "infinity or NaN")],
-)
+@pytest.mark.parametrize("value", [0.0, np.inf, np.nan])
 def test_a_vector_that_cannot_be_learnt_is_told_with_its_text(
-    value: float, said: str, encode: Counting, tmp_path: Path
+    value: float, encode: Counting, tmp_path: Path
 ) -> None:
-    def spoilt(texts: list[str]) -> np.ndarray:
+    def damaged(texts: list[str]) -> np.ndarray:
         vectors = encode(texts).astype(float)
         vectors[[text == "number 5" for text in texts]] = value
         return vectors
 
-    with pytest.raises(UserError, match=f"^teacher must give .*{said}.*first 'number 5'"):
-        with_vectors(TASKS, EXAMPLES, make_teacher(spoilt), tmp_path)
+    with pytest.raises(UserError, match=r"^teacher must return .*first 'number 5'"):
+        with_vectors(TASKS, EXAMPLES, make_teacher(damaged), tmp_path)
 
 
 def test_a_teacher_of_another_width_is_refused_with_what_to_do() -> None:
-    # The function gives 4 numbers, the tiny student has 8.
-    with pytest.raises(UserError, match=r"student's, 8, .* have 4: --set encoder\.hidden_dim=4"):
-        open_teacher(CONFIG)
-    fitting = apply_overrides(CONFIG, ["encoder.hidden_dim=4", "tasks.tower_dims=5,4"])
-    teacher = open_teacher(fitting)
-    # Nothing but its name tells a function from another one.
+    teacher = open_teacher(CONFIG)
+    # Nothing but its name tells a function from another one, and it gives 4 numbers.
     assert (teacher.checksum, teacher.dim) == ("python:encode_functions:constant", 4)
+    require_width(CONFIG, teacher, 4)
+    with pytest.raises(UserError, match=r"student's, 8, .*score_scale=20"):
+        require_width(CONFIG, teacher, 8)
+    require_width(apply_overrides(CONFIG, ["tasks.distillation.score_scale=20"]), teacher, 8)
     assert open_teachers(TINY) == {}
 
 
 def test_of_two_teachers_the_mean_of_their_cosines_is_learnt(monkeypatch: pytest.MonkeyPatch) -> None:
     schools = {"one": [[3.0, 4.0], [5.0, 0.0]], "two": [[0.0, 0.1, 0.0], [0.0, 0.0, 7.0]]}
 
-    def school(name: str) -> System:
-        return System(name=name, sentences=lambda texts: np.array(schools[name])[: len(texts)], checksum=name)
+    def school(name: str) -> Embedder:
+        return Embedder(
+            name=name, sentences=lambda texts: np.array(schools[name])[: len(texts)], checksum=name
+        )
 
-    monkeypatch.setattr(module, "open_system", school)
+    monkeypatch.setattr(module, "open_embedder", school)
     two = ["tasks.distillation.teacher=one,two", "tasks.distillation.score_scale=20"]
     teacher = open_teacher(apply_overrides(CONFIG, two))
     assert (teacher.dim, teacher.checksum) == (5, "one two")
@@ -169,28 +148,18 @@ def test_of_two_teachers_the_mean_of_their_cosines_is_learnt(monkeypatch: pytest
     assert cosine == pytest.approx((0.6 + 0) / 2)
 
 
-def test_the_one_of_two_teachers_that_has_no_vector_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    def school(name: str) -> System:
-        return System(name=name, sentences=lambda texts: np.full((len(texts), 2), float(name == "one")))
-
-    monkeypatch.setattr(module, "open_system", school)
-    two = ["tasks.distillation.teacher=one,two", "tasks.distillation.score_scale=20"]
-    with pytest.raises(UserError, match=r"^two must give a vector with a direction .*'Hello'"):
-        open_teacher(apply_overrides(CONFIG, two))
-
-
 def test_a_teacher_of_questions_encodes_them_apart_from_answers(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    asked, answered = (Counting(random_vectors(dim=3, seed=seed)) for seed in (1, 2))
-    system = System(
+    question_encoder, answer_encoder = (Counting(random_vectors(dim=3, seed=seed)) for seed in (1, 2))
+    system = Embedder(
         name="e5",
         sentences=random_vectors(dim=3),
-        questions=asked,
-        responses=lambda answers, contexts: answered(answers),
+        questions=question_encoder,
+        responses=lambda answers, contexts: answer_encoder(answers),
         checksum="e5",
     )
-    monkeypatch.setattr(module, "open_system", lambda name: system)
+    monkeypatch.setattr(module, "open_embedder", lambda name: system)
     questions = ["tasks.question_answering.weight=1", "tasks.question_answering.teacher=e5"]
     config = apply_overrides(TINY, questions)
     teachers = open_teachers(config)
@@ -200,15 +169,21 @@ def test_a_teacher_of_questions_encodes_them_apart_from_answers(
     for _ in ("first", "again"):
         examples = with_vectors([task], {task.name: TaskExamples(rows, rows)}, *teachers.values(), tmp_path)
         vectors = examples[task.name].train.vectors[np.arange(2)]
-        both = [units(asked.encode(["Who?", "Where?"])), units(answered.encode(["I.", "Here."]))]
+        both = [
+            units(question_encoder.encode(["Who?", "Where?"])),
+            units(answer_encoder.encode(["I.", "Here."])),
+        ]
         np.testing.assert_allclose(vectors, np.concatenate(both, axis=1), rtol=1e-3)
-    assert (sorted(asked.texts), sorted(answered.texts)) == (["Hello?", "Where?", "Who?"], ["Here.", "I."])
+    assert (sorted(question_encoder.texts), sorted(answer_encoder.texts)) == (
+        ["Hello?", "Where?", "Who?"],
+        ["Here.", "I."],
+    )
 
 
 def test_a_teacher_of_other_languages_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = {"config": {"data": {"source": "fi", "targets": ["sv"]}}}
-    system = System(name="school", sentences=random_vectors(dim=DIM), description=told)
-    monkeypatch.setattr(module, "open_system", lambda name: system)
+    description = {"config": {"info": {"languages": ["fi", "sv"]}}}
+    system = Embedder(name="school", sentences=random_vectors(dim=DIM), description=description)
+    monkeypatch.setattr(module, "open_embedder", lambda name: system)
     with pytest.raises(UserError, match=r"must know data\.source, 'en', .* knows fi, sv"):
         open_teacher(CONFIG)
 

@@ -1,4 +1,4 @@
-"""The training loop in this process: what comes when, and that a restart sees the same."""
+"""The training loop in one process: checkpoints, clocks and signals, learning rates, draws of steps."""
 
 import json
 import logging as std_logging
@@ -10,18 +10,18 @@ import pytest
 from programs import read_lines
 from testing import TINY, TWO_TASKS, WORDS, make_trainer, tiny_model, two_replicas
 
-from xling_tf.config import apply_overrides
+from xling_tf.settings import apply_overrides
 from xling_tf.trainer.checkpoints import CheckpointError, Checkpoints
 from xling_tf.trainer.distribution import ALONE, Workers, make_strategy
 from xling_tf.trainer.loop import NonFiniteLossError, _stop_requests, make_schedule
 
 
 def test_a_checkpoint_that_finds_no_room_is_a_warning_but_the_last_one_must(tmp_path, monkeypatch, caplog):
-    save, asked = Checkpoints.save, []
+    save, steps = Checkpoints.save, []
 
     def on_a_full_disk(checkpoints, step, state):
-        asked.append(step)
-        if len(asked) in (1, 2, 5):
+        steps.append(step)
+        if len(steps) in (1, 2, 5):
             raise CheckpointError("no room")
         save(checkpoints, step, state)
 
@@ -32,10 +32,10 @@ def test_a_checkpoint_that_finds_no_room_is_a_warning_but_the_last_one_must(tmp_
         pytest.raises(CheckpointError, match="no room"),
     ):
         trainer.train()
-    told = [record.getMessage() for record in caplog.records if record.name == "absl"]
+    warnings = [record.getMessage() for record in caplog.records if record.name == "absl"]
     # TensorFlow's own logger may count the traces of earlier tests.
-    assert told == ["no room; training goes on"] * 2
-    assert asked == [1, 2, 3, 4, 4]  # after each step, and at the end
+    assert warnings == ["no room; training continues"] * 2
+    assert steps == [1, 2, 3, 4, 4]  # after each step, and at the end
 
 
 class Follower(Workers):
@@ -63,19 +63,18 @@ def test_the_chiefs_clock_and_the_signal_of_any_decide_for_all(seconds, stops, f
 
 
 def test_steps_that_are_read_together_are_the_same_steps(tmp_path):
-    config = apply_overrides(TWO_TASKS, ["training.steps=8", "training.dev_steps=5"])
-    found = []
+    config = apply_overrides(TWO_TASKS, ["training.steps=8"])
+    runs = []
     for at_once in (1, 3):
         trainer = make_trainer(tmp_path / str(at_once), config, workers=Workers(two_replicas()))
-        trainer._at_once, reads, read = at_once, [], trainer._read
+        trainer._steps_ahead, reads, read = at_once, [], trainer._read
         trainer._read = lambda steps, reads=reads, read=read: reads.append(len(steps)) or read(steps)
         assert trainer.train()
-        # The devices are not waited for but before what is scored, after 5 steps, and at the end.
-        assert reads == ([1] * 8 if at_once == 1 else [3, 2, 3])
+        assert reads == ([1] * 8 if at_once == 1 else [3, 3, 2])
         lines = read_lines(tmp_path / str(at_once) / "metrics.jsonl")
-        found.append([{**line, "seconds": None} for line in lines])
-    assert [line["step"] for line in found[0]] == list(range(8))
-    assert found[0] == found[1]
+        runs.append([{**line, "seconds": None} for line in lines])
+    assert [line["step"] for line in runs[0]] == list(range(8))
+    assert runs[0] == runs[1]
 
 
 @pytest.mark.parametrize(
@@ -126,9 +125,9 @@ def test_the_first_signal_asks_to_stop_and_the_second_interrupts():
 
 def test_a_batch_whose_loss_is_no_number_is_saved_and_named(tmp_path):
     trainer = make_trainer(tmp_path, apply_overrides(TWO_TASKS, ["tasks.inference.weight=2"]))
-    weights = trainer._model.encoder.dense_variables[0]
+    weights = trainer.model.encoder.dense_variables[0]
     weights.assign(weights * np.nan)
-    with pytest.raises(NonFiniteLossError, match="diverged at step 0 of task inference"):
+    with pytest.raises(NonFiniteLossError, match="diverged at step 0, in task inference"):
         trainer.train()
     saved = json.loads((tmp_path / "non_finite_batch.json").read_text(encoding="utf-8"))
     premises, hypotheses = saved["columns"]

@@ -7,7 +7,7 @@ from google.protobuf import text_format
 from programs import read_lines
 from tensorboard.plugins.projector import projector_config_pb2
 
-from xling_tf import errors
+from xling_tf import program
 from xling_tf.trainer.log import StepResult, TrainingLog, write_projection
 
 
@@ -65,23 +65,8 @@ def test_each_step_is_a_line_and_a_restart_drops_those_that_are_repeated(tmp_pat
     assert steps_of(tmp_path) == list(range(9))
 
 
-def test_scores_are_lines_of_their_own_and_a_restart_keeps_those_up_to_its_step(tmp_path, caplog):
-    scores = {"inference": {"loss": 1.5, "accuracy": 0.5, "num_examples": 8.0}}
-    with caplog.at_level("INFO", logger="absl"):
-        with TrainingLog(tmp_path, first_step=0, progress=0.0) as log:
-            for steps in (2, 4, 6):
-                log.report_scores(steps, scores)
-        # From the checkpoint after 4 steps.
-        with TrainingLog(tmp_path, first_step=4, progress=0.0) as log:
-            log.report_scores(8, scores)
-    assert read_lines(tmp_path / "dev.jsonl") == [{"step": step, "scores": scores} for step in (2, 4, 8)]
-    assert "step 2, held-out loss: i 1.500" in caplog.messages
-    tags = [tag for tag, *_ in tensorboard(tmp_path)]
-    assert tags.count("dev_loss/inference") == tags.count("dev_accuracy/inference") == 4
-
-
 def test_without_a_terminal_a_line_stands_for_the_bar(tmp_path, monkeypatch, caplog, capsys):
-    monkeypatch.setattr(errors, "_SECONDS_BETWEEN_LINES", 0.01)
+    monkeypatch.setattr(program, "_SECONDS_BETWEEN_LINES", 0.01)
     with caplog.at_level("INFO", logger="absl"), TrainingLog(tmp_path, first_step=0, progress=0.0) as log:
         log.report(result(0, loss=2.0), 0.25)
         log.report(result(1, loss=4.0), 0.5)

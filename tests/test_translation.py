@@ -1,4 +1,4 @@
-"""Yu et al. 2018: LSTMs, the decoder's inputs, the loss both ways and its regularizers, by hand."""
+"""Yu et al. 2018: LSTMs, the decoder's inputs, the loss both ways and its regularizers, derived by hand."""
 
 import keras
 import numpy as np
@@ -6,6 +6,7 @@ import pytest
 from programs import read_lines
 from testing import (
     DIM,
+    LSTM,
     TINY,
     WORDS,
     encoded,
@@ -13,15 +14,15 @@ from testing import (
     make_batch,
     make_examples,
     make_trainer,
+    rows_of,
     tiny_model,
 )
 
-from xling_tf.config import apply_overrides
 from xling_tf.errors import UserError
-from xling_tf.hub.module import export
 from xling_tf.layers.pooling import AttentionPooling, masked_max
 from xling_tf.layers.recurrent import Lstm
 from xling_tf.sentence_encoder import SentenceEncoder
+from xling_tf.settings import apply_overrides
 from xling_tf.tasks.base import draw_others
 from xling_tf.tasks.translation import _candidates
 
@@ -29,7 +30,7 @@ NAMES = ("translation_ranking", "response_prediction", "quick_thought", "inferen
 YU = apply_overrides(
     TINY,
     [
-        *("encoder.kind=lstm", "encoder.num_layers=2", "text.ngram_sizes=", "tasks.translation.weight=1"),
+        *(*LSTM, "tasks.translation.weight=1"),
         *(f"tasks.{name}.weight=0" for name in NAMES),
     ],
 )
@@ -37,13 +38,13 @@ EXAMPLES = make_examples(["a b c", "hello", "d e"], ["b", "hola mundo", "f g h i
 
 
 # What the tasks see of their corpora before they are trained.
-SEEN = [text for pair in EXAMPLES.records for text in pair]
+SEEN = [text for pair in rows_of(EXAMPLES) for text in pair]
 
 
 def yu(*settings, examples=EXAMPLES):
     model = tiny_model(apply_overrides(YU, settings))
     task = find_task(model, "translation_en-es")
-    task.prepare(model.preprocessor, [SEEN[:3], SEEN[3:]])
+    task.prepare(model.tokenizer, [SEEN[:3], SEEN[3:]])
     return model, task, make_batch(model, examples)
 
 
@@ -74,8 +75,8 @@ def test_an_input_that_stays_is_as_one_at_every_position():
     own, bias = layer.input_gates.get_weights()
     whole.input_gates.set_weights([np.concatenate([own, kernel]), bias])
     whole.cell.recurrent.assign(layer.cell.recurrent)
-    found = layer(inputs, lengths, constant_gates=(stays @ kernel).astype(np.float32)).numpy()
-    assert found == pytest.approx(whole(joined, lengths).numpy(), abs=1e-5)
+    outputs = layer(inputs, lengths, constant_gates=(stays @ kernel).astype(np.float32)).numpy()
+    assert outputs == pytest.approx(whole(joined, lengths).numpy(), abs=1e-5)
 
 
 def test_poolings_by_hand():
@@ -102,38 +103,38 @@ def test_neither_padding_nor_company_changes_a_vector(pooling):
 
 
 def test_the_decoder_sees_the_language_the_vector_and_the_words_before():
-    _, task, _ = yu()
+    decoder = yu()[1].heads["decoder"]
     random = np.random.default_rng(0)
     vectors, words = (random.normal(size=size).astype(np.float32) for size in ((1, DIM), (4, 6)))
 
-    def scores(tokens, language=0, vector=vectors):
+    def scores(tokens, language="en", vector=vectors):
         tokens, lengths = np.array([tokens], np.int32), np.array([3], np.int32)
-        return task.decoder(vector, words, tokens, lengths, language=language).numpy()[0]
+        return decoder(vector, words, tokens, lengths, language=language).numpy()[0]
 
     before = scores([0, 1, 2])
     assert before.shape == (4, 5)
-    # What is told at a position depends on no word from there on.
+    # The scores at a position depend on no word from there on.
     changed = np.abs(scores([0, 3, 2]) - before).max(axis=1)
     assert (changed > 1e-6).tolist() == [False, False, True, True]
-    assert (np.abs(scores([0, 1, 2], language=1) - before).max(axis=1) > 1e-6).all()
+    assert (np.abs(scores([0, 1, 2], language="es") - before).max(axis=1) > 1e-6).all()
     assert (np.abs(scores([0, 1, 2], vector=-vectors) - before).max(axis=1) > 1e-6).all()
     # The vector is not the first state alone, but an input too.
-    task.decoder.lstm.cell.recurrent.assign(np.zeros((DIM, 4 * DIM)))
+    decoder.lstm.cell.recurrent.assign(np.zeros((DIM, 4 * DIM)))
     different = np.abs(scores([0, 1, 2], vector=-vectors) - scores([0, 1, 2])).max(axis=1)
     assert (different > 1e-6).all()
 
 
 def test_the_loss_of_both_directions_by_hand():
     model, task, batch = yu("tasks.translation.regularizer=none")
-    # Without outputs all scores are 0, and what is told is how likely words are to be candidates.
-    task.decoder.output_projection.set_weights([np.zeros((DIM, 6)), np.zeros(6)])
+    # Without outputs all scores are 0, and the chances of words to be candidates alone are left.
+    task.heads["decoder"].output_projection.set_weights([np.zeros((DIM, 6)), np.zeros(6)])
     losses = task.losses(model.encoder, batch)[0].numpy()
     # Of the 13 tokens "b" is two and every other word one, so that a batch of 13 tokens lacks it with the
     # chance e^-2, and any other with e^-1. The softmax is of -log chance; the end is always a candidate.
     chances = {word: 1 - np.exp(-2 if word == "b" else -1) for text in SEEN for word in text.split()}
     assert len(chances) == 12
     total = sum(1 / chance for chance in chances.values()) + 1
-    for row, pair in enumerate(EXAMPLES.records):
+    for row, pair in enumerate(rows_of(EXAMPLES)):
         means = [np.mean([*(np.log(chances[w] * total) for w in t.split()), np.log(total)]) for t in pair]
         assert losses[row] == pytest.approx(sum(means), rel=1e-5)
 
@@ -146,21 +147,21 @@ def test_a_words_chance_is_that_of_the_batchs_languages(tmp_path):
         "translation_en-es": make_examples(english, ["f", "g", "hola", "mundo"]),
         "translation_en-fr": make_examples(english, ["j", "j", "j", "j"]),
     }
-    model = make_trainer(tmp_path, config, examples)._model
+    model = make_trainer(tmp_path, config, examples).model
     # Of the 12 tokens of a pair of languages "a" is 4, and "j" 4 in French; in Spanish it counts half.
     for target, numbers in (("es", [4, 0.5]), ("fr", [4, 4])):
         task = find_task(model, f"translation_en-{target}")
-        found = task._log_chances([WORDS.index("a"), WORDS.index("j")], 12)
+        log_chances = task._log_chances([WORDS.index("a"), WORDS.index("j")], 12)
         expected = [np.log(1 - np.exp(-number)) for number in numbers]
-        assert found.numpy().tolist() == pytest.approx([*expected, 0], abs=1e-5)
+        assert log_chances.numpy().tolist() == pytest.approx([*expected, 0], abs=1e-5)
 
 
 def test_words_of_one_hash_bucket_are_one_candidate():
-    # Both unknown words have the one row of unknown words: neither can be told from the other.
+    # Both unknown words have the one row of unknown words: they are one word to the decoder.
     examples = make_examples(["a", "b"], ["unseen", "unknown"])
-    model, _, batch = yu("text.num_oov_buckets=1", examples=examples)
+    model, _, batch = yu("tokenizer.num_oov_buckets=1", examples=examples)
     words = model.encoder.embed_words(batch.features.words)
-    ids, rows, places = _candidates(batch.features.words.ids, words)
+    ids, rows, places = _candidates(batch.features.ids, words)
     assert ids.shape == rows.shape[:1] == [3]
     assert places.numpy().tolist() == [0, 1, 2, 2]
 
@@ -201,15 +202,10 @@ def test_each_pair_teaches_the_decoder_its_own_languages(tmp_path):
     config = apply_overrides(YU, ["data.targets=es,fr", "training.steps=2"])
     examples = {f"translation_en-{target}": EXAMPLES for target in ("es", "fr")}
     trainer = make_trainer(tmp_path, config, examples)
-    languages = find_task(trainer._model, "translation_en-fr").decoder.languages
+    languages = find_task(trainer.model, "translation_en-fr").heads["decoder"].language_rows
     before = languages.numpy()
     trainer.train()
     assert (np.abs(languages.numpy() - before).max(axis=1) > 0).tolist() == [True] * 3
-
-
-def test_spelt_words_are_refused():
-    with pytest.raises(UserError, match="pieces or words that are not spelt"):
-        apply_overrides(TINY, ["encoder.kind=lstm"])
 
 
 def test_it_learns_to_translate_and_is_exported(tmp_path):
@@ -222,11 +218,11 @@ def test_it_learns_to_translate_and_is_exported(tmp_path):
     first, *_, last = read_lines(tmp_path / "metrics.jsonl")
     assert last["loss"] < first["loss"] / 2
     assert last["accuracy"] > 0.9
-    # Exported, it says what it has learnt, in the language asked for.
+    # The export translates to the language that is asked for.
     for tables in ("float32", "float16"):
-        export(trainer._model.hub_module(tables), tmp_path / tables, {})
-        loaded = SentenceEncoder.load(tmp_path / tables)
-        for source, target in EXAMPLES.records:
+        trainer.model.export(tmp_path / tables, {}, trainer.model.module(tables))
+        loaded = SentenceEncoder(tmp_path / tables)
+        for source, target in rows_of(EXAMPLES):
             assert loaded.translate([source], "es") == [target]
             assert loaded.translate([target], "en") == [source]
     assert loaded.translate(source, "es") == target

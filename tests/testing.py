@@ -1,7 +1,7 @@
-"""What several test files share: tiny configs, batches, a model in training and NumPy references."""
+"""Helpers of several test files: tiny configs, batches, a model in training and NumPy references."""
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -11,21 +11,26 @@ import numpy as np
 import tensorflow as tf
 
 from xling_tf.config import (
-    EncoderConfig,
     ExperimentConfig,
+    HeadsConfig,
+    InferenceConfig,
+    NativeTaskConfig,
     OptimizerConfig,
-    TaskConfig,
-    TasksConfig,
-    TextConfig,
     TrainingConfig,
-    apply_overrides,
+    TransformerConfig,
+    TranslationRankingConfig,
+    WordsConfig,
 )
-from xling_tf.corpora.records import Corpus, Kind, Record, Row
+from xling_tf.corpora.records import Corpus, Record, Row
 from xling_tf.corpora.store import CorpusStore
-from xling_tf.model import Model
+from xling_tf.encoders.base import encoder_settings
+from xling_tf.model import Model, ModelInfo
+from xling_tf.settings import apply_overrides
 from xling_tf.tasks.base import Batch, Task
-from xling_tf.trainer.development import Development
+from xling_tf.tokenizers.base import implementation
+from xling_tf.tokenizers.words import WordTokenizer
 from xling_tf.trainer.distribution import Workers, make_strategy
+from xling_tf.trainer.experiment import make_tasks
 from xling_tf.trainer.input_pipeline import Examples, make_dataset
 from xling_tf.trainer.loop import Trainer
 
@@ -33,19 +38,24 @@ DIM = 8
 WORDS = [*"abcdefghij", "hello", "hola", "world", "mundo"]
 
 TINY = ExperimentConfig(
-    text=TextConfig(max_tokens=12, num_oov_buckets=4, num_ngram_buckets=64),
-    encoder=EncoderConfig(embedding_dim=6, hidden_dim=DIM, intermediate_dim=12, num_layers=1, num_heads=2),
-    tasks=TasksConfig(
-        translation_ranking=TaskConfig(examples_per_batch=8),
-        response_prediction=TaskConfig(examples_per_batch=8),
-        quick_thought=TaskConfig(examples_per_batch=8),
-        inference=TaskConfig(examples_per_batch=8),
-        tower_dims=(5, DIM),
-        inference_dim=7,
+    tokenizer=WordsConfig(max_tokens=12, num_oov_buckets=4, num_ngram_buckets=64),
+    encoder=TransformerConfig(
+        embedding_dim=6, hidden_dim=DIM, intermediate_dim=12, num_layers=1, num_heads=2
     ),
+    heads=HeadsConfig(tower_dims=(5,), inference_dim=7),
+    tasks={
+        "translation_ranking": TranslationRankingConfig(examples_per_batch=8),
+        "response_prediction": NativeTaskConfig(examples_per_batch=8),
+        "quick_thought": NativeTaskConfig(examples_per_batch=8),
+        "inference": InferenceConfig(examples_per_batch=8),
+    },
     optimizer=OptimizerConfig(learning_rate=0.1, embedding_learning_rate=1.0),
     training=TrainingConfig(steps=4, precision="float32"),
 )
+
+# The sizes of TINY for encoders of other kinds.
+SMALL = ("encoder.embedding_dim=6", f"encoder.hidden_dim={DIM}", "encoder.intermediate_dim=12")
+LSTM = ("encoder.kind=lstm", *SMALL, "tokenizer.ngram_sizes=")
 
 # Known words, unknown ones, both, and none.
 SENTENCES = [
@@ -56,24 +66,52 @@ SENTENCES = [
     "¿qué tal?",
     "",
 ]
-# What lies beside an exported model.
-CARD_FILES = {"README.md": "# A card\n", "config.json": "{}\n"}
+# Files beside an exported model.
+CARD_FILES = {"README.md": "# A card\n"}
 
 
-def tiny_config(**similarity: float | bool) -> ExperimentConfig:
+class TrainedModel(Model):
+    """A model with the tasks that train it, and their config."""
+
+    tasks: list[Task]
+    experiment: ExperimentConfig
+
+    @property
+    def head_variables(self) -> list[keras.Variable]:
+        """The variables of all heads."""
+        return [variable for name, variable in self.weights.items() if name.startswith("heads/")]
+
+
+def tiny_config(**similarity: Any) -> ExperimentConfig:
     """The tiny config, with another similarity."""
-    changed = dataclasses.replace(TINY.tasks.similarity, **similarity)
-    return dataclasses.replace(TINY, tasks=dataclasses.replace(TINY.tasks, similarity=changed))
+    return dataclasses.replace(TINY, similarity=dataclasses.replace(TINY.similarity, **similarity))
 
 
-def tiny_model(config: ExperimentConfig = TINY) -> Model:
-    """A model with random weights."""
-    return Model.build(config, WORDS)
+def build_model(
+    config: ExperimentConfig, texts: Mapping[str, Sequence[str]] | Sequence[str] = tuple(WORDS)
+) -> TrainedModel:
+    """A model with random weights, of a vocabulary or of a tokenizer that is fitted to texts by language."""
+    assert config.tokenizer is not None
+    tokenizer: Any = (
+        implementation(config.tokenizer).fit(config.tokenizer, texts)
+        if isinstance(texts, Mapping)
+        else WordTokenizer(texts, config.tokenizer)
+    )
+    info = ModelInfo(languages=config.data.languages, similarity=config.similarity)
+    model = TrainedModel(tokenizer, encoder_settings(config.encoder, tokenizer), info)
+    model.tasks, _ = make_tasks(config, config.data, model)
+    model.experiment = config
+    return model
+
+
+def tiny_model(config: ExperimentConfig = TINY) -> TrainedModel:
+    """A model with random weights, whose vocabulary is WORDS."""
+    return build_model(config)
 
 
 @cache
 def two_replicas() -> tf.distribute.Strategy:
-    """Two replicas on the CPU, one strategy for the process: those of a second one collide with it."""
+    """Two replicas on the CPU, one strategy per process: the variables of a second one would collide."""
     return tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"])
 
 
@@ -86,10 +124,10 @@ def make_examples(
 ) -> Examples:
     """Examples of texts, whose lengths are their numbers of words."""
     count = len(columns[0])
+    encoded = [np.array([text.encode() for text in column], object) for column in columns]
     lengths = [[len(text.split()) for text in column] for column in columns]
     return Examples(
-        records=list(zip(*columns, strict=True)),
-        texts_of=tuple,
+        columns=lambda indices: [column[indices] for column in encoded],
         num_columns=len(columns),
         num_contexts=num_contexts,
         labels=np.array([0] * count if labels is None else labels, np.int32),
@@ -97,6 +135,12 @@ def make_examples(
         corpora=tuple(corpora or [("corpus", count)]),
         vectors=np.zeros((count, 0), np.float32) if vectors is None else vectors,
     )
+
+
+def rows_of(examples: Examples) -> list[tuple[str, ...]]:
+    """The texts of examples, one for each column."""
+    columns = examples.columns(np.arange(len(examples)))
+    return list(zip(*([text.decode() for text in column] for column in columns), strict=True))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -107,44 +151,46 @@ class ListCorpus(Corpus):
     groups: Sequence[str] | None = None
 
     def version(self) -> str:
-        """Tells it from others."""
+        """Returns a text that differs between corpora."""
         return repr(self.records)
 
     def __iter__(self) -> Iterator[Row]:
-        """Yields its rows."""
+        """Yields the rows."""
         return zip(self.records, self.groups or [None] * len(self.records), strict=True)
 
 
-def corpus(kind: Kind, records: Sequence[Record], *, name: str = "x", **more: Any) -> ListCorpus:
-    """A corpus of English, or of English and Spanish, if nothing else is said."""
+def corpus(kind: str, records: Sequence[Record], *, name: str = "x", **more: Any) -> ListCorpus:
+    """A corpus in English, or translations between English and Spanish, by default."""
     languages = "en-es" if kind == "parallel" else "en"
     return ListCorpus(**{"name": name, "kind": kind, "languages": languages, "records": records, **more})
 
 
 def accept(store: CorpusStore) -> None:
-    """Any store will do."""
+    """Accepts any store."""
 
 
-def make_batches(model: Model, examples: Examples, batches: Sequence[Sequence[int]]) -> tf.data.Dataset:
+def make_batches(
+    model: TrainedModel, examples: Examples, batches: Sequence[Sequence[int]]
+) -> tf.data.Dataset:
     """Streams the examples at these indices."""
 
     def batch(position: int) -> np.ndarray:
         return np.array(batches[position], np.int64)
 
-    return make_dataset(examples, batch, model.preprocessor, count=len(batches))
+    return make_dataset(examples, batch, model.tokenizer, count=len(batches))
 
 
-def make_batch(model: Model, examples: Examples) -> Batch:
+def make_batch(model: TrainedModel, examples: Examples) -> Batch:
     """All examples as one batch."""
     return next(iter(make_batches(model, examples, [range(len(examples))])))
 
 
-def find_task(model: Model, name: str) -> Task:
+def find_task(model: TrainedModel, name: str) -> Task:
     """The task of a model by its name."""
     return next(task for task in model.tasks if task.name == name)
 
 
-def task_losses(model: Model, name: str, examples: Examples) -> tuple[np.ndarray, np.ndarray]:
+def task_losses(model: TrainedModel, name: str, examples: Examples) -> tuple[np.ndarray, np.ndarray]:
     """A task's losses and hits on examples."""
     per_example, hits = find_task(model, name).losses(model.encoder, make_batch(model, examples))
     assert per_example.shape == hits.shape == (len(examples),)
@@ -181,34 +227,49 @@ EXAMPLES = {
 }
 
 
+class TinyTrainer(Trainer):
+    """A trainer with access to its `TrainedModel`."""
+
+    def __init__(self, *, model: TrainedModel, **arguments: Any) -> None:
+        super().__init__(model=model, **arguments)
+        self.model = model
+
+
 def make_trainer(
     folder: Path,
     config: ExperimentConfig = TWO_TASKS,
     examples: Mapping[str, Examples] = EXAMPLES,
     *,
     workers: Workers | None = None,
-    development: Callable[[Model], Development] | None = None,
-) -> Trainer:
+) -> TinyTrainer:
     """A trainer of a new model, always the same one, on the tasks that have examples."""
     keras.utils.set_random_seed(1)
     folder.mkdir(exist_ok=True)
     workers = workers or Workers(make_strategy())
     with workers.strategy.scope():
         model = tiny_model(config)
-    model = model._replace(tasks=[task for task in model.tasks if task.name in examples])
-    scores = development(model) if development else None
-    return Trainer(model=model, examples=examples, workers=workers, run_dir=folder, development=scores)
+    model.tasks = [task for task in model.tasks if task.name in examples]
+    trained = {task.group for task in model.tasks}
+    model.heads = {name: heads for name, heads in model.heads.items() if name in trained}
+    return TinyTrainer(
+        model=model,
+        tasks=model.tasks,
+        config=config,
+        examples=examples,
+        workers=workers,
+        run_dir=folder,
+    )
 
 
 def encode(model: Model, texts: Sequence[str]) -> np.ndarray:
     """The encodings of a model in training."""
-    return model.encoder(model.preprocessor(tf.constant(texts))).numpy()
+    return model.encoder(model.tokenizer(tf.constant(texts))).numpy()
 
 
-def encoded(model: Model, texts: Sequence[str]) -> np.ndarray:
+def encoded(model: TrainedModel, texts: Sequence[str]) -> np.ndarray:
     """What heads see: with normalised similarities, vectors of a mean square of 1."""
     vectors = encode(model, texts)
-    if model.config.tasks.similarity.normalize:
+    if model.experiment.similarity.normalize:
         vectors /= np.sqrt(np.mean(vectors**2, axis=1, keepdims=True))
     return vectors
 
@@ -222,14 +283,14 @@ def dense(inputs: np.ndarray, tower: keras.layers.Layer) -> np.ndarray:
 
 
 def numpy_ranking(
-    model: Model, queries: np.ndarray, candidates: np.ndarray, excluded: np.ndarray | None = None
+    model: TrainedModel, queries: np.ndarray, candidates: np.ndarray, excluded: np.ndarray | None = None
 ) -> np.ndarray:
     """-log(e^{s(q.c - m)} / (e^{s(q.c - m)} + sum over wrong c' of e^{s q.c'})), row by row.
 
     Candidate i is right for query i; those beyond the queries are wrong for all. Scale, margin and length
-    are of the model's config.
+    are those of the model's config.
     """
-    similarity = model.config.tasks.similarity
+    similarity = model.experiment.similarity
     if similarity.normalize:
         queries = queries / np.linalg.norm(queries, axis=1, keepdims=True)
         candidates = candidates / np.linalg.norm(candidates, axis=1, keepdims=True)

@@ -1,7 +1,7 @@
 """Train, evaluate, export and serve cross-lingual sentence encoders in TensorFlow.
 
-What people call is here by its short name, as `xling_tf.load`; it is imported when it is first asked
-for, so that `import xling_tf` imports nothing heavy. `__init__.pyi` tells type checkers and editors of it.
+The public names, such as `xling_tf.load`, are imported on first use, so that `import xling_tf` is fast and
+does not import TensorFlow. `__init__.pyi` lists them for type checkers and editors.
 """
 
 from importlib import import_module
@@ -10,33 +10,30 @@ from typing import Any
 __version__ = "0.1.0.dev0"
 
 _HOMES = {
-    "Int8Ranges": "search.quantization",
-    "KerasEncoder": "hub.keras_layer",
-    "MiningConfig": "search.mining",
+    "KerasEncoder": "savedmodel.keras_layer",
+    "MiningConfig": "search.hard_negatives",
+    "Model": "model",
     "SentenceEncoder": "sentence_encoder",
     "UserError": "errors",
-    "bitext_mining": "search.semantic",
-    "community_detection": "search.semantic",
-    "dequantize": "search.quantization",
+    "bitext_mining": "search.search",
     "fine_tune": "trainer.fine_tuning",
     "load": "sentence_encoder",
-    "mine_hard_negatives": "search.mining",
-    "paraphrase_mining": "search.semantic",
-    "paraphrase_mining_embeddings": "search.semantic",
-    "quantize": "search.quantization",
-    "quantized_search": "search.semantic",
-    "semantic_search": "search.semantic",
+    "mine_hard_negatives": "search.hard_negatives",
+    "paraphrase_mining": "search.search",
+    "paraphrase_mining_embeddings": "search.search",
+    "quantize_embeddings": "search.quantization",
+    "semantic_search": "search.search",
 }
 __all__ = [*_HOMES]
 
 
 def __getattr__(name: str) -> Any:
-    """Imports what is asked for by its short name (PEP 562)."""
+    """Imports a public name on first use (PEP 562)."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
 
 
 def __dir__() -> list[str]:
-    """Lists the short names too."""
+    """Lists the public names too."""
     return sorted([*globals(), *_HOMES])

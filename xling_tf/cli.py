@@ -1,4 +1,4 @@
-"""The command `xling-tf`: the programs of the checkout, which an installed package has too."""
+"""The command `xling-tf`, which runs the programs from a checkout or an installed package."""
 
 import runpy
 import sys
@@ -12,7 +12,7 @@ PROGRAMS = {
     "export": "export/main.py",
     "serve": "export/serve.py",
     "check": "export/check.py",
-    "import": "export/import_published.py",
+    "import": "export/import_use.py",
     "prepare": "data/default.py",
     "convert": "data/convert.py",
     "mine": "data/mine.py",
@@ -20,7 +20,7 @@ PROGRAMS = {
 
 
 def main() -> None:
-    """Runs a program as its file is run: `xling-tf train --list` is `python training/main.py --list`."""
+    """Runs a program: `xling-tf train --list` is `python training/main.py --list`."""
     _, *arguments = sys.argv
     name = arguments[0] if arguments else "--help"
     if name not in PROGRAMS:
@@ -33,5 +33,5 @@ def main() -> None:
     home = here / "programs" if (here / "programs").is_dir() else here.parent
     program = home / PROGRAMS[name]
     sys.argv = [f"xling-tf {name}", *arguments[1:]]
-    sys.path.insert(0, str(program.parent))  # what only it needs lies beside it
+    sys.path.insert(0, str(program.parent))  # for modules that only this program needs
     runpy.run_path(str(program), run_name="__main__")

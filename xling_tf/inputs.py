@@ -1,4 +1,4 @@
-"""Converts texts in any common form, as users give them, to a list of strings."""
+"""Converts texts in any common form to a list of strings, for every client."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Set
@@ -18,16 +18,18 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 def as_texts(texts: Texts, name: str) -> list[str]:
     """Converts one text or several to a list of strings that can be encoded as UTF-8.
 
-    Bytes are decoded as UTF-8. Lone surrogates, which JSON may contain, become spaces, as any bytes do
-    that are no character.
+    Bytes are decoded as UTF-8. Lone surrogates, which JSON may contain, become spaces.
 
     Args:
         texts: A string or bytes, or several of them in a list, tuple, NumPy array, TensorFlow tensor, pandas
             or Polars Series, Arrow array, generator or tf.data dataset, whose batches are joined.
-        name: What the caller calls them, for messages.
+        name: The name of the argument, for messages.
+
+    Returns:
+        The texts; a list of one for a single text.
 
     Raises:
-        UserError: They are something else, or one of them is, such as None or NaN.
+        UserError: A value is not a text, such as None or NaN.
 
     Example:
         >>> as_texts((b"Hola", "Hello"), "sentences")
@@ -37,12 +39,12 @@ def as_texts(texts: Texts, name: str) -> list[str]:
         return [_without_surrogates(texts)]
     if is_single(texts):
         return [_as_text(texts, name, name)]
-    # Iterating over a table gives its columns' names, and over a mapping its keys; a set has no order.
+    # Iterating over a table would give the names of columns, over a mapping its keys; a set has no order.
     if isinstance(texts, bytearray | memoryview | Mapping | Set) or not _is_column(texts):
-        advice = "give one list, such as a column of a table or a flattened array"
-        if _rank(texts) == 1 and hasattr(texts, "dtype"):  # a tensor that has no value yet
-            advice = "in a graph, call the exported model itself or KerasEncoder"
-        raise UserError(f"{name} must be a string or a list of strings, but got {shown(texts)}; {advice}")
+        raise UserError(
+            f"{name} must be a string or a list of strings, but got {shown(texts)}; give a column of a table "
+            "or a flattened array (in a graph, call the exported model itself or KerasEncoder)"
+        )
     return [
         _without_surrogates(text) if isinstance(text, str) else _as_text(text, f"{name}[{place}]", name)
         for place, text in enumerate(_values(texts, name))
@@ -55,15 +57,13 @@ def is_single(texts: Texts) -> bool:
 
 
 def require_as_many(some: list[str], others: list[str], name: str, others_name: str) -> None:
-    """Makes sure that there are as many texts of one kind as of another."""
+    """Raises a `UserError` unless two lists have the same length; names are for its message."""
     if len(some) != len(others):
-        raise UserError(
-            f"as many {name} as {others_name} are expected, but got {len(some)} for {len(others)}"
-        )
+        raise UserError(f"expected as many {name} as {others_name}, but got {len(some)} for {len(others)}")
 
 
 def shown(value: object) -> str:
-    """Describes a wrong value in a message: its type, its shape if it has one, and its beginning."""
+    """Describes a wrong value in a message: its type, its shape if it has one, and the start of its repr."""
     text = " ".join(repr(value).split())
     shape = "" if _rank(value) is None else f" of shape {list(value.shape)}"  # type: ignore[attr-defined]
     return f"{type(value).__name__}{shape} {text if len(text) <= _SHOWN else text[:_SHOWN] + '...'}"
@@ -73,7 +73,7 @@ def _rank(value: object) -> int | None:
     """The number of dimensions of an array, tensor or table, or None for anything else."""
     try:
         return len(value.shape)  # type: ignore[attr-defined]
-    except (AttributeError, TypeError, ValueError):  # no shape, or a tensor of unknown rank
+    except (AttributeError, TypeError, ValueError):  # no shape, or a tensor with unknown rank
         return None
 
 
@@ -82,13 +82,13 @@ def _is_column(texts: object) -> bool:
         return False
     try:
         iter(texts)
-    except (TypeError, NotImplementedError):  # the latter: of tensors that have no value yet
+    except (TypeError, NotImplementedError):  # the latter by symbolic tensors
         return False
     return True
 
 
 def _values(texts: Any, name: str) -> Iterator[Any]:
-    """Yields the values of a column, as Python objects where the library can convert them all at once."""
+    """Yields the values of a column, as Python objects if the library can convert all at once."""
     if hasattr(texts, "as_numpy_iterator"):  # a tf.data dataset
         if int(texts.cardinality()) == -1:
             raise UserError(f"{name} must end, but are a dataset that repeats forever; use take(count)")
@@ -99,11 +99,11 @@ def _values(texts: Any, name: str) -> Iterator[Any]:
 
 
 def plain(value: Any) -> Any:
-    """Python's own types for arrays, tensors and scalars; bytes that are UTF-8 become strings."""
+    """Converts arrays, tensors and scalars to Python objects, and bytes in UTF-8 to strings."""
     if value is None or type(value) in (str, float, int, list, tuple, dict):
         return value
     if isinstance(value, str):
-        return str.__str__(value)  # NumPy's strings have another repr
+        return str.__str__(value)  # the repr of NumPy's strings differs
     if hasattr(value, "_asdict"):
         return value._asdict()
     if hasattr(value, "numpy"):
@@ -123,7 +123,7 @@ def _without_surrogates(text: str) -> str:
 
 
 def _as_text(value: Any, place: str, name: str) -> str:
-    """The string in bytes or in an array, tensor or Arrow scalar without dimensions."""
+    """Converts bytes, or an array, tensor or Arrow scalar without dimensions, to a string."""
     text = plain(value)
     if isinstance(text, str):
         return _without_surrogates(text)

@@ -1,78 +1,274 @@
-"""A model in training: the encoder, what turns text into its input, and the tasks."""
+"""The model: a tokenizer, an encoder and heads, which are saved in a folder that describes them."""
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple, Self, TypeVar
+import dataclasses
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from os import PathLike
+from pathlib import Path
+from typing import Any, Self
 
 import keras
 import tensorflow as tf
 
-from xling_tf.config import ExperimentConfig
+from xling_tf import __version__
+from xling_tf.config import TOKENIZERS, SimilarityConfig
 from xling_tf.encoders.base import TokenEncoder, build_encoder
-from xling_tf.encoders.folded import FoldedEncoder
-from xling_tf.hub.module import HubModule
-from xling_tf.tasks.base import Task, build_tasks
-from xling_tf.tasks.inference import Inference
-from xling_tf.tasks.question_answering import QuestionAnswering
-from xling_tf.tasks.ranking import ResponsePrediction
-from xling_tf.tasks.translation import Translation
-from xling_tf.text.preprocessor import TextPreprocessor, Vocabulary, build_preprocessor
+from xling_tf.encoders.serving import ServingEncoder, restored_tables
+from xling_tf.errors import UserError
+from xling_tf.files import SAVED_MODEL, read_json, replacing_folder
+from xling_tf.layers.pooling import unit_length
+from xling_tf.savedmodel.module import ExportedModule, export, require_replaceable
+from xling_tf.savedmodel.saved_models import one_line, resolve
+from xling_tf.settings import from_mapping, kind_from_dict
+from xling_tf.tasks.base import Heads, task_class
+from xling_tf.tokenizers.base import Tokenizer, implementation
+from xling_tf.weights import (
+    arrays,
+    assign_weights,
+    named_weights,
+    read_saved_model_weights,
+    read_weights,
+    write_weights,
+)
 
-T = TypeVar("T", bound=Task)
+FORMAT = 1  # of config.json; raised whenever older versions would misread a folder
+CONFIG, WEIGHTS = "config.json", "model.safetensors"
+CHECKPOINTS = "checkpoints"  # in the folder of a run
 
 
-class Model(NamedTuple):
-    """An encoder and its tasks, with all variables made."""
+@dataclass(frozen=True, kw_only=True)
+class ModelInfo:
+    """Facts about a model besides its layers, saved in `config.json`.
 
-    preprocessor: TextPreprocessor
-    encoder: TokenEncoder
-    tasks: list[Task]
-    config: ExperimentConfig
-    carried: Sequence[Task] = ()  # not trained: their heads are those of the model it started from
+    Attributes:
+        description: A one-line description.
+        languages: Codes of its languages, the source language first.
+        similarity: How vectors were compared in training.
+    """
+
+    description: str = ""
+    languages: tuple[str, ...] = ()
+    similarity: SimilarityConfig = field(default_factory=SimilarityConfig)
+
+
+class Model:
+    """A trainable model: a tokenizer, an encoder and the heads of tasks.
+
+    A model folder holds `config.json`, which describes the layers, `model.safetensors` with their weights by
+    name, and the tokenizer's files.
+
+    Args:
+        tokenizer: Turns strings into token features.
+        encoder_settings: The result of `encoders.base.encoder_settings`.
+        info: Description and languages.
+
+    Attributes:
+        tokenizer: See `Args`.
+        encoder: A Keras model from token features to `[batch, hidden_dim]`; its weights are random at first.
+        heads: Keras layers of each task, by the task's name in `TASKS` and the layer's name.
+        info: See `Args`.
+
+    Example:
+        >>> model = Model.from_pretrained("exported/en-es")  # doctest: +SKIP
+        >>> with tf.GradientTape() as tape:  # doctest: +SKIP
+        ...     loss = my_loss(model(["Hello", "Hola"]))
+        >>> model.save_pretrained("my-model")  # doctest: +SKIP
+    """
+
+    def __init__(self, tokenizer: Tokenizer, encoder_settings: Mapping[str, Any], info: ModelInfo) -> None:
+        self.tokenizer = tokenizer
+        self.encoder_settings = dict(encoder_settings)
+        self.encoder: TokenEncoder = build_encoder(encoder_settings)
+        self.heads: dict[str, Heads] = {}
+        self.info = info
 
     @classmethod
-    def build(cls, config: ExperimentConfig, vocabulary: Vocabulary) -> Self:
-        """Makes a model with random weights, of the resolved `config`."""
-        preprocessor = build_preprocessor(config.text, vocabulary)
-        encoder = build_encoder(config.encoder, preprocessor)
-        tasks = build_tasks(config)
-        for task in tasks:
-            task.build_heads(encoder)
-        return cls(preprocessor, encoder, tasks, config)
+    def from_pretrained(cls, name: str | PathLike[str]) -> Self:
+        """Loads a model.
+
+        Args:
+            name: A model folder, an exported SavedModel or the run folder of a training: as a folder, an
+                archive or `hf://owner/name`.
+
+        Returns:
+            The model, with the weights of the newest checkpoint if `name` is a run folder.
+
+        Raises:
+            UserError: There is no such model, it was saved by an earlier version of this package, or it is
+                damaged.
+        """
+        folder = resolve(name)
+        model = cls.from_config(read_config(folder), lambda file: (folder / file).read_bytes())
+        if (folder / SAVED_MODEL).is_file():
+            exported = read_saved_model_weights(folder, "named_weights")
+            weights = restored_tables(exported, model.tokenizer, model.encoder)
+        else:
+            weights = read_weights(_weights_file(folder))
+        assign_weights(model.weights, weights, str(folder))
+        return model
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any], read: Callable[[str], bytes]) -> Self:
+        """Makes a model with random weights.
+
+        Args:
+            config: Content of `config.json`.
+            read: Returns the content of a file of the tokenizer by its name.
+
+        Returns:
+            The model.
+
+        Raises:
+            UserError: The config or a file is damaged.
+        """
+        try:
+            tokenizer_config = kind_from_dict(TOKENIZERS, config["tokenizer"])
+            names = implementation(tokenizer_config).file_names
+            tokenizer = implementation(tokenizer_config).from_files(
+                tokenizer_config, {name: read(name) for name in names}
+            )
+            for size in ("num_words", "num_ngrams"):
+                expected, actual = config["encoder"].get(size), getattr(tokenizer, size)
+                if expected not in (None, actual):
+                    raise UserError(
+                        f"the tokenizer has a {size} of {actual}, but the encoder of {expected}: take both "
+                        "from one model"
+                    )
+            similarity = from_mapping(SimilarityConfig, config["info"]["similarity"])
+            info = from_mapping(ModelInfo, {**config["info"], "similarity": similarity})
+            model = cls(tokenizer, config["encoder"], info)
+            for task, layers in config["heads"].items():
+                task_class(task)  # its module registers the layers with Keras
+                model.heads[task] = {
+                    name: keras.saving.deserialize_keras_object(layer) for name, layer in layers.items()
+                }
+        except UserError:
+            raise
+        except (AttributeError, LookupError, OSError, TypeError, ValueError) as error:
+            raise UserError(
+                f"the model that {CONFIG} describes cannot be made ({type(error).__name__}: "
+                f"{one_line(error)}); restore the folder from a backup, or export the model again"
+            ) from error
+        return model
+
+    def config(self) -> dict[str, Any]:
+        """Returns the content of `config.json`."""
+        tokenizer = self.tokenizer.config
+        return {
+            "format": FORMAT,
+            "xling_tf": __version__,
+            "info": dataclasses.asdict(self.info),
+            "tokenizer": {"kind": TOKENIZERS.name_of(tokenizer), **dataclasses.asdict(tokenizer)},
+            "encoder": self.encoder_settings,
+            "heads": {
+                task: {name: _layer_config(layer) for name, layer in layers.items()}
+                for task, layers in self.heads.items()
+            },
+        }
 
     @property
-    def head_variables(self) -> list[keras.Variable]:
-        """The trainable variables of the tasks' heads; those that tasks share come once."""
-        return list({id(v): v for task in self.tasks for v in task.variables()}.values())
+    def weights(self) -> dict[str, keras.Variable]:
+        """All variables by name."""
+        weights = named_weights(self.encoder, "encoder")
+        for task, layers in self.heads.items():
+            for name, layer in layers.items():
+                weights |= named_weights(layer, f"heads/{task}/{name}")
+        return weights
 
     @property
-    def weights(self) -> list[tf.Variable]:
-        """The weights of the encoder and the tasks' heads, in the order of a run's checkpoints."""
-        encoder = self.encoder
-        variables = [*encoder.table_variables, *encoder.dense_variables, *self.head_variables]
-        return [variable.value for variable in variables]
+    def trainable_variables(self) -> list[keras.Variable]:
+        """The variables that training updates."""
+        return [variable for variable in self.weights.values() if variable.trainable]
 
-    @property
-    def heads(self) -> dict[str, keras.layers.Layer]:
-        """The layers that tasks put on the encoder, by name; those that tasks share come once."""
-        return {head.name: head for task in (*self.tasks, *self.carried) for head in task.heads}
+    def __call__(self, texts: Iterable[str] | tf.Tensor) -> tf.Tensor:
+        """Encodes texts as `[texts, hidden_dim]` float32 of unit length, differentiably."""
+        texts = tf.convert_to_tensor(texts if tf.is_tensor(texts) else list(texts), tf.string)
+        return unit_length(self.encoder(self.tokenizer(texts)))
 
-    def hub_module(self, tables: str = "float32") -> HubModule:
-        """Makes what is exported, with the weights as they are now; `tables` is as of `FoldedEncoder`."""
-        tasks = (*self.tasks, *self.carried)
-        inference = _first(tasks, Inference)
-        heads: dict[str, Any] = {"inference_head": inference.head} if inference else {}
-        if translation := _first(tasks, Translation):
-            heads |= {"decoder": translation.decoder, "languages": translation.languages_of_decoder}
-        if answering := _first(tasks, QuestionAnswering):
-            heads["question_tower"] = answering.question_tower
-            heads["response_tower"] = answering.answer_tower
-            heads["context_encoder"] = answering.context_encoder
-        elif predicting := _first(tasks, ResponsePrediction):
-            heads["response_tower"] = predicting.tower
-        folded = FoldedEncoder(self.preprocessor, self.encoder, tables)
-        return HubModule(folded, normalize=self.config.tasks.similarity.normalize, **heads)
+    def save_pretrained(self, folder: str | PathLike[str]) -> None:
+        """Writes the model folder; an earlier one is replaced once the new one is complete.
+
+        Raises:
+            UserError: The folder holds something else, or cannot be written.
+        """
+        path = Path(folder)
+        require_replaceable(path, "folder", WEIGHTS)
+        with replacing_folder(path) as temporary:
+            for file, content in self.description_files().items():
+                (temporary / file).write_bytes(content)
+            write_weights(temporary / WEIGHTS, arrays(self.weights))
+
+    def description_files(self) -> dict[str, bytes]:
+        """Returns the contents of `config.json` and of the tokenizer's files, by name."""
+        return {CONFIG: (json.dumps(self.config(), indent=2) + "\n").encode(), **self.tokenizer.files()}
+
+    def module(self, tables: str = "float32") -> ExportedModule:
+        """Returns the root object of a SavedModel, with a copy of the current weights.
+
+        Args:
+            tables: How embedding tables are stored: "float32", "float16" or "int8".
+        """
+        serving = ServingEncoder(self.tokenizer, self.encoder, tables)
+        return ExportedModule(serving, self.heads, self.info.similarity)
+
+    def export(
+        self, path: Path, files: Mapping[str, str | bytes], module: ExportedModule | None = None
+    ) -> None:
+        """Writes the model as a SavedModel, which `from_pretrained` also loads.
+
+        Args:
+            path: Folder; an earlier export there is replaced once the new one is complete.
+            files: Contents, by name, of further files for the folder.
+            module: The result of `module`, if there is one already.
+        """
+        export(module or self.module(), path, {**self.description_files(), **files})
 
 
-def _first(tasks: Sequence[Task], kind: type[T]) -> T | None:
-    """The first task of a kind, whose heads are those of all."""
-    return next((task for task in tasks if isinstance(task, kind)), None)
+def read_config(folder: Path) -> dict[str, Any]:
+    """Returns the content of the `config.json` of a model folder, an export or a run.
+
+    Raises:
+        UserError: The file is missing or damaged, or was written by another version of this package.
+    """
+    path = folder / CONFIG
+    try:
+        config = read_json(path)
+    except FileNotFoundError as error:
+        names = sorted(each.name for each in folder.iterdir()) if folder.is_dir() else []
+        raise UserError(
+            f"a model of xling_tf is expected, but {folder} has no {CONFIG}, only "
+            f"{', '.join(names[:5]) or 'nothing'}; export/import_use.py imports the published weights"
+        ) from error
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path} must be JSON, but is damaged ({error}); restore it from a backup") from error
+    if not isinstance(config, dict) or config.get("format") != FORMAT:
+        raise UserError(
+            f"{folder} was not saved by this version of xling_tf; train, import or export the model again"
+        )
+    return config
+
+
+def newest_first(folder: Path) -> list[Path]:
+    """Returns the checkpoints in a folder, the newest first."""
+    steps = (path for path in folder.glob("step-*") if path.name.removeprefix("step-").isdigit())
+    return sorted(steps, reverse=True)
+
+
+def _weights_file(folder: Path) -> Path:
+    """Returns the weights file of a model folder, or of a run's newest checkpoint."""
+    if (folder / WEIGHTS).is_file():
+        return folder / WEIGHTS
+    if newest := newest_first(folder / CHECKPOINTS):
+        return newest[0] / WEIGHTS
+    raise UserError(
+        f"a model of xling_tf is expected, but {folder} has neither {SAVED_MODEL}, nor {WEIGHTS}, nor a "
+        "checkpoint of a training"
+    )
+
+
+def _layer_config(layer: keras.layers.Layer) -> dict[str, Any]:
+    """Describes a head without its precision: a loaded head takes the precision of its process."""
+    config: dict[str, Any] = keras.saving.serialize_keras_object(layer)
+    config["config"].pop("dtype", None)
+    return config

@@ -1,1 +1,1 @@
-"""Raw text at scale to corpora that training reads: Apache Beam pipelines (the extra `beam`)."""
+"""Apache Beam pipelines that make corpora of raw text at scale (the extra `beam`)."""

@@ -1,8 +1,4 @@
-"""A page of a dump of Wikipedia to the sentences of an article.
-
-Chidambaram et al. 2018, appendix A.1: articles are split into sentences, and "all article titles and
-article section names are treated as sentences inline".
-"""
+"""The sentences of an article, from a page of a dump of Wikipedia (Chidambaram et al. 2018, appendix A.1)."""
 
 import html
 import re
@@ -17,7 +13,8 @@ from xling_tf.corpora.sentences import paragraphs, sentences
 
 _NO_TEXT_NAMESPACES = ("-2", "6", "14")  # media, files, categories
 
-# What is no prose. An open comment goes to the end; an open tag must not swallow the next of its kind.
+# Elements that are not prose. An open comment extends to the end; an open tag must not swallow the next of
+# its kind.
 _DROPPED_TAGS = (
     "ce|chem|code|gallery|graph|hiero|imagemap|indicator|inputbox|mapframe|maplink|math|nowiki|poem|pre"
     "|ref|references|score|section|source|style|syntaxhighlight|table|templatestyles|timeline"
@@ -31,7 +28,7 @@ _BRACES = re.compile(r"(?P<opens>\{\{+)|\}\}+")  # of templates and their argume
 _TABLE = re.compile(r"^[ \t:]*(?P<opens>\{)\||^[ \t]*\|\}", re.MULTILINE)
 _LINK = re.compile(r"\[\[([^\[\]|]*)(?:\|([^\[\]]*))?\]\]")
 _MAX_DEPTH = 5  # of links in captions
-# Names of files and categories that dumps of no language list, or of other languages than theirs.
+# Prefixes of files and categories that dumps do not list, or that are of other languages than the dump.
 _NO_TEXT_LINKS = frozenset(
     {
         *("file", "image", "media", "category", "imagen", "bild", "datei", "fichier", "archivo"),
@@ -42,15 +39,15 @@ _INTERLANGUAGE = re.compile(r"[a-z]{2,3}(?:-[a-z]+)*")
 _EXTERNAL = re.compile(r"\[(?:[a-z]+:)?//[^\s\[\]]*\s*([^\[\]]*)\]|\bhttps?://[^\s<>\[\]]+")
 _ITEM = re.compile(r"^[*#:;]+|</?(?:li|dd|dt|p|div|blockquote|hr)\b[^<>]*>", re.M | re.I)
 _BREAK = re.compile(r"<br\b[^<>]*>", re.IGNORECASE)
-# What is left of a reference stays, which costs the sentence that it is in.
+# The rest of a reference stays, so that its sentence is dropped later.
 _MARK = re.compile(r"'{2,}|__[A-Z]+__|</?(?!ref\b)[a-z][^<>]*>", re.IGNORECASE)
 _HEADING = re.compile(r"^(={1,6})[ \t]*([^\n=](?:[^\n]*[^\n=])?)[ \t]*\1[ \t]*$", re.MULTILINE)
-# What a dropped template leaves of "(German: {{lang|de|...}}; 1912-1954)".
+# The rest of "(German: {{lang|de|...}}; 1912-1954)" without the template.
 _HOLLOW = re.compile(r"\(\s*[;,:]*\s*\)|(?<=\()\s*[;,:]\s*|\s+(?=[,.;:]\s)")
 
 
 class Page(NamedTuple):
-    """A page of a dump: the source of its last revision, and why it is no article, or None."""
+    """A page of a dump: title, source of the last revision, and why it is not an article (None: it is)."""
 
     title: str
     text: str
@@ -67,7 +64,7 @@ class Block(NamedTuple):
 def parse_page(xml: bytes) -> Page:
     """Reads a page of a MediaWiki dump, from "<page>" to "</page>", or raises a `MalformedLineError`."""
     try:
-        # What is not UTF-8 becomes U+FFFD, which costs the sentence it is in.
+        # Bytes that are not UTF-8 become U+FFFD, so that their sentence is dropped later.
         page = ElementTree.fromstring(xml.decode("utf-8", "replace"))
         title, namespace = page.findtext("title", ""), int(page.findtext("ns", "none"))
     except (ElementTree.ParseError, ValueError):
@@ -78,39 +75,35 @@ def parse_page(xml: bytes) -> Page:
     if page.find("redirect") is not None:
         fault = "redirect"
     elif namespace != 0:
-        fault = "no article, by its namespace"
+        fault = "not an article, by its namespace"
     elif not text or revisions[-1].findtext("model", "wikitext") != "wikitext":
         fault = "no wikitext"
     return Page(title, text, fault)
 
 
 def file_prefixes(header: bytes) -> list[str]:
-    """The lower-case names of the namespaces whose links show no text, by a dump up to its first page."""
+    """Returns the lower-case names of namespaces whose links show no text, given the start of a dump."""
     try:
         dump = ElementTree.fromstring(header + b"</mediawiki>")
     except (ElementTree.ParseError, ValueError):
-        raise MalformedLineError("no MediaWiki dump: its siteinfo cannot be read") from None
+        raise MalformedLineError("not a MediaWiki dump: siteinfo cannot be read") from None
     spaces = (element for element in dump.iter() if element.tag.endswith("namespace"))
     return [(s.text or "").lower() for s in spaces if s.get("key") in _NO_TEXT_NAMESPACES]
 
 
 def article_sentences(page: Page, language: str, file_prefixes: Collection[str] = ()) -> list[str]:
-    """The sentences of an article in order, unfiltered, with its title and section names among them."""
-    found = [normalise(page.title)]
+    """Returns the sentences of an article, with its title and section names, in order and unfiltered."""
+    lines = [normalise(page.title)]
     for block in prose(page.text, file_prefixes):
-        found += [block.text] if block.level else sentences(block.text, language)
-    return found
+        lines += [block.text] if block.level else sentences(block.text, language)
+    return lines
 
 
 def prose(wikitext: str, file_prefixes: Collection[str] = ()) -> list[Block]:
-    r"""The paragraphs and section names of a page's source, in order.
+    r"""Extracts the paragraphs and section names of a page, in order.
 
-    Templates, tables, references, formulas, comments, files, categories and sections without text
-    are left out; of links their text stays. Time grows with the length, whatever the source holds.
-    `file_prefixes` are what links to files and categories begin with in the page's language.
-
-    Raises:
-        MalformedLineError: The number of an entity has thousands of digits.
+    Templates, tables, references, formulas, comments, files, categories and sections without text are
+    removed; links become their text. The time is linear in the length, whatever the source holds.
 
     Example:
         >>> for block in prose("'''Ada''' wrote [[x|programs]].{{cn}}\n== Life ==\n* Born."):
@@ -126,25 +119,22 @@ def prose(wikitext: str, file_prefixes: Collection[str] = ()) -> list[Block]:
         text, num_links = _LINK.subn(lambda link: _link_text(link, prefixes), text)
         if not num_links:
             break
-    # The name of a section is a paragraph of its own, known by a mark that no text holds.
+    # The name of a section becomes a paragraph with a mark that no text holds.
     text = _HEADING.sub(lambda name: f"\n\n\0{len(name[1])}{name[2]}\n\n", text.replace("\0", " "))
     text = _ITEM.sub("\n\n", _EXTERNAL.sub(lambda link: link[1] or "", text))
-    try:
-        text = html.unescape(_MARK.sub("", _BREAK.sub(" ", text)))
-    except ValueError:  # from `int`
-        raise MalformedLineError("an entity's number has thousands of digits") from None
+    text = html.unescape(_MARK.sub("", _BREAK.sub(" ", text)))
     blocks = []
     for part in re.split(r"\n\s*\n", text):
         if part.lstrip().startswith("\0"):
             blocks.append(Block(int(part.lstrip()[1]), normalise(part.lstrip()[2:])))
         else:
             blocks += [Block(0, _HOLLOW.sub("", paragraph)) for paragraph in paragraphs(part)]
-    kept = [block for i, block in enumerate(blocks) if not block.level or _has_text(blocks, i)]
-    return [block for block in kept if block.text]
+    with_text = [block for i, block in enumerate(blocks) if not block.level or _has_text(blocks, i)]
+    return [block for block in with_text if block.text]
 
 
 def _without_pairs(pattern: re.Pattern[str], text: str) -> str:
-    """The text without what stands between paired marks, the marks and what is nested included."""
+    """Removes paired marks with everything between them; pairs may be nested."""
     opened: list[int] = []
     spans: list[tuple[int, int]] = []
     for mark in pattern.finditer(text):
@@ -172,6 +162,6 @@ def _link_text(link: re.Match[str], prefixes: Collection[str]) -> str:
 
 def _has_text(blocks: list[Block], index: int) -> bool:
     level = blocks[index].level
-    # What comes first: a paragraph of this section, or the next section that is not part of it?
+    # A paragraph of this section must come before the next section outside of it.
     following = (block.level for block in blocks[index + 1 :])
-    return next((found == 0 for found in following if found <= level), False)
+    return next((other == 0 for other in following if other <= level), False)

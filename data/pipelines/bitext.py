@@ -1,7 +1,8 @@
-"""Found bitext to the pairs that translate each other (Chidambaram et al. 2018, sec. A.1)."""
+"""Cleans bitext from the web (Chidambaram et al. 2018, sec. A.1)."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
@@ -10,37 +11,38 @@ from apache_beam.io.filesystems import FileSystems
 from apache_beam.ml.inference.base import ModelHandler, RunInference
 from apache_beam.pvalue import PCollection
 
-from pipelines.common import ReadLines, count, decoded, dropping, lines_of
-from xling_tf.corpora.cleaning import bitext_fault, normalise, repeat_key
+from pipelines.common import count, decoded, dropping, lines_of, read_lines
+from xling_tf.compressed import PACKED
+from xling_tf.corpora.cleaning import bitext_fault, normalise
 from xling_tf.corpora.readers import MalformedLineError
 from xling_tf.corpora.records import TranslationPair
+from xling_tf.corpora.split import normalised
 from xling_tf.errors import UserError
-from xling_tf.files import PACKED
-from xling_tf.hub.saved_models import load_saved_model, resolve
+from xling_tf.savedmodel.saved_models import load_saved_model, resolve
 
 _BATCH_PAIRS = 512
 
 
 class CleanPairs(beam.PTransform[Any, Any]):
-    """Keeps the pairs that are fit, new, and, unless `model` is empty, similar enough to that model.
+    """Keeps the pairs that are fit for training, new, and scored `min_cosine` or more by a model, if any.
 
-    The files hold source TAB target, or are the source sides of Moses pairs (`x.en-es.en`).
+    The paths are files of source TAB target, and both sides of Moses pairs (`x.en-es.en`, `x.en-es.es`).
     """
 
     def __init__(self, paths: Sequence[str], source: str, target: str, model: str, min_cosine: float) -> None:
         super().__init__()
         self._languages = (source, target)
-        self._model, self._min_cosine = model, min_cosine
+        self._model, self._min_cosine = resolve(model) if model else None, min_cosine
         twins = {path: moses_twin(path, source, target) for path in paths}
         self._moses = [(path, twin) for path, twin in twins.items() if twin]
-        # Target sides are read with their source sides.
+        # Target sides are read together with their source sides.
         self._tables = [path for path in paths if not twins[path] and path not in twins.values()]
 
     def expand(self, pipeline: beam.Pipeline) -> PCollection[str]:
-        """Gives lines of source TAB target."""
+        """Returns lines of source TAB target."""
         parts = []
         if self._tables:
-            columns = pipeline | ReadLines(self._tables) | beam.Map(lambda line: line.split(b"\t"))
+            columns = pipeline | read_lines(self._tables) | beam.Map(lambda line: line.split(b"\t"))
             parts.append(columns)
         if self._moses:
             parts.append(pipeline | beam.Create(self._moses) | beam.FlatMapTuple(moses_lines))
@@ -48,43 +50,28 @@ class CleanPairs(beam.PTransform[Any, Any]):
             parts
             | beam.Flatten()
             | beam.FlatMap(sound_pair, *self._languages)
-            | beam.Map(lambda pair: (repeat_key(pair), pair))
+            | beam.Map(lambda pair: (tuple(map(normalised, pair[:2])), pair))
             | beam.GroupByKey()
             | beam.MapTuple(first_of)
         )
         if self._model:
-            graph = FileSystems.join(self._model, "saved_model.pb")
-            if not FileSystems.exists(graph):
-                raise UserError(
-                    f"--model must be the folder of an exported model, but {graph} is missing; "
-                    "train one with training/main.py, or leave --model out"
-                )
             scored = pairs | RunInference(PairScorer(self._model))
             pairs = scored | beam.FlatMap(well_scored, self._min_cosine)
         return pairs | beam.Map(lambda pair: f"{pair.source}\t{pair.target}")
 
 
 def moses_twin(path: str, source: str, target: str) -> str | None:
-    """Returns the target side of a Moses pair, given its source side; None for any other file.
-
-    Example:
-        >>> moses_twin("news.en-es.en.gz", "en", "es")
-        'news.en-es.es.gz'
-    """
-    if match := re.fullmatch(rf"(.*\.){source}({PACKED})", path):
-        return f"{match[1]}{target}{match[2]}"
-    return None
+    """Returns the target side of a Moses pair, given its source side; None for any other file."""
+    match = re.fullmatch(rf"(.*\.){source}({PACKED})", path)
+    return f"{match[1]}{target}{match[2]}" if match else None
 
 
 def corpus_name(paths: Sequence[str], pair: str) -> str:
-    """Returns the files' common name: what stands before the languages, or before the first dot."""
+    """Returns the common name of files: the part before the languages, or before the first dot."""
     files = (re.split(r"[/\\]", path)[-1] for path in paths)
     names = {name.partition(f".{pair}." if f".{pair}." in name else ".")[0] for name in files}
     if len(names) > 1:
-        raise UserError(
-            f"a name is expected for the corpus made of {', '.join(sorted(names))}, got none; "
-            "give one with --name"
-        )
+        raise UserError(f"the corpus of {', '.join(sorted(names))} needs a name; give one with --name")
     return names.pop()
 
 
@@ -94,7 +81,7 @@ def moses_lines(path: str, twin: str) -> Iterator[list[bytes]]:
         raise UserError(f"{path} must have its translation beside it, but {twin} is missing")
     lengths = [sum(1 for _ in lines_of(side)) for side in (path, twin)]
     if lengths[0] != lengths[1]:
-        # Nobody knows from where on the lines are no translations of each other.
+        # Nobody knows at which line the sides stop being translations.
         count("Moses pairs dropped: sides of different length")
         return
     for columns in zip(lines_of(path), lines_of(twin), strict=True):
@@ -102,7 +89,7 @@ def moses_lines(path: str, twin: str) -> Iterator[list[bytes]]:
 
 
 def sound_pair(columns: Sequence[bytes], source: str, target: str) -> Iterator[TranslationPair]:
-    """Yields the pair of a line if it is fit, and counts it."""
+    """Yields the pair of a line if it is fit for training, and counts it."""
     count("pairs")
     with dropping("pairs"):
         texts = [normalise(decoded(column)) for column in columns]
@@ -114,8 +101,8 @@ def sound_pair(columns: Sequence[bytes], source: str, target: str) -> Iterator[T
         yield pair
 
 
-def first_of(key: str, pairs: Iterable[TranslationPair]) -> TranslationPair:
-    """Returns the first in order of pairs that differ in case, width and spaces alone."""
+def first_of(key: tuple[str, ...], pairs: Iterable[TranslationPair]) -> TranslationPair:
+    """Returns the lexicographically first of pairs that differ only in case, width and spaces."""
     del key
     first, *others = sorted(pairs)
     if others:
@@ -124,15 +111,15 @@ def first_of(key: str, pairs: Iterable[TranslationPair]) -> TranslationPair:
 
 
 class PairScorer(ModelHandler[TranslationPair, tuple[TranslationPair, float], Any]):
-    """Scores pairs by the cosine of a SavedModel's vectors, loaded once by each worker."""
+    """Scores pairs by the cosine of a SavedModel's vectors; each worker loads the model once."""
 
-    def __init__(self, model: str) -> None:
+    def __init__(self, model: Path) -> None:
         super().__init__()
         self._model = model
 
     def load_model(self) -> Any:
-        """Loads the model, by TensorFlow, which takes seconds to start."""
-        return load_saved_model(resolve(self._model))
+        """Loads the model."""
+        return load_saved_model(self._model)
 
     def run_inference(
         self, batch: Sequence[TranslationPair], model: Any, inference_args: Any = None
@@ -152,7 +139,7 @@ class PairScorer(ModelHandler[TranslationPair, tuple[TranslationPair, float], An
 
 
 def well_scored(scored: tuple[TranslationPair, float], min_cosine: float) -> Iterator[TranslationPair]:
-    """Yields the pair of a scored pair if its sides are similar enough."""
+    """Yields a pair if its score is high enough."""
     pair, cosine = scored
     if cosine >= min_cosine:
         yield pair

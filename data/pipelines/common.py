@@ -1,4 +1,4 @@
-"""What the pipelines share: finding and reading files, counting records, publishing a corpus' shards."""
+"""Shared parts of the pipelines: finding and reading files, counting records, publishing shards."""
 
 import json
 import re
@@ -9,31 +9,29 @@ from typing import Any, BinaryIO
 
 import apache_beam as beam
 from absl import logging
-from apache_beam.coders import BytesCoder
-from apache_beam.io import ReadAllFromText, WriteToText
+from apache_beam.io import WriteToText
 from apache_beam.io.filesystem import BeamIOError, CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.metrics.metric import Metrics, MetricsFilter
 from apache_beam.options.pipeline_options import PipelineOptions
-from apache_beam.pvalue import PCollection
 
+from xling_tf.compressed import unpacked
 from xling_tf.corpora.line_files import MAX_LINE, Unreadable, split_blocks
 from xling_tf.corpora.readers import MalformedLineError
 from xling_tf.errors import UserError
-from xling_tf.files import HEAD_BYTES, packing, unpacked
 
 _METRICS = "xling_tf"
 _REPORT = "preparation.json"
 
 
 def count(outcome: str, number: int = 1) -> None:
-    """Counts records of an outcome in the runner's metrics; to be called on workers."""
+    """Counts records with an outcome in the metrics of the runner; workers call it."""
     Metrics.counter(_METRICS, outcome).inc(number)
 
 
 @contextmanager
 def dropping(records: str) -> Iterator[None]:
-    """Counts a record that proves malformed or unfit inside the block, by the reason."""
+    """Counts a record that raises `MalformedLineError` inside the block, by the reason."""
     try:
         yield
     except MalformedLineError as error:
@@ -41,8 +39,8 @@ def dropping(records: str) -> Iterator[None]:
 
 
 def find_files(patterns: Sequence[str]) -> list[str]:
-    """Finds the files that match, on any file system that Beam knows; each pattern must match some."""
-    found: dict[str, None] = {}
+    """Finds the files that match patterns (each at least one), on any file system that Beam knows."""
+    paths: dict[str, None] = {}
     for pattern in patterns:
         try:
             (match,) = FileSystems.match([pattern])
@@ -50,39 +48,8 @@ def find_files(patterns: Sequence[str]) -> list[str]:
             raise UserError(f"--input {pattern} cannot be looked up: {error}") from error
         if not match.metadata_list:
             raise UserError(f"--input must match files, but {pattern} matches none; correct it")
-        found |= dict.fromkeys(sorted(file.path for file in match.metadata_list))
-    return list(found)
-
-
-class ReadLines(beam.PTransform[Any, Any]):
-    """Reads the lines of text files as bytes; workers share a plain file, one unpacks a packed one."""
-
-    def __init__(self, paths: Sequence[str]) -> None:
-        super().__init__()
-        packed = {path: is_packed(path) for path in paths}
-        self._packed = [path for path in paths if packed[path]]
-        self._plain = [path for path in paths if not packed[path]]
-
-    def expand(self, pipeline: beam.Pipeline) -> PCollection[bytes]:
-        """Gives lines without their ends."""
-        read = ReadAllFromText(coder=BytesCoder(), compression_type=CompressionTypes.UNCOMPRESSED)
-        parts = (
-            pipeline | "Plain files" >> beam.Create(self._plain) | read,
-            pipeline
-            | "Packed files" >> beam.Create(self._packed)
-            | beam.Reshuffle()
-            | beam.FlatMap(lines_of),
-        )
-        return parts | beam.Flatten()
-
-
-def is_packed(path: str) -> bool:
-    """True if a file is packed; a `UserError` if it cannot be opened or is an archive."""
-    try:
-        with open_raw(path) as file:
-            return bool(packing(path, file.read(HEAD_BYTES)))
-    except OSError as error:
-        raise UserError(f"--input {path} must be a readable file, but is not: {error}; correct it") from error
+        paths |= dict.fromkeys(sorted(file.path for file in match.metadata_list))
+    return list(paths)
 
 
 def open_raw(path: str) -> BinaryIO:
@@ -90,23 +57,23 @@ def open_raw(path: str) -> BinaryIO:
     return FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED)
 
 
+def read_lines(paths: Sequence[str]) -> beam.PTransform[Any, Any]:
+    """Makes a transform that reads the lines of files, each file in one worker."""
+    return beam.Create(paths) | beam.Reshuffle() | beam.FlatMap(lines_of)
+
+
 def lines_of(path: str) -> Iterator[bytes]:
     """Yields the lines of a file, plain or compressed; a line that is too long becomes empty."""
     with open_raw(path) as file:
-        yield from split_lines(unpacked(file, path))
-
-
-def split_lines(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """Yields the lines of a text that comes in pieces; a line that is too long becomes empty."""
-    for block in split_blocks(pieces, b"\n", MAX_LINE):
-        for line in block:
-            if line is None:
-                count(f"lines dropped: {Unreadable.TOO_LONG}")
-            yield line or b""
+        for block in split_blocks(unpacked(file, path), b"\n", MAX_LINE):
+            for line in block:
+                if line is None:
+                    count(f"lines dropped: {Unreadable.TOO_LONG}")
+                yield line or b""
 
 
 def decoded(line: bytes) -> str:
-    """Decodes a line of UTF-8, without byte order mark and carriage return."""
+    """Decodes a line of UTF-8 and removes byte order mark and carriage return."""
     try:
         return line.decode("utf-8-sig").rstrip("\r")
     except UnicodeDecodeError:
@@ -114,37 +81,48 @@ def decoded(line: bytes) -> str:
 
 
 def prepare(
-    corpora: Mapping[str, beam.PTransform[Any, Any]],
+    name: str,
+    lines: beam.PTransform[Any, Any],
     *,
     output: str,
-    num_shards: int,
     options: PipelineOptions,
     settings: Mapping[str, Any],
 ) -> Counter[str]:
-    """Runs the pipelines that write corpora of a data folder, and counts the records of each outcome.
+    """Runs a pipeline and publishes the shards of its corpus.
 
-    Shards are written under a hidden folder and moved to `<output>/<corpus>-00000-of-000NN<suffix>` when
-    all are there, in place of earlier shards of that corpus; if there is nothing to write, those stay.
-    Corpora are named by their path with the files' suffix, "conversations/reddit.en.tsv.gz"; a document has
-    a line feed after each of its sentences. The settings and the counts go to `preparation.json`.
+    Shards are written to a hidden folder. When all are complete, they are moved to
+    `<output>/<corpus>-00000-of-000NN<suffix>`, in place of earlier shards of the corpus. If there is nothing
+    to write, the earlier shards stay.
+
+    Args:
+        name: Path of the corpus in the data folder, with the suffix: "conversations/reddit.en.tsv.gz".
+        lines: Makes the lines; a document is one element with a line feed after each sentence.
+        output: The data folder.
+        options: Beam's options.
+        settings: Recorded in `preparation.json` with the counts, which are returned; `num_shards` is the
+            number of files.
+
+    Raises:
+        UserError: An input is damaged, or nothing is left of it.
     """
-    staging = FileSystems.join(output, f".{next(iter(corpora)).replace('/', '.')}.work")
-    if FileSystems.exists(staging):
-        FileSystems.delete([staging])
+    stem, *endings = name.rsplit(".", 2)  # "documents/x.en" and ".txt.gz"
+    suffix = "".join(f".{ending}" for ending in endings)
+    staging = FileSystems.join(output, f".{name.replace('/', '.')}.work")
+    _delete(staging)
     try:
         with beam.Pipeline(options=options) as pipeline:
-            for name, lines in corpora.items():
-                stem, suffix = _split_suffix(name)
-                prefix = FileSystems.join(staging, *stem.split("/"))
-                _ = (
-                    pipeline
-                    | f"Make {name}" >> lines
-                    | f"Count {name}" >> beam.Map(_counted)
-                    | f"Write {name}" >> WriteToText(prefix, file_name_suffix=suffix, num_shards=num_shards)
+            _ = (
+                pipeline
+                | lines
+                | beam.Map(_counted)
+                | WriteToText(
+                    FileSystems.join(staging, *stem.split("/")),
+                    file_name_suffix=suffix,
+                    num_shards=settings["num_shards"],
                 )
+            )
     except BaseException as error:
-        if FileSystems.exists(staging):
-            FileSystems.delete([staging])
+        _delete(staging)
         # Workers pass errors on as text that ends with the name of the step.
         text = f"UserError: {error}" if isinstance(error, UserError) else str(error)
         if messages := re.findall(r"UserError: (.+?)(?: \[while running .*)?$", text, re.MULTILINE):
@@ -155,24 +133,24 @@ def prepare(
     for counter in counters:  # each step has its own
         counts[counter.key.metric.name] += counter.result
     if not counts["lines written"]:
-        FileSystems.delete([staging])
-        found = ", ".join(f"{number} {name}" for name, number in sorted(counts.items()))
-        raise UserError(
-            f"the inputs must hold text for {', '.join(corpora)}, but nothing was kept of them: "
-            f"{found or 'no record'}; name other files with --input"
-        )
-    for name in corpora:
-        new, earlier = _shards(staging, name), _shards(output, name)
-        folder = FileSystems.join(output, *name.split("/")[:-1])
-        if not FileSystems.exists(folder):
-            FileSystems.mkdirs(folder)
-        if earlier:
-            FileSystems.delete(earlier)
-        moved = [FileSystems.join(folder, FileSystems.split(path)[1]) for path in new]
-        FileSystems.rename(new, moved)
-    FileSystems.delete([staging])
-    _report(output, {name: {**settings, "counts": dict(counts)} for name in corpora})
+        _delete(staging)
+        outcomes = ", ".join(f"{number} {outcome}" for outcome, number in sorted(counts.items()))
+        raise UserError(f"nothing of the inputs was kept for {name}: {outcomes or 'no record'}")
+    new, earlier = (_shards(folder, stem, suffix) for folder in (staging, output))
+    folder = FileSystems.join(output, *name.split("/")[:-1])
+    if not FileSystems.exists(folder):
+        FileSystems.mkdirs(folder)
+    if earlier:
+        FileSystems.delete(earlier)
+    FileSystems.rename(new, [FileSystems.join(folder, FileSystems.split(path)[1]) for path in new])
+    _delete(staging)
+    _report(output, {name: {**settings, "counts": dict(counts)}})
     return counts
+
+
+def _delete(path: str) -> None:
+    if FileSystems.exists(path):
+        FileSystems.delete([path])
 
 
 def _counted(line: str) -> str:
@@ -180,32 +158,21 @@ def _counted(line: str) -> str:
     return line
 
 
-def _split_suffix(name: str) -> tuple[str, str]:
-    """Splits "documents/x.en.txt.gz" into "documents/x.en" and ".txt.gz"."""
-    stem, first, second = name.rsplit(".", 2)
-    return stem, f".{first}.{second}"
-
-
-def _shards(folder: str, name: str) -> list[str]:
-    stem, suffix = _split_suffix(name)
+def _shards(folder: str, stem: str, suffix: str) -> list[str]:
     pattern = FileSystems.join(folder, *f"{stem}-*-of-*{suffix}".split("/"))
     return sorted(file.path for match in FileSystems.match([pattern]) for file in match.metadata_list)
 
 
 def _report(output: str, entries: Mapping[str, Any]) -> None:
-    """Adds what was prepared to the folder's `preparation.json`."""
+    """Adds entries to the `preparation.json` of a data folder."""
     path = FileSystems.join(output, _REPORT)
     report: dict[str, Any] = {}
     if FileSystems.exists(path):
         try:
             with FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED) as file:
                 report = dict(json.loads(file.read()))
-        except (RecursionError, TypeError, ValueError) as error:
-            logging.warning("%s is replaced, since it cannot be read: %s", path, error)
-    temporary = f"{path}.tmp"
-    with FileSystems.create(temporary, compression_type=CompressionTypes.UNCOMPRESSED) as file:
-        text = json.dumps({**report, **entries}, indent=2, ensure_ascii=False)
-        file.write(f"{text}\n".encode())
-    if FileSystems.exists(path):
-        FileSystems.delete([path])
-    FileSystems.rename([temporary], [path])
+        except (TypeError, ValueError) as error:
+            logging.warning("%s is replaced, because it cannot be read: %s", path, error)
+    _delete(path)
+    with FileSystems.create(path, compression_type=CompressionTypes.UNCOMPRESSED) as file:
+        file.write(f"{json.dumps({**report, **entries}, indent=2, ensure_ascii=False)}\n".encode())

@@ -1,4 +1,4 @@
-"""Wikipedia's XML dumps to documents of contiguous sentences (Chidambaram et al. 2018, sec. A.1)."""
+"""Makes documents of contiguous sentences from Wikipedia's XML dumps (Chidambaram et al. 2018, sec. A.1)."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
@@ -8,19 +8,19 @@ from apache_beam.pvalue import PCollection
 
 from pipelines.articles import Page, article_sentences, file_prefixes, parse_page
 from pipelines.common import count, dropping, open_raw
+from xling_tf.compressed import unpacked
 from xling_tf.corpora.cleaning import sentence_fault
 from xling_tf.corpora.line_files import split_blocks
 from xling_tf.corpora.readers import MalformedLineError
 from xling_tf.errors import UserError
-from xling_tf.files import unpacked
 
-_MAX_PAGE = 1 << 24  # bytes; MediaWiki allows 2 MiB, and several revisions may be in a dump
+_MAX_PAGE = 1 << 24  # bytes; MediaWiki allows 2 MiB, and a dump may have several revisions
 _MIN_SENTENCES = 3  # quick thought needs a sentence with both of its neighbours
 _PAGE_BEGIN, _PAGE_END, _DUMP_END = b"<page>", b"</page>", b"</mediawiki>"
 
 
 class Documents(beam.PTransform[Any, Any]):
-    """Makes documents of the articles of dumps; of two articles with one title, one stays."""
+    """Makes documents of the articles of dumps, one article for each title."""
 
     def __init__(self, paths: Sequence[str], language: str) -> None:
         super().__init__()
@@ -28,7 +28,7 @@ class Documents(beam.PTransform[Any, Any]):
         self._language = language
 
     def expand(self, pipeline: beam.Pipeline) -> PCollection[str]:
-        """Gives documents, a line feed after each sentence."""
+        """Returns documents, with a line feed after each sentence."""
         return (
             pipeline
             | beam.Create(self._paths)
@@ -40,7 +40,7 @@ class Documents(beam.PTransform[Any, Any]):
 
 
 def articles(path: str, language: str) -> Iterator[tuple[str, list[list[str]]]]:
-    """Yields title and runs of contiguous sentences of each article of a dump that has some."""
+    """Yields the title and the runs of contiguous fit sentences of each article of a dump."""
     for page, prefixes in _pages(path):
         if page.fault:
             count(f"pages dropped: {page.fault}")
@@ -54,7 +54,7 @@ def articles(path: str, language: str) -> Iterator[tuple[str, list[list[str]]]]:
 
 
 def _pages(path: str) -> Iterator[tuple[Page, Collection[str]]]:
-    """Yields the pages of a dump, each with the prefixes of links to its files."""
+    """Yields the pages of a dump, each with the prefixes of links to files."""
     prefixes: Collection[str] | None = None
     has_end = False
     with open_raw(path) as file:
@@ -79,12 +79,12 @@ def _pages(path: str) -> Iterator[tuple[Page, Collection[str]]]:
     if not has_end:
         raise UserError(
             f"{path} must be a whole dump of MediaWiki, but does not end with {_DUMP_END.decode()}; "
-            "fetch it again"
+            "download it again"
         )
 
 
 def _runs(sentences: Iterable[str], language: str) -> Iterator[list[str]]:
-    # A sentence that is left out splits the document: its neighbours are not each other's.
+    # A dropped sentence splits the document: its neighbours are not contiguous.
     runs: list[list[str]] = [[]]
     for sentence in sentences:
         if fault := sentence_fault(sentence, language, min_words=1):
@@ -100,7 +100,7 @@ def _runs(sentences: Iterable[str], language: str) -> Iterator[list[str]]:
 
 
 def documents(title: str, versions: Iterable[list[list[str]]]) -> Iterator[str]:
-    """Yields the documents of a title's first article in order, so that every runner takes the same."""
+    """Yields the documents of the lexicographically first article of a title, the same on every runner."""
     del title
     first, *others = sorted(versions)
     if others:

@@ -1,1 +1,1 @@
-"""Corpora: records, one reader per format, the default sources, and the held-out split."""
+"""Corpora: types of records, readers, the data folder, the store on disk, and the held-out split."""

@@ -1,8 +1,4 @@
-"""Question answering corpora: tables, and JSON of SQuAD's layout.
-
-Rajpurkar et al. 2016, "SQuAD: 100,000+ questions for machine comprehension of text" (licence CC BY-SA
-4.0); XQuAD, MLQA, PIAF, DRCD and CMRC 2018 are published in the same layout.
-"""
+"""Question answering corpora: tables, and JSON of SQuAD's layout (Rajpurkar et al. 2016)."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping
@@ -20,10 +16,7 @@ _NEIGHBOURS = 2
 
 
 class SquadQuestion(NamedTuple):
-    """A question to a paragraph, and the distinct sentences in which an annotated answer begins.
-
-    There are none where the paragraph does not answer it, as in SQuAD v2.
-    """
+    """A question to a paragraph, and the distinct sentences in which an annotated answer begins, if any."""
 
     key: str
     text: str
@@ -31,7 +24,7 @@ class SquadQuestion(NamedTuple):
 
 
 class Paragraph(NamedTuple):
-    """A paragraph, its sentences in order and the questions to it."""
+    """A paragraph, its sentences in order, and the questions to it."""
 
     context: str
     sentences: list[str]
@@ -39,14 +32,14 @@ class Paragraph(NamedTuple):
 
 
 def read_questions(path: Path) -> Reading[QuestionAnswer]:
-    """Reads `question TAB answer` lines, with or without a third column: the answer's context."""
-    return read_records(path, "lines of question TAB answer, or with TAB context", parse_question)
+    """Reads `question TAB answer` lines, perhaps with a third column: the context of the answer."""
+    return read_records(path, "lines of question TAB answer, or with TAB context", _parse_question)
 
 
 def read_question_sentences(path: Path) -> Reading[QuestionAnswer]:
-    """Reads `question TAB sentence` lines in the order of documents whose paragraphs are lost.
+    """Reads `question TAB sentence` lines in the order of documents whose paragraphs are unknown.
 
-    The context of an answer is the two answers on each side of it, where it comes first.
+    The context of an answer is its first occurrence with the two answers on each side.
     """
     reading = read_questions(path)
     read = reading.rows
@@ -60,8 +53,7 @@ def read_question_sentences(path: Path) -> Reading[QuestionAnswer]:
     return dataclasses.replace(reading, rows=rows)
 
 
-def parse_question(line: str) -> QuestionAnswer:
-    """Makes a record of a line, or raises a `MalformedLineError`."""
+def _parse_question(line: str) -> QuestionAnswer:
     columns = [column.strip() for column in line.split("\t")]
     if len(columns) not in (2, 3):
         raise MalformedLineError("not 2 or 3 columns")
@@ -72,11 +64,11 @@ def parse_question(line: str) -> QuestionAnswer:
 
 
 def read_squad(path: Path, *, language: str) -> Reading[QuestionAnswer]:
-    """Reads JSON of SQuAD's layout: the answer is the sentence in which an annotated one begins.
+    """Reads JSON of SQuAD's layout; see `read_paragraphs`.
 
-    The context is the whole paragraph (Yang et al. 2019, footnote 4 and sec. 5.3). A question that is
-    annotated with several sentences gives a record for each. Questions that the paragraph does not
-    answer, of which SQuAD v2 has many, are left out and counted.
+    The context is the whole paragraph (Yang et al. 2019, footnote 4 and sec. 5.3). A question with
+    annotations in several sentences gives a record for each. Questions without an answer, of which SQuAD v2
+    has many, are left out and counted.
     """
 
     def rows(reading: Reading[QuestionAnswer]) -> Iterator[tuple[QuestionAnswer, None]]:
@@ -87,36 +79,39 @@ def read_squad(path: Path, *, language: str) -> Reading[QuestionAnswer]:
                 number += 1
                 question = normalise(text)
                 if fault := _fault(question, "".join(answers)):
-                    reading.leave_out(fault, number, question)
+                    reading.leave_out(fault, number)
                     continue
                 for answer in answers:
                     yield QuestionAnswer(question, normalise(answer), context), None
 
-    return Reading(path, "questions with answers in SQuAD's layout", rows, unit="question")
+    return Reading(path, "questions with answers in SQuAD's layout", rows)
 
 
 def read_paragraphs(path: Path, language: str) -> list[Paragraph]:
     """Reads the paragraphs of JSON of SQuAD v1.1's layout.
 
-    A paragraph's sentences are told by its `sentence_breaks` where it has them (XQuAD-R), else by
-    sentencex. The answer of a question is the sentence in which an annotated answer begins, as in
-    the ReQA evaluation suite (Yang et al. 2019, sec. 5.3); several annotations may give several.
+    The answer of a question is the sentence in which an annotated answer begins, as in the ReQA evaluation
+    suite (Yang et al. 2019, sec. 5.3); several annotations may give several sentences.
+
+    Args:
+        path: The file, plain or compressed.
+        language: The language by whose rules paragraphs without `sentence_breaks` (XQuAD-R) are split.
+
+    Raises:
+        UserError: The file is unreadable or has another layout.
     """
-    found: list[Paragraph] = []
+    paragraphs: list[Paragraph] = []
     try:
         for article in read_json(path)["data"]:
-            found += (_paragraph(paragraph, language) for paragraph in article["paragraphs"])
+            paragraphs += (_paragraph(paragraph, language) for paragraph in article["paragraphs"])
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise UserError(
-            f"{path} must be JSON in the layout of SQuAD v1.1 (data, paragraphs, context, qas, id, "
-            f"question, answers, answer_start), but is not: {repr(error)[:200]} at paragraph "
-            f"{len(found) + 1}; give the file as published"
+            f"{path} must be JSON in the layout of SQuAD v1.1, but is not: {repr(error)[:200]} at paragraph "
+            f"{len(paragraphs) + 1}; give the file as published"
         ) from error
     except OSError as error:
-        raise UserError(
-            f"{path} must be a readable file, but is not ({error.strerror}); correct the path"
-        ) from error
-    return found
+        raise UserError(f"{path} cannot be read: {error.strerror}; correct the path") from error
+    return paragraphs
 
 
 def _fault(question: str, answer: str) -> str | None:
@@ -139,7 +134,7 @@ def _paragraph(paragraph: Mapping[str, Any], language: str) -> Paragraph:
 
 
 def _text(value: str) -> str:
-    value.encode()  # which half a surrogate pair, as JSON can spell it, refuses
+    value.encode()  # raises an error for half a surrogate pair, which JSON can spell
     return value
 
 

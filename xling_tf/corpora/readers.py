@@ -1,10 +1,12 @@
-"""One reader per corpus format: text in, records and an account of what was left out.
+"""One reader for each file format: it yields records and counts the lines that it leaves out.
 
-Mined hard negatives lie beside a corpus: `hard_negatives/NAME.SRC-TGT.tsv.gz` belongs to the corpus
-NAME of `parallel/`. A line is `source TAB target TAB negative TAB ...`, in the order of the corpus, so
-that neither has to be in memory for the join; pairs without negatives have no line.
+Mined hard negatives are beside a corpus: `hard_negatives/NAME.SRC-TGT.tsv.gz` belongs to the corpus NAME of
+`parallel/`. A line is `source TAB target TAB negative TAB ...`. The lines are in the order of the corpus, so
+that the two can be joined without reading either into memory; pairs without negatives have no line.
 """
 
+import json
+import math
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -13,7 +15,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from xling_tf.corpora.line_files import Unreadable, read_every_line, read_lines, write_lines
+from xling_tf.corpora.line_files import Unreadable, normal_form, read_every_line, read_lines, write_lines
 from xling_tf.corpora.records import (
     NLI_LABELS,
     InferencePair,
@@ -28,75 +30,89 @@ from xling_tf.errors import UserError
 
 MINED_FOLDER = "hard_negatives"
 _NUM_FIRST_LINES = 5
-_LARGEST_GRADE = 1e9
-_MAX_DOCUMENT = 1 << 25  # bytes of its sentences in memory
+_MAX_DOCUMENT = 1 << 25  # bytes of sentences in memory
 
 R = TypeVar("R", bound=Record)
+T = TypeVar("T")
 
 
 class MalformedLineError(Exception):
-    """Raised by a line parser; its text is the reason under which the line is counted."""
+    """Raised by the parser of a line; the message is the reason under which the line is counted."""
 
 
 @dataclass(eq=False)
 class Reading(Generic[R]):
-    """The records of a file, read once as they are asked for, and an account of what was left out.
-
-    `rows` yields each record with its document's key, or None, and tells the reading of each line that
-    is left out. `expected` says what the file holds, `unit` what is numbered, for messages.
-    """
+    """The records of a file, which is read while they are consumed, and the count of the lines left out."""
 
     path: Path
-    expected: str
+    expected: str  # the content that the file should have, for messages
+    # Yields each record with the key of its document, or None; calls `leave_out` for other lines.
     rows: Callable[["Reading[R]"], Iterator[tuple[R, str | None]]]
-    unit: str = "line"
-    num_records: int = 0
-    malformed: Counter[str] = field(default_factory=Counter)  # lines left out, by reason
-    # Numbers from 1 of the first few of these.
-    first_lines: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    first_bad: str = ""
+    num_records: int = 0  # read so far
+    malformed: Counter[str] = field(default_factory=Counter)  # lines left out so far, by reason
+    first_lines: dict[str, tuple[int, ...]] = field(default_factory=dict)  # the first line numbers, by reason
 
     def __iter__(self) -> Iterator[tuple[R, str | None]]:
-        """Reads the file; a `UserError` where it cannot be read to its end."""
+        """Reads the file; raises a `UserError` if the file cannot be read to its end."""
         for row in self.rows(self):
             self.num_records += 1
             yield row
 
-    def leave_out(self, reason: str, number: int, line: str | None) -> None:
+    def leave_out(self, reason: str, number: int) -> None:
         """Counts a line that gives no record."""
         self.malformed[reason] += 1
         if self.malformed[reason] <= _NUM_FIRST_LINES:
             self.first_lines[reason] = (*self.first_lines.get(reason, ()), number)
-        if line is not None and not self.first_bad:
-            self.first_bad = f"; {self.unit} {number} is {line[:80]!r}"
 
     def summary(self) -> str:
-        """Returns the account in one line."""
-        left_out = f"; {self.unit}s left out: {self._left_out()}" if self.malformed else ""
+        """Returns the numbers of records and of lines left out, in one line."""
+        left_out = f"; left out: {self._left_out()}" if self.malformed else ""
         return f"{self.path}: {self.num_records} records{left_out}"
 
     def nothing_usable(self) -> UserError:
-        """Makes the error of a file without a record."""
-        advice = "correct the file or take it out of the folder"
+        """Makes the error for a file without a record."""
+        advice = "correct the file or remove it from the folder"
         if self.malformed[str(Unreadable.NOT_UTF8)] * 2 > self.malformed.total():
             advice = "convert it with `iconv -f ENCODING -t UTF-8`"
         return UserError(
             f"{self.path} must hold {self.expected}, but has no usable record: "
-            f"{self._left_out() or 'nothing of that kind in it'}{self.first_bad}; {advice}"
+            f"{self._left_out() or 'it has none'}; {advice}"
         )
 
     def _left_out(self) -> str:
-        firsts = {reason: ", ".join(map(str, lines)) for reason, lines in self.first_lines.items()}
+        numbers = {reason: ", ".join(map(str, lines)) for reason, lines in self.first_lines.items()}
         return "; ".join(
-            f"{count} {reason} (first {self.unit}s: {firsts[reason]})"
-            for reason, count in self.malformed.items()
+            f"{count} {reason} (first: {numbers[reason]})" for reason, count in self.malformed.items()
         )
+
+
+def read_records(path: Path, expected: str, parse: Callable[[str], R]) -> Reading[R]:
+    """Reads a file of one record a line; `parse` returns the record or raises `MalformedLineError`."""
+
+    def rows(reading: Reading[R]) -> Iterator[tuple[R, None]]:
+        for record in _parsed(read_lines(path), reading, parse):
+            yield record, None
+
+    return Reading(path, expected, rows)
+
+
+def _parsed(
+    lines: Iterable[tuple[int, str | Unreadable]], reading: Reading[Any], parse: Callable[[str], T]
+) -> Iterator[T]:
+    for number, line in lines:
+        if isinstance(line, Unreadable):
+            reading.leave_out(str(line), number)
+            continue
+        try:
+            yield parse(line)
+        except MalformedLineError as error:
+            reading.leave_out(str(error), number)
 
 
 def read_parallel(path: Path) -> Reading[TranslationPair]:
     """Reads `source TAB target` lines."""
     expected = "lines of source TAB target"
-    return read_records(path, expected, lambda row: TranslationPair._make([*_columns(row, 2), ()]))
+    return read_records(path, expected, lambda line: TranslationPair._make([*_columns(line, 2), ()]))
 
 
 def read_conversations(path: Path) -> Reading[ResponsePair]:
@@ -106,146 +122,107 @@ def read_conversations(path: Path) -> Reading[ResponsePair]:
 
 
 def read_nli(path: Path) -> Reading[InferencePair]:
-    """Reads `label TAB premise TAB hypothesis` lines.
+    """Reads `label TAB premise TAB hypothesis` lines, or the JSON lines of SNLI and MultiNLI.
 
-    Of two-way sets only "entailment" is usable: "not_entailment" is one of two others.
+    If the annotators did not agree, the gold label is "-" and the line is left out, as Bowman et al. 2015
+    advise (sec. 2.2).
     """
+    expected = "lines of label TAB premise TAB hypothesis, or JSON lines of SNLI's layout"
+    return read_records(path, f"{expected}, with the labels {', '.join(NLI_LABELS)}", parse_nli)
 
-    def parse(line: str) -> InferencePair:
-        label, premise, hypothesis = _columns(line, 3)
-        return InferencePair(premise, hypothesis, label_index(label))
 
-    expected = f"lines of label TAB premise TAB hypothesis (label: {', '.join(NLI_LABELS)})"
-    return read_records(path, expected, parse)
+def parse_nli(line: str) -> InferencePair:
+    """Makes a record of a line of NLI data, or raises a `MalformedLineError`."""
+    label, premise, hypothesis = nli_columns(line)
+    if not (premise and hypothesis):
+        raise MalformedLineError("empty column")
+    if label not in NLI_LABELS:
+        raise MalformedLineError("no gold label" if label == "-" else f"label not of {', '.join(NLI_LABELS)}")
+    return InferencePair(premise, hypothesis, NLI_LABELS.index(label))
+
+
+def nli_columns(line: str) -> list[str]:
+    """Returns label, premise and hypothesis of a line of NLI data, or raises a `MalformedLineError`."""
+    if not line.startswith("{"):
+        return _columns(line, 3)
+    try:
+        row = json.loads(line)
+        # A JSON escape can spell text that is not NFC, and half a surrogate pair, in a file that is UTF-8.
+        columns = [normal_form(row[key]).strip() for key in ("gold_label", "sentence1", "sentence2")]
+        "".join(columns).encode()
+    except UnicodeEncodeError:
+        raise MalformedLineError(Unreadable.NOT_UTF8) from None
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise MalformedLineError("not JSON with gold_label, sentence1, sentence2") from None
+    return columns
 
 
 def read_similarity(path: Path) -> Reading[SimilarityPair]:
-    """Reads a table of sentence pairs that people have graded: STS Benchmark's, SICK's, your own.
+    """Reads a table of sentence pairs that people scored, such as STS Benchmark, SICK or your own.
 
-    The first line names the columns: sentence1, sentence2 and score (SICK: relatedness). Grades may
-    have any scale; a pair has them in percent of the range that the file has.
+    The first line names the columns: sentence1, sentence2 and score (in SICK: relatedness). The scores may
+    have any scale: a record has its score in percent of the range of the file.
     """
 
     def rows(reading: Reading[SimilarityPair]) -> Iterator[tuple[SimilarityPair, None]]:
         lines = read_lines(path)
         names = str(next(lines, (1, ""))[1]).split("\t")
-        grade = "relatedness" if "relatedness" in names else "score"
-        if not {"sentence1", "sentence2", grade} <= {*names}:
+        score = "relatedness" if "relatedness" in names else "score"
+        if not {"sentence1", "sentence2", score} <= {*names}:
             raise UserError(
                 f"{path} must name the columns sentence1, sentence2 and score in its first line, but that "
                 f"is {chr(9).join(names)[:80]!r}; add the line, with tabs between the names"
             )
-        pairs: list[tuple[str, str]] = []
-        grades: list[float] = []
-        for number, line in lines:
-            if isinstance(line, Unreadable):
-                reading.leave_out(str(line), number, None)
-                continue
-            try:
-                row = dict(zip(names, _columns(line, len(names)), strict=True))
-                value = float(row[grade])
-                if not abs(value) < _LARGEST_GRADE:
-                    raise ValueError
-            except MalformedLineError as error:
-                reading.leave_out(str(error), number, line)
-            except ValueError:
-                reading.leave_out(f"{grade} that is no number", number, line)
-            else:
-                pairs.append((row["sentence1"], row["sentence2"]))
-                grades.append(value)
-        low, high = min(grades, default=0.0), max(grades, default=0.0)
-        for pair, value in zip(pairs, grades, strict=True):
-            yield SimilarityPair(*pair, round(100 * (value - low) / (high - low or 1))), None
 
-    return Reading(path, "graded pairs below a line with the names of the columns", rows)
+        def parse(line: str) -> tuple[str, str, float]:
+            row = dict(zip(names, _columns(line, len(names)), strict=True))
+            try:
+                value = float(row[score])
+            except ValueError:
+                value = math.nan
+            if not abs(value) < 1e9:  # NaN is not, either
+                raise MalformedLineError(f"{score} that is not a number")
+            return row["sentence1"], row["sentence2"], value
+
+        scored = list(_parsed(lines, reading, parse))
+        percents = percentages([value for *_, value in scored])
+        for (first, second, _), percent in zip(scored, percents, strict=True):
+            yield SimilarityPair(first, second, percent), None
+
+    return Reading(path, "scored pairs below a line with the names of the columns", rows)
+
+
+def percentages(scores: list[float]) -> list[int]:
+    """Scales scores to whole percents of their range."""
+    low, high = min(scores, default=0.0), max(scores, default=0.0)
+    return [round(100 * (score - low) / (high - low or 1)) for score in scores]
 
 
 def read_documents(path: Path) -> Reading[SentenceTriplet]:
-    """Reads a sentence a line, a blank line between documents, into its contiguous triplets.
+    """Reads the contiguous triplets of documents: a sentence a line, a blank line between documents.
 
-    Their keys are digests of the documents, of those beyond 32 MiB of that much of them. A line that
-    cannot be read is a gap that none spans.
+    The key of a document is its digest; the digest of a document beyond 32 MiB covers its first 32 MiB. No
+    triplet spans a line that cannot be read.
     """
 
     def rows(reading: Reading[SentenceTriplet]) -> Iterator[tuple[SentenceTriplet, str]]:
         for key, document in _documents(path, reading):
-            for three in zip(document, document[1:], document[2:], strict=False):
-                if all(three):
-                    yield SentenceTriplet._make(three), key
+            for triplet in zip(document, document[1:], document[2:], strict=False):
+                if all(triplet):
+                    yield SentenceTriplet._make(triplet), key
 
     return Reading(path, "a sentence a line, in documents of three sentences or more", rows)
 
 
-def read_moses(source_path: Path, target_path: Path) -> Reading[TranslationPair]:
-    """Reads two files whose lines with the same number translate each other.
-
-    That they differ in length is an error, which comes at their end.
-    """
-
-    def rows(reading: Reading[TranslationPair]) -> Iterator[tuple[TranslationPair, None]]:
-        counts = [0, 0]
-        sides = zip_longest(read_lines(source_path), read_lines(target_path), fillvalue=(0, ""))
-        for (source_number, source), (target_number, target) in sides:
-            counts = [source_number or counts[0], target_number or counts[1]]
-            if isinstance(source, Unreadable) or isinstance(target, Unreadable):
-                fault = source if isinstance(source, Unreadable) else target
-                reading.leave_out(str(fault), counts[0], None)
-            elif source and target:
-                yield TranslationPair(source, target), None
-            else:
-                reading.leave_out("empty side", counts[0], source or target)
-        if counts[0] != counts[1]:
-            raise UserError(
-                f"{source_path} has {counts[0]} lines and {target_path} has {counts[1]}, but each "
-                "line of one must translate the same line of the other; fetch or make them again "
-                "together"
-            )
-
-    return Reading(source_path, f"a sentence a line, translated in {target_path.name}", rows)
-
-
-def read_records(path: Path, expected: str, parse: Callable[[str], R]) -> Reading[R]:
-    """Reads a file of one record a line; `parse` makes one or raises `MalformedLineError`."""
-
-    def rows(reading: Reading[R]) -> Iterator[tuple[R, None]]:
-        for number, line in read_lines(path):
-            if isinstance(line, Unreadable):
-                reading.leave_out(str(line), number, None)
-                continue
-            try:
-                yield parse(line), None
-            except MalformedLineError as error:
-                reading.leave_out(str(error), number, line)
-
-    return Reading(path, expected, rows)
-
-
-def label_index(label: str) -> int:
-    """Returns the index of a label in `NLI_LABELS`; a `MalformedLineError` if it is none of them."""
-    if label == "not_entailment":
-        raise MalformedLineError("two-way label not_entailment")
-    if label not in NLI_LABELS:
-        raise MalformedLineError("unknown label")
-    return NLI_LABELS.index(label)
-
-
-def _columns(line: str, num_columns: int) -> list[str]:
-    columns = [column.strip() for column in line.split("\t")]
-    if len(columns) != num_columns:
-        raise MalformedLineError(f"not {num_columns} columns")
-    if not all(columns):
-        raise MalformedLineError("empty column")
-    return columns
-
-
 def _documents(path: Path, reading: Reading[Any]) -> Iterator[tuple[str, list[str]]]:
-    # Yields each document's key and sentences, with "" in place of a line that cannot be read. What is
-    # too large to be held comes in parts of one key, which share the two sentences where they meet.
+    # Yields the key and the sentences of each document, with "" in place of a line that cannot be read. A
+    # document that is too large for memory comes in parts with the same key; neighbouring parts share two
+    # sentences.
     document: list[str] = []
     key, size = "", 0
     for number, line in read_lines(path):
         if isinstance(line, Unreadable):
-            reading.leave_out(str(line), number, None)
+            reading.leave_out(str(line), number)
             document.append("")
         elif sentence := line.strip():
             document.append(sentence)
@@ -265,19 +242,52 @@ def _digest(document: list[str]) -> str:
     return f"{text_hash(' '.join(document)):x}"
 
 
+def read_moses(source_path: Path, target_path: Path) -> Reading[TranslationPair]:
+    """Reads two files in which lines with the same number are translations."""
+
+    def rows(reading: Reading[TranslationPair]) -> Iterator[tuple[TranslationPair, None]]:
+        counts = [0, 0]
+        sides = zip_longest(read_lines(source_path), read_lines(target_path), fillvalue=(0, ""))
+        for (source_number, source), (target_number, target) in sides:
+            counts = [source_number or counts[0], target_number or counts[1]]
+            if isinstance(source, Unreadable) or isinstance(target, Unreadable):
+                fault = source if isinstance(source, Unreadable) else target
+                reading.leave_out(str(fault), counts[0])
+            elif source and target:
+                yield TranslationPair(source, target), None
+            else:
+                reading.leave_out("empty side", counts[0])
+        if counts[0] != counts[1]:
+            raise UserError(
+                f"{source_path} has {counts[0]} lines and {target_path} has {counts[1]}, but both must have "
+                "as many; download or make both again"
+            )
+
+    return Reading(source_path, f"a sentence a line, translated in {target_path.name}", rows)
+
+
+def _columns(line: str, num_columns: int) -> list[str]:
+    columns = [column.strip() for column in line.split("\t")]
+    if len(columns) != num_columns:
+        raise MalformedLineError(f"not {num_columns} columns")
+    if not all(columns):
+        raise MalformedLineError("empty column")
+    return columns
+
+
 def mined_path(data: Path, name: str, languages: str) -> Path:
-    """Names the mined file of a corpus of a data folder; languages are as in "en-es"."""
+    """Returns the path of the mined negatives of a corpus, given its data folder, name and "en-es"."""
     return data / MINED_FOLDER / f"{name}.{languages}.tsv.gz"
 
 
 def write_mined(path: Path, pairs: Iterable[TranslationPair]) -> None:
-    """Writes pairs with negatives, in the order of their corpus, whole or not at all."""
+    """Writes pairs with negatives, in the order of their corpus; the file appears whole or not at all."""
     rows = ((source, target, *negatives) for source, target, negatives in pairs)
     write_lines(path, ("\t".join(map(_cell, row)) for row in rows))
 
 
 def read_mined(path: Path) -> Iterator[TranslationPair]:
-    """Yields the pairs of a mined file; a line without a negative is a `UserError`."""
+    """Yields the pairs of a mined file; a line without a negative raises a `UserError`."""
     for number, line in read_every_line(path):
         cells = line.split("\t")
         if len(cells) < 3 or not all(cells):
@@ -289,9 +299,10 @@ def read_mined(path: Path) -> Iterator[TranslationPair]:
 
 
 def with_negatives(pairs: Iterable[TranslationPair], path: Path) -> Iterator[TranslationPair]:
-    """Yields the pairs of a corpus, in its order, with the negatives that were mined for them.
+    """Yields the pairs of a corpus with their mined negatives.
 
-    After the last one, a mined pair that the corpus has not, or not there, is a `UserError`.
+    Raises:
+        UserError: The file has a pair that the corpus lacks, or has elsewhere; raised after the last pair.
     """
     mined = read_mined(path)
     awaited = next(mined, None)
@@ -304,19 +315,18 @@ def with_negatives(pairs: Iterable[TranslationPair], path: Path) -> Iterator[Tra
     if awaited:
         languages = path.name.removesuffix(".tsv.gz").rpartition(".")[2].split("-")
         raise UserError(
-            f"{path} must have pairs of its corpus in their order, but {awaited.source[:80]!r} is "
-            "not in the corpus, or not after those before it: the corpus has changed; "
+            f"{awaited.source[:80]!r} of {path} is not in the corpus at that place: the corpus changed; "
             + mining_command(path.parents[1], *languages)
         )
 
 
 def _cell(text: str) -> str:
-    # What a reader of lines gives back: a Moses file may have tabs in a line.
+    # The text as `read_mined` returns it: a line of a Moses file may hold tabs.
     return text.replace("\t", " ").strip(" ")
 
 
 def mining_command(data: Path, source: str, target: str) -> str:
-    """What to do where mined negatives are missing, for messages."""
+    """Returns the advice for users who lack mined negatives."""
     return (
         f"mine with `python data/mine.py --model exported/translation-ranking-{source}-{target} "
         f"--data {data} --source {source} --target {target}`"

@@ -1,15 +1,19 @@
-"""What a corpus is to the rest: whose it is, and its training examples, read anew at each pass."""
+"""The records that tasks train on, the description of their types, and the base class of corpora."""
 
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from functools import cached_property
+from typing import Any, NamedTuple
 
-NLI_LABELS = ("entailment", "neutral", "contradiction")
+from xling_tf.compressed import PACKED
+
+NLI_LABELS: tuple[str, ...] = ("entailment", "neutral", "contradiction")
 
 
 class TranslationPair(NamedTuple):
-    """A sentence, its translation and mined wrong translations of it (translation ranking)."""
+    """A sentence, its translation, and mined wrong translations of it (translation ranking)."""
 
     source: str
     target: str
@@ -32,7 +36,7 @@ class SentenceTriplet(NamedTuple):
 
 
 class InferencePair(NamedTuple):
-    """A premise, a hypothesis and the index of their relation in `NLI_LABELS`."""
+    """A premise, a hypothesis, and the index of their relation in `NLI_LABELS`."""
 
     premise: str
     hypothesis: str
@@ -40,10 +44,7 @@ class InferencePair(NamedTuple):
 
 
 class QuestionAnswer(NamedTuple):
-    """A question, the sentence that answers it and its paragraph.
-
-    An unknown paragraph is the answer again, as Yang et al. 2019, listing 2, have it.
-    """
+    """A question, its answer, and the answer's paragraph (or the answer: Yang et al. 2019, listing 2)."""
 
     question: str
     answer: str
@@ -51,52 +52,123 @@ class QuestionAnswer(NamedTuple):
 
 
 class SimilarityPair(NamedTuple):
-    """Two sentences and how alike their meanings are, in percent (graded similarity)."""
+    """Two sentences and the similarity of their meanings in percent (graded similarity)."""
 
     first: str
     second: str
     label: int
 
 
-Record = TranslationPair | ResponsePair | SentenceTriplet | InferencePair | QuestionAnswer | SimilarityPair
-Kind = Literal["parallel", "documents", "conversations", "nli", "questions", "similarity"]
-# A record and the key of its document, None where it stands alone: a split does not separate
-# records with equal keys.
+Record = tuple[Any, ...]  # the named tuple of a `RecordType`
+# A record and the key of its document, or None if it stands alone. A split never separates records
+# with the same key.
 Row = tuple[Record, str | None]
+
+
+@dataclass(frozen=True)
+class FileLayout:
+    """Files of a data folder that hold one type of record.
+
+    Attributes:
+        folders: Where the files may be, relative to the data folder.
+        stem: A regular expression of the file names without shard, ending and packing. The groups are `name`,
+            the languages `source` and `target` (without them, English), `split`, and `side` of a Moses pair.
+        ending: The ending of the file names, in any case; "" for none.
+        read: Takes the path, or both paths of a Moses pair, and returns a `Reading`. If it has a parameter
+            `language`, it gets the first language.
+    """
+
+    folders: tuple[str, ...]
+    stem: str
+    ending: str
+    read: Callable[..., Any]
+
+    @cached_property
+    def pattern(self) -> re.Pattern[str]:
+        """Matches the file names; the groups `shard` and `of` are as Apache Beam names shards."""
+        ending = rf"(?i:\.{self.ending})" if self.ending else ""
+        return re.compile(rf"{self.stem}(?:-(?P<shard>\d{{5,}})-of-(?P<of>\d{{5,}}))?{ending}{PACKED}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordType:
+    """A type of record: its fields, its files, and how it is split into training and held-out records.
+
+    Attributes:
+        name: The `kind` of its corpora and tasks, and its folder in a data folder.
+        description: The plural noun for messages, such as "translations".
+        record: The named tuple: texts first, then perhaps `negatives` (more texts) and `label` (an integer).
+        layouts: The files that hold it.
+        template: The usual file name, with `{source}` and `{target}` for languages, for messages.
+        split_by: The field whose hash decides if a record is held out; None: the document of the record.
+        hidden: The fields whose held-out texts are kept out of training records of the same type. Those of
+            any field are kept out of records of other types.
+        is_bilingual: True if a corpus has two languages, of which the first field is in the first.
+        num_contexts: How many of the text fields, the last ones, do not count for the length of a record.
+    """
+
+    name: str
+    description: str
+    record: type[Any]
+    layouts: tuple[FileLayout, ...]
+    template: str
+    split_by: str | None
+    hidden: tuple[str, ...] = ()
+    is_bilingual: bool = False
+    num_contexts: int = 0
+
+    @cached_property
+    def fields(self) -> tuple[str, ...]:
+        """The fields that hold texts."""
+        return tuple(name for name in self.record._fields if name not in ("negatives", "label"))
+
+    def texts_of(self, record: Any) -> tuple[str, ...]:
+        """Returns the texts of a record: its fields, then its negatives."""
+        return (*record[: len(self.fields)], *getattr(record, "negatives", ()))
+
+    def make(self, texts: Sequence[str], label: int) -> Record:
+        """Makes a record of its texts (fields, then negatives) and its label, if the type has one."""
+        values: list[Any] = [*texts[: len(self.fields)]]
+        more = {"negatives": tuple(texts[len(self.fields) :]), "label": label}
+        values += [more[name] for name in self.record._fields[len(self.fields) :]]
+        return self.record(*values)
+
+    def missing(self, languages: Sequence[str]) -> str:
+        """Returns the message for users whose data lack this type in some languages or pairs."""
+        source, _, target = languages[0].partition("-")
+        file = f"{self.name}/{self.template.format(source=source, target=target)}"
+        return f"no {self.description} in {', '.join(languages)}; add {file} to --data"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Corpus(ABC):
-    """A file, the shards of one, or a dataset of a library; it may be larger than the memory."""
+    """Records of one type, from files, from a library or from memory; perhaps more than fit in memory."""
 
-    name: str  # a file's name up to the languages
-    kind: Kind
-    languages: str  # "en-es" for translations, "en" for the others
-    # "train", "dev", "dev_matched", "dev_mismatched" or "test" where inference states it.
-    split: str = ""
+    name: str  # the file name up to the languages
+    kind: str  # the name of a `RecordType`
+    languages: str  # "en-es" for translations, "en" for everything else
+    split: str = ""  # "train", "dev", "dev_matched", "dev_mismatched" or "test" if the publisher split it
 
     @property
     def title(self) -> str:
-        """What it is called in messages and results, as "nli/snli_1.0.en.train"."""
+        """The name of the corpus in messages and results, such as "nli/snli_1.0.en.train"."""
         return ".".join(filter(None, (f"{self.kind}/{self.name}", self.languages, self.split)))
 
     @abstractmethod
     def version(self) -> str:
-        """Tells the corpus as it is now from one with other records."""
+        """Returns a text that changes when the records change."""
 
     @abstractmethod
     def __iter__(self) -> Iterator[Row]:
-        """Yields its rows in the same order each time; a `UserError` if there are none."""
+        """Yields the rows in the same order each time; raises a `UserError` if there are none."""
 
 
 def columns_of(languages: str) -> list[tuple[str, slice]]:
-    """Each language of a corpus with the places of its texts in a record.
+    """Returns each language of a corpus with the positions of its texts in a record.
 
     Example:
         >>> columns_of("en-es")
         [('en', slice(0, 1, None)), ('es', slice(1, None, None))]
-        >>> columns_of("en")
-        [('en', slice(0, None, None))]
     """
     source, *targets = languages.split("-")
     return [(source, slice(0, 1 if targets else None)), *((t, slice(1, None)) for t in targets)]

@@ -1,4 +1,4 @@
-"""Sentences of a text, and of a text and its translation."""
+"""Splits a text into sentences, or a text and its translation into pairs of sentences."""
 
 import re
 import unicodedata
@@ -11,37 +11,37 @@ from xling_tf.corpora.records import TranslationPair
 
 _PARAGRAPH_END = re.compile(r"\n\s*\n")
 _BULLET = re.compile(r"^(?:[*•·▪‣–|-] )+")
-# sentencex parts these from what follows: "M. Dupont", "1. Open the file."
+# sentencex splits after these: "M. Dupont", "1. Open the file."
 _STUB = re.compile(r"\W*\w{1,2}\.")
-# It breaks on a no-break space behind an initial.
+# sentencex breaks at a no-break space after an initial.
 _SPACE = re.compile(r"[^\S\n]")
 
 
 def paragraphs(text: str) -> list[str]:
-    """The paragraphs of a text (parted by an empty line), each on one line without bullet."""
+    """Returns the paragraphs of a text (separated by empty lines), each on one line, without bullets."""
     lines = (_BULLET.sub("", normalise(part)) for part in _PARAGRAPH_END.split(text))
     return [line for line in lines if line]
 
 
 def sentences(paragraph: str, language: str) -> list[str]:
-    """The sentences of a normalised paragraph, by the rules of a language (sentencex).
-
-    Example:
-        >>> sentences("Dr. Smith left. Why?", "en")
-        ['Dr. Smith left.', 'Why?']
-    """
-    found: list[str] = []
+    """Splits a normalised paragraph into sentences, by the rules of a language (sentencex)."""
+    joined: list[str] = []
     for segment in sentencex.segment(language, paragraph):
         piece = _BULLET.sub("", segment.strip())
-        if piece and found and _STUB.fullmatch(found[-1]):
-            found[-1] += " " + piece
+        if piece and joined and _STUB.fullmatch(joined[-1]):
+            joined[-1] += " " + piece
         elif piece:
-            found.append(piece)
-    return found
+            joined.append(piece)
+    return joined
 
 
 def sentence_spans(paragraph: str, language: str) -> list[tuple[int, int]]:
-    """The (start, end) of a paragraph's sentences in characters, without gaps."""
+    """Returns (start, end) of the sentences of a paragraph in characters, without gaps.
+
+    Example:
+        >>> sentence_spans("One. Two.", "en")
+        [(0, 5), (5, 9)]
+    """
     boundaries = sentencex.get_sentence_boundaries(language, _SPACE.sub(" ", paragraph))
     return [(boundary["start_index"], boundary["end_index"]) for boundary in boundaries]
 
@@ -49,15 +49,15 @@ def sentence_spans(paragraph: str, language: str) -> list[tuple[int, int]]:
 def aligned_sentences(
     pair: TranslationPair, source_language: str, target_language: str
 ) -> Iterator[TranslationPair]:
-    """Yields the sentence pairs of a text and its translation.
+    """Splits a text and its translation into pairs of sentences.
 
-    Paragraphs are paired when both texts have equally many, then sentences likewise; what cannot be
-    taken apart stays in one piece.
+    If both texts have equally many paragraphs, these are paired; sentences are paired in the same way. A
+    paragraph whose sentences do not match those of its translation stays whole.
     """
-    ours, theirs = paragraphs(pair.source), paragraphs(pair.target)
-    if len(ours) != len(theirs):
-        ours, theirs = [" ".join(ours)], [" ".join(theirs)]
-    for source, target in zip(ours, theirs, strict=True):
+    sources, targets = paragraphs(pair.source), paragraphs(pair.target)
+    if len(sources) != len(targets):
+        sources, targets = [" ".join(sources)], [" ".join(targets)]
+    for source, target in zip(sources, targets, strict=True):
         parts = sentences(source, source_language), sentences(target, target_language)
         pairs = [TranslationPair(*sides) for sides in zip(*parts, strict=False)]
         if len(parts[0]) == len(parts[1]) and all(
@@ -69,7 +69,7 @@ def aligned_sentences(
 
 
 def surroundings(sentences: Sequence[str], num_neighbours: int) -> dict[str, str]:
-    """Maps each distinct sentence of a text to itself between its neighbours where it comes first.
+    """Maps each distinct sentence of a text to its first occurrence, joined with neighbours on each side.
 
     Example:
         >>> surroundings(["One.", "Two.", "Three."], 1)["Three."]
@@ -78,9 +78,9 @@ def surroundings(sentences: Sequence[str], num_neighbours: int) -> dict[str, str
     around: dict[str, str] = {}
     for place, sentence in enumerate(sentences):
         if sentence not in around:
-            near = sentences[max(0, place - num_neighbours) : place + num_neighbours + 1]
+            window = sentences[max(0, place - num_neighbours) : place + num_neighbours + 1]
             # No space follows the wide full stop of Chinese.
-            is_wide = (unicodedata.east_asian_width(each[-1:] or " ") in "WF" for each in near)
-            spaced = (each if wide else f"{each} " for each, wide in zip(near, is_wide, strict=True))
+            is_wide = (unicodedata.east_asian_width(each[-1:] or " ") in "WF" for each in window)
+            spaced = (each if wide else f"{each} " for each, wide in zip(window, is_wide, strict=True))
             around[sentence] = "".join(spaced).strip()
     return around

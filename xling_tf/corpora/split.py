@@ -1,18 +1,15 @@
-"""The held-out tenth: which records are for development, decided by their text alone.
+"""The held-out tenth: the hash of a record's normalised text decides if the record is held out.
 
-Chidambaram et al. 2019, sec. 3.1: "we use 90% of the data for training, and the remaining 10% for
-development/validation." A hash of the normalised text decides, so the split is the same for
-reordered, extended or newly prepared files and for other spellings.
-
-That alone does not keep a held-out sentence out of training: it may stand in a document, or be a
-reply, whose own hash says training. So a record leaves training if one of its texts is held out with
-a record of another kind, or if the text to be found (of translations, either side) is one of a
-held-out record of its own kind. Both rules remove mined negatives too, but keep their record.
-What remains are sentences that differ in a word: `near_twins`.
+The shares are those of Chidambaram et al. 2019, sec. 3.1. The split is the same for reordered or extended
+files and for other spellings. That alone does not keep a held-out sentence out of training: the sentence may
+also be in a document or be a reply, whose own hash says training. So a record leaves training if one of its
+texts is held out with a record of another type, or if a field that its type hides (`RecordType.hidden`) has
+the text of such a field of a held-out record. Both rules remove mined negatives too, but keep their record.
+Sentences that differ in a word remain: see `near_twins`.
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple
 
@@ -20,34 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xling_tf.corpora.line_files import normal_form
-from xling_tf.corpora.records import Corpus, Kind
+from xling_tf.corpora.records import Corpus, RecordType
 
 HELD_OUT_FRACTION = 0.1
 _HASH_BYTES = 8
 
 
-class _Columns(NamedTuple):
-    """The texts of a record, by their places; those after `shown` are mined negatives."""
-
-    shown: range  # what a held-out record hides from training on other kinds
-    guarded: range  # what it hides from training on its own kind
-    deciding: int | None  # what decides on the record; None: its document
-
-
-# Questions to a paragraph stay together. A reply is the next message of a dialogue: if messages hid
-# as well, a fifth of the conversations would leave training.
-_COLUMNS: dict[Kind, _Columns] = {
-    "parallel": _Columns(shown=range(2), guarded=range(2), deciding=0),
-    "conversations": _Columns(shown=range(2), guarded=range(1, 2), deciding=0),
-    "documents": _Columns(shown=range(3), guarded=range(0), deciding=None),
-    "nli": _Columns(shown=range(2), guarded=range(0), deciding=0),
-    "questions": _Columns(shown=range(3), guarded=range(1, 2), deciding=2),
-    "similarity": _Columns(shown=range(2), guarded=range(0), deciding=0),
-}
-
-
 class Part(IntEnum):
-    """Where a record goes."""
+    """The part of the data that a record belongs to."""
 
     NEITHER = 0
     TRAIN = 1
@@ -55,117 +32,126 @@ class Part(IntEnum):
 
 
 class HashedCorpus(NamedTuple):
-    """A corpus by the hashes of its texts."""
+    """The hashes of the texts of a corpus."""
 
     corpus: Corpus
+    record_type: RecordType
     texts: NDArray[np.uint64]  # [texts of all corpora]
-    first: NDArray[np.int64]  # [records], the place of each record's first text in `texts`
+    first: NDArray[np.int64]  # [records], the position of each record's first text in `texts`
     num_texts: NDArray[np.int32]  # [records]
-    documents: NDArray[np.uint64]  # [records], of each record's document; empty without documents
+    documents: NDArray[np.uint64]  # [records], of each record's document; empty if the type has none
+
+    def column(self, field: str) -> NDArray[np.uint64]:
+        """Returns the `[records]` hashes of a text field."""
+        return self.texts[self.first + self.record_type.fields.index(field)]
+
+
+# `[records]` values of `Part`, and numbers of texts that may be used: fewer if a negative is a held-out text.
+Division = tuple[NDArray[np.int8], NDArray[np.int32]]
 
 
 def normalised(text: str) -> str:
-    """Returns the text without the differences that make no other sentence of it."""
+    """Removes differences in spelling that leave the sentence the same: case, width and spaces."""
     return " ".join(normal_form(text, "NFKC").casefold().split())
 
 
 def text_hash(text: str) -> int:
     """Hashes the normalised text to 64 bits."""
-    return int.from_bytes(_digest(text))
+    return int.from_bytes(hashlib.blake2b(normalised(text).encode(), digest_size=_HASH_BYTES).digest())
 
 
 def text_hashes(texts: Sequence[str]) -> NDArray[np.uint64]:
-    """`text_hash` of each of some texts."""
-    return np.frombuffer(b"".join(map(_digest, texts)), ">u8").astype(np.uint64)
-
-
-def _digest(text: str) -> bytes:
-    return hashlib.blake2b(normalised(text).encode(), digest_size=_HASH_BYTES).digest()
+    """Returns the `[texts]` values of `text_hash`."""
+    return np.fromiter(map(text_hash, texts), np.uint64, len(texts))
 
 
 def held_out(text: str, fraction: float = HELD_OUT_FRACTION) -> bool:
-    """Decides by its hash whether a text is held out; then it is so in every larger fraction."""
+    """Returns True if the hash of a text is in the held-out fraction, and so in every larger fraction."""
     return text_hash(text) < fraction * 256**_HASH_BYTES
 
 
-class Division(NamedTuple):
-    """How the records of a corpus are used."""
-
-    parts: NDArray[np.int8]  # [records], values of `Part`
-    num_texts: NDArray[np.int32]  # [records], fewer where a negative is a held-out text
-
-
 def divide(corpora: Sequence[HashedCorpus]) -> list[Division]:
-    """Divides corpora that are used together.
+    """Divides all corpora of a training into training and held-out records.
 
-    Natural language inference obeys the split of its name: a training file is split only where no
-    file of its name is for development, and test files are in neither part.
+    If the publisher split a corpus (`Corpus.split`), that split is used: test files are in neither part, and
+    a training file is split by hash only if there is no development file of the same name.
     """
-    with_dev = {(c.name, c.languages) for c, *_ in corpora if c.split.startswith("dev")}
-    parts = [_by_hash(c, (c.corpus.name, c.corpus.languages) in with_dev) for c in corpora]
-    shown: dict[Kind, NDArray[np.uint64]] = {}
-    guarded: dict[Kind, NDArray[np.uint64]] = {}
-    for kind, columns in _COLUMNS.items():
-        of_kind = [
-            (c, part != Part.TRAIN) for c, part in zip(corpora, parts, strict=True) if c.corpus.kind == kind
-        ]
-        shown[kind] = _hashes(of_kind, columns.shown)
-        guarded[kind] = _hashes(of_kind, columns.guarded)
-    others = {
-        kind: np.sort(np.concatenate([hashes for other, hashes in shown.items() if other != kind]))
-        for kind in _COLUMNS
-    }
-    divisions = []
-    for hashed, part in zip(corpora, parts, strict=True):
-        kind = hashed.corpus.kind
-        for hidden, places in ((others[kind], _COLUMNS[kind].shown), (guarded[kind], _COLUMNS[kind].guarded)):
-            for column in places:
-                leaks = are_among(hashed.texts[hashed.first + column], hidden)
-                part[leaks & (part == Part.TRAIN)] = Part.NEITHER
-        num_texts = hashed.num_texts.copy()
-        for place in range(_COLUMNS[kind].shown.stop, np.max(num_texts, initial=0)):
-            has = np.flatnonzero(num_texts > place)
-            texts = hashed.texts[hashed.first[has] + place]
-            leaks = are_among(texts, others[kind]) | are_among(texts, guarded[kind])
-            # A record's texts lie side by side, so the negatives after it, which are less hard, go too.
-            num_texts[has[leaks]] = place
-        divisions.append(Division(part, num_texts))
-    return divisions
+    with_dev = {(c.corpus.name, c.corpus.languages) for c in corpora if c.corpus.split.startswith("dev")}
+    parts = [_own_parts(c, (c.corpus.name, c.corpus.languages) in with_dev) for c in corpora]
+    divided = list(zip(corpora, parts, strict=True))
+    forbidden = {}
+    for record_type in {c.record_type.name: c.record_type for c in corpora}.values():
+        others = [each for each in divided if each[0].record_type is not record_type]
+        same = [each for each in divided if each[0].record_type is record_type]
+        forbidden[record_type.name] = (
+            _held_out_hashes(others, lambda type_: type_.fields),
+            _held_out_hashes(same, lambda type_: type_.hidden),
+        )
+    return [_without_leaks(c, part, *forbidden[c.record_type.name]) for c, part in divided]
 
 
-def _by_hash(hashed: HashedCorpus, has_dev: bool) -> NDArray[np.int8]:
+def _own_parts(hashed: HashedCorpus, has_dev: bool) -> NDArray[np.int8]:
+    """Returns the `[records]` parts by the corpus alone."""
     split = hashed.corpus.split
     stated = {"test": Part.NEITHER, "train": Part.TRAIN if has_dev else None}.get(split)
     if split.startswith("dev"):
         stated = Part.HELD_OUT
     if stated is not None:
         return np.full(len(hashed.first), stated, np.int8)
-    column = _COLUMNS[hashed.corpus.kind].deciding
-    keys = hashed.documents if column is None else hashed.texts[hashed.first + column]
+    field = hashed.record_type.split_by
+    keys = hashed.documents if field is None else hashed.column(field)
     is_held_out = keys < np.uint64(HELD_OUT_FRACTION * 256**_HASH_BYTES)
     return np.where(is_held_out, Part.HELD_OUT, Part.TRAIN).astype(np.int8)
 
 
-def _hashes(hidden: Sequence[tuple[HashedCorpus, Any]], columns: range) -> NDArray[np.uint64]:
-    found = [c.texts[c.first[is_hidden] + place] for c, is_hidden in hidden for place in columns]
-    return np.unique(np.concatenate([np.zeros(0, np.uint64), *found]))
+def _held_out_hashes(
+    divided: Sequence[tuple[HashedCorpus, NDArray[np.int8]]],
+    fields_of: Callable[[RecordType], Sequence[str]],
+) -> NDArray[np.uint64]:
+    """Returns the distinct hashes of some fields of the records that are not for training, ascending."""
+    columns = [
+        c.column(field)[part != Part.TRAIN] for c, part in divided for field in fields_of(c.record_type)
+    ]
+    return np.unique(np.concatenate([np.zeros(0, np.uint64), *columns]))
+
+
+def _without_leaks(
+    hashed: HashedCorpus, parts: NDArray[np.int8], of_others: NDArray[np.uint64], hidden: NDArray[np.uint64]
+) -> Division:
+    """Removes records and negatives from training whose text is held out elsewhere."""
+    fields = hashed.record_type.fields
+    for hashes, columns in ((of_others, fields), (hidden, hashed.record_type.hidden)):
+        for field in columns:
+            leaks = are_among(hashed.column(field), hashes)
+            parts[leaks & (parts == Part.TRAIN)] = Part.NEITHER
+    num_texts = hashed.num_texts.copy()
+    for position in range(len(fields), np.max(num_texts, initial=0)):
+        has = np.flatnonzero(num_texts > position)
+        texts = hashed.texts[hashed.first[has] + position]
+        leaks = are_among(texts, of_others) | are_among(texts, hidden)
+        # The texts of a record are contiguous, so the later negatives, which are less hard, go too.
+        num_texts[has[leaks]] = position
+    return parts, num_texts
 
 
 def are_among(
     hashes: NDArray[np.unsignedinteger[Any]], ascending: NDArray[np.unsignedinteger[Any]]
 ) -> NDArray[np.bool_]:
-    """True for each hash that is in an ascending array of hashes."""
-    # np.isin would look for the distinct ones anew for each corpus, most of the time that reading takes.
+    """Returns `[hashes]` bool, True for each hash that is in an ascending array of hashes."""
+    # np.isin would sort again for each corpus, which takes most of the time of reading.
     begin, end = (np.searchsorted(ascending, hashes, side) for side in ("left", "right"))
     return begin < end
 
 
 def near_twins(held_out: Sequence[tuple[Any, ...]], training: Iterable[tuple[Any, ...]]) -> NDArray[np.bool_]:
-    """Marks held-out pairs that training knows but for a word.
+    """Marks held-out pairs that are in training except for one word more, less, exchanged or moved.
 
-    Texts are near twins if they are equal once a word at most is left out of each: a word more, a
-    word less, another word or a word elsewhere. A pair is marked if a side of it is a near twin of the
-    same side of a training pair. Memory grows with the held-out texts alone.
+    Args:
+        held_out: Pairs; the first two fields are the texts.
+        training: Pairs of the same form. Memory does not grow with their number.
+
+    Returns:
+        `[held_out]` bool: True if a side is a near twin of the same side of a training pair.
     """
     unseen = [{key for pair in held_out for key in _without_a_word(pair[side])} for side in (0, 1)]
     seen: tuple[set[int], set[int]] = (set(), set())
@@ -181,6 +167,6 @@ def near_twins(held_out: Sequence[tuple[Any, ...]], training: Iterable[tuple[Any
 def _without_a_word(text: str) -> Iterator[int]:
     words = normalised(text).split()
     yield hash(" ".join(words))
-    if len(words) > 1:  # any two words are equal without a word
+    if len(words) > 1:  # any two single words would be twins
         for place in range(len(words)):
             yield hash(" ".join(words[:place] + words[place + 1 :]))

@@ -1,21 +1,20 @@
-"""Corpora on the disk: read and divided once, then at hand record by record.
+"""Corpora on disk: read and divided once, then available record by record or column by column.
 
-The folder of a store holds the texts of all records, one after another, and files of numbers: where
-each text begins, which texts are a record's, and which records are for training or held out.
-Records share texts at their ends, as triplets of a document do.
+The folder of a store holds the texts of all records, one after another, and files of numbers: where each text
+begins, which texts a record has, and which records are for training or held out. Neighbouring records share
+texts, as the triplets of a document do.
 """
 
 import hashlib
 import json
-import os
+import mmap
 import tempfile
-import weakref
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache
-from itertools import islice, pairwise
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, overload
 
@@ -24,29 +23,21 @@ from absl import logging
 from numpy.typing import ArrayLike, NDArray
 
 from xling_tf.corpora.cleaning import SAMPLE_SIZE, corpus_faults
-from xling_tf.corpora.records import (
-    Corpus,
-    InferencePair,
-    Kind,
-    QuestionAnswer,
-    Record,
-    ResponsePair,
-    SentenceTriplet,
-    SimilarityPair,
-    TranslationPair,
-    columns_of,
-)
+from xling_tf.corpora.line_files import UNSPACED_RANGES
+from xling_tf.corpora.record_types import RECORD_TYPES
+from xling_tf.corpora.records import Corpus, Record, RecordType, columns_of
 from xling_tf.corpora.split import HashedCorpus, Part, divide, text_hash, text_hashes
-from xling_tf.errors import UserError, progress
+from xling_tf.errors import UserError
 from xling_tf.files import read_json, recover_folder, replacing_folder
+from xling_tf.program import progress
 
-# Raise it when what is written changes, or how corpora are divided.
-STORE_VERSION = 7
+# Increase it when the content of the files or the division of the corpora changes.
+STORE_VERSION = 8
 _CONTENT = "content.json"
 _TEXTS = "texts"
 _TRAIN, _HELD_OUT = "train", "held_out"
-# Files of numbers, and their types. Of each text: where it begins (and where the last one ends), the number
-# of its tokens, its hash. Of each record: its first text, the number of its texts, its label.
+# The files of numbers and their types. Of each text: its begin (and the end of the last text), its number of
+# tokens, its hash. Of each record: its first text, its number of texts, its label.
 _NUMBERS = {
     "text_starts": "q",
     "num_tokens": "h",
@@ -55,90 +46,48 @@ _NUMBERS = {
     "num_texts": "i",
     "label": "b",
 }
-_BUFFERED = 1 << 13  # texts before they go to the disk
-_WINDOW_BITS = 16  # of the bytes read at once where all texts are gone through
-
-_WORD, _INNER, _MARK, _UNSPACED = 1, 2, 4, 8  # what a character is, as bits
-_UNSPACED_SCRIPTS = (slice(0x3040, 0x3100), slice(0x3400, 0xA000))
-_LONGEST = 256  # tokens; one endless line must not count as a batch of its own
-# How many texts of a record, the last ones, are contexts, which do not make a batch longer.
-_NUM_CONTEXTS: Mapping[Kind, int] = {"questions": 1}
-
-_TEXTS_OF: Mapping[Kind, Callable[[Any], tuple[str, ...]]] = {
-    "parallel": lambda pair: (*pair[:2], *pair.negatives),
-    "conversations": tuple,
-    "documents": tuple,
-    "nli": lambda pair: pair[:2],
-    "questions": tuple,
-    "similarity": lambda pair: pair[:2],
-}
-_RECORDS: Mapping[Kind, Callable[[list[str], int], Record]] = {
-    "parallel": lambda texts, label: TranslationPair(texts[0], texts[1], tuple(texts[2:])),
-    "conversations": lambda texts, label: ResponsePair(*texts),
-    "documents": lambda texts, label: SentenceTriplet(*texts),
-    "nli": lambda texts, label: InferencePair(texts[0], texts[1], label),
-    "questions": lambda texts, label: QuestionAnswer(*texts),
-    "similarity": lambda texts, label: SimilarityPair(texts[0], texts[1], label),
-}
+_BLOCK = 1 << 13  # records or texts in memory at once
+_WORD, _INNER, _MARK, _UNSPACED = 1, 2, 4, 8  # properties of a character, as bits
+_MAX_TOKENS = 256  # one endless line must not fill a batch of its own
 
 
 class CorpusStore:
-    """Reads a store, whose folder may then be deleted; in memory are some bytes a record."""
+    """Reads a store, whose files are mapped into memory; the folder may be deleted once it is open."""
 
     def __init__(self, folder: Path) -> None:
-        self._file = os.open(folder / _TEXTS, os.O_RDONLY)
-        weakref.finalize(self, os.close, self._file)
+        self._bytes = _mapped(folder / _TEXTS)
         numbers = {name: _numbers(folder / name, code) for name, code in _NUMBERS.items()}
-        self._starts, self._first = numbers["text_starts"], numbers["first_text"]
-        self._count = numbers["num_texts"]
-        self._num_tokens, self.labels = numbers["num_tokens"], numbers["label"]
-        self._hashes = numbers["hash"]
+        self.text_starts, self.num_tokens, self.hash = (numbers[n] for n in list(_NUMBERS)[:3])
+        self.first_text, self.num_texts, self.label = (numbers[n] for n in list(_NUMBERS)[3:])
         parts = {name: _numbers(folder / name, "q") for name in (_TRAIN, _HELD_OUT)}
-        taken = dict.fromkeys(parts, 0)
-        entries = read_json(folder / _CONTENT)["corpora"]
-        for entry in entries:
+        begin = dict.fromkeys(parts, 0)
+        corpora = []
+        for entry in read_json(folder / _CONTENT)["corpora"]:
             for name, indices in parts.items():
-                begin, taken[name] = taken[name], taken[name] + entry[name]
-                entry[name] = StoredRecords(self, entry["kind"], indices[begin : taken[name]])
-        self.corpora = tuple(StoredCorpus(**entry) for entry in entries)
+                end = begin[name] + entry[name]
+                record_type = RECORD_TYPES[entry["kind"]]
+                entry[name] = StoredRecords(self, record_type, indices[begin[name] : end])
+                begin[name] = end
+            corpora.append(StoredCorpus(**entry))
+        self.corpora = tuple(corpora)
 
     def counts(self) -> dict[str, int]:
-        """How many records each corpus has, by its title."""
+        """Returns the number of records of each corpus, by title."""
         return {corpus.title: corpus.num_records for corpus in self.corpora}
 
     def contents(self) -> dict[str, str]:
-        """What tells each corpus from another one, by its title."""
+        """Returns the number of records and a digest of each corpus, by title."""
         return {c.title: f"{c.num_records} records, {c.digest}" for c in self.corpora}
 
-    def record(self, kind: Kind, index: int) -> Record:
-        """Reads a record, by its number among all."""
-        first, count = int(self._first[index]), int(self._count[index])
-        starts = self._starts[first : first + count + 1].tolist()
-        raw = os.pread(self._file, starts[-1] - starts[0], starts[0])
-        places = pairwise(start - starts[0] for start in starts)
-        texts = [raw[begin:end].decode() for begin, end in places]
-        return _RECORDS[kind](texts, int(self.labels[index]))
-
-    def lengths(self, kind: Kind, indices: NDArray[np.int64]) -> NDArray[np.int16]:
-        """`[records]` tokens of the longest text of each, as `approximate_lengths` says."""
-        first, count = self._first[indices], self._count[indices] - _NUM_CONTEXTS.get(kind, 0)
-        longest = np.zeros(len(indices), np.int16)
-        for place in range(np.max(count, initial=0)):
-            has = count > place
-            longest[has] = np.maximum(longest[has], self._num_tokens[first[has] + place])
-        return longest
-
-    def text_hashes(self, indices: NDArray[np.int64]) -> Iterator[NDArray[np.uint64]]:
-        """Yields the `text_hash` of the first text of each record, then of each second text, and so on."""
-        first, count = self._first[indices], self._count[indices]
-        for place in range(np.max(count, initial=0)):
-            yield self._hashes[first[count > place] + place]
+    def texts(self, positions: NDArray[np.int64]) -> NDArray[np.object_]:
+        """Reads the `[n]` UTF-8 bytes of texts, by their `[n]` positions among all."""
+        texts = np.empty(len(positions), object)
+        starts, ends = self.text_starts[positions].tolist(), self.text_starts[positions + 1].tolist()
+        texts[:] = [self._bytes[start:end] for start, end in zip(starts, ends, strict=True)]
+        return texts
 
     def training_texts_by_language(self) -> dict[str, Iterator[str]]:
-        """The distinct training texts of each language that has any, in the order of the corpora.
-
-        They are read once, as they are asked for. A text in two languages is one of both.
-        """
+        """Returns iterators over the distinct training texts of each language, in order."""
         sides: defaultdict[str, list[tuple[StoredRecords, slice]]] = defaultdict(list)
         for corpus in self.corpora:
             if len(corpus.train):
@@ -147,35 +96,28 @@ class CorpusStore:
         return {language: self._distinct_texts(parts) for language, parts in sides.items()}
 
     def _distinct_texts(self, sides: Sequence[tuple["StoredRecords", slice]]) -> Iterator[str]:
-        wanted = np.zeros(len(self._starts) - 1, bool)
+        is_used = np.zeros(len(self.text_starts) - 1, bool)
         for records, side in sides:
-            first, count = self._first[records.indices], self._count[records.indices]
-            for place in range(np.max(count, initial=0))[side]:
-                wanted[first[count > place] + place] = True
-        places = np.flatnonzero(wanted)
-        # Texts with the same 64 bits are taken for equal.
-        hashes = np.fromiter(map(hash, self._raw(places)), np.int64, len(places))
+            for positions in list(records.positions())[side]:
+                is_used[positions] = True
+        positions = np.flatnonzero(is_used)
+        # Texts with the same 64 bits count as equal.
+        hashes = np.fromiter(map(hash, self._in_blocks(positions)), np.int64, len(positions))
         _, firsts = np.unique(hashes, return_index=True)
-        for raw in self._raw(places[np.sort(firsts)]):
-            yield raw.decode()
+        for text in self._in_blocks(positions[np.sort(firsts)]):
+            yield text.decode()
 
-    def _raw(self, places: NDArray[np.int64]) -> Iterator[bytes]:
-        """Reads texts, by their numbers in ascending order, a window of the file at a time."""
-        windows = np.flatnonzero(np.diff(self._starts[places] >> _WINDOW_BITS)) + 1
-        for window in np.split(places, windows):
-            starts, ends = self._starts[window].tolist(), self._starts[window + 1].tolist()
-            if starts:
-                raw = os.pread(self._file, ends[-1] - starts[0], starts[0])
-                for start, end in zip(starts, ends, strict=True):
-                    yield raw[start - starts[0] : end - starts[0]]
+    def _in_blocks(self, positions: NDArray[np.int64]) -> Iterator[bytes]:
+        for begin in range(0, len(positions), _BLOCK):
+            yield from self.texts(positions[begin : begin + _BLOCK])
 
 
 @dataclass(frozen=True, eq=False)
 class StoredRecords(Sequence[Record]):
-    """Records of one kind, by their `[records]` numbers in a store, read when asked for."""
+    """Records of one type, by their `[records]` indices in a store; read on demand."""
 
     store: CorpusStore
-    kind: Kind
+    record_type: RecordType
     indices: NDArray[np.int64]
 
     def __len__(self) -> int:
@@ -184,26 +126,54 @@ class StoredRecords(Sequence[Record]):
     @overload
     def __getitem__(self, place: int) -> Record: ...
     @overload
-    def __getitem__(self, place: slice) -> "StoredRecords": ...
-    def __getitem__(self, place: int | slice) -> "Record | StoredRecords":
-        if isinstance(place, slice):
-            return StoredRecords(self.store, self.kind, self.indices[place])
-        return self.store.record(self.kind, int(self.indices[place]))
+    def __getitem__(self, place: slice | NDArray[Any]) -> "StoredRecords": ...
+    def __getitem__(self, place: int | slice | NDArray[Any]) -> "Record | StoredRecords":
+        if isinstance(place, slice | np.ndarray):
+            return StoredRecords(self.store, self.record_type, self.indices[place])
+        index = int(self.indices[place])
+        first = int(self.store.first_text[index])
+        texts = self.store.texts(np.arange(first, first + int(self.store.num_texts[index])))
+        return self.record_type.make([text.decode() for text in texts], int(self.store.label[index]))
+
+    def column(self, field: str) -> NDArray[np.object_]:
+        """Returns `[records]` UTF-8 bytes of a text field."""
+        return self.store.texts(self.store.first_text[self.indices] + self.record_type.fields.index(field))
+
+    def negatives(self, number: int, missing: NDArray[np.object_]) -> NDArray[np.object_]:
+        """Returns `[records]` UTF-8 bytes of a negative by its number from 0; `missing` fills the gaps."""
+        place, column = len(self.record_type.fields) + number, missing.copy()
+        has = self.store.num_texts[self.indices] > place
+        column[has] = self.store.texts(self.store.first_text[self.indices[has]] + place)
+        return column
+
+    def positions(self, num_last: int = 0) -> Iterator[NDArray[np.int64]]:
+        """Yields the positions of the first texts of the records, then of the second texts, and so on.
+
+        A record with fewer texts is left out; so are the last `num_last` texts of each record.
+        """
+        first, count = self.store.first_text[self.indices], self.store.num_texts[self.indices] - num_last
+        for place in range(np.max(count, initial=0)):
+            yield first[count > place] + place
 
     @property
     def lengths(self) -> NDArray[np.int16]:
-        """`[records]` tokens of the longest text, roughly."""
-        return self.store.lengths(self.kind, self.indices)
+        """`[records]` numbers of tokens of the longest text that is not a context, estimated."""
+        count = self.store.num_texts[self.indices] - self.record_type.num_contexts
+        longest = np.zeros(len(self), np.int16)
+        for place, positions in enumerate(self.positions(self.record_type.num_contexts)):
+            has = count > place
+            longest[has] = np.maximum(longest[has], self.store.num_tokens[positions])
+        return longest
 
     @property
     def labels(self) -> NDArray[np.int32]:
-        """`[records]` labels; 0 where the kind has none."""
-        return self.store.labels[self.indices].astype(np.int32)
+        """`[records]` labels; 0 if the type has none."""
+        return self.store.label[self.indices].astype(np.int32)
 
     @property
     def text_hashes(self) -> Iterator[NDArray[np.uint64]]:
-        """See `CorpusStore.text_hashes`."""
-        return self.store.text_hashes(self.indices)
+        """Yields the `text_hash` of the first texts of the records, then of the second texts, and so on."""
+        return (self.store.hash[positions] for positions in self.positions())
 
 
 class StoredCorpus(NamedTuple):
@@ -211,7 +181,7 @@ class StoredCorpus(NamedTuple):
 
     title: str
     name: str
-    kind: Kind
+    kind: str
     languages: str
     num_records: int
     digest: str
@@ -220,19 +190,27 @@ class StoredCorpus(NamedTuple):
 
 
 def join(parts: Sequence[StoredRecords]) -> StoredRecords:
-    """Puts the records of several corpora of a kind, at least one, in a row."""
+    """Concatenates the records of several corpora of one type, at least one."""
     indices = np.concatenate([part.indices for part in parts])
-    return StoredRecords(parts[0].store, parts[0].kind, indices)
+    return StoredRecords(parts[0].store, parts[0].record_type, indices)
 
 
 def open_store(folder: Path, corpora: Sequence[Corpus], accept: Callable[[CorpusStore], None]) -> CorpusStore:
-    """Opens the store of some corpora; writes it, whole or not at all, where there is none of them.
+    """Opens the store of some corpora; writes it first if the folder holds no store of exactly these.
 
-    `accept` raises an error where the store must not take the place of an earlier one. A warning is
-    logged for each thing that seems wrong with a corpus.
+    Args:
+        folder: The folder of the store, which appears whole or not at all.
+        corpora: The corpora, which are read only if the store must be written.
+        accept: Raises an error if the store must not replace an earlier one.
+
+    Returns:
+        The store. Warnings say what seems wrong with the corpora.
+
+    Raises:
+        UserError: A corpus cannot be read, or changes meanwhile, or the folder cannot be written.
     """
     recover_folder(folder)
-    versions = _versions(corpora)
+    versions = [[corpus.title, corpus.version()] for corpus in corpora]
     content: dict[str, Any] = {"store": STORE_VERSION, "versions": versions}
     if _holds(folder, content):
         logging.info("corpora are in %s", folder)
@@ -242,107 +220,57 @@ def open_store(folder: Path, corpora: Sequence[Corpus], accept: Callable[[Corpus
     try:
         with progress(f"reading {len(corpora)} corpora into {folder}"), replacing_folder(folder) as temporary:
             content["corpora"] = _write(temporary, corpora)
-            if _versions(corpora) != versions:
-                raise UserError(
-                    "corpora must stay as they are while they are read, but a file has changed meanwhile; "
-                    "start again when it is complete"
-                )
+            if [[corpus.title, corpus.version()] for corpus in corpora] != versions:
+                raise UserError("a corpus changed while it was read; start again when its file is complete")
             content["files"] = _digests(temporary)
             (temporary / _CONTENT).write_text(json.dumps(content, indent=1), encoding="utf-8")
             store = CorpusStore(temporary)
-            _check(store, corpora)
+            _warn_of_faults(store, corpora)
             accept(store)
         return store
     except OSError as error:
-        raise UserError(
-            f"the corpora must be written to {folder}, but cannot be: {error.strerror or error}; make room "
-            "there, or take another folder"
-        ) from error
+        reason = error.strerror or error
+        raise UserError(f"{folder} cannot be written: {reason}; make room, or choose another") from error
 
 
 def transient_store(corpora: Sequence[Corpus], parent: Path | None = None) -> CorpusStore:
-    """Opens a store, in `parent` or the system's temporary folder, that goes with the process."""
+    """Opens a store that disappears with the process, in `parent` or the system's temporary folder."""
     with tempfile.TemporaryDirectory(dir=parent) as folder:
         return open_store(Path(folder) / "store", corpora, lambda store: None)
 
 
-def approximate_lengths(texts: Sequence[str]) -> NDArray[np.int16]:
-    """Estimates texts' tokens, well enough to put texts of similar length together.
-
-    It is the graph's tokenizer in brief: a token is a word, with marks that stand inside it, or a
-    single mark; a character too in scripts without spaces between words.
-
-    Example:
-        >>> approximate_lengths(["It's 3.14, isn't it?", ""]).tolist()
-        [6, 1]
-    """
-    codes = np.frombuffer(f" {' '.join(texts)} ".encode("utf-32-le"), np.uint32)
-    character = _characters()[np.minimum(codes, 0xFFFF)]  # beyond, each is taken for a mark
-    word = character & _WORD > 0
-    within = np.zeros_like(word)
-    within[1:-1] = (character[1:-1] & _INNER > 0) & word[:-2] & word[2:]
-    tokens = (character & _MARK > 0) & ~within
-    tokens[1:] |= word[1:] & ~(word | within)[:-1]
-    starts = np.cumsum([1, *(len(text) + 1 for text in texts)])[:-1]
-    lengths = np.add.reduceat(tokens + (character & _UNSPACED > 0).astype(np.int64), starts)
-    return np.clip(lengths, 1, _LONGEST).astype(np.int16)
-
-
-@cache
-def _characters() -> NDArray[np.uint8]:
-    table = np.zeros(1 << 16, np.uint8)
-    for code, character in enumerate(map(chr, range(len(table)))):
-        if character.isalnum() or character == "_":
-            table[code] = _WORD
-        elif not character.isspace():
-            table[code] = _MARK | _INNER * (character in "-.'’")
-    for script in _UNSPACED_SCRIPTS:
-        table[script] |= _UNSPACED
-    return table
-
-
 def _write(folder: Path, corpora: Sequence[Corpus]) -> list[dict[str, Any]]:
-    """Writes the files of a store; gives the fields of `StoredCorpus`, the parts by their sizes."""
+    """Writes the files of a store; returns the fields of `StoredCorpus`, with the sizes of the parts."""
     written = _write_records(folder, corpora)
     first = _numbers(folder / "first_text", "q")
     hashes = _numbers(folder / "hash", "Q")
     count = np.array(_numbers(folder / "num_texts", _NUMBERS["num_texts"]))
-    places = [slice(w.begin, w.end) for w in written]
-    divisions = divide(
-        [
-            HashedCorpus(w.corpus, hashes, first[place], count[place], w.documents)
-            for w, place in zip(written, places, strict=True)
-        ]
-    )
+    hashed = [
+        HashedCorpus(corpus, RECORD_TYPES[corpus.kind], hashes, first[place], count[place], documents)
+        for corpus, place, documents, _ in written
+    ]
     entries = []
     with (folder / _TRAIN).open("wb") as train, (folder / _HELD_OUT).open("wb") as held_out:
-        for (corpus, begin, end, _, digest), (parts, num_texts) in zip(written, divisions, strict=True):
-            trained = begin + np.flatnonzero(parts == Part.TRAIN)
-            held = begin + np.flatnonzero(parts == Part.HELD_OUT)
-            if num_cut := int(np.sum(count[begin:end] - num_texts)):
-                message = "%s: %d wrong texts are left out: a held-out text is among them"
+        for (corpus, place, _, digest), (parts, num_texts) in zip(written, divide(hashed), strict=True):
+            in_training = place.start + np.flatnonzero(parts == Part.TRAIN)
+            is_held_out = place.start + np.flatnonzero(parts == Part.HELD_OUT)
+            if num_cut := int(np.sum(count[place] - num_texts)):
+                message = "%s: %d negatives are left out: a held-out text is among them"
                 logging.warning(message, corpus.title, num_cut)
-            count[begin:end] = num_texts
-            train.write(trained.data)
-            held_out.write(held.data)
+            count[place] = num_texts
+            train.write(in_training.data)
+            held_out.write(is_held_out.data)
             fields = {key: getattr(corpus, key) for key in ("title", "name", "kind", "languages")}
-            counts = {"num_records": end - begin, _TRAIN: len(trained), _HELD_OUT: len(held)}
-            entries.append({**fields, **counts, "digest": digest})
+            sizes = {_TRAIN: len(in_training), _HELD_OUT: len(is_held_out)}
+            entries.append({**fields, **sizes, "num_records": len(parts), "digest": digest})
     count.tofile(folder / "num_texts")
     return entries
 
 
-class _Written(NamedTuple):
-    """Where the records of a corpus are; the digest is of all that was written."""
-
-    corpus: Corpus
-    begin: int
-    end: int
-    documents: NDArray[np.uint64]
-    digest: str
-
-
-def _write_records(folder: Path, corpora: Sequence[Corpus]) -> list[_Written]:
+def _write_records(
+    folder: Path, corpora: Sequence[Corpus]
+) -> list[tuple[Corpus, slice, NDArray[np.uint64], str]]:
+    """Returns each corpus with the place of its records, the hashes of their documents, and a digest."""
     written = []
     num_records = num_texts = num_bytes = 0
     with ExitStack() as stack:
@@ -356,88 +284,113 @@ def _write_records(folder: Path, corpora: Sequence[Corpus]) -> list[_Written]:
         for corpus in corpora:
             begin, digest = num_records, hashlib.blake2b(digest_size=8)
             documents: list[int] = []
-            records = _rows(corpus)
-            while batch := list(islice(records, _BUFFERED)):
-                texts = [text for row in batch for text in row.texts]
-                documents += [row.document for row in batch if row.document is not None]
-                raw = [text.encode() for text in texts]
-                sizes = np.array(list(map(len, raw)), np.int64)
-                rows = np.array([(row.shared, row.num_texts, row.label) for row in batch], np.int64)
+            for texts, rows, keys in _blocks(corpus):
+                documents += keys
+                encoded = [text.encode() for text in texts]
+                sizes = np.array(list(map(len, encoded)), np.int64)
                 shared, count, label = rows.T
                 put("text_starts", num_bytes + np.cumsum(sizes))
                 put("first_text", num_texts + np.cumsum(count - shared) - count)
                 put("num_texts", count)
                 put("label", label)
-                put("num_tokens", approximate_lengths(texts))
+                put("num_tokens", _approximate_lengths(texts))
                 put("hash", text_hashes(texts))
-                joined = b"".join(raw)
+                joined = b"".join(encoded)
                 files[_TEXTS].write(joined)
                 for part in (joined, sizes.tobytes(), rows.tobytes()):
                     digest.update(part)
-                num_records += len(batch)
-                num_texts += len(raw)
+                num_records += len(rows)
+                num_texts += len(encoded)
                 num_bytes += len(joined)
-            keys = np.array(documents, np.uint64)
-            written.append(_Written(corpus, begin, num_records, keys, digest.hexdigest()))
+            place = slice(begin, num_records)
+            written.append((corpus, place, np.array(documents, np.uint64), digest.hexdigest()))
     return written
 
 
-class _Row(NamedTuple):
-    """A record as it is written."""
+def _blocks(corpus: Corpus) -> Iterator[tuple[list[str], NDArray[np.int64], list[int]]]:
+    """Yields the texts of blocks of records, without those that a record shares with the one before.
 
-    texts: tuple[str, ...]  # those that the record before does not end with
-    shared: int  # how many of its texts that one does end with
-    num_texts: int
-    label: int
-    document: int | None
-
-
-def _rows(corpus: Corpus) -> Iterator[_Row]:
+    With them come `[records, 3]` numbers of shared texts and of all texts, and labels; and the hashes of the
+    records' documents, if the type has documents.
+    """
     last: tuple[str, ...] = ()
-    last_group: str | None = None
-    document: int | None = None
-    for record, group in corpus:
-        texts = _TEXTS_OF[corpus.kind](record)
-        shared = min(len(texts), len(last))
-        while shared and last[-shared:] != texts[:shared]:
-            shared -= 1
-        if group != last_group:
-            document = None if group is None else text_hash(group)
-        yield _Row(texts[shared:], shared, len(texts), getattr(record, "label", 0), document)
-        last, last_group = texts, group
+    last_key, document = None, 0
+    records = iter(corpus)
+    while block := list(islice(records, _BLOCK)):
+        new: list[str] = []
+        rows, documents = [], []
+        for record, key in block:
+            texts = RECORD_TYPES[corpus.kind].texts_of(record)
+            shared = min(len(texts), len(last))
+            while shared and last[-shared:] != texts[:shared]:
+                shared -= 1
+            new += texts[shared:]
+            rows.append((shared, len(texts), getattr(record, "label", 0)))
+            if key is not None:
+                document = document if key == last_key else text_hash(key)
+                documents.append(document)
+            last, last_key = texts, key
+        yield new, np.array(rows, np.int64), documents
 
 
-def _check(store: CorpusStore, corpora: Sequence[Corpus]) -> None:
+def _approximate_lengths(texts: Sequence[str]) -> NDArray[np.int16]:
+    """Estimates the `[texts]` numbers of tokens, from 1 to 256, to batch texts of similar length.
+
+    A token is a word with any "-", "." or "'" inside, another mark, or a character of a script without
+    spaces, whose runs count one more.
+
+    Example:
+        >>> _approximate_lengths(["It's 3.14, isn't it?", ""]).tolist()
+        [6, 1]
+    """
+    codes = np.frombuffer(f" {' '.join(texts)} ".encode("utf-32-le"), np.uint32)
+    character = _properties()[np.minimum(codes, 0xFFFF)]  # the last code stands for all beyond it: a mark
+    word = character & _WORD > 0
+    within = np.zeros_like(word)
+    within[1:-1] = (character[1:-1] & _INNER > 0) & word[:-2] & word[2:]
+    tokens = (character & _MARK > 0) & ~within
+    tokens[1:] |= word[1:] & ~(word | within)[:-1]
+    starts = np.cumsum([1, *(len(text) + 1 for text in texts)])[:-1]
+    lengths = np.add.reduceat(tokens + (character & _UNSPACED > 0).astype(np.int64), starts)
+    return np.clip(lengths, 1, _MAX_TOKENS).astype(np.int16)
+
+
+@cache
+def _properties() -> NDArray[np.uint8]:
+    table = np.zeros(1 << 16, np.uint8)
+    for code, character in enumerate(map(chr, range(len(table)))):
+        if character.isalnum() or character == "_":
+            table[code] = _WORD
+        elif not character.isspace():
+            table[code] = _MARK | _INNER * (character in "-.'’")
+    for first, last in UNSPACED_RANGES:
+        table[ord(first) : ord(last) + 1] |= _UNSPACED  # beyond the table, the slice is empty
+    return table
+
+
+def _warn_of_faults(store: CorpusStore, corpora: Sequence[Corpus]) -> None:
     begin = 0
     for corpus, stored in zip(corpora, store.corpora, strict=True):
         count = stored.num_records
-        step = -(-count // SAMPLE_SIZE) or 1
-        sample = [store.record(corpus.kind, begin + place) for place in range(0, count, step)]
+        every = StoredRecords(store, stored.train.record_type, np.arange(begin, begin + count))
+        sample = list(every[:: -(-count // SAMPLE_SIZE) or 1])
         for fault in corpus_faults(corpus.languages, sample):
-            logging.warning(
-                "%s: %s; correct the corpus or take it out, if that is not meant so",
-                *(corpus.title, fault),
-            )
+            logging.warning("%s: %s; correct or remove the corpus", corpus.title, fault)
         if corpus.split in ("", "train") and not len(stored.train):
-            logging.warning(
-                "%s: of its %d records none is left for training: %d are held out, and the others would "
-                "give held-out ones away",
-                *(corpus.title, count, len(stored.held_out)),
+            message = (
+                "%s: of its %d records none is left for training: %d are held out, others share their texts"
             )
+            logging.warning(message, corpus.title, count, len(stored.held_out))
         begin += count
 
 
-def _versions(corpora: Sequence[Corpus]) -> list[list[str]]:
-    return [[corpus.title, corpus.version()] for corpus in corpora]
-
-
-def _holds(folder: Path, wanted: Mapping[str, Any]) -> bool:
-    """Whether the store of a folder is one of these corpora, with every file as it was written."""
+def _holds(folder: Path, expected: Mapping[str, Any]) -> bool:
+    """Returns True if a folder holds the store of these corpora, undamaged."""
     if not (folder / _CONTENT).exists():
         return False
     try:
         content = read_json(folder / _CONTENT)
-        if not wanted.items() <= content.items():
+        if not expected.items() <= content.items():
             return False
         damaged = [name for name, digest in _digests(folder).items() if digest != content["files"][name]]
     except (AttributeError, LookupError, OSError, TypeError, ValueError) as error:
@@ -456,6 +409,11 @@ def _digests(folder: Path) -> dict[str, str]:
 
 
 def _numbers(path: Path, code: str) -> NDArray[Any]:
-    if not path.stat().st_size:  # which cannot be mapped
+    if not path.stat().st_size:  # an empty file cannot be mapped
         return np.zeros(0, code)
     return np.asarray(np.memmap(path, code, mode="r"))
+
+
+def _mapped(path: Path) -> mmap.mmap | bytes:
+    with path.open("rb") as file:
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if path.stat().st_size else b""

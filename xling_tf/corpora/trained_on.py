@@ -1,11 +1,11 @@
-"""What a model was trained on, as short hashes that tell how much of other data it has seen."""
+"""The training texts of a model as short hashes, to measure how much of other data the model has seen."""
 
 import io
-import zipfile
 import zlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple, Self
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,36 +13,24 @@ from numpy.typing import NDArray
 from xling_tf.corpora.split import are_among, text_hashes
 from xling_tf.errors import UserError
 
-# In the folder of a run, and of an exported model.
+# The file in the folder of a run and of an exported model.
 TRAINED_ON = "trained_on.npz"
 
 
 class TrainedOn(NamedTuple):
     """Hashes of the texts of training records, and of each record's first two texts together.
 
-    Texts are normalised as for the division of corpora (`split.normalised`), and pairs are equal in either
-    order. Hashes have 32 bits: after training on n texts, a new one is taken for one of them with a
-    probability of n / 2^32, 0.06% for 2.5 million.
-
-    Attributes:
-        texts: `[texts]`, ascending.
-        pairs: `[pairs]`, ascending.
-
-    Example:
-        >>> english, spanish = text_hashes(["A dog.", "A cat."]), text_hashes(["Un perro.", "Un gato."])
-        >>> trained_on = TrainedOn.of([[english, spanish]])
-        >>> trained_on.share_of_texts(["a dog.", "Un gato.", "A cow.", "A hen."])
-        0.5
-        >>> trained_on.share_of_pairs([("Un perro.", "A dog."), ("Un gato.", "A dog.")])
-        0.5
+    Texts are normalised as for the split of corpora (`split.normalised`), and the order within a pair does
+    not matter. Hashes have 32 bits: after training on n texts, a new text counts as seen with a probability
+    of n / 2^32, which is 0.06% for 2.5 million texts.
     """
 
-    texts: NDArray[np.uint32]
-    pairs: NDArray[np.uint32]
+    texts: NDArray[np.uint32]  # [texts], ascending
+    pairs: NDArray[np.uint32]  # [pairs], ascending
 
     @classmethod
     def of(cls, parts: Iterable[Iterable[NDArray[np.uint64]]]) -> Self:
-        """Collects hashes; each part is what `CorpusStore.text_hashes` yields."""
+        """Collects hashes; each part comes from `StoredRecords.text_hashes`."""
         texts, pairs = ([np.zeros(0, np.uint32)] for _ in cls._fields)
         for part in parts:
             if columns := list(part):
@@ -52,39 +40,33 @@ class TrainedOn(NamedTuple):
 
     @classmethod
     def read(cls, folder: Path) -> "TrainedOn | None":
-        """Reads the file in the folder of a run or of an exported model; None if there is none."""
+        """Reads the file from the folder of a run or of an exported model; returns None if it is missing."""
         path = folder / TRAINED_ON
         if not path.is_file():
             return None
         try:
             with path.open("rb") as file, np.load(file) as gaps:
                 return cls(*(np.cumsum(gaps[name], dtype=np.uint32) for name in cls._fields))
-        except (
-            *(EOFError, LookupError, OSError, TypeError, ValueError),
-            *(zipfile.BadZipFile, zlib.error),
-        ) as error:
-            raise UserError(
-                f"{path} must hold hashes of training texts, as the training wrote it, but is damaged "
-                f"({error}); bring it back from a copy, or remove it"
-            ) from error
+        except (EOFError, LookupError, OSError, TypeError, ValueError, BadZipFile, zlib.error) as error:
+            raise UserError(f"{path} is damaged ({error}); restore it from a copy, or remove it") from error
 
     def to_bytes(self) -> bytes:
-        """What `read` expects in the file: the gaps between the hashes, which take two bytes or less."""
+        """Returns the content of the file for `read`: the gaps between hashes, compressed."""
         file = io.BytesIO()
         gaps = {name: np.diff(hashes, prepend=np.uint32(0)) for name, hashes in self._asdict().items()}
         np.savez_compressed(file, **gaps)
         return file.getvalue()
 
     def joined(self, other: Self) -> Self:
-        """Adds what the model was trained on from which this one started."""
+        """Adds the training texts of the model from which this one started."""
         return type(self)(*(np.union1d(*hashes) for hashes in zip(self, other, strict=True)))
 
     def share_of_texts(self, texts: Iterable[str]) -> float:
-        """The share of some texts, at least one, that were in training."""
+        """Returns the share of texts (at least one) that were in training."""
         return _share(text_hashes([*texts]), self.texts)
 
     def share_of_pairs(self, pairs: Sequence[tuple[str, ...]]) -> float:
-        """The share of some pairs, at least one, whose texts were together in a training record."""
+        """Returns the share of pairs (at least one) whose texts were in one training record."""
         texts = list(dict.fromkeys(text for pair in pairs for text in pair))
         hashes = dict(zip(texts, text_hashes(texts), strict=True))
         first, second = (np.array([hashes[text] for text in side]) for side in zip(*pairs, strict=True))

@@ -1,1 +1,1 @@
-"""Sentence encoders: strings to vectors."""
+"""Sentence encoders, which turn token features into vectors."""

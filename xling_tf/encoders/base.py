@@ -1,76 +1,92 @@
-"""What every encoder is to the rest, words to vectors and sentences of them to one; encoders by kind."""
+"""Base class of the encoders, and the functions that make an encoder from its settings."""
 
 import dataclasses
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from importlib import import_module
 from typing import Any, Self
 
 import keras
 import numpy as np
 import tensorflow as tf
+from keras import KerasTensor as Tensor
 from numpy.typing import NDArray
 
-from xling_tf.config import EncoderConfig
+from xling_tf.config import ENCODERS
 from xling_tf.layers.base import arguments_of
 from xling_tf.layers.embeddings import sum_groups
-from xling_tf.text.preprocessor import TextPreprocessor, TokenFeatures, WordFeatures
-
-# By `config.encoder.kind`.
-ENCODERS = {
-    "transformer": "transformer.TransformerEncoder",
-    "cnn": "cnn.CnnEncoder",
-    "static": "static.StaticEncoder",
-    "lstm": "lstm.LstmEncoder",
-    "p_mean": "p_mean.PowerMeanEncoder",
-}
+from xling_tf.tokenizers.base import TokenFeatures, Tokenizer
 
 
 class TokenEncoder(keras.Model, ABC):
-    """Maps token features to sentence vectors in two steps, the first of which is done once a word.
+    """Maps token features to sentence vectors: embeds each distinct word of a batch, then encodes sentences.
 
-    A subclass has `embedding` (a layer with `tables`), and says what the two steps are. Its constructor names
-    what it needs to know of the preprocessor: `num_words`, and perhaps `num_ngrams` and `max_tokens`.
-
-    Args:
-        config: Sizes.
-        num_words: Rows of the word table.
+    A new kind of encoder is a subclass and a row of `xling_tf.config.ENCODERS`. Its constructor takes the
+    fields of its settings, `num_words`, and optionally `num_ngrams` and `max_tokens`, all by keyword, and
+    keeps each as an attribute. It sets `embedding`, and implements `encode_tokens`.
 
     Attributes:
+        embedding: The layer of the embedding tables, with an attribute `tables`.
         hidden_dim: Width of the sentence vectors.
     """
 
     embedding: Any
+    hidden_dim: int
 
-    def __init__(self, config: EncoderConfig, *, num_words: int, **kwargs: Any) -> None:
+    def __init__(self, **kwargs: Any) -> None:
         super().__init__(**{"name": "encoder", **kwargs})
-        self.config = config
-        self.num_words = num_words
-        self.hidden_dim = config.hidden_dim
+
+    def embed_words(self, words: Any, training: bool = False) -> Tensor:
+        """Embeds the distinct words of a batch.
+
+        Args:
+            words: `TokenFeatures.words`.
+            training: True in a training step.
+
+        Returns:
+            `[words, any]`; by default `[words, embedding_dim]` float32 rows of the table.
+        """
+        return self.embedding(words)
 
     @abstractmethod
-    def embed_words(self, words: WordFeatures) -> keras.KerasTensor:
-        """Represents each distinct word of a batch: `[words, any]`, whatever sentences it is in."""
+    def encode_tokens(self, inputs: Tensor, lengths: Tensor, training: bool = False) -> Tensor:
+        """Encodes sentences of embedded words.
 
-    @abstractmethod
-    def encode_tokens(self, inputs: keras.KerasTensor, lengths: keras.KerasTensor) -> keras.KerasTensor:
-        """Encodes `[batch, length, any]` word vectors of `[batch]` lengths: `[batch, hidden_dim]`."""
+        Args:
+            inputs: `[batch, length, any]` rows of `embed_words`, one at each position.
+            lengths: `[batch]` int32 number of tokens.
+            training: True in a training step.
 
-    def encode(
-        self, words: keras.KerasTensor, tokens: keras.KerasTensor, lengths: keras.KerasTensor
-    ) -> keras.KerasTensor:
-        """Encodes sentences of `[words, any]` vectors, which are at `[batch, length]` positions of them."""
-        return self.encode_tokens(keras.ops.take(words, tokens, axis=0), lengths)
+        Returns:
+            `[batch, hidden_dim]` float32, not normalised.
+        """
 
-    def call(self, features: TokenFeatures) -> keras.KerasTensor:
+    def encode(self, words: Tensor, tokens: Tensor, lengths: Tensor, training: bool = False) -> Tensor:
+        """Encodes sentences of words that are embedded once each.
+
+        Args:
+            words: `[words, any]` result of `embed_words`.
+            tokens: `[batch, length]` int32 positions in `words`.
+            lengths: `[batch]` int32 number of tokens.
+            training: True in a training step.
+
+        Returns:
+            `[batch, hidden_dim]` float32, not normalised.
+        """
+        return self.encode_tokens(keras.ops.take(words, tokens, axis=0), lengths, training)
+
+    def average(self, words: Tensor, positions: tf.RaggedTensor, training: bool = False) -> Tensor:
+        """Averages the embedded words of texts, for heads that take a bag of words; see `average_words`."""
+        return average_words(words, positions, training)
+
+    def call(self, features: TokenFeatures, training: bool = False) -> Tensor:
         """Maps token features to `[batch, hidden_dim]` float32, not normalised."""
         words, tokens, lengths = features
-        return self.encode(self.embed_words(words), tokens, lengths)
+        return self.encode(self.embed_words(words, training), tokens, lengths, training)
 
     @property
-    def static_part(self) -> Any:
-        """The `StaticEncoder` in it, whose vectors its own begin as; None if there is none."""
+    def bow_encoder(self) -> Any:
+        """The `StaticEncoder` whose output this encoder refines; None if it has none."""
         return None
 
     @property
@@ -80,62 +96,85 @@ class TokenEncoder(keras.Model, ABC):
 
     @property
     def dense_variables(self) -> list[keras.Variable]:
-        """Everything that is trained but the tables."""
+        """The trainable variables that are not embedding tables."""
         tables = {id(table) for table in self.table_variables}
         return [v for v in self.trainable_variables if id(v) not in tables]
 
-    def start_words(self, rows: NDArray[np.float32], is_known: NDArray[np.bool_]) -> None:
-        """Gives the first words of the table the vectors that are known, of one space or several.
+    def assign_word_vectors(self, rows: NDArray[np.float32], is_known: NDArray[np.bool_]) -> None:
+        """Initialises the table with pretrained word vectors; words without one keep their rows.
 
         Args:
-            rows: `[words, any]`, what spaces have beside each other.
-            is_known: `[words, spaces]`.
+            rows: `[words, any]` vectors of the first words of the table: of one space, or of several
+                concatenated.
+            is_known: `[words, spaces]`, true if the space has a vector of the word.
         """
         table = self.embedding.words.table
-        begun = tf.convert_to_tensor(table.value).numpy().copy()
-        begun[: len(rows)][is_known.all(axis=1)] = rows[is_known.all(axis=1)]
-        table.assign(begun)
+        values = tf.convert_to_tensor(table.value).numpy().copy()
+        values[: len(rows)][is_known.all(axis=1)] = rows[is_known.all(axis=1)]
+        table.assign(values)
 
     def build(self, features_shape: Any) -> None:
-        """Does nothing: the layers make their variables when they are called."""
+        """Does nothing: the layers create their variables when they are first called."""
+
+    def example_words(self) -> Any:
+        """Returns `TokenFeatures.words` of a single word, for `build_variables`."""
+        return np.zeros(1, np.int32)
 
     def build_variables(self) -> None:
         """Creates every variable by encoding a sentence of two words."""
-        one = np.zeros(1, np.int32)
-        self(TokenFeatures(WordFeatures(one, one, one), np.zeros((1, 2), np.int32), one + 2))
+        self(TokenFeatures(self.example_words(), np.zeros((1, 2), np.int32), np.full(1, 2, np.int32)))
 
     def get_config(self) -> dict[str, Any]:
-        """Returns the arguments of the constructor, with the sizes as a dictionary."""
-        return {**super().get_config(), **arguments_of(self), "config": dataclasses.asdict(self.config)}
+        """Returns the arguments of the constructor."""
+        return {**super().get_config(), **arguments_of(self)}
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], custom_objects: Any = None) -> Self:
-        """Makes an encoder with random weights, of what `get_config` returns."""
-        encoder = cls(**{**config, "config": EncoderConfig(**config["config"])})
+        """Makes an encoder with random weights from the result of `get_config`."""
+        encoder = cls(**config)
         encoder.build_variables()
         return encoder
 
 
-def build_encoder(config: EncoderConfig, preprocessor: TextPreprocessor) -> TokenEncoder:
-    """Makes an encoder with random weights for what a preprocessor gives."""
-    module, name = ENCODERS[config.kind].split(".")
-    kind = getattr(import_module(f"xling_tf.encoders.{module}"), name)
+def encoder_settings(config: Any, tokenizer: Tokenizer, **decided: Any) -> dict[str, Any]:
+    """Returns the arguments of an encoder's constructor, and its kind under the key "kind".
+
+    Args:
+        config: Settings of a kind in `ENCODERS`.
+        tokenizer: The encoder's tokenizer, whose sizes the constructor may take.
+        **decided: Arguments that replace settings or are not among them.
+    """
+    kind = ENCODERS.name_of(config)
     sizes = {
-        "num_words": preprocessor.num_words,
-        "num_ngrams": preprocessor.num_ngrams,
-        "max_tokens": preprocessor.config.max_tokens,
+        "num_words": tokenizer.num_words,
+        "num_ngrams": tokenizer.num_ngrams,
+        "max_tokens": tokenizer.config.max_tokens,
     }
-    taken = inspect.signature(kind).parameters
-    encoder: TokenEncoder = kind(config, **{name: size for name, size in sizes.items() if name in taken})
+    parameters = inspect.signature(ENCODERS.implementation(kind)).parameters
+    sizes = {name: size for name, size in sizes.items() if name in parameters}
+    return {"kind": kind, **dataclasses.asdict(config), **sizes, **decided}
+
+
+def build_encoder(settings: Mapping[str, Any]) -> TokenEncoder:
+    """Makes an encoder with random weights from the result of `encoder_settings`."""
+    arguments = {n: tuple(v) if isinstance(v, list) else v for n, v in settings.items() if n != "kind"}
+    encoder: TokenEncoder = ENCODERS.implementation(settings["kind"])(**arguments)
     encoder.build_variables()
     return encoder
 
 
-def average_words(words: tf.Tensor, positions: tf.RaggedTensor) -> tf.Tensor:
-    """Averages the vectors of each text's words (Iyyer et al. 2015, "Deep Unordered Composition", eq. 2).
+def average_words(words: tf.Tensor, positions: tf.RaggedTensor, training: bool = False) -> tf.Tensor:
+    """Averages the word vectors of each text (Iyyer et al. 2015, "Deep Unordered Composition", eq. 2).
 
-    No vector is copied to where it occurs: a batch of paragraphs takes the memory of its distinct
-    words.
+    The memory is that of the distinct words: vectors are not copied to the positions of their words.
+
+    Args:
+        words: `[words, dim]`.
+        positions: `[batch, (tokens)]` int32 positions in `words`.
+        training: True in a training step.
+
+    Returns:
+        `[batch, dim]` float32.
 
     Example:
         >>> words = tf.constant([[1.0, 0.0], [0.0, 4.0]])
@@ -143,5 +182,5 @@ def average_words(words: tf.Tensor, positions: tf.RaggedTensor) -> tf.Tensor:
         [[0.75, 1.0], [0.0, 4.0]]
     """
     words, count = tf.cast(words, tf.float32), positions.nrows()
-    sums = sum_groups(words, positions.values, positions.value_rowids(), count)
+    sums = sum_groups(words, positions.values, positions.value_rowids(), count, training)
     return sums / tf.cast(positions.row_lengths(), tf.float32)[:, None]

@@ -1,81 +1,90 @@
-"""The CNN of Yang et al. 2019, as the published universal-sentence-encoder-multilingual/3 has it."""
+"""The CNN encoder of universal-sentence-encoder-multilingual/3 (Yang et al. 2019)."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import keras
+from keras import KerasTensor as Tensor
 from keras import ops
 
-from xling_tf.config import EncoderConfig
 from xling_tf.encoders.base import TokenEncoder
 from xling_tf.layers.base import LayerNorm
-from xling_tf.layers.convolution import (
-    EPSILON,
-    ConvolutionBranch,
-    NormalizedProjection,
-    ResidualFeedforward,
-)
+from xling_tf.layers.convolution import EPSILON, ConvolutionBranch, NormalizedProjection, ResidualFeedforward
 from xling_tf.layers.embeddings import WordEmbedding
 from xling_tf.layers.pooling import masked_mean
-from xling_tf.text.preprocessor import WordFeatures
 
-# Of the published table, about: a token's vector and its convolutions are then of one size.
+# About that of the published table: tokens' embeddings and their convolutions then have similar lengths.
 _TABLE_STDDEV = 0.3
 
 
 @keras.saving.register_keras_serializable(package="xling_tf")
 class CnnEncoder(TokenEncoder):
-    """Maps pieces to sentence vectors by convolutions of several widths (Yang et al. 2019, sec. 3.3).
+    """Encodes sentences with convolutions of several widths (Yang et al. 2019, sec. 3.3).
 
-    Each width above 1 has a branch of convolutions; width 1 is the token's own embedding. What they give
-    is normalised, averaged over the tokens and passed through feed-forward layers. The average is
-    multiplied by the root of the length: the published module divides the sum by that root.
+    Each width above 1 has a branch of convolutions; width 1 is the embedding of the token itself. The
+    outputs are normalised, averaged over the tokens and passed through feed-forward layers. The average is
+    multiplied by the square root of the length, because the published module divides the sum by that root.
 
     Args:
-        config: Sizes; `num_layers` convolutions a branch.
         num_words: Rows of the table.
+        embedding_dim: Width of the table.
+        hidden_dim: Width of the sentence vectors.
+        intermediate_dim: Width of the feed-forward layers after the pooling.
+        num_layers: Number of convolutions of each branch.
+        filter_widths: Number of tokens that the filters of each branch see.
+        num_filters: Number of filters of each branch.
     """
 
-    def __init__(self, config: EncoderConfig, *, num_words: int, **kwargs: Any) -> None:
-        super().__init__(config, num_words=num_words, **kwargs)
+    def __init__(
+        self,
+        *,
+        num_words: int,
+        embedding_dim: int = 512,
+        hidden_dim: int = 512,
+        intermediate_dim: int = 320,
+        num_layers: int = 2,
+        filter_widths: Sequence[int] = (1, 2, 3, 5),
+        num_filters: int = 256,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.num_words, self.embedding_dim, self.hidden_dim = num_words, embedding_dim, hidden_dim
+        self.intermediate_dim, self.num_layers = intermediate_dim, num_layers
+        self.filter_widths, self.num_filters = tuple(filter_widths), num_filters
         dtype = self.dtype_policy
         self.embedding = WordEmbedding(
-            num_words, config.embedding_dim, stddev=_TABLE_STDDEV, dtype=dtype, name="embedding"
+            num_words, embedding_dim, stddev=_TABLE_STDDEV, dtype=dtype, name="embedding"
         )
-        widths = [width for width in config.filter_widths if width > 1]
+        widths = [width for width in filter_widths if width > 1]
         self.projections = [
-            NormalizedProjection(config.num_filters, dtype=dtype, name=f"projection_{width}")
-            for width in widths
+            NormalizedProjection(num_filters, dtype=dtype, name=f"projection_{width}") for width in widths
         ]
         self.branches = [
-            ConvolutionBranch(
-                config.num_filters, width, config.num_layers, dtype=dtype, name=f"branch_{width}"
-            )
+            ConvolutionBranch(num_filters, width, num_layers, dtype=dtype, name=f"branch_{width}")
             for width in widths
         ]
         self.norm = LayerNorm(epsilon=EPSILON, dtype=dtype, name="norm")
-        self.pooled_projection = keras.layers.Dense(config.hidden_dim, dtype=dtype, name="pooled_projection")
-        self.feedforward = ResidualFeedforward(
-            config.intermediate_dim, config.hidden_dim, dtype=dtype, name="feedforward"
-        )
+        self.pooled_projection = keras.layers.Dense(hidden_dim, dtype=dtype, name="pooled_projection")
+        self.feedforward = ResidualFeedforward(intermediate_dim, hidden_dim, dtype=dtype, name="feedforward")
 
-    def embed_words(self, words: WordFeatures) -> keras.KerasTensor:
-        """Represents each distinct piece by its embedding and what enters each branch."""
-        rows = self.embedding(words.ids)
-        inputs = [projection(rows) for projection in self.projections]
-        # Not axis -1, whose gradient TensorFlow cannot compute in an exported model: what is looked up
-        # next makes it sparse, and the rank is no longer known there.
+    def embed_words(self, words: Any, training: bool = False) -> Tensor:
+        """See `TokenEncoder.embed_words`: returns the embedding of each piece, then the branches' inputs."""
+        rows = self.embedding(words)
+        inputs = [projection(rows, training=training) for projection in self.projections]
+        # With axis -1, TensorFlow could not compute the gradient in an exported model, where the rank of the
+        # sparse gradient from the following look-up is unknown.
         return ops.concatenate([ops.cast(rows, self.compute_dtype), *inputs], axis=1)
 
-    def encode_tokens(self, inputs: keras.KerasTensor, lengths: keras.KerasTensor) -> keras.KerasTensor:
-        """Encodes `[batch, length, any]` vectors of `embed_words`, of `[batch]` lengths."""
+    def encode_tokens(self, inputs: Tensor, lengths: Tensor, training: bool = False) -> Tensor:
+        """See `TokenEncoder.encode_tokens`."""
         padding_mask = ops.arange(ops.shape(inputs)[1])[None, :] < lengths[:, None]
-        # Not sliced: the gradient of a slice is as wide as the whole, once for each part.
-        sizes = self.config
-        starts = [sizes.embedding_dim + i * sizes.num_filters for i in range(len(self.branches))]
+        # `split` rather than slices: the gradient of each slice would be as wide as the whole tensor.
+        starts = [self.embedding_dim + i * self.num_filters for i in range(len(self.branches))]
         words, *parts = ops.split(inputs, starts, axis=-1)
         mask = ops.expand_dims(padding_mask, axis=-1)
-        outputs = [branch(part, mask) for branch, part in zip(self.branches, parts, strict=True)]
-        tokens = self.norm(ops.concatenate([words, *outputs], axis=-1))
+        branches = zip(self.branches, parts, strict=True)
+        outputs = [branch(part, mask, training=training) for branch, part in branches]
+        tokens = self.norm(ops.concatenate([words, *outputs], axis=-1), training=training)
         pooled = self.pooled_projection(masked_mean(tokens, padding_mask))
         roots = ops.sqrt(ops.cast(lengths, "float32"))[:, None]
         return self.feedforward(ops.cast(pooled, "float32") * roots)

@@ -1,61 +1,104 @@
-"""The encoder without context: the average of the words' vectors."""
+"""The static encoder: the average of word vectors."""
 
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
+from keras import KerasTensor as Tensor
 from keras import ops
 
-from xling_tf.config import EncoderConfig
 from xling_tf.encoders.base import TokenEncoder, average_words
 from xling_tf.layers.embeddings import WordEmbedding, WordNgramEmbedding
 from xling_tf.layers.pooling import masked_mean
-from xling_tf.text.preprocessor import WordFeatures
+from xling_tf.tokenizers.base import SpelledWords
 
 
 @keras.saving.register_keras_serializable(package="xling_tf")
 class StaticEncoder(TokenEncoder):
-    """Averages the vectors of a sentence's words, whatever their order.
+    """Averages the word vectors of a sentence, and projects the average.
 
-    A vector's length is the weight of its word. It trains and encodes tens of times as fast as a
-    transformer, whose input it makes (Chidambaram et al. 2019, sec. 2.1: words and their n-grams).
+    Words and n-grams are embedded as in Chidambaram et al. 2019, sec. 2.1. Longer word vectors weigh more in
+    the average. This encoder trains and encodes tens of times as fast as a transformer.
 
     Args:
-        config: Sizes.
         num_words: Rows of the word table, hash buckets included.
-        num_ngrams: Rows of the n-gram table; 0 for words that are not spelt.
+        num_ngrams: Rows of the n-gram table; 0 if words have no n-grams.
+        embedding_dim: Width of the tables.
+        hidden_dim: Width of the sentence vectors.
+
+    Example:
+        >>> encoder = StaticEncoder(num_words=10, embedding_dim=4, hidden_dim=8)
+        >>> encoder.build_variables()
+        >>> [tuple(variable.shape) for variable in encoder.variables]
+        [(10, 4), (4, 8), (8,)]
     """
 
-    def __init__(self, config: EncoderConfig, *, num_words: int, num_ngrams: int, **kwargs: Any) -> None:
-        super().__init__(config, num_words=num_words, **kwargs)
-        self.num_ngrams = num_ngrams
-        dtype, dim = self.dtype_policy, config.embedding_dim
+    def __init__(
+        self,
+        *,
+        num_words: int,
+        num_ngrams: int = 0,
+        embedding_dim: int = 320,
+        hidden_dim: int = 512,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.num_words, self.num_ngrams = num_words, num_ngrams
+        self.embedding_dim, self.hidden_dim = embedding_dim, hidden_dim
         self.embedding = (
-            WordNgramEmbedding(num_words, num_ngrams, dim, dtype=dtype, name="embedding")
+            WordNgramEmbedding(
+                num_words, num_ngrams, embedding_dim, dtype=self.dtype_policy, name="embedding"
+            )
             if num_ngrams
-            else WordEmbedding(num_words, dim, dtype=dtype, name="embedding")
+            else WordEmbedding(num_words, embedding_dim, dtype=self.dtype_policy, name="embedding")
         )
-        self.input_projection = keras.layers.Dense(config.hidden_dim, dtype=dtype, name="input_projection")
+        # In float32, because its outputs are the sentence vectors.
+        self.input_projection = keras.layers.Dense(hidden_dim, dtype="float32", name="input_projection")
 
     @property
-    def static_part(self) -> "StaticEncoder":
-        """Itself."""
+    def bow_encoder(self) -> "StaticEncoder":
+        """The encoder itself."""
         return self
 
-    def embed_words(self, words: WordFeatures) -> keras.KerasTensor:
-        """Represents each distinct word: `[words, hidden_dim]`. All of it can be tabulated."""
-        return self.project(self.embedding(*(words if self.num_ngrams else words[:1])))
+    def example_words(self) -> Any:
+        """See `TokenEncoder.example_words`."""
+        ids = super().example_words()
+        return SpelledWords(ids, ids, ids) if self.num_ngrams else ids
 
-    def project(self, words: keras.KerasTensor) -> keras.KerasTensor:
-        """Maps `[words, embedding_dim]`, a word's embedding joined with its n-grams', to `hidden_dim`."""
-        return self.input_projection(words)
+    def embed_words(self, words: Any, training: bool = False) -> Tensor:
+        """See `TokenEncoder.embed_words`: `[words, embedding_dim]` float32."""
+        return self.embedding(*words, training=training) if self.num_ngrams else self.embedding(words)
 
-    def encode(
-        self, words: keras.KerasTensor, tokens: keras.KerasTensor, lengths: keras.KerasTensor
-    ) -> keras.KerasTensor:
-        """See `TokenEncoder.encode`; no vector is copied to where it occurs."""
-        return average_words(words, tf.RaggedTensor.from_tensor(tokens, lengths))
+    def project(self, vectors: Tensor) -> Tensor:
+        """Projects word vectors or their average, `[..., embedding_dim]`, to `[..., hidden_dim]`."""
+        return self.input_projection(vectors)
 
-    def encode_tokens(self, inputs: keras.KerasTensor, lengths: keras.KerasTensor) -> keras.KerasTensor:
-        """Averages `[batch, length, hidden_dim]` word vectors of `[batch]` lengths."""
-        return masked_mean(inputs, ops.arange(ops.shape(inputs)[1])[None, :] < lengths[:, None])
+    def average(self, words: Tensor, positions: tf.RaggedTensor, training: bool = False) -> Tensor:
+        """See `TokenEncoder.average`: `[batch, hidden_dim]`."""
+        return self.project(average_words(words, positions, training))
+
+    def encode(self, words: Tensor, tokens: Tensor, lengths: Tensor, training: bool = False) -> Tensor:
+        """See `TokenEncoder.encode`; does not copy vectors to the positions of their words."""
+        return self.average(words, tf.RaggedTensor.from_tensor(tokens, lengths), training)
+
+    def encode_tokens(self, inputs: Tensor, lengths: Tensor, training: bool = False) -> Tensor:
+        """See `TokenEncoder.encode_tokens`."""
+        return self.project(masked_mean(inputs, ops.arange(ops.shape(inputs)[1])[None, :] < lengths[:, None]))
+
+    def assign_teacher_words(self, rows: np.ndarray, projection: np.ndarray, *, ngram_scale: float) -> None:
+        """Initialises the encoder so that the projected word vectors are near a teacher's.
+
+        Args:
+            rows: `[known words, embedding_dim]`; the rows of hash buckets become zero.
+            projection: `[embedding_dim, hidden_dim]` kernel that maps `rows` to the teacher's vectors.
+            ngram_scale: Factor below 1 for the kernel of the n-gram layer, so that n-grams start small.
+        """
+        table = self.embedding.words.table
+        buckets = np.zeros((table.shape[0] - len(rows), self.embedding_dim))
+        if self.num_ngrams:
+            rows = 2 * rows  # a word's vector is the mean of its row and of its n-grams' vector
+            combine = self.embedding.combine_ngrams.kernel
+            combine.assign(combine * ngram_scale)
+        table.assign(np.concatenate([rows, buckets]))
+        self.input_projection.kernel.assign(projection)

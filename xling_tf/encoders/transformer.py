@@ -1,106 +1,141 @@
-"""The encoder of Chidambaram et al.: words (and n-grams), a transformer, the mean."""
+"""The transformer encoder of Chidambaram et al. 2019."""
 
 from typing import Any
 
 import keras
+import tensorflow as tf
+from keras import KerasTensor as Tensor
 from keras import ops
 
-from xling_tf.config import EncoderConfig
 from xling_tf.encoders.base import TokenEncoder
 from xling_tf.encoders.static import StaticEncoder
 from xling_tf.layers.base import LayerNorm
 from xling_tf.layers.embeddings import sinusoidal_positions
 from xling_tf.layers.pooling import MASKED, masked_mean, unit_entries, unit_length
 from xling_tf.layers.transformer import EPSILON, TransformerBlock
-from xling_tf.text.preprocessor import WordFeatures
 
 
 @keras.saving.register_keras_serializable(package="xling_tf")
 class TransformerEncoder(TokenEncoder):
-    """Maps token features to sentence vectors (Chidambaram et al. 2019, sec. 2.1).
+    """Encodes sentences with a transformer, and averages its outputs (Chidambaram et al. 2019, sec. 2.1).
 
-    With `add_average` its output is added to the average of the words' vectors, through a layer that
-    starts at zero: what was learnt of words alone stays as it is when the blocks begin to learn.
+    With `bow_residual`, a zero-initialised layer adds the outputs to the average of the projected word
+    vectors, at unit length: the untrained encoder returns that average.
 
     Args:
-        config: Sizes.
         num_words: Rows of the word table, hash buckets included.
-        num_ngrams: Rows of the n-gram table; 0 for words that are not spelt.
-        max_tokens: Longest sentence.
+        num_ngrams: Rows of the n-gram table; 0 if words have no n-grams.
+        max_tokens: Maximum number of tokens of a sentence.
+        embedding_dim: Width of the tables.
+        hidden_dim: Width of the blocks and of the sentence vectors.
+        intermediate_dim: Width of the feed-forward layers.
+        num_layers: Number of transformer blocks.
+        num_heads: Number of attention heads of each block.
+        norm_first: See `TransformerBlock`.
+        bow_residual: See above.
+
+    Example:
+        >>> encoder = TransformerEncoder(num_words=10, max_tokens=4, hidden_dim=8, num_heads=2, num_layers=1)
+        >>> encoder.build_variables()
+        >>> encoder.count_params()
+        40912
     """
 
     def __init__(
         self,
-        config: EncoderConfig,
         *,
         num_words: int,
-        num_ngrams: int,
+        num_ngrams: int = 0,
         max_tokens: int,
+        embedding_dim: int = 320,
+        hidden_dim: int = 512,
+        intermediate_dim: int = 2048,
+        num_layers: int = 3,
+        num_heads: int = 8,
+        norm_first: bool = False,
+        bow_residual: bool = False,
         **kwargs: Any,
     ) -> None:
-        super().__init__(config, num_words=num_words, **kwargs)
-        self.num_ngrams = num_ngrams
-        self.max_tokens = max_tokens
+        super().__init__(**kwargs)
+        self.num_words, self.num_ngrams, self.max_tokens = num_words, num_ngrams, max_tokens
+        self.embedding_dim, self.hidden_dim = embedding_dim, hidden_dim
+        self.intermediate_dim, self.num_layers, self.num_heads = intermediate_dim, num_layers, num_heads
+        self.norm_first, self.bow_residual = norm_first, bow_residual
         dtype = self.dtype_policy
         self.static = StaticEncoder(
-            config, num_words=num_words, num_ngrams=num_ngrams, dtype=dtype, name="static"
+            num_words=num_words,
+            num_ngrams=num_ngrams,
+            embedding_dim=embedding_dim,
+            hidden_dim=hidden_dim,
+            dtype=dtype,
+            name="static",
         )
         self.blocks = [
             TransformerBlock(
-                config.hidden_dim,
-                config.num_heads,
-                config.intermediate_dim,
-                norm_first=config.norm_first,
+                hidden_dim,
+                num_heads,
+                intermediate_dim,
+                norm_first=norm_first,
                 dtype=dtype,
                 name=f"block_{index}",
             )
-            for index in range(config.num_layers)
+            for index in range(num_layers)
         ]
-        # What enters each sub-layer is normalised; what leaves the last one has to be as well.
-        self.final_norm = (
-            LayerNorm(epsilon=EPSILON, dtype=dtype, name="final_norm")
-            if config.norm_first
-            else keras.layers.Identity(dtype=dtype, name="final_norm")
-        )
-        self.positions = sinusoidal_positions(max_tokens, config.hidden_dim)
-        if config.add_average:
+        # If the blocks normalise their inputs, the output of the last one still has to be normalised.
+        self.final_norm = LayerNorm(epsilon=EPSILON, dtype=dtype, name="final_norm") if norm_first else None
+        self.positions = sinusoidal_positions(max_tokens, hidden_dim)
+        if bow_residual:
             self.context_projection = keras.layers.Dense(
-                config.hidden_dim, kernel_initializer="zeros", dtype=dtype, name="context_projection"
+                hidden_dim, kernel_initializer="zeros", dtype=dtype, name="context_projection"
             )
 
     @property
     def embedding(self) -> keras.layers.Layer:
-        """The tables of words and n-grams."""
+        """The layer of the word and n-gram tables."""
         return self.static.embedding
 
     @property
-    def static_part(self) -> StaticEncoder | None:
-        """See `TokenEncoder.static_part`."""
-        return self.static if self.config.add_average else None
+    def bow_encoder(self) -> StaticEncoder | None:
+        """See `TokenEncoder.bow_encoder`."""
+        return self.static if self.bow_residual else None
 
-    def embed_words(self, words: WordFeatures) -> keras.KerasTensor:
-        """Represents each distinct word: `[words, hidden_dim]`. All of it can be tabulated."""
-        return self.static.embed_words(words)
+    def example_words(self) -> Any:
+        """See `TokenEncoder.example_words`."""
+        return self.static.example_words()
 
-    def project(self, words: keras.KerasTensor) -> keras.KerasTensor:
-        """See `StaticEncoder.project`."""
-        return self.static.project(words)
+    def embed_words(self, words: Any, training: bool = False) -> Tensor:
+        """See `TokenEncoder.embed_words`: `[words, embedding_dim]` float32."""
+        return self.static.embed_words(words, training)
 
-    def encode_tokens(self, inputs: keras.KerasTensor, lengths: keras.KerasTensor) -> keras.KerasTensor:
-        """Encodes `[batch, length, hidden_dim]` word vectors of `[batch]` lengths."""
+    def average(self, words: Tensor, positions: tf.RaggedTensor, training: bool = False) -> Tensor:
+        """See `TokenEncoder.average`: `[batch, hidden_dim]`."""
+        return self.static.average(words, positions, training)
+
+    def encode(self, words: Tensor, tokens: Tensor, lengths: Tensor, training: bool = False) -> Tensor:
+        """See `TokenEncoder.encode`; projects each distinct word once."""
+        return self._encode(ops.take(self.static.project(words), tokens, axis=0), lengths, training)
+
+    def encode_tokens(self, inputs: Tensor, lengths: Tensor, training: bool = False) -> Tensor:
+        """See `TokenEncoder.encode_tokens`."""
+        return self._encode(self.static.project(inputs), lengths, training)
+
+    def _encode(self, inputs: Tensor, lengths: Tensor, training: bool) -> Tensor:
+        """Encodes sentences of projected words, `[batch, length, hidden_dim]`."""
         max_length = ops.shape(inputs)[1]
         padding_mask = ops.arange(max_length)[None, :] < lengths[:, None]
         attention_bias = ops.expand_dims(ops.where(padding_mask, 0.0, MASKED), axis=(1, 2))
         positions = ops.convert_to_tensor(self.positions, inputs.dtype)[:max_length]
-        # Vaswani et al. 2017, sec. 3.4: without the factor the positions would drown the words. The length
-        # of a word's vector is its weight in the average; here all count alike.
-        words = unit_entries(inputs) if self.config.add_average else inputs * self.hidden_dim**0.5
-        hidden = words + positions
+        # Vaswani et al. 2017, sec. 3.4: without the factor, the positions would outweigh the words. With the
+        # residual, the length of a word's vector is its weight in the average, so it is normalised here.
+        words = unit_entries(inputs) if self.bow_residual else inputs * self.hidden_dim**0.5
+        hidden = ops.cast(words + positions, self.compute_dtype)
         for block in self.blocks:
-            hidden = block(hidden, attention_bias)
-        pooled = masked_mean(self.final_norm(hidden), padding_mask)
-        if not self.config.add_average:
+            hidden = block(hidden, attention_bias, training=training)
+        if self.final_norm:
+            hidden = self.final_norm(hidden, training=training)
+        pooled = masked_mean(hidden, padding_mask)
+        if not self.bow_residual:
             return pooled
-        # What is added has to be small beside a unit vector, after the first steps too.
+        # The factor keeps the context small compared to a unit vector, also after the first steps.
         context = self.context_projection(pooled * self.hidden_dim**-0.5)
         return unit_length(masked_mean(inputs, padding_mask)) + ops.cast(context, "float32")

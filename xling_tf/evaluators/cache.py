@@ -1,9 +1,8 @@
-"""Every text encoded once: a system that keeps its vectors in an SQLite file.
+"""Stores an embedder's vectors in an SQLite file, so that each text is encoded once.
 
-Suites share texts, and a run that is killed goes on where it was.
+Suites share texts, and a run that was killed continues where it stopped.
 """
 
-import dataclasses
 import hashlib
 import sqlite3
 import sys
@@ -16,13 +15,12 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
+from xling_tf.batching import encode_in_batches, length_sorted_batches
 from xling_tf.errors import UserError
-from xling_tf.evaluators.encoding import System, encode_checked, length_sorted_batches, require
+from xling_tf.evaluators.encoding import BatchLimits, Embedder, encode_checked
 from xling_tf.files import require_writable_folder
 
-# What is encoded at once and lost if the process is killed: seconds of work.
-_MAX_ROWS, _MAX_CHARACTERS = 1024, 2**17
-# Keys of one query: below every SQLite's limit on parameters (999 before 3.32).
+# Below the limit on a query's parameters of every SQLite version (999 before 3.32).
 _KEYS_PER_QUERY = 900
 _SCHEMA = """
     PRAGMA page_size = 32768;
@@ -30,114 +28,111 @@ _SCHEMA = """
 """
 
 
-def cached(system: System, folder: Path | None, *, show_progress: bool) -> System:
-    """Gives a system whose vectors, float32 from now on, are computed once for each text, and kept.
+def cached(embedder: Embedder, folder: Path | None, *, show_progress: bool) -> Embedder:
+    """Wraps an embedder so that the vector of each text is computed once, and stored as float32.
 
-    Sentences, questions and responses (an answer in its context) are kept apart. The folder has a file
-    for each system, by its checksum; several processes may use it. Without a folder or a checksum the
-    vectors are gone with the system.
+    Sentences, questions and responses (an answer in its context) are stored separately. A killed process
+    loses one batch.
+
+    Args:
+        embedder: The embedder.
+        folder: Has a file for each embedder, named after its checksum; several processes may use it. Without
+            a folder or a checksum, the vectors live as long as the embedder.
+        show_progress: Whether to show a progress bar.
 
     Example:
         >>> calls = []
         >>> lengths = lambda texts: calls.append(texts) or np.array([[len(text)] for text in texts])
-        >>> system = cached(System(name="l", sentences=lengths), None, show_progress=False)
-        >>> system(["a", "bc", "a"]).tolist(), system(["bc"]).tolist(), calls
+        >>> embedder = cached(Embedder(name="l", sentences=lengths), None, show_progress=False)
+        >>> embedder(["a", "bc", "a"]).tolist(), embedder(["bc"]).tolist(), calls
         ([[1.0], [2.0], [1.0]], [[2.0]], [['bc', 'a']])
     """
-    cache = _Cache(system, folder, show_progress)
-    roles: dict[str, Any] = {
-        role: partial(cache.encode, role, encode)
-        for role in ("sentences", "questions", "responses")
-        if (encode := getattr(system, role))
-    }
-    return dataclasses.replace(system, **roles)
+    cache = _Cache(embedder, folder, show_progress)
+
+    def wrap(name: str, function: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
+        if name == "inference":  # its pairs come once each
+            return partial(encode_in_batches, function, **cache.batch_limits._asdict())
+        return partial(cache.encode, name, function)
+
+    # The cache makes the batches, so that texts are sorted by length once.
+    return embedder.wrapped(wrap, batch_limits=None)
 
 
 class _Cache:
-    """The vectors of a system by what was encoded, in an SQLite file."""
+    """The vectors of an embedder in an SQLite file."""
 
-    def __init__(self, system: System, folder: Path | None, show_progress: bool) -> None:
-        self._name = system.name
-        self._show_progress = show_progress
-        self._widths: dict[str, int] = {}
+    def __init__(self, embedder: Embedder, folder: Path | None, show_progress: bool) -> None:
+        self.batch_limits = embedder.batch_limits or BatchLimits()
+        self._name, self._show_progress = embedder.name, show_progress
+        self._dims: dict[str, int] = {}
         self._path: Path | None = None
-        if folder is not None and system.checksum is not None:
+        if folder is not None and embedder.checksum is not None:
             require_writable_folder(folder, "choose another folder for the embeddings")
-            self._path = folder / f"{_digest(system.checksum).hex()}.sqlite"
-        # Without a name it is a file of SQLite's own that goes with the connection. Another process
-        # writes for milliseconds.
+            self._path = folder / f"{_digest(embedder.checksum).hex()}.sqlite"
+        # An empty name is a temporary file, which disappears with the connection. Another process writes
+        # for milliseconds.
         self._connection = sqlite3.connect(self._path or "", timeout=60, check_same_thread=False)
         weakref.finalize(self, self._connection.close)
 
     def encode(self, role: str, encode: Callable[..., np.ndarray], *columns: list[str]) -> np.ndarray:
-        """Gives the vectors of rows of texts, of which those not yet known are encoded."""
+        """Returns the vectors of rows of texts, and encodes those that are not stored."""
         keys = [_digest(role, *row) for row in zip(*columns, strict=True)]
         try:
             self._connection.executescript(_SCHEMA)
             vectors = self._read(list(dict.fromkeys(keys)))
             for vector in list(vectors.values())[:1]:
-                self._widths.setdefault(role, len(vector) // 4)
+                self._dims.setdefault(role, len(vector) // 4)
             row_of = {key: row for row, key in enumerate(keys) if key not in vectors}
-            self._add(role, encode, row_of, columns)
-            # Read, as another process may have stored another vector meanwhile.
+            missing = [[column[row] for row in row_of.values()] for column in columns]
+            self._add(role, encode, list(row_of), missing)
+            # Read again, as another process may have stored other vectors meanwhile.
             vectors |= self._read(list(row_of))
         except sqlite3.DatabaseError as error:
             raise UserError(
-                f"the file of embeddings {self._path} must be readable and writable, but SQLite says "
-                f"{str(error)!r}; make room on its disk or, if the file is damaged, remove it"
+                f"the embeddings {self._path} must be readable and writable, but SQLite says {str(error)!r}; "
+                "make room on the disk or, if the file is damaged, remove it"
             ) from error
         content = b"".join(vectors[key] for key in keys)
-        shape = len(keys), self._widths.get(role, 0)
-        return np.frombuffer(content, np.float32).reshape(shape).copy()
+        return np.frombuffer(content, np.float32).reshape(len(keys), self._dims.get(role, 0)).copy()
 
     def _add(
-        self,
-        role: str,
-        encode: Callable[..., np.ndarray],
-        row_of: dict[bytes, int],
-        columns: Sequence[list[str]],
+        self, role: str, encode: Callable[..., np.ndarray], keys: Sequence[bytes], columns: list[list[str]]
     ) -> None:
-        """Encodes rows, batch after batch, and stores their vectors by their keys."""
-        keys = list(row_of)
-        lengths = [sum(len(column[row]) for column in columns) for row in row_of.values()]
-        # None: hidden where it would fill a file instead of moving on a screen.
-        hidden = None if self._show_progress and keys and sys.stderr else True
+        """Encodes rows batch after batch, and stores their vectors by their keys."""
+        lengths = [sum(map(len, row)) for row in zip(*columns, strict=True)]
+        # None hides the bar where it would fill a file instead of a screen.
+        is_hidden = None if self._show_progress and keys and sys.stderr else True
         label = f"{self._name}: {role}"
-        with tqdm(total=len(keys), desc=label, unit="text", leave=False, disable=hidden) as bar:
-            for batch in length_sorted_batches(lengths, max_rows=_MAX_ROWS, max_length=_MAX_CHARACTERS):
-                of_batch = [keys[place] for place in batch]
-                texts, *others = [[column[row_of[key]] for key in of_batch] for column in columns]
-                with np.errstate(over="ignore"):
-                    vectors = encode_checked(encode, texts, *others, name=self._name).astype(np.float32)
-                finite = np.all(np.isfinite(vectors), axis=1)
-                require(finite, texts, "a finite vector", "infinity or NaN in float32", self._name)
-                nonzero = np.any(vectors != 0, axis=1)
-                require(nonzero, texts, "a vector with a direction", "zero only", self._name)
-                width = self._widths.setdefault(role, vectors.shape[1])
-                same = np.full(len(texts), width == vectors.shape[1])
-                came = f"{vectors.shape[1]} numbers"
-                require(same, texts, f"vectors of {width} numbers", came, self._name)
-                rows = map(np.ndarray.tobytes, vectors)
+        with tqdm(total=len(keys), desc=label, unit="text", leave=False, disable=is_hidden) as bar:
+            for batch in length_sorted_batches(lengths, **self.batch_limits._asdict()):
+                texts = [[column[row] for row in batch] for column in columns]
+                vectors = encode_checked(encode, *texts, name=self._name).astype(np.float32)
+                dim = self._dims.setdefault(role, vectors.shape[1])
+                if vectors.shape[1] != dim:
+                    raise UserError(
+                        f"{self._name} must return vectors of {dim} dimensions, as before, but returned "
+                        f"{vectors.shape[1]}"
+                    )
                 with self._connection:
                     self._connection.executemany(
                         "INSERT OR IGNORE INTO vectors VALUES (?, ?)",
-                        zip(of_batch, rows, strict=True),
+                        zip((keys[row] for row in batch), map(np.ndarray.tobytes, vectors), strict=True),
                     )
                 bar.update(len(batch))
 
-    def _read(self, keys: list[bytes]) -> dict[bytes, bytes]:
-        """Gives the vectors of those of the keys that have one."""
-        found: dict[bytes, bytes] = {}
+    def _read(self, keys: list[bytes]) -> dict[bytes, Any]:
+        """Returns the vectors that are stored for some of the keys."""
+        vectors: dict[bytes, Any] = {}
         for start in range(0, len(keys), _KEYS_PER_QUERY):
-            some = keys[start : start + _KEYS_PER_QUERY]
-            places = ",".join("?" * len(some))
+            chunk = keys[start : start + _KEYS_PER_QUERY]
+            places = ",".join("?" * len(chunk))
             query = f"SELECT key, vector FROM vectors WHERE key IN ({places})"
-            found.update(self._connection.execute(query, some))
-        return found
+            vectors.update(self._connection.execute(query, chunk))
+        return vectors
 
 
 def _digest(*texts: str) -> bytes:
-    """A digest of texts: which they are, and where one ends and the next begins."""
+    """A digest of texts and of where each ends."""
     digest = hashlib.blake2b(digest_size=16)
     for text in texts:
         content = text.encode("utf-8", "surrogatepass")

@@ -1,4 +1,4 @@
-"""Classifiers on frozen vectors `[n, dim]`: SentEval's two, and that of Chidambaram et al. 2019."""
+"""Classifiers on frozen vectors `[n, dim]`: SentEval's two, and the network of Chidambaram et al. 2019."""
 
 import copy
 import os
@@ -12,20 +12,23 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from xling_tf.errors import UserError, library
+from xling_tf.evaluators.data import Rows
 from xling_tf.evaluators.encoding import Encode, encode_checked
 
 Array = NDArray[Any]
 Predict = Callable[[Array], Array]
+Labelled = tuple[Array, Array]  # vectors `[n, dim]` and labels `[n]`
 
-# A solver stops at a slope that is small beside the features: scikit-learn's own limit, 1e-4, for
-# unit vectors of 512 dimensions; features ten times as small it would leave unfitted.
+# The slope at which a solver stops, relative to the size of the features. For unit vectors of 512 dimensions
+# it is scikit-learn's default, 1e-4, which would leave features ten times as small unfitted.
 _TOLERANCE = 1e-4 * 512**0.5
-# SentEval's grids of the inverse strength of regularisation and of the network's weight decay
+# SentEval's grids of the inverse regularisation strength and of the network's weight decay
 # (senteval/tools/validation.py).
 LOGISTIC: dict[str, Any] = {"C": tuple(2.0**power for power in range(-2, 4))}
-# senteval/tools/classifier.py with the stopping rule of its quick setting: the other one (every 4
+# senteval/tools/classifier.py with the stopping rule of its quick setting. The other setting (every 4
 # epochs, patience 5) takes three times as long for 80.0 instead of 80.1% (CR).
 NETWORK: dict[str, Any] = {
+    "hidden": 50,
     "weight_decay": tuple(10.0**power for power in range(-5, -1)),
     "batch": 64,
     "rate": 1e-3,
@@ -46,7 +49,7 @@ TANH: dict[str, Any] = {
 def encode_columns(
     encode: Encode, columns: Iterable[Sequence[str]], dtype: DTypeLike = np.float32
 ) -> list[Array]:
-    """Encodes columns of texts, each different text once: for each column `[n, dim]`."""
+    """Encodes columns of texts to the vectors of each, `[n, dim]`; each distinct text once."""
     columns = list(columns)
     texts = list(dict.fromkeys(chain.from_iterable(columns)))
     vectors = encode_checked(encode, texts).astype(dtype)
@@ -54,20 +57,35 @@ def encode_columns(
     return [vectors[[row_of[text] for text in column]] for column in columns]
 
 
+def encode_rows(encode: Encode, sets: Iterable[Rows]) -> list[Labelled]:
+    """Encodes sets of (label, text) rows."""
+    sets = list(sets)
+    columns = encode_columns(encode, [[text for _, text in rows] for rows in sets])
+    return [(x, np.array([label for label, _ in rows])) for x, rows in zip(columns, sets, strict=True)]
+
+
 def by_text(rows: Iterable[tuple[str, ...]]) -> list[tuple[str, ...]]:
-    """Sorts (label, text, ...) rows by their texts, since rows are drawn and dealt to folds by number."""
+    """Sorts (label, text, ...) rows by their texts, so that the order of a file changes no sample or fold."""
     return sorted(rows, key=lambda row: (row[1:], row[0]))
 
 
 def pair_features(u: Array, v: Array) -> Array:
-    """SentEval's features of pairs of vectors `[n, dim]`: |u - v| beside u * v, `[n, 2 * dim]`."""
+    """SentEval's features of pairs of vectors `[n, dim]`: |u - v| and u * v, `[n, 2 * dim]`."""
     return np.concatenate([np.abs(u - v), u * v], axis=1)
 
 
 def fit_logistic(
-    x: Array, y: Array, *, dev: tuple[Array, Array] | None = None, folds: int = 5, seed: int = 0
+    x: Array, y: Array, *, dev: Labelled | None = None, folds: int = 5, seed: int = 0
 ) -> Predict:
-    """Fits logistic regression, its regularisation chosen from SentEval's grid on `dev` or by folds."""
+    """Fits logistic regression; the regularisation is chosen from SentEval's grid.
+
+    Args:
+        x: Vectors `[n, dim]`.
+        y: Labels `[n]`.
+        dev: Vectors and labels that choose the regularisation; None: cross-validation chooses it.
+        folds: Number of folds.
+        seed: Seed of the folds.
+    """
     x, y = _training(x, y)
     splits = [(x, y, *dev)] if dev else stratified_splits(x, y, folds, seed)
     with single_threaded():
@@ -82,7 +100,7 @@ def fit_logistic(
 def logistic_path(
     x: Array, y: Array, weights: Array | None = None, *, grid: Sequence[float] = LOGISTIC["C"]
 ) -> Iterator[Any]:
-    """Yields one model, fitted at each strength of the grid from where it was at the one before."""
+    """Yields one model, fitted at each strength of the grid; each fit starts from the one before."""
     from sklearn.linear_model import LogisticRegression
 
     size = float(np.sqrt(np.mean(np.square(x)))) or 1.0
@@ -92,27 +110,26 @@ def logistic_path(
 
 
 def fit_network(
-    x: Array,
-    y: Array,
-    *,
-    dev: tuple[Array, Array] | None = None,
-    folds: int = 10,
-    hidden: int = 50,
-    seed: int = 0,
+    x: Array, y: Array, *, dev: Labelled | None = None, folds: int = 10, seed: int = 0
 ) -> Predict:
-    """Fits SentEval's network of sigmoid units; weight decay and epochs are chosen by accuracy.
+    """Fits SentEval's network of sigmoid units; accuracy chooses the weight decay and the epochs.
 
-    Unlike SentEval, which fits anew on all rows what it chose by folds, this keeps the network that
-    did best on `dev`, or on one fold of the training rows.
+    SentEval fits the best settings again on all rows; here the most accurate network is returned as it is.
+
+    Args:
+        x: Vectors `[n, dim]`.
+        y: Labels `[n]`.
+        dev: Vectors and labels on which accuracy is measured; None: a fold of the training rows.
+        folds: Number of folds, one of which is held out.
+        seed: Seed of the network and the fold.
     """
     x, y = _training(x, y)
     best = -1.0
     predict: Any = None
     with single_threaded():
-        split = (x, y, *dev) if dev else next(stratified_splits(x, y, folds, seed))
-        train_x, train_y, *held_out = split
+        train_x, train_y, *held_out = (x, y, *dev) if dev else next(stratified_splits(x, y, folds, seed))
         for decay in NETWORK["weight_decay"]:
-            network = _network(train_x, (hidden,), "logistic", NETWORK, seed, decay)
+            network = _network(train_x, (NETWORK["hidden"],), "logistic", NETWORK, seed, decay)
             best_of_decay, patience = -1.0, NETWORK["patience"]
             for _ in range(0, NETWORK["max_epochs"], NETWORK["epochs_a_check"]):
                 for _ in range(NETWORK["epochs_a_check"]):
@@ -136,23 +153,23 @@ def fit_tanh_network(x: Array, y: Array, *, seed: int = 0) -> Predict:
     with single_threaded():
         for _ in range(TANH["epochs"]):
             network.partial_fit(x, y, classes=np.unique(y))
-            # scikit-learn lets no learning rate of Adam fall.
+            # scikit-learn has no schedule for Adam's learning rate; a private attribute is the only way.
             network._optimizer.learning_rate_init *= TANH["rate_decay_per_epoch"]
     return network.predict
 
 
 def _network(
-    x: Array, hidden: Sequence[int], activation: str, how: Any, seed: int, decay: float = 0.0
+    x: Array, hidden: Sequence[int], activation: str, settings: Any, seed: int, decay: float = 0.0
 ) -> Any:
     from sklearn.neural_network import MLPClassifier
 
-    batch = min(how["batch"], len(x))
+    batch = min(settings["batch"], len(x))
     return MLPClassifier(
         hidden_layer_sizes=hidden,
         activation=activation,
         batch_size=batch,
-        learning_rate_init=how["rate"],
-        alpha=decay * batch,  # which scikit-learn divides by the rows of a batch
+        learning_rate_init=settings["rate"],
+        alpha=decay * batch,  # scikit-learn divides it by the size of a batch
         random_state=seed,
     )
 
@@ -160,7 +177,7 @@ def _network(
 def cross_validated(
     x: Array, y: Array, fit: Callable[[Array, Array], Predict], *, folds: int = 10, seed: int = 0
 ) -> float:
-    """Returns the mean accuracy of stratified cross-validation, whose folds follow the rows' order."""
+    """Returns the mean accuracy of stratified cross-validation; the order of the rows decides their folds."""
     splits = stratified_splits(x, y, folds, seed)
     return float(np.mean(in_threads(lambda s: accuracy(fit(s[0], s[1]), s[2], s[3]), splits)))
 
@@ -168,12 +185,10 @@ def cross_validated(
 def stratified_splits(
     x: Array, y: Array, folds: int, seed: int
 ) -> Iterator[tuple[Array, Array, Array, Array]]:
-    """Yields training vectors and labels, and those held out, of each of scikit-learn's folds."""
-    most = int(np.unique(y, return_counts=True)[1].max(initial=0))
-    if most < folds:
-        raise UserError(
-            f"{folds} folds need {folds} rows of a label, but none has more than {most}; give more data"
-        )
+    """Yields the training vectors and labels of each fold, and those held out."""
+    largest = int(np.unique(y, return_counts=True)[1].max(initial=0))
+    if largest < folds:
+        raise UserError(f"{folds} folds need {folds} rows of a label, but none has more than {largest}")
     from sklearn.model_selection import StratifiedKFold
 
     for train, test in StratifiedKFold(folds, shuffle=True, random_state=seed).split(x, y):
@@ -181,45 +196,32 @@ def stratified_splits(
 
 
 def in_threads(function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
-    """Maps a function of NumPy's over items on all processors, each with one thread of its own."""
+    """Maps a function over items on all processors; each call uses one thread for linear algebra."""
     with single_threaded(), ThreadPoolExecutor(os.cpu_count()) as executor:
         return list(executor.map(function, items))
 
 
 def single_threaded() -> AbstractContextManager[Any]:
-    """Keeps linear algebra to one thread: small batches are not worth sharing, and rounding is the same."""
+    """Limits linear algebra to one thread: small batches gain nothing, and rounding stays the same."""
     return library("threadpoolctl", "scikit-learn", "evaluation").threadpool_limits(1)
 
 
 def require_trained(name: str, train: Iterable[tuple[str, ...]], test: Iterable[tuple[str, ...]]) -> None:
-    """Raises a `UserError` for the first row (label, text, ...) whose label nothing is trained on."""
+    """Raises a `UserError` if a (label, text, ...) row to test on has a label without training rows."""
     known = {label for label, *_ in train}
     for label, text, *_ in test:
         if label not in known:
-            raise UserError(
-                f"{name} is trained on labels {', '.join(sorted(known)) or '(none)'}, but "
-                f"{text[:60]!r} is labelled {label!r}; add such examples or correct it"
-            )
+            labels = ", ".join(sorted(known)) or "(none)"
+            raise UserError(f"{name} is trained on labels {labels}, but {text[:60]!r} is labelled {label!r}")
 
 
 def accuracy(predict: Predict, x: Array, gold: Array) -> float:
-    """Returns the share of vectors that get their label."""
+    """Returns the share of vectors whose label is predicted."""
     return float(np.mean(predict(x) == gold))
 
 
-def f1(gold: Array, predicted: Array, label: str | None = None) -> float:
-    """Returns the F1 of a label, or the mean of all labels'; 0 for one that is never predicted."""
-    from sklearn.metrics import f1_score
-
-    labels = None if label is None else [label]
-    return float(f1_score(gold, predicted, labels=labels, average="macro", zero_division=0))
-
-
-def _training(x: Array, y: Array) -> tuple[Array, Array]:
+def _training(x: Array, y: Array) -> Labelled:
     x, y = np.asarray(x, np.float32), np.asarray(y)
     if len(np.unique(y)) < 2:
-        raise UserError(
-            f"a classifier needs rows of two labels at least, but there are {len(y)} rows labelled "
-            f"{np.unique(y).tolist()}; give it others"
-        )
+        raise UserError(f"a classifier needs rows of two labels, but has {len(y)} of {np.unique(y).tolist()}")
     return x, y

@@ -1,133 +1,124 @@
-"""Evaluation data: data sets, suites of them, which of them a run takes, and the tables they are read from.
+"""Data folders: finds the data sets of each suite, and reads their tables.
 
-A table is tab-separated lines below a line that names the columns.
+A table is tab-separated; its first line names the columns.
 """
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from absl import logging
-from tabulate import tabulate
-
+from xling_tf.compressed import PACKED
 from xling_tf.corpora.line_files import read_every_line
 from xling_tf.errors import UserError
 from xling_tf.evaluators.encoding import Evaluator
-from xling_tf.files import NOTES, PACKED, first_names
 
-LANGUAGE = "[a-z]{2,3}(?:_[A-Za-z]+)?"  # a code in a file's name, as a regular expression
-Tables = Mapping[str, Mapping[str, Path]]  # language, split ("" where there is none)
+LANGUAGE = "[a-z]{2,3}(?:_[A-Za-z]+)?"  # regular expression of a language code in a file name
+BITEXT_LAYOUT = (
+    "bitext/<name>.<aa>-<bb>.tsv, a sentence TAB its translation under a line with the languages' codes "
+    "(data/convert.py --format moses)"
+)
+Rows = Sequence[tuple[str, ...]]
+Tables = Mapping[str, Mapping[str, Path]]  # by language and split ("" without one)
 _TABLE_END = re.compile(rf"\.(?i:tsv){PACKED}$")
 _TABLE = re.compile(rf"(.+?)\.((?!dev\b){LANGUAGE})(?:\.([a-z_]{{3,}}))?")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Dataset:
-    """A data set that was found; it is read when its turn comes."""
+    """A data set in a folder.
 
-    name: str  # within its suite, as "MR" or "stsb.en.dev"
+    Attributes:
+        name: Its name within the suite, such as "MR" or "stsb.en.dev".
+        files: The files that `load` reads.
+        load: Reads them and makes the evaluator.
+    """
+
+    name: str
     files: tuple[Path, ...]
     load: Callable[[], Evaluator]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Missing:
-    """A data set that was not found."""
+class Suite:
+    """A kind of evaluation, usually one table of a paper.
+
+    Attributes:
+        name: Its name in `--suite` and result files.
+        title: What it measures.
+        source: The papers' sections and tables.
+        layout: The files that it reads, with their columns and the format of `data/convert.py`.
+        find: Finds its data sets, given a folder and the seed of what evaluators draw.
+    """
 
     name: str
-    expected: str  # files that would make it, with their columns and the format of `data/convert.py`
+    title: str
+    source: str
+    layout: str
+    find: Callable[[Path, int], Iterable[Dataset]]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Suite:
-    """A kind of evaluation: what one table of the papers shows."""
+def select(
+    suites: Mapping[str, Suite], folder: Path, wanted: Sequence[str], seed: int
+) -> tuple[dict[str, Dataset], dict[str, str]]:
+    """Finds the data sets of a run.
 
-    name: str  # in `--suite` and result files
-    title: str  # what it measures, in a few words
-    source: str  # the papers' sections and tables
-    find: Callable[[Path, int], Iterable[Dataset | Missing]]  # in a data folder, with a seed
-    illustrates: bool = False  # gives things to be drawn instead of scores
+    Args:
+        suites: The suites by name.
+        folder: The data folder.
+        wanted: Names and patterns such as "sts", "sts/stsb.en.dev" or "bitext/*"; empty: all suites.
+        seed: Seed of whatever evaluators draw at random.
 
+    Returns:
+        The data sets by their full names, such as "senteval/MR", and the layouts of suites without any.
 
-class Selected(NamedTuple):
-    """A data set to be evaluated, and its suite."""
-
-    suite: Suite
-    dataset: Dataset
-
-    @property
-    def name(self) -> str:
-        """The full name, as `senteval/MR`."""
-        return f"{self.suite.name}/{self.dataset.name}"
-
-
-class Selection(NamedTuple):
-    """What a run evaluates, and by full name the files that it would have evaluated as well."""
-
-    selected: list[Selected]
-    missing: dict[str, str]
-
-
-def select(suites: Mapping[str, Suite], folder: Path, wanted: Sequence[str], seed: int) -> Selection:
-    """Finds the data sets of a run: of all suites, or those named as "sts", "sts/stsb.en.dev", "bitext/*"."""
+    Raises:
+        UserError: The folder has none of the data, or lacks what a pattern names.
+    """
     if not folder.is_dir():
-        raise UserError(
-            f"--data must be a folder with evaluation data, but {folder} is none; correct the path"
-        )
-    selection = Selection([], {})
+        raise UserError(f"--data must be a folder with evaluation data, but {folder} is none")
     patterns = [name if "/" in name else f"{name}/*" for name in wanted or suites]
-    for pattern in patterns:
-        if pattern.partition("/")[0] not in suites:
-            raise UserError(
-                f"--suite must name suites, as {', '.join(suites)}, but has {pattern.removesuffix('/*')!r}"
-            )
-    for suite in suites.values():
-        of_suite = [pattern for pattern in patterns if pattern.partition("/")[0] == suite.name]
-        items = [(f"{suite.name}/{item.name}", item) for item in suite.find(folder, seed)] if of_suite else []
-        for pattern in of_suite:
-            found = [item for name, item in items if fnmatchcase(name, pattern)]
-            if wanted and not any(isinstance(item, Dataset) for item in found):
-                expected = [item.expected for item in found if isinstance(item, Missing)]
-                raise UserError(
-                    f"{pattern} must be evaluated, but {folder} does not have it; expected: "
-                    f"{'; or '.join(expected or [name for name, _ in items]) or suite.title}"
-                )
-        for name, item in items:
-            if not any(fnmatchcase(name, pattern) for pattern in of_suite):
-                continue
-            if isinstance(item, Dataset):
-                selection.selected.append(Selected(suite, item))
-            else:
-                selection.missing[name] = item.expected
-    if not selection.selected:
-        raise UserError(
-            f"{folder} must hold evaluation data, but none of its layouts was found there, as "
-            f"{next(iter(selection.missing.values()), 'sts/stsb.en.dev.tsv')}; correct --data"
-        )
-    return selection
-
-
-def warn_of_unread(suites: Mapping[str, Suite], folder: Path) -> None:
-    """Warns of the files in a data folder that none of the suites reads."""
-    items = [item for suite in suites.values() for item in suite.find(folder, 0)]
-    used = {path for item in items if isinstance(item, Dataset) for path in item.files}
-    # The training parts are for training; hidden folders are Git's or a download's.
-    paths = [path for path in folder.rglob("*") if path.is_file() and ".train." not in path.name]
-    unread = sorted(path for path in paths if path not in used and not NOTES.fullmatch(path.name))
-    names = [str(path.relative_to(folder)) for path in unread]
-    if names := [name for name in names if not re.search(r"(?:^|/)\.", name)]:
-        logging.warning("no suite reads these files in %s: %s", folder, first_names(names))
+    names = {pattern.partition("/")[0] for pattern in patterns}
+    if unknown := names - suites.keys():
+        raise UserError(f"--suite must name suites, as {', '.join(suites)}, but has {min(unknown)!r}")
+    known = {
+        f"{suite.name}/{dataset.name}": dataset
+        for suite in suites.values()
+        if suite.name in names
+        for dataset in suite.find(folder, seed)
+    }
+    for pattern in patterns if wanted else ():
+        if not any(fnmatchcase(name, pattern) for name in known):
+            layout = suites[pattern.partition("/")[0]].layout
+            raise UserError(f"{pattern} must be evaluated, but {folder} does not have it; expected: {layout}")
+    if not known:
+        layout = suites[min(names)].layout
+        raise UserError(f"{folder} has none of the expected files, such as {layout}; correct --data")
+    selected = {
+        name: item for name, item in known.items() if any(fnmatchcase(name, each) for each in patterns)
+    }
+    with_data = {name.partition("/")[0] for name in selected}
+    return selected, {name: suite.layout for name, suite in suites.items() if name in names - with_data}
 
 
 def read_table(path: Path, columns: Sequence[str]) -> list[tuple[str, ...]]:
-    """Reads some columns of a table, stripped; nothing is left out: scores on a part compare with none."""
+    """Reads some columns of a table.
+
+    Every line must be valid, since scores on a part of the data could not be compared.
+
+    Args:
+        path: The table, plain or compressed.
+        columns: The names of the columns.
+
+    Returns:
+        The fields of these columns, without spaces around them, row by row.
+    """
     lines = read_every_line(path)
     header = next(lines, (1, ""))[1].split("\t")
-    wrong = [column for column in columns if header.count(column) != 1]
-    if wrong:
+    if wrong := [column for column in columns if header.count(column) != 1]:
         raise UserError(
             f"{path} must name the columns {', '.join(columns)} in its first line, separated by tabs, "
             f"but {', '.join(wrong)} is not in {'|'.join(header)[:80]!r} once; correct that line"
@@ -138,31 +129,13 @@ def read_table(path: Path, columns: Sequence[str]) -> list[tuple[str, ...]]:
         fields = line.split("\t")
         if len(fields) != len(header):
             raise UserError(
-                f"{path} must have {len(header)} fields in every line ({' TAB '.join(header)[:80]}), but "
-                f"line {number} is {len(fields)} fields: {line[:80]!r}; correct that line"
+                f"{path} must have {len(header)} fields in every line, but line {number} has {len(fields)}: "
+                f"{line[:80]!r}; correct that line"
             )
         rows.append(tuple(fields[place].strip() for place in places))
+    if not rows:
+        raise UserError(f"{path} has no rows; fetch it again or remove it")
     return rows
-
-
-def format_table(results: Mapping[str, Mapping[str, float]]) -> str:
-    """Formats scores by data set and name as a plain text table, counts ("num_...") without decimals.
-
-    Example:
-        >>> print(format_table({"stsb.en.dev": {"pearson_angular": 0.75, "num_pairs": 1500.0}}))
-        suite        metric             value
-        -----------  ---------------  -------
-        stsb.en.dev  pearson_angular   0.7500
-        stsb.en.dev  num_pairs           1500
-    """
-    rows = [
-        (suite, metric, f"{value:.0f}" if metric.startswith("num_") else f"{value:.4f}")
-        for suite, scores in results.items()
-        for metric, value in scores.items()
-    ]
-    alignment = ("left", "left", "right")
-    headers = ("suite", "metric", "value")
-    return tabulate(rows, headers=headers, colalign=alignment, disable_numparse=True)
 
 
 def header_of(path: Path) -> list[str]:
@@ -177,24 +150,122 @@ def find_file(folder: Path, name: str) -> Path | None:
 
 
 def tables_in(folder: Path) -> dict[str, Path]:
-    """Finds the tables of a folder by their `stem_of`; a plain one goes before a packed one."""
-    found: dict[str, Path] = {}
+    """Finds the tables of a folder by their `stem_of`; a plain table is preferred to a compressed one."""
+    tables: dict[str, Path] = {}
     for path in sorted(folder.glob("[!.]*")):
         if path.is_file() and _TABLE_END.search(path.name):
-            found.setdefault(stem_of(path), path)
-    return dict(sorted(found.items()))
+            tables.setdefault(stem_of(path), path)
+    return dict(sorted(tables.items()))
 
 
 def stem_of(path: Path) -> str:
-    """The name of a table without `.tsv` and an ending such as `.gz`: `stsb.en.dev`."""
+    """The name of a table without `.tsv` or `.tsv.gz`: "stsb.en.dev"."""
     return _TABLE_END.sub("", path.name)
 
 
 def find_tables(folder: Path) -> dict[str, Tables]:
     """Finds the tables `<name>.<language>[.<split>].tsv` of a folder, by name."""
-    found: dict[str, dict[str, dict[str, Path]]] = {}
+    tables: dict[str, dict[str, dict[str, Path]]] = {}
     for stem, path in tables_in(folder).items():
         if match := _TABLE.fullmatch(stem):
             name, language, split = match.groups(default="")
-            found.setdefault(name, {}).setdefault(language, {})[split] = path
-    return dict(found)
+            tables.setdefault(name, {}).setdefault(language, {})[split] = path
+    return dict(tables)
+
+
+def labelled_dataset(name: str, tables: Tables, make: Callable[..., Evaluator]) -> Dataset:
+    """A data set of tables with the columns label and text.
+
+    Args:
+        name: Its name.
+        tables: The tables by language and split.
+        make: Makes the evaluator of (label, text) rows by language and split, and `name`.
+    """
+
+    def load() -> Evaluator:
+        rows = {
+            language: {split: read_table(path, ("label", "text")) for split, path in splits.items()}
+            for language, splits in tables.items()
+        }
+        return make(rows, name=name)
+
+    files = tuple(path for splits in tables.values() for path in splits.values())
+    return Dataset(name=name, files=files, load=load)
+
+
+class ParallelTexts(NamedTuple):
+    """Files whose rows translate each other; `read` returns rows of a text for each language."""
+
+    name: str
+    languages: tuple[str, ...]
+    files: tuple[Path, ...]
+    read: Callable[[], list[tuple[str, ...]]]
+
+
+def without_shared_sentences(pairs: Iterable[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """Sorts pairs, and leaves out those that share a sentence with an earlier pair."""
+    seen: set[tuple[int, str]] = set()
+    distinct = []
+    for pair in sorted(pairs):
+        if seen.isdisjoint(enumerate(pair)):
+            distinct.append(pair)
+            seen.update(enumerate(pair))
+    return distinct
+
+
+def parallel_datasets(texts: Iterable[ParallelTexts], make: Callable[..., Evaluator]) -> list[Dataset]:
+    """Makes a data set of each: its evaluator is `make(rows, languages, name=name)`."""
+
+    def load(each: ParallelTexts) -> Evaluator:
+        return make(each.read(), each.languages, name=each.name)
+
+    return [Dataset(name=each.name, files=each.files, load=partial(load, each)) for each in texts]
+
+
+def find_bitexts(folder: Path) -> list[ParallelTexts]:
+    """Finds `bitext/<name>.<aa>-<bb>.tsv`, and XNLI's hypotheses in English and another language."""
+    texts = []
+    for name, path in tables_in(folder / "bitext").items():
+        if match := re.fullmatch(rf".+\.({LANGUAGE})-({LANGUAGE})", name):
+            texts.append(_table(name, path, match.groups()))
+    paths = _xnli(folder)
+    if english := paths.pop("en", None):
+        for language, path in paths.items():
+            texts.append(_hypotheses(f".en-{language}", {"en": english, language: path}))
+    return sorted(texts)
+
+
+def find_multilingual(folder: Path) -> list[ParallelTexts]:
+    """Finds texts in several languages: `similarity_search/<name>.tsv`, and XNLI's hypotheses."""
+    tables = tables_in(folder / "similarity_search").items()
+    texts = [_table(name, path, tuple(header_of(path))) for name, path in tables]
+    if len(paths := _xnli(folder)) > 1:
+        texts.append(_hypotheses("", paths))
+    return sorted(texts)
+
+
+def _table(name: str, path: Path, languages: tuple[str, ...]) -> ParallelTexts:
+    return ParallelTexts(name, languages, (path,), partial(read_table, path, languages))
+
+
+def _xnli(folder: Path) -> dict[str, Path]:
+    """XNLI's development sets with the numbers of their pairs, by language."""
+    languages = find_tables(folder / "nli").get("xnli", {})
+    paths = {code: splits["dev"] for code, splits in languages.items() if "dev" in splits}
+    return {code: path for code, path in paths.items() if "pair_id" in header_of(path)}
+
+
+def _hypotheses(suffix: str, paths: Mapping[str, Path]) -> ParallelTexts:
+    """XNLI's hypotheses, which occur once each; premises occur three times."""
+
+    def read() -> list[tuple[str, ...]]:
+        # Of rows with the same number, the lexicographically first is kept.
+        columns = [
+            {row[0]: row[1] for row in sorted(read_table(path, ("pair_id", "hypothesis")), reverse=True)}
+            for path in paths.values()
+        ]
+        numbers = set.intersection(*map(set, columns))
+        return [tuple(column[number] for column in columns) for number in sorted(numbers)]
+
+    name = f"xnli.dev.hypotheses{suffix}"
+    return ParallelTexts(name, tuple(paths), tuple(paths.values()), read)

@@ -1,12 +1,11 @@
-"""The suites, and a run that evaluates a system on data set after data set, each result kept at once."""
+"""The suites, and a run that evaluates an embedder on many data sets and saves each result at once."""
 
-import dataclasses
 import hashlib
 import json
 import os
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,10 +13,11 @@ from typing import Any
 from absl import logging
 
 from xling_tf.corpora.line_files import read_lines
-from xling_tf.errors import UserError, progress
+from xling_tf.errors import UserError
 from xling_tf.evaluators import (
+    argument,
     bitext_mining,
-    cross_lingual,
+    classification,
     documents,
     eigen_similarity,
     inference,
@@ -27,11 +27,11 @@ from xling_tf.evaluators import (
     sts,
     transfer,
 )
-from xling_tf.evaluators.data import Selected, Selection, Suite
-from xling_tf.evaluators.encoding import NotApplicableError, System
-from xling_tf.files import provenance, read_json, replacing
+from xling_tf.evaluators.data import Dataset, Suite
+from xling_tf.evaluators.encoding import Embedder, NotApplicableError
+from xling_tf.files import read_json, replacing
+from xling_tf.program import progress, provenance
 
-# A table of the papers each.
 SUITES: Mapping[str, Suite] = {
     suite.name: suite
     for suite in (
@@ -40,11 +40,11 @@ SUITES: Mapping[str, Suite] = {
         *retrieval.SUITES,
         bitext_mining.SUITE,
         inference.SUITE,
-        cross_lingual.CLASSIFICATION,
+        classification.SUITE,
         semantic_retrieval.SUITE,
         reqa.SUITE,
         documents.SUITE,
-        cross_lingual.ARGUMENT,
+        argument.SUITE,
         eigen_similarity.SUITE,
     )
 }
@@ -52,169 +52,174 @@ SUITES: Mapping[str, Suite] = {
 Results = dict[str, Any]
 _BY_SUITE = ("scores", "illustrations", "datasets")
 _UNUSABLE = "cannot be used: "
-# A smaller share of a data set may be in training by chance: short texts recur, and hashes collide.
+# Smaller shares of a data set may be in the training data by chance: short texts recur, and hashes collide.
 SEEN = 0.02
 
 
-def evaluate_system(
-    system: System, selection: Selection, output: Path, *, folder: Path, seed: int
+def evaluate_embedder(
+    embedder: Embedder,
+    datasets: Mapping[str, Dataset],
+    output: Path,
+    *,
+    missing: Mapping[str, str],
+    folder: Path,
+    seed: int,
 ) -> Results:
-    """Evaluates a system, writing the results file anew after every data set.
+    """Evaluates an embedder, and writes the results file after every data set.
 
-    A run that was killed is continued: what its file has is not computed again. Results of other data
-    sets stay in the file; results of another model are put aside.
+    A run that was killed continues: results in its file are not computed again. Results of other data sets
+    stay in the file; a file of another model is renamed.
 
-    The file has "system", "seed", "complete", "seconds" (of wall time in all), "scores" and
-    "illustrations" by suite and data set, "datasets" (protocol, files with their checksums and lines,
-    seconds, and "trained_on", see `_seen`, if that is known), "skipped" (why), and what `provenance` tells.
+    Args:
+        embedder: The embedder.
+        datasets: The data sets by "suite/name".
+        output: The results file.
+        missing: Layouts of suites without data, which are reported as skipped.
+        folder: The data folder; file names in the results are relative to it.
+        seed: The seed with which the data sets were selected.
+
+    Returns:
+        The content of the file: "system", "seed", "complete", "seconds" (wall time), "scores" and
+        "illustrations" by suite and data set, "datasets" (protocol, files with their checksums and lines,
+        seconds and, if known, "trained_on": see `_seen`), "skipped" (with reasons), and `provenance`.
+
+    Raises:
+        UserError: A data set is faulty; all others have been evaluated.
     """
-    results, is_continued = _begin(system, output, seed)
-    for name, files in selection.missing.items():
-        logging.info("%s skipped: it is expected as %s", name, files)
-        results["skipped"][name] = f"expected: {files}"
-    for place, item in enumerate(selection.selected, start=1):
-        before = results["datasets"].get(item.suite.name, {}).get(item.dataset.name)
-        # Files that changed are evaluated again.
-        if is_continued and before and before["files"] == _files(item, folder):
-            logging.info("%s has its result already", item.name)
+    results, continues = _begin(embedder, output, seed)
+    for name, layout in missing.items():
+        logging.info("%s skipped: it needs %s", name, layout)
+        results["skipped"][name] = f"expected: {layout}"
+    for place, (name, dataset) in enumerate(datasets.items(), start=1):
+        suite, _, stem = name.partition("/")
+        before = results["datasets"].get(suite, {}).get(stem)
+        if continues and before and before["files"] == _files(dataset, folder):
+            logging.info("%s has been evaluated", name)
             continue
-        with progress(f"{place} of {len(selection.selected)}: {item.name}"):
-            _evaluate(results, item, system, folder)
+        with progress(f"{place} of {len(datasets)}: {name}"):
+            _evaluate(results, name, dataset, embedder, folder)
             _write(results, output)
     faults = [f"{n}: {why}" for n, why in results["skipped"].items() if why.startswith(_UNUSABLE)]
     if faults:
-        raise UserError(
-            f"{len(faults)} of {len(selection.selected)} data sets are faulty, first {faults[0]} (the "
-            f"results of all others are in {output})"
-        )
+        counts = f"{len(faults)} of {len(datasets)}"
+        raise UserError(f"{counts} data sets are faulty, first {faults[0]}; {output} has all other results")
     results["complete"] = True
     _write(results, output)
     return results
 
 
-def headlines(results: Results, names: Sequence[str]) -> dict[str, dict[str, float]]:
-    """Picks the first score of each of these data sets, which sums it up.
+def headlines(results: Results, names: Iterable[str]) -> dict[str, dict[str, float]]:
+    """Picks the first score of each named data set.
 
-    With it come the shares of the set's pairs and texts that the model was trained on, from `SEEN` upwards.
+    The shares of the data set's pairs and texts that the model was trained on are added if they reach `SEEN`.
     """
     picked = {}
     for name in names:
-        suite, _, dataset = name.partition("/")
-        for metric, value in list(results["scores"].get(suite, {}).get(dataset, {}).items())[:1]:
-            seen = results["datasets"].get(suite, {}).get(dataset, {}).get("trained_on", {})
+        suite, _, stem = name.partition("/")
+        for metric, value in list(results["scores"].get(suite, {}).get(stem, {}).items())[:1]:
+            seen = results["datasets"].get(suite, {}).get(stem, {}).get("trained_on", {})
             shares = {f"{what}_trained_on": share for what, share in seen.items() if share >= SEEN}
             picked[name] = {metric: value, **shares}
     return picked
 
 
-def _begin(system: System, output: Path, seed: int) -> tuple[Results, bool]:
-    """The results to add to, and whether they are those of a run that was killed."""
+def _begin(embedder: Embedder, output: Path, seed: int) -> tuple[Results, bool]:
+    """The results to add to, and True if they are from a run that was killed."""
+    system = {"name": embedder.name, "checksum": embedder.checksum}
     results: Results = {
-        "system": {
-            "name": system.name,
-            "checksum": system.checksum,
-            "description": dict(system.description),
-        },
+        "system": {**system, "description": dict(embedder.description)},
         **provenance(),
         "seed": seed,
         "complete": False,
         "seconds": 0.0,
         **{part: {} for part in (*_BY_SUITE, "skipped")},
     }
-    before = _read(output)
-    if before is None:
+    if not output.exists():
         return results, False
+    before = _read(output)
     checksum = before["system"]["checksum"]
-    if checksum != system.checksum or checksum is None or before["seed"] != seed:
-        aside = output.with_name(f"{output.stem}.{(checksum or 'unknown')[:8]}.{before['seed']}.json")
-        os.replace(output, aside)
-        logging.info("%s had results of another model or seed, now in %s", output, aside)
+    if checksum is None or (checksum, before["seed"]) != (embedder.checksum, seed):
+        renamed = output.with_name(f"{output.stem}.{(checksum or 'unknown')[:8]}.{before['seed']}.json")
+        os.replace(output, renamed)
+        logging.info("%s had results of another model or seed, now in %s", output, renamed)
         return results, False
     return results | {part: before[part] for part in ("seconds", *_BY_SUITE)}, not before["complete"]
 
 
-def _read(output: Path) -> Results | None:
-    """Reads the results of an earlier run, which may hold anything."""
-    if not output.exists():
-        return None
+def _read(output: Path) -> Results:
+    """Reads and checks the results of an earlier run."""
     try:
         before: Results = read_json(output)
         checksum = before["system"]["checksum"]
-        if not (checksum is None or re.fullmatch(r"[\w.=]+", checksum)):  # part of a file's name
+        if not (checksum is None or re.fullmatch(r"[\w.=]+", checksum)):  # it becomes part of a file name
             raise ValueError("the checksum of its system is something else")
-        before["seed"], before["complete"] = int(before["seed"]), bool(before["complete"])
-        before["seconds"] = float(before["seconds"])
+        before |= {"seed": int(before["seed"]), "seconds": float(before["seconds"])}
+        before["complete"] = bool(before["complete"])
         for part in _BY_SUITE:
             before[part] = {suite: dict(datasets) for suite, datasets in before[part].items()}
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-        raise UserError(
-            f"--output must be a new file or one of evaluation results, but {output} is not "
-            f"({error!r}); give another or remove it"
-        ) from error
+        raise UserError(f"--output {output} is not a file of evaluation results ({error!r})") from error
     return before
 
 
-def _evaluate(results: Results, item: Selected, system: System, folder: Path) -> None:
-    """Adds the outcome of one data set to the results."""
-    suite, name = item.suite.name, item.dataset.name
+def _evaluate(results: Results, name: str, dataset: Dataset, embedder: Embedder, folder: Path) -> None:
+    """Adds the result of one data set."""
+    suite, _, stem = name.partition("/")
     start = time.monotonic()
     texts = set[str]()
     try:
-        evaluator = item.dataset.load()
-    except UserError as error:
-        # A fault of this data set alone: the others are evaluated before it is reported.
-        logging.error("%s: %s", item.name, error)
-        results["skipped"][item.name] = f"{_UNUSABLE}{error}"
+        evaluator = dataset.load()
+    except UserError as error:  # a faulty data set; the others are evaluated before the run fails
+        results["skipped"][name] = f"{_UNUSABLE}{error}"
+        logging.error("%s: %s", name, error)
         return
     try:
-        outcome = dict(evaluator(_collecting(system, texts)))
+        outcome = dict(evaluator(_collecting(embedder, texts)))
     except NotApplicableError as error:
-        logging.info("%s skipped: %s", item.name, error)
-        results["skipped"][item.name] = str(error)
+        results["skipped"][name] = str(error)
+        logging.info("%s skipped: %s", name, error)
         return
-    if not item.suite.illustrates:
+    part = "illustrations" if getattr(evaluator, "illustrates", False) else "scores"
+    if part == "scores":
         shown = [f"{key} {value:.4f}" for key, value in outcome.items() if "num_" not in key]
-        logging.info("%s: %s", item.name, ", ".join(shown[:3]))
-    seconds = time.monotonic() - start
-    part = "illustrations" if item.suite.illustrates else "scores"
-    results[part].setdefault(suite, {})[name] = outcome
-    results["datasets"].setdefault(suite, {})[name] = {
+        logging.info("%s: %s", name, ", ".join(shown[:3]))
+    seconds = round(time.monotonic() - start, 2)
+    results[part].setdefault(suite, {})[stem] = outcome
+    results["datasets"].setdefault(suite, {})[stem] = {
         "protocol": dict(evaluator.protocol),
-        "files": _files(item, folder),
-        "seconds": round(seconds, 2),
-        **_seen(system, texts, getattr(evaluator, "pairs", ())),
+        "files": _files(dataset, folder),
+        "seconds": seconds,
+        **_seen(embedder, texts, getattr(evaluator, "pairs", ())),
     }
     results["seconds"] = round(results["seconds"] + seconds, 2)
 
 
-def _collecting(system: System, texts: set[str]) -> System:
-    """Makes a system add what it encodes, except contexts, to `texts`."""
+def _collecting(embedder: Embedder, texts: set[str]) -> Embedder:
+    """Wraps an embedder so that it adds the texts that it encodes, except contexts, to `texts`."""
 
-    def collecting(encode: Callable[..., Any], *columns: list[str]) -> Any:
-        texts.update(*columns[: 1 if encode is system.responses else None])
-        return encode(*columns)
+    def wrap(role: str, encode: Callable[..., Any]) -> Callable[..., Any]:
+        def collect(*columns: list[str]) -> Any:
+            texts.update(*columns[: 1 if role == "responses" else None])
+            return encode(*columns)
 
-    roles: dict[str, Any] = {
-        role: partial(collecting, encode)
-        for role in ("sentences", "questions", "responses", "inference")
-        if (encode := getattr(system, role))
-    }
-    return dataclasses.replace(system, **roles)
+        return collect
+
+    return embedder.wrapped(wrap)
 
 
-def _seen(system: System, texts: set[str], pairs: Sequence[tuple[str, ...]]) -> dict[str, dict[str, float]]:
-    """The shares of a data set's pairs, if it has any, and of its texts that a system was trained on."""
-    if system.trained_on is None or not texts:
+def _seen(embedder: Embedder, texts: set[str], pairs: Sequence[tuple[str, ...]]) -> dict[str, Any]:
+    """The shares of a data set's pairs, if it has any, and texts that the embedder was trained on."""
+    if embedder.trained_on is None or not texts:
         return {}
-    shares = {"pairs": system.trained_on.share_of_pairs(pairs)} if pairs else {}
-    shares["texts"] = system.trained_on.share_of_texts(texts)
+    shares = {"pairs": embedder.trained_on.share_of_pairs(pairs)} if pairs else {}
+    shares["texts"] = embedder.trained_on.share_of_texts(texts)
     return {"trained_on": {what: round(share, 4) for what, share in shares.items()}}
 
 
-def _files(item: Selected, folder: Path) -> dict[str, dict[str, Any]]:
+def _files(dataset: Dataset, folder: Path) -> dict[str, dict[str, Any]]:
     """The checksum and the number of lines of each file, by its name in the folder."""
     files = {}
-    for path in item.dataset.files:
+    for path in dataset.files:
         with path.open("rb") as file:
             digest = hashlib.file_digest(file, partial(hashlib.blake2b, digest_size=16))
         lines = sum(1 for _ in read_lines(path))

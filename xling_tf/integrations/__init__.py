@@ -1,1 +1,1 @@
-"""What other libraries ask of a model."""
+"""Adapters for other libraries."""

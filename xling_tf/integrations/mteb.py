@@ -1,25 +1,25 @@
-"""A model as mteb's benchmarks ask for it (Muennighoff et al. 2023, "MTEB")."""
+"""An adapter for mteb's benchmarks (Muennighoff et al. 2023, "MTEB")."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from xling_tf.evaluators.systems import open_system
+from xling_tf.evaluators.embedders import open_embedder
 from xling_tf.inputs import as_texts
 from xling_tf.sentence_encoder import SentenceEncoder
 
 
 class MtebEncoder:
-    """A model by mteb's EncoderProtocol; queries and documents of retrieval are questions and answers to it.
+    """A model that implements mteb's EncoderProtocol; queries are encoded as questions, documents as answers.
 
-    mteb loads torch, which dies where TensorFlow is loaded too (2.15 and 2.21: both have LLVM): so a server
-    holds the model, and TensorFlow is not loaded here.
+    mteb imports torch, which crashes in a process with TensorFlow (2.15 and 2.21; both contain LLVM). So the
+    model should run in a server; TensorFlow is imported only if an exported model is opened here.
 
     Args:
-        model_name: `rest:URL` of a served model, or what else `open_system` takes.
-        revision: Part of its name in the results.
-        device: Changes nothing; mteb gives it.
+        model_name: `rest:URL` of a served model, or any other model that `open_embedder` opens.
+        revision: Revision in the results; None: the checksum of the model.
+        device: No effect; mteb passes it.
 
     Example:
         >>> import mteb  # doctest: +SKIP
@@ -29,17 +29,17 @@ class MtebEncoder:
 
     def __init__(self, model_name: str, revision: str | None = None, *, device: str | None = None) -> None:
         del device
-        self._system = open_system(model_name)
+        self._embedder = open_embedder(model_name)
         self._revision = revision
 
     @property
     def mteb_model_meta(self) -> Any:
-        """What mteb writes into its results."""
+        """The description of the model in mteb's results."""
         from mteb.models.model_meta import ModelMeta
 
-        revision = self._revision or self._system.checksum
-        told = {"name": f"xling_tf/{self._system.name}", "revision": revision, "framework": ["TensorFlow"]}
-        return ModelMeta.create_empty(told)
+        revision = self._revision or self._embedder.checksum
+        name = f"xling_tf/{self._embedder.name}"
+        return ModelMeta.create_empty({"name": name, "revision": revision, "framework": ["TensorFlow"]})
 
     def encode(
         self,
@@ -48,14 +48,23 @@ class MtebEncoder:
         prompt_type: str | None = None,
         **task: Any,
     ) -> np.ndarray:
-        """Encodes batches, each with its texts in "text", to `[texts, dim]`; `task` describes mteb's task."""
+        """Encodes batches of texts.
+
+        Args:
+            inputs: Batches with their texts in "text".
+            prompt_type: "query", "document" or None.
+            **task: The description of mteb's task; no effect.
+
+        Returns:
+            `[texts, dim]`.
+        """
         del task
         texts = [text for batch in inputs for text in as_texts(batch["text"], "text")]
         if prompt_type == "query":
-            return self._system.encode_questions(texts)
+            return self._embedder.encode_questions(texts)
         if prompt_type == "document":
-            return self._system.encode_responses(texts, texts)
-        return self._system(texts)
+            return self._embedder.encode_responses(texts, texts)
+        return self._embedder(texts)
 
     similarity = staticmethod(SentenceEncoder.similarity)
     similarity_pairwise = staticmethod(SentenceEncoder.similarity_pairwise)

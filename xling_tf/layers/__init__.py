@@ -1,1 +1,1 @@
-"""Bricks: Keras layers that work on any backend, except for the table lookup."""
+"""Keras layers, shared by the encoders and the tasks."""

@@ -1,9 +1,10 @@
-"""The layers of the CNN (Yang et al. 2019, sec. 3.3; Kim 2014), as the published module has them."""
+"""The layers of the published CNN encoder (Yang et al. 2019, sec. 3.3; Kim 2014)."""
 
 from typing import Any
 
 import keras
 import tensorflow as tf
+from keras import KerasTensor as Tensor
 from keras import ops
 
 from xling_tf.layers.base import Layer, LayerNorm
@@ -13,9 +14,12 @@ EPSILON = 1e-12  # of the published CNN's layer norms
 
 @tf.custom_gradient
 def _convolve_in_training(inputs: Any, kernel: Any) -> Any:
-    """A convolution `[batch, length, out]` of `[batch, length, in]` by a `[width, in, out]` kernel.
+    """Convolves `[batch, length, in]` with a `[width, in, out]` kernel.
 
-    Its gradients are a convolution and matrix products; on a processor, TensorFlow takes twice as long.
+    On a CPU, the gradient takes half the time of TensorFlow's.
+
+    Returns:
+        `[batch, length, out]`.
     """
     width = kernel.shape[0]
     left, right = (width - 1) // 2, width // 2
@@ -24,19 +28,19 @@ def _convolve_in_training(inputs: Any, kernel: Any) -> Any:
         padded = tf.pad(of_outputs, [[0, 0], [right, left], [0, 0]])
         of_inputs = tf.nn.conv1d(padded, tf.transpose(kernel[::-1], [0, 2, 1]), 1, "VALID")
         padded, length = tf.pad(inputs, [[0, 0], [left, right], [0, 0]]), tf.shape(inputs)[1]
-        seen = (tf.reshape(padded[:, i : i + length], [-1, kernel.shape[1]]) for i in range(width))
+        shifted = (tf.reshape(padded[:, i : i + length], [-1, kernel.shape[1]]) for i in range(width))
         rows = tf.reshape(of_outputs, [-1, kernel.shape[2]])
-        return of_inputs, tf.stack([tf.matmul(each, rows, transpose_a=True) for each in seen])
+        return of_inputs, tf.stack([tf.matmul(part, rows, transpose_a=True) for part in shifted])
 
     return tf.nn.conv1d(inputs, kernel, 1, "SAME"), gradient
 
 
 class _Convolution(keras.layers.Conv1D):
-    """Keras' own, in half the time in training."""
+    """Keras' one-dimensional convolution, with the faster gradient in training."""
 
-    def call(self, inputs: keras.KerasTensor) -> keras.KerasTensor:
+    def call(self, inputs: Tensor, training: bool = False) -> Tensor:
         """Maps `[batch, length, any]` to `[batch, length, filters]`."""
-        if not tf.distribute.has_strategy():  # in exports, TensorFlow loads no gradient of ours within a loop
+        if not training:  # a SavedModel with a custom gradient inside a loop cannot be loaded
             return super().call(inputs)
         outputs = _convolve_in_training(inputs, tf.convert_to_tensor(self.kernel))
         return self.activation(outputs + self.bias)
@@ -44,15 +48,14 @@ class _Convolution(keras.layers.Conv1D):
 
 @keras.saving.register_keras_serializable(package="xling_tf")
 class ConvolutionBranch(Layer):
-    """Convolutions of one width, each with ReLU and a residual connection.
+    """A stack of convolutions of one width, each with ReLU and a residual connection.
 
-    The tokens beyond a sentence's ends count as zeros, whatever stands there. An even width sees one
-    token more on the right.
+    Padding counts as zeros. Filters of an even width see one more token on the right than on the left.
 
     Args:
-        num_filters: Width of the branch (256 in sec. 4.2).
-        width: Tokens that a filter sees.
-        num_layers: Convolutions (2 in sec. 4.2).
+        num_filters: Width of the inputs and outputs (256 in sec. 4.2).
+        width: Number of tokens that a filter sees.
+        num_layers: Number of convolutions (2 in sec. 4.2).
     """
 
     def __init__(self, num_filters: int, width: int, num_layers: int, **kwargs: Any) -> None:
@@ -70,19 +73,28 @@ class ConvolutionBranch(Layer):
             for index in range(num_layers)
         ]
 
-    def call(self, inputs: keras.KerasTensor, mask: keras.KerasTensor) -> keras.KerasTensor:
-        """Maps `[batch, length, num_filters]` with a `[batch, length, 1]` mask to the same shape."""
+    def call(self, inputs: Tensor, mask: Tensor, training: bool = False) -> Tensor:
+        """Applies the convolutions.
+
+        Args:
+            inputs: `[batch, length, num_filters]`.
+            mask: `[batch, length, 1]` bool, false for padding.
+            training: True in a training step.
+
+        Returns:
+            `[batch, length, num_filters]`.
+        """
         for convolution in self.convolutions:
-            inputs = inputs + convolution(inputs * ops.cast(mask, inputs.dtype))
+            inputs = inputs + convolution(inputs * ops.cast(mask, inputs.dtype), training=training)
         return inputs
 
 
 @keras.saving.register_keras_serializable(package="xling_tf")
 class NormalizedProjection(Layer):
-    """Projects what enters a branch, and normalises it.
+    """A linear projection and a layer norm.
 
     Args:
-        dim: Width of the branch.
+        dim: Width of the outputs.
     """
 
     def __init__(self, dim: int, **kwargs: Any) -> None:
@@ -91,21 +103,21 @@ class NormalizedProjection(Layer):
         self.projection = keras.layers.Dense(dim, dtype=self.dtype_policy, name="projection")
         self.norm = LayerNorm(epsilon=EPSILON, dtype=self.dtype_policy, name="norm")
 
-    def call(self, inputs: keras.KerasTensor) -> keras.KerasTensor:
+    def call(self, inputs: Tensor, training: bool = False) -> Tensor:
         """Maps `[..., any]` to `[..., dim]`."""
-        return self.norm(self.projection(inputs))
+        return self.norm(self.projection(inputs), training=training)
 
 
 @keras.saving.register_keras_serializable(package="xling_tf")
 class ResidualFeedforward(Layer):
-    """Three ReLU layers with projected shortcuts and a tanh, without biases.
+    """Three ReLU layers and a tanh layer, with projected shortcuts and without biases.
 
-    These are the "additional feedforward layers" after the pooling (sec. 3.3), as the published module
-    has them (the paper gives no sizes).
+    These are the "additional feedforward layers" after the pooling (sec. 3.3). The paper gives no sizes;
+    they are taken from the published module.
 
     Args:
-        intermediate_dim: Of the first two layers (320).
-        dim: Of the third and of the output (512).
+        intermediate_dim: Width of the first two layers (320).
+        dim: Width of the third layer and of the outputs (512).
     """
 
     def __init__(self, intermediate_dim: int, dim: int, **kwargs: Any) -> None:
@@ -122,7 +134,7 @@ class ResidualFeedforward(Layer):
         self.output_projection = linear(dim, "output")
         self.output_shortcut = linear(dim, "output_shortcut")
 
-    def call(self, inputs: keras.KerasTensor) -> keras.KerasTensor:
+    def call(self, inputs: Tensor) -> Tensor:
         """Maps `[batch, any]` to `[batch, dim]` float32 in (-1, 1)."""
         first = ops.relu(self.first(inputs))
         second = ops.relu(self.second_shortcut(inputs) + self.second(first))

@@ -1,50 +1,62 @@
-"""From token vectors to a sentence vector."""
+"""Pooling of token vectors into a sentence vector, and normalisation of vectors."""
 
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
+from keras import KerasTensor as Tensor
 from keras import ops
 
 from xling_tf.layers.base import Layer
 
-# Maps `[..., dim]` numbers of words to `[batch, dim]` of the sentences that they are in.
+# Maps `[..., dim]` word vectors to `[batch, dim]` sentence vectors.
 Reduction = Callable[[Any], Any]
-# What power means are at most, and what counts as zero where it is divided by.
+# Largest absolute value of a power mean, and the value below which a number counts as zero.
 _LARGEST, _SMALLEST = 1e6, 1e-12
-# Not -inf: a row with nothing but padding must give numbers. bfloat16 and float16 both hold it.
+# Score of masked positions. It is not -inf, so that a sentence with nothing but padding has finite outputs;
+# bfloat16 and float16 can represent it.
 MASKED = -3e4
 
 
-def masked_mean(inputs: keras.KerasTensor, padding_mask: keras.KerasTensor) -> keras.KerasTensor:
-    """Averages `[batch, length, dim]` in float32 where the mask `[batch, length]` is true; zeros of none.
+def masked_mean(inputs: Tensor, padding_mask: Tensor) -> Tensor:
+    """Averages the tokens of each sentence (Chidambaram et al. 2019, sec. 2.1).
 
-    Chidambaram et al. 2019, sec. 2.1.
+    Args:
+        inputs: `[batch, length, dim]`.
+        padding_mask: `[batch, length]` bool, false for padding.
+
+    Returns:
+        `[batch, dim]` float32; zeros for a sentence without tokens.
     """
     weights = ops.expand_dims(ops.cast(padding_mask, "float32"), axis=1)
-    total = ops.squeeze(weights @ ops.cast(inputs, "float32"), axis=1)  # half the time of a product and a sum
+    # A matrix product takes half the time of an elementwise product and a sum.
+    total = ops.squeeze(weights @ ops.cast(inputs, "float32"), axis=1)
     return total / ops.maximum(ops.sum(weights, axis=-1), 1.0)
 
 
-def masked_max(inputs: keras.KerasTensor, padding_mask: keras.KerasTensor) -> keras.KerasTensor:
-    """The maxima over the length of `[batch, length, dim]`, float32, where `[batch, length]` is true."""
+def masked_max(inputs: Tensor, padding_mask: Tensor) -> Tensor:
+    """Takes the maximum over the tokens; see `masked_mean`, but a sentence without tokens gets `MASKED`."""
     mask = ops.expand_dims(padding_mask, axis=-1)
     return ops.max(ops.where(mask, ops.cast(inputs, "float32"), MASKED), axis=1)
 
 
-def power_mean(x: keras.KerasTensor, p: float, mean: Reduction, largest: Reduction) -> keras.KerasTensor:
-    """The power mean of each sentence's words, float32 (Rücklé et al. 2018, sec. 3.1).
+def power_mean(x: Tensor, p: float, mean: Reduction, largest: Reduction) -> Tensor:
+    """Computes the power mean of each sentence's words (Rücklé et al. 2018, sec. 3.1).
 
-    Powers are complex, both ways, and the mean's real part is kept (footnote 2, and the authors' code): with
-    p = 3, a negative mean m of the cubes gives |m|^(1/3) cos(pi/3). p = 0 is the limit, exp(mean(log x)).
-    Means of p <= 0 are 0 if a number is. None is beyond 10^6: those of p < 0 would be, where powers cancel.
+    Powers and roots are complex, and the real part of the root is the result (footnote 2, and the authors'
+    code): with p = 3, a negative mean m of the cubes gives |m|^(1/3) cos(pi/3). p = 0 is the limit,
+    exp(mean(log x)). For p <= 0 the mean is 0 if one of the numbers is 0. Results are clipped to
+    [-10^6, 10^6], which those with p < 0 can exceed where powers cancel.
 
     Args:
-        x: `[..., dim]`, of words.
-        p: From -inf, the minimum, to inf, the maximum.
-        mean: Averages as many numbers as `x` has over the words of each sentence: `[batch, dim]`.
-        largest: Their maxima likewise.
+        x: `[..., dim]` word vectors.
+        p: The power; -inf for the minimum, inf for the maximum.
+        mean: Averages `[..., dim]` numbers over the words of each sentence, to `[batch, dim]`.
+        largest: Takes their maximum in the same way.
+
+    Returns:
+        `[batch, dim]` float32.
 
     Example:
         >>> mean, largest = (lambda x: ops.mean(x, axis=1)), (lambda x: ops.max(x, axis=1))
@@ -82,7 +94,7 @@ class AttentionPooling(Layer):
 
     def __init__(self, dim: int, **kwargs: Any) -> None:
         super().__init__(**kwargs, autocast=False)
-        self.supports_masking = True  # Keras marks the states of an LSTM; the mask is given as well
+        self.supports_masking = True  # accepts the mask that Keras attaches to the states of an LSTM
         self.dim, dtype = dim, self.dtype_policy
         self.hidden = keras.layers.Dense(dim, activation="tanh", use_bias=False, dtype=dtype, name="hidden")
         self.scores = keras.layers.Dense(1, use_bias=False, dtype=dtype, name="scores")
@@ -92,20 +104,20 @@ class AttentionPooling(Layer):
         self.hidden.build((None, inputs_shape[-1]))
         self.scores.build((None, self.dim))
 
-    def call(self, inputs: keras.KerasTensor, padding_mask: keras.KerasTensor) -> keras.KerasTensor:
-        """Maps `[batch, length, dim]` to `[batch, dim]` float32, of the positions that the mask has."""
+    def call(self, inputs: Tensor, padding_mask: Tensor) -> Tensor:
+        """Pools the tokens of each sentence; arguments and result are those of `masked_mean`."""
         scores = ops.cast(self.scores(self.hidden(inputs)), "float32")
         weights = ops.softmax(ops.where(ops.expand_dims(padding_mask, axis=-1), scores, MASKED), axis=1)
         return ops.sum(weights * ops.cast(inputs, "float32"), axis=1)
 
 
-def unit_length(inputs: keras.KerasTensor) -> keras.KerasTensor:
+def unit_length(inputs: Tensor) -> Tensor:
     """Divides the rows of `[..., dim]` by their L2 norm; a zero row stays zero."""
     squared = ops.sum(ops.square(inputs), axis=-1, keepdims=True)
     return inputs * ops.rsqrt(ops.maximum(squared, 1e-24))
 
 
-def unit_entries(inputs: keras.KerasTensor) -> keras.KerasTensor:
+def unit_entries(inputs: Tensor) -> Tensor:
     """Scales the rows of `[..., dim]` to a mean square of 1; a zero row stays zero."""
     squares = ops.mean(ops.square(inputs), axis=-1, keepdims=True)
     return inputs * ops.rsqrt(ops.maximum(squares, 1e-24))

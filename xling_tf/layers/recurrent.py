@@ -1,9 +1,10 @@
-"""LSTM over padded sequences."""
+"""The LSTM, over padded sequences."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import keras
+from keras import KerasTensor as Tensor
 from keras import ops
 
 from xling_tf.layers.base import Layer
@@ -13,12 +14,12 @@ from xling_tf.layers.base import Layer
 class Lstm(Layer):
     """An LSTM (Hochreiter and Schmidhuber 1997) that reads each sequence up to its length.
 
-    What the inputs add to the gates is one product for all positions; Keras' own layer has one for each. The
-    forget gate starts open (Jozefowicz et al. 2015, sec. 2.2).
+    The inputs of all positions are multiplied by their kernel at once, in Keras' layer position by position.
+    The bias of the forget gate starts at 1 (Jozefowicz et al. 2015, sec. 2.2).
 
     Args:
         units: Width of the state.
-        reverse: Reads from the end to the begin.
+        reverse: Reads the sequences from the end to the beginning.
     """
 
     def __init__(self, units: int, reverse: bool = False, **kwargs: Any) -> None:
@@ -26,7 +27,7 @@ class Lstm(Layer):
         self.units, self.reverse = units, reverse
         dtype = self.dtype_policy
         self.input_gates = keras.layers.Dense(4 * units, dtype=dtype, name="input_gates")
-        # Keras gives a cell states of its own precision: float32, but for the product.
+        # The states have the dtype of the cell, float32; only the matrix product has the layer's dtype.
         self.cell = LstmCell(units, self.compute_dtype, dtype="float32", name="cell")
         self.loop = keras.layers.RNN(
             self.cell, return_sequences=True, go_backwards=reverse, dtype="float32", name="loop"
@@ -41,16 +42,22 @@ class Lstm(Layer):
 
     def call(
         self,
-        inputs: keras.KerasTensor,
-        lengths: keras.KerasTensor,
-        initial: keras.KerasTensor | None = None,
-        constant_gates: keras.KerasTensor | None = None,
-    ) -> keras.KerasTensor:
-        """Maps `[batch, length, dim]` of `[batch]` lengths to the states `[batch, length, units]`, float32.
+        inputs: Tensor,
+        lengths: Tensor,
+        initial: Tensor | None = None,
+        constant_gates: Tensor | None = None,
+    ) -> Tensor:
+        """Computes the hidden state at each position.
 
-        `initial` is the state `[batch, units]` before the first position; the cell starts at zero. At every
-        position, `constant_gates` `[batch, 1, 4 * units]` are added to the gates: an input that stays is
-        multiplied once.
+        Args:
+            inputs: `[batch, length, dim]`.
+            lengths: `[batch]` int32.
+            initial: `[batch, units]` hidden state before the first position; None for zeros.
+            constant_gates: `[batch, 1, 4 * units]`, added to the gates at every position: the contribution
+                of an input that is the same at all positions.
+
+        Returns:
+            `[batch, length, units]` float32.
         """
         gates = ops.cast(self.input_gates(inputs), "float32")
         if constant_gates is not None:
@@ -63,11 +70,11 @@ class Lstm(Layer):
 
 @keras.saving.register_keras_serializable(package="xling_tf")
 class LstmCell(Layer):
-    """One position of an LSTM, whose inputs are what they add to the gates.
+    """One step of an LSTM whose inputs are already multiplied by their kernel.
 
     Args:
         units: Width of the state.
-        product_dtype: Of the product with the state.
+        product_dtype: Dtype of the matrix product with the hidden state.
     """
 
     def __init__(self, units: int, product_dtype: str, **kwargs: Any) -> None:
@@ -82,11 +89,20 @@ class LstmCell(Layer):
             shape=(self.units, 4 * self.units), initializer="orthogonal", name="recurrent"
         )
 
-    def call(self, inputs: keras.KerasTensor, states: Any) -> tuple[keras.KerasTensor, list[Any]]:
-        """Maps `[batch, 4 * units]` and the state and cell before, `[batch, units]`, to the next ones."""
+    def call(self, inputs: Tensor, states: Any) -> tuple[Tensor, list[Any]]:
+        """Advances the state by one position.
+
+        Args:
+            inputs: `[batch, 4 * units]` contribution of the inputs to the gates.
+            states: The hidden and the cell state, `[batch, units]` each.
+
+        Returns:
+            The hidden state, and the list of both new states.
+        """
         hidden, cell = states
-        own = ops.matmul(*(ops.cast(factor, self.product_dtype) for factor in (hidden, self.recurrent)))
-        take, keep, new, give = ops.split(inputs + ops.cast(own, "float32"), 4, axis=1)
-        cell = ops.sigmoid(keep) * cell + ops.sigmoid(take) * ops.tanh(new)
-        hidden = ops.sigmoid(give) * ops.tanh(cell)
+        product = ops.matmul(*(ops.cast(factor, self.product_dtype) for factor in (hidden, self.recurrent)))
+        gates = ops.split(inputs + ops.cast(product, "float32"), 4, axis=1)
+        input_gate, forget_gate, candidate, output_gate = gates
+        cell = ops.sigmoid(forget_gate) * cell + ops.sigmoid(input_gate) * ops.tanh(candidate)
+        hidden = ops.sigmoid(output_gate) * ops.tanh(cell)
         return hidden, [hidden, cell]

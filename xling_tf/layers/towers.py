@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import keras
+from keras import KerasTensor as Tensor
 from keras import ops
 
 from xling_tf.layers.base import Layer
@@ -15,12 +16,12 @@ class Tower(Layer):
 
     Args:
         dims: Width of each layer.
-        residual: Whether they are added to their inputs, cut to `dims[-1]` numbers, and start as zero: what
-            they rank is then ranked as without them, before they have learnt anything (He et al. 2016).
+        residual: Adds the output to the first `dims[-1]` numbers of the input, and initialises the last
+            layer with zeros: the untrained tower then returns its input (He et al. 2016).
     """
 
     def __init__(self, dims: Sequence[int], residual: bool = False, **kwargs: Any) -> None:
-        super().__init__(**kwargs, autocast=False)  # what is added stays exact
+        super().__init__(**kwargs, autocast=False)  # the residual stays in float32
         self.dims, self.residual = tuple(dims), residual
         self.layers = [
             keras.layers.Dense(dim, activation="tanh", dtype=self.dtype_policy, name=f"dense_{index}")
@@ -35,7 +36,7 @@ class Tower(Layer):
             last = self.layers[-1].kernel
             last.assign(ops.zeros_like(last))
 
-    def call(self, inputs: keras.KerasTensor) -> keras.KerasTensor:
+    def call(self, inputs: Tensor) -> Tensor:
         """Maps `[batch, dim]` to `[batch, dims[-1]]` float32."""
         outputs = inputs
         for layer in self.layers:
@@ -46,18 +47,19 @@ class Tower(Layer):
 
 @keras.saving.register_keras_serializable(package="xling_tf")
 class InferenceHead(Layer):
-    """Classifies the relation of two encodings from (u, v, |u - v|, u * v) (2019, sec. 2.2).
+    """Classifies two encodings by (u, v, |u - v|, u * v) (Chidambaram et al. 2019, sec. 2.2).
 
     Args:
         dim: Width of the hidden layer (512).
-        num_classes: Relations: entailment, contradiction and neither.
+        num_classes: Number of classes.
     """
 
     def __init__(self, dim: int, num_classes: int = 3, **kwargs: Any) -> None:
         super().__init__(**kwargs, autocast=False)
         self.dim, self.num_classes, dtype = dim, num_classes, self.dtype_policy
         self.hidden = keras.layers.Dense(dim, activation="tanh", dtype=dtype, name="hidden")
-        # Classes start nearly alike: on inputs of about 1, larger logits would have to be unlearnt first.
+        # All classes start with nearly equal logits: on inputs of about 1, training would first have to
+        # unlearn larger ones.
         small = keras.initializers.RandomNormal(stddev=0.01)
         self.logits = keras.layers.Dense(num_classes, kernel_initializer=small, dtype=dtype, name="logits")
 
@@ -66,8 +68,8 @@ class InferenceHead(Layer):
         self.hidden.build((None, 4 * premise_shape[-1]))
         self.logits.build((None, self.hidden.units))
 
-    def call(self, premise: keras.KerasTensor, hypothesis: keras.KerasTensor) -> keras.KerasTensor:
-        """Maps two `[batch, dim]` to `[batch, num_classes]` float32 logits."""
+    def call(self, premise: Tensor, hypothesis: Tensor) -> Tensor:
+        """Maps `[batch, dim]` premises and hypotheses to `[batch, num_classes]` float32 logits."""
         relation = [premise, hypothesis, abs(premise - hypothesis), premise * hypothesis]
         hidden = self.hidden(ops.concatenate(relation, axis=1))
         return ops.cast(self.logits(hidden), "float32")

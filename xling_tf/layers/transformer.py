@@ -3,6 +3,7 @@
 from typing import Any
 
 import keras
+from keras import KerasTensor as Tensor
 from keras import ops
 
 from xling_tf.layers.base import Layer, LayerNorm
@@ -16,7 +17,7 @@ class SelfAttention(Layer):
 
     Args:
         hidden_dim: Width of input and output.
-        num_heads: Heads, of `hidden_dim / num_heads` each.
+        num_heads: Number of heads, each of width `hidden_dim / num_heads`.
     """
 
     def __init__(self, hidden_dim: int, num_heads: int, **kwargs: Any) -> None:
@@ -26,8 +27,16 @@ class SelfAttention(Layer):
         self.output_projection = keras.layers.Dense(hidden_dim, dtype=dtype, name="output")
         self.head_dim = hidden_dim // num_heads
 
-    def call(self, inputs: keras.KerasTensor, attention_bias: keras.KerasTensor) -> keras.KerasTensor:
-        """Maps `[batch, length, hidden_dim]` to that shape; the bias, `[batch, 1, 1, length]`, masks."""
+    def call(self, inputs: Tensor, attention_bias: Tensor) -> Tensor:
+        """Attends to every position that is not padding.
+
+        Args:
+            inputs: `[batch, length, hidden_dim]`.
+            attention_bias: `[batch, 1, 1, length]`, 0 for tokens and a large negative number for padding.
+
+        Returns:
+            `[batch, length, hidden_dim]`.
+        """
         batch, length = ops.shape(inputs)[:2]
         heads = ops.reshape(self.query_key_value(inputs), (batch, length, 3, self.num_heads, self.head_dim))
         query, key, value = ops.unstack(ops.transpose(heads, (2, 0, 3, 1, 4)), 3)
@@ -45,17 +54,12 @@ class TransformerBlock(Layer):
         hidden_dim: Width of the residual stream (512).
         num_heads: Attention heads (8).
         intermediate_dim: Width of the feed-forward layer (filter size 2048).
-        norm_first: Normalise what enters each sub-layer, not the sum after it (2017, sec. 3.1).
+        norm_first: Normalises the input of each sub-layer. If False, as in Vaswani et al. 2017, sec. 3.1,
+            normalises the sum after it.
     """
 
     def __init__(
-        self,
-        hidden_dim: int,
-        num_heads: int,
-        intermediate_dim: int,
-        *,
-        norm_first: bool,
-        **kwargs: Any,
+        self, hidden_dim: int, num_heads: int, intermediate_dim: int, *, norm_first: bool, **kwargs: Any
     ) -> None:
         super().__init__(**kwargs)
         self.hidden_dim, self.num_heads = hidden_dim, num_heads
@@ -69,14 +73,15 @@ class TransformerBlock(Layer):
         self.output_projection = keras.layers.Dense(hidden_dim, dtype=dtype, name="output")
         self.feedforward_norm = LayerNorm(epsilon=EPSILON, dtype=dtype, name="feedforward_norm")
 
-    def call(self, inputs: keras.KerasTensor, attention_bias: keras.KerasTensor) -> keras.KerasTensor:
-        """Maps `[batch, length, hidden_dim]` to the same shape."""
+    def call(self, inputs: Tensor, attention_bias: Tensor, training: bool = False) -> Tensor:
+        """Maps `[batch, length, hidden_dim]` to the same shape; see `SelfAttention.call` for the bias."""
         if self.norm_first:
-            inputs = inputs + self.attention(self.attention_norm(inputs), attention_bias)
-            return inputs + self.feedforward(self.feedforward_norm(inputs))
-        inputs = self.attention_norm(inputs + self.attention(inputs, attention_bias))
-        return self.feedforward_norm(inputs + self.feedforward(inputs))
+            normed = self.attention_norm(inputs, training=training)
+            inputs = inputs + self.attention(normed, attention_bias)
+            return inputs + self.feedforward(self.feedforward_norm(inputs, training=training))
+        inputs = self.attention_norm(inputs + self.attention(inputs, attention_bias), training=training)
+        return self.feedforward_norm(inputs + self.feedforward(inputs), training=training)
 
-    def feedforward(self, inputs: keras.KerasTensor) -> keras.KerasTensor:
+    def feedforward(self, inputs: Tensor) -> Tensor:
         """Position-wise feed-forward layer (Vaswani et al. 2017, sec. 3.3)."""
         return self.output_projection(self.intermediate(inputs))

@@ -1,1 +1,1 @@
-"""A model server that speaks the REST protocol of TensorFlow Serving."""
+"""A model server that speaks TensorFlow Serving's REST protocol and OpenAI's embeddings."""

@@ -1,7 +1,6 @@
-"""The server: TensorFlow Serving's and OpenAI's paths, metrics, health and the page at `/`, by starlette."""
+"""The server: the paths of TensorFlow Serving and OpenAI, metrics, health, and the page at `/`."""
 
 import asyncio
-import gc
 import hmac
 import logging
 import os
@@ -29,32 +28,33 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import Receive, Scope, Send
 
 from xling_tf.serving import embeddings, protocol
-from xling_tf.serving.batching import BatchingParameters, BatchScheduler, Lane
-from xling_tf.serving.models import ModelConfig, ServedModel, follow, load_models
+from xling_tf.serving.batching import BatchingParameters, BatchScheduler
+from xling_tf.serving.models import ModelConfig, Servable, ServedModel, follow, load_models
 from xling_tf.serving.monitoring import Metrics, log, start_logging
 from xling_tf.serving.protocol import ServingError, Target, Tensors
 
-_CODES = {200: "OK", 400: "INVALID_ARGUMENT", 404: "NOT_FOUND", 408: "DEADLINE_EXCEEDED"}
+_CODES = {200: "OK", 400: "INVALID_ARGUMENT", 403: "PERMISSION_DENIED", 404: "NOT_FOUND"}
+_CODES |= {408: "DEADLINE_EXCEEDED", 409: "ALREADY_EXISTS"}
 _CODES |= {413: "RESOURCE_EXHAUSTED", 415: "INVALID_ARGUMENT", 429: "RESOURCE_EXHAUSTED", 499: "CANCELLED"}
 _CODES |= {501: "UNIMPLEMENTED", 503: "UNAVAILABLE", 504: "DEADLINE_EXCEEDED"}
-# The connection is closed if the rest of a body is not read (408, 413).
+# If the rest of a body is not read (408, 413), the connection is closed.
 _HEADERS = {408: {"connection": "close"}, 413: {"connection": "close"}, 429: {"retry-after": "1"}}
 _HEADERS |= {401: {"www-authenticate": "Bearer"}, 415: {"accept-encoding": "gzip"}}
 _CHARSET = re.compile(r"charset\s*=\s*[\"']?([^\"';,\s]{1,40})", re.IGNORECASE)
-# Seconds between two looks whether a client that waits is still there.
-_LOOK_SECONDS = 0.1
-# Bytes of JSON that are read or written in the thread that answers everybody.
+# Seconds between checks that a waiting client is still connected.
+_CHECK_SECONDS = 0.1
+# Bytes of JSON that are read or written in the event loop; more are handled in another thread.
 _SMALL = 2**16
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What a client may take of a server; seconds are for an answer, and for its body to come."""
+    """What a client may use."""
 
-    body_bytes: int = 32 * 2**20
-    request_seconds: float = 30.0
-    client_seconds: float = 30.0
-    connections: int = 1000
+    body_bytes: int = 32 * 2**20  # also after decompression
+    request_seconds: float = 30.0  # for an answer
+    client_seconds: float = 30.0  # for a client to send its body, and between its requests
+    connections: int = 1000  # at the same time
 
 
 def make_app(
@@ -65,9 +65,15 @@ def make_app(
     api_key: str = "",
     origins: Sequence[str] = (),
 ) -> Starlette:
-    """Makes the ASGI application; paths that are not its own are the protocol's malformed requests.
+    """Makes the ASGI application.
 
-    Those with the key may ask, if there is one, and web pages of the origins ("*": of all).
+    Args:
+        models: The models by name.
+        scheduler: Runs their calls.
+        metrics: The metrics that the application counts and shows.
+        limits: What a client may use.
+        api_key: The key that requests for models must have; empty: none.
+        origins: Web origins that may send requests; "*" is all.
     """
 
     def metrics_page(request: Request) -> Response:
@@ -112,15 +118,13 @@ def run(
     drain_seconds: float = 30,
     log_level: str = "INFO",
 ) -> None:
-    """Serves until SIGTERM or SIGINT, answers what has come by then, and ends with status 0.
+    """Serves models until SIGTERM or SIGINT, then answers the requests in flight and ends with status 0.
 
-    The listener is bound to an address; it is listened to once the models are loaded, of which a `UserError`
-    tells one that cannot be. Who may ask is as for `make_app`.
+    The listener is a bound socket, which listens once the models are loaded; a `UserError` names a model that
+    cannot be loaded. The other arguments are those of `make_app` and the flags of export/serve.py.
     """
     lines = start_logging(log_level)
     try:
-        # Unloading a version collects garbage; without what is there now that takes a third of the time.
-        gc.freeze()
         metrics = Metrics()
         loaded = load_models(models, metrics, batched=enable_batching)
         stopped = follow(loaded, poll_seconds) if poll_seconds else None
@@ -141,7 +145,7 @@ def run(
         listener.listen(server.config.backlog)
         host, port = listener.getsockname()[:2]
         log(logging.INFO, "serving", host=host, port=port, models=list(loaded), pid=os.getpid())
-        # After its drain, uvicorn raises the signal again.
+        # uvicorn raises the signal again after it has answered the requests in flight.
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda number, frame: None)
         server.run(sockets=[listener])
@@ -151,14 +155,14 @@ def run(
         log(logging.INFO, "stopped")
     finally:
         lines.stop()
-    if not is_idle:  # Python must not end under TensorFlow's threads, and a call cannot be stopped.
+    if not is_idle:  # A call cannot be stopped, and would crash if Python ended before it.
         sys.stdout.flush()
         os._exit(0)
 
 
 @dataclass(frozen=True)
 class _Protocol:
-    """The protocols' paths, as an ASGI application; all of them ask for the key."""
+    """The protocols' paths, as an ASGI application; all of them require the key."""
 
     models: Mapping[str, ServedModel]
     scheduler: BatchScheduler
@@ -171,7 +175,7 @@ class _Protocol:
         target = None
         request = Request(scope, receive)
         request.state.started = time.perf_counter()
-        method = "GET" if scope["method"] == "HEAD" else scope["method"]  # uvicorn leaves its body out.
+        method = "GET" if scope["method"] == "HEAD" else scope["method"]  # uvicorn omits the body
         endpoint = method, scope["path"].lower().removesuffix("/")
         is_list = endpoint == ("GET", embeddings.MODELS_PATH)
         is_openai = is_list or endpoint[1] == embeddings.PATH
@@ -183,9 +187,9 @@ class _Protocol:
                 served = ((name, model.latest()) for name, model in self.models.items())
                 answer = embeddings.format_models({name: each.created for name, each in served if each})
             elif endpoint == ("POST", embeddings.PATH):
-                asked = embeddings.read_request(await self._document(request))
-                target = Target(asked.model, None, None, "predict")
-                answer = await self._embed(target, asked, request)
+                embed = embeddings.read_request(await self._document(request))
+                target = Target(embed.model, None, None, "predict")
+                answer = await self._embed(target, embed, request)
             else:
                 target = protocol.parse_path(method, whole.decode("utf-8", "replace"))
                 answer = await self._answer(target, request)
@@ -194,43 +198,41 @@ class _Protocol:
             response = _error(error, is_openai)
         except ClientDisconnect:
             response = Response(status_code=499)
-        except asyncio.CancelledError:  # The time to drain is over.
+        except asyncio.CancelledError:  # The time for requests in flight is over.
             response = _error(ServingError("The server is shutting down", 503), is_openai)
         except Exception as error:
             log(logging.ERROR, "failed", error=f"{type(error).__name__}: {error}")
             response = _error(ServingError("The server failed", 500), is_openai)
         seconds = time.perf_counter() - request.state.started
-        # Names that no model has are the client's words, which are neither counted nor logged.
+        # A client's words, such as names of unknown models, are neither counted nor logged.
         model = target.model if target and target.model in self.models else None
         action = target and target.action
         if model and action == "predict":
             code = _CODES.get(response.status_code, "INTERNAL")
             self.metrics.requests.labels(model, code).inc()
             self.metrics.request_latency.labels(model, action, "REST").observe(seconds * 1e6)
-        told = {"action": action, "model": model, "status": response.status_code}
-        log(logging.DEBUG, "request", **told, ms=round(seconds * 1e3, 3))
+        fields = {"action": action, "model": model, "status": response.status_code}
+        log(logging.DEBUG, "request", **fields, ms=round(seconds * 1e3, 3))
         await response(scope, receive, send)
 
     def _require_key(self, request: Request) -> None:
         scheme, key = (*request.headers.get("authorization", "").split(maxsplit=1), "", "")[:2]
-        given = key.strip().encode() if scheme.lower() == "bearer" else b""
-        if self.api_key and not hmac.compare_digest(given, self.api_key.encode()):
+        key = key.strip() if scheme.lower() == "bearer" else ""
+        if self.api_key and not hmac.compare_digest(key.encode(), self.api_key.encode()):
             raise ServingError("An API key is expected, as 'Authorization: Bearer KEY'", 401)
 
     def _model(self, target: Target) -> ServedModel:
-        # A model that nobody has configured is one without versions.
-        nothing = ServedModel(ModelConfig(target.model, Path()), self.metrics)
-        return self.models.get(target.model, nothing)
+        # An unknown model answers like a model without versions.
+        unknown = ServedModel(ModelConfig(target.model, Path()), self.metrics)
+        return self.models.get(target.model, unknown)
 
-    async def _embed(self, target: Target, asked: embeddings.EmbeddingRequest, request: Request) -> bytes:
-        servable = self._model(target).servable(target)
-        name = protocol.signature_of({"signature_name": asked.signature}, servable.lanes)
-        inputs, _ = protocol.to_inputs({"instances": asked.texts}, servable.signatures[name].inputs)
-        outputs = await self._outputs(request, servable.lanes[name], inputs)
+    async def _embed(self, target: Target, embed: embeddings.EmbeddingRequest, request: Request) -> bytes:
+        servable, document = self._model(target).servable(target), {"instances": embed.texts}
+        name, outputs, _ = await self._predict(request, servable, document, embed.signature)
         vectors = next(iter(outputs.values()))
         if vectors.ndim != 2 or vectors.dtype.kind != "f":
             raise ServingError(f"{name} of {target.model} gives no vectors of texts")
-        return await _off_loop(vectors.nbytes, embeddings.format_embeddings, asked, vectors)
+        return await _off_loop(vectors.nbytes, embeddings.format_embeddings, embed, vectors)
 
     async def _document(self, request: Request) -> dict[str, Any]:
         body = await self._body(request)
@@ -251,15 +253,13 @@ class _Protocol:
         servable = model.servable(target)
         if target.action != "predict":
             raise ServingError(f"This server does not {target.action}; use predict.", 501)
-        name = protocol.signature_of(document, servable.lanes)
-        infos = servable.signatures[name].inputs
-        inputs, row_form = await _off_loop(request.state.size, protocol.to_inputs, document, infos)
-        outputs = await self._outputs(request, servable.lanes[name], inputs)
+        signature = document.get("signature_name", "")
+        _, outputs, row_form = await self._predict(request, servable, document, signature)
         size = sum(array.nbytes for array in outputs.values())
         return await _off_loop(size, protocol.format_outputs, outputs, row_form)
 
     async def _body(self, request: Request) -> bytes:
-        """The body, unpacked where it is gzip."""
+        """The body, decompressed if it is gzip."""
         limit, chunks, size = self.limits.body_bytes, [], 0
         too_large = ServingError(f"A request's body is expected to have at most {limit} bytes", 413)
         try:
@@ -277,15 +277,25 @@ class _Protocol:
             raise too_large
         return body
 
-    async def _outputs(self, request: Request, lane: Lane, inputs: Tensors) -> Tensors:
-        """Calls the model within the time limit, while the client is there."""
-        work = asyncio.ensure_future(self.scheduler.run(lane, inputs))
+    async def _predict(
+        self, request: Request, servable: Servable, document: dict[str, Any], signature: str
+    ) -> tuple[str, Tensors, bool]:
+        """Calls a signature within the time limit, and gives up if the client leaves.
+
+        Returns its name and outputs, and True if the document has rows.
+        """
+        name = signature or "serving_default"
+        if name not in servable.queues:
+            raise ServingError(f'Serving signature name: "{name}" not found in signature def')
+        infos = servable.signatures[name].inputs
+        inputs, row_form = await _off_loop(request.state.size, protocol.to_inputs, document, infos)
+        work = asyncio.ensure_future(self.scheduler.run(servable.queues[name], inputs))
         try:
             async with asyncio.timeout(self.limits.request_seconds):
-                while not (await asyncio.wait([work], timeout=_LOOK_SECONDS))[0]:
+                while not (await asyncio.wait([work], timeout=_CHECK_SECONDS))[0]:
                     if await request.is_disconnected():
                         raise ClientDisconnect
-            return work.result()
+            return name, work.result(), row_form
         except TimeoutError:
             seconds = self.limits.request_seconds
             raise ServingError(f"No answer within {seconds:g} seconds", 504) from None
@@ -294,33 +304,32 @@ class _Protocol:
 
 
 async def _off_loop(size: int, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Calls a function, in a thread of its own where it has so much to do that others would wait."""
+    """Calls a function, in another thread if it handles so many bytes that other requests would wait."""
     if size < _SMALL:
         return function(*arguments)
     return await asyncio.to_thread(function, *arguments)
 
 
 def _unpacked(body: bytes, encodings: str, limit: int) -> bytes:
-    """Unpacks a body by its Content-Encoding, up to one byte above the limit."""
-    names = [name.strip() for name in encodings.lower().split(",")]
-    names = [name for name in names if name not in ("", "identity")]
-    if not names:
+    """Decompresses a body by its Content-Encoding, up to one byte above the limit."""
+    if encodings.strip().lower() == "identity":
         return body
-    if names not in (["gzip"], ["x-gzip"]):
+    if encodings.strip().lower() not in ("gzip", "x-gzip"):
         raise ServingError(f"A body is expected plain or in gzip once, not {encodings[:99]}", 415)
     unpacker = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
     try:
         unpacked = unpacker.decompress(body, limit + 1)
     except zlib.error as error:
         raise ServingError(f"The body is not gzip: {error}") from None
-    # Several streams in a row are valid gzip too, but a million of them keep a core busy for seconds.
+    # Several streams in a row are valid gzip too, but a million of them would keep a core busy for seconds.
     if len(unpacked) <= limit and (not unpacker.eof or unpacker.unused_data):
         raise ServingError("The body is expected to be one gzip stream, whole and with nothing after it")
     return unpacked
 
 
 def _error(error: ServingError, is_openai: bool = False) -> Response:
-    body = protocol.format_error(error.message)
+    text: Any = error.message.encode("utf-8", "replace").decode()
     if is_openai:
-        body = embeddings.format_error(error.message, error.status)
-    return Response(body, error.status, _HEADERS.get(error.status), media_type="application/json")
+        kind = "invalid_request_error" if error.status < 500 else "server_error"
+        text = {"message": text, "type": kind, "param": None, "code": None}
+    return JSONResponse({"error": text}, error.status, _HEADERS.get(error.status))

@@ -1,7 +1,7 @@
-"""OpenAI's protocol: `POST /v1/embeddings`, JSON to texts and vectors to JSON, and `GET /v1/models`.
+"""OpenAI's protocol, `POST /v1/embeddings` and `GET /v1/models`: reads requests and writes answers.
 
-Source: OpenAI's API reference, "Create embeddings" and "List models". Lists of tokens, which the former also
-takes, are refused, since they are ids of OpenAI's models.
+Source: OpenAI's API reference, "Create embeddings" and "List models". Lists of tokens are refused, because
+they are ids of OpenAI's models.
 """
 
 import base64
@@ -21,25 +21,17 @@ _TOKEN = re.compile(r"\w+|[^\w\s]")
 
 
 class EmbeddingRequest(NamedTuple):
-    """What a client asks for.
-
-    Attributes:
-        model: Name of a served model.
-        texts: To be encoded.
-        dimensions: Numbers of a vector that are kept; None: all.
-        as_base64: Whether vectors are answered as the bytes of little-endian float32, in base64.
-        signature: The model's; ours beside the protocol's, as `question_encoder`. Empty: the default one.
-    """
+    """A request to encode texts."""
 
     model: str
     texts: list[str]
-    dimensions: int | None
-    as_base64: bool
-    signature: str = ""
+    dimensions: int | None  # to keep; None: all
+    as_base64: bool  # True: vectors are answered as little-endian float32 in base64
+    signature: str = ""  # such as "question_encoder", which OpenAI's protocol lacks; empty: the default
 
 
 def read_request(document: Mapping[str, Any]) -> EmbeddingRequest:
-    """Reads a request's JSON object; a `ServingError` says what is wrong with it.
+    """Reads the JSON object of a request; raises a `ServingError` if it is malformed.
 
     Example:
         >>> read_request({"model": "en-es", "input": "Hola", "dimensions": 64})
@@ -52,8 +44,7 @@ def read_request(document: Mapping[str, Any]) -> EmbeddingRequest:
     texts = [texts] if isinstance(texts, str) else texts
     if not isinstance(texts, list) or not texts or not all(isinstance(text, str) for text in texts):
         raise ServingError(
-            "'input' is expected to be a text or a list of texts (tokens are not understood: LangChain sends "
-            "texts with check_embedding_ctx_length=False)"
+            "'input' must be a text or a list of texts (LangChain: check_embedding_ctx_length=False)"
         )
     if dimensions is not None and (type(dimensions) is not int or dimensions < 1):
         raise ServingError("'dimensions' is expected to be a number of at least 1")
@@ -63,47 +54,36 @@ def read_request(document: Mapping[str, Any]) -> EmbeddingRequest:
     return EmbeddingRequest(model, texts, dimensions, encoding == "base64", signature)
 
 
-def format_embeddings(asked: EmbeddingRequest, vectors: NDArray[np.float32]) -> bytes:
-    """The answer with `[texts, dim]` vectors; those that are cut are brought to unit length again.
+def format_embeddings(request: EmbeddingRequest, vectors: NDArray[np.float32]) -> bytes:
+    """Formats the answer to a request.
 
-    Tokens are counted as words and marks: the protocol has no place for "unknown".
+    Args:
+        request: The request, whose words and punctuation marks are counted as tokens.
+        vectors: `[texts, dim]`; if dimensions are cut off, the rest is scaled to unit length.
 
-    Example:
-        >>> asked = EmbeddingRequest("en-es", ["Hola."], 1, as_base64=False)
-        >>> print(format_embeddings(asked, np.array([[0.6, 0.8]], np.float32)).decode())
-        {"object":"list","data":[{"object":"embedding","index":0,"embedding":[1.0]}],"model":"en-es","usage":{"prompt_tokens":2,"total_tokens":2}}
+    Raises:
+        ServingError: More dimensions are requested than there are.
     """
-    if asked.dimensions is not None:
-        if asked.dimensions > vectors.shape[1]:
-            raise ServingError(
-                f"'dimensions' is expected to be at most {vectors.shape[1]}, the vectors' width"
-            )
-        vectors = vectors[:, : asked.dimensions]
+    if request.dimensions is not None:
+        if request.dimensions > vectors.shape[1]:
+            raise ServingError(f"'dimensions' is expected to be at most {vectors.shape[1]}")
+        vectors = vectors[:, : request.dimensions]
         vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
     rows: Any = np.ascontiguousarray(vectors, "<f4")
-    if asked.as_base64:
+    if request.as_base64:
         rows = [base64.b64encode(row.tobytes()).decode() for row in rows]
-    count = sum(len(_TOKEN.findall(text)) for text in asked.texts)
+    count = sum(len(_TOKEN.findall(text)) for text in request.texts)
     answer = {
         "object": "list",
         "data": [{"object": "embedding", "index": index, "embedding": row} for index, row in enumerate(rows)],
-        "model": asked.model,
+        "model": request.model,
         "usage": {"prompt_tokens": count, "total_tokens": count},
     }
     return orjson.dumps(answer, option=orjson.OPT_SERIALIZE_NUMPY)
 
 
 def format_models(created: Mapping[str, int]) -> bytes:
-    """The list of the models, by their names and the times at which they were exported (Unix seconds)."""
-    models = [
-        {"id": name, "object": "model", "created": seconds, "owned_by": "xling_tf"}
-        for name, seconds in created.items()
-    ]
+    """Formats the list of the models, given the Unix times of their exports by name."""
+    more = {"object": "model", "owned_by": "xling_tf"}
+    models = [{"id": name, "created": seconds, **more} for name, seconds in created.items()]
     return orjson.dumps({"object": "list", "data": models})
-
-
-def format_error(message: str, status: int) -> bytes:
-    """The body of an answer that is an error, as OpenAI's clients read it."""
-    kind = "invalid_request_error" if status < 500 else "server_error"
-    text = message.encode("utf-8", "replace").decode()
-    return orjson.dumps({"error": {"message": text, "type": kind, "param": None, "code": None}})

@@ -1,4 +1,4 @@
-"""What the server tells of itself: metrics for Prometheus, and log lines as JSON."""
+"""The server's metrics for Prometheus, and its log lines as JSON."""
 
 import json
 import logging
@@ -12,51 +12,52 @@ from typing import Any
 import prometheus_client as prometheus
 
 _LOGGER = logging.getLogger("xling_tf.serving")
-# Lines that wait for a reader that stalls; those beyond are dropped.
+# Maximum number of lines that wait for a stalled reader; further ones are dropped.
 _MAX_WAITING_LINES = 10_000
 # tensorflow_serving/servables/tensorflow/util.cc: scale of 10, power of 1.8, 33 buckets.
 _MICROSECONDS = [10 * 1.8**power for power in range(33)]
 
 
 class Metrics:
-    """The metrics of one server, by TensorFlow Serving's names where it has them."""
+    """The metrics of one server, with TensorFlow Serving's names where it has the same metric."""
 
     def __init__(self) -> None:
-        prometheus.disable_created_metrics()  # The times of the series' start are of another format.
+        prometheus.disable_created_metrics()  # TensorFlow Serving has no times of creation.
         self._registry = prometheus.CollectorRegistry()
 
         def make(kind: Any, name: str, text: str, *labels: str, **more: Any) -> Any:
             return kind(name, text, ["model_name", *labels], registry=self._registry, **more)
 
         def latency(name: str, text: str, *labels: str) -> prometheus.Histogram:
-            buckets, name = _MICROSECONDS, f":tensorflow:serving:{name}"
-            return make(prometheus.Histogram, name, f"Microseconds {text}.", *labels, buckets=buckets)
+            name = f":tensorflow:serving:{name}"
+            return make(prometheus.Histogram, name, f"Microseconds {text}.", *labels, buckets=_MICROSECONDS)
 
         counter, gauge = prometheus.Counter, prometheus.Gauge
         name, rows = "xling_tf_serving_", [2**power for power in range(15)]
-        self.requests = make(counter, ":tensorflow:serving:request_count", "By code.", "status")
+        self.requests = make(counter, ":tensorflow:serving:request_count", "Requests by code.", "status")
         self.request_latency = latency(
             "request_latency", "from a request's last byte to its answer", "API", "entrypoint"
         )
         self.runtime_latency = latency("runtime_latency", "of a call of the model", "API", "runtime")
-        self.queuing_latency = latency("batching_session:queuing_latency", "that a batch waited for a thread")
-        self.batch_rows = make(prometheus.Histogram, name + "batch_rows", "Rows of a call.", buckets=rows)
-        self.queued_rows = make(gauge, name + "queued_rows", "Rows that wait for a call.")
-        self.available_version = make(gauge, name + "available_version", "Largest that answers.")
-        self.load_seconds = make(gauge, name + "load_seconds", "Of the last load, with warm-up.")
-        self.load_failures = make(counter, name + "load_failures", "Versions not loaded.")
+        self.queuing_latency = latency(
+            "batching_session:queuing_latency", "for which a batch waited for a thread"
+        )
+        self.batch_rows = make(prometheus.Histogram, name + "batch_rows", "Rows in a call.", buckets=rows)
+        self.queued_rows = make(gauge, name + "queued_rows", "Rows waiting for a call.")
+        self.available_version = make(gauge, name + "available_version", "Largest version that is served.")
+        self.load_failures = make(counter, name + "load_failures", "Failed loads of versions.")
 
     def page(self) -> bytes:
-        """The metrics in Prometheus' text format; TensorFlow Serving's have no `_total` there."""
+        """The metrics in Prometheus' text format, without `_total` in TensorFlow Serving's names."""
         page = prometheus.generate_latest(self._registry)
         return re.sub(rb"(:tensorflow:serving:\w+)_total\b", rb"\1", page)
 
 
 class JsonFormatter(logging.Formatter):
-    """A record as one line of JSON: time, level, event, and the event's own fields."""
+    """Formats a record as one line of JSON: time, level, event, and the fields of the event."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Formats a record; lines of other packages have their text as `message`."""
+        """Formats a record; lines of other packages have their text in `message`."""
         time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         line = {"time": time, "level": record.levelname.lower(), "event": record.getMessage()}
         other = {"event": record.name, "message": record.getMessage()}
@@ -64,20 +65,20 @@ class JsonFormatter(logging.Formatter):
 
 
 def log(level: int, event: str, **fields: object) -> None:
-    """Logs an event by its name; what a client sent is not among its fields."""
+    """Logs an event by its name; fields must not hold what a client sent."""
     _LOGGER.log(level, event, extra={"fields": fields})
 
 
 def start_logging(level: str) -> QueueListener:
-    """Writes this package's and uvicorn's lines to standard output, until `stop` is called.
+    """Writes the server's and uvicorn's log lines to standard output, until `stop` is called.
 
-    A thread of its own writes them: a stalled reader or a full disk costs lines and stops no request.
+    A separate thread writes them: a stalled reader or a full disk loses lines but stops no request.
     """
     lines: queue.Queue[logging.LogRecord] = queue.Queue(_MAX_WAITING_LINES)
     logging.raiseExceptions = False
-    for logger, wanted in ((_LOGGER, level), (logging.getLogger("uvicorn"), "INFO")):
+    for logger, least in ((_LOGGER, level), (logging.getLogger("uvicorn"), "INFO")):
         logger.handlers = [QueueHandler(lines)]
-        logger.setLevel(wanted)
+        logger.setLevel(least)
         logger.propagate = False
     output = logging.StreamHandler(sys.stdout)
     output.setFormatter(JsonFormatter())

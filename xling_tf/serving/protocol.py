@@ -1,14 +1,14 @@
 """TensorFlow Serving's REST protocol: paths, JSON to tensors and back, status, metadata, errors.
 
 Sources: TensorFlow Serving's `g3doc/api_rest.md`, `model_servers/http_rest_api_util.cc` (paths) and
-`util/json_tensor.cc` (JSON). Status codes and JSON values are theirs; the JSON is laid out compactly.
+`util/json_tensor.cc` (JSON). Status codes and JSON values are the same; whitespace differs.
 """
 
 import base64
 import json
 import math
 import re
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from itertools import chain
 from typing import Any, NamedTuple
 from urllib.parse import unquote_to_bytes
@@ -23,14 +23,14 @@ Tensors = dict[str, np.ndarray]
 
 MAX_VERSION = 2**63 - 1
 # A value of two bytes takes a hundred as a Python object: 32 MiB of brackets would take gigabytes.
-# All commas and opening brackets count, also those inside texts.
+# Every comma and opening bracket counts as a value, also inside texts.
 MAX_VALUES = 10**6
-_MAX_RANK = 64  # of NumPy's arrays
-# The types of inputs that JSON has, beside strings.
+_MAX_RANK = 64  # of a NumPy array
+# The types of inputs that JSON can hold, beside strings.
 _INPUT_TYPES = {"bool", "int8", "int16", "int32", "int64", "uint8", "uint32", "uint64"}
 _INPUT_TYPES |= {"float32", "float64"}
 
-_VERSION = r"(?:/versions/(?P<version>\d+)|/labels/(?P<label>[^/:]+))?"
+_VERSION = r"(?:/versions/0*(?P<version>\d{1,20})|/labels/(?P<label>[^/:]+))?"
 _POST = rf"/v1/models/(?P<model>[^/:]+){_VERSION}:(?P<action>classify|regress|predict)"
 _GET = rf"/v1/models(?:/(?P<model>[^/:]+))?{_VERSION}(?:/(?P<action>metadata))?"
 _PATHS = {
@@ -40,7 +40,7 @@ _PATHS = {
 
 
 class ServingError(Exception):
-    """A request that is refused: its client reads `{"error": message}` with this HTTP status."""
+    """A request is refused; the client gets `{"error": message}` with the HTTP status."""
 
     def __init__(self, message: str, status: int = 400) -> None:
         super().__init__(message)
@@ -49,7 +49,7 @@ class ServingError(Exception):
 
 
 class Target(NamedTuple):
-    """What a request asks for; its action is "predict", "classify", "regress", "status" or "metadata"."""
+    """The model and action of a request: "predict", "classify", "regress", "status" or "metadata"."""
 
     model: str
     version: int | None
@@ -58,15 +58,13 @@ class Target(NamedTuple):
 
 
 def parse_path(method: str, path: str) -> Target:
-    """Reads the target of a request; the query belongs to the path, which is still percent-encoded."""
+    """Parses a percent-encoded path with its query; raises a `ServingError` if it is malformed."""
     match = _PATHS[method].fullmatch(path) if method in _PATHS else None
     if match is None:
         raise ServingError(f"Malformed request: {method} {path}")
-    digits = match["version"]
-    # Python refuses to convert thousands of digits.
-    version = None if digits is None else int(digits.lstrip("0")[:20] or "0")
+    version = None if match["version"] is None else int(match["version"])
     if version is not None and version > MAX_VERSION:
-        raise ServingError(f"Failed to convert version: {digits} to numeric.")
+        raise ServingError(f"Failed to convert version: {version} to numeric.")
     if match["model"] is None:
         raise ServingError("Missing model name in request.")
     model, label = (
@@ -79,9 +77,12 @@ def parse_path(method: str, path: str) -> Target:
 def parse_request(body: bytes) -> dict[str, Any]:
     """Reads the JSON object of a request.
 
-    As with RapidJSON, NaN and Infinity are numbers, the first of two equal keys counts, and a zero byte ends
-    the document. Unlike TensorFlow Serving, which hands on any bytes, text that is not UTF-8 is refused: a
-    model would encode another sentence. Strings of other bytes come as `{"b64": ...}`.
+    As in RapidJSON, NaN and Infinity are numbers, the first of two equal keys wins, and a zero byte ends the
+    document. Unlike TensorFlow Serving, this refuses text that is not UTF-8, because a model would encode
+    another sentence; other bytes must be sent as `{"b64": ...}`.
+
+    Raises:
+        ServingError: The body is not such an object.
     """
     if sum(map(body.count, (b",", b"[", b"{"))) > MAX_VALUES:
         raise ServingError(f"A request is expected to have at most {MAX_VALUES} values", 413)
@@ -102,18 +103,18 @@ def parse_request(body: bytes) -> dict[str, Any]:
     return document
 
 
-def signature_of(document: Mapping[str, Any], signatures: Container[str]) -> str:
-    """The name of the signature that a request is for."""
-    name: str = document.get("signature_name") or "serving_default"
-    if name not in signatures:
-        raise ServingError(f'Serving signature name: "{name}" not found in signature def')
-    return name
-
-
 def to_inputs(document: Mapping[str, Any], infos: Mapping[str, TensorInfo]) -> tuple[Tensors, bool]:
-    """Converts the values of a request; also whether they came in row form, as `instances`.
+    """Converts the values of a request to arrays.
 
-    Strings are `bytes` in object arrays.
+    Args:
+        document: The request, with either `instances` (rows) or `inputs` (columns).
+        infos: Types and shapes of the signature's inputs.
+
+    Returns:
+        The arrays by input, with strings as `bytes` in object arrays; and True if the request has rows.
+
+    Raises:
+        ServingError: The values do not fit the signature.
     """
     if "instances" in document and "inputs" in document:
         raise ServingError("Expecting only one of 'inputs' or 'instances' keys to exist")
@@ -125,7 +126,7 @@ def to_inputs(document: Mapping[str, Any], infos: Mapping[str, TensorInfo]) -> t
         try:
             arrays[name] = _to_array(column, infos[name].dtype)
         except ServingError as error:
-            # In a row, whatever is wrong is an invalid argument.
+            # In rows, every mistake is an invalid argument.
             status = 400 if row_form else error.status
             raise ServingError(f"Failed to process input {name}: {error.message}", status) from None
         shape = tf.TensorShape(infos[name].tensor_shape)
@@ -135,7 +136,11 @@ def to_inputs(document: Mapping[str, Any], infos: Mapping[str, TensorInfo]) -> t
 
 
 def format_outputs(outputs: Tensors, row_form: bool) -> bytes:
-    """The answer to a request to predict; `row_form` is that of `to_inputs`.
+    """Formats the answer to a predict request.
+
+    Args:
+        outputs: The signature's outputs.
+        row_form: True if the request has rows, as `to_inputs` returns it.
 
     Example:
         >>> format_outputs({"outputs": np.array([[0.1, 2]], np.float32)}, row_form=True)
@@ -160,34 +165,21 @@ def format_outputs(outputs: Tensors, row_form: bool) -> bytes:
 
 
 def format_status(states: Mapping[int, tuple[str, str, str]]) -> bytes:
-    """The answer to `GET /v1/models/m`, the newest version first (apis/get_model_status.proto)."""
+    """Formats the answer to `GET /v1/models/m`, largest version first (apis/get_model_status.proto)."""
     statuses = [
-        {
-            "version": str(version),
-            "state": state,
-            "status": {"error_code": code, "error_message": text},
-        }
+        {"version": str(version), "state": state, "status": {"error_code": code, "error_message": text}}
         for version, (state, code, text) in sorted(states.items(), reverse=True)
     ]
     return orjson.dumps({"model_version_status": statuses})
 
 
 def format_metadata(model: str, version: int, signatures: Mapping[str, SignatureDef]) -> bytes:
-    """The answer to `GET /v1/models/m/metadata`."""
-    definitions = {
-        name: MessageToDict(
-            signature, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
-        )
-        for name, signature in signatures.items()
-    }
+    """Formats the answer to `GET /v1/models/m/metadata`."""
+    options = {"preserving_proto_field_name": True, "always_print_fields_with_no_presence": True}
+    definitions = {name: MessageToDict(signature, **options) for name, signature in signatures.items()}
     specification = {"name": model, "signature_name": "", "version": str(version)}
     metadata = {"signature_def": {"signature_def": definitions}}
     return orjson.dumps({"model_spec": specification, "metadata": metadata})
-
-
-def format_error(message: str) -> bytes:
-    """The body of every answer that is an error."""
-    return orjson.dumps({"error": message.encode("utf-8", "replace").decode()})
 
 
 def _double(digits: str) -> float:
@@ -208,7 +200,7 @@ def _is_object(value: Any) -> bool:
 
 
 def _rows(document: Mapping[str, Any], names: list[str]) -> dict[str, Any]:
-    """The columns of `instances`: a plain list, or objects with exactly the signature's keys."""
+    """The columns of `instances`, which is a plain list, or objects with exactly the signature's keys."""
     instances = document["instances"]
     if not isinstance(instances, list):
         raise ServingError("Expecting 'instances' to be a list/array")
@@ -228,7 +220,7 @@ def _rows(document: Mapping[str, Any], names: list[str]) -> dict[str, Any]:
 
 
 def _columns(document: Mapping[str, Any], names: list[str]) -> dict[str, Any]:
-    """The columns of `inputs`: an object of whole tensors, or the only tensor."""
+    """The columns of `inputs`, which is an object of tensors, or the only tensor."""
     columns = document["inputs"]
     if not _is_object(columns):
         if len(names) != 1:
@@ -241,7 +233,7 @@ def _columns(document: Mapping[str, Any], names: list[str]) -> dict[str, Any]:
 
 
 def _to_array(value: Any, tf_type: int) -> np.ndarray:
-    """A value or nested lists of them as an array."""
+    """Converts a value or nested lists of values to an array."""
     shape, inner = [], value
     while isinstance(inner, list):
         shape.append(len(inner))
@@ -267,7 +259,7 @@ def _to_array(value: Any, tf_type: int) -> np.ndarray:
 
 
 def _fits(value: Any, dtype: np.dtype) -> bool:
-    """Whether a value is of a type and, as far as the protocol asks, is not changed by it."""
+    """True if a value has a type and, as far as the protocol says, is not changed by it."""
     if dtype.kind == "b":
         return type(value) is bool
     if dtype.kind in "iu":
@@ -283,7 +275,7 @@ def _to_bytes(value: Any) -> bytes:
         if type(value) is str:
             return value.encode()
         if _is_base64(value):
-            # Blanks are skipped, padding may be left out (absl/strings/escaping.h).
+            # Whitespace is skipped, padding is optional (absl/strings/escaping.h).
             text = "".join(value["b64"].split()).rstrip("=.")
             return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
     except UnicodeEncodeError:
@@ -294,14 +286,14 @@ def _to_bytes(value: Any) -> bytes:
 
 
 def _brief(value: Any) -> str:
-    """A value of a request, for an error message."""
+    """Describes a value of a request in an error message."""
     if isinstance(value, list | dict):
         return f"{'a list' if isinstance(value, list) else 'an object'} of {len(value)}"
     return json.dumps(value)[:100]
 
 
 def _from_array(alias: str, array: np.ndarray) -> Any:
-    """What orjson can write; bytes are text, or base64 where the output's name says so."""
+    """Converts an array for orjson; bytes become text, or base64 if the output's name ends in `_bytes`."""
     if array.dtype.kind == "O":
         texts = [value.decode("utf-8", "replace") for value in array.flat]
         if alias.endswith("_bytes"):

@@ -1,1 +1,1 @@
-"""Training tasks: columns of text, a head on the shared encoder, per-example losses."""
+"""Training tasks: the texts they encode, their heads on the shared encoder, and their losses."""

@@ -1,46 +1,33 @@
-"""What a task is, what a batch of it holds, and the tasks by their names."""
+"""Base class of the training tasks, and their batches."""
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
-from importlib import import_module
-from itertools import combinations
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, Self
 
 import keras
+import numpy as np
 import tensorflow as tf
+from numpy.typing import NDArray
 
-from xling_tf.config import ExperimentConfig, SimilarityConfig, TaskConfig
-from xling_tf.corpora.records import Record
+from xling_tf.config import TASKS, DataConfig, ExperimentConfig, SimilarityConfig
 from xling_tf.corpora.store import StoredRecords
 from xling_tf.encoders.base import TokenEncoder
 from xling_tf.layers.pooling import unit_entries
 from xling_tf.losses import cosine_distance
-from xling_tf.text.preprocessor import TextPreprocessor, TokenFeatures
+from xling_tf.tasks.signatures import Served, Signature
+from xling_tf.tokenizers.base import TokenFeatures, Tokenizer
 
-# A task's settings are `config.tasks.<name>`; its class makes the mirrored tasks of an experiment.
-TASKS = {
-    "translation_ranking": "ranking.TranslationRanking",
-    "response_prediction": "ranking.ResponsePrediction",
-    "quick_thought": "ranking.QuickThought",
-    "inference": "inference.Inference",
-    "question_answering": "question_answering.QuestionAnswering",
-    "distillation": "distillation.Distillation",
-    "entailment_ranking": "entailment.EntailmentRanking",
-    "graded_similarity": "graded_similarity.GradedSimilarity",
-    "translation": "translation.Translation",
-    "translation_detection": "inference.TranslationDetection",
-}
+Heads = dict[str, Any]  # a task's layers by name
 
 
 class Batch(NamedTuple):
-    """A batch of one task's examples; a task has a fixed number of text columns.
+    """A batch of examples of one task; an example has a text in each of the task's columns.
 
     Attributes:
-        features: Of all columns' texts, first column first: `[columns * batch]` sentences, so that
-            one pass of the encoder serves all.
-        fingerprints: `[columns, batch]` int64, equal where two texts are equal.
-        labels: `[batch]` int32; 0 where the task has none.
-        vectors: `[batch, dim]` float32, of a teacher; `[batch, 0]` where the task has none.
+        features: Features of `[columns * batch]` texts, column after column, which one pass of the encoder
+            encodes.
+        fingerprints: `[columns, batch]` int64, equal for equal texts.
+        labels: `[batch]` int32; 0 if the task has no labels.
+        vectors: `[batch, dim]` float32 vectors of a teacher; `[batch, 0]` without a teacher.
     """
 
     features: TokenFeatures
@@ -49,215 +36,270 @@ class Batch(NamedTuple):
     vectors: tf.Tensor
 
 
-class StartingEncoder:
-    """Remembers the weights of an encoder, and pulls its encodings back to those made with them.
+class AnchorEncoder:
+    """Keeps a copy of an encoder's weights, and pulls later encodings towards those of the copy.
 
-    What was encoded before training, an index say, then still is near what it encodes afterwards.
+    An index of vectors from before the training then stays usable with the trained encoder.
 
     Args:
-        trained: The encoder's variables that training will change.
-        weight: Of 1 - cosine to the starting encoder in the losses.
+        variables: The encoder's variables that training will change.
+        anchor_weight: Weight of the distance (1 - cosine) to the earlier encodings in the losses.
     """
 
-    def __init__(self, trained: Sequence[keras.Variable], weight: float) -> None:
-        self._weight = weight
-        self._then = [(v, tf.Variable(v.numpy(), trainable=False)) for v in trained]
+    def __init__(self, variables: Sequence[keras.Variable], anchor_weight: float) -> None:
+        self.anchor_weight = anchor_weight
+        self._earlier = [(v, tf.Variable(v.numpy(), trainable=False)) for v in variables]
 
-    def standing_in(self) -> keras.StatelessScope:
-        """Within it, the encoder has its weights of then."""
-        return keras.StatelessScope(state_mapping=self._then)
-
-    def losses(self, now: Sequence[tf.Tensor], then: Sequence[tf.Tensor]) -> tf.Tensor:
-        """Maps each column's `[batch, dim]` encodings, now and then, to `[batch]` losses."""
-        distances = [
-            cosine_distance(column, tf.stop_gradient(before))
-            for column, before in zip(now, then, strict=True)
-        ]
-        return self._weight * tf.add_n(distances) / len(distances)
+    def restored(self) -> keras.StatelessScope:
+        """Returns a scope inside of which the encoder has its earlier weights."""
+        return keras.StatelessScope(state_mapping=self._earlier)
 
 
-class Task(ABC):
+class Task:
     """A training task over a shared encoder.
 
+    A new kind of task is a subclass and a row of `xling_tf.config.TASKS`. Tasks of one kind in several
+    languages share their heads.
+
     Args:
-        name: Unique in the experiment; names its losses in logs.
-        languages: Of its corpora: "en-es" or "en".
-        config: `config.tasks.<name>` of the experiment; a task with settings of its own has a subclass.
-        similarity: How vectors are compared. Where it is by their cosine, heads see them at one length, at
-            which numbers are about 1: tanh layers stay linear on those of unit vectors, which are about 0.04.
+        name: Name in logs and scores, unique in the experiment.
+        languages: Languages of its corpora, such as "en-es" or "en".
+        config: Settings of the task.
+        similarity: How vectors are compared. If by cosine, vectors are scaled to entries of about 1 for the
+            heads: tanh layers are nearly linear on the entries of unit vectors, about 0.04.
+        heads: The layers from `make_heads`.
 
     Attributes:
-        columns: The record's text fields that it encodes, in the order of `score`; a task may set
-            its own where a setting decides.
-        num_contexts: How many of the columns, the last ones, are contexts: longer texts that do not
-            pass through the encoder.
-        kind: Of its corpora: "parallel", "conversations", "documents", "nli", "questions" or "similarity".
-        by_length: True if its training batches are of examples of similar length; else they are of
+        columns: The text fields of a record that the task encodes, in the order of `score`. A task may
+            choose them by its settings.
+        num_contexts: Number of columns, the last ones, that are contexts: longer texts that are averaged
+            rather than encoded.
+        group: Name of the task and its heads in `TASKS`.
+        kind: The kind of record that the task learns from: "parallel", "conversations", "documents", "nli",
+            "questions" or "similarity".
+        by_length: True if the examples of a training batch have similar lengths, False if they are
             neighbours in a corpus.
-        heads: The layers that are its own, which mirrored tasks share.
     """
 
     columns: tuple[str, ...]
     num_contexts: int = 0
-    heads: tuple[keras.layers.Layer, ...] = ()
+    group: str = ""
     kind: ClassVar[str]
     by_length: ClassVar[bool] = True
 
     def __init__(
-        self, *, name: str, languages: str, config: TaskConfig, similarity: SimilarityConfig
+        self, name: str, languages: str, config: Any, similarity: SimilarityConfig, heads: Mapping[str, Any]
     ) -> None:
-        self.name = name
-        self.languages = languages
-        self.config = config
-        self.similarity = similarity
+        self.name, self.languages = name, languages
+        self.config, self.similarity, self.heads = config, similarity, dict(heads)
 
     @classmethod
-    @abstractmethod
-    def of_experiment(cls, config: ExperimentConfig) -> list[Self]:
-        """Makes the tasks of this kind, mirrored over the languages (2019, sec. 2.2)."""
+    def languages_of(cls, config: Any, data: DataConfig) -> list[str]:
+        """Returns the languages or language pairs of the task; there is one task for each.
+
+        Args:
+            config: Settings of the task.
+            data: Languages of the experiment.
+
+        Returns:
+            By default, all pairs if records are translations, else the source language and, unless
+            `config.in_targets` is False, the target languages.
+        """
+        if cls.kind == "parallel":
+            return data.language_pairs
+        return [data.source, *(data.targets if getattr(config, "in_targets", True) else ())]
+
+    @classmethod
+    def make_heads(cls, config: ExperimentConfig, data: DataConfig, encoder: TokenEncoder) -> Heads:
+        """Makes the layers that the task puts on the encoder; most tasks have none.
+
+        Args:
+            config: The experiment.
+            data: Its languages.
+            encoder: The encoder whose vectors are the layers' inputs.
+
+        Returns:
+            Built layers by name.
+        """
+        del config, data, encoder
+        return {}
+
+    @classmethod
+    def can_use(cls, heads: Mapping[str, Any], data: DataConfig) -> bool:
+        """Returns True if the heads of another training, which have the same names, fit these languages."""
+        del heads, data
+        return True
+
+    @classmethod
+    def signatures(cls, served: Served) -> list[Signature]:
+        """Returns the signatures that the task adds to an exported model; most tasks add none.
+
+        A signature replaces one of the same name from an earlier task in `TASKS`.
+        """
+        del served
+        return []
 
     @classmethod
     def mirrored(
-        cls, config: ExperimentConfig, name: str, languages: Iterable[str], **arguments: Any
+        cls, name: str, config: ExperimentConfig, data: DataConfig, heads: Mapping[str, Any]
     ) -> list[Self]:
-        """Makes the task `name` of `TASKS` for each of some languages or pairs, with the same arguments."""
-        shared = {"config": getattr(config.tasks, name), "similarity": config.tasks.similarity, **arguments}
-        return [cls(name=f"{name}_{each}", languages=each, **shared) for each in languages]
+        """Makes one task for each language or language pair (Chidambaram et al. 2019, sec. 2.2).
+
+        Args:
+            name: Name of the task in `TASKS`.
+            config: The experiment.
+            data: Its languages.
+            heads: The layers that the tasks share.
+
+        Returns:
+            The tasks, in the order of `languages_of`.
+        """
+        settings = config.tasks[name]
+        tasks = []
+        for languages in cls.languages_of(settings, data):
+            task = cls(f"{name}_{languages}", languages, settings, config.similarity, heads)
+            task.group = name
+            tasks.append(task)
+        return tasks
 
     def select(self, records: StoredRecords) -> StoredRecords:
-        """Keeps the records of its corpora that are examples: all, if a task does not say otherwise."""
+        """Selects the records of a corpus that are examples of the task; by default all."""
         return records
 
-    def texts_of(self, records: StoredRecords) -> Callable[[Record], tuple[str, ...]]:
-        """What gives the texts of a record of its corpora that are encoded, one for each of `columns`."""
+    def columns_of(self, records: StoredRecords) -> Callable[[StoredRecords], list[NDArray[np.object_]]]:
+        """Returns the function that maps examples to `[examples]` UTF-8 bytes for each of `columns`.
+
+        Args:
+            records: All records of the task's corpora, before `select`.
+
+        Returns:
+            A function that takes any of the selected records.
+        """
+        del records
         return self.texts
 
-    def texts(self, record: Record) -> tuple[str, ...]:
-        """The texts of a record that are the fields named by `columns`."""
-        return tuple(getattr(record, column) for column in self.columns)
+    def texts(self, records: StoredRecords) -> list[NDArray[np.object_]]:
+        """Returns `[records]` UTF-8 bytes for each of `columns`: by default, the fields of that name."""
+        return [records.column(name) for name in self.columns]
 
-    def prepare(self, preprocessor: TextPreprocessor, texts: Iterable[Sequence[str]]) -> None:
-        """Sees a sample of its training texts, in parts, before it is trained; most tasks ignore it."""
-        del preprocessor, texts
+    def prepare(self, tokenizer: Tokenizer, texts: Iterable[Sequence[str]]) -> None:
+        """Receives a sample of the training texts, in parts, before training; most tasks ignore it."""
+        del tokenizer, texts
 
     def losses(
-        self, encoder: TokenEncoder, batch: Batch, start: StartingEncoder | None = None
+        self, encoder: TokenEncoder, batch: Batch, anchor: AnchorEncoder | None = None, training: bool = False
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Encodes a batch: `[batch]` losses, with the distance from `start`, and hits (1 where right)."""
-        columns, losses, hits = self.encode_and_score(encoder, batch)
-        if start is not None:
-            with start.standing_in():
-                before = self.encode(encoder, batch.features)
-            sentences = slice(len(columns) - self.num_contexts)
-            losses += start.losses(columns[sentences], before[sentences])
+        """Computes the losses of a batch.
+
+        Args:
+            encoder: The shared encoder.
+            batch: Examples of the task.
+            anchor: Adds the distance to earlier encodings, averaged over the columns, to the losses.
+            training: True in a training step.
+
+        Returns:
+            `[batch]` losses, and `[batch]` hits, 1 where the model is right.
+        """
+        columns, losses, hits = self.encode_and_score(encoder, batch, training)
+        if anchor is not None:
+            with anchor.restored():
+                earlier = self.encode(encoder, batch.features, training)
+            pairs = list(zip(columns, earlier, strict=True))[: len(columns) - self.num_contexts]
+            distances = [cosine_distance(now, tf.stop_gradient(before)) for now, before in pairs]
+            losses += anchor.anchor_weight * tf.add_n(distances) / len(distances)
         return losses, hits
 
-    @abstractmethod
     def encode_and_score(
-        self, encoder: TokenEncoder, batch: Batch
+        self, encoder: TokenEncoder, batch: Batch, training: bool = False
     ) -> tuple[list[tf.Tensor], tf.Tensor, tf.Tensor]:
-        """The encodings of a batch's columns, `[batch]` losses and `[batch]` hits."""
-
-    def encode(self, encoder: TokenEncoder, features: TokenFeatures) -> list[tf.Tensor]:
-        """Maps the texts of a batch to what `score` takes of each column: `[batch, dim]`."""
-        words = encoder.embed_words(features.words)
-        return tf.split(self.encode_sentences(encoder, words, features), len(self.columns))
-
-    def encode_sentences(self, encoder: TokenEncoder, words: tf.Tensor, features: TokenFeatures) -> tf.Tensor:
-        """Maps sentences of `[words, any]` embedded words to `[sentences, dim]` as heads see them."""
-        encodings = encoder.encode(words, features.tokens, features.lengths)
-        return unit_entries(encodings) if self.similarity.normalize else encodings
-
-    def build_heads(self, encoder: TokenEncoder) -> None:
-        """Creates the heads' variables for what an encoder gives; mirrored tasks share them."""
-        for head in self.heads:
-            if not head.built:
-                head.build((None, encoder.hidden_dim))
-
-    @property
-    def graph(self) -> str:
-        """Names the graph of its losses, which mirrored tasks share where their batches alone differ."""
-        return type(self).__name__
-
-    def variables(self) -> list[keras.Variable]:
-        """The trainable variables of the heads."""
-        return [v for head in self.heads for v in head.trainable_variables]
-
-
-class VectorTask(Task):
-    """A task whose losses depend on the encodings of its columns alone."""
-
-    @abstractmethod
-    def score(self, columns: list[tf.Tensor], batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
-        """Maps each column's `[batch, dim]` encodings to `[batch]` losses and `[batch]` hits."""
-
-    def encode_and_score(
-        self, encoder: TokenEncoder, batch: Batch
-    ) -> tuple[list[tf.Tensor], tf.Tensor, tf.Tensor]:
-        """See `Task.encode_and_score`."""
-        columns = self.encode(encoder, batch.features)
+        """Returns the encodings of a batch's columns, `[batch]` losses and `[batch]` hits."""
+        columns = self.encode(encoder, batch.features, training)
         return columns, *self.score(columns, batch)
 
+    def score(self, columns: list[tf.Tensor], batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
+        """Computes the losses of a batch from its encodings.
 
-def native_languages(config: ExperimentConfig, *, with_targets: bool = True) -> list[str]:
-    """The language of the source, and those of the targets."""
-    return [config.data.source, *(config.data.targets if with_targets else ())]
+        Args:
+            columns: `[batch, dim]` encodings of each column.
+            batch: The batch.
+
+        Returns:
+            `[batch]` losses and `[batch]` hits.
+        """
+        raise NotImplementedError
+
+    def encode(
+        self, encoder: TokenEncoder, features: TokenFeatures, training: bool = False
+    ) -> list[tf.Tensor]:
+        """Returns the `[batch, dim]` encodings of each column of a batch's features, for `score`."""
+        words = encoder.embed_words(features.words, training)
+        return tf.split(self.encode_sentences(encoder, words, features, training), len(self.columns))
+
+    def encode_sentences(
+        self, encoder: TokenEncoder, words: tf.Tensor, features: TokenFeatures, training: bool = False
+    ) -> tf.Tensor:
+        """Encodes sentences of `[words, any]` embedded words as `[sentences, dim]`, scaled for the heads."""
+        encodings = encoder.encode(words, features.tokens, features.lengths, training)
+        return scale_for_heads(self.similarity)(encodings)
+
+    @property
+    def trace_key(self) -> str:
+        """Tasks with the same key share the graph of their losses: they differ only in their batches."""
+        return f"{self.group} {type(self).__name__}"
+
+    def variables(self) -> list[keras.Variable]:
+        """Returns the trainable variables of the heads."""
+        return [v for head in self.heads.values() for v in head.trainable_variables]
 
 
-def language_pairs(config: ExperimentConfig) -> list[str]:
-    """The pairs of the source and each target, as "en-es", and of any two targets with `data.all_pairs`."""
-    source, targets = config.data.source, config.data.targets
-    pairs = [(source, target) for target in targets]
-    if config.data.all_pairs:
-        pairs += combinations(targets, 2)
-    return ["-".join(pair) for pair in pairs]
+def scale_for_heads(similarity: SimilarityConfig) -> Callable[[tf.Tensor], tf.Tensor]:
+    """Returns the function that scales `[n, dim]` encodings for the heads."""
+    return unit_entries if similarity.normalize else tf.identity
 
 
-def task_classes(config: ExperimentConfig) -> list[type[Task]]:
-    """The classes of the tasks whose weight is not 0."""
-    homes = [home.split(".") for name, home in TASKS.items() if getattr(config.tasks, name).weight > 0]
-    return [getattr(import_module(f"xling_tf.tasks.{module}"), name) for module, name in homes]
-
-
-def build_tasks(config: ExperimentConfig) -> list[Task]:
-    """Makes every task whose weight is not 0."""
-    return [task for each in task_classes(config) for task in each.of_experiment(config)]
+def task_class(name: str) -> type[Task]:
+    """Returns the class of a task by its name in `TASKS`."""
+    implementation: type[Task] = TASKS.implementation(name)
+    return implementation
 
 
 def gather_candidates(values: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Joins the rows `[rows, ...]` of all replicas in their order; says where this replica's begin.
+    """Concatenates the rows of all replicas, so that they share the candidates of the whole batch.
 
-    So two replicas compute what one computes on their joined batch; their numbers of rows may differ.
+    Args:
+        values: `[rows, ...]` of this replica; replicas may have different numbers of rows.
+
+    Returns:
+        The rows of all replicas in order, and the position of this replica's first row.
     """
     context = tf.distribute.get_replica_context()
     if context is None or context.num_replicas_in_sync == 1:
         return values, tf.constant(0)
-    # The copy is this replica's: what comes from outside has no device, and gathering needs one.
+    # Gathering needs a tensor on this replica's device, which values from outside the replica lack.
     values = tf.identity(values)
     counts = context.all_gather(tf.shape(values)[:1], axis=0)
     offset = tf.reduce_sum(counts[: context.replica_id_in_sync_group])
     gathered = context.all_gather(values, axis=0)
-    # A look-up in them has a sparse gradient, which all_gather cannot take; a reshape makes it dense.
+    # `all_gather` cannot take the sparse gradient of looking rows up; the reshape makes it dense.
     return tf.reshape(gathered, tf.shape(gathered)), offset
 
 
 def draw_others(fingerprints: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Draws another example of the batch of all replicas for each example, at random.
+    """Draws, for each example, another example of the batch of all replicas at random.
 
-    An example with an equal text in any column is never drawn: it may be as right as the example itself.
-    The texts of the batch are the seed, so that the same batch has the same draws after a restart and on
-    any number of replicas.
+    Examples that share a text with it are never drawn, because they may be right answers too. The texts of
+    the batch seed the draws, which are therefore the same after a restart and on any number of replicas.
 
     Args:
         fingerprints: `[2, batch]` int64 of this replica's texts.
 
     Returns:
-        `[batch]` int32 places of the drawn ones among the candidates of all replicas, and `[batch]` bool,
-        false where there is no such example.
+        `[batch]` int32 positions of the drawn examples among those of all replicas, and `[batch]` bool,
+        false where there was nothing to draw.
     """
     columns, offset = gather_candidates(tf.transpose(fingerprints))
-    own, columns = fingerprints[:, :, None], tf.transpose(columns)
-    is_other = tf.reduce_all(tf.not_equal(own, columns[:, None, :]), axis=0)
+    columns = tf.transpose(columns)
+    is_other = tf.reduce_all(tf.not_equal(fingerprints[:, :, None], columns[:, None, :]), axis=0)
     count, size = tf.shape(fingerprints)[1], tf.shape(columns)[1]
     priorities = tf.random.stateless_uniform([size, size], seed=tf.reduce_sum(columns, axis=1))
     priorities = tf.where(is_other, priorities[offset : offset + count], -1.0)

@@ -1,23 +1,23 @@
-"""Learning a teacher's vectors (Reimers and Gurevych 2020)."""
+"""Distillation of a teacher's vectors or similarities (Reimers and Gurevych 2020)."""
 
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import tensorflow as tf
 
-from xling_tf.config import DistillationConfig, ExperimentConfig
+from xling_tf.config import DataConfig, DistillationConfig
 from xling_tf.corpora.store import StoredRecords
 from xling_tf.layers.pooling import unit_length
 from xling_tf.losses import cosine_distance, in_batch_softmax, score_divergence
-from xling_tf.tasks.base import Batch, VectorTask, gather_candidates
+from xling_tf.tasks.base import Batch, Task, gather_candidates
 
 
-class Distillation(VectorTask):
-    """Gives a sentence and its translation what a teacher knows of the sentence.
+class Distillation(Task):
+    """Pulls a sentence and its translation towards the teacher's vector of the sentence.
 
-    That is its vector (Reimers and Gurevych 2020, "Making Monolingual Sentence Embeddings Multilingual
-    using Knowledge Distillation", sec. 2, with the cosine in place of the squared distance, which leaves
-    lengths free), or how similar it is to each other sentence of the batch. The teacher never sees the
-    translation, whose language it need not know.
+    This is Reimers and Gurevych 2020, "Making Monolingual Sentence Embeddings Multilingual using Knowledge
+    Distillation", sec. 2, with the cosine in place of the squared distance, so that lengths are free. With
+    `score_scale`, the student learns the teacher's similarities to the other sentences of the batch instead.
+    The teacher never sees the translation, and need not know its language.
     """
 
     kind: ClassVar[str] = "parallel"
@@ -25,19 +25,22 @@ class Distillation(VectorTask):
     config: DistillationConfig
 
     @classmethod
-    def of_experiment(cls, config: ExperimentConfig) -> list[Self]:
-        """Makes a task for each target; the source is the language that the teacher knows."""
-        pairs = [f"{config.data.source}-{target}" for target in config.data.targets]
-        return cls.mirrored(config, "distillation", pairs)
+    def languages_of(cls, config: DistillationConfig, data: DataConfig) -> list[str]:
+        """See `Task.languages_of`: a pair for each target, because the teacher knows the source language."""
+        return [f"{data.source}-{target}" for target in data.targets]
 
     def select(self, records: StoredRecords) -> StoredRecords:
-        """Keeps one of `config.every` so many pairs."""
+        """Keeps every n-th pair, where n is `config.every`."""
         return records[:: self.config.every]
 
     def score(self, columns: list[tf.Tensor], batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
-        """Compares both sides with the teacher; a hit's target is nearest to its own source's vector.
+        """See `Task.score`: compares both sides with the teacher.
 
-        That is the teacher's vector or, where only similarities are learnt, the student's.
+        In a hit, the source that is nearest to the target is its translation. Sources are compared by the
+        teacher's vectors or, where only similarities are learned, by the student's.
+
+        Returns:
+            `[batch]` losses and `[batch]` hits.
         """
         source, target = columns
         teacher = unit_length(batch.vectors)

@@ -1,74 +1,92 @@
-"""Natural language inference (Chidambaram et al. 2019, sec. 2.2)."""
+"""Classification of pairs: inference (Chidambaram et al. 2019, sec. 2.2) and translation detection."""
 
+from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 import tensorflow as tf
 
-from xling_tf.config import ExperimentConfig
+from xling_tf.config import DataConfig, ExperimentConfig
 from xling_tf.corpora.records import NLI_LABELS
+from xling_tf.encoders.base import TokenEncoder
 from xling_tf.layers.towers import InferenceHead
-from xling_tf.losses import softmax_cross_entropy
-from xling_tf.tasks.base import (
-    Batch,
-    VectorTask,
-    draw_others,
-    gather_candidates,
-    language_pairs,
-    native_languages,
-)
+from xling_tf.losses import in_batch_softmax
+from xling_tf.tasks.base import Batch, Heads, Task, draw_others, gather_candidates
+from xling_tf.tasks.signatures import About, Served, Signature, require_as_many, texts
 
 
-class _PairClassification(VectorTask):
-    """Classifies pairs of sentences."""
+class InferenceSignature(Signature):
+    """Classifies pairs of strings by entailment."""
 
-    def __init__(self, *, head: InferenceHead, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.head = head
-        self.heads = (head,)
+    @tf.function(input_signature=texts("premise", "hypothesis"), autograph=False)
+    def __call__(self, premise: tf.Tensor, hypothesis: tf.Tensor) -> tf.Tensor:
+        """Returns `[pairs, 3]` float32 probabilities of `NLI_LABELS`; inputs of any shape are flattened."""
+        premise, hypothesis = tf.reshape(premise, [-1]), tf.reshape(hypothesis, [-1])
+        message = "as many hypotheses as premises are expected"
+        hypothesis = require_as_many(hypothesis, premise, message)
+        vectors = self.seen_by_heads(self.encoder(tf.concat([premise, hypothesis], axis=0)))
+        return tf.nn.softmax(self.head("classifier")(*tf.split(vectors, 2)))
 
 
-class Inference(_PairClassification):
-    """Says whether a premise entails a hypothesis, contradicts it, or neither."""
+class Inference(Task):
+    """Classifies whether a premise entails a hypothesis, contradicts it, or neither."""
 
     kind: ClassVar[str] = "nli"
     columns = ("premise", "hypothesis")
 
     @classmethod
-    def of_experiment(cls, config: ExperimentConfig) -> list[Self]:
-        """Makes a task for each language, with one head for all; the source's is called "inference"."""
-        head = InferenceHead(config.tasks.inference_dim, len(NLI_LABELS), name="inference_head")
-        own = native_languages(config, with_targets=config.tasks.target_inference)
-        tasks = cls.mirrored(config, "inference", own, head=head)
-        tasks[0].name = "inference"
+    def make_heads(cls, config: ExperimentConfig, data: DataConfig, encoder: TokenEncoder) -> Heads:
+        """See `Task.make_heads`: a classifier of three classes."""
+        return {"classifier": _classifier(config, encoder, len(NLI_LABELS))}
+
+    @classmethod
+    def signatures(cls, served: Served) -> list[Signature]:
+        """See `Task.signatures`."""
+        labels = ", ".join(NLI_LABELS)
+        about = About(
+            "inference",
+            ("premise", "hypothesis"),
+            f"probabilities of {labels}, float32 `[pairs, 3]`",
+            'encoder.inference(["A cat sleeps."], ["Un gato duerme."])   # float32 [1, 3]: ' + labels,
+        )
+        return [InferenceSignature(served, about)]
+
+    @classmethod
+    def mirrored(
+        cls, name: str, config: ExperimentConfig, data: DataConfig, heads: Mapping[str, Any]
+    ) -> list[Self]:
+        """See `Task.mirrored`; the name of the source language's task has no language."""
+        tasks = super().mirrored(name, config, data, heads)
+        tasks[0].name = name
         return tasks
 
     def score(self, columns: list[tf.Tensor], batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
-        """Classifies the pairs."""
-        return softmax_cross_entropy(self.head(*columns), batch.labels)
+        """See `Task.score`: classifies the pairs."""
+        return in_batch_softmax(self.heads["classifier"](*columns), batch.labels, excluded=False)
 
 
-class TranslationDetection(_PairClassification):
-    """Tells a sentence's translation from another sentence, InferSent TD (Rücklé et al. 2018, sec. 5.1)."""
+class TranslationDetection(Task):
+    """Classifies whether two sentences are translations: InferSent TD (Rücklé et al. 2018, sec. 5.1)."""
 
     kind: ClassVar[str] = "parallel"
     columns = ("source", "target")
 
     @classmethod
-    def of_experiment(cls, config: ExperimentConfig) -> list[Self]:
-        """Makes a task for each pair, with one head for all."""
-        head = InferenceHead(config.tasks.inference_dim, 2, name="detection_head")
-        return cls.mirrored(config, "translation_detection", language_pairs(config), head=head)
+    def make_heads(cls, config: ExperimentConfig, data: DataConfig, encoder: TokenEncoder) -> Heads:
+        """See `Task.make_heads`: a classifier of two classes."""
+        return {"classifier": _classifier(config, encoder, 2)}
 
     def score(self, columns: list[tf.Tensor], batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
-        """Classifies each source with its target, and with another one drawn at random: means of the two.
+        """See `Task.score`: classifies each source with its target and with a random other target.
 
-        Where the batch has no other target, the right one alone counts.
+        Returns:
+            `[batch]` losses and `[batch]` hits, the means of both; those of the right target alone if the
+            batch has no other.
         """
         source, target = columns
         places, has_other = draw_others(batch.fingerprints)
-        other = tf.gather(gather_candidates(target)[0], places)
+        classifier, other = self.heads["classifier"], tf.gather(gather_candidates(target)[0], places)
         wrong, right = (
-            softmax_cross_entropy(self.head(source, side), tf.fill([tf.shape(source)[0]], label))
+            in_batch_softmax(classifier(source, side), tf.fill([tf.shape(source)[0]], label), excluded=False)
             for label, side in enumerate((other, target))
         )
         losses, hits = (
@@ -76,3 +94,9 @@ class TranslationDetection(_PairClassification):
             for of_wrong, of_right in zip(wrong, right, strict=True)
         )
         return losses, hits
+
+
+def _classifier(config: ExperimentConfig, encoder: TokenEncoder, num_classes: int) -> InferenceHead:
+    classifier = InferenceHead(config.heads.inference_dim, num_classes, name="classifier")
+    classifier.build((None, encoder.hidden_dim))
+    return classifier

@@ -1,127 +1,171 @@
-"""Finding the answer to a question by its text and the paragraph that it is from."""
+"""Question answering: ranking answers by their text and the paragraph around them."""
 
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
-import numpy as np
 import tensorflow as tf
 
-from xling_tf.config import ExperimentConfig, QuestionAnsweringConfig
-from xling_tf.encoders.base import TokenEncoder, average_words
-from xling_tf.layers.pooling import unit_entries, unit_length
+from xling_tf.config import DataConfig, ExperimentConfig, QuestionAnsweringConfig
+from xling_tf.encoders.base import TokenEncoder
+from xling_tf.layers.pooling import unit_length
 from xling_tf.layers.towers import Tower
 from xling_tf.losses import score_divergence
-from xling_tf.tasks.base import Batch, gather_candidates, native_languages
-from xling_tf.tasks.ranking import RankingTask
-from xling_tf.text.preprocessor import TokenFeatures, WordFeatures
+from xling_tf.tasks.base import Batch, Heads, gather_candidates, scale_for_heads
+from xling_tf.tasks.ranking import RankingTask, make_tower
+from xling_tf.tasks.signatures import (
+    TRAINING,
+    About,
+    SentenceSignature,
+    Served,
+    Signature,
+    require_as_many,
+    texts,
+)
+from xling_tf.tokenizers.base import TokenFeatures
 
-# A temperature of 0.01, as the E5 models are trained with (Wang et al. 2022, "Text Embeddings by
-# Weakly-Supervised Contrastive Pre-training"); 50 and 100 were tried, docs/results.md has both.
+# A temperature of 0.01, with which the E5 models are trained (Wang et al. 2022, "Text Embeddings by Weakly-
+# Supervised Contrastive Pre-training"); evaluation/results/multilingual/question-teacher.json compares 50.
 _TEACHER_SCALE = 100.0
 
 
+class AnswerSignature(Signature):
+    """Encodes answers together with their contexts (Yang et al. 2019, sec. 3.1)."""
+
+    @tf.function(input_signature=[*texts("inputs", "context"), TRAINING], autograph=False)
+    def __call__(self, inputs: tf.Tensor, context: tf.Tensor = "", training: bool = False) -> tf.Tensor:
+        """Encodes answers.
+
+        Args:
+            inputs: Answers, in a tensor of any shape, which is flattened.
+            context: The context of each answer, or a single string for all of them. For an empty context,
+                the answer itself is the context, as the page of the published module recommends.
+            training: Has no effect; part of the Reusable SavedModel contract.
+
+        Returns:
+            `[answers, dim]` float32 of unit length.
+        """
+        answers = tf.reshape(inputs, [-1])
+        contexts = tf.cond(
+            tf.equal(tf.rank(context), 0),
+            lambda: tf.fill(tf.shape(answers), tf.reshape(context, [])),
+            lambda: tf.reshape(context, [-1]),
+        )
+        message = "as many contexts as answers are expected, or a single string"
+        contexts = require_as_many(contexts, answers, message)
+        contexts = tf.where(tf.equal(tf.strings.strip(contexts), ""), answers, contexts)
+        averages = self.head("context_encoder")(self.seen_by_heads(self.encoder.average(contexts)))
+        vectors = tf.concat([self.seen_by_heads(self.encoder(answers)), averages], axis=1)
+        return unit_length(self.head("answer_tower")(vectors))
+
+
 class QuestionAnswering(RankingTask):
-    """Finds the answer to a question among those of the batch (Yang et al. 2019, sec. 3.1).
+    """Ranks the answer to a question over the others of the batch (Yang et al. 2019, sec. 3.1).
 
-    Question and answer pass through the shared encoder. A deep averaging network of its own (Cer et al.
-    2018, sec. 3.2) encodes the answer's context: it sees the average of the context's word vectors, which
-    the shared encoder embeds (footnote 4: "a bag-of-words context feature ... encoded using a separate
-    DAN encoder"). The question's tower and the one over answer and context, joined, give what is
-    compared. A teacher, where there is one, says how near each answer of the batch is to the question.
-
-    Args:
-        question_tower: Over the encoding of the question.
-        context_encoder: The layers of the averaging network; None: without contexts.
-        answer_tower: Over the answer's encoding, followed by the context's.
+    The shared encoder encodes questions and answers. A separate deep averaging network (Cer et al. 2018, sec.
+    3.2) encodes the context of an answer from the average of its word vectors (footnote 4: "a bag-of-words
+    context feature ... encoded using a separate DAN encoder"). A tower over the question, and a tower over
+    answer and context, make the vectors that are compared. With a teacher, the task also learns the teacher's
+    similarities of the question to all answers of the batch.
     """
 
     kind: ClassVar[str] = "questions"
-    # The answers that are wrong then are from the same documents: of others, the topic alone would tell.
+    # Wrong answers are then from the same documents; the topic alone does not give the right one away.
     by_length: ClassVar[bool] = False
     config: QuestionAnsweringConfig
 
-    def __init__(
-        self,
-        *,
-        question_tower: Tower,
-        context_encoder: Tower | None,
-        answer_tower: Tower,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        self.question_tower = question_tower
-        self.context_encoder = context_encoder
-        self.answer_tower = answer_tower
-        self.num_contexts = 0 if context_encoder is None else 1
-        self.heads = (question_tower, answer_tower, *([context_encoder] if context_encoder else []))
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.num_contexts = int("context_encoder" in self.heads)
         self.columns = ("question", "answer", *["context"] * self.num_contexts)
 
     @classmethod
-    def of_experiment(cls, config: ExperimentConfig) -> list[Self]:
-        """Makes a task for each language, with the same towers for all."""
-        dims, residual = config.tasks.tower_dims, config.tasks.residual_towers
-        question_tower, answer_tower = (
-            Tower(dims, residual, name=name) for name in ("question_tower", "answer_tower")
-        )
-        context_encoder = Tower(dims, name="context_encoder")  # over words' vectors, which may be shorter
-        return cls.mirrored(
-            config,
-            "question_answering",
-            native_languages(config),
-            question_tower=question_tower,
-            context_encoder=context_encoder if config.tasks.question_answering.with_context else None,
-            answer_tower=answer_tower,
-        )
+    def make_heads(cls, config: ExperimentConfig, data: DataConfig, encoder: TokenEncoder) -> Heads:
+        """See `Task.make_heads`: towers for questions and answers, and the network for contexts."""
+        hidden_dim, heads = encoder.hidden_dim, {}
+        if config.task("question_answering").with_context:
+            words = encoder.embed_words(encoder.example_words())
+            average = encoder.average(words, tf.ragged.constant([[0]]))
+            layers = Tower((*config.heads.tower_dims, hidden_dim), name="context_encoder")
+            layers.build((None, average.shape[-1]))
+            heads["context_encoder"] = layers
+        return {
+            "question_tower": make_tower("question_tower", config, encoder),
+            "answer_tower": make_tower("answer_tower", config, encoder, hidden_dim * len(heads)),
+            **heads,
+        }
 
-    def build_heads(self, encoder: TokenEncoder) -> None:
-        """Creates the towers' variables."""
-        word = WordFeatures(*[np.zeros(1, np.int32)] * 3)
-        average = tf.zeros_like(encoder.embed_words(word), tf.float32)
-        encoding = np.zeros((1, encoder.hidden_dim), np.float32)
-        self.question_tower(encoding)
-        self._respond(encoding, [average] * self.num_contexts)
+    @classmethod
+    def signatures(cls, served: Served) -> list[Signature]:
+        """See `Task.signatures`."""
+        heads = served.heads
+        questions = About(
+            "question_encoder",
+            ("input",),
+            "vectors of questions, near the answers that `response_encoder` encodes",
+            'encoder.question_encoder(["Where is it?"])      # near the answer of the next line',
+        )
+        answers = About(
+            "response_encoder",
+            ("input",),
+            "vectors of answers",
+            'encoder.response_encoder(["It is in Rome."])',
+        )
+        question = SentenceSignature(
+            served._replace(heads={"question_tower": heads["question_tower"]}), questions
+        )
+        if "context_encoder" not in heads:
+            tower = served._replace(heads={"answer_tower": heads["answer_tower"]})
+            return [question, SentenceSignature(tower, answers)]
+        answers = answers._replace(
+            inputs=("input", "context"),
+            card="vectors of answers and the paragraphs around them; an empty `context` means the answer",
+            example='encoder.response_encoder(["It is in Rome."], ["The paragraph that this is from."])',
+        )
+        tower = served._replace(heads={name: heads[name] for name in ("answer_tower", "context_encoder")})
+        return [question, AnswerSignature(tower, answers)]
 
-    def encode(self, encoder: TokenEncoder, features: TokenFeatures) -> list[tf.Tensor]:
-        """Encodes questions and answers, and averages the words of their contexts."""
-        words = encoder.embed_words(features.words)
+    def encode(
+        self, encoder: TokenEncoder, features: TokenFeatures, training: bool = False
+    ) -> list[tf.Tensor]:
+        """See `Task.encode`: encodes questions and answers, and averages the words of contexts."""
+        words = encoder.embed_words(features.words, training)
         count = tf.size(features.lengths) // len(self.columns)
         lengths = features.lengths[: 2 * count]
-        # Contexts are longer: what is encoded is padded to the longest question or answer.
+        # Contexts are longer: questions and answers are cut to the length of the longest of them.
         tokens = features.tokens[: 2 * count, : tf.maximum(1, tf.reduce_max(lengths))]
         sentences = features._replace(tokens=tokens, lengths=lengths)
-        encodings = tf.split(self.encode_sentences(encoder, words, sentences), 2)
+        encodings = tf.split(self.encode_sentences(encoder, words, sentences, training), 2)
         if not self.num_contexts:
             return encodings
         contexts = tf.RaggedTensor.from_tensor(features.tokens[2 * count :], features.lengths[2 * count :])
-        averages = average_words(words, contexts)
-        return [*encodings, unit_entries(averages) if self.similarity.normalize else averages]
+        averages = encoder.average(words, contexts, training)
+        return [*encodings, scale_for_heads(self.similarity)(averages)]
 
     def score(self, columns: list[tf.Tensor], batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
-        """Ranks answers for questions."""
+        """See `Task.score`: ranks answers for questions."""
         question, answer, *contexts = columns
         question_text, answer_text = tf.unstack(batch.fingerprints[:2], num=2)
-        questions, responses = self.question_tower(question), self._respond(answer, contexts)
+        questions, responses = self.heads["question_tower"](question), self._respond(answer, contexts)
         losses, hits = self.rank(questions, responses, question_text, answer_text)
         if self.config.teacher and self.config.teacher_weight:
             losses += self.config.teacher_weight * self._divergence(questions, responses, batch.vectors)
         return losses, hits
 
     def _divergence(self, questions: tf.Tensor, responses: tf.Tensor, vectors: tf.Tensor) -> tf.Tensor:
-        """How far the shares of a batch's answers are from the teacher's, for each question: `[batch]`."""
-        taught_questions, taught_answers = (unit_length(part) for part in tf.split(vectors, 2, axis=1))
-        candidates, _ = gather_candidates(unit_length(responses))
-        taught_candidates, _ = gather_candidates(taught_answers)
+        """Returns the `[batch]` divergences of each question's scores of all answers from the teacher's."""
+        teacher_questions, teacher_answers = (unit_length(part) for part in tf.split(vectors, 2, axis=1))
         return score_divergence(
             unit_length(questions),
-            candidates,
-            taught_questions,
-            taught_candidates,
+            gather_candidates(unit_length(responses))[0],
+            teacher_questions,
+            gather_candidates(teacher_answers)[0],
             scale=self.similarity.scale,
             teacher_scale=_TEACHER_SCALE,
         )
 
     def _respond(self, answer: tf.Tensor, contexts: list[tf.Tensor]) -> tf.Tensor:
-        """Encodes answers with their contexts, where there are any: `[batch, tower dim]`."""
-        if self.context_encoder is None:
-            return self.answer_tower(answer)
+        """Applies the tower to answers and, if there are any, contexts: `[batch, hidden_dim]`."""
+        tower = self.heads["answer_tower"]
+        if not contexts:
+            return tower(answer)
         (averages,) = contexts
-        return self.answer_tower(tf.concat([answer, self.context_encoder(averages)], axis=1))
+        return tower(tf.concat([answer, self.heads["context_encoder"](averages)], axis=1))

@@ -1,42 +1,44 @@
-"""Translating to and from a sentence vector (Yu et al. 2018)."""
+"""Translation from a sentence vector (Yu et al. 2018)."""
 
-from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar, Self
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar
 
 import keras
 import numpy as np
 import tensorflow as tf
+from keras import KerasTensor as Tensor
 from keras import ops
 
-from xling_tf.config import ExperimentConfig, TranslationConfig
+from xling_tf.config import DataConfig, ExperimentConfig, TranslationConfig
 from xling_tf.encoders.base import TokenEncoder
 from xling_tf.layers.base import Layer
 from xling_tf.layers.recurrent import Lstm
 from xling_tf.losses import token_likelihood
-from xling_tf.tasks.base import Batch, Task, draw_others, gather_candidates, language_pairs
-from xling_tf.text.preprocessor import TextPreprocessor
+from xling_tf.tasks.base import Batch, Heads, Task, draw_others, gather_candidates
+from xling_tf.tasks.signatures import About, Served, Signature, texts
+from xling_tf.tokenizers.base import Tokenizer
 
-_MARGIN = 1.0  # of the distance to another sentence's vector; ours
-_TINY = 1e-12  # a root has a gradient above 0
+_MARGIN = 1.0  # of the distance to another sentence's vector; our choice
+_TINY = 1e-12  # keeps the gradient of the square root finite
 
 
 @keras.saving.register_keras_serializable(package="xling_tf")
 class Decoder(Layer):
-    """Predicts a sentence word by word from a vector alone, without attention (Yu et al. 2018, sec. 2.2).
+    """Predicts a sentence word by word from a vector, without attention (Yu et al. 2018, sec. 2.2).
 
-    The vector is the first state of an LSTM and a part of its input at every position. The first of the other
-    inputs stands for the language to translate to (sec. 2; Johnson et al. 2016), the rest are the words
-    before. The rows of the words are those of the encoder's table, as inputs and, behind a projection, as
-    outputs (ours: Press and Wolf 2017).
+    The vector is the initial state of an LSTM and a part of its input at every position. The other part is
+    the target language at the first position (sec. 2; Johnson et al. 2016), and the previous word at all
+    others. Inputs are rows of the encoder's word table; outputs are compared with these rows too, after a
+    projection (our choice, from Press and Wolf 2017).
 
     Args:
-        num_languages: That it can translate to.
-        embedding_dim: Width of the words' rows.
+        languages: Codes of the target languages.
+        embedding_dim: Width of the word table.
     """
 
-    def __init__(self, num_languages: int, embedding_dim: int, **kwargs: Any) -> None:
+    def __init__(self, languages: Sequence[str], embedding_dim: int, **kwargs: Any) -> None:
         super().__init__(**kwargs, autocast=False)
-        self.num_languages, self.embedding_dim = num_languages, embedding_dim
+        self.languages, self.embedding_dim = tuple(languages), embedding_dim
         self.output_projection = keras.layers.Dense(
             embedding_dim, dtype=self.dtype_policy, name="output_projection"
         )
@@ -52,150 +54,167 @@ class Decoder(Layer):
         self.vector_gates.build((None, dim))
         self.output_projection.build((None, dim))
         size = keras.initializers.RandomNormal(stddev=self.embedding_dim**-0.5)
-        shape = (self.num_languages, self.embedding_dim)
-        self.languages = self.add_weight(shape=shape, initializer=size, name="languages")
+        shape = (len(self.languages), self.embedding_dim)
+        self.language_rows = self.add_weight(shape=shape, initializer=size, name="languages")
         self.end = self.add_weight(shape=(1, self.embedding_dim), initializer=size, name="end")
 
     def call(
-        self,
-        encodings: keras.KerasTensor,
-        words: keras.KerasTensor,
-        tokens: keras.KerasTensor,
-        lengths: keras.KerasTensor,
-        language: int,
-    ) -> keras.KerasTensor:
-        """Scores what comes after each position of the translations, teacher-forced.
+        self, encodings: Tensor, words: Tensor, tokens: Tensor, lengths: Tensor, language: str
+    ) -> Tensor:
+        """Scores the next word at each position of the translations (teacher forcing).
 
         Args:
-            encodings: `[batch, dim]` of the sources.
+            encodings: `[batch, dim]` vectors of the sources.
             words: `[words, embedding_dim]` rows of the distinct words.
-            tokens: `[batch, length]` positions in `words` of the translations.
-            lengths: `[batch]`.
-            language: Of the translations.
+            tokens: `[batch, length]` int32 positions in `words` of the translations' words.
+            lengths: `[batch]` int32 number of words.
+            language: Code of the target language.
 
         Returns:
-            `[batch, length + 1, words + 1]` float32 scores of each word, and of the end, which is the last.
+            `[batch, length + 1, words + 1]` float32 scores of each word, then of the end of the sentence.
         """
-        first = ops.broadcast_to(self.languages[language], (ops.shape(tokens)[0], 1, self.embedding_dim))
+        row = self.language_rows[self.languages.index(language)]
+        first = ops.broadcast_to(row, (ops.shape(tokens)[0], 1, self.embedding_dim))
         rows = ops.concatenate([first, ops.take(words, tokens, axis=0)], axis=1)
         states = self.lstm(rows, lengths + 1, encodings, self.vector_gates(encodings)[:, None])
         return self.scores(states, words)
 
-    def scores(self, states: keras.KerasTensor, words: keras.KerasTensor) -> keras.KerasTensor:
-        """Maps states `[..., dim]` to the scores of the words and of the end: `[..., words + 1]`."""
+    def scores(self, states: Tensor, words: Tensor) -> Tensor:
+        """Maps `[..., dim]` states to `[..., words + 1]` float32 scores of the words and of the end."""
         outputs = self.output_projection(states)
         rows = (ops.cast(rows, outputs.dtype) for rows in (words, self.end))
-        scores = [ops.matmul(outputs, ops.transpose(own)) for own in rows]
+        scores = [ops.matmul(outputs, ops.transpose(part)) for part in rows]
         return ops.cast(ops.concatenate(scores, axis=-1), "float32")
 
     def translate(
         self, encodings: tf.Tensor, words: tf.Tensor, languages: tf.Tensor, most: int
     ) -> tf.RaggedTensor:
-        """Says what vectors hold, the likeliest word at each position.
+        """Decodes vectors greedily.
 
         Args:
-            encodings: `[batch, dim]` of the sources.
-            words: `[num_words, embedding_dim]`, the encoder's table.
-            languages: `[batch]` int32, of the translations.
-            most: Words of a translation.
+            encodings: `[batch, dim]` vectors of the sources.
+            words: `[num_words, embedding_dim]` word table of the encoder.
+            languages: `[batch]` int32 positions of the target languages in `self.languages`.
+            most: Maximum number of words of a translation.
 
         Returns:
-            `[batch, (words)]` int32 rows of the table, without the end.
+            `[batch, (words)]` int32 rows of the word table.
         """
         end, vector_gates = tf.shape(words)[0], self.vector_gates(encodings)
 
-        def say(place: tf.Tensor, row: tf.Tensor, state: Any, said: tf.TensorArray) -> tuple[Any, ...]:
+        def decode(
+            place: tf.Tensor, row: tf.Tensor, state: Any, words_so_far: tf.TensorArray
+        ) -> tuple[Any, ...]:
             gates = self.lstm.input_gates(row) + vector_gates
             hidden, state = self.lstm.cell(ops.cast(gates, "float32"), state)
             ids = tf.argmax(self.scores(hidden, words), axis=1, output_type=tf.int32)
             row = tf.gather(words, tf.minimum(ids, end - 1))
-            return place + 1, row, tuple(state), said.write(place, ids)
+            return place + 1, row, tuple(state), words_so_far.write(place, ids)
 
-        first = tf.gather(tf.convert_to_tensor(self.languages), languages)
+        first = tf.gather(tf.convert_to_tensor(self.language_rows), languages)
         start = (0, first, (encodings, tf.zeros_like(encodings)), tf.TensorArray(tf.int32, most))
-        *_, said = tf.while_loop(lambda place, *_: place < most, say, start)
-        ids = tf.transpose(said.stack())
+        *_, decoded = tf.while_loop(lambda place, *_: place < most, decode, start)
+        ids = tf.transpose(decoded.stack())
         goes_on = tf.math.cumprod(tf.cast(ids < end, tf.int32), axis=1)
         return tf.ragged.boolean_mask(ids, tf.cast(goes_on, tf.bool))
 
 
+class TranslationSignature(Signature):
+    """Translates strings by decoding their vectors (Yu et al. 2018, sec. 2.2)."""
+
+    @tf.function(input_signature=texts("inputs", "language"), autograph=False)
+    def __call__(self, inputs: tf.Tensor, language: tf.Tensor) -> tf.Tensor:
+        """Returns `[sentences]` translations; inputs and their languages, of any shape, are flattened."""
+        decoder = self.head("decoder")
+        is_wanted = tf.equal(tf.reshape(language, [-1])[:, None], tf.constant(decoder.languages)[None, :])
+        message = f"one of {', '.join(decoder.languages)} is expected for every text"
+        with tf.control_dependencies(
+            [tf.debugging.assert_equal(tf.reduce_any(is_wanted, axis=1), True, message)]
+        ):
+            languages = tf.argmax(is_wanted, axis=1, output_type=tf.int32)
+        tokenizer, vectors = self.encoder.tokenizer, self.encoder(tf.reshape(inputs, [-1]))
+        most = tokenizer.config.max_tokens
+        return tokenizer.join(decoder.translate(vectors, self.encoder.word_table(), languages, most))
+
+
 class Translation(Task):
-    """Translates both sides of a pair to the other, and keeps their vectors together.
+    """Translates each side of a pair into the other, and pulls their vectors together.
 
-    The loss is the mean negative log-likelihood of the translation's words, both ways, plus `alpha` times
-    what `regularizer` names: "similarity", the squared distance of the two vectors (sec. 2.2);
-    "contrastive", that and the square of how much nearer than 1 the target of another pair is, which is drawn
-    at random (Hadsell et al. 2006, eq. 4; sec. 2.2 suggests it); "weight_decay", the squared L2 norm of the
-    encoder's weights; or "none". Words are told apart from the other words of the batch (ours; see
-    `losses.token_likelihood`).
-
-    Args:
-        decoder: Shared by all languages.
-        languages_of_decoder: In the decoder's order.
+    The loss is the sum of the mean negative log-likelihoods of both translations, plus `alpha` times the
+    `regularizer`: "similarity", the squared distance of the two vectors (sec. 2.2); "contrastive", which adds
+    the square of max(0, 1 - distance) to the target of a random other pair (Hadsell et al. 2006, eq. 4;
+    suggested in sec. 2.2); "weight_decay", the squared L2 norm of the encoder's dense weights; or "none". The
+    candidates for each word are the words of the batch (our choice; see `losses.token_likelihood`).
     """
 
     kind: ClassVar[str] = "parallel"
     columns = ("source", "target")
     config: TranslationConfig
 
-    def __init__(self, *, decoder: Decoder, languages_of_decoder: list[str], **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.decoder, self.languages_of_decoder = decoder, languages_of_decoder
-        self.heads = (decoder,)
-        self._sides = [languages_of_decoder.index(language) for language in self.languages.split("-")]
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
         self._log_frequencies: tf.Tensor | None = None
 
     @classmethod
-    def of_experiment(cls, config: ExperimentConfig) -> list[Self]:
-        """Makes a task for each pair: one language pair a batch (sec. 2.1)."""
-        languages = [config.data.source, *config.data.targets]
-        decoder = Decoder(len(languages), config.encoder.embedding_dim, name="decoder")
-        pairs = language_pairs(config)
-        return cls.mirrored(config, "translation", pairs, decoder=decoder, languages_of_decoder=languages)
+    def make_heads(cls, config: ExperimentConfig, data: DataConfig, encoder: TokenEncoder) -> Heads:
+        """See `Task.make_heads`: a decoder for all languages."""
+        decoder = Decoder(data.languages, encoder.embedding.words.dim, name="decoder")
+        decoder.build((None, encoder.hidden_dim))
+        return {"decoder": decoder}
+
+    @classmethod
+    def can_use(cls, heads: Mapping[str, Any], data: DataConfig) -> bool:
+        """See `Task.can_use`: the decoder must know the languages."""
+        return set(data.languages) <= set(heads["decoder"].languages)
+
+    @classmethod
+    def signatures(cls, served: Served) -> list[Signature]:
+        """See `Task.signatures`."""
+        languages = ", ".join(served.heads["decoder"].languages)
+        card = f"translations, decoded from the vectors; `language` is one of {languages} for each text"
+        return [TranslationSignature(served, About("translate", ("input", "language"), card))]
 
     @property
-    def graph(self) -> str:
-        """See `Task.graph`; each language has an input of its own in the decoder."""
-        return f"{super().graph} {self.languages}"
+    def trace_key(self) -> str:
+        """See `Task.trace_key`; the decoder's input depends on the language."""
+        return f"{super().trace_key} {self.languages}"
 
-    def prepare(self, preprocessor: TextPreprocessor, texts: Iterable[Sequence[str]]) -> None:
-        """Counts the words of the two languages, which alone occur in the batches.
-
-        A word that is not in the sample counts as half an occurrence.
-        """
-        counts = np.zeros(preprocessor.num_words)
+    def prepare(self, tokenizer: Tokenizer, texts: Iterable[Sequence[str]]) -> None:
+        """See `Task.prepare`: counts the words; a word outside the sample counts as 0.5 occurrences."""
+        counts = np.zeros(tokenizer.num_words)
         for part in texts:
-            ids = preprocessor.word_ids(preprocessor.tokenize(tf.constant(part)).values)
+            ids = tokenizer.word_ids(tokenizer.tokenize(tf.constant(part)).values)
             counts += np.bincount(ids, minlength=len(counts))
         self._log_frequencies = tf.constant(np.log(np.maximum(counts, 0.5) / counts.sum()), tf.float32)
 
     def encode_and_score(
-        self, encoder: TokenEncoder, batch: Batch
+        self, encoder: TokenEncoder, batch: Batch, training: bool = False
     ) -> tuple[list[tf.Tensor], tf.Tensor, tf.Tensor]:
-        """See `Task.encode_and_score`; a hit is the share of words that are told."""
-        likelihoods, regularizer, hits, columns = self._terms(encoder, batch)
+        """See `Task.encode_and_score`; a hit is the share of correctly predicted words."""
+        likelihoods, regularizer, hits, columns = self._terms(encoder, batch, training)
         return columns, likelihoods + self.config.alpha * regularizer, hits
 
     def terms(self, encoder: TokenEncoder, batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
-        """The two terms of the loss without `alpha`: `[batch]` each.
+        """Returns the two terms of the loss without `alpha`, `[batch]` each.
 
         "We find that starting with the two terms having comparable value is a good place to start tuning"
         (sec. 2.2): `alpha` is then the ratio of their means.
         """
-        return self._terms(encoder, batch)[:2]
+        return self._terms(encoder, batch, training=False)[:2]
 
-    def _terms(self, encoder: TokenEncoder, batch: Batch) -> tuple[Any, ...]:
+    def _terms(self, encoder: TokenEncoder, batch: Batch, training: bool) -> tuple[Any, ...]:
         features = batch.features
-        words = encoder.embed_words(features.words)
-        columns = tf.split(self.encode_sentences(encoder, words, features), 2)
-        ids, words, places = _candidates(features.words.ids, words)
+        words = encoder.embed_words(features.words, training)
+        columns = tf.split(self.encode_sentences(encoder, words, features, training), 2)
+        ids, words, places = _candidates(features.ids, words)
         tokens = tf.split(tf.gather(places, features.tokens), 2)
         lengths = tf.split(features.lengths, 2)
         num_tokens = tf.reduce_sum(gather_candidates(features.lengths)[0])
         log_chances = self._log_chances(ids, num_tokens)
         likelihoods, hits = [], []
+        decoder, languages = self.heads["decoder"], self.languages.split("-")
         for encodings, side in zip(columns, (1, 0), strict=True):
-            scores = self.decoder(encodings, words, tokens[side], lengths[side], language=self._sides[side])
+            scores = decoder(encodings, words, tokens[side], lengths[side], language=languages[side])
             end = tf.shape(words)[0]
             positions = tf.range(tf.shape(scores)[1])[None, :]
             right = tf.where(positions < lengths[side][:, None], tf.pad(tokens[side], [[0, 0], [0, 1]]), end)
@@ -208,7 +227,7 @@ class Translation(Task):
         return tf.add_n(likelihoods), regularizer, tf.add_n(hits) / 2, columns
 
     def _log_chances(self, ids: tf.Tensor, num_tokens: tf.Tensor) -> tf.Tensor:
-        """The log probability of each word, and of the end, to be in a batch of `num_tokens`."""
+        """Returns the log probability that each word, and the end, occurs in a batch of `num_tokens`."""
         assert self._log_frequencies is not None, "prepare() comes first"
         expected = tf.cast(num_tokens, tf.float32) * tf.exp(tf.gather(self._log_frequencies, ids))
         return tf.concat([tf.math.log(-tf.math.expm1(-expected)), [0.0]], axis=0)
@@ -229,16 +248,14 @@ class Translation(Task):
 
 
 def _candidates(ids: tf.Tensor, words: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Joins the words of all replicas, so that all of them have the same candidates.
-
-    Unknown words of one hash bucket are the same word to the decoder.
+    """Collects the words of all replicas as the decoder's candidates; a hash bucket counts as one word.
 
     Args:
         ids: `[words]` int32 rows of the word table.
-        words: `[words, dim]`.
+        words: `[words, dim]` embeddings.
 
     Returns:
-        The different ids and their rows, and `[words]` int32 positions of this replica's words among them.
+        The distinct ids and their embeddings, and `[words]` int32 positions of this replica's words in them.
     """
     all_ids, offset = gather_candidates(ids)
     all_words, _ = gather_candidates(words)

@@ -1,9 +1,9 @@
-"""Checkpoints that are whole or absent, and that fall back when one is damaged."""
+"""Checkpoints, written completely or not at all; a damaged one is skipped for the one before."""
 
+import hashlib
 import json
 import shutil
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,56 +12,83 @@ from absl import logging
 
 from xling_tf.errors import UserError
 from xling_tf.files import read_json, replacing_folder
+from xling_tf.model import WEIGHTS, newest_first
+from xling_tf.weights import arrays, assign_weights, read_weights, write_weights
 
-_KEPT = 2
-_VALUES = "values"
+_MAX_CHECKPOINTS = 2
+_OPTIMIZER = "optimizer.safetensors"
 _STATE = "state.json"
 
-# What reading one that is damaged raises.
-_UNREADABLE = (OSError, ValueError, AssertionError, LookupError, tf.errors.OpError)
+# Errors of reading a damaged checkpoint.
+_UNREADABLE = (OSError, ValueError, LookupError)
 
 
 class CheckpointError(UserError):
-    """A checkpoint cannot be written; those before are as they were."""
+    """A checkpoint cannot be written; the earlier ones are unchanged."""
 
 
 class Checkpoints:
-    """The checkpoints of one run: a folder for each, named by the step.
+    """The checkpoints of a run: a folder for each, named after the step.
 
-    A folder appears by a rename once everything in it is written, so a kill leaves no half checkpoint.
-    Variables are saved and restored by their order.
+    A folder is renamed into place once it is complete, so that a killed process leaves no partial checkpoint.
+
+    Args:
+        folder: Folder of the checkpoints.
+        weights: The model's variables by name.
+        optimizer: The optimizers' variables by name.
     """
 
-    def __init__(self, folder: Path, variables: Sequence[tf.Variable]) -> None:
+    def __init__(
+        self, folder: Path, weights: Mapping[str, tf.Variable], optimizer: Mapping[str, tf.Variable]
+    ) -> None:
         self._folder = folder
-        self.variables = list(variables)
-        self._checkpoint = tf.train.Checkpoint(values=self.variables)
+        self._parts = {WEIGHTS: weights, _OPTIMIZER: optimizer}
+
+    @property
+    def variables(self) -> list[tf.Variable]:
+        """All variables that are saved."""
+        return [variable for part in self._parts.values() for variable in part.values()]
 
     def save(self, step: int, state: dict[str, Any]) -> Path:
-        """Writes the variables and `state`, and removes all but the newest two checkpoints."""
+        """Writes a checkpoint, and removes all but the newest two.
+
+        Args:
+            step: Number of steps trained so far.
+            state: Further JSON values that are needed to continue.
+
+        Returns:
+            The folder of the checkpoint.
+
+        Raises:
+            CheckpointError: It cannot be written.
+        """
         path = self._folder / f"step-{step:09d}"
         try:
             with replacing_folder(path) as temporary:
-                self._checkpoint.write(str(temporary / _VALUES))
-                (temporary / _STATE).write_text(json.dumps(state), encoding="utf-8")
+                for name, variables in self._parts.items():
+                    write_weights(temporary / name, arrays(variables))
+                digests = {name: _digest(temporary / name) for name in self._parts}
+                content = json.dumps({**state, "digests": digests})
+                (temporary / _STATE).write_text(content, encoding="utf-8")
         except (OSError, tf.errors.OpError) as error:
-            newest = next(iter(self._newest_first()), None)
+            newest = next(iter(newest_first(self._folder)), None)
             raise CheckpointError(
                 f"checkpoint {path} cannot be written ({_reason(error)}); "
-                f"the newest is {newest.name if newest else 'still none'}; make room on that disk"
+                f"the newest is {newest.name if newest else 'still none'}; free space on that disk"
             ) from error
-        for old in self._newest_first()[_KEPT:]:
+        for old in newest_first(self._folder)[_MAX_CHECKPOINTS:]:
             shutil.rmtree(old)
         return path
 
     def restore(self) -> dict[str, Any] | None:
-        """Restores the newest checkpoint that can be read; returns its state, None without any.
+        """Restores the newest readable checkpoint; renames damaged ones to "NAME.damaged", with a warning.
 
-        A damaged one is set aside under a name that ends in ".damaged", with a warning.
+        Returns:
+            The state that was saved with it; None if there is no checkpoint.
         """
         for leftover in self._folder.glob(".step-*.tmp"):
             shutil.rmtree(leftover)
-        for path in self._newest_first():
+        for path in newest_first(self._folder):
             try:
                 return self._read(path)
             except _UNREADABLE as error:
@@ -74,41 +101,30 @@ class Checkpoints:
                 )
         return None
 
-    def read_newest(self) -> dict[str, Any] | None:
-        """As `restore`, of a folder that is another run's: nothing in it is removed or renamed."""
-        for path in self._newest_first():
-            with suppress(*_UNREADABLE):
-                return self._read(path)
-        return None
-
-    def forget_after(self, step: int) -> dict[str, Any] | None:
-        """Removes the checkpoints after `step`; returns the state of the newest one left, if any."""
-        for path in self._newest_first():
-            if _step(path) > step:
-                shutil.rmtree(path)
-                continue
-            with suppress(*_UNREADABLE):
-                return self._state(path)
-        return None
-
     def _read(self, path: Path) -> dict[str, Any]:
         state = self._state(path)
-        status = self._checkpoint.read(str(path / _VALUES))
-        status.assert_existing_objects_matched()
-        status.expect_partial()  # no warning of what else is there, as an optimizer's state
+        for name, digest in state.pop("digests").items():
+            if _digest(path / name) != digest:
+                raise ValueError(f"{name} has changed since it was written")
+        values = {name: read_weights(path / name) for name in self._parts}
+        # All files at once: nothing is assigned unless everything fits.
+        assign_weights(_joined(self._parts), _joined(values), str(path))
         return state
 
     def _state(self, path: Path) -> dict[str, Any]:
         state = read_json(path / _STATE)
         if not isinstance(state, dict) or state.get("step", _step(path)) != _step(path):
-            raise ValueError(f"{_STATE} is not that of step {_step(path)}")
+            raise ValueError(f"{_STATE} is not from step {_step(path)}")
         return state
 
-    def _newest_first(self) -> list[Path]:
-        if not self._folder.is_dir():
-            return []
-        names = [p for p in self._folder.iterdir() if p.name.removeprefix("step-").isdigit()]
-        return sorted(names, reverse=True)
+
+def _joined(parts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    return {f"{file}: {name}": value for file, part in parts.items() for name, value in part.items()}
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "blake2b").hexdigest()[:32]
 
 
 def _step(path: Path) -> int:

@@ -1,4 +1,4 @@
-"""Who trains together: devices, the machines that TF_CONFIG names, and what they tell each other."""
+"""Distributed training: devices, the workers in TF_CONFIG, and the communication between them."""
 
 import json
 import pickle
@@ -6,6 +6,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -30,15 +31,15 @@ _LOST = (
 
 
 class WorkerLostError(UserError):
-    """Another process of the training has ended or cannot be reached."""
+    """Another worker has ended or cannot be reached."""
 
 
 class Cluster(NamedTuple):
-    """The processes that train together; the first is the chief, whose disk is used."""
+    """The processes that train together. The first one is the chief; only its disk is used."""
 
     names: tuple[str, ...] = ("worker 0",)
     addresses: tuple[str, ...] = ("",)
-    rank: int = 0  # which of them this process is
+    rank: int = 0  # position of this process
 
     @property
     def is_chief(self) -> bool:
@@ -46,22 +47,18 @@ class Cluster(NamedTuple):
         return self.rank == 0
 
     def wait_for_others(self, *, seconds: float = _SECONDS_TO_START) -> None:
-        """Waits until every other process listens at its address; TensorFlow would wait for an hour."""
+        """Waits until every other process listens at its address; TensorFlow's timeout is an hour."""
         if len(self.names) == 1:
             return
         logging.info("%s of %d: waiting for the others", self.names[self.rank], len(self.names))
         others = dict(zip(self.names, self.addresses, strict=True))
-        own = others.pop(self.names[self.rank])
+        address = others.pop(self.names[self.rank])
         deadline = time.monotonic() + seconds
-        with closing(_listen(own)):
+        with closing(_listen(address)):
             while others := {name: at for name, at in others.items() if not _answers(at)}:
                 if time.monotonic() > deadline:
                     missing = " and ".join(f"{name} at {at}" for name, at in others.items())
-                    raise UserError(
-                        f"every worker in TF_CONFIG is expected to be started within {seconds:.0f} "
-                        f"seconds, but {missing} cannot be reached; start them all, or correct "
-                        "the addresses"
-                    )
+                    raise UserError(f"{missing} cannot be reached; start all workers, or correct TF_CONFIG")
                 time.sleep(0.1)
 
 
@@ -69,11 +66,10 @@ ALONE = Cluster()
 
 
 def read_cluster(environment: Mapping[str, str]) -> Cluster:
-    """Reads TF_CONFIG from `os.environ`; without it, this process trains alone.
+    """Returns the cluster that TF_CONFIG in `environment` describes; without it, this process trains alone.
 
     Raises:
-        UserError: It is not of the form that TensorFlow reads, which would wait for workers that do not
-            exist.
+        UserError: TF_CONFIG is malformed; TensorFlow would wait for workers that do not exist.
 
     Example:
         >>> tf_config = '{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 1}}'
@@ -96,18 +92,14 @@ def read_cluster(environment: Mapping[str, str]) -> Cluster:
         names, addresses = zip(*members, strict=True)
         rank = names.index(f"{kind} {index}")
     except (LookupError, TypeError, ValueError) as error:
-        raise _mistake(f"JSON of this form, got {text[:200]}") from error
+        raise UserError(f"TF_CONFIG expects JSON of this form: {_EXAMPLE}, got {text[:200]}") from error
     if jobs or names.count("chief 1") or "worker 0" not in names:
-        raise _mistake(f"cluster.worker and perhaps one cluster.chief, got {config['cluster']}")
+        raise UserError(f"TF_CONFIG needs workers and at most one chief, as {_EXAMPLE}, got {text[:200]}")
     for address in addresses:
         host, _, port = address.rpartition(":")
         if not (host and port.isdigit() and 0 < int(port) < 65536) or addresses.count(address) > 1:
-            raise _mistake(f"an address like host:2222 of its own for every worker, got {address!r}")
+            raise UserError(f"TF_CONFIG needs another host:port for every worker, got {address!r}")
     return Cluster(names, addresses, rank)
-
-
-def _mistake(expected: str) -> UserError:
-    return UserError(f"TF_CONFIG expects {expected}; e.g. {_EXAMPLE}")
 
 
 def _listen(address: str) -> socket.socket:
@@ -115,10 +107,8 @@ def _listen(address: str) -> socket.socket:
     try:
         return socket.create_server(("", port), backlog=128)
     except OSError as error:
-        raise UserError(
-            f"TF_CONFIG gives this process port {port}, which it cannot listen at "
-            f"({error.strerror}); is another training running here, or task.index given twice?"
-        ) from error
+        reason = f"{error.strerror}; is another training or a worker of the same task.index running here?"
+        raise UserError(f"this process cannot listen on port {port} of TF_CONFIG ({reason})") from error
 
 
 def _answers(address: str) -> bool:
@@ -131,9 +121,9 @@ def _answers(address: str) -> bool:
 
 
 def make_strategy(cluster: Cluster = ALONE) -> tf.distribute.Strategy:
-    """Mirrors the variables over the GPUs found, else on the CPU, of this machine or of several.
+    """Returns a strategy for all GPUs, or else the CPU, of one or more machines.
 
-    With several processes, no TensorFlow operation may have run before, and all must come here: it waits.
+    With several processes, all must call it, and it waits for them. No TensorFlow operation may run before.
     """
     cluster.wait_for_others()
     if len(cluster.names) > 1:
@@ -144,7 +134,7 @@ def make_strategy(cluster: Cluster = ALONE) -> tf.distribute.Strategy:
 
 @contextmanager
 def lost_workers(cluster: Cluster) -> Iterator[None]:
-    """Turns TensorFlow's errors about another process into a `WorkerLostError` of one line."""
+    """Replaces TensorFlow's errors about other processes by a one-line `WorkerLostError`."""
     try:
         yield
     except _LOST as error:
@@ -159,10 +149,14 @@ def lost_workers(cluster: Cluster) -> Iterator[None]:
 
 
 class Workers:
-    """The processes that train together, each with the replicas on its own devices.
+    """Communication between the processes that train together.
 
-    All of them must call the same methods in the same order: a call waits for the others. One that
-    trains alone calls them too, and waits for nobody.
+    All processes must call the same methods in the same order, because each call waits for the others. In a
+    process that trains alone, the calls return at once.
+
+    Args:
+        strategy: The distribution strategy.
+        cluster: The processes.
     """
 
     def __init__(self, strategy: tf.distribute.Strategy, cluster: Cluster = ALONE) -> None:
@@ -173,85 +167,69 @@ class Workers:
 
     @property
     def replicas(self) -> range:
-        """The numbers of this process' replicas among those of all."""
+        """The positions of this process' replicas among all replicas."""
         count = self.strategy.num_replicas_in_sync // len(self.cluster.names)
         return range(self.cluster.rank * count, (self.cluster.rank + 1) * count)
 
     def add_up(self, numbers: Sequence[float]) -> list[float]:
-        """Adds the numbers of all processes, position by position; all get the same sums."""
+        """Returns the sums of the numbers of all processes, position by position."""
         if not self._together:
             return list(numbers)
-        return [float(total) for total in self._sums(tf.constant(numbers, tf.float64))]
+        return [sum(column) for column in zip(*self._gather(list(numbers)), strict=True)]
 
     def wait(self) -> None:
-        """Returns once all processes have come here."""
+        """Waits until all processes have called it."""
         self.add_up([0.0])
 
     def from_chief(self, make: Callable[[], Value]) -> Value:
-        """Lets the chief alone make something, and gives it to all, or its `UserError`."""
+        """Calls `make` in the chief; all processes return its result, or raise its `UserError`."""
         if not self._together:
             return make()
-        made: Any = None
+        result: Any = None
         if self.is_chief:
             try:
-                made = (make(), None)
+                result = (make(), None)
             except UserError as error:
-                made = (None, str(error))
-        value, refusal = self._gather(made)[0]
-        if refusal is not None:
-            raise UserError(refusal)
+                result = (None, str(error))
+        value, message = self._gather(result)[0]
+        if message is not None:
+            raise UserError(message)
         return value
 
     def share(self, variables: Sequence[tf.Variable]) -> None:
-        """Gives the variables of all processes the values of the chief's."""
-        if not self._together:
-            return
-        for variable in variables:
-            values = tf.reshape(tf.cast(variable, tf.float64), [-1]) * float(self.is_chief)
-            values = tf.reshape(self._sums(values), variable.shape)
-            variable.assign(tf.cast(values, variable.dtype))
+        """Copies the values of the chief's variables to those of all processes."""
+        if self._together:
+            for variable in variables:
+                variable.assign(self.from_chief(partial(np.asarray, variable)))
 
     def require_same(self, facts: Mapping[str, Any]) -> None:
-        """Refuses nested mappings that are not the same in all processes, by the first difference."""
+        """Raises a `UserError` with the first difference if a nested mapping differs between processes."""
         if not self._together:
             return
         of_chief, *of_others = self._gather(facts)
-        for name, theirs in zip(self.cluster.names[1:], of_others, strict=True):
-            for key, expected, found in differences(of_chief, theirs):
-                raise UserError(
-                    f"every worker must be started with the same, but {name} has {key}={found}, "
-                    f"and {self.cluster.names[0]} has {expected}"
-                )
+        for name, of_worker in zip(self.cluster.names[1:], of_others, strict=True):
+            for key, expected, value in differences(of_chief, of_worker):
+                other = f"{self.cluster.names[0]} has {expected}"
+                raise UserError(f"all workers need the same arguments: {name} has {key}={value}, and {other}")
 
     def _gather(self, value: Any) -> list[Any]:
-        """The values of all processes, in the order of their ranks."""
-        # Pickles are as safe as the connection, over which peers may run anything anyway.
-        content = np.frombuffer(pickle.dumps(value), np.uint8).astype(np.int32)
+        """Returns the values of all processes, in the order of their ranks."""
+        # Unpickling is as safe as the connection: TensorFlow's peers can run any operation anyway.
+        # `all_gather` takes no bytes, so the pickle is padded to whole int32; `loads` ignores the padding.
+        pickled = pickle.dumps(value)
+        content = np.frombuffer(pickled + bytes(-len(pickled) % 4), np.int32)
         sizes, contents = self._contents(tf.constant(content))
         parts = np.split(contents.numpy(), np.cumsum(sizes.numpy())[:-1])
-        values = [pickle.loads(part.astype(np.uint8).tobytes()) for part in parts]
-        return values[:: len(self.replicas)]
-
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.float64)])
-    def _sums(self, numbers: tf.Tensor) -> tf.Tensor:
-        def of_replica() -> tf.Tensor:
-            context = tf.distribute.get_replica_context()
-            # The first of its replicas speaks for a process.
-            speaks = tf.equal(context.replica_id_in_sync_group, self.replicas.start)
-            return context.all_reduce("sum", numbers * tf.cast(speaks, tf.float64))
-
-        return self._first(self.strategy.run(of_replica))
+        return [pickle.loads(part.tobytes()) for part in parts[:: len(self.replicas)]]
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.int32)])
     def _contents(self, content: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         def of_replica() -> tuple[tf.Tensor, tf.Tensor]:
             context = tf.distribute.get_replica_context()
-            own = tf.identity(content)
-            sizes = context.all_gather(tf.shape(own), axis=0)
-            return sizes, context.all_gather(own, axis=0)
+            values = tf.identity(content)
+            sizes = context.all_gather(tf.shape(values), axis=0)
+            return sizes, context.all_gather(values, axis=0)
 
-        sizes, contents = self.strategy.run(of_replica)
-        return self._first(sizes), self._first(contents)
-
-    def _first(self, values: Any) -> Any:
-        return self.strategy.experimental_local_results(values)[0]
+        results = self.strategy.run(of_replica)
+        sizes, contents = (self.strategy.experimental_local_results(values)[0] for values in results)
+        return sizes, contents

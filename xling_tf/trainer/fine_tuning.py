@@ -1,6 +1,5 @@
-"""Fine-tuning of a model on texts that belong together, or on scores of how alike they are, in one call."""
+"""Fine-tuning on pairs of texts, in one call."""
 
-import dataclasses
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -10,32 +9,26 @@ from typing import Any
 from xling_tf.config import (
     DataConfig,
     ExperimentConfig,
+    InitialConfig,
     OptimizerConfig,
     SimilarityConfig,
     TaskConfig,
-    TasksConfig,
+    TrainingConfig,
+    TranslationRankingConfig,
 )
 from xling_tf.corpora.pairs import read_pairs
 from xling_tf.corpora.records import Corpus, Row, SimilarityPair, TranslationPair
 from xling_tf.errors import UserError
+from xling_tf.sentence_encoder import SentenceEncoder, load
+from xling_tf.settings import apply_overrides
 from xling_tf.trainer.experiment import Run, run_experiment
-from xling_tf.trainer.warm_start import apply_start, find_start
 
-# A tenth is held out, and a pair is learnt by telling it from others.
-_FEWEST_PAIRS = 8
+# A tenth of the pairs is held out, and training needs several pairs to compare.
+_MIN_PAIRS = 8
 _PAIRS_PER_BATCH = 128
-_OFF = TaskConfig(weight=0)
-_TUNING = ExperimentConfig(
-    description="fine-tuned on pairs of texts that belong together",
-    tasks=TasksConfig(
-        response_prediction=_OFF,
-        quick_thought=_OFF,
-        inference=_OFF,
-        similarity=SimilarityConfig(normalize=True, scale=20.0, margin=0.1, bidirectional=True),
-    ),
-    optimizer=OptimizerConfig(
-        name="adam", learning_rate=2e-4, embedding_learning_rate=2e-4, warmup=0.1, decay="linear"
-    ),
+_SIMILARITY = SimilarityConfig(normalize=True, scale=20.0, margin=0.1, bidirectional=True)
+_OPTIMIZER = OptimizerConfig(
+    name="adam", learning_rate=2e-4, embedding_learning_rate=2e-4, warmup=0.1, decay="linear"
 )
 
 
@@ -45,48 +38,52 @@ def fine_tune(
     *,
     output: str | Path,
     steps: int = 300,
-    keep_weight: float = 1.0,
+    anchor_weight: float = 1.0,
     languages: tuple[str, str] = ("source", "target"),
     settings: Sequence[str] = (),
     run_dir: str | Path | None = None,
-) -> dict[str, Any] | None:
-    """Trains a model further, so that the two texts of a pair get vectors near each other, and exports it.
+) -> SentenceEncoder | None:
+    """Trains a model on pairs of texts, so that the vectors of a pair are near each other, and exports it.
 
-    Pairs are translations, questions and their answers, or queries and documents, in one language or in
-    two: each text is to be told from those of the other pairs (Chidambaram et al. 2019, sec. 2.2) and from
-    texts that are known to be wrong. Of pairs with scores, the cosines learn to correlate with these. A
-    tenth is held out for evaluation. The export has all signatures of the model. The same call continues a
-    training that was stopped.
+    Pairs can be translations, questions with answers, or queries with documents, in one or two languages. The
+    model learns to rank the second text of a pair over those of the other pairs (Chidambaram et al. 2019,
+    sec. 2.2) and over texts that are known to be wrong. If pairs have scores, the model learns cosines that
+    correlate with them. A tenth of the pairs is held out for evaluation. The exported model keeps all
+    signatures. Calling the function again continues a training that was stopped.
 
     Args:
-        model: An exported model, as `xling_tf.load` takes it, or the folder of a run.
-        pairs: At least 8 different ones; hundreds teach a domain, and thousands a task. All rows of a list,
-            an iterator or a table (pandas, Arrow, `datasets`) are (text, text), (text, right, wrong, ...)
-            or (text, text, score); a score may be a label of 0 or 1, or a number written as text. In a
-            table, or if rows are dicts, the names of columns decide: "anchor", "positive", "negative"; or
+        model: An exported model, in any form that `xling_tf.load` takes, a model folder, or a run folder.
+        pairs: At least 8 different pairs; hundreds are enough for a domain, thousands for a task. The rows of
+            a list, an iterator or a table (pandas, Arrow, `datasets`) are all (text, text), (text, right,
+            wrong, ...) or (text, text, score), where scores may also be labels of 0 and 1, or strings. In
+            tables and dictionaries, columns are found by name: "anchor", "positive", "negative"; or
             "sentence1", "sentence2", "score".
-        output: Folder of the exported model.
-        steps: Of training, with 128 pairs each.
-        keep_weight: How much the vectors are to stay near those of `model` (1 - cosine in the loss), with
-            which an index may have been built; 0: not at all.
-        languages: Codes, as ("en", "es"), if the texts of each side are in one: others are warned of.
-        settings: Further ones, as training/main.py has them after --set:
-            "optimizer.learning_rate=1e-4", "optimizer.embedding_learning_rate=0".
-        run_dir: Checkpoints and logs; None: runs/ and the name of `output`.
+        output: Folder of the exported model, which may be `model` itself.
+        steps: Number of training steps, each on at most 128 pairs.
+        anchor_weight: Weight in the loss of 1 - cosine to the vectors of `model`, so that an index of them
+            stays usable; 0 turns it off.
+        languages: Codes such as ("en", "es") if each side is in one language; texts in another language are
+            then reported.
+        settings: Further settings, as after --set of training/main.py, such as
+            "optimizer.learning_rate=1e-4" and "optimizer.embedding_learning_rate=0".
+        run_dir: Folder of checkpoints and logs; None for runs/ and the name of `output`.
 
     Returns:
-        The content of the run's results.json, with the scores; None if a signal has stopped it.
+        The exported model, loaded; its `scores` are those of the held-out pairs, by suite and metric. None if
+        a signal stopped the training.
 
     Raises:
         UserError: The model or the pairs cannot be used (a column may hold classes or identifiers), or
-            `run_dir` is of another training.
+            `run_dir` belongs to another training.
 
     Example:
-        >>> fine_tune(
+        >>> encoder = fine_tune(
         ...     "exported/use-multilingual",
         ...     [("How do I reset it?", "¿Cómo lo reinicio?"), ...],
         ...     output="exported/mine",
         ... )  # doctest: +SKIP
+        >>> encoder.encode("How do I reset it?").shape  # doctest: +SKIP
+        (512,)
     """
     if not isinstance(model, str | Path):
         raise UserError(
@@ -94,55 +91,73 @@ def fine_tune(
             f"{type(model).__name__} as the model; call fine_tune(folder, pairs, output=...)"
         )
     output = Path(output)
-    run_dir = Path("runs") / output.name if run_dir is None else Path(run_dir)
     corpus = PairCorpus.of(pairs, languages)
-    start = find_start(str(model), run_dir).config
-    learnt = TaskConfig(examples_per_batch=min(_PAIRS_PER_BATCH, len(corpus.pairs)))
-    is_scored = corpus.kind == "similarity"
-    tasks = dataclasses.replace(
-        _TUNING.tasks,
-        translation_ranking=_OFF if is_scored else learnt,
-        graded_similarity=learnt if is_scored else _OFF,
-        hard_negatives=corpus.num_negatives,
-        tower_dims=start.tasks.tower_dims,
+    batch = min(_PAIRS_PER_BATCH, len(corpus.pairs))
+    tasks: dict[str, TaskConfig] = (
+        {"graded_similarity": TaskConfig(examples_per_batch=batch)}
+        if corpus.kind == "similarity"
+        else {
+            "translation_ranking": TranslationRankingConfig(
+                examples_per_batch=batch, hard_negatives=corpus.num_negatives
+            )
+        }
     )
-    preset = dataclasses.replace(
-        _TUNING,
+    config = ExperimentConfig(
+        description="fine-tuned on pairs of texts that belong together",
+        tokenizer=None,
+        encoder=None,
+        similarity=_SIMILARITY,
+        optimizer=_OPTIMIZER,
         data=DataConfig(source=languages[0], targets=(languages[1],)),
-        text=start.text,
-        encoder=start.encoder,
+        initial=InitialConfig(model=str(model), anchor_weight=anchor_weight),
         tasks=tasks,
+        training=TrainingConfig(steps=steps),
     )
-    asked = [f"initial.model={model}", f"initial.keep_weight={keep_weight}", f"training.steps={steps}"]
-    config = apply_start(preset, [*asked, *settings], run_dir)
-    return run_experiment(
-        Run(name=output.name, config=config, corpora=[corpus], run_dir=run_dir, output=output)
+    run = Run(
+        name=output.name,
+        config=apply_overrides(config, settings),
+        corpora=[corpus],
+        run_dir=Path("runs") / output.name if run_dir is None else Path(run_dir),
+        output=output,
     )
+    results = run_experiment(run)
+    if results is None:
+        return None
+    encoder = load(output)
+    encoder.scores = results["scores"]
+    return encoder
 
 
 @dataclass(frozen=True, kw_only=True)
 class PairCorpus(Corpus):
-    """Pairs in memory, each of which is a translation or stands for one, or has a score."""
+    """A corpus in memory: pairs with scores, or pairs that are trained like translations."""
 
     pairs: tuple[TranslationPair, ...] | tuple[SimilarityPair, ...]
 
     @property
     def num_negatives(self) -> int:
-        """Wrong texts of the pair that has most."""
+        """Maximum number of wrong texts of a pair."""
         return max(len(pair.negatives) if isinstance(pair, TranslationPair) else 0 for pair in self.pairs)
 
     @classmethod
     def of(cls, pairs: Any, languages: tuple[str, str]) -> "PairCorpus":
-        """Makes a corpus of what `read_pairs` reads, each pair once.
+        """Makes a corpus.
+
+        Args:
+            pairs: The pairs, in any form that `read_pairs` takes.
+            languages: Codes of both sides.
+
+        Returns:
+            The corpus, without duplicates.
 
         Raises:
-            UserError: They are too few, or are no pairs.
+            UserError: There are too few pairs, or the scores are all equal.
         """
         distinct = tuple(dict.fromkeys(read_pairs(pairs)))
-        if len(distinct) < _FEWEST_PAIRS:
+        if len(distinct) < _MIN_PAIRS:
             raise UserError(
-                f"at least {_FEWEST_PAIRS} different pairs are expected, got {len(distinct)}: each is "
-                "learnt by telling it from others; give more"
+                f"at least {_MIN_PAIRS} different pairs are expected, got {len(distinct)}: training compares "
+                "each with the others; add more"
             )
         scores = [pair.score for pair in distinct if pair.score is not None]
         if not scores:
@@ -156,9 +171,9 @@ class PairCorpus(Corpus):
         return cls(name="pairs", kind="similarity", languages=languages[0], pairs=tuple(scored))
 
     def version(self) -> str:
-        """Tells the pairs from others."""
+        """Returns a hash of the pairs."""
         return hashlib.blake2b(repr(self.pairs).encode(), digest_size=8).hexdigest()
 
     def __iter__(self) -> Iterator[Row]:
-        """Yields the pairs, each on its own."""
+        """Yields the pairs, which belong to no document."""
         return ((pair, None) for pair in self.pairs)

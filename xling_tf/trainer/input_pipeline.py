@@ -1,7 +1,7 @@
-"""Examples to shuffled, length-bucketed batches of token features.
+"""Shuffled, length-bucketed batches of token features.
 
-The i-th batch of a task is a pure function of (examples, seed, i): nothing of the input has to
-be saved for a restarted training to see the batches an uninterrupted one would have seen.
+The i-th batch of a task is a pure function of (examples, seed, i), so that a restarted training sees the same
+batches as an uninterrupted one without any saved state.
 """
 
 import sys
@@ -15,23 +15,22 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from xling_tf.config import ExperimentConfig
-from xling_tf.corpora.records import Record
 from xling_tf.corpora.store import StoredCorpus, StoredRecords, join
 from xling_tf.errors import UserError
 from xling_tf.tasks.base import Batch, Task
-from xling_tf.text.preprocessor import TextPreprocessor
+from xling_tf.tokenizers.base import Tokenizer
 from xling_tf.trainer.distribution import Workers
 
-# What is read of a batch: texts, labels, and a teacher's vectors.
+# Dtypes of the parts of a batch: texts, labels, and a teacher's vectors.
 _READ = (tf.string, tf.int32, tf.float32)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Examples:
-    """Examples of one task, corpus after corpus; on the disk, perhaps, until they are asked for."""
+    """Examples of one task, corpus after corpus; texts and vectors may be on disk until they are read."""
 
-    records: Sequence[Record]
-    texts_of: Callable[[Record], tuple[str, ...]]  # to the text of each column
+    # Maps `[n]` indices of examples to `[n]` UTF-8 bytes for each column.
+    columns: Callable[[NDArray[np.int64]], Sequence[NDArray[np.object_]]]
     num_columns: int
     num_contexts: int = 0  # how many of the columns, the last ones, are contexts
     labels: NDArray[np.int32]
@@ -44,11 +43,8 @@ class Examples:
         return len(self.labels)
 
     def texts(self, indices: NDArray[np.int64]) -> NDArray[np.object_]:
-        """The texts of some examples as UTF-8 bytes, column after column."""
-        rows = [self.texts_of(self.records[index]) for index in indices.tolist()]
-        texts = np.empty(self.num_columns * len(rows), object)
-        texts[:] = [text.encode() for column in zip(*rows, strict=True) for text in column]
-        return texts
+        """Returns `[num_columns * indices]` UTF-8 bytes of some examples, column after column."""
+        return np.concatenate(self.columns(indices))
 
 
 class TaskExamples(NamedTuple):
@@ -62,22 +58,21 @@ def task_examples(tasks: Iterable[Task], corpora: Sequence[StoredCorpus]) -> dic
     """Collects the examples of each task that has any for training; the others are left out."""
     examples = {}
     for task in tasks:
-        own = [c for c in corpora if (c.kind, c.languages) == (task.kind, task.languages)]
-        if any(len(task.select(corpus.train)) for corpus in own):
+        matching = [c for c in corpora if (c.kind, c.languages) == (task.kind, task.languages)]
+        if any(len(task.select(corpus.train)) for corpus in matching):
             examples[task.name] = TaskExamples(
-                _collect(task, [(corpus.name, corpus.train) for corpus in own]),
-                _collect(task, [(corpus.name, corpus.held_out) for corpus in own]),
+                _collect(task, [(corpus.name, corpus.train) for corpus in matching]),
+                _collect(task, [(corpus.name, corpus.held_out) for corpus in matching]),
             )
     return examples
 
 
 def _collect(task: Task, parts: Sequence[tuple[str, StoredRecords]]) -> Examples:
-    texts_of = task.texts_of(join([part for _, part in parts]))
+    columns_of = task.columns_of(join([part for _, part in parts]))
     parts = [(name, task.select(part)) for name, part in parts]
     records = join([part for _, part in parts])
     return Examples(
-        records=records,
-        texts_of=texts_of,
+        columns=lambda indices: columns_of(records[indices]),
         num_columns=len(task.columns),
         num_contexts=task.num_contexts,
         labels=records.labels,
@@ -88,14 +83,23 @@ def _collect(task: Task, parts: Sequence[tuple[str, StoredRecords]]) -> Examples
 
 
 class BatchSampler:
-    """Draws batches of examples of similar length, of any lengths, or of the same documents.
+    """Draws batches of examples.
 
     A pool of `data.pool_batches * examples_per_batch` examples is drawn from the corpora in proportion to
-    their size times their weight, each corpus in a new random order every time it is exhausted. The
-    pool is sorted by length, or by the examples' place in the corpora without `by_length`, and cut into
-    batches that take equal work, so a batch of short sentences holds more of them. With
-    `data.equal_batches` it is cut into equal numbers, and not sorted by length: a sentence's negatives
-    are of any length. The batches of a pool come in random order.
+    their size times their weight; an exhausted corpus starts again in a new random order. The pool is sorted
+    by length, or without `by_length` by position in the corpora, and cut into batches that take equal work:
+    the shorter the sentences, the more are in a batch. With `data.equal_batches`, batches have equal numbers
+    of examples, which are not sorted by length. The batches of a pool come in random order.
+
+    Args:
+        examples: The examples of a task.
+        weights: Weight of each corpus.
+        examples_per_batch: Average number of examples in a batch.
+        config: The experiment.
+        by_length: True to sort by length, False to keep neighbours of a corpus together.
+
+    Raises:
+        UserError: A weight is negative or not finite, or all of them are 0.
     """
 
     def __init__(
@@ -111,8 +115,8 @@ class BatchSampler:
         weighted = sizes * np.asarray(weights)
         if not (np.all(np.isfinite(weighted)) and np.min(weighted) >= 0 and np.max(weighted) > 0):
             raise UserError(
-                "data.corpus_weights must be numbers of at least 0, above 0 for one corpus of each task, but "
-                f"{', '.join(name for name, _ in examples.corpora)} have {list(weights)}"
+                "data.corpus_weights must be at least 0, and above 0 for one corpus of each task, but those "
+                f"of {', '.join(name for name, _ in examples.corpora)} are {list(weights)}"
             )
         self._sizes = sizes
         self._starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
@@ -121,35 +125,30 @@ class BatchSampler:
         self._by_length = by_length
         most = max(1, len(examples) // examples_per_batch)
         self._pool_batches = min(config.data.pool_batches, most)
-        # At least one example a corpus, so that no pool is empty.
+        # At least one example for each corpus, so that no pool is empty.
         self._pool_size = max(self._pool_batches * examples_per_batch, len(sizes))
         self._equal = config.data.equal_batches
         self._seed = config.training.seed
         self._pool: tuple[int, list[NDArray[np.int64]]] = (-1, [])
 
     def batch(self, position: int) -> NDArray[np.int64]:
-        """Indices of the examples of the batch at `position` (0, 1, ...)."""
+        """Returns the indices of the examples of the batch at `position` (0, 1, ...)."""
         pool, place = divmod(position, self._pool_batches)
         if self._pool[0] != pool:
             self._pool = (pool, self._cut(self._draw(pool), pool))
         return self._pool[1][place]
 
     def _draw(self, pool: int) -> NDArray[np.int64]:
-        before, after = self._drawn(pool), self._drawn(pool + 1)
-        return np.concatenate(
-            [self._slice(corpus, before[corpus], after[corpus]) for corpus in range(len(before))]
-        )
-
-    def _drawn(self, pools: int) -> NDArray[np.int64]:
-        """How many examples the first pools take of each corpus."""
-        # The addend keeps rounding errors from taking a whole example away: 1/3 * 21 is 7, not 6.99.
-        return np.floor(self._shares * pools * self._pool_size + 1e-6).astype(int)
-
-    def _slice(self, corpus: int, begin: int, end: int) -> NDArray[np.int64]:
-        """Examples number `begin` to `end` of a corpus' endless series of random orders."""
-        epochs, places = np.divmod(np.arange(begin, end), self._sizes[corpus])
-        order = shuffled(places, epochs, self._sizes[corpus], (self._seed, corpus))
-        return self._starts[corpus] + order
+        """Returns the pool's part of each corpus' infinite sequence of random orders."""
+        # The addend makes up for rounding errors: 1/3 * 21 is 7, not 6.99.
+        pools = np.array([pool, pool + 1])[:, None]
+        ends = np.floor(self._shares * pools * self._pool_size + 1e-6).astype(int)
+        parts = []
+        for corpus, (begin, end) in enumerate(ends.T):
+            epochs, places = np.divmod(np.arange(begin, end), self._sizes[corpus])
+            order = shuffled(places, epochs, self._sizes[corpus], (self._seed, corpus))
+            parts.append(self._starts[corpus] + order)
+        return np.concatenate(parts)
 
     def _cut(self, indices: NDArray[np.int64], pool: int) -> list[NDArray[np.int64]]:
         random = np.random.default_rng((self._seed, pool))
@@ -170,22 +169,30 @@ class BatchSampler:
 
 
 def make_sampler(examples: Examples, task: Task, config: ExperimentConfig) -> BatchSampler:
-    """Draws the training batches of a task as the config says."""
+    """Makes the sampler of a task's training batches."""
     weights = [config.data.corpus_weights.get(name, 1.0) for name, _ in examples.corpora]
     return BatchSampler(examples, weights, task.config.examples_per_batch, config, by_length=task.by_length)
 
 
-_ROUNDS = 4  # Luby and Rackoff 1988: from four on, an order cannot be told from a random one
+_ROUNDS = 4  # Luby and Rackoff 1988: with four rounds, the order is indistinguishable from a random one
 
 
 def shuffled(
     places: NDArray[np.int64], epochs: NDArray[np.int64], size: int, seed: Sequence[int]
 ) -> NDArray[np.int64]:
-    """Computes what is at some places of random orders, one order for each epoch, in no memory.
+    """Computes elements of random permutations without storing them.
 
-    An order is a Feistel network over the numbers of an even number of bits; its rounds repeat until
-    the number is below `size` ("cycle walking", Black and Rogaway 2002, sec. 4). `places`, `epochs` and
-    what is returned are `[n]`.
+    A permutation is a Feistel network over numbers of an even number of bits; its rounds repeat until the
+    result is below `size` ("cycle walking", Black and Rogaway 2002, sec. 4).
+
+    Args:
+        places: `[n]` positions in the permutations.
+        epochs: `[n]` numbers of the permutations.
+        size: Length of the permutations.
+        seed: Seed of the permutations.
+
+    Returns:
+        `[n]` elements.
 
     Example:
         >>> places = np.arange(5)
@@ -208,7 +215,7 @@ def shuffled(
 
 
 def _mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Lets every bit depend on every other (the finalizer of SplitMix64, Steele et al. 2014)."""
+    """Mixes the bits of each number (the finalizer of SplitMix64, Steele et al. 2014)."""
     values = values + np.uint64(0x9E3779B97F4A7C15)
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -218,18 +225,28 @@ def _mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
 def make_dataset(
     examples: Examples,
     batch: Callable[[int], NDArray[np.int64]],
-    preprocessor: TextPreprocessor,
+    tokenizer: Tokenizer,
     *,
     count: int | None = None,
 ) -> tf.data.Dataset:
-    """Streams batches, `count` of them or without end; `batch(n)` says which examples the n-th one has."""
+    """Streams batches.
+
+    Args:
+        examples: The examples of a task.
+        batch: Returns the indices of the examples of the n-th batch.
+        tokenizer: The model's tokenizer.
+        count: Number of batches; None for an endless stream.
+
+    Returns:
+        A dataset of `Batch`.
+    """
 
     def read(number: NDArray[np.int64]) -> tuple[NDArray[Any], ...]:
         indices = batch(int(number))
         return examples.texts(indices), examples.labels[indices], examples.vectors[indices]
 
-    # Not `Dataset.from_generator`, whose iterator makes malloc give freed memory back at once.
-    convert = _to_batch(preprocessor, examples.num_columns, examples.num_contexts, examples.vectors.shape[1])
+    # `Dataset.from_generator` is slower: its iterator makes malloc return freed memory at once.
+    convert = _to_batch(tokenizer, examples.num_columns, examples.num_contexts, examples.vectors.shape[1])
     return (
         tf.data.Dataset.range(sys.maxsize if count is None else count)
         .map(lambda number: tf.numpy_function(read, [number], _READ))
@@ -240,18 +257,18 @@ def make_dataset(
 
 @lru_cache(8)
 def _to_batch(
-    preprocessor: TextPreprocessor, num_columns: int, num_contexts: int, vector_dim: int
+    tokenizer: Tokenizer, num_columns: int, num_contexts: int, vector_dim: int
 ) -> Callable[..., Batch]:
     """Makes the graph function that turns texts, labels and vectors into a `Batch`."""
 
     @tf.function(input_signature=[tf.TensorSpec(None, dtype) for dtype in _READ], autograph=False)
     def convert(texts: tf.Tensor, labels: tf.Tensor, vectors: tf.Tensor) -> Batch:
         texts, labels = tf.ensure_shape(texts, [None]), tf.ensure_shape(labels, [None])
-        fingerprints = preprocessor.fingerprints(texts)
+        fingerprints = tokenizer.fingerprints(texts)
         split = tf.size(texts) // num_columns * (num_columns - num_contexts)
         contexts = [texts[split:]] if num_contexts else []
-        features = preprocessor(texts[:split], *contexts)
-        # One column at least, also for a replica without examples: an LSTM cannot loop over none.
+        features = tokenizer(texts[:split], *contexts)
+        # At least one position, also on a replica without examples: an LSTM cannot loop over none.
         width = tf.maximum(1, tf.shape(features.tokens)[1])
         tokens = tf.pad(features.tokens, [[0, 0], [0, width - tf.shape(features.tokens)[1]]])
         return Batch(
@@ -267,27 +284,28 @@ def _to_batch(
 class TrainingInput:
     """The training batches of one task, for the replicas of this process.
 
-    The n-th step of a task takes the sampler's batch at position n, whatever the number of replicas. The
-    replicas of all processes share it in order, in nearly equal parts; if it has fewer examples than there
-    are replicas, the last ones have none.
+    The n-th step of a task takes the n-th batch of the sampler. The batch is divided among the replicas of
+    all processes in order, in nearly equal parts; with fewer examples than replicas, the last ones get none.
+
+    Args:
+        task: The task.
+        examples: Its training examples.
+        tokenizer: The model's tokenizer.
+        config: The experiment.
+        workers: The processes that train together.
     """
 
     def __init__(
-        self,
-        task: Task,
-        examples: Examples,
-        preprocessor: TextPreprocessor,
-        config: ExperimentConfig,
-        workers: Workers,
+        self, task: Task, examples: Examples, tokenizer: Tokenizer, config: ExperimentConfig, workers: Workers
     ) -> None:
         self._examples = examples
-        self._preprocessor = preprocessor
+        self._tokenizer = tokenizer
         self._sampler = make_sampler(examples, task, config)
         self._replicas = workers.replicas
         self._strategy = workers.strategy
 
     def spec(self) -> Any:
-        """The type of what `batches` yields."""
+        """Returns the type of the elements of `batches`."""
         dataset = self._dataset(0)
         if self._strategy.num_replicas_in_sync == 1:
             return dataset.element_spec
@@ -299,18 +317,18 @@ class TrainingInput:
         if self._strategy.num_replicas_in_sync == 1:
             yield from local
         while True:
-            # The strategy's own iterator asks all workers at each step whether they have a batch
-            # left, and its destructor waits for seconds.
+            # The strategy's iterator would ask all workers at each step if they have a batch left, and its
+            # destructor takes seconds.
             yield self._strategy.experimental_distribute_values_from_function(lambda _: next(local))
 
     def texts(self, count: int) -> list[list[str]]:
-        """The texts that all replicas get at the task's step `count`, a list for each column."""
+        """Returns the texts that all replicas get at the task's step `count`, a list for each column."""
         indices = self._sampler.batch(count)
         texts = [text.decode("utf-8") for text in self._examples.texts(indices)]
         return [texts[first : first + len(indices)] for first in range(0, len(texts), len(indices))]
 
     def sample(self, num_examples: int) -> Iterator[list[str]]:
-        """Yields the texts of the first batches, a list for each, of `num_examples` or of an epoch."""
+        """Yields the texts of the first batches, until they have `num_examples` examples or a whole epoch."""
         left = min(num_examples, len(self._examples))
         count = 0
         while left > 0:
@@ -320,10 +338,11 @@ class TrainingInput:
             count += 1
 
     def _dataset(self, count: int) -> tf.data.Dataset:
-        total, own = self._strategy.num_replicas_in_sync, self._replicas
+        num_replicas = self._strategy.num_replicas_in_sync
 
         def part(number: int) -> NDArray[np.int64]:
-            step, replica = divmod(number, len(own))
-            return np.array_split(self._sampler.batch(count + step), total)[own[replica]]
+            step, replica = divmod(number, len(self._replicas))
+            parts = np.array_split(self._sampler.batch(count + step), num_replicas)
+            return parts[self._replicas[replica]]
 
-        return make_dataset(self._examples, part, self._preprocessor)
+        return make_dataset(self._examples, part, self._tokenizer)

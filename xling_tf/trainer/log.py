@@ -1,50 +1,52 @@
-"""What a training prints and writes while it runs: progress bar, JSON lines, TensorBoard."""
+"""The log of a training: progress bar, JSON lines and TensorBoard."""
 
 import json
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
-from absl import logging
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from xling_tf.errors import progress as log_progress
 from xling_tf.files import replacing
+from xling_tf.program import progress as log_progress
 
 _SMOOTHING = 0.9
 
 
 class StepResult(NamedTuple):
-    """What one training step measured."""
+    """The measurements of one training step."""
 
     step: int  # from 0
     task: str
     loss: float  # mean of the batch
-    accuracy: float  # share of the batch whose right answer scored highest
+    accuracy: float  # share of examples whose right answer has the highest score
     gradient_norm: float  # of all gradients together
     learning_rate: float  # of the dense layers
     sentences: int
     tokens: int  # without padding
-    seconds: float  # of training since it began, restarts added up
+    seconds: float  # of training so far, all restarts together
 
 
 class TrainingLog(AbstractContextManager["TrainingLog"]):
     """Reports steps on the screen, in `metrics.jsonl` and to TensorBoard.
 
-    Where the output is no terminal, a line every half minute stands for the bar. Lines of `metrics.jsonl`
-    and `dev.jsonl` from `first_step` on, left by a killed run, are dropped: the steps come again.
+    If the output is not a terminal, a line every half minute replaces the progress bar.
+
+    Args:
+        run_dir: The run folder.
+        first_step: The next step; lines that a killed process left from this step on are removed.
+        progress: Share of the budget that is used.
     """
 
     def __init__(self, run_dir: Path, *, first_step: int, progress: float) -> None:
-        path, self._scores_path = run_dir / "metrics.jsonl", run_dir / "dev.jsonl"
+        path = run_dir / "metrics.jsonl"
         _drop_lines(path, first_step)
-        _drop_lines(self._scores_path, first_step + 1)  # a score comes after its step
         self._stack = ExitStack()
         self._report = self._stack.enter_context(log_progress("training"))
         self._lines = self._stack.enter_context(path.open("a", encoding="utf-8"))
@@ -68,7 +70,7 @@ class TrainingLog(AbstractContextManager["TrainingLog"]):
         self._stack.__exit__(*error)
 
     def report(self, result: StepResult, progress: float) -> None:
-        """Reports one step; `progress` is the share of the budget used after it."""
+        """Reports one step; `progress` is the share of the budget that is used after it."""
         self._lines.write(json.dumps(result._asdict()) + "\n")
         self._lines.flush()
         self._sentences += result.sentences
@@ -90,15 +92,6 @@ class TrainingLog(AbstractContextManager["TrainingLog"]):
             self._bar.set_postfix_str(status, refresh=False)
             self._bar.update(100 * progress - self._bar.n)
 
-    def report_scores(self, steps: int, scores: Mapping[str, Mapping[str, float]]) -> None:
-        """Reports the scores of each task on held-out examples after `steps` steps."""
-        with self._scores_path.open("a", encoding="utf-8") as lines:
-            lines.write(json.dumps({"step": steps, "scores": scores}) + "\n")
-        for name in ("loss", "accuracy"):
-            self._write_scalars(steps, {f"dev_{name}/{task}": s[name] for task, s in scores.items()})
-        losses = " ".join(f"{_short(task)} {s['loss']:.3f}" for task, s in scores.items())
-        logging.info("step %d, held-out loss: %s", steps, losses)
-
     def _write_scalars(self, step: int, scalars: Mapping[str, float]) -> None:
         with self._writer.as_default(step=step):
             for name, value in scalars.items():
@@ -106,15 +99,15 @@ class TrainingLog(AbstractContextManager["TrainingLog"]):
 
 
 def write_projection(run_dir: Path, labels: Sequence[tuple[str, str]], vectors: NDArray[np.float32]) -> None:
-    """Writes sentences for TensorBoard's projector, which draws their vectors in two or three dimensions.
+    """Writes sentences and their vectors for TensorBoard's projector.
 
     Args:
         run_dir: The run folder.
-        labels: Language and text of each sentence.
+        labels: Language code and text of each sentence.
         vectors: `[sentences, dim]`.
     """
     folder = run_dir / "tensorboard"
-    folder.mkdir(exist_ok=True)  # whoever cleared it while the training went on loses no more than curves
+    folder.mkdir(exist_ok=True)  # may have been deleted during the training
     rows = [("language", "sentence"), *((language, " ".join(text.split())) for language, text in labels)]
     table = "".join("\t".join(row) + "\n" for row in rows)
     (folder / "sentences.tsv").write_text(table, encoding="utf-8")
@@ -125,28 +118,19 @@ def write_projection(run_dir: Path, labels: Sequence[tuple[str, str]], vectors: 
 
 def _short(name: str) -> str:
     """Abbreviates a task's name: "quick_thought_en" is "qt-en", "distillation_en-es" is "d-en-es"."""
-    # Codes of languages have two or three letters, and those of pairs a hyphen.
+    # Language codes have two or three letters, and pairs have a hyphen.
     parts = name.split("_")
     return "".join(part[0] if part.isalpha() and len(part) > 3 else f"-{part}" for part in parts)
 
 
 def _drop_lines(path: Path, first_step: int) -> None:
-    """Drops the lines of a file, if it is there, from a step on."""
-    if not path.exists():
-        return
-    kept = []
-    text = path.read_text(encoding="utf-8", errors="replace")
-    for number, line in enumerate(text.splitlines(keepends=True), start=1):
-        # A kill may have cut the last line; it is of a step that is repeated.
-        if not line.endswith("\n"):
-            break
-        try:
-            record: Any = json.loads(line)
-            if record["step"] >= first_step:
-                break
-        except (LookupError, RecursionError, TypeError, ValueError):
-            logging.warning("%s: line %d is no step of a training and is left out", path, number)
-            continue
-        kept.append(line)
+    """Keeps the lines of steps before `first_step`, and nothing else; creates the file if there is none."""
+    lines = path.read_text("utf-8", "replace").splitlines(keepends=True) if path.exists() else []
+    earlier = []
+    for line in lines:
+        with suppress(LookupError, RecursionError, TypeError, ValueError):
+            # A killed process may leave an incomplete last line.
+            if json.loads(line)["step"] < first_step and line.endswith("\n"):
+                earlier.append(line)
     with replacing(path) as temporary:
-        temporary.write_text("".join(kept), encoding="utf-8")
+        temporary.write_text("".join(earlier), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The training loop: one compiled step a task, checkpoints, exact resume."""
+"""The training loop: a compiled step for each task, checkpoints, and exact resumption."""
 
 import copy
 import dataclasses
@@ -22,48 +22,56 @@ from xling_tf.config import ExperimentConfig
 from xling_tf.encoders.base import TokenEncoder
 from xling_tf.errors import UserError
 from xling_tf.files import replacing
-from xling_tf.model import Model
-from xling_tf.tasks.base import Batch, StartingEncoder, Task
+from xling_tf.model import CHECKPOINTS, Model
+from xling_tf.tasks.base import AnchorEncoder, Batch, Task
+from xling_tf.tokenizers.base import Tokenizer
 from xling_tf.trainer.checkpoints import CheckpointError, Checkpoints
-from xling_tf.trainer.development import Development
 from xling_tf.trainer.distribution import Workers
 from xling_tf.trainer.input_pipeline import Examples, TrainingInput
 from xling_tf.trainer.log import StepResult, TrainingLog
 from xling_tf.trainer.optimizers import Optimizers
 from xling_tf.trainer.schedule import Schedule, sampling_weights
 
-# Gives the sums of losses and hits, the numbers of examples and tokens, and the gradients' norm.
+# Returns the sums of losses and hits, the numbers of examples and tokens, and the norm of the gradients.
 TrainStep = Callable[[Batch], tf.Tensor]
-# Reading what steps measured waits for the devices, and they for Python then: GPUs have some steps to do.
+# Number of steps that are started before their measurements are read. Reading waits until the device has
+# finished them, so that a GPU with a single step would often be idle.
 _STEPS_TO_READ = {"CPU": 1, "GPU": 8}
-_SAMPLED = 2**16  # examples that a task may look at before its first step
+_SAMPLED = 2**16  # number of examples that `Task.prepare` sees
 
 
 class DispatchedStep(NamedTuple):
-    """A step that the devices may still be busy with."""
+    """A step that was started, and may still run."""
 
     step: int
     task: Task
     learning_rate: float
-    texts: Callable[[], list[list[str]]]  # of its batch
-    measured: tf.Tensor
+    texts: Callable[[], list[list[str]]]  # reads the texts of its batch
+    measurements: tf.Tensor
 
 
 class NonFiniteLossError(UserError):
-    """A loss or gradient is not a number; the message names step, task and the saved batch."""
+    """A loss or gradient is not finite; the message names the step, the task and a file of the batch."""
 
 
 class Phase:
-    """A share of the budget, in which an encoder learns some tasks.
+    """A share of the training budget, in which an encoder is trained on some tasks.
+
+    Args:
+        name: Name for the log.
+        encoder: The encoder, or the part of it, that is trained.
+        tasks: The tasks.
+        end: Share of the budget at which the phase ends, if it has had `least` steps by then.
+        least: Minimum number of steps; shortens the later phases if the budget is small.
+        bow_rate: Factor on the learning rates of the average of words.
+        tokenizer: The model's tokenizer.
+        config: The experiment.
+        examples: Training examples of each task, by its name.
+        workers: The processes that train together.
 
     Attributes:
-        name: For the log.
-        tasks: By their names.
-        begin: Share of the budget at which it begins.
-        end: Share of the budget at which it ends, if it has had `least` steps by then.
-        least: Minimum number of steps; shortens the later phases if the budget is small.
-        static_rate: Multiple of its rates that the average of words learns at.
-        steps: Trained so far.
+        begin: Share of the budget at which the phase began.
+        steps: Number of steps trained so far.
     """
 
     def __init__(
@@ -74,8 +82,9 @@ class Phase:
         *,
         end: float = 1.0,
         least: int = 0,
-        static_rate: float = 1.0,
-        model: Model,
+        bow_rate: float = 1.0,
+        tokenizer: Tokenizer,
+        config: ExperimentConfig,
         examples: Mapping[str, Examples],
         workers: Workers,
     ) -> None:
@@ -83,15 +92,14 @@ class Phase:
         self.encoder = encoder
         self.tasks = {task.name: task for task in tasks}
         self.begin, self.end, self.least = 0.0, end, least
-        self.static_rate = static_rate
+        self.bow_rate = bow_rate
         self.steps = 0
-        self._schedule = make_schedule(tasks, {n: len(p) for n, p in examples.items()}, model.config)
+        self._schedule = make_schedule(tasks, {n: len(p) for n, p in examples.items()}, config)
         self.inputs = {
-            task.name: TrainingInput(task, examples[task.name], model.preprocessor, model.config, workers)
-            for task in tasks
+            task.name: TrainingInput(task, examples[task.name], tokenizer, config, workers) for task in tasks
         }
         for task in tasks:
-            task.prepare(model.preprocessor, self.inputs[task.name].sample(_SAMPLED))
+            task.prepare(tokenizer, self.inputs[task.name].sample(_SAMPLED))
         self._batches: dict[str, Iterator[Any]] = {}
 
     @property
@@ -100,92 +108,91 @@ class Phase:
         return self.tasks[self._schedule.task(self.steps)]
 
     def progress(self, progress: float, ahead: int = 0) -> float:
-        """The share of the phase that is over at a share of the budget, `ahead` steps from now."""
+        """Returns the share of the phase that is over.
+
+        Args:
+            progress: Share of the budget that is used, `ahead` steps from now.
+            ahead: Number of steps.
+        """
         share = (progress - self.begin) / (self.end - self.begin)
         if self.least:
             share = max(min(share, (self.steps + ahead) / self.least), progress)
         return min(1.0, share)
 
     def next_batch(self) -> Any:
-        """The batch of the next step."""
+        """Returns the batch of the next step."""
         name = self.task.name
         if name not in self._batches:
             self._batches[name] = self.inputs[name].batches(self._schedule.count(name, self.steps))
         return next(self._batches[name])
 
     def close(self) -> None:
-        """Drops what has been read ahead."""
+        """Drops the batches that were read in advance."""
         self._batches.clear()
 
     def texts(self) -> Callable[[], list[list[str]]]:
-        """What reads the texts of the next step's batch of all replicas, a list for each column."""
+        """Returns a function that reads the texts of the next batch of all replicas, column by column."""
         name = self.task.name
         return partial(self.inputs[name].texts, self._schedule.count(name, self.steps))
 
 
 class Trainer:
-    """Trains a model on its tasks, one task a step.
+    """Trains a model on its tasks, one task per step.
 
-    With `training.static_share` the first share of the budget trains the average of words, and the heads
-    on it, in batches of `training.static_batch`: `training.static_steps` at least, while the budget lasts.
+    With `training.bow_share`, a first phase trains the average of words, and the heads on it, in batches of
+    `training.bow_batch`, for at least `training.bow_steps` steps if the budget allows.
 
     Args:
-        model: Built under the strategy's scope.
+        model: The model, built under the strategy's scope.
+        tasks: The tasks.
+        config: The experiment.
         examples: Training examples of each task, by its name.
-        workers: Whose replicas train, and agree on what the clock and signals decide.
+        workers: The processes that train together; the chief's clock counts.
         run_dir: The chief's folder for checkpoints and logs.
-        development: Scores the model on the chief every `training.dev_steps` steps.
 
     Attributes:
-        step: Steps trained so far.
-        seconds: Seconds of training so far, restarts added up.
+        step: Number of steps trained so far.
+        seconds: Seconds of training so far, all restarts together.
     """
 
     def __init__(
         self,
         *,
         model: Model,
+        tasks: Sequence[Task],
+        config: ExperimentConfig,
         examples: Mapping[str, Examples],
         workers: Workers,
         run_dir: Path,
-        development: Development | None = None,
     ) -> None:
         self.step = 0
         self.seconds = 0.0
-        self._begin = 0.0  # on the monotonic clock, restarts deducted
-        self._model = model
-        self._development = development
-        self._config = model.config.training
+        self._begin = 0.0  # on the monotonic clock, less the time that earlier processes have trained
+        self._tasks = tasks
+        self._config = config.training
         self._workers = workers
         self._strategy = workers.strategy
         self._run_dir = run_dir
-        self._at_once = _STEPS_TO_READ["GPU" if tf.config.list_logical_devices("GPU") else "CPU"]
-        self._phases = _make_phases(model, examples, workers)
-        # Mirrored tasks share their heads and settings, and so the graph: it takes seconds to make.
+        self._steps_ahead = _STEPS_TO_READ["GPU" if tf.config.list_logical_devices("GPU") else "CPU"]
+        self._phases = _make_phases(model, tasks, config, examples, workers)
+        # By phase and trace key: tasks of several languages share a graph, which takes seconds to make.
         self._steps: dict[tuple[str, str], TrainStep] = {}
-        encoder, keep_weight = model.encoder, model.config.initial.keep_weight
-        tables, dense = encoder.table_variables, encoder.dense_variables
-        # The layers that begin later have their own count of steps, as heads have.
-        static = encoder.static_part.dense_variables if encoder.static_part else []
-        of_static = {id(variable) for variable in static}
-        later = [variable for variable in dense if id(variable) not in of_static]
-        heads = {
-            h.name: (task.config.head_rate, h.trainable_variables) for task in model.tasks for h in task.heads
-        }
-        groups = [(1.0, later), *heads.values()]
         with self._strategy.scope():
-            self._optimizers = Optimizers(model.config.optimizer, tables, groups, static)
-            # Before a checkpoint is restored: also after a restart, the start is the start.
-            trained = [*self._optimizers.tables, *dense]
-            self._start = StartingEncoder(trained, keep_weight) if keep_weight else None
-        variables = [*model.weights, *self._optimizers.variables]
-        self._checkpoints = Checkpoints(run_dir / "checkpoints", variables)
+            self._optimizers = _make_optimizers(model, tasks, config)
+            # Made before a checkpoint is restored, so that it copies the weights that training started from.
+            variables = [*self._optimizers.tables, *model.encoder.dense_variables]
+            weight = config.initial.anchor_weight
+            self._anchor = AnchorEncoder(variables, weight) if weight else None
+        weights = {name: variable.value for name, variable in model.weights.items()}
+        self._checkpoints = Checkpoints(run_dir / CHECKPOINTS, weights, self._optimizers.named_variables)
 
     def train(self) -> bool:
-        """Trains until the budget is used up, from the newest checkpoint, if there is one.
+        """Trains until the budget is used up, from the newest checkpoint if there is one.
 
-        Raises:
-            NonFiniteLossError: The training has diverged. Checkpoints stay as they were.
+        A loss or gradient that is not finite raises a `NonFiniteLossError`; checkpoints are then unchanged.
+
+        Returns:
+            True if the budget was used up, False if a signal stopped training early.
         """
         self._restore()
         first_step, saved = self.step, time.monotonic()
@@ -199,7 +206,8 @@ class Trainer:
             stopped = False
             while not stopped and self._progress() < 1:
                 dispatched = []
-                for _ in range(self._steps_to_read()):
+                left = self._config.steps - self.step if self._config.steps else self._steps_ahead
+                for _ in range(min(self._steps_ahead, left)):
                     dispatched.append(self._train_step(self._phase()))
                     self.step += 1
                 results = self._read(dispatched)
@@ -207,47 +215,32 @@ class Trainer:
                 if log:
                     for result in results:
                         log.report(result, self._progress())
-                    self._score_if_due(log)
                 if time.monotonic() - saved > 60 * self._config.checkpoint_minutes:
                     try:
                         self._save()
-                    except CheckpointError as error:  # there may be room the next time
-                        logging.warning("%s; training goes on", error)
+                    except CheckpointError as error:  # the next one may succeed
+                        logging.warning("%s; training continues", error)
                     saved = time.monotonic()
         if self.step > first_step:
             self._save()
         finished = self._progress() >= 1
-        for phase in self._phases if finished and self._model.tasks else ():
+        for phase in self._phases if finished and self._tasks else ():
             if not phase.steps:
-                logging.warning("the budget was too short for phase %r: it had no step", phase.name)
+                logging.warning("the budget was too small for phase %r, which had no step", phase.name)
         return finished
 
-    def use_best_weights(self) -> int:
-        """Gives the model its best weights, or leaves the last; returns after how many steps they were."""
-        step = self._development.restore_best() if self._development else None
-        return self.step if step is None else step
-
-    def _steps_to_read(self) -> int:
-        """How many steps are dispatched before any is read: not beyond the last, or one that is scored."""
-        steps, dev_steps = self._config.steps, self._config.dev_steps
-        return min(
-            self._at_once,
-            steps - self.step if steps else self._at_once,
-            dev_steps - self.step % dev_steps if dev_steps else self._at_once,
-        )
-
     def _agree(self, stop: bool) -> bool:
-        """Takes the chief's clock for that of all workers; True if any was asked to stop."""
+        """Sets `seconds` by the chief's clock in all workers; returns True if any was asked to stop."""
         seconds = time.monotonic() - self._begin if self._workers.is_chief else 0.0
         self.seconds, stops = self._workers.add_up([seconds, float(stop)])
         return stops > 0
 
     def _progress(self, ahead: int = 0) -> float:
-        """Share of the budget that is used, of steps or minutes, whichever ends first; 1 without a task.
+        """Returns the used share of the steps or of the minutes, whichever is larger; 1 without tasks.
 
-        `ahead` adds so many steps, each as long as those before it were, or a second if there were none.
+        `ahead` adds that many steps of average duration; before the first step, a second each.
         """
-        if not self._model.tasks:
+        if not self._tasks:
             return 1.0
         steps, minutes = self._config.steps, self._config.minutes
         seconds = self.seconds + ahead * (self.seconds / self.step if self.step else 1.0)
@@ -256,28 +249,20 @@ class Trainer:
         return min(1.0, max(of_steps, of_minutes))
 
     def _phase(self) -> Phase:
-        """The phase of the next step: each goes on until it is over, and none comes back."""
+        """Returns the phase of the next step: the current one, or, if that is over, the one after it."""
         progress = self._progress()
-        place = max((i for i, phase in enumerate(self._phases) if phase.steps), default=0)
-        if self._phases[place].progress(progress) >= 1 and place + 1 < len(self._phases):
-            self._phases[place].close()
-            place += 1
-        phase = self._phases[place]
+        index = max((i for i, phase in enumerate(self._phases) if phase.steps), default=0)
+        if self._phases[index].progress(progress) >= 1 and index + 1 < len(self._phases):
+            self._phases[index].close()
+            index += 1
+        phase = self._phases[index]
         if not phase.steps:
             phase.begin = progress
             if len(self._phases) > 1:
-                done = 100 * progress
                 logging.info(
-                    "phase %r, from step %d and %.0f%% of the budget on", phase.name, self.step, done
+                    "phase %r begins at step %d, %.0f%% of the budget", phase.name, self.step, 100 * progress
                 )
         return phase
-
-    def _score_if_due(self, log: TrainingLog) -> None:
-        """Scores every `training.dev_steps`, and at the end, where the weights are often best."""
-        if self._development is None:
-            return
-        if self.step % self._config.dev_steps == 0 or self._progress() >= 1:
-            log.report_scores(self.step, self._development.score(self.step))
 
     def _compile(self, phase: Phase, task: Task) -> TrainStep:
         """Makes the graph function that trains one batch of a task on every replica."""
@@ -287,10 +272,12 @@ class Trainer:
         def replica_step(batch: Batch) -> tf.Tensor:
             context = tf.distribute.get_replica_context()
             with tf.GradientTape() as tape:
-                tape.watch([variable.value for variable in variables])  # tables are read by their handles
-                losses, hits = task.losses(encoder, batch, self._start)
+                tape.watch(
+                    [variable.value for variable in variables]
+                )  # not automatic: tables are read by handle
+                losses, hits = task.losses(encoder, batch, self._anchor, training=True)
                 count = tf.cast(tf.size(losses), tf.float32)
-                # Gradients of the replicas are summed, so each loss is weighed by the whole batch.
+                # Gradients of the replicas are summed, so losses are divided by the size of the whole batch.
                 scale = task.config.loss_weight / context.all_reduce("sum", count)
                 loss = scale * tf.reduce_sum(losses)
             gradients = tape.gradient(loss, [variable.value for variable in variables])
@@ -305,29 +292,29 @@ class Trainer:
             # All replicas have the same results.
             return self._strategy.experimental_local_results(results)[0]
 
-        # The graph itself: to TensorFlow these are one function that is traced again and again, and it warns.
+        # The concrete function, because TensorFlow would warn about repeated retracing.
         return train_step.get_concrete_function()
 
     def _train_step(self, phase: Phase) -> DispatchedStep:
         task, texts, batch = phase.task, phase.texts(), phase.next_batch()
         begin, end = phase.progress(self._progress()), phase.progress(self._progress(ahead=1), ahead=1)
-        learning_rate = self._optimizers.set_progress(begin, end, phase.static_rate)
-        key = phase.name, task.graph
+        learning_rate = self._optimizers.set_progress(begin, end, phase.bow_rate)
+        key = phase.name, task.trace_key
         if key not in self._steps:
             self._steps[key] = self._compile(phase, task)
         phase.steps += 1
         return DispatchedStep(self.step, task, learning_rate, texts, self._steps[key](batch))
 
     def _read(self, dispatched: Sequence[DispatchedStep]) -> list[StepResult]:
-        """Waits for steps and reads what they measured, all at once."""
-        rows = tf.stack([each.measured for each in dispatched]).numpy().tolist()
+        """Waits for the steps to finish, and returns their measurements."""
+        rows = tf.stack([each.measurements for each in dispatched]).numpy().tolist()
         results = []
         for each, (loss, hits, count, tokens, norm) in zip(dispatched, rows, strict=True):
             if not math.isfinite(loss) or not math.isfinite(norm):
                 path = self._save_batch(each, loss)
                 raise NonFiniteLossError(
-                    f"training diverged at step {each.step} of task {each.task.name} (loss {loss}, gradient "
-                    f"norm {norm}); its batch is in {path} and the last checkpoint is from before; try lower "
+                    f"training diverged at step {each.step}, in task {each.task.name} (loss {loss}, gradient "
+                    f"norm {norm}); {path} has the batch, and the last checkpoint is from before; try lower "
                     "learning rates with --set optimizer.learning_rate=... in another --run_dir"
                 )
             results.append(
@@ -360,43 +347,70 @@ class Trainer:
         return path
 
     def _save(self) -> None:
-        """Lets the chief write a checkpoint."""
+        """Writes a checkpoint in the chief."""
         if self._workers.is_chief:
             phases = {phase.name: [phase.steps, phase.begin] for phase in self._phases}
             state = {"step": self.step, "seconds": self.seconds, "phases": phases}
             self._checkpoints.save(self.step, state)
 
     def _restore(self) -> None:
-        """Gives all workers the chief's newest checkpoint."""
+        """Restores the chief's newest checkpoint in all workers."""
         state: dict[str, Any] | None = self._workers.from_chief(self._checkpoints.restore)
         if state is not None:
             self._workers.share(self._checkpoints.variables)
             self.step, self.seconds = state["step"], state["seconds"]
             for phase in self._phases:
                 phase.steps, phase.begin = state["phases"][phase.name]
-            logging.info("continuing at step %d, %.1f minutes in", self.step, self.seconds / 60)
-        if self._development and self._workers.is_chief:
-            self._development.resume(self.step)
+            logging.info("continuing at step %d, after %.1f minutes", self.step, self.seconds / 60)
 
 
-def _make_phases(model: Model, examples: Mapping[str, Examples], workers: Workers) -> list[Phase]:
-    config, encoder = model.config.training, model.encoder
-    make = partial(Phase, model=model, examples=examples, workers=workers)
-    if not config.static_share:
-        return [make("whole", encoder, model.tasks)]
-    tasks = [copy.copy(task) for task in model.tasks]
+def _make_optimizers(model: Model, tasks: Sequence[Task], config: ExperimentConfig) -> Optimizers:
+    """Makes the optimizers: of the tables, and of each part of the model that has its own count of steps."""
+    encoder = model.encoder
+    bow = encoder.bow_encoder.dense_variables if encoder.bow_encoder else []
+    bow_ids = {id(variable) for variable in bow}
+    # Layers that the bow phase does not train count their own steps, as each head does.
+    later = [variable for variable in encoder.dense_variables if id(variable) not in bow_ids]
+    groups = {"encoder": (1.0, later)}
     for task in tasks:
-        task.config = dataclasses.replace(task.config, examples_per_batch=config.static_batch)
+        for name, head in task.heads.items():
+            groups[f"{task.group}/{name}"] = task.config.head_rate, head.trainable_variables
+    return Optimizers(config.optimizer, encoder.table_variables, groups, bow)
+
+
+def _make_phases(
+    model: Model,
+    tasks: Sequence[Task],
+    config: ExperimentConfig,
+    examples: Mapping[str, Examples],
+    workers: Workers,
+) -> list[Phase]:
+    training, encoder = config.training, model.encoder
+    make = partial(Phase, tokenizer=model.tokenizer, config=config, examples=examples, workers=workers)
+    if not training.bow_share:
+        return [make("whole", encoder, tasks)]
+    bow_tasks = [copy.copy(task) for task in tasks]
+    for task in bow_tasks:
+        task.config = dataclasses.replace(task.config, examples_per_batch=training.bow_batch)
     return [
-        make("static", encoder.static_part, tasks, end=config.static_share, least=config.static_steps),
-        make("whole", encoder, model.tasks, static_rate=config.static_rate),
+        make("bow", encoder.bow_encoder, bow_tasks, end=training.bow_share, least=training.bow_steps),
+        make("whole", encoder, tasks, bow_rate=training.bow_rate),
     ]
 
 
 def make_schedule(tasks: Sequence[Task], sizes: Mapping[str, int], config: ExperimentConfig) -> Schedule:
-    """Cycles through tasks, of so many examples."""
+    """Makes the schedule of the tasks.
+
+    Args:
+        tasks: The tasks.
+        sizes: Number of training examples of each task, by its name.
+        config: The experiment.
+
+    Returns:
+        A cycle of the tasks.
+    """
     weights: dict[str, int] = {}
-    for _, group in groupby(tasks, key=type):
+    for _, group in groupby(tasks, key=lambda task: (task.group, type(task))):
         mirrored = list(group)
         counts = [sizes[task.name] for task in mirrored]
         steps = sampling_weights(mirrored[0].config.weight, counts, config.data.sampling_temperature)
@@ -406,7 +420,7 @@ def make_schedule(tasks: Sequence[Task], sizes: Mapping[str, int], config: Exper
 
 @contextmanager
 def _stop_requests() -> Iterator[threading.Event]:
-    """Inside the block, the first SIGINT or SIGTERM only sets the event; a second one interrupts."""
+    """Makes the first SIGINT or SIGTERM set an event; a second one raises `KeyboardInterrupt`."""
     requested = threading.Event()
 
     def request(number: int, frame: FrameType | None) -> None:
@@ -416,7 +430,7 @@ def _stop_requests() -> Iterator[threading.Event]:
 
     numbers: tuple[signal.Signals, ...] = (signal.SIGINT, signal.SIGTERM)
     if threading.current_thread() is not threading.main_thread():
-        numbers = ()  # Python handles signals in the main thread only.
+        numbers = ()  # Python handles signals only in the main thread
     previous = {number: signal.signal(number, request) for number in numbers}
     try:
         yield requested

@@ -1,4 +1,4 @@
-"""Optimizers: for the dense layers of the encoder and of each head, and for the embedding tables."""
+"""Optimizers of the embedding tables, and of the dense layers of the encoder and of each head."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -12,10 +12,11 @@ from xling_tf.trainer.schedule import learning_rate_factor
 
 
 class FusedAdam(keras.optimizers.Adam):
-    """Keras' Adam by TensorFlow's own operation: one a variable, and one pass over its memory."""
+    """Keras' Adam with one fused operation for each variable, which passes over its memory once."""
 
     def update_step(self, gradient: tf.Tensor, variable: tf.Variable, learning_rate: tf.Tensor) -> None:
-        """Updates one variable; `learning_rate` corrects the bias of the moments (`_rate`)."""
+        """Updates one variable; `learning_rate` includes the bias correction of the moments, see `_rate`."""
+        # Private: the moments of Keras' Adam. A fused update in Keras would replace this class.
         index = self._get_variable_index(variable)
         tf.raw_ops.ResourceApplyAdam(
             var=variable.handle,
@@ -32,13 +33,19 @@ class FusedAdam(keras.optimizers.Adam):
 
 
 class RowwiseRMSprop(keras.optimizers.Optimizer):
-    """RMSprop that touches only the rows a batch has looked up, each at one rate.
+    """RMSprop that updates only the rows of a table that a batch has looked up.
 
-    Keras' Adam decays the moments of every row at every step, which on a table of 64 million entries costs
-    more than the rest of the step. Here a row has one mean square for all its entries, as they are seen
-    equally often, and it waits until the row is seen again. Its bias is corrected as Adam's is, but by how
-    often the row has been seen: by the number of steps, a word first seen at step 401 would move 9.9 times
-    as far as its rate. A momentum was worth nothing (docs/results.md, "Optimizer of the tables").
+    Keras' Adam decays the moments of every row at every step, which for a table of 64 million entries costs
+    more than the rest of the step. Here a row has a single mean square for all its entries, which does not
+    change until the row is looked up again. The bias correction is Adam's, but by the number of look-ups of
+    the row. With the number of steps instead, a word first seen at step 401 would move 9.9 times its
+    learning rate. Momentum did not help (docs/results.md).
+
+    Args:
+        learning_rate: Learning rate.
+        beta_2: Decay of the mean squares.
+        epsilon: Added to the root of the mean square.
+        **kwargs: Arguments of every Keras optimizer.
     """
 
     def __init__(
@@ -49,18 +56,22 @@ class RowwiseRMSprop(keras.optimizers.Optimizer):
         self.epsilon = epsilon
 
     def build(self, variables: Sequence[keras.Variable]) -> None:
-        """Makes the mean squares, and the counts of how often each row has been seen."""
+        """Creates the mean squares, and the number of look-ups of each row."""
         if self.built:
             return
         super().build(variables)
-        rows = [(variable.shape[0],) for variable in variables]
-        self._squares = [self.add_variable(shape, name="mean_square") for shape in rows]
-        self._counts = [self.add_variable(shape, name="count") for shape in rows]
+        self._squares, self._counts = (
+            [
+                self.add_variable((variable.shape[0],), name=f"{variable.path.replace('/', '_')}_{name}")
+                for variable in variables
+            ]
+            for name in ("mean_square", "count")
+        )
 
     def update_step(
         self, gradient: tf.IndexedSlices, variable: tf.Variable, learning_rate: tf.Tensor
     ) -> None:
-        """Updates the looked-up rows of one table; no row may come twice."""
+        """Updates the rows of one table that `gradient` has, each at most once."""
         index = self._get_variable_index(variable)
         rows, values = gradient.indices, gradient.values
         count = _rows_of(self._counts[index], rows) + 1
@@ -74,12 +85,12 @@ class RowwiseRMSprop(keras.optimizers.Optimizer):
 
 
 def _rows_of(variable: keras.Variable, rows: tf.Tensor) -> tf.Tensor:
-    """Reads some entries of a vector; `tf.gather` would copy a mirrored variable as a whole."""
+    """Returns entries of a vector; `tf.gather` would copy a mirrored variable as a whole."""
     return tf.raw_ops.ResourceGather(resource=variable.value.handle, indices=rows, dtype=tf.float32)
 
 
 _KINDS: Mapping[str, tuple[Callable[[float], Any], Callable[[float], Any]]] = {
-    # Plain SGD changes only the looked-up rows as it is.
+    # Keras' SGD already updates only the rows that were looked up.
     "sgd": (keras.optimizers.SGD, keras.optimizers.SGD),
     # beta_2 = 0.98 as in Vaswani et al. 2017, sec. 5.3.
     "adam": (lambda rate: FusedAdam(rate, beta_2=0.98), RowwiseRMSprop),
@@ -89,61 +100,81 @@ _KINDS: Mapping[str, tuple[Callable[[float], Any], Callable[[float], Any]]] = {
 class Optimizers:
     """An optimizer for the embedding tables, and one for each group of other variables.
 
-    Groups have their own because Adam corrects the bias of its moments by the number of steps (Kingma and
-    Ba 2015, sec. 3), and a group's steps are those of its tasks: they may begin late, and are a part of
-    all. `tables` are those that are trained: none where their rate is 0. A group comes with the multiple of
-    the learning rate that it learns at; `static` is one too, of the average of words.
+    Groups have optimizers of their own because Adam corrects the bias of its moments by the number of steps
+    (Kingma and Ba 2015, sec. 3), and a group takes only the steps of its tasks, which may begin late.
+
+    Args:
+        config: Kind of optimizer and learning rates.
+        tables: Embedding tables, which are not trained if their learning rate is 0.
+        groups: Dense variables by the name of their group, with the multiple of the learning rate.
+        bow: Dense variables of the average of words, which are another group.
+
+    Attributes:
+        tables: The embedding tables that are trained.
     """
 
     def __init__(
         self,
         config: OptimizerConfig,
         tables: Sequence[keras.Variable],
-        groups: Sequence[tuple[float, Sequence[keras.Variable]]],
-        static: Sequence[keras.Variable] = (),
+        groups: Mapping[str, tuple[float, Sequence[keras.Variable]]],
+        bow: Sequence[keras.Variable] = (),
     ) -> None:
         self._config = config
         self.tables = list(tables) if config.embedding_learning_rate else []
         make_dense, make_tables = _KINDS[config.name]
         self._of_tables = make_tables(config.embedding_learning_rate)
         self._of_tables.build(self.tables)
-        self._static = {id(variable) for variable in static}
+        self._bow = {id(variable) for variable in bow}
         self._of_dense = []
-        for multiple, group in ((1.0, static), *groups):
+        self._names = {"tables": self._of_tables}
+        for name, (multiple, group) in {"bow": (1.0, bow), **groups}.items():
             if group:
                 rate = multiple * config.learning_rate
-                optimizer = make_dense(rate)
+                self._names[name] = optimizer = make_dense(rate)
                 optimizer.build(list(group))
                 self._of_dense.append((optimizer, {id(variable) for variable in group}, rate))
 
     @property
-    def variables(self) -> list[tf.Variable]:
-        """The state of all optimizers."""
-        optimizers = [self._of_tables, *(optimizer for optimizer, *_ in self._of_dense)]
-        return [v.value for optimizer in optimizers for v in optimizer.variables]
+    def named_variables(self) -> dict[str, tf.Variable]:
+        """The state of all optimizers by name."""
+        return {
+            f"{name}/{variable.path.rpartition('/')[2]}": variable.value
+            for name, optimizer in self._names.items()
+            for variable in optimizer.variables
+        }
 
-    def set_progress(self, begin: float, end: float, static_rate: float = 1.0) -> float:
-        """Sets the learning rates of one step; returns that of the encoder's dense layers.
+    def set_progress(self, begin: float, end: float, bow_rate: float = 1.0) -> float:
+        """Sets the learning rates of one step.
 
         Args:
             begin: Share of the budget that is used when the step begins.
             end: Share of the budget that is used when it ends.
-            static_rate: Multiple of the rates of the tables and of the average of words.
+            bow_rate: Factor on the learning rates of the tables and of the average of words.
+
+        Returns:
+            The learning rate of the encoder's dense layers.
         """
         config = self._config
         factor = learning_rate_factor(begin, end, warmup=config.warmup, decay=config.decay)
-        self._of_tables.learning_rate.assign(static_rate * factor * config.embedding_learning_rate)
+        self._of_tables.learning_rate.assign(bow_rate * factor * config.embedding_learning_rate)
         for optimizer, ids, rate in self._of_dense:
-            multiple = static_rate if ids == self._static else 1.0
+            multiple = bow_rate if ids == self._bow else 1.0
             optimizer.learning_rate.assign(multiple * factor * rate)
         return factor * config.learning_rate
 
     def apply(self, gradients: Sequence[Any], variables: Sequence[keras.Variable]) -> tf.Tensor:
-        """Sums the gradients of the replicas, the tables' first, clips them and updates `variables`.
+        """Sums the gradients of the replicas, clips them and updates the variables.
 
-        Only the gradient of the dense layers is clipped, by its own norm: that of the tables grows
-        with the number of distinct words in the batch, and they have a rate of their own. Returns the norm
-        of the whole sum, tables and dense layers, before it is clipped.
+        Only the gradient of the dense layers is clipped, by its norm. The norm of the tables' gradient
+        grows with the number of distinct words in the batch, and the tables have another learning rate.
+
+        Args:
+            gradients: Gradients of `variables`.
+            variables: The trained tables, then dense variables.
+
+        Returns:
+            The norm of all gradients before clipping.
         """
         context = tf.distribute.get_replica_context()
         summed = context.all_reduce("sum", list(gradients))
@@ -154,7 +185,7 @@ class Optimizers:
         if self._config.clip_norm:
             dense, _ = tf.clip_by_global_norm(dense, self._config.clip_norm, dense_norm)
         values = [variable.value for variable in variables]
-        # Only sequences of tensors pass through `merge_call`; which of them is whose does not.
+        # `merge_call` passes only sequences of tensors, so optimizers refer to variables by position.
         groups = [(self._of_tables, list(range(split)))]
         for optimizer, ids, _ in self._of_dense:
             groups.append((optimizer, [i for i, v in enumerate(variables) if id(v) in ids]))
@@ -163,7 +194,7 @@ class Optimizers:
 
 
 def _with_distinct_rows(gradient: tf.IndexedSlices) -> tf.IndexedSlices:
-    """Adds up what rows get that are looked up more than once; most are not, and sums cost a copy."""
+    """Sums the gradients of rows that were looked up more than once; copies nothing if there are none."""
     rows, positions = tf.unique(gradient.indices)
     values = tf.cond(
         tf.equal(tf.size(rows), tf.size(positions)),
@@ -180,27 +211,25 @@ def _update(
     *,
     groups: Sequence[tuple[keras.optimizers.Optimizer, Sequence[int]]],
 ) -> None:
-    """Takes a step of each optimizer whose variables, by their places in `values`, have gradients."""
-    for optimizer, places in groups:
-        if not places:
+    """Takes a step of each optimizer that has gradients, for its positions in `values`."""
+    for optimizer, positions in groups:
+        if not positions:
             continue
-        update, rate = partial(_update_variable, optimizer), _rate(optimizer)
-        for i in places:
+
+        def update(value: tf.Variable, gradient: Any, rate: Any, step: Any = optimizer.update_step) -> None:
+            step(gradient, value, rate)  # Keras' `apply` would sum the gradients of the replicas again
+
+        rate = _rate(optimizer)
+        for i in positions:
             strategy.extended.update(values[i], update, args=(gradients[i], rate), group=False)
         optimizer.iterations.assign_add(1)
 
 
-def _update_variable(
-    optimizer: keras.optimizers.Optimizer, value: tf.Variable, gradient: Any, rate: tf.Tensor
-) -> None:
-    """Takes a step of one variable; Keras' own `apply` would add up the replicas' gradients once more."""
-    optimizer.update_step(gradient, value, rate)
-
-
 def _rate(optimizer: keras.optimizers.Optimizer) -> tf.Tensor:
-    """The rate of the next step: Adam's with the bias of its moments corrected, once for all variables.
+    """Returns the learning rate of the next step.
 
-    That is the order of Kingma and Ba 2015, sec. 2, last paragraph.
+    Adam's includes the bias correction of the moments, computed once for all variables, as in the last
+    paragraph of Kingma and Ba 2015, sec. 2.
     """
     rate = tf.convert_to_tensor(optimizer.learning_rate)
     step = tf.cast(optimizer.iterations + 1, tf.float32)

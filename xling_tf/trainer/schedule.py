@@ -1,4 +1,4 @@
-"""Which task at which step, and which batch of it: pure functions of the step."""
+"""The schedule: the task, batch and learning rate of each step, as pure functions."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Schedule:
-    """Cycles through the tasks, one a step (Chidambaram et al. 2019, sec. 3.2).
+    """Cycles through the tasks, one per step (Chidambaram et al. 2019, sec. 3.2).
 
     Args:
-        cycle: Task names, in the order of the steps.
+        cycle: Names of the tasks in the order of the steps.
 
     Example:
         >>> schedule = Schedule.from_weights({"a": 2, "b": 1})
@@ -23,9 +23,9 @@ class Schedule:
 
     @classmethod
     def from_weights(cls, weights: Mapping[str, int]) -> "Schedule":
-        """Spreads `weights[name]` steps of each task evenly over one cycle.
+        """Returns a schedule that spreads `weights[name]` steps of each task evenly over one cycle.
 
-        At each step the task that is furthest behind its share goes next; the first named on a tie.
+        The next task is always the one that is furthest behind its share; in a tie, the first of them.
         """
         total = sum(weights.values())
         credit = dict.fromkeys(weights, 0)
@@ -39,20 +39,27 @@ class Schedule:
         return cls(tuple(cycle))
 
     def task(self, step: int) -> str:
-        """Names the task of a step."""
+        """Returns the name of the task of a step."""
         return self.cycle[step % len(self.cycle)]
 
     def count(self, name: str, steps: int) -> int:
-        """Counts the steps of task `name` among the first `steps`."""
+        """Returns the number of steps of task `name` among the first `steps`."""
         whole, rest = divmod(steps, len(self.cycle))
         return whole * self.cycle.count(name) + self.cycle[:rest].count(name)
 
 
 def sampling_weights(weight: int, sizes: Sequence[int], temperature: float) -> list[int]:
-    """Divides the steps of one kind of task, `weight` for each language on average, among its languages.
+    """Divides the steps of one kind of task among its languages.
 
-    A language is drawn in proportion to its size to the power of 1 / temperature (Arivazhagan et al. 2019,
-    sec. 4.2), at least once in the ten cycles that are returned; 0 gives each language `weight` in one.
+    Steps are in proportion to size to the power of 1 / temperature (Arivazhagan et al. 2019, sec. 4.2).
+
+    Args:
+        weight: Average number of steps of a language in a cycle.
+        sizes: Number of examples of each language.
+        temperature: 0 to give all languages `weight` steps.
+
+    Returns:
+        Steps of each language, at least 1: in a cycle if `temperature` is 0, else in ten cycles.
 
     Example:
         >>> sampling_weights(1, [900, 100], temperature=1.0)
@@ -68,16 +75,16 @@ def sampling_weights(weight: int, sizes: Sequence[int], temperature: float) -> l
 
 
 def learning_rate_factor(begin: float, end: float, *, warmup: float, decay: str) -> float:
-    """Scales the learning rates of one step: a linear rise in `warmup` of the budget, then a fall if asked.
+    """Returns the factor on the learning rates of one step, which rises linearly and then may fall.
 
-    The rise looks at the end of the step and the fall at its beginning, so that neither the first nor the
-    last step is lost to a rate of 0.
+    The rise depends on the end of the step, and the fall on its beginning, so that neither the first nor the
+    last step has a learning rate of 0.
 
     Args:
         begin: Share of the budget that is used when the step begins.
         end: Share of the budget that is used when it ends.
-        warmup: Share of the budget in which the rates rise.
-        decay: Over the rest of it: "constant", or "linear" to 0.
+        warmup: Share of the budget in which the factor rises.
+        decay: After the warmup: "constant", or "linear" for a fall to 0.
 
     Example:
         >>> [learning_rate_factor(i / 4, (i + 1) / 4, warmup=0.5, decay="linear") for i in range(4)]

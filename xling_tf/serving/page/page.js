@@ -1,4 +1,4 @@
-// Compares two lists of sentences, and searches one of them, by the server's REST API.
+// Compares two lists of sentences, searches one of them and lists the model's signatures, by the server's REST API.
 
 const EXAMPLES = {
   left: `The neighbours are painting their house yellow.
@@ -20,7 +20,7 @@ const NEIGHBOURS = 10;
 
 const page = Object.fromEntries([...document.querySelectorAll("[id]")].map((element) => [element.id, element]));
 let signatures = {};
-let latest = 0; // Of the things asked for, only the outcome of the last one is shown.
+let latest = 0; // Only the outcome of the latest request is shown.
 
 async function fetchJson(path, request) {
   let answer;
@@ -38,7 +38,7 @@ const pathOf = (model) => `v1/models/${encodeURIComponent(model)}`;
 const linesOf = (text) => text.split(/\r\n|[\r\n]/).map((line) => line.trim()).filter(Boolean);
 const inputsOf = (name) => Object.keys(signatures[name]?.inputs ?? {}).sort();
 
-/** The signature that encodes a side: of questions and answers, or the first of one input. */
+/** The signature that encodes a side: that of questions or answers, or the first with one input. */
 function signatureOf(side) {
   if (page.qa.checked) return side === "left" ? "question_encoder" : "response_encoder";
   const name = ["serving_default", "default", ...Object.keys(signatures)].find((each) => inputsOf(each).length === 1);
@@ -46,13 +46,13 @@ function signatureOf(side) {
   return name;
 }
 
-/** One vector of unit length a text. */
+/** A vector of unit length for each text. */
 async function encode(texts, side) {
   const name = signatureOf(side);
   const inputs = inputsOf(name);
   const vectors = [];
   for (let start = 0; start < texts.length; start += BATCH) {
-    // An answer without a context is its own, as the published module's page advises.
+    // An answer is its own context, as the published module's page advises.
     const instances = texts.slice(start, start + BATCH).map((text) => Object.fromEntries(inputs.map((key) => [key, text])));
     const body = JSON.stringify({ signature_name: name, instances });
     const { predictions } = await fetchJson(`${pathOf(page.model.value)}:predict`, { method: "POST", body });
@@ -76,7 +76,7 @@ function made(tag, text, className = "") {
   return element;
 }
 
-/** The text boxes' sentences, of which there must be some and not too many. */
+/** The sentences in the text boxes; an error if a box has none or too many. */
 function sentences(most, ...boxes) {
   const lists = boxes.map((box) => linesOf(box.value));
   if (lists.some((list) => !list.length)) throw new Error("Type at least one sentence into each box.");
@@ -108,8 +108,8 @@ async function compare() {
 async function search() {
   const [queries, texts] = sentences(MOST_TEXTS, page.query, page.right);
   const [[query], vectors] = await Promise.all([encode(queries, "left"), encode(texts, "right")]);
-  const found = texts.map((text, i) => ({ text, score: cosine(query, vectors[i]) }));
-  const nearest = found.sort((one, other) => other.score - one.score).slice(0, NEIGHBOURS);
+  const scored = texts.map((text, i) => ({ text, score: cosine(query, vectors[i]) }));
+  const nearest = scored.sort((one, other) => other.score - one.score).slice(0, NEIGHBOURS);
   const items = nearest.map(({ text, score }) => {
     const item = document.createElement("li");
     item.append(made("b", shown(score)), made("span", text));
@@ -122,7 +122,7 @@ async function search() {
   };
 }
 
-/** Does something and shows its outcome, unless something else was asked for meanwhile. */
+/** Runs a request and shows its outcome, unless a later request has begun. */
 async function run(work) {
   const number = ++latest;
   page.status.textContent = "…";
@@ -138,9 +138,27 @@ async function run(work) {
   }
 }
 
+const tensorsOf = (infos = {}) =>
+  Object.entries(infos)
+    .map(([name, { dtype, tensor_shape: shape }]) => {
+      const sizes = (shape?.dim ?? []).map(({ size }) => (size === "-1" ? "n" : size));
+      return `${name}: ${dtype.replace("DT_", "").toLowerCase()} [${sizes.join(", ")}]`;
+    })
+    .join("; ");
+
+function showSignatures() {
+  const rows = Object.entries(signatures).map(([name, { inputs, outputs }]) => {
+    const row = document.createElement("tr");
+    row.append(made("th", name), made("td", tensorsOf(inputs)), made("td", tensorsOf(outputs)));
+    return row;
+  });
+  page.signatures.tBodies[0].replaceChildren(...rows);
+}
+
 async function chooseModel() {
   const { metadata } = await fetchJson(`${pathOf(page.model.value)}/metadata`);
   signatures = metadata.signature_def.signature_def;
+  showSignatures();
   const answers = "question_encoder" in signatures && "response_encoder" in signatures;
   page["qa-label"].hidden = !answers;
   page.qa.checked &&= answers;

@@ -1,0 +1,240 @@
+"""Copies an exported model into a serving folder as its next version, with files that start a server.
+
+TensorFlow Serving, and any server with its protocol, reads `<folder>/<name>/<version>`. Sources: TensorFlow
+Serving's `g3doc/serving_config.md`, `g3doc/saved_model_warmup.md`, `config/*.proto`.
+"""
+
+import fcntl
+import itertools
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+from absl import logging
+from google.protobuf import text_format
+from tensorflow_serving.apis.predict_pb2 import PredictRequest
+from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog, PredictLog
+from tensorflow_serving.config.model_server_config_pb2 import ModelServerConfig
+
+from xling_tf.errors import UserError
+from xling_tf.files import SAVED_MODEL, new_folder, replacing, require_writable_folder
+from xling_tf.savedmodel.saved_models import load_saved_model
+from xling_tf.serving.models import WARMUP_REQUESTS, find_versions
+from xling_tf.serving.protocol import MAX_VERSION
+
+# The version of the exporting TensorFlow: an older server may lack operations. The server also has those of
+# tensorflow-text, such as SentencePiece's (tensorflow_serving/model_servers/BUILD).
+IMAGE = "tensorflow/serving:2.21.0"
+
+_FLAGS = (
+    "--model_config_file=/models/models.config",
+    "--model_config_file_poll_wait_seconds=10",  # New models are served without a restart.
+    "--monitoring_config_file=/models/monitoring.config",
+    "--enable_batching",
+    "--batching_parameters_file=/models/batching.config",
+)
+_MODEL = '  config {{ name: "{name}" base_path: "/models/{name}" model_platform: "tensorflow" }}\n'
+# Files that are written if they are missing; the user may edit them.
+_FILES = {
+    "models.config": """\
+# The models that TensorFlow Serving serves, each in its largest version. To pin and name versions for clients
+# (which needs --allow_version_labels_for_unavailable_models), add to a model's config
+#
+#     model_version_policy { specific { versions: 1 versions: 2 } }
+#     version_labels { key: "stable" value: 1 }
+#
+# A base_path is a path in the container. export/main.py adds new models and changes nothing else.
+model_config_list {
+}
+""",
+    "batching.config": """\
+# How TensorFlow Serving batches requests that wait at the same time. The models divide a large batch by
+# length, so it need not be small, and allowed_batch_sizes is not needed.
+max_batch_size { value: 1000 }
+# How long a request waits for others. On CPUs, batches form while all threads are busy.
+batch_timeout_micros { value: 0 }
+max_enqueued_batches { value: 10 }
+""",
+    "monitoring.config": """\
+prometheus_config { enable: true path: "/monitoring/prometheus/metrics" }
+""",
+    "compose.yaml": f"""\
+# docker compose --file compose.yaml up
+services:
+  tensorflow-serving:
+    image: {IMAGE}
+    # Only for this machine; other clients should come through a proxy that authenticates them.
+    ports: ["127.0.0.1:8501:8501"]
+    volumes: [".:/models:ro"]
+    command: {list(_FLAGS)}
+    restart: unless-stopped
+""",
+}
+_SENTENCES = (
+    *("Hello", "sí", "", "ねこ", "The ferry leaves at noon.", "El tren llega tarde otra vez."),
+    *("Wo kann man hier gut essen?", "Поезд отправляется утром.", "هل تمطر اليوم؟", "今天的汤很好喝。"),
+    *("오늘은 바람이 많이 분다.", "วันนี้อากาศดีมาก"),
+)
+_LONG = " ".join(_SENTENCES * 10)  # longer than the models' limit
+# The texts of each warm-up request: one short, one long, 8 short, 32 of all lengths.
+_WARMUP_TEXTS = (_SENTENCES[:1], (_LONG,), _SENTENCES[:8], (*_SENTENCES * 3, _LONG)[-32:])
+
+
+def publish(model: Path, serving: Path, name: str, version: int | None = None) -> tuple[Path, dict[str, int]]:
+    """Copies an exported model into a serving folder as a new version, with warm-up requests.
+
+    The copy does not change if the export does, and can be mounted into a container. It appears whole or not
+    at all, never overwrites a version, and has answered all its warm-up requests.
+
+    Args:
+        model: Folder of the exported model.
+        serving: Folder of all served models; created if it is missing.
+        name: The model's name there.
+        version: Its number; None: the next free one.
+
+    Returns:
+        The new folder, and the number of warm-up requests for each signature.
+
+    Raises:
+        UserError: The model cannot be served, the version cannot be added, or files cannot be written.
+    """
+    base = serving / name
+    _require_place(base, name, version)
+    loaded = load_saved_model(model)
+    if not loaded.signatures:
+        raise UserError(f"{model} has no signatures, which servers call; save it with them")
+    requests = {key: _requests(loaded, name, key) for key in sorted(loaded.signatures)}
+    require_writable_folder(serving, "give another --serving, or change its permissions")
+    with _one_at_a_time(serving):
+        number = next_version(base) if version is None else version
+        _require_place(base, name, number)
+        try:
+            with new_folder(base / str(number)) as temporary:
+                shutil.copytree(model, temporary, dirs_exist_ok=True)
+                _write_requests(temporary / WARMUP_REQUESTS, requests)
+        except (OSError, tf.errors.ResourceExhaustedError) as error:  # shutil.Error is an OSError
+            raise UserError(f"{model} cannot be copied to {base / str(number)}: {error}") from error
+        _configure(serving, name, number)
+    for signature in (each for each, records in requests.items() if not records):
+        logging.warning("signature %s does not take any texts, and gets no warm-up requests", signature)
+    return base / str(number), {key: len(each) for key, each in requests.items()}
+
+
+def next_version(base: Path) -> int:
+    """One more than the largest number so far, of a version or of a name like `3.bad` after a rollback."""
+    names = [path.name for path in base.iterdir()] if base.is_dir() else []
+    numbers = [int(match[0]) for name in names if (match := re.match("[0-9]+", name))]
+    return max(numbers, default=0) + 1
+
+
+def _require_place(base: Path, name: str, version: int | None) -> None:
+    """Raises a `UserError` if a version cannot be added here, with this name and number."""
+    if not re.fullmatch("[A-Za-z0-9][A-Za-z0-9._-]*", name) or name.isdecimal():
+        raise UserError(
+            "--name must be letters, digits, '.', '_' and '-', begin with a letter or a digit and not be a "
+            f"number, but is {name!r}"
+        )
+    for folder in (base.resolve(), *base.resolve().parents):
+        if (folder / SAVED_MODEL).is_file():
+            raise UserError(f"{base} must be a folder of versions, but {folder} is an exported model")
+    if version is not None and not 1 <= version <= MAX_VERSION:
+        raise UserError(f"--version must be a number from 1 to {MAX_VERSION}, but it is {version}")
+    if version in find_versions(base):
+        raise UserError(f"{base}/{version} exists and is never overwritten; {next_version(base)} is free")
+    _models_config(base.parent, name)  # raises an error if the model cannot be added
+
+
+def _configure(serving: Path, name: str, version: int) -> None:
+    """Writes missing files, and adds the model to `models.config`."""
+    for file, text in (_FILES | {"models.config": _models_config(serving, name)}).items():
+        path = serving / file
+        if not path.exists() or (file == "models.config" and path.read_text("utf-8") != text):
+            with replacing(path) as temporary:
+                temporary.write_text(text, encoding="utf-8")
+            logging.info("%s written", path)
+    parsed = text_format.Parse((serving / "models.config").read_text("utf-8"), ModelServerConfig())
+    for model in parsed.model_config_list.config:
+        pinned = model.model_version_policy.specific.versions
+        if model.name == name and pinned and version not in pinned:
+            logging.warning("models.config pins versions %s of %s; add %d", pinned, name, version)
+
+
+def _models_config(serving: Path, name: str) -> str:
+    """The text of `models.config` with the model added and the rest unchanged."""
+    path = serving / "models.config"
+    text = path.read_text(encoding="utf-8") if path.exists() else _FILES["models.config"]
+    try:
+        models = text_format.Parse(text, ModelServerConfig()).model_config_list.config
+        if name in [model.name for model in models]:
+            return text
+        block = _MODEL.format(name=name)
+        head, brace, tail = text.rpartition("}")
+        added = f"{head.rstrip()}\n{block}{brace}{tail}"
+        read_back = text_format.Parse(added, ModelServerConfig()).model_config_list.config
+        if [model.name for model in read_back] == [*(model.name for model in models), name]:
+            return added
+    except text_format.ParseError as error:
+        reason = f"at {error}"
+    else:
+        reason = "nothing can be added before its last brace"
+    raise UserError(
+        f"{path} must be TensorFlow Serving's ModelServerConfig in text form, with a model_config_list at "
+        f"its end, but {reason}; add {name} to it by hand, or move it away to get a new one"
+    )
+
+
+def _requests(model: Any, name: str, signature: str) -> list[PredictionLog]:
+    """Warm-up requests for a signature that takes any texts; none for others.
+
+    A failing request, such as texts where a signature takes serialized examples, would stop the version from
+    being served.
+    """
+    function = model.signatures[signature]
+    _, inputs = function.structured_input_signature
+    if not all(s.dtype == tf.string and s.shape.is_compatible_with([None]) for s in inputs.values()):
+        return []
+    records = []
+    for texts in _WARMUP_TEXTS:
+        # Each input gets other texts.
+        columns = {
+            key: tf.constant([texts[(row + index) % len(texts)] for row in range(len(texts))])
+            for index, key in enumerate(sorted(inputs))
+        }
+        try:
+            function(**columns)
+        except (tf.errors.OpError, ValueError):
+            return []
+        request = PredictRequest()
+        request.model_spec.name, request.model_spec.signature_name = name, signature
+        for key, column in columns.items():
+            request.inputs[key].CopyFrom(tf.make_tensor_proto(column))
+        records.append(PredictionLog(predict_log=PredictLog(request=request)))
+    return records
+
+
+def _write_requests(path: Path, requests: dict[str, list[PredictionLog]]) -> None:
+    """Writes warm-up requests; replaces those of the export."""
+    path.unlink(missing_ok=True)
+    if not any(requests.values()):
+        return
+    path.parent.mkdir(exist_ok=True)
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        for record in itertools.chain(*requests.values()):
+            writer.write(record.SerializeToString(deterministic=True))
+
+
+@contextmanager
+def _one_at_a_time(folder: Path) -> Iterator[None]:
+    """Makes processes that publish into one folder wait for each other, if the file system has locks."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

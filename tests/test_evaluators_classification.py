@@ -1,0 +1,66 @@
+"""Labels learnt in one language and predicted in another, by encoders whose scores are known."""
+
+import numpy as np
+import pytest
+from encode_functions import by_meaning
+
+from xling_tf.evaluators import classification, classifiers
+from xling_tf.evaluators.classification import CrossLingualClassification, _part
+
+LABELS = ("good", "bad")
+
+
+@pytest.fixture(autouse=True)
+def _narrow(monkeypatch):
+    """Makes networks small, with few shares of the rows."""
+    monkeypatch.setitem(classifiers.TANH, "hidden", (32, 32))
+    monkeypatch.setattr(classification, "_PERCENTAGES", (10, 100))
+
+
+def examples(language, number, start=0):
+    return [(LABELS[n % 2], f"{LABELS[n % 2]} {language} {n}") for n in range(start, start + number)]
+
+
+def sets(number=100, languages=("en", "fr")):
+    return {
+        language: {"train": examples(language, number), "test": examples(language, number, number)}
+        for language in languages
+    }
+
+
+def test_a_tenth_of_the_source_language_is_for_development():
+    # Chidambaram et al. 2019, sec. 4.2: "6,000 training reviews in English, which we split into 90% for
+    # training and 10% for development".
+    rows = sets(100)
+    evaluator = CrossLingualClassification(rows, name="x")
+    assert evaluator.protocol["num_train"] == {"en": 90, "fr": 100}
+    # Where the data has a development set, all of the training set is for training.
+    rows["en"]["dev"] = examples("en", 20, 500)
+    assert CrossLingualClassification(rows, name="x").protocol["num_train"]["en"] == 100
+
+
+def test_labels_with_opposite_meanings_are_learnt_from_the_target_language():
+    def meaning(text):
+        label, language, _ = text.split()
+        return (label == "good") == (language == "en")
+
+    scores = CrossLingualClassification(sets(), name="x")(by_meaning(meaning))
+    assert scores["zero_shot/en/accuracy"] == 1.0
+    assert scores["zero_shot/fr/accuracy"] == 0.0
+    assert scores["monolingual/fr/100/accuracy"] == 1.0
+    # 90 rows in English outweigh 10 in French.
+    assert scores["few_shot/fr/10/accuracy"] == 0.0
+
+
+def test_without_english_each_language_has_its_own_classifier():
+    evaluator = CrossLingualClassification(sets(60, ("fr", "zh")), name="x")
+    assert evaluator.protocol["percentages"] == (100,)
+    scores = evaluator(by_meaning(lambda text: text.split()[0]))
+    assert scores == {"monolingual/fr/100/accuracy": 1.0, "monolingual/zh/100/accuracy": 1.0}
+
+
+def test_parts_contain_smaller_ones_and_a_share_of_each_label():
+    y = np.array(["a"] * 50 + ["b"] * 10 + ["c"])
+    parts = [set(_part(y, percent, 0).tolist()) for percent in (10, 20, 100)]
+    assert parts[0] < parts[1] < parts[2]
+    assert [len(part) for part in parts] == [5 + 1 + 1, 10 + 2 + 1, 61]

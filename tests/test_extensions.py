@@ -1,0 +1,96 @@
+"""A user-defined tokenizer, encoder and task: trained, exported, served, read back and evaluated."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import toys
+from programs import ROOT, Run, run_python
+from serving_servers import server_process
+from testing import SENTENCES
+
+from xling_tf import Model, SentenceEncoder
+from xling_tf.config import ENCODERS, TASKS, TOKENIZERS
+
+SETTINGS = (
+    *("tokenizer.kind=letters", "tokenizer.max_tokens=20", "encoder.kind=max", "encoder.hidden_dim=24"),
+    *("tasks.hypothesis_only.weight=1", "training.bow_share=0", "training.precision=float32"),
+)
+
+
+@pytest.fixture(autouse=True)
+def _registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    for registry in (TOKENIZERS, ENCODERS, TASKS):
+        monkeypatch.setattr(registry, "_kinds", dict(registry._kinds))
+    toys.register()
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    folder = tmp_path_factory.mktemp("toys")
+    flags = [f"--set={setting}" for setting in SETTINGS]
+    return run_python(folder, str(ROOT / "tests" / "toys.py"), "--preset=smoke", "--steps=20", *flags)
+
+
+def test_is_trained_and_exported(run: Run) -> None:
+    assert run.status == 0, run.errors
+    assert "task/hypothesis_only_en" in run.results["scores"]
+    config = json.loads((run.model / "config.json").read_text("utf-8"))
+    assert config["encoder"] == {"kind": "max", "hidden_dim": 24, "num_words": 31}
+    assert "| `label` | `text` | probabilities of three labels |" in (run.model / "README.md").read_text(
+        "utf-8"
+    )
+
+
+def test_is_read_back_as_it_was_exported(run: Run, tmp_path: Path) -> None:
+    loaded = tf.saved_model.load(str(run.model))
+    model = Model.from_pretrained(run.model)
+    assert isinstance(model.tokenizer, toys.LetterTokenizer)
+    np.testing.assert_allclose(model(SENTENCES), loaded(SENTENCES), atol=1e-6)
+    encodings = model.encoder(model.tokenizer(tf.constant(SENTENCES)))
+    scaled = encodings / tf.sqrt(tf.reduce_mean(encodings**2, axis=1, keepdims=True))
+    labels = model.heads["hypothesis_only"]["labels"](scaled)
+    np.testing.assert_allclose(labels, loaded.label(SENTENCES), atol=1e-5)
+    model.save_pretrained(tmp_path / "model")
+    again = Model.from_pretrained(tmp_path / "model")
+    assert [*again.weights] == [*model.weights]
+    for name, variable in model.weights.items():
+        np.testing.assert_array_equal(again.weights[name], variable, name)
+    assert "heads/hypothesis_only/labels/kernel" in again.weights
+
+
+def test_is_served_and_called(run: Run, tmp_path: Path) -> None:
+    encoder = SentenceEncoder(run.model)
+    labels = encoder.call("label", text=SENTENCES)
+    np.testing.assert_allclose(np.sum(labels, axis=1), 1, atol=1e-5)
+    (tmp_path / "toys").mkdir()
+    (tmp_path / "toys" / "1").symlink_to(run.model)
+    with server_process(f"--model=toys={tmp_path / 'toys'}") as server:
+        body = {"signature_name": "label", "inputs": SENTENCES}
+        reply = server.ask("/v1/models/toys:predict", json.dumps(body))
+        assert reply.status == 200, reply.body
+        np.testing.assert_allclose(reply.json["outputs"], labels, atol=1e-5)
+
+
+def test_training_continues_from_it(run: Run, tmp_path: Path) -> None:
+    flags: list[Any] = ["--preset=smoke", "--steps=2", f"--init={run.model}", "--set=training.bow_share=0"]
+    further = run_python(tmp_path, str(ROOT / "tests" / "toys.py"), *flags)
+    assert further.status == 0, further.errors
+    # No task trains this head: it is exported again as it was.
+    before, after = (Model.from_pretrained(each.model).weights for each in (run, further))
+    name = "heads/hypothesis_only/labels/kernel"
+    np.testing.assert_array_equal(after[name], before[name])
+
+
+def test_is_evaluated(run: Run, tmp_path: Path) -> None:
+    data = tmp_path / "eval" / "sts"
+    data.mkdir(parents=True)
+    rows = ["sentence1\tsentence2\tscore", "a cat\ta cat\t5", "a dog\tmoney\t0", "a boat\ta ship\t3"]
+    (data / "stsb.en.dev.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    program = ROOT / "evaluation" / "main.py"
+    done = run_python(tmp_path, str(program), f"--model={run.model}", f"--data={tmp_path / 'eval'}")
+    assert done.status == 0, done.errors
+    assert "stsb.en.dev" in done.output

@@ -1,0 +1,329 @@
+"""Hard negatives: which candidates are taken, the mined files of a folder, and the program."""
+
+import json
+from collections import Counter
+
+import numpy as np
+import pandas as pd
+import pytest
+import tensorflow as tf
+from encode_functions import Counting
+from mine import mine_folder, model_fingerprint
+from programs import ROOT, run_python
+from raw_files import write_files
+
+from xling_tf.corpora.folder import load_folder
+from xling_tf.corpora.readers import mined_path, read_mined, with_negatives, write_mined
+from xling_tf.corpora.records import TranslationPair
+from xling_tf.corpora.split import held_out
+from xling_tf.corpora.store import transient_store
+from xling_tf.errors import UserError
+from xling_tf.search.hard_negatives import MiningConfig, mine_hard_negatives
+
+# Directions of texts, in degrees: the inner products of the first with all are 1, 0.8, 0.6, 0 and -1.
+ANGLES = {"a": 0, "b": 36.87, "c": 53.13, "d": 90, "e": 180}
+ANGLES |= {"cero": 0, "cerca": 20, "lejos": 50, "más lejos": 90, "fuera": 1}
+
+
+def encode(texts):
+    angles = np.radians([ANGLES[text.strip().lower()] for text in texts])
+    return 3 * np.stack([np.cos(angles), np.sin(angles)], axis=1)
+
+
+def negatives_of(*pairs, **knobs):
+    """The negatives of the first pair, where the others make "a" to "e" candidates; what was dropped."""
+    others = [(f"source of {letter}", letter) for letter in "abcde"]
+    config, counts = MiningConfig(**{"num_negatives": 2, **knobs}), Counter()
+    found = mine_hard_negatives(encode, [*pairs, *others], config, counts=counts)
+    return "".join(found[0]), counts
+
+
+def test_the_nearest_wrong_candidates_come_nearest_first():
+    assert negatives_of(("x", "a"), num_negatives=7)[0] == "bcde"
+    # Of d: c 0.8, b 0.6, a and e 0.
+    assert negatives_of(("x", "d"))[0] == "cb"
+    with pytest.raises(UserError, match=r"range_max must be .* at least 7, got 6"):
+        MiningConfig(range_min=2, range_max=6)
+
+
+def test_right_answers_of_one_source_are_no_negatives():
+    # Texts that differ in case alone are one.
+    assert negatives_of(("x", "a"), ("y", "B"), ("z", "b "))[0] == "Bc"
+    # Of b: c 0.96, a 0.8, d 0.6; a is the answer of another pair with the same source.
+    found, counts = negatives_of(("x", "b"), ("X ", "a"))
+    assert found == "cd"
+    assert counts["dropped by right_answer"] == 2
+
+
+@pytest.mark.parametrize(
+    ("knobs", "found", "dropped"),
+    [
+        # Skips the nearest that pass.
+        ({"range_min": 1}, "cd", {}),
+        # Looks at three wrong ones: b, c, d.
+        ({"range_max": 3, "num_negatives": 3}, "bcd", {}),
+        ({"max_score": 0.5, "min_score": -0.5}, "d", {"max_score": 2, "min_score": 1}),
+        # The right one scores 1: 0.3 below is 0.7.
+        ({"absolute_margin": 0.3}, "cd", {"absolute_margin": 1}),
+        ({"relative_margin": 0.5}, "de", {"relative_margin": 2}),
+        # The first rule that drops one counts it.
+        ({"absolute_margin": 0.3, "max_score": 0.5}, "de", {"absolute_margin": 1, "max_score": 1}),
+    ],
+)
+def test_knobs(knobs, found, dropped):
+    negatives, counts = negatives_of(("x", "a"), **knobs)
+    assert negatives == found
+    # The rules count what they drop of all pairs.
+    assert all(counts[f"dropped by {rule}"] >= number for rule, number in dropped.items())
+
+
+def test_the_query_may_be_the_source_and_margins_are_relative_to_its_right_answer():
+    pairs = [("a", "c"), *((f"source of {letter}", letter) for letter in "abde")]
+    ANGLES.update({f"source of {letter}": ANGLES[letter] for letter in "abde"})
+    config = MiningConfig(num_negatives=2, query="source", absolute_margin=0.1)
+    # Of the source a, whose right answer c scores 0.6: 0.1 below is 0.5, which a and b exceed.
+    assert mine_hard_negatives(encode, pairs, config)[0] == ("d", "e")
+    # The right answer e scores -1; below -1.1 there is nothing.
+    config = MiningConfig(num_negatives=2, query="source", relative_margin=0.1)
+    assert mine_hard_negatives(encode, [("a", "e"), *pairs[1:4]], config)[0] == ()
+
+
+def test_random_ones_are_any_that_pass_and_the_seed_says_which():
+    random = {"sampling_strategy": "random", "max_score": 0.7}
+    drawn = [negatives_of(("x", "a"), seed=seed, **random)[0] for seed in range(40)]
+    assert set(drawn) == {"cd", "ce", "de"}  # two of c, d, e, nearest first
+    assert negatives_of(("x", "a"), seed=3, **random)[0] == drawn[3]
+
+
+# --- models and pairs in other forms
+
+
+class Model:
+    """A model with its encode as a method."""
+
+    def encode(self, sentences):
+        return encode(sentences)
+
+
+LETTERS = [(f"source of {letter}", letter) for letter in "abcde"]
+NEAREST = [("b",), ("c",), ("b",), ("c",), ("d",)]
+
+
+def test_pairs_come_in_any_form_and_before_or_after_the_model():
+    frame = pd.DataFrame(LETTERS, columns=["query", "answer"])
+    for pairs in (LETTERS, frame, frame[["answer", "query"]], iter(LETTERS), frame.to_dict("records")):
+        assert mine_hard_negatives(Model().encode, pairs, num_negatives=1) == NEAREST
+    assert mine_hard_negatives(frame, Model(), MiningConfig(num_negatives=1)) == NEAREST
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "message"),
+    [
+        ((encode, []), {}, "there are none"),
+        ((encode, [(*pair, 0.5) for pair in LETTERS]), {}, "two texts are expected"),
+        (("exported/en-es", LETTERS), {}, "a model, as xling_tf.load gives it"),
+        ((lambda texts: encode(texts)[1:], LETTERS), {}, "for each text"),
+        ((lambda texts: encode(texts) * np.nan, LETTERS), {}, "finite"),
+        ((encode, LETTERS), {"num_negative": 3}, "num_negative is not supported"),
+    ],
+)
+def test_what_is_no_model_no_pairs_or_no_option_is_refused(arguments, options, message):
+    with pytest.raises(UserError, match=message):
+        mine_hard_negatives(*arguments, **options)
+
+
+@pytest.mark.parametrize("limits", [{"max_score": 1.5}, {"min_score": "0.5"}, {"range_min": -1}])
+def test_limits_that_no_score_can_have_are_refused(limits):
+    with pytest.raises(UserError, match=f"{next(iter(limits))} must be"):
+        MiningConfig(**limits)
+
+
+def test_equal_vectors_score_one_though_they_are_rounded():
+    vectors = np.random.default_rng(0).normal(size=(50, 64))
+    pairs = [(f"source {n} {i}", f"target {n} {i}") for n in range(50) for i in range(3)]
+
+    def equal(texts):
+        return np.stack([vectors[int(text.split()[1])] for text in texts])
+
+    for limits in ({"max_score": 1.0}, {"min_score": 1.0}, {"absolute_margin": 0}, {"relative_margin": 0.0}):
+        mined = mine_hard_negatives(equal, pairs, num_negatives=2, **limits)
+        assert [len(found) for found in mined] == [2] * 150, limits
+
+
+# --- a file of mined negatives
+
+MINED = [
+    TranslationPair("one", "uno", ("dos", "tres")),
+    TranslationPair("two", "dos", ("tres",)),
+    TranslationPair("two", "dos", ("uno",)),
+]
+
+
+def write_corpus(folder, rows, name="x.en-es"):
+    text = "".join(f"{row[0]}\t{row[1]}\n" for row in rows)
+    return write_files(folder, {f"parallel/{name}.tsv": text})
+
+
+def test_a_mined_file_is_read_as_it_was_written(tmp_path):
+    path = mined_path(tmp_path, "x", "en-es")
+    write_mined(path, MINED)
+    assert list(read_mined(path)) == MINED
+    # A tab, which a Moses file may have, becomes a space.
+    write_mined(path, [TranslationPair("a\tb", "c", ("d\te",))])
+    assert [*with_negatives([TranslationPair("a\tb", "c")], path)] == [("a\tb", "c", ("d e",))]
+
+
+def test_pairs_get_their_negatives_and_the_others_none(tmp_path):
+    path = mined_path(tmp_path, "x", "en-es")
+    write_mined(path, MINED)
+    # In the corpus' order, with pairs between that were not mined.
+    bare = [pair._replace(negatives=()) for pair in MINED]
+    other = TranslationPair("three", "tres")
+    corpus = [other, bare[0], other, bare[1], bare[2], other]
+    joined = list(with_negatives(corpus, path))
+    assert joined == [other, MINED[0], other, MINED[1], MINED[2], other]
+    message = r"'two' of .* is not in the corpus at that place.*data/mine.py .* --source en --target es"
+    with pytest.raises(UserError, match=message):
+        list(with_negatives(bare[:1], path))
+
+
+def test_a_folder_gives_negatives_where_they_are_asked_for(tmp_path):
+    # The corpus is es-en; the mined file is named as the pair is used.
+    write_corpus(tmp_path, [("uno", "one"), ("dos", "two")], "x.es-en")
+    write_mined(mined_path(tmp_path, "x", "en-es"), MINED[:1])
+    (plain,) = load_folder(tmp_path, source="en", targets=["es"])
+    pairs = [TranslationPair("one", "uno"), TranslationPair("two", "dos")]
+    assert list(plain) == [(pair, None) for pair in pairs]
+    (mined,) = load_folder(tmp_path, source="en", targets=["es"], with_mined=True)
+    assert list(mined) == [(MINED[0], None), (pairs[1], None)]
+
+
+def test_without_any_mined_file_the_command_is_named(tmp_path, caplog):
+    write_corpus(tmp_path, MINED)
+    message = rf"hard_negatives needs mined files .*data/mine.py .* --data {tmp_path}"
+    with pytest.raises(UserError, match=message):
+        load_folder(tmp_path, source="en", targets=["es"], with_mined=True)
+    write_mined(mined_path(tmp_path, "x", "en-es"), MINED)
+    # A corpus that has none beside one that has some is told.
+    write_corpus(tmp_path, MINED, "y.en-es")
+    with caplog.at_level("WARNING"):
+        load_folder(tmp_path, source="en", targets=["es"], with_mined=True)
+    assert ["y.en-es.tsv has no hard negatives" in line for line in caplog.messages] == [True]
+
+
+# --- a folder
+
+# Sources that the split keeps for training, and some that it holds out.
+WORDS = [f"sentence number {number}" for number in range(200)]
+TRAINED = [text for text in WORDS if not held_out(text)]
+HELD = [text for text in WORDS if held_out(text)]
+ROWS = [
+    (TRAINED[0], "cero"),
+    (TRAINED[1], "Cerca"),
+    (TRAINED[2], "lejos"),
+    (TRAINED[3], "más lejos"),
+    (TRAINED[0], "lejos"),
+    (HELD[0], "fuera"),
+]
+
+
+def mine(data, *, encode=encode, model="toy", names=(), **knobs):
+    config = MiningConfig(**{"num_negatives": 2, **knobs})
+    return mine_folder(data, encode, config, model=model, names=names, source="en", targets=["es"])
+
+
+def mined(folder, name="x"):
+    return [tuple(pair) for pair in read_mined(mined_path(folder, name, "en-es"))]
+
+
+def test_the_nearest_wrong_targets_of_the_corpus_are_mined(tmp_path):
+    counts = mine(write_corpus(tmp_path, ROWS))
+    # TRAINED[0] has two right answers, "cero" (0) and "lejos" (50), so that neither is a negative
+    # of it; "fuera" (1) is held out, so it is no candidate. "Cerca" (20): 20 and 30 away from
+    # "cero" and "lejos"; "más lejos" (90): 40 and 70 away from "lejos" and "Cerca".
+    assert mined(tmp_path) == [
+        (TRAINED[0], "cero", ("Cerca", "más lejos")),
+        (TRAINED[1], "Cerca", ("cero", "lejos")),
+        (TRAINED[2], "lejos", ("Cerca", "más lejos")),
+        (TRAINED[3], "más lejos", ("lejos", "Cerca")),
+        (TRAINED[0], "lejos", ("Cerca", "más lejos")),
+    ]
+    # The nearest two wrong ones and room for two right answers make four: of TRAINED[0]'s two
+    # examples, each sees the other's answer.
+    numbers = {"pairs": 5, "distinct targets": 4, "dropped by right_answer": 2}
+    shares = {"pairs with 0": 0, "pairs with 1": 0, "pairs with 2": 5}
+    assert counts == {"x.en-es": numbers | shares}
+
+
+def test_what_other_corpora_hold_out_is_never_a_negative(tmp_path):
+    # "Cerca", the nearest to "cero" and "lejos", is a reply to what is held out.
+    files = {"conversations/c.es.tsv": f"{HELD[0]}\tCerca\n"}
+    mine(write_corpus(tmp_path, ROWS))
+    assert any("Cerca" in negatives for _, _, negatives in mined(tmp_path))
+    write_files(tmp_path, files)
+    # What was mined before the corpus came is not trained on.
+    for _ in ("before", "after"):
+        corpora = load_folder(tmp_path, source="en", targets=["es"], with_mined=True)
+        trained = list(transient_store(corpora).corpora[0].train)
+        assert len(trained) == 4
+        assert "Cerca" not in {text for pair in trained for text in (*pair[:2], *pair.negatives)}
+        mine(tmp_path)
+    # The nearest that may be taken: of "cero" "más lejos" (90), of which "lejos" is another answer.
+    assert [negatives for _, _, negatives in mined(tmp_path)] == [
+        *(("más lejos",), ("más lejos", "cero"), ("lejos", "cero"), ("más lejos",)),
+    ]
+
+
+def test_what_is_mined_already_is_kept_until_something_changes(tmp_path):
+    write_corpus(tmp_path, ROWS)
+    write_corpus(tmp_path, ROWS[:3], "y.en-es")
+
+    def sizes(**changes):
+        counting = Counting(encode)
+        mine(tmp_path, encode=counting, **changes)
+        return [len(batch) for batch in counting.batches]
+
+    assert sizes() == [4, 3]
+    assert sizes() == []
+    assert sizes(model="another") == [4, 3]
+    assert sizes() == [4, 3]
+    assert sizes(num_negatives=1) == [4, 3]
+    mined_path(tmp_path, "x", "en-es").unlink()
+    write_corpus(tmp_path, ROWS[:2], "y.en-es")
+    assert sizes(num_negatives=1) == [4, 2]
+    # Killed between the file and its record: it is mined again.
+    (tmp_path / "hard_negatives/x.en-es.json").write_text("{", encoding="utf-8")
+    assert sizes(num_negatives=1) == [4]
+
+
+def test_only_the_named_corpora_are_mined(tmp_path):
+    data = write_corpus(write_corpus(tmp_path, ROWS), ROWS, "y.en-es")
+    assert list(mine(data, names=["y"])) == ["y.en-es"]
+    assert {path.name for path in (data / "hard_negatives").iterdir()} == {"y.en-es.tsv.gz", "y.en-es.json"}
+    with pytest.raises(UserError, match=r"the name of a corpus is expected, got 'z'; .* x, y"):
+        mine(data, names=["z"])
+
+
+# --- the program
+
+
+class Toy(tf.Module):
+    """A letter's share in a text for each letter."""
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
+    def __call__(self, inputs):
+        letters = tf.strings.unicode_decode(inputs, "UTF-8")
+        return tf.reduce_sum(tf.one_hot(letters, 256), axis=1) + 1e-3
+
+
+@pytest.mark.slow
+def test_the_program_mines_and_prints_counts(tmp_path):
+    tf.saved_model.save(Toy(), str(tmp_path / "model"))
+    data = write_corpus(tmp_path / "data", ROWS)
+    flags = (str(ROOT / "data/mine.py"), "--model=model", "--data=data", "--top=1")
+    first = run_python(tmp_path, *flags)
+    assert first.status == 0, first.errors
+    assert first.output.startswith("x.en-es: pairs 5, distinct targets 4, pairs with 0 0, ")
+    assert [len(found) for _, _, found in mined(data)] == [1] * 5
+    record = json.loads((data / "hard_negatives/x.en-es.json").read_text(encoding="utf-8"))
+    assert record["recipe"]["model"] == model_fingerprint(tmp_path / "model")

@@ -1,0 +1,127 @@
+"""Data sets of Hugging Face's hub as corpora, from local folders that stand in for the hub."""
+
+import json
+from pathlib import Path
+
+import datasets
+import pytest
+
+from xling_tf.config import DataConfig
+from xling_tf.corpora.huggingface import read_source, read_sources
+from xling_tf.corpora.records import (
+    InferencePair,
+    QuestionAnswer,
+    SentenceTriplet,
+    SimilarityPair,
+    TranslationPair,
+)
+from xling_tf.errors import UserError
+
+
+@pytest.fixture(autouse=True)
+def _cache(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+
+
+def publish(name: str, config: str, **splits: list[dict]) -> None:
+    """Writes a data set where `load_dataset` finds it: below the working folder."""
+    files = []
+    for split, rows in splits.items():
+        path = Path(name) / config / f"{split}.jsonl"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        files.append({"split": split, "path": f"{config}/{split}.jsonl"})
+    configs = json.dumps([{"config_name": config, "data_files": files}])
+    (Path(name) / "README.md").write_text(f"---\nconfigs: {configs}\n---\n")
+
+
+def read(spec: str, *languages: str) -> dict[str, list]:
+    config = DataConfig(source=languages[0], targets=languages[1:], sources=(spec,))
+    return {corpus.title: list(corpus) for corpus in read_sources(config)}
+
+
+PAIR = TranslationPair("good morning", "buenos días")
+
+
+@pytest.mark.parametrize(
+    ("name", "rows"),
+    [
+        (
+            "sentence-transformers/parallel-sentences-talks",
+            [
+                {"english": "good\nmorning", "non_english": "buenos días"},
+                {"english": "x", "non_english": None},
+            ],
+        ),
+        ("Helsinki-NLP/opus-100", [{"translation": {"en": "good morning", "es": "buenos días"}}]),
+    ],
+)
+def test_translations_in_either_direction(name, rows):
+    publish(name, "en-es", train=rows, dev=rows)
+    prefix = f"parallel/{name.replace('/', '_')}"
+    assert read(f"hf:{name}:en-es", "en", "fr", "es") == {f"{prefix}.en-es": [(PAIR, None)]}
+    turned = TranslationPair(PAIR.target, PAIR.source)
+    assert read(f"hf:{name}:en-es", "es", "en") == {f"{prefix}.es-en": [(turned, None)]}
+    with pytest.raises(UserError, match=r"en, fr.* but is in en, es; choose a config"):
+        read(f"hf:{name}:en-es", "en", "fr")
+
+
+def test_inference_without_the_pairs_that_have_no_label():
+    rows = [{"premise": p, "hypothesis": "h", "label": n} for p, n in (("p", 2), ("q", -1), ("r", 0))]
+    publish("stanfordnlp/snli", "plain_text", train=rows, validation=rows[:1], test=rows)
+    first, second = ((InferencePair(*fields), None) for fields in (("p", "h", 2), ("r", "h", 0)))
+    assert read("hf:stanfordnlp/snli:plain_text", "en", "es") == {
+        "nli/stanfordnlp_snli.en.train": [first, second],
+        "nli/stanfordnlp_snli.en.dev": [first],
+    }
+    versions = [read_source("hf:stanfordnlp/snli:plain_text", ["en", "es"])[0].version() for _ in range(2)]
+    publish("facebook/xnli", "es", train=rows)
+    assert versions[0] == versions[1] != read_source("hf:facebook/xnli:es", ["es", "en"])[0].version()
+    with pytest.raises(UserError, match="is in es"):  # inference is trained on in the source language
+        read("hf:facebook/xnli:es", "en", "es")
+
+
+def test_scored_pairs_and_answers():
+    # Scores are percents of their range.
+    rows = [{"sentence1": "a", "sentence2": "b", "score": score} for score in (0.2, 1.0, 0.4)]
+    publish("sentence-transformers/stsb", "default", train=rows, test=rows)
+    (found,) = read("hf:sentence-transformers/stsb", "en", "es").values()
+    assert [record for record, _ in found] == [SimilarityPair("a", "b", n) for n in (0, 100, 25)]
+    publish("sentence-transformers/gooaq", "default", train=[{"question": "Who?", "answer": "Ada."}])
+    found = read("hf:sentence-transformers/gooaq", "en", "es")
+    answer = (QuestionAnswer("Who?", "Ada.", "Ada."), None)
+    assert found == {"questions/sentence-transformers_gooaq.en": [answer]}
+
+
+def test_articles_are_documents_and_no_triplet_spans_an_unfit_sentence():
+    first = "Escribió. Murió.\n\nObras\n\n= 1 + 2 = 3\n\nUna. Dos. Tres."
+    rows = [{"title": "Ada", "text": first}, {"title": "Eva", "text": "Vino. Se fue."}]
+    publish("wikimedia/wikipedia", "20231101.es", train=rows)
+    ((title, found),) = read("hf:wikimedia/wikipedia:20231101.es", "en", "es").items()
+    assert title == "documents/wikimedia_wikipedia.es"
+    assert [record for record, _ in found] == [
+        SentenceTriplet("Ada", "Escribió.", "Murió."),
+        SentenceTriplet("Escribió.", "Murió.", "Obras"),
+        SentenceTriplet("Una.", "Dos.", "Tres."),
+        SentenceTriplet("Eva", "Vino.", "Se fue."),
+    ]
+    assert len({key for _, key in found[:3]}) == 1 != len({key for _, key in found})
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("hf:snli", "got 'hf:snli'"),
+        ("hf:mine/reviews", r"but has stars, text; .* save .* as a file"),
+        ("hf:sentence-transformers/stsb", "columns sentence1, sentence2, score, but has stars, text"),
+        ("hf:mine/reviews:other", "with a config that it has.*'other'"),
+        ("hf:sentence-transformers/gooaq", "must have usable records, but has none in 1 rows"),
+    ],
+)
+def test_what_is_no_known_collection_says_what_it_has(spec, message):
+    for name in ("mine/reviews", "sentence-transformers/stsb"):
+        publish(name, "default", train=[{"stars": 5, "text": "good"}])
+    publish("sentence-transformers/gooaq", "default", train=[{"question": "", "answer": "x"}])
+    with pytest.raises(UserError, match=message):
+        read(spec, "en", "es")

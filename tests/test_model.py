@@ -1,0 +1,197 @@
+"""Models in folders and exports are read back as they were written."""
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from starting_models import KINDS, TEXTS, make_model
+from testing import TINY, TrainedModel, build_model
+
+import xling_tf
+from xling_tf.errors import UserError
+from xling_tf.model import (
+    CONFIG,
+    WEIGHTS,
+    Model,
+)
+from xling_tf.savedmodel.module import reexport
+from xling_tf.settings import apply_overrides
+from xling_tf.weights import arrays
+
+UNSEEN = [*TEXTS, "a zebra sleeps", "una cebra", "", "😀"]
+
+
+@cache
+def translator() -> TrainedModel:
+    """An LSTM with the decoder of translations."""
+    others = ("translation_ranking", "response_prediction", "quick_thought", "inference")
+    settings = [
+        *("tokenizer.ngram_sizes=", "encoder.kind=lstm", "encoder.embedding_dim=6", "encoder.hidden_dim=8"),
+        *("encoder.intermediate_dim=4", "encoder.pooling=attention", "tasks.translation.weight=1"),
+        *(f"tasks.{name}.weight=0" for name in others),
+    ]
+    keras.utils.set_random_seed(1)
+    return build_model(apply_overrides(TINY, settings), {"en": TEXTS[::2], "es": TEXTS[1::2]})
+
+
+def model_of(kind: str) -> TrainedModel:
+    return translator() if kind == "lstm" else make_model(kind)
+
+
+def require_equal(found: Model, expected: Model, tolerance: float = 0.0) -> None:
+    """Makes sure that two models have the same weights by name, heads included, and the same vectors."""
+    weights, others = arrays(found.weights), arrays(expected.weights)
+    assert [*weights] == [*others]
+    for name, array in weights.items():
+        np.testing.assert_allclose(array, others[name], rtol=0, atol=tolerance, err_msg=name)
+    np.testing.assert_allclose(found(UNSEEN), expected(UNSEEN), rtol=0, atol=tolerance)
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "lstm"])
+def test_a_model_folder_has_the_model_to_the_bit(kind: str, tmp_path: Path) -> None:
+    model = model_of(kind)
+    model.save_pretrained(tmp_path / "model")
+    again = Model.from_pretrained(tmp_path / "model")
+    require_equal(again, model)
+    assert json.dumps(again.config()) == json.dumps(model.config())
+    assert again.info == model.info
+    # It replaces itself, and nothing else.
+    again.save_pretrained(tmp_path / "model")
+    require_equal(Model.from_pretrained(tmp_path / "model"), model)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "thesis.txt").write_text("x")
+    with pytest.raises(UserError, match="something else"):
+        model.save_pretrained(tmp_path / "other")
+
+
+def test_a_model_is_read_in_the_precision_of_the_process(tmp_path: Path) -> None:
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    trained = make_model("words and n-grams")
+    trained.save_pretrained(tmp_path / "model")
+    keras.config.set_dtype_policy("float32")
+    model = Model.from_pretrained(tmp_path / "model")
+    layers = [model.encoder, *(layer for heads in model.heads.values() for layer in heads.values())]
+    assert {layer.compute_dtype for layer in layers} == {"float32"}
+    np.testing.assert_allclose(model(UNSEEN), trained(UNSEEN), atol=0.05)
+
+
+def test_a_call_has_gradients(tmp_path: Path) -> None:
+    model = make_model("words and n-grams")
+    with tf.GradientTape() as tape:
+        loss = -tf.reduce_sum(model(TEXTS[:1]) * model(TEXTS[1:2]))
+    variables = model.encoder.trainable_variables
+    gradients = tape.gradient(loss, [variable.value for variable in variables])
+    assert all(gradient is not None for gradient in gradients)
+    assert {id(v) for v in variables} < {id(v) for v in model.trainable_variables}
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "lstm"])
+def test_an_export_has_the_model_too(kind: str, tmp_path: Path) -> None:
+    model = model_of(kind)
+    model.export(tmp_path / "exported", {})
+    # Words and their n-grams are combined in an export, and separated again.
+    require_equal(Model.from_pretrained(tmp_path / "exported"), model, tolerance=1e-6)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_fine_tuned_export_has_the_tuned_model(kind: str, tmp_path: Path) -> None:
+    make_model(kind).export(tmp_path / "exported", {})
+    loaded = tf.saved_model.load(str(tmp_path / "exported"))
+    random = np.random.default_rng(0)
+    for variable in loaded.trainable_variables:
+        variable.assign(variable + random.normal(0, 0.01, variable.shape))
+    reexport(loaded, tmp_path / "exported", tmp_path / "tuned")
+    tuned, before = (Model.from_pretrained(tmp_path / name)(UNSEEN) for name in ("tuned", "exported"))
+    np.testing.assert_allclose(tuned, loaded(UNSEEN), rtol=0, atol=1e-6)
+    assert np.abs(tuned - before).max() > 1e-3
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_export_of_int8_has_nearly_the_model(kind: str, tmp_path: Path) -> None:
+    model = make_model(kind)
+    model.export(tmp_path / "exported", {}, model.module("int8"))
+    again = Model.from_pretrained(tmp_path / "exported")
+    assert {variable.dtype for variable in again.weights.values()} == {"float32"}
+    np.testing.assert_allclose(
+        again(UNSEEN), tf.saved_model.load(str(tmp_path / "exported"))(UNSEEN), atol=1e-5
+    )
+    np.testing.assert_allclose(again(UNSEEN), model(UNSEEN), atol=3e-2)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A model folder."""
+    make_model("words and n-grams").save_pretrained(tmp_path / "model")
+    return tmp_path / "model"
+
+
+def change(path: Path, *names: str, value: Any) -> None:
+    """Gives a config another value at some dotted place."""
+    config = json.loads(path.read_text())
+    section = config
+    for name in names[:-1]:
+        section = section[name]
+    section[names[-1]] = value
+    path.write_text(json.dumps(config))
+
+
+def test_other_folders_and_damaged_ones_are_refused_in_one_line(folder: Path) -> None:
+    def require_refused(message: str) -> None:
+        with pytest.raises(UserError, match=message) as caught:
+            Model.from_pretrained(folder)
+        assert "\n" not in str(caught.value)
+
+    config, content = folder / CONFIG, (folder / CONFIG).read_bytes()
+    # An earlier version's config is the experiment, without a format.
+    config.write_text('{"text": {"max_tokens": 64}, "encoder": {"kind": "transformer"}}')
+    require_refused("was not saved by this version of xling_tf; train, import or export the model again")
+    config.write_bytes(content[:-100])
+    require_refused(r"config\.json must be JSON, but is damaged")
+    damages: list[tuple[tuple[str, ...], Any]] = [
+        (("encoder", "kind"), "mystery"),
+        (("encoder", "hidden_dim"), "wide"),
+        (("tokenizer", "stemming"), True),
+        (("info",), {}),
+        (("heads", "inference", "classifier", "registered_name"), "mystery"),
+        (("heads", "inference", "classifier", "config", "dim"), "wide"),
+    ]
+    for names, value in damages:
+        config.write_bytes(content)
+        change(config, *names, value=value)
+        require_refused("cannot be made|is expected|expects|has no field")
+    config.write_bytes(content)
+
+    weights = (folder / WEIGHTS).read_bytes()
+    (folder / WEIGHTS).write_bytes(weights[: len(weights) // 2])
+    require_refused(r"model\.safetensors must be a safetensors file, but is damaged")
+    (folder / WEIGHTS).write_bytes(weights)
+    change(config, "encoder", "intermediate_dim", value=13)
+    require_refused(r"weights in .*model do not fit .*\(of another shape: ")
+    config.write_bytes(content)
+    vocabulary = (folder / "vocabulary.txt").read_bytes()
+    (folder / "vocabulary.txt").write_text("one\n")
+    require_refused("the tokenizer has a num_words of 5, but the encoder of ")
+    (folder / "vocabulary.txt").unlink()
+    require_refused(r"vocabulary\.txt")
+    (folder / "vocabulary.txt").write_bytes(vocabulary)
+    (folder / WEIGHTS).unlink()
+    require_refused(r"neither saved_model\.pb, nor model\.safetensors, nor a checkpoint")
+    config.unlink()
+    require_refused("has no config.json, only vocabulary.txt")
+
+
+def test_a_model_folder_takes_the_place_of_another_alone(folder: Path, tmp_path: Path) -> None:
+    model = Model.from_pretrained(folder)
+    model.save_pretrained(folder)
+    run = tmp_path / "run"
+    (run / "checkpoints").mkdir(parents=True)
+    (run / CONFIG).write_bytes((folder / CONFIG).read_bytes())
+    with pytest.raises(UserError, match="something else"):
+        model.save_pretrained(run)
+    with pytest.raises(UserError, match="is a model folder"):
+        xling_tf.load(folder)

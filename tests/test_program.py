@@ -1,0 +1,76 @@
+"""The log lines of the parts of a program."""
+
+import subprocess
+import sys
+import time
+
+import pytest
+from programs import ROOT
+
+from xling_tf import program
+from xling_tf.errors import UserError
+
+# A program beside the package, like those of a checkout, in a part that takes a while.
+PROGRAM = """
+import sys
+from absl import app, logging
+from xling_tf import program
+
+def main(argv):
+    program.set_up_logging()
+    program._SECONDS_BETWEEN_LINES = 0.05
+    with program.progress("reading") as report:
+        report("half of it")
+        print("ready", flush=True)
+        sys.stdin.read()
+    exec(compile("logging.info('of a program')", argv[1] + "/data/default.py", "exec"))
+    exec(compile("logging.info('of a package')", argv[1] + "/.venv/other.py", "exec"))
+
+app.run(main)
+"""
+
+
+def test_a_part_logs_lines_at_its_begin_and_end_and_in_between():
+    command = [sys.executable, "-c", PROGRAM, str(ROOT)]
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    with subprocess.Popen(command, **pipes, cwd=ROOT, text=True) as process:
+        assert process.stdout.readline() == "ready\n"
+        # The lines appear during the part, not at its end.
+        begin, first, second = (process.stderr.readline() for _ in range(3))
+        assert begin.endswith("INFO reading\n")
+        assert all("INFO reading: half of it, after" in line for line in (first, second))
+        _, rest = process.communicate(input="")
+    assert process.returncode == 0
+    ends = [line.partition("INFO ")[2] for line in rest.splitlines() if "half of it" not in line]
+    assert ends == ["reading: done in 0 seconds", "of a program"]
+
+
+def test_a_part_that_fails_logs_no_more_lines(caplog, monkeypatch):
+    monkeypatch.setattr(program, "_SECONDS_BETWEEN_LINES", 0.01)
+    caplog.set_level("INFO", logger="absl")
+    with pytest.raises(ValueError, match="damaged"), program.progress("reading"):
+        raise ValueError("damaged")
+    num_lines = len(caplog.messages)
+    time.sleep(0.05)
+    assert len(caplog.messages) == num_lines
+    assert not any("done" in line for line in caplog.messages)
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "line"),
+    [
+        (UserError("give a name"), 2, "error: give a name\n"),
+        (KeyboardInterrupt(), 130, "interrupted; the same command continues\n"),
+        (OSError(28, ""), 2, "error: the disk is full; make room, and the same command continues\n"),
+    ],
+)
+def test_mistakes_interruptions_and_a_full_disk_are_one_line(error, status, line, capsys):
+    with pytest.raises(SystemExit) as end, program.one_line_errors("the same command continues"):
+        raise error
+    assert (end.value.code, capsys.readouterr().err) == (status, line)
+
+
+def test_without_standard_error_nothing_fails(monkeypatch):
+    monkeypatch.setattr(sys, "stderr", None)
+    with program.progress("reading"):
+        pass

@@ -1,0 +1,108 @@
+"""Models as archives, at Kaggle and at Hugging Face, whose libraries' calls are replaced."""
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace
+
+import huggingface_hub
+import kagglehub
+import pytest
+import tensorflow_hub
+from push import archive, push
+from serving_servers import app_in_thread
+from starlette.applications import Starlette
+from starlette.responses import FileResponse
+from starlette.routing import Route
+from testing import SENTENCES
+
+import xling_tf
+from xling_tf.errors import UserError
+from xling_tf.evaluators.embedders import open_embedder
+
+
+@pytest.fixture
+def repository(monkeypatch, tmp_path):
+    """The folder of the only repository, a/b."""
+    folder = tmp_path / "repository"
+
+    def commit(name, additions, commit_message):
+        if name != "a/b":
+            raise OSError("403")
+        for addition in additions:
+            path = folder / addition.path_in_repo
+            path.parent.mkdir(parents=True, exist_ok=True)
+            content = addition.path_or_fileobj
+            path.write_bytes(content if isinstance(content, bytes) else Path(content).read_bytes())
+        return SimpleNamespace(commit_url="https://hf/a/b/commit/1")
+
+    def download(name, revision):
+        if name != "a/b":
+            raise OSError("404")
+        return str(folder)
+
+    monkeypatch.setattr(huggingface_hub, "create_repo", lambda name, exist_ok: None)
+    monkeypatch.setattr(huggingface_hub, "create_commit", commit)
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
+    return folder
+
+
+def test_a_pushed_model_is_loaded_by_its_name(repository, hub_folder, hub_vectors, tmp_path):
+    folder = shutil.copytree(hub_folder, tmp_path / "model")
+    (folder / "results.json").write_text(json.dumps({"scores": {"sts/stsb.en.dev": {"pearson": 0.8}}}))
+    assert push(folder, "hf://a/b") == "https://hf/a/b/commit/1"
+    names = [{p.relative_to(at) for p in at.rglob("*") if p.is_file()} for at in (folder, repository)]
+    assert names[0] == names[1]
+    card = huggingface_hub.ModelCard((repository / "README.md").read_text())
+    assert "# A card" in card.text
+    assert card.data.language == ["en", "es"]
+    (score,) = card.data.eval_results
+    assert (score.dataset_name, score.metric_type, score.metric_value) == ("sts/stsb.en.dev", "pearson", 0.8)
+    assert xling_tf.load("hf://a/b").encode(SENTENCES) == pytest.approx(hub_vectors, abs=1e-6)
+    assert open_embedder("hf://a/b@main").name == "b"
+
+
+def test_a_refusal_by_hugging_face_is_reported(repository, hub_folder):
+    for call, message in (
+        (lambda: xling_tf.load("hf://a/other"), "hf://a/other cannot be downloaded"),
+        (lambda: push(hub_folder, "hf://a/other"), "refuses the model"),
+        (lambda: push(hub_folder, "a/b"), "expects hf://owner/name"),
+        (lambda: push(hub_folder.parent, "hf://a/b"), "holds exported models"),
+    ):
+        with pytest.raises(UserError, match=message):
+            call()
+
+
+def test_a_model_is_uploaded_to_kaggle_or_the_refusal_is_reported(hub_folder, monkeypatch):
+    uploads = []
+
+    def upload(handle, folder, version_notes):
+        if not handle.startswith("a/"):
+            raise kagglehub.exceptions.BackendError("not yours")
+        uploads.append((handle, folder, version_notes))
+
+    monkeypatch.setattr(kagglehub, "model_upload", upload)
+    handle = "a/xling/tensorFlow2/en-es"
+    assert push(hub_folder, f"kaggle:{handle}").endswith(f"/models/{handle}")
+    assert uploads == [(handle, str(hub_folder), "tiny of xling_tf")]
+    with pytest.raises(UserError, match="refuses the model: not yours"):
+        push(hub_folder, "kaggle:b/xling/tensorFlow2/en-es")
+
+
+def test_an_archive_is_loaded_from_its_file_and_by_tf_hub(hub_folder, hub_vectors, tmp_path, monkeypatch):
+    packed = tmp_path / "share" / "model.tar.gz"
+    checksum = archive(hub_folder, packed)
+    subprocess.run(["sha256sum", "--check", checksum.name], cwd=packed.parent, check=True)
+    assert xling_tf.load(packed).encode(SENTENCES) == pytest.approx(hub_vectors, abs=1e-6)
+    monkeypatch.setenv("TFHUB_CACHE_DIR", str(tmp_path / "cache"))
+    with app_in_thread(Starlette(routes=[Route("/m.tar.gz", lambda _: FileResponse(packed))])) as port:
+        loaded = tensorflow_hub.load(f"http://127.0.0.1:{port}/m.tar.gz")
+    assert loaded(SENTENCES).numpy() == pytest.approx(hub_vectors, abs=1e-6)
+
+    cut = tmp_path / "cut.tar.gz"
+    cut.write_bytes(packed.read_bytes()[:1000])
+    with pytest.raises(UserError, match="cannot be unpacked"):
+        xling_tf.load(cut)
+    with pytest.raises(UserError, match="must end in"):
+        archive(hub_folder, tmp_path / "model.zip")

@@ -1,0 +1,264 @@
+"""An exported model: its files, and that every way to call it gives the vectors of the model in training."""
+
+import unicodedata
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from hostile_bytes import FEW
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from testing import (
+    CARD_FILES,
+    SENTENCES,
+    TINY,
+    TrainedModel,
+    build_model,
+    dense,
+    encode,
+    encoded,
+    find_task,
+    tiny_config,
+    tiny_model,
+)
+
+from xling_tf.encoders.serving import ServingEncoder
+from xling_tf.layers.pooling import unit_length
+from xling_tf.savedmodel.module import ExportedModule, reexport
+from xling_tf.settings import apply_overrides
+from xling_tf.tokenizers.words import select_vocabulary
+
+DIM = TINY.encoder.hidden_dim
+PREMISES, HYPOTHESES = SENTENCES, SENTENCES[::-1]
+QUESTIONS = ["a b", "c d e", "hello world"]
+ANSWERS = ["hola", "b b b", "hello mundo"]
+CONTEXTS = ["hola a c d", "d b b b e a c d e f g h i j a b c", "hello mundo unknown"]
+# Where one character ends and another begins is what goes wrong.
+PIECES = [
+    *(b"\xed\xa0\x80", b"\xff", b"\xc0\x80", b"\xf4\x90\x80\x80", b"\xe6\x88", b"\0"),
+    *(b"hola", b" ", b"\n\t\r", b"n't", b"1,000.5", b"<"),
+    "e\u0301\u0316\u202eאב 猫 👩\u200d👧 \ufeff Ａ".encode(),
+]
+
+
+def live_probabilities(model: TrainedModel) -> np.ndarray:
+    encodings = encoded(model, [*PREMISES, *HYPOTHESES])
+    return tf.nn.softmax(model.heads["inference"]["classifier"](*np.split(encodings, 2))).numpy()
+
+
+def live_answers(model: TrainedModel) -> tuple[tf.Tensor, tf.Tensor]:
+    """Vectors of questions and answers as the task in training compares them."""
+    task = find_task(model, "question_answering_en")
+    texts = tf.constant([*QUESTIONS, *ANSWERS])
+    features = model.tokenizer(texts, tf.constant(CONTEXTS))
+    question, answer, context = task.encode(model.encoder, features)
+    heads = task.heads
+    joined = tf.concat([answer, heads["context_encoder"](context)], axis=1)
+    return unit_length(heads["question_tower"](question)), unit_length(heads["answer_tower"](joined))
+
+
+@pytest.fixture(scope="module")
+def answering(tmp_path_factory: pytest.TempPathFactory) -> tuple[TrainedModel, Path]:
+    """A model that answers questions, whose contexts may be longer than the 12 words of sentences.
+
+    Its heads see encodings of unit length, those of `hub_model` what the encoder gives.
+    """
+    keras.utils.set_random_seed(1)
+    on = ["tasks.question_answering.weight=1", "tokenizer.max_context_tokens=16"]
+    model = tiny_model(apply_overrides(tiny_config(normalize=True), on))
+    for variable in model.encoder.variables:
+        variable.assign(3 * variable)  # Far from unit length, so that normalising matters.
+    folder = tmp_path_factory.mktemp("exported") / "qa"
+    model.export(folder, CARD_FILES)
+    return model, folder
+
+
+@pytest.fixture(scope="module")
+def loaded_answering(answering: tuple[TrainedModel, Path]) -> Any:
+    return tf.saved_model.load(str(answering[1]))
+
+
+def test_the_smallest_vocabulary_is_enough() -> None:
+    model = build_model(TINY, select_vocabulary(Counter(), TINY.tokenizer))
+    result = model.module()(SENTENCES, False)
+    np.testing.assert_allclose(result, unit_length(encode(model, SENTENCES)), atol=1e-5)
+
+
+def test_the_export_computes_what_the_encoder_in_training_computes(
+    hub_loaded: Any, hub_model: TrainedModel, hub_vectors: np.ndarray
+) -> None:
+    np.testing.assert_allclose(hub_vectors, unit_length(encode(hub_model, SENTENCES)), atol=1e-5)
+    # Vectors that were all alike would prove little.
+    assert len(np.unique(hub_vectors.round(3), axis=0)) == len(SENTENCES)
+    # Long lists of mixed length keep their order.
+    random = np.random.default_rng(0)
+    words = [*hub_model.tokenizer.vocabulary, "zebra", "okapi"]
+    sentences = [" ".join(random.choice(words, random.integers(1, 12))) for _ in range(700)]
+    expected = unit_length(encode(hub_model, sentences))
+    np.testing.assert_allclose(hub_loaded(sentences), expected, atol=1e-5)
+
+
+def test_nothing_gives_no_rows(hub_loaded: Any, loaded_answering: Any) -> None:
+    for inputs in ([], (), tf.zeros([0, 3], tf.string)):
+        assert hub_loaded(inputs).shape == hub_loaded.response_encoder(inputs).shape == (0, DIM)
+        assert hub_loaded.inference(inputs, inputs).shape == (0, 3)
+        assert loaded_answering.response_encoder(inputs).shape == (0, DIM)
+
+
+@settings(FEW, max_examples=6)
+@given(
+    texts=st.lists(
+        st.one_of(st.binary(max_size=60), st.lists(st.sampled_from(PIECES), max_size=30).map(b"".join)),
+        min_size=1,
+        max_size=8,
+    )
+)
+def test_any_bytes_give_a_unit_vector_alone_and_in_a_batch(hub_loaded: Any, texts: Any) -> None:
+    batch = hub_loaded(tf.constant(texts)).numpy()
+    np.testing.assert_allclose(np.linalg.norm(batch, axis=1), 1, atol=1e-5)
+    for text, vector in zip(texts, batch, strict=True):
+        np.testing.assert_allclose(hub_loaded(tf.constant([text]))[0], vector, atol=2e-6)
+
+
+def test_texts_in_any_form_of_unicode_have_the_same_vectors(hub_loaded: Any, loaded_answering: Any) -> None:
+    texts = ["El gató dúerme. ñandú", "한국 がぎ", "¿Qué ắ Å?"]
+    decomposed = [unicodedata.normalize("NFD", text) for text in texts]
+    assert decomposed != texts
+    for part in (hub_loaded, hub_loaded.question_encoder, hub_loaded.response_encoder):
+        np.testing.assert_array_equal(part(decomposed), part(texts))
+    for form in (texts, decomposed):
+        np.testing.assert_array_equal(
+            loaded_answering.response_encoder(form, decomposed[::-1]),
+            loaded_answering.response_encoder(texts, texts[::-1]),
+        )
+    np.testing.assert_array_equal(
+        hub_loaded.inference(decomposed, texts[::-1]), hub_loaded.inference(texts, decomposed[::-1])
+    )
+
+
+def test_a_model_trained_in_bfloat16_is_exported_in_float32() -> None:
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    model = tiny_model()
+    module = model.module()
+    assert keras.config.dtype_policy().name == "mixed_bfloat16"
+    for part in (module, module.response_encoder, module.inference):
+        assert {variable.dtype for variable in part.variables} == {tf.float32}
+    # bfloat16 has 8 bits of mantissa; the float32 copy must be as near as that, not equal.
+    expected = unit_length(encode(model, SENTENCES))
+    np.testing.assert_allclose(module(SENTENCES), expected, atol=0.05)
+    probabilities = module.inference(PREMISES, HYPOTHESES)
+    np.testing.assert_allclose(probabilities, live_probabilities(model), atol=0.05)
+
+
+def test_questions_are_sentences_and_responses_pass_through_the_tower(
+    hub_loaded: Any, hub_model: TrainedModel, hub_vectors: np.ndarray
+) -> None:
+    np.testing.assert_allclose(hub_loaded.question_encoder(SENTENCES), hub_vectors, atol=1e-6)
+    tower = hub_model.heads["response_prediction"]["response_tower"]
+    expected = dense(encode(hub_model, SENTENCES), tower)
+    expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+    np.testing.assert_allclose(hub_loaded.response_encoder(SENTENCES), expected, atol=1e-5)
+
+
+def test_tasks_that_were_not_trained_leave_no_heads(hub_model: TrainedModel) -> None:
+    served = ServingEncoder(hub_model.tokenizer, hub_model.encoder)
+    module = ExportedModule(served, {}, hub_model.info.similarity)
+    assert not hasattr(module, "inference")
+    assert "inference" not in module.signatures
+    np.testing.assert_array_equal(module.response_encoder(SENTENCES), module(SENTENCES))
+
+
+def test_raw_vectors_have_the_encoders_own_lengths(
+    hub_loaded: Any, hub_model: TrainedModel, hub_vectors: np.ndarray
+) -> None:
+    raw = hub_loaded.raw(SENTENCES).numpy()
+    np.testing.assert_allclose(raw, encode(hub_model, SENTENCES), atol=1e-5)
+    lengths = np.linalg.norm(raw, axis=1, keepdims=True)
+    assert np.ptp(lengths) > 1e-3
+    np.testing.assert_allclose(raw / lengths, hub_vectors, atol=1e-6)
+    outputs = hub_loaded.signatures["raw"](inputs=tf.constant(SENTENCES))["outputs"]
+    np.testing.assert_allclose(outputs, raw, atol=1e-6)
+
+
+def test_loaded_inference_equals_live(hub_loaded: Any, hub_model: TrainedModel) -> None:
+    expected = live_probabilities(hub_model)
+    for form in (tuple, np.array, lambda texts: np.array(texts).reshape(2, 3)):
+        found = hub_loaded.inference(form(PREMISES), form(HYPOTHESES))
+        np.testing.assert_allclose(found, expected, atol=1e-6)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="as many hypotheses as premises"):
+        hub_loaded.inference(PREMISES[:3], HYPOTHESES[:1])
+
+
+def test_loaded_answers_equal_live_by_call_and_by_signature(
+    answering: tuple[TrainedModel, Path], loaded_answering: Any
+) -> None:
+    questions, answers = live_answers(answering[0])
+    loaded = loaded_answering
+    np.testing.assert_allclose(loaded.question_encoder(QUESTIONS), questions, atol=1e-5)
+    signature = loaded.signatures["response_encoder"]
+    for vectors in (
+        loaded.response_encoder(ANSWERS, CONTEXTS),
+        signature(context=tf.constant(CONTEXTS), input=tf.constant(ANSWERS))["outputs"],
+    ):
+        np.testing.assert_allclose(vectors, answers, atol=1e-5)
+    probabilities = loaded.inference(PREMISES, HYPOTHESES)
+    np.testing.assert_allclose(probabilities, live_probabilities(answering[0]), atol=1e-5)
+    assert np.ptp(probabilities, axis=0).max() > 1e-3
+    # The context makes a difference, beyond the limit of sentences too.
+    assert np.abs(loaded.response_encoder(ANSWERS) - answers).max() > 1e-3
+    cut = [" ".join(context.split()[:12]) for context in CONTEXTS]
+    assert np.abs(loaded.response_encoder(ANSWERS, cut)[1] - answers[1]).max() > 1e-4
+
+
+def test_an_answer_without_context_is_its_own(loaded_answering: Any) -> None:
+    respond = loaded_answering.response_encoder
+    alone = respond(ANSWERS, ANSWERS)
+    np.testing.assert_array_equal(respond(ANSWERS), alone)
+    mixed = respond(ANSWERS, [CONTEXTS[0], " \t", CONTEXTS[2]])
+    in_contexts = respond(ANSWERS, CONTEXTS)
+    np.testing.assert_allclose(mixed, [in_contexts[0], alone[1], in_contexts[2]], atol=1e-6)
+    np.testing.assert_allclose(respond(ANSWERS, CONTEXTS[0]), respond(ANSWERS, [CONTEXTS[0]] * 3), atol=1e-6)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="as many contexts as answers"):
+        respond(ANSWERS, CONTEXTS[:2])
+    odd = respond([b"hola"] * 3, ["\ufeff\0".encode(), b"\xff\xfe \xc3", b"x" * 9999])
+    np.testing.assert_allclose(np.linalg.norm(odd, axis=1), 1, atol=1e-6)
+
+
+def ranking_loss(model: Any) -> tf.Tensor:
+    answers = model.response_encoder(ANSWERS, CONTEXTS)
+    scores = 5 * model.question_encoder(QUESTIONS) @ tf.transpose(answers)
+    labels = tf.range(len(QUESTIONS))
+    return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels, scores))
+
+
+@pytest.mark.slow
+def test_a_user_fine_tunes_both_sides_and_saves_them_with_all_signatures(
+    answering: tuple[TrainedModel, Path], tmp_path: Path
+) -> None:
+    model = tf.saved_model.load(str(answering[1]))
+    sides = (model.question_encoder, model.response_encoder)
+    variables = list({id(v): v for side in sides for v in side.trainable_variables}.values())
+    # The encoder's, and two towers and the context's layers of two kernels and biases each.
+    assert len(variables) == len(model.trainable_variables) + 3 * 4
+    losses = []
+    for _ in range(5):
+        with tf.GradientTape() as tape:
+            loss = ranking_loss(model)
+        losses.append(float(loss))
+        for variable, gradient in zip(variables, tape.gradient(loss, variables), strict=True):
+            variable.assign_sub(0.02 * tf.convert_to_tensor(gradient))
+    assert losses == sorted(losses, reverse=True)
+
+    reexport(model, answering[1], tmp_path / "tuned")
+    again = tf.saved_model.load(str(tmp_path / "tuned"))
+    assert set(again.signatures) == set(model.signatures) > {"inference", "response_encoder"}
+    assert float(ranking_loss(again)) == pytest.approx(float(ranking_loss(model)), abs=1e-6)
+    np.testing.assert_array_equal(again(SENTENCES), model(SENTENCES))
+    served = again.signatures["question_encoder"](input=tf.constant(QUESTIONS))["outputs"]
+    np.testing.assert_allclose(served, model.question_encoder(QUESTIONS), atol=1e-6)
+    assert (tmp_path / "tuned" / "config.json").read_bytes() == (answering[1] / "config.json").read_bytes()
+    assert "fine-tuned" in (tmp_path / "tuned" / "README.md").read_text()

@@ -1,0 +1,183 @@
+"""A model as a version for TensorFlow Serving: whole, independent of its source, with warm-up requests."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from google.protobuf import text_format
+from programs import ROOT
+from serving_folder import next_version, publish
+from serving_models import save
+from serving_servers import server_process
+from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
+from tensorflow_serving.config.model_server_config_pb2 import ModelServerConfig
+
+from xling_tf.errors import UserError
+from xling_tf.serving.models import WARMUP_REQUESTS, find_versions
+
+CONFIGURATION = {"models.config", "batching.config", "monitoring.config", "compose.yaml"}
+PROGRAM = str(ROOT / "export" / "main.py")
+_TEXTS, _NUMBERS = tf.TensorSpec([None], tf.string), tf.TensorSpec([100], tf.float32)
+_LENGTH = tf.strings.length
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model with signatures for texts, pairs of texts, numbers in strings, and numbers."""
+    path, module = tmp_path_factory.mktemp("exported") / "small", tf.Module()
+    module.factor = tf.Variable([2.0] * 100)
+    signatures = {
+        "lengths": (lambda inputs: {"y": _LENGTH(inputs)}, {"inputs": _TEXTS}),
+        "pairs": (lambda a, b: {"y": _LENGTH(a) - _LENGTH(b)}, {"a": _TEXTS, "b": _TEXTS}),
+        "parsed": (lambda inputs: {"y": tf.strings.to_number(inputs)}, {"inputs": _TEXTS}),
+        "doubled": (lambda inputs: {"y": inputs * module.factor}, {"inputs": _NUMBERS}),
+    }
+    save(module, signatures, path)
+    (path / "README.md").write_text("# A card\n")
+    return path
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    """The files in a folder, at any depth."""
+    paths = (path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
+
+
+@pytest.fixture(scope="module")
+def published(small: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, int]]:
+    """The model, published, and its warm-up requests; no test changes it."""
+    return publish(small, tmp_path_factory.mktemp("production") / "serving", "tiny")
+
+
+def test_a_version_is_a_whole_copy_with_requests_for_the_signatures_of_texts(published, small: Path) -> None:
+    folder, warmup = published
+    assert folder.parts[-3:] == ("serving", "tiny", "1")
+    copied = files_of(folder)
+    assert copied.pop(str(WARMUP_REQUESTS))
+    assert copied == files_of(small)
+    # No file is shared with the source.
+    assert all(path.is_dir() or path.stat().st_nlink == 1 for path in folder.rglob("*"))
+    assert {path.name for path in folder.parents[1].iterdir()} == {"tiny", *CONFIGURATION}
+    # "parsed" refuses texts, and a failing request would stop the model from being served.
+    assert warmup == {"doubled": 0, "lengths": 4, "pairs": 4, "parsed": 0}
+    sizes = defaultdict(list)
+    for record in tf.data.TFRecordDataset(str(folder / WARMUP_REQUESTS)).as_numpy_iterator():
+        request = PredictionLog.FromString(record).predict_log.request
+        columns = [tf.make_ndarray(value) for value in request.inputs.values()]
+        sizes[request.model_spec.name, request.model_spec.signature_name].append(len(columns[0]))
+        # Inputs get different texts.
+        assert len(columns) == 1 or len(columns[0]) == 1 or np.any(columns[0] != columns[1])
+    assert sizes == {("tiny", "lengths"): [1, 1, 8, 32], ("tiny", "pairs"): [1, 1, 8, 32]}
+
+
+def test_versions_are_numbered_on_and_never_overwritten(small: Path, tmp_path: Path) -> None:
+    folders = [publish(small, tmp_path, "m", version)[0].name for version in (None, 7, None)]
+    assert folders == ["1", "7", "8"]
+    before = files_of(tmp_path)
+    with pytest.raises(UserError, match="m/7 exists and is never overwritten; 9 is free"):
+        publish(small, tmp_path, "m", 7)
+    assert files_of(tmp_path) == before
+    (tmp_path / "m" / "8").rename(tmp_path / "m" / "8.bad")  # a rollback
+    assert list(find_versions(tmp_path / "m")) == [1, 7]
+    assert next_version(tmp_path / "m") == 9
+
+
+def test_models_names_and_places_that_cannot_be_published_are_refused(small: Path, tmp_path: Path) -> None:
+    serving = tmp_path / "serving"
+    bare = tmp_path / "bare"
+    tf.saved_model.save(tf.Module(), str(bare))
+    half = shutil.copytree(small, tmp_path / "exported" / "half")
+    os.truncate(half / "variables/variables.data-00000-of-00001", 40)
+    for model, place, name, version, message in (
+        *((small, serving, name, 1, "--name") for name in ("", "..", "a/b", "12", "a\n")),
+        *((small, serving, "m", version, f"from 1 to .* {version}") for version in (0, 2**63)),
+        (half, serving, "m", None, "cannot be loaded"),
+        (bare, serving, "m", None, "has no signatures"),
+        # A version inside of an exported model.
+        (small, half.parent, "half", None, "exported/half is an exported"),
+        (small, half, "m", None, "exported/half is an exported"),
+    ):
+        with pytest.raises(UserError, match=message):
+            publish(model, place, name, version)
+    assert not serving.exists()
+
+
+def test_a_copy_that_fails_leaves_nothing(small: Path, tmp_path: Path, monkeypatch) -> None:
+    def fail(source: str, target: str, **more: Any) -> None:
+        Path(target).write_text("ha")
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(shutil, "copystat", fail)
+    with pytest.raises(UserError, match="No space left on device"):
+        publish(small, tmp_path, "m")
+    assert files_of(tmp_path) == {}
+
+
+def read_models(serving: Path) -> dict[str, str]:
+    config = text_format.Parse((serving / "models.config").read_text(), ModelServerConfig())
+    return {model.name: model.base_path for model in config.model_config_list.config}
+
+
+MINE = """\
+# Mine. {
+model_config_list: {
+  config: <name: 'other' base_path: "gs://bucket/other" model_platform: "tensorflow"> # }
+  config {
+    name: "pinned"  # see the ticket
+    base_path: "/models/pinned"
+    model_version_policy { specific { versions: 3 versions: 5 } } }
+}
+"""
+
+
+def test_a_model_is_added_and_the_user_s_edits_stay(
+    small: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    edited = {name: f"# {name}, edited\n" for name in CONFIGURATION} | {"models.config": MINE}
+    for name, text in edited.items():
+        (tmp_path / name).write_text(text)
+    publish(small, tmp_path, "en-es")
+    for name in CONFIGURATION:
+        # The lines of the user, in their order; those of the model among them.
+        lines = iter((tmp_path / name).read_text().splitlines())
+        assert all(line in lines for line in edited[name].splitlines()), name
+    publish(small, tmp_path, "pinned", 4)
+    assert "pins versions [3, 5] of pinned; add 4" in caplog.text
+    expected = {"other": "gs://bucket/other", "pinned": "/models/pinned", "en-es": "/models/en-es"}
+    assert read_models(tmp_path) == expected
+
+
+def test_a_config_that_cannot_be_read_stays_unchanged(small: Path, tmp_path: Path) -> None:
+    config = tmp_path / "models.config"
+    for text in ("models { }", "# model_config_list {}"):
+        config.write_text(text)
+        with pytest.raises(UserError, match=r"models\.config must be .* by hand"):
+            publish(small, tmp_path, "en-es")
+        assert config.read_text() == text
+
+
+@pytest.mark.slow
+def test_programs_publish_one_after_another_and_serve(hub_folder: Path, tmp_path: Path) -> None:
+    running = [
+        subprocess.Popen(
+            [sys.executable, PROGRAM, f"--model={hub_folder}", "--serving=s", f"--name={name}"],
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for name in ("a", "a", "b")
+    ]
+    outputs = [each.communicate(timeout=300)[0] for each in running]
+    assert [each.returncode for each in running] == [0, 0, 0]
+    assert sorted(text.partition(",")[0] for text in outputs) == ["s/a/1", "s/a/2", "s/b/1"]
+    assert read_models(tmp_path / "s").keys() == {"a", "b"}
+    with server_process(f"--model=a={tmp_path / 's' / 'a'}") as server:
+        vectors = np.array(server.predict(["Hola", "Hello"], "a").json["predictions"])
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)

@@ -1,0 +1,84 @@
+"""Scores of a trained model on held-out examples."""
+
+import numpy as np
+import pytest
+from testing import EXAMPLES, TWO_TASKS, corpus, make_batch, make_examples, tiny_model
+
+from xling_tf.corpora.records import TranslationPair
+from xling_tf.corpora.store import transient_store
+from xling_tf.encoders import serving
+from xling_tf.sentence_encoder import SentenceEncoder
+from xling_tf.settings import apply_overrides
+from xling_tf.trainer import validation as module
+from xling_tf.trainer.validation import HeldOutScores, evaluate, held_out_translations
+
+RANKING = "translation_ranking_en-es"
+CONFIG = apply_overrides(TWO_TASKS, ["training.dev_batches=2", "tasks.inference.weight=0"])
+
+
+def test_the_same_examples_are_scored_each_time(monkeypatch):
+    monkeypatch.setattr(serving, "_MICRO_BATCH", 4)  # tokens that are encoded at once
+    # Ten examples in batches of ten: the one batch has them all, also those of a corpus never trained on.
+    settings = ["tasks.translation_ranking.examples_per_batch=10", "training.dev_batches=1"]
+    model = tiny_model(apply_overrides(CONFIG, [*settings, "data.corpus_weights.corpus=0"]))
+    score = HeldOutScores(model, model.tasks, model.experiment, EXAMPLES)
+    first = score()
+    assert first == score()
+    losses, hits = model.tasks[0].losses(model.encoder, make_batch(model, EXAMPLES[RANKING]))
+    assert first[RANKING] == pytest.approx(
+        {"loss": np.mean(losses), "accuracy": np.mean(hits), "num_examples": 10}, rel=1e-5
+    )
+
+
+def test_every_seed_is_scored_on_the_same_batches_of_one_size():
+    # Half of the pairs have one word, the others nine: batches of similar lengths would be of 9 pairs or 1.
+    texts = [("a " * (9 if number % 2 else 1)).strip() + f" w{number}" for number in range(60)]
+    held_out = {RANKING: make_examples(texts, texts)}
+    settings = ["tasks.translation_ranking.examples_per_batch=5", "training.dev_batches=4"]
+    model = tiny_model(apply_overrides(CONFIG, settings))
+    configs = (apply_overrides(model.experiment, [f"training.seed={seed}"]) for seed in (1, 2))
+    first, second = (HeldOutScores(model, model.tasks, config, held_out)() for config in configs)
+    assert first == second
+    assert first[RANKING]["num_examples"] == 20
+
+
+def score_retrieval(store):
+    encoder = SentenceEncoder(lambda texts: np.ones((len(texts), 2)))
+    model = tiny_model(CONFIG)
+    suites = evaluate(model, model.tasks, CONFIG, ("en", "es"), encoder, {}, store.corpora, None)
+    return {name: scores["num_queries"] for name, scores in suites.items()}
+
+
+def test_retrieval_is_over_the_held_out_pairs_of_a_store(monkeypatch):
+    # Of 1000 sources about a tenth is held out, of which every fifth or so is drawn from.
+    pairs = [TranslationPair(f"sentence {n}", f"frase {n}") for n in range(1000)]
+    store = transient_store([corpus("parallel", pairs)])
+    num_held_out = len(store.corpora[0].held_out)
+    assert score_retrieval(store) == {"retrieval/en-es/all": num_held_out}
+    monkeypatch.setattr(module, "_DRAWN_FROM", 20)
+    step = -(-num_held_out // 20)
+    assert score_retrieval(store) == {"retrieval/en-es/all": len(range(0, num_held_out, step))}
+
+
+def test_retrieval_is_scored_without_near_twins_of_training_too(monkeypatch):
+    # Every pair of the first corpus differs from the others in one word; those of the second in four.
+    alike = [TranslationPair(f"the number is {n}", f"el número es {n}") for n in range(100)]
+    unlike = [TranslationPair(f"{n} {n}a {n}b {n}c", f"{n} {n}d {n}e {n}f") for n in range(200)]
+    monkeypatch.setattr(module, "_CANDIDATES", 12)
+    parts = [corpus("parallel", alike, name="alike"), corpus("parallel", unlike, name="unlike")]
+    store = transient_store(parts)
+    alike, unlike = (len(corpus.held_out) for corpus in store.corpora)
+    pairs = score_retrieval(store)
+    assert pairs["retrieval/en-es/no_near_twins"] == unlike
+    assert pairs["retrieval/en-es/all"] == alike + unlike
+
+
+def test_translations_of_all_corpora_are_drawn():
+    pairs = {name: [TranslationPair(f"{name}{n}", f"{name.upper()}{n}") for n in range(300)] for name in "ab"}
+    store = transient_store([corpus("parallel", records, name=name) for name, records in pairs.items()])
+    drawn = held_out_translations(store.corpora, 20)
+    sources, targets = drawn[::2], drawn[1::2]
+    assert targets == [("es", text.upper()) for _, text in sources]
+    assert {language for language, _ in sources} == {"en"}
+    assert 10 < len(sources) <= 20
+    assert {text[0] for _, text in sources} == {"a", "b"}

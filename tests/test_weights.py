@@ -1,0 +1,115 @@
+"""Weights by name: of layers, assigned all or none, in safetensors files and in SavedModels."""
+
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from testing import TrainedModel
+
+from xling_tf.errors import UserError
+from xling_tf.weights import (
+    arrays,
+    assign_weights,
+    named_weights,
+    read_saved_model_weights,
+    read_weights,
+    write_weights,
+)
+
+
+def variables() -> dict[str, tf.Variable]:
+    return {"a": tf.Variable([1.0, 2.0]), "b/kernel": tf.Variable([[3.0]]), "b/bias": tf.Variable([4.0])}
+
+
+VALUES = {"a": np.array([5.0, 6.0]), "b/kernel": np.array([[7.0]]), "b/bias": np.array([8.0])}
+
+
+def test_variables_get_the_values_of_their_names() -> None:
+    changed = variables()
+    assign_weights(changed, dict(reversed(VALUES.items())), "x")
+    assert [variable.numpy().tolist() for variable in changed.values()] == [[5, 6], [[7]], [8]]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"a": None}, r"missing: a\)"),
+        ({"c": np.zeros(1)}, r"unexpected: c\)"),
+        ({"b/kernel": np.zeros((1, 2))}, r"of another shape: b/kernel \[1, 2\] instead of \[1, 1\]\)"),
+        (
+            {"a": None, "c": np.zeros(1), "b/bias": np.zeros(())},
+            "missing: a; unexpected: c; of another shape",
+        ),
+        ({f"c{n}": np.zeros(1) for n in range(5)}, r"unexpected: c0, c1, c2 and 2 more\)"),
+    ],
+)
+def test_of_values_that_do_not_fit_none_is_assigned(change: Any, message: str) -> None:
+    unchanged = variables()
+    values = {name: value for name, value in {**VALUES, **change}.items() if value is not None}
+    with pytest.raises(UserError, match=rf"weights in some/folder .*{message}"):
+        assign_weights(unchanged, values, "some/folder")
+    for name, variable in variables().items():
+        np.testing.assert_array_equal(unchanged[name], variable)
+
+
+def test_files_keep_types_shapes_and_names(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    weights = {
+        "scalar": np.array(3, np.int64),
+        "none": np.zeros((0, 4), np.float32),
+        "transposed/é": random.normal(size=(3, 2)).astype(np.float32).T,
+        "half": random.normal(size=5).astype(np.float16),
+        "bytes": np.array([-128, 127], np.int8),
+    }
+    path = tmp_path / "x.safetensors"
+    write_weights(path, weights)
+    again = read_weights(path)
+    assert again.keys() == weights.keys()
+    for name, array in weights.items():
+        assert (again[name].dtype, again[name].shape) == (array.dtype, array.shape)
+        np.testing.assert_array_equal(again[name], array)
+    content = path.read_bytes()
+    for damaged in (b"", b"\xff" * 20, content[: len(content) // 2]):
+        path.write_bytes(damaged)
+        with pytest.raises(UserError, match=r"x\.safetensors must be a safetensors file, but is damaged"):
+            read_weights(path)
+
+
+def test_layers_with_equal_names_are_refused() -> None:
+    layer = keras.layers.Dense(2, name="logits")
+    layer.build((None, 3))
+    assert [*named_weights(layer, "heads/x")] == ["heads/x/kernel", "heads/x/bias"]
+
+    class Twins(keras.layers.Layer):
+        def __init__(self) -> None:
+            super().__init__()
+            self.twins = [keras.layers.Dense(2, name="twin") for _ in range(2)]
+
+        def build(self, shape: Any) -> None:
+            for twin in self.twins:
+                twin.build(shape)
+
+    twins = Twins()
+    twins.build((None, 2))
+    with pytest.raises(ValueError, match="two variables are named x/twin/kernel"):
+        named_weights(twins, "x")
+
+
+def test_a_saved_models_weights_are_read_by_name(
+    hub_folder: Path, hub_model: TrainedModel, tmp_path: Path
+) -> None:
+    exported = read_saved_model_weights(hub_folder, "named_weights")
+    weights = arrays(hub_model.weights)
+    tables = {f"encoder/embedding/{name}" for name in ("known_words", "bucket_words")}
+    assert exported.keys() == (weights.keys() - {"encoder/embedding/words/table"}) | tables
+    for name in exported.keys() - tables:
+        np.testing.assert_array_equal(exported[name], weights[name])
+    with pytest.raises(UserError, match="its weights have no names"):
+        read_saved_model_weights(hub_folder, "no_such_attribute")
+    tf.saved_model.save(tf.Module(), str(tmp_path / "other"))
+    for folder in (tmp_path / "other", tmp_path / "none"):
+        with pytest.raises(UserError, match="must be a model exported by this version"):
+            read_saved_model_weights(folder, "named_weights")

@@ -1,0 +1,217 @@
+"""Words: tokens, their rows and n-grams, and the vocabulary counted in texts."""
+
+import dataclasses
+from collections import Counter
+
+import pytest
+import tensorflow as tf
+
+from xling_tf.config import WordsConfig
+from xling_tf.tokenizers import words as words_module
+from xling_tf.tokenizers.treebank import EMPTY_TOKEN
+from xling_tf.tokenizers.words import (
+    WordTokenizer,
+    count_words,
+    ngram_buckets,
+    select_vocabulary,
+)
+
+
+def tokens(text, **config):
+    (row,) = WordTokenizer([EMPTY_TOKEN], WordsConfig(**config)).tokenize(tf.constant([text])).to_list()
+    return [token.decode("utf-8") for token in row]
+
+
+TOKENS = {
+    # The Penn Treebank's: contractions part before their apostrophe, "n't" keeps its n.
+    "It's John's dog.": "It 's John 's dog .",
+    "They'll say we've won; can't they?": "They 'll say we 've won ; ca n't they ?",
+    "can’t": "ca n't",
+    "the dogs' tails": "the dogs ' tails",
+    "'tis": "' tis",
+    # Numbers stay whole, marks beside them part.
+    "$3.50, 1,000:2 and 10:30.": "$ 3.50 , 1,000:2 and 10:30 .",
+    "50% of 3,": "50 % of 3 ,",
+    # Stops end words at their end only.
+    "Mr. Smith left. He": "Mr . Smith left . He",
+    'the end.") (x) [y] {z}': 'the end . " ) ( x ) [ y ] { z }',
+    "wait... what--no… well-known": "wait ... what -- no … well-known",
+    "me@x.com": "me @ x.com",
+    # Quotes of every kind become the typewriter's.
+    'He said "hi".': 'He said " hi " .',
+    "«hola» “hey” ‘a’": '" hola " " hey " \' a \'',
+    # Marks that touch.
+    "He said 'no.'": "He said ' no . '",
+    "a::b::c": "a : : b : : c",
+    "'no,'": "' no , '",
+    "('no')": "( ' no ' )",
+    "10:30, 1,000:2:": "10:30 , 1,000:2 :",
+    # Other languages.
+    "¿Qué? ¡Sí, José!": "¿ Qué ? ¡ Sí , José !",
+    "我爱你。": "我 爱 你 。",
+    "你好,世界 ok": "你 好 , 世 界 ok",
+    "スーパーで買う人々": "ス ー パ ー で 買 う 人 々",
+    "2024年5月,3日": "2024 年 5 月 , 3 日",
+    "한국어 문장": "한국어 문장",
+    "مرحبا بالعالم؟": "مرحبا بالعالم ؟",
+    "l'amie": "l'amie",
+    "😀ok": "😀 ok",
+    "<empty>": "< empty >",
+    # Every kind of space and control character parts words.
+    " a\t\n b\u00a0c\u3000d\u200be\x00f\r": "a b c d e f",
+    # Bytes that are not UTF-8 do too, and a sentence without tokens becomes one.
+    b"\xff\xfe ok\x80no": "ok no",
+    b"\xe6\x88": EMPTY_TOKEN,
+    b"a\xc3": "a",
+    "\t\n\u00a0\u200b": EMPTY_TOKEN,
+    "\x00": EMPTY_TOKEN,
+}
+
+
+def test_treebank_style():
+    assert {text: " ".join(tokens(text)) for text in TOKENS} == TOKENS
+
+
+def test_lowercase():
+    expected = ["ñandú", "àé", "do", "n't", "world", "ωmega"]
+    assert tokens("Ñandú ÀÉ Don't WORLD Ωmega", lowercase=True) == expected
+
+
+def test_of_a_megabyte_a_page_is_looked_at_and_no_character_is_cut_in_two():
+    for unit in ("word ", "😀", "..."):
+        text = unit * (2**20 // len(unit.encode()))
+        page = text.encode()[: 40 * 64].decode(errors="ignore")
+        assert tokens(text, lowercase=True) == tokens(page, lowercase=True)
+        assert 1 <= len(tokens(text)) <= 64
+    assert tokens("a b c d", max_tokens=3) == ["a", "b", "c"]
+    assert tokens("我" * 100, max_tokens=64) == ["我"] * 64
+    # 40 bytes are looked at for one token: 39 a's and half of "é", which is none.
+    assert tokens("a" * 39 + "é", max_tokens=1) == ["a" * 39]
+
+
+VOCABULARY = ["hola", "mundo", "a", "."]
+CONFIG = WordsConfig(max_tokens=6, num_oov_buckets=5, num_ngram_buckets=97)
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return WordTokenizer(VOCABULARY, CONFIG)
+
+
+SENTENCES = [
+    "hola mundo.",
+    "a hola hola a",
+    "",
+    "xyz hola desconocido mundo",
+    "a a a a a a a a a a",
+    "😀 我 \u200b",
+]
+
+
+def test_the_features_spell_out_the_tokens(tokenizer):
+    features = tokenizer(tf.constant(SENTENCES))
+    rows = tokenizer.tokenize(tf.constant(SENTENCES)).to_list()
+    word_ids, places = features.words.ids.numpy(), features.tokens.numpy()
+    assert features.lengths.numpy().tolist() == [len(row) for row in rows]
+    assert places.shape == (len(SENTENCES), max(map(len, rows)))
+    for row, place in zip(rows, places, strict=True):
+        expected = tokenizer.word_ids(tf.constant(row)).numpy()
+        assert word_ids[place[: len(row)]].tolist() == expected.tolist()
+        assert not place[len(row) :].any()  # padding points at word 0
+
+
+def test_known_words_have_their_rows_and_others_a_bucket_after_them(tokenizer):
+    assert tokenizer.num_words == 9
+    assert tokenizer.word_ids(tf.constant(VOCABULARY)).numpy().tolist() == [0, 1, 2, 3]
+    unknown = tokenizer.word_ids(tf.constant([f"w{i}" for i in range(200)])).numpy()
+    # 200 words over 5 buckets: all of 4 ... 8 and nothing else.
+    assert set(unknown.tolist()) == {4, 5, 6, 7, 8}
+
+
+def test_ngrams_by_hand():
+    # "<a>": one 3-gram, no 4-gram. "<ab>": <ab ab> and <ab>. "<hola>" (6 characters): 4 and 3.
+    # "<我>" counts characters, not bytes.
+    ragged = ngram_buckets(tf.constant(["a", "ab", "hola", "我"]), CONFIG)
+    assert ragged.row_lengths().numpy().tolist() == [1, 3, 7, 1]
+    grams = ["<ho", "hol", "ola", "la>", "<hol", "hola", "ola>"]
+    expected = tf.strings.to_hash_bucket_fast(grams, CONFIG.num_ngram_buckets)
+    assert sorted(ragged[2].numpy().tolist()) == sorted(expected.numpy().tolist())
+    # Longer words are clipped: 50 characters and two marks have 52 - 2 three-grams and 52 - 3 four-grams.
+    assert ngram_buckets(tf.constant(["é" * 1000]), CONFIG).row_lengths().numpy().tolist() == [99]
+
+
+def test_words_alone_have_the_same_rows_and_no_ngrams(tokenizer):
+    alone = WordTokenizer(VOCABULARY, dataclasses.replace(CONFIG, ngram_sizes=()))
+    assert (alone.num_words, alone.num_ngrams) == (9, 0)
+    features, expected = alone(tf.constant(SENTENCES)), tokenizer(tf.constant(SENTENCES))
+    for one, other in zip(features, (expected.ids, *expected[1:]), strict=True):
+        assert one.numpy().tolist() == other.numpy().tolist()
+
+
+def test_known_and_unknown_words_are_spelled_in_the_order_of_the_batch(tokenizer):
+    # "<hola>" and "<xola>" have four 3-grams and three 4-grams each, "<a>" has one 3-gram.
+    words = tokenizer(tf.constant(["hola xola a"])).words
+    assert words.ngram_words.numpy().tolist() == [0] * 7 + [1] * 7 + [2]
+    ngrams = tokenizer.ngrams(tf.constant(["hola", "xola", "a"])).values
+    assert words.ngram_ids.numpy().tolist() == ngrams.numpy().tolist()
+
+
+def test_files_make_the_tokenizer_again(tokenizer):
+    again = WordTokenizer.from_files(CONFIG, tokenizer.files())
+    assert again.vocabulary == tokenizer.vocabulary
+    for one, other in zip(
+        *(tf.nest.flatten(t(tf.constant(SENTENCES))) for t in (again, tokenizer)), strict=True
+    ):
+        assert one.numpy().tolist() == other.numpy().tolist()
+
+
+def test_texts_that_encoders_cannot_tell_apart_have_one_fingerprint():
+    texts = tf.constant(["Ñandú", "ñandú", "nandu", b"\xff", "", "N\u0303andu\u0301"])
+    for lowercase, distinct in ((False, 5), (True, 4)):
+        config = dataclasses.replace(CONFIG, lowercase=lowercase)
+        found = WordTokenizer(VOCABULARY, config).fingerprints(texts).numpy()
+        assert (found >= 0).all()
+        assert len(set(found)) == distinct
+        assert (found[0] == found[1]) == lowercase
+        assert found[0] == found[5]
+
+
+def test_counts_of_tokens(monkeypatch):
+    texts = ["Hola, hola.", "the cat, the dog", "cat"]
+    # "Hola , hola ." + "the cat , the dog" + "cat"
+    expected = {"Hola": 1, "hola": 1, ",": 2, ".": 1, "the": 2, "cat": 2, "dog": 1}
+    assert count_words(texts, WordsConfig()) == expected
+    monkeypatch.setattr(words_module, "_SENTENCES_PER_CHUNK", 2)
+    assert count_words(texts, WordsConfig()) == expected
+
+
+def test_the_most_frequent_come_first_and_equals_by_the_alphabet():
+    counts = Counter({"rare": 1, "b": 2, "a": 2, "z": 5, "ñ": 2, EMPTY_TOKEN: 3})
+    # Of (most words, fewest of a word).
+    expected = {
+        (100, 1): ["z", "a", "b", "ñ", "rare"],
+        (3, 1): ["z", "a"],
+        (0, 1): [],
+        (100, 2): ["z", "a", "b", "ñ"],
+        (3, 3): ["z"],
+    }
+    for (max_words, min_word_count), words in expected.items():
+        config = WordsConfig(max_words=max_words, min_word_count=min_word_count)
+        assert select_vocabulary(counts, config) == [EMPTY_TOKEN, *words]
+
+
+def test_the_ngram_table_has_a_row_for_each_bucket_in_use_and_one_for_all_others():
+    # "<<empty>>": 7 three-grams and 6 four-grams. "<ab>": <ab ab> <ab>. "<abc>": <ab abc bc> <abc abc>,
+    # of which "<ab" comes twice: 13 + 7 n-grams, no two in one of a million buckets.
+    config = WordsConfig(num_ngram_buckets=10**6, min_word_count=2)
+    tokenizer = WordTokenizer.fit(config, {"en": iter(["ab abc"]), "es": iter(["ab abc xyz"])})
+    assert tokenizer.vocabulary == (EMPTY_TOKEN, "ab", "abc")
+    assert tokenizer.num_ngrams == 1 + 13 + 7
+
+
+def test_ngrams_that_no_known_word_has_share_row_0():
+    config = WordsConfig(num_ngram_buckets=10**6)
+    rows = WordTokenizer(["ab"], config).ngrams(tf.constant(["ab", "xyz", "abz"]))
+    # "<abz>": "<ab" is known of "<ab>".
+    found = [sorted(row > 0 for row in word) for word in rows.to_list()]
+    assert found == [[True] * 3, [False] * 5, [False] * 4 + [True]]

@@ -1,0 +1,156 @@
+"""A user-defined tokenizer, encoder and task; as a program, it runs training/main.py with them."""
+
+import json
+import runpy
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import keras
+import numpy as np
+import tensorflow as tf
+from keras import ops
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from xling_tf.config import (
+    ENCODERS,
+    TASKS,
+    TOKENIZERS,
+    DataConfig,
+    ExperimentConfig,
+    TaskConfig,
+    TokenizerConfig,
+)
+from xling_tf.encoders.base import TokenEncoder
+from xling_tf.layers.embeddings import WordEmbedding
+from xling_tf.layers.pooling import masked_max
+from xling_tf.losses import in_batch_softmax
+from xling_tf.tasks.base import Batch, Heads, Task
+from xling_tf.tasks.signatures import About, Served, Signature, texts
+from xling_tf.tokenizers.base import Tokenizer
+from xling_tf.tokenizers.treebank import readable
+
+
+@dataclass(frozen=True, kw_only=True)
+class LettersConfig(TokenizerConfig):
+    """Letters, the first ones by code point."""
+
+    max_letters: int = 30
+
+
+class LetterTokenizer(Tokenizer):
+    """Each letter is a token; row 0 is for all letters that were not learned, and for no letter at all."""
+
+    file_names = ("letters.json",)
+    config: LettersConfig
+
+    def __init__(self, letters: Iterable[str], config: LettersConfig) -> None:
+        super().__init__(config)
+        self.letters = tuple(letters)
+        self.num_words = 1 + len(self.letters)
+        keys, rows = tf.constant(self.letters), tf.range(1, self.num_words)
+        self._table = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(keys, rows), 0)
+
+    @classmethod
+    def fit(cls, config: LettersConfig, texts_by_language: Mapping[str, Iterable[str]]) -> "LetterTokenizer":
+        seen = sorted({letter for texts in texts_by_language.values() for text in texts for letter in text})
+        return cls(seen[: config.max_letters], config)
+
+    @classmethod
+    def from_files(cls, config: LettersConfig, files: Mapping[str, bytes]) -> "LetterTokenizer":
+        return cls(json.loads(files["letters.json"]), config)
+
+    def files(self) -> dict[str, bytes]:
+        return {"letters.json": json.dumps(self.letters).encode()}
+
+    def tokenize(self, sentences: tf.Tensor, max_tokens: int | None = None) -> tf.RaggedTensor:
+        max_tokens = max_tokens or self.config.max_tokens
+        text = readable(sentences, max_tokens)
+        text = tf.where(tf.equal(text, ""), " ", text)
+        return tf.strings.unicode_split(text, "UTF-8")[:, :max_tokens]
+
+    def word_ids(self, tokens: tf.Tensor) -> tf.Tensor:
+        return self._table.lookup(tokens)
+
+    def join(self, ids: tf.RaggedTensor) -> tf.Tensor:
+        raise NotImplementedError
+
+    def keep(self, is_used: np.ndarray) -> Any:
+        raise NotImplementedError
+
+    def rules(self) -> dict[str, Any]:
+        return {"kind": "letters"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaxConfig:
+    """The maximum of the letters' vectors."""
+
+    hidden_dim: int = 16
+
+
+@keras.saving.register_keras_serializable(package="toys")
+class MaxEncoder(TokenEncoder):
+    """The maximum of the letters' vectors, and a dense layer."""
+
+    def __init__(self, *, num_words: int, hidden_dim: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.num_words, self.hidden_dim = num_words, hidden_dim
+        self.embedding = WordEmbedding(num_words, hidden_dim, name="embedding")
+        self.dense = keras.layers.Dense(hidden_dim, name="dense")
+
+    def embed_words(self, words: Any, training: bool = False) -> keras.KerasTensor:
+        return self.embedding(words)
+
+    def encode_tokens(self, inputs: Any, lengths: Any, training: bool = False) -> keras.KerasTensor:
+        return self.dense(masked_max(inputs, ops.arange(ops.shape(inputs)[1])[None, :] < lengths[:, None]))
+
+
+class LabelSignature(Signature):
+    """Strings to the probabilities of three labels."""
+
+    @tf.function(input_signature=texts("text"), autograph=False)
+    def __call__(self, text: tf.Tensor) -> tf.Tensor:
+        return self.head("labels")(self.seen_by_heads(self.encoder(tf.reshape(text, [-1]))))
+
+
+class HypothesisOnly(Task):
+    """Guesses the label of inference from the hypothesis alone (Poliak et al. 2018)."""
+
+    kind: ClassVar[str] = "nli"
+    columns = ("hypothesis",)
+
+    @classmethod
+    def languages_of(cls, config: TaskConfig, data: DataConfig) -> list[str]:
+        return [data.source]
+
+    @classmethod
+    def make_heads(cls, config: ExperimentConfig, data: DataConfig, encoder: TokenEncoder) -> Heads:
+        labels = keras.layers.Dense(3, activation="softmax", name="labels")
+        labels.build((None, encoder.hidden_dim))
+        return {"labels": labels}
+
+    @classmethod
+    def signatures(cls, served: Served) -> list[Signature]:
+        return [LabelSignature(served, About("label", ("text",), "probabilities of three labels"))]
+
+    def score(self, columns: list[tf.Tensor], batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
+        logits = tf.math.log(self.heads["labels"](columns[0]))
+        return in_batch_softmax(logits, batch.labels, excluded=False)
+
+
+def register() -> None:
+    """Registers the kinds in this process."""
+    TOKENIZERS.register("letters", LettersConfig, LetterTokenizer)
+    ENCODERS.register("max", MaxConfig, MaxEncoder)
+    TASKS.register("hypothesis_only", TaskConfig, HypothesisOnly)
+
+
+if __name__ == "__main__":
+    register()
+    sys.argv[0] = str(ROOT / "training" / "main.py")
+    runpy.run_path(sys.argv[0], run_name="__main__")

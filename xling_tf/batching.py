@@ -1,0 +1,65 @@
+"""Batches of texts of similar length, so that little is computed on padding."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def length_sorted_batches(
+    lengths: Sequence[int], *, max_rows: int, max_length: int
+) -> Iterator[NDArray[np.intp]]:
+    """Divides rows into batches of similar length.
+
+    The longest rows come first, so that a lack of memory shows at once.
+
+    Args:
+        lengths: The length of each row, in tokens or characters.
+        max_rows: Largest number of rows in a batch.
+        max_length: Largest length of a batch, with each row padded to the longest. A single row that is
+            longer is a batch of its own.
+
+    Yields:
+        The indices of the rows of each batch.
+
+    Example:
+        >>> batches = length_sorted_batches([1, 9, 2, 3], max_rows=2, max_length=6)
+        >>> [batch.tolist() for batch in batches]
+        [[1], [3, 2], [0]]
+    """
+    order = np.argsort(-np.asarray(lengths, np.int64), kind="stable")
+    start = 0
+    while start < len(order):
+        longest = max(1, lengths[order[start]])
+        size = min(max_rows, max(1, max_length // longest))
+        yield order[start : start + size]
+        start += size
+
+
+def encode_in_batches(
+    encode: Callable[..., NDArray[np.generic]], *columns: list[str], max_rows: int, max_length: int
+) -> NDArray[np.generic]:
+    """Encodes rows of texts in batches of similar length.
+
+    Args:
+        encode: Function from the columns of a batch, each a list of n texts, to an array `[n, ...]`.
+        *columns: Texts, one list for each argument of `encode`.
+        max_rows: Largest number of rows in a batch.
+        max_length: Largest number of characters in a batch, with each row padded to the longest.
+
+    Returns:
+        The vectors `[rows, ...]` in the order of the rows; `[0, 0]` without rows.
+
+    Example:
+        >>> count_letters = lambda texts: np.array([[len(text)] for text in texts])
+        >>> encode_in_batches(count_letters, ["a", "bcd", "ef"], max_rows=2, max_length=100).tolist()
+        [[1], [3], [2]]
+    """
+    lengths = [sum(map(len, row)) for row in zip(*columns, strict=True)]
+    vectors: NDArray[np.generic] = np.zeros((0, 0), np.float32)
+    for rows in length_sorted_batches(lengths, max_rows=max_rows, max_length=max_length):
+        batch = encode(*([column[row] for row in rows] for column in columns))
+        if not vectors.size:
+            vectors = np.empty((len(lengths), *batch.shape[1:]), batch.dtype)
+        vectors[rows] = batch
+    return vectors

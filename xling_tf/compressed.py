@@ -1,0 +1,125 @@
+"""Reads compressed files as a stream, in bounded memory."""
+
+import bz2
+import itertools
+import lzma
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from xling_tf.errors import UserError, library
+
+# Endings of the names of compressed tables and texts, as a regular expression.
+PACKED = r"(?:\.(?i:gz|bz2|xz|zst))?"
+HEAD_BYTES = 512  # enough to recognise an archive or a compressed file
+_PIECE = 1 << 16  # bytes read at once
+_PACKED_PIECE = 1 << 10  # bytes decompressed at once; the worst zstd bomb makes 32 MiB of them
+
+
+def _zstd() -> Any:
+    zstandard = library("zstandard", "zstandard, for .zst files,", "beam")
+    # Reddit's dumps are compressed with windows of 2 GiB.
+    return zstandard.ZstdDecompressor(max_window_size=1 << 31).decompressobj()
+
+
+# Decompressors by the ending of a file's name, and the endings by a file's first bytes.
+_UNPACKERS: dict[str, Callable[[], Any]] = {
+    ".gz": lambda: zlib.decompressobj(zlib.MAX_WBITS | 16),
+    ".bz2": bz2.BZ2Decompressor,
+    ".xz": lzma.LZMADecompressor,
+    ".lzma": lzma.LZMADecompressor,
+    ".zst": _zstd,
+    ".zstd": _zstd,
+    ".deflate": zlib.decompressobj,
+}
+_FIRST_BYTES = {b"\x1f\x8b": ".gz", b"BZh": ".bz2", b"\xfd7zXZ\0": ".xz", b"\x28\xb5\x2f\xfd": ".zst"}
+_BZIP2_BLOCK = b"1AY&SY"  # follows "BZh" and a digit; without it, the file may be text
+# The first bytes of unsupported formats: zip, 7z, rar, compress and lz4; tar has "ustar" at `_TAR`.
+_UNSUPPORTED = (b"PK\x03\x04", b"7z\xbc\xaf", b"Rar!\x1a", b"\x1f\x9d", b"\x04\x22\x4d\x18")
+_TAR = slice(257, 262)
+
+
+def packing(name: Path | str, head: bytes) -> str | None:
+    """Detects how a file is compressed, by its first bytes or else by its name.
+
+    Args:
+        name: The file's name.
+        head: Its first `HEAD_BYTES` bytes or more.
+
+    Returns:
+        An ending such as ".gz", or None for a plain file.
+
+    Raises:
+        UserError: The file is an archive, or compressed in an unsupported format.
+
+    Example:
+        >>> packing("table.tsv", b"hello"), packing("table.tsv.XZ", b"")
+        (None, '.xz')
+    """
+    if head.startswith(_UNSUPPORTED) or head[_TAR] == b"ustar":
+        raise UserError(f"{name} must be plain or compressed ({', '.join(_UNPACKERS)}); unpack it first")
+    for first, ending in _FIRST_BYTES.items():
+        if head.startswith(first) and (ending != ".bz2" or head[4:10] == _BZIP2_BLOCK):
+            return ending
+    return next((ending for ending in _UNPACKERS if str(name).lower().endswith(ending)), None)
+
+
+def unpacked(file: BinaryIO, name: Path | str) -> Iterator[bytes]:
+    """Yields the content of a file piece by piece, decompressed if it is compressed.
+
+    Args:
+        file: The open file, at its beginning.
+        name: Its path, which says how it is compressed if the first bytes do not.
+
+    Yields:
+        Pieces of about 64 KiB; larger by up to 32 MiB if a kilobyte decompresses to that much.
+
+    Raises:
+        UserError: The file is an archive, or a compressed file that is damaged, cut off, compressed twice or
+            followed by other bytes.
+    """
+    head = file.read(_PIECE)
+    pieces: Iterator[bytes] = itertools.chain([head], iter(partial(file.read, _PIECE), b""))
+    if ending := packing(name, head):
+        pieces = _unpack(pieces, ending, name)
+        head = next(pieces, b"")
+        if packing(f"{name} (unpacked)", head):
+            raise UserError(f"{name} must be text, packed once, but is packed twice; unpack it first")
+        yield head
+    yield from pieces
+
+
+def _unpack(pieces: Iterable[bytes], ending: str, name: Path | str) -> Iterator[bytes]:
+    unpacker, pending = _UNPACKERS[ending](), bytearray()
+    for piece in pieces:
+        for begin in range(0, len(piece), _PACKED_PIECE):
+            rest = piece[begin : begin + _PACKED_PIECE]
+            while rest:
+                if unpacker.eof:
+                    # Another compressed stream may follow, perhaps after zeros.
+                    rest = rest.lstrip(b"\0")
+                    if not rest:
+                        break
+                    unpacker = _UNPACKERS[ending]()
+                try:
+                    pending += unpacker.decompress(rest)
+                # zstandard raises plain Exceptions, bzip2 OSErrors.
+                except Exception as error:
+                    raise _damaged(name, ending, f"it is damaged: {error}") from error
+                rest = unpacker.unused_data
+            if len(pending) >= _PIECE:
+                yield bytes(pending)
+                pending.clear()
+    if not unpacker.eof:
+        raise _damaged(name, ending, "it ends too early")
+    if pending:
+        yield bytes(pending)
+
+
+def _damaged(name: Path | str, ending: str, reason: str) -> UserError:
+    return UserError(
+        f"{name} must be a whole {ending} file, but {reason}; fetch it again, or take {ending} off its name "
+        "if it is not compressed"
+    )

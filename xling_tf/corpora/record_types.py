@@ -1,0 +1,95 @@
+"""The table of record types. A new type is one row: folder, store, split and messages look it up here."""
+
+from xling_tf.corpora import questions, readers, records
+from xling_tf.corpora.records import FileLayout, RecordType
+
+_LANGUAGE = r"[a-z]{2,3}(?:_[A-Za-z]{2,4})?"
+_ONE = rf"(?P<name>[^.].*)\.(?P<source>{_LANGUAGE})"
+_PAIR = rf"{_ONE}-(?P<target>{_LANGUAGE})"
+_MOSES = rf"{_PAIR}\.(?P<side>(?P=source)|(?P=target))"
+_SPLIT = r"(?P<split>train|dev(?:_(?:mis)?matched)?|test)"
+_SNLI = rf"(?P<name>(?:snli|multinli)_1\.0)_{_SPLIT}"
+_SNLI_FOLDERS = (".", "nli", "snli_1.0", "multinli_1.0")
+# Conversations whose name says that they are questions and answers from documents.
+_QUESTION_SENTENCE = _ONE.replace(".*)", ".*_question_sentence)")
+_QUESTION_PASSAGE = _ONE.replace(".*)", ".*_question_passage)")
+
+RECORD_TYPES: dict[str, RecordType] = {
+    record_type.name: record_type
+    for record_type in (
+        RecordType(
+            name="parallel",
+            description="translations",
+            record=records.TranslationPair,
+            layouts=(
+                FileLayout(("parallel",), _PAIR, "tsv", readers.read_parallel),
+                FileLayout(("parallel",), _MOSES, "", readers.read_moses),
+            ),
+            template="NAME.{source}-{target}.tsv",
+            split_by="source",
+            hidden=("source", "target"),
+            is_bilingual=True,
+        ),
+        RecordType(
+            name="documents",
+            description="documents",
+            record=records.SentenceTriplet,
+            layouts=(FileLayout(("documents",), _ONE, "txt", readers.read_documents),),
+            template="NAME.{source}.txt",
+            split_by=None,
+        ),
+        RecordType(
+            name="conversations",
+            description="conversations",
+            record=records.ResponsePair,
+            layouts=(FileLayout(("conversations",), _ONE, "tsv", readers.read_conversations),),
+            template="NAME.{source}.tsv",
+            split_by="message",
+            # A reply is the next message of a dialogue. If messages were hidden as well, a fifth of the
+            # conversations would leave training.
+            hidden=("response",),
+        ),
+        RecordType(
+            name="nli",
+            description="NLI data",
+            record=records.InferencePair,
+            layouts=(
+                FileLayout(("nli",), rf"{_ONE}\.{_SPLIT}", "tsv", readers.read_nli),
+                FileLayout(_SNLI_FOLDERS, _SNLI, "jsonl", readers.read_nli),
+            ),
+            template="NAME.{source}.train.tsv",
+            split_by="premise",
+        ),
+        RecordType(
+            name="questions",
+            description="questions with answers",
+            record=records.QuestionAnswer,
+            layouts=(
+                FileLayout(("questions",), _ONE, "tsv", questions.read_questions),
+                FileLayout(("questions",), _ONE, "json", questions.read_squad),
+                # The other published file, dev-v1.1.json, is for evaluation.
+                FileLayout((".", "questions"), r"(?P<name>train-v1\.1)", "json", questions.read_squad),
+                FileLayout(("conversations",), _QUESTION_SENTENCE, "tsv", questions.read_question_sentences),
+                FileLayout(("conversations",), _QUESTION_PASSAGE, "tsv", questions.read_questions),
+            ),
+            template="NAME.{source}.tsv",
+            # All questions to a paragraph are in the same part.
+            split_by="context",
+            hidden=("answer",),
+            num_contexts=1,
+        ),
+        RecordType(
+            name="similarity",
+            description="scored pairs",
+            record=records.SimilarityPair,
+            layouts=(
+                FileLayout(("similarity",), _ONE, "tsv", readers.read_similarity),
+                # The training parts of evaluation sets.
+                FileLayout(("eval/sts",), rf"{_ONE}\.train", "tsv", readers.read_similarity),
+                FileLayout(("eval/senteval",), r"(?P<name>SICK)\.train", "tsv", readers.read_similarity),
+            ),
+            template="NAME.{source}.tsv",
+            split_by="first",
+        ),
+    )
+}

@@ -1,0 +1,272 @@
+"""The exported form of an encoder, which encodes strings in bounded memory."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from xling_tf.encoders.base import TokenEncoder
+from xling_tf.errors import UserError
+from xling_tf.layers.base import float32_copy
+from xling_tf.layers.embeddings import EmbeddingTable
+from xling_tf.tokenizers.base import Tokenizer
+from xling_tf.tokenizers.words import WordTokenizer
+from xling_tf.weights import Weights, named_weights
+
+# Number of tokens encoded at once, padding included. It bounds the memory, and fits a processor's caches.
+_MICRO_BATCH = 2048
+_WORDS_PER_CHUNK = 8192
+
+# Names of weights that only exports have: one table of the known words combined with their n-grams, and one
+# of the hash buckets of unknown words.
+KNOWN_WORDS, BUCKET_WORDS = "encoder/embedding/known_words", "encoder/embedding/bucket_words"
+_WORDS = "encoder/embedding/words/table"
+_SCALES = "/scales"
+
+# Keras models are hidden in functions, so that TensorFlow does not add Keras' serving function to an export.
+_Hidden = Callable[[], TokenEncoder]
+
+
+class QuantizedTable(tf.Module):
+    """A table that is stored in few bytes, and returns its rows as float32.
+
+    Args:
+        rows: `[rows, dim]` float32.
+        kind: "float32"; or "float16" or "int8", which have a scale for each row.
+        name: Name of the variables.
+
+    Example:
+        >>> table = QuantizedTable(np.array([[1.0, -0.5]], np.float32), "int8")  # 127 and -64 times 1 / 127
+        >>> print(table([0]).numpy().round(3))
+        [[ 1.    -0.504]]
+    """
+
+    def __init__(self, rows: NDArray[np.float32], kind: str, name: str = "rows") -> None:
+        super().__init__()
+        self.is_trainable = kind == "float32"
+        self._scales = None
+        if not self.is_trainable:
+            scales = np.abs(rows).max(axis=1, keepdims=True, initial=0) / (127 if kind == "int8" else 1)
+            rows = (rows / np.where(scales > 0, scales, 1)).astype(np.float32)
+            rows = np.rint(rows) if kind == "int8" else rows
+            self._scales = tf.Variable(scales.astype(np.float32), trainable=False, name=f"{name}_scales")
+        self._rows = tf.Variable(rows.astype(kind), trainable=self.is_trainable, name=name)
+
+    def named(self, name: str) -> dict[str, tf.Variable]:
+        """Returns the variables by names that begin with `name`."""
+        return {name: self._rows} | ({} if self._scales is None else {name + _SCALES: self._scales})
+
+    def __call__(self, ids: tf.Tensor) -> tf.Tensor:
+        """Maps `[n]` int32 ids to `[n, dim]` float32 rows."""
+        rows = tf.cast(tf.gather(self._rows, ids), tf.float32)
+        return rows if self._scales is None else rows * tf.gather(self._scales, ids)
+
+
+class ServingEncoder(tf.Module):
+    """Encodes strings in float32, with one table for known words in which n-grams are included.
+
+    Args:
+        tokenizer: The encoder's tokenizer.
+        encoder: The trained encoder, which is copied.
+        tables: How tables are stored, see `QuantizedTable`; only "float32" tables are trainable.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, encoder: TokenEncoder, tables: str = "float32") -> None:
+        super().__init__()
+        self.tokenizer = tokenizer
+        body = float32_copy(encoder)
+        self._body: _Hidden = lambda: body
+        words = _SpelledWords if tokenizer.num_ngrams else _PlainWords
+        self.words = words(tokenizer, self._body, tables)
+        tabled = {id(table) for table in body.table_variables}
+        dense = {n: v for n, v in named_weights(body, "encoder").items() if id(v) not in tabled}
+        # Hidden in a function, because `ExportedModule` saves these variables as an attribute of its own.
+        weights = self.words.named | {name: variable.value for name, variable in dense.items()}
+        self._named = lambda: weights
+
+    @property
+    def named_weights(self) -> dict[str, tf.Variable]:
+        """All variables by name: those of the encoder, except for tables that are combined."""
+        return self._named()
+
+    @property
+    def trainable_variables(self) -> list[tf.Variable]:
+        """The variables that a caller may train further."""
+        return [variable for variable in self.named_weights.values() if variable.trainable]
+
+    @property
+    def hidden_dim(self) -> int:
+        """Width of the vectors."""
+        return self._body().hidden_dim
+
+    # A tf.function, so that all signatures of an export share one graph.
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
+    def __call__(self, sentences: tf.Tensor) -> tf.Tensor:
+        """Encodes `[batch]` strings as `[batch, hidden_dim]` float32, not normalised."""
+        tokens = self.tokenizer.tokenize(sentences)
+        return in_micro_batches(self._encode, tokens, self.hidden_dim)
+
+    def average(self, contexts: tf.Tensor) -> tf.Tensor:
+        """Averages the words of `[batch]` strings, cut at `max_context_tokens`: `[batch, any]` float32."""
+        tokens = self.tokenizer.tokenize(contexts, self.tokenizer.config.max_context_tokens)
+        return in_micro_batches(self._average, tokens, None)
+
+    def word_table(self) -> tf.Tensor:
+        """Returns the `[num_words, embedding_dim]` table of an encoder without n-grams."""
+        words = self._body().embedding.words
+        return words(tf.range(words.num_rows)) if words.stored else tf.convert_to_tensor(words.table)
+
+    def _encode(self, tokens: tf.RaggedTensor) -> tf.Tensor:
+        words, positions = tf.unique(tokens.values)
+        places = tokens.with_values(positions).to_tensor()
+        return self._body().encode(self.words(words), places, tf.cast(tokens.row_lengths(), tf.int32))
+
+    def _average(self, tokens: tf.RaggedTensor) -> tf.Tensor:
+        words, positions = tf.unique(tokens.values)
+        return self._body().average(self.words(words), tokens.with_values(positions))
+
+
+def in_micro_batches(
+    encode: Callable[[tf.RaggedTensor], tf.Tensor], tokens: tf.RaggedTensor, dim: int | None
+) -> tf.Tensor:
+    """Encodes any number of sentences in bounded memory, in batches of similar length.
+
+    Args:
+        encode: Maps `[n, (tokens)]` sentences to `[n, dim]` float32.
+        tokens: `[batch, (tokens)]`.
+        dim: Width of the vectors; None if it is unknown.
+
+    Returns:
+        `[batch, dim]` float32.
+    """
+    lengths = tf.cast(tokens.row_lengths(), tf.int32)
+    order = tf.argsort(lengths)
+    tokens, lengths = tf.gather(tokens, order), tf.gather(lengths, order)
+
+    def add_chunk(
+        chunk: tf.Tensor, begin: tf.Tensor, encodings: tf.TensorArray
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.TensorArray]:
+        # The next k sentences, padded to the longest of them, have k times its number of tokens.
+        ahead = lengths[begin : begin + _MICRO_BATCH]
+        fits = ahead * tf.range(1, tf.size(ahead) + 1) <= _MICRO_BATCH
+        end = begin + tf.maximum(1, tf.math.count_nonzero(fits, dtype=tf.int32))
+        return chunk + 1, end, encodings.write(chunk, encode(tokens[begin:end]))
+
+    encodings = tf.TensorArray(
+        tf.float32, size=0, dynamic_size=True, infer_shape=False, element_shape=[None, dim]
+    )
+    # By default TensorFlow runs ten iterations at once, in ten times the memory. An empty batch is one chunk
+    # too, so that the result has its shape.
+    _, _, encodings = tf.while_loop(
+        lambda chunk, begin, _: (begin < tf.size(order)) | (chunk < 1),
+        add_chunk,
+        (0, 0, encodings),
+        parallel_iterations=1,
+    )
+    return tf.gather(encodings.concat(), tf.argsort(order))
+
+
+class _PlainWords(tf.Module):
+    """Embeds words without n-grams, as training does."""
+
+    def __init__(self, tokenizer: Tokenizer, body: _Hidden, tables: str) -> None:
+        super().__init__()
+        self._tokenizer = tokenizer
+        self._body = body
+        self.named = _stored(body().embedding.words, tables, _WORDS)
+
+    def __call__(self, tokens: tf.Tensor) -> tf.Tensor:
+        """Embeds `[words]` tokens: `[words, any]`."""
+        return self._body().embed_words(self._tokenizer.word_features(tokens))
+
+
+class _SpelledWords(tf.Module):
+    """Embeds words with n-grams by a table of the vocabulary; only other words are spelled at run time."""
+
+    def __init__(self, tokenizer: WordTokenizer, body: _Hidden, tables: str) -> None:
+        super().__init__()
+        self._tokenizer = tokenizer
+        self._body = body
+        self._num_known = len(tokenizer.vocabulary)
+        embedding = body().embedding
+        self._known = QuantizedTable(
+            _by_chunks(tokenizer, lambda words, _: body().embed_words(words)), tables, "known_words"
+        )
+        self._buckets = QuantizedTable(
+            embedding.words.table.numpy()[self._num_known :], tables, "bucket_words"
+        )
+        self.named = {
+            **self._known.named(KNOWN_WORDS),
+            **self._buckets.named(BUCKET_WORDS),
+            **_stored(embedding.ngrams, tables, "encoder/embedding/ngrams/table"),
+        }
+
+    def __call__(self, tokens: tf.Tensor) -> tf.Tensor:
+        """Embeds `[words]` strings: `[words, embedding_dim]`."""
+        ids = self._tokenizer.word_ids(tokens)
+        is_known = ids < self._num_known
+        vectors = self._known(tf.where(is_known, ids, 0))
+        unknown = tf.where(~is_known)
+        ngrams = self._tokenizer.ngrams(tf.gather_nd(tokens, unknown))
+        buckets = self._buckets(tf.gather_nd(ids, unknown) - self._num_known)
+        ngram_words = tf.cast(ngrams.value_rowids(), tf.int32)
+        spelled = self._body().embedding.combine(buckets, ngrams.values, ngram_words)
+        return tf.tensor_scatter_nd_update(vectors, unknown, spelled)
+
+
+def restored_tables(
+    exported: Mapping[str, NDArray[Any]], tokenizer: Tokenizer, encoder: TokenEncoder
+) -> Weights:
+    """Returns a model's weights, by the names of training, from those of an export.
+
+    Quantized tables become float32 again, and word embeddings are separated from their n-grams.
+
+    Args:
+        exported: Weights of an export by name, as `ServingEncoder.named_weights` names them.
+        tokenizer: The encoder's tokenizer.
+        encoder: An encoder of the same sizes. If words have n-grams, its n-gram weights are overwritten.
+
+    Raises:
+        UserError: A weight that the n-grams need is missing, or has another shape.
+    """
+    weights = {name: array for name, array in exported.items() if not name.endswith(_SCALES)}
+    for name in weights:
+        if (scales := exported.get(name + _SCALES)) is not None:
+            weights[name] = weights[name].astype(np.float32) * scales
+    if KNOWN_WORDS not in weights:
+        return weights
+    known, buckets = weights.pop(KNOWN_WORDS), weights.pop(BUCKET_WORDS)
+    embedding = encoder.embedding
+    for name, variable in named_weights(encoder, "encoder").items():
+        if name.startswith("encoder/embedding/") and name != _WORDS:
+            if name not in weights or weights[name].shape != variable.shape:
+                raise UserError(
+                    f"{name}, of shape {tuple(variable.shape)}, is missing from the exported model"
+                )
+            variable.assign(weights[name])
+    assert isinstance(tokenizer, WordTokenizer)
+
+    def separate(words: Any, rows: slice) -> tf.Tensor:
+        return embedding.separate(known[rows], words.ngram_ids, words.ngram_words)
+
+    weights[_WORDS] = np.concatenate([_by_chunks(tokenizer, separate), buckets])
+    return weights
+
+
+def _by_chunks(tokenizer: WordTokenizer, compute: Callable[[Any, slice], tf.Tensor]) -> NDArray[np.float32]:
+    """Computes a row for each known word, in chunks: `compute` takes the words' features and their rows."""
+    words = np.array(tokenizer.vocabulary, object)
+    chunks = [slice(begin, begin + _WORDS_PER_CHUNK) for begin in range(0, len(words), _WORDS_PER_CHUNK)]
+    return np.concatenate(
+        [compute(tokenizer.word_features(tf.constant(words[rows])), rows) for rows in chunks]
+    )
+
+
+def _stored(table: EmbeddingTable, kind: str, name: str) -> dict[str, tf.Variable]:
+    """Quantizes a table of an encoder as `kind`; returns its variables by names that begin with `name`."""
+    if kind == "float32":
+        return {name: table.table.value}
+    table.stored = quantized = QuantizedTable(table.table.numpy(), kind, table.name)
+    return quantized.named(name)

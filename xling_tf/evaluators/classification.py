@@ -1,0 +1,117 @@
+"""Cross-lingual classification: labels learnt in English and predicted in other languages."""
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from xling_tf.evaluators import classifiers, data
+from xling_tf.evaluators.classifiers import Labelled
+from xling_tf.evaluators.data import Rows
+from xling_tf.evaluators.encoding import Encode
+
+SOURCE = "en"  # the language in which the papers learn labels
+_DEV_SHARE = 0.1  # of the training set; Chidambaram et al. 2019, sec. 4.2
+_PERCENTAGES = (10, 20, 40, 80, 100)  # Table 6
+
+
+class CrossLingualClassification:
+    """Zero-shot and few-shot accuracy in each language (Chidambaram et al. 2019, Tables 5 and 6).
+
+    A network with two layers of tanh units is trained on nine tenths of the English examples (the others
+    are for development); on these and a part of the examples of a target language; and on that part alone.
+    Larger parts contain smaller ones, and all have the labels in the same proportions. Without English
+    examples, only classifiers of all examples of one target language are trained.
+
+    Args:
+        rows: (label, text) rows by language and split ("train", "test"; English may have "dev", with which
+            all of its training rows are for training).
+        name: Its name in results.
+        seed: Seed of the networks and the parts.
+
+    Raises:
+        UserError: A label of the test sets has no training examples.
+    """
+
+    def __init__(self, rows: Mapping[str, Mapping[str, Rows]], *, name: str, seed: int = 0) -> None:
+        self.name = name
+        self._train, self._test = (
+            {code: classifiers.by_text(rows[code][split]) for code in sorted(rows) if split in rows[code]}
+            for split in ("train", "test")
+        )
+        for language, test in self._test.items():
+            examples = self._train.get(SOURCE if SOURCE in self._train else language, ())
+            classifiers.require_trained(name, examples, test)
+        if SOURCE in self._train and "dev" not in rows[SOURCE]:
+            from sklearn.model_selection import train_test_split
+
+            labels = [label for label, _ in self._train[SOURCE]]
+            self._train[SOURCE], _ = train_test_split(
+                self._train[SOURCE], test_size=_DEV_SHARE, stratify=labels, random_state=seed
+            )
+        self._seed = seed
+        self.protocol: Mapping[str, Any] = {
+            "seed": seed,
+            "percentages": _PERCENTAGES if SOURCE in self._train else (100,),
+            "num_train": {language: len(language_rows) for language, language_rows in self._train.items()},
+            "num_test": {language: len(language_rows) for language, language_rows in self._test.items()},
+        }
+
+    def __call__(self, encode: Encode) -> dict[str, float]:
+        """Returns accuracies on the test sets.
+
+        "zero_shot/<language>/accuracy" is that of the English classifier,
+        "few_shot/<language>/<percent>/accuracy" that of a classifier that learnt from this share of the
+        language's examples too, "monolingual/..." that of one that learnt from nothing else.
+        """
+        sets = classifiers.encode_rows(encode, [*self._train.values(), *self._test.values()])
+        train = dict(zip(self._train, sets, strict=False))
+        test = dict(zip(self._test, sets[len(train) :], strict=True))
+        jobs = {"zero_shot": train[SOURCE]} if SOURCE in train else {}
+        for language, percent in product(test, self.protocol["percentages"]):
+            if language in train and language != SOURCE:
+                x, y = train[language]
+                rows = _part(y, percent, self._seed)
+                if SOURCE in train:
+                    source_x, source_y = train[SOURCE]
+                    joint = np.concatenate([source_x, x[rows]]), np.concatenate([source_y, y[rows]])
+                    jobs[f"few_shot/{language}/{percent}"] = joint
+                jobs[f"monolingual/{language}/{percent}"] = x[rows], y[rows]
+
+        def fit(rows: Labelled) -> classifiers.Predict:
+            return classifiers.fit_tanh_network(*rows, seed=self._seed)
+
+        scores = {}
+        for job, predict in zip(jobs, classifiers.in_threads(fit, jobs.values()), strict=True):
+            if job == "zero_shot":
+                for language, language_rows in test.items():
+                    scores[f"{job}/{language}/accuracy"] = classifiers.accuracy(predict, *language_rows)
+            else:
+                scores[f"{job}/accuracy"] = classifiers.accuracy(predict, *test[job.split("/")[1]])
+        return scores
+
+
+def _part(y: np.ndarray, percent: int, seed: int) -> np.ndarray:
+    """A share of each label's rows, the first in an order that does not depend on the percentage."""
+    order = np.random.default_rng(seed).permutation(len(y))
+    rows_of = (order[y[order] == label] for label in np.unique(y))
+    return np.sort(np.concatenate([rows[: -(-len(rows) * percent // 100)] for rows in rows_of]))
+
+
+def _find(folder: Path, seed: int) -> Iterator[data.Dataset]:
+    make = partial(CrossLingualClassification, seed=seed)
+    for name, tables in data.find_tables(folder / "sentiment").items():
+        if {"train", "test"} <= {split for splits in tables.values() for split in splits}:
+            yield data.labelled_dataset(name, tables, make)
+
+
+SUITE = data.Suite(
+    name="classification",
+    title="Zero-shot and few-shot classification",
+    source="Chidambaram et al. 2019, sec. 4.2, Tables 5 and 6",
+    layout="sentiment/<name>.<language>.<train or test>.tsv (label TAB text, so named in line 1)",
+    find=_find,
+)

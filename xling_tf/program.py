@@ -1,0 +1,186 @@
+"""What programs share: flags, one-line errors, log lines, tables, and the provenance of results."""
+
+import errno
+import importlib.metadata
+import os
+import platform
+import shlex
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from logging import ERROR, Formatter
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import Any, NoReturn
+
+from absl import flags, logging
+from tabulate import tabulate
+
+from xling_tf import __version__
+from xling_tf.errors import UserError
+
+_PACKAGE = Path(__file__).resolve().parent
+# In a checkout, the programs are beside the package.
+_LOGGED = (str(_PACKAGE), *(str(_PACKAGE.with_name(n)) for n in ("data", "evaluation", "export", "training")))
+_SECONDS_BETWEEN_LINES = 30.0
+_PACKAGES = ("tensorflow", "keras", "numpy", "scipy", "scikit-learn")
+
+
+@contextmanager
+def one_line_errors(again: str) -> Iterator[None]:
+    """Ends the program with a one-line message after a `UserError`, a full disk or Ctrl-C.
+
+    Args:
+        again: What the same command will do when it is run again, for the message.
+
+    Raises:
+        OSError: Any other than a full disk.
+    """
+    try:
+        yield
+    except UserError as error:
+        _exit(f"error: {error}")
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        _exit(f"error: the disk is full; make room, and {again}")
+    except KeyboardInterrupt:
+        _exit(f"interrupted; {again}", status=130)
+
+
+def parse_flags(argv: list[str]) -> list[str]:
+    """Parses a command line that has only flags; exits with one line if there is a mistake."""
+    arguments = parse_flags_and_files(argv)
+    if len(arguments) > 1:
+        _exit(f"error: flags are expected, got {arguments[1]!r}")
+    return arguments
+
+
+def parse_flags_and_files(argv: list[str]) -> list[str]:
+    """Parses a command line of flags and file names; returns the program's name and the files."""
+    try:
+        arguments: list[str] = flags.FLAGS(argv)
+    except flags.Error as error:
+        _exit(f"error: {error}")
+    return arguments
+
+
+def set_up_logging() -> None:
+    """Shows the log lines of this package and its programs; of other packages only errors."""
+    logging.set_verbosity(logging.INFO)
+    handler = logging.get_absl_handler()
+    handler.setFormatter(Formatter("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S"))
+    handler.addFilter(
+        lambda line: line.levelno >= ERROR or os.path.realpath(line.pathname).startswith(_LOGGED)
+    )
+
+
+@contextmanager
+def progress(part: str) -> Iterator[Callable[[str], None]]:
+    """Logs when a part of a program begins and ends and, without a terminal, every half minute in between.
+
+    On a terminal, progress bars replace the lines in between.
+
+    Args:
+        part: What is being done, such as "reading corpora".
+
+    Yields:
+        A function that sets the state that the following lines report.
+    """
+    begin, ended, state = time.monotonic(), threading.Event(), ""
+
+    def report(new_state: str) -> None:
+        nonlocal state
+        state = new_state
+
+    def remind() -> None:
+        while not ended.wait(_SECONDS_BETWEEN_LINES):
+            seconds = time.monotonic() - begin
+            logging.info("%s: %s, after %.0f seconds", part, state or "still running", seconds)
+
+    logging.info("%s", part)
+    thread = threading.Thread(target=remind, daemon=True)
+    is_terminal = sys.stderr is not None and sys.stderr.isatty()
+    if not is_terminal:
+        thread.start()
+    try:
+        yield report
+        logging.info("%s: done in %.0f seconds", part, time.monotonic() - begin)
+    finally:
+        ended.set()
+        if not is_terminal:
+            thread.join()
+
+
+@contextmanager
+def quiet_start() -> Iterator[None]:
+    """Hides what TensorFlow prints to standard error while a program imports it.
+
+    Its C++ libraries print notes about missing GPUs before any log level takes effect, so this redirects the
+    standard error of the whole process, unless TF_CPP_MIN_LOG_LEVEL is below 3. A failed import shows all.
+    """
+    level = os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    if level != "3" or sys.stderr is None:  # None: the program was started without standard error
+        yield
+        return
+    sys.stderr.flush()
+    saved = os.dup(2)
+    with TemporaryFile() as hidden:
+        os.dup2(hidden.fileno(), 2)
+        try:
+            yield
+        except Exception as error:
+            if not isinstance(error, UserError):
+                hidden.seek(0)
+                os.write(saved, hidden.read())
+            raise
+        finally:
+            sys.stderr.flush()
+            os.dup2(saved, 2)
+            os.close(saved)
+
+
+def provenance() -> dict[str, Any]:
+    """Describes the command, the software and the machine, for result files."""
+    versions = {"python": platform.python_version(), "xling_tf": __version__}
+    for package in _PACKAGES:
+        try:
+            versions[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            versions[package] = "not installed"
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")  # bytes
+    machine = {
+        "system": f"{platform.system()} {platform.machine()}",
+        "cpus": os.process_cpu_count() if hasattr(os, "process_cpu_count") else os.cpu_count(),
+        "memory_gib": round(memory / 2**30, 1),
+    }
+    return {"command": shlex.join(["python", *sys.argv]), "versions": versions, "machine": machine}
+
+
+def _exit(line: str, status: int = 2) -> NoReturn:
+    print(line, file=sys.stderr)
+    sys.exit(status)
+
+
+def format_table(scores: Mapping[str, Mapping[str, float]]) -> str:
+    """Formats scores by data set and metric as plain text.
+
+    Returns:
+        Lines; counts, named "num_...", have no decimals.
+
+    Example:
+        >>> print(format_table({"stsb.en.dev": {"pearson_angular": 0.75, "num_pairs": 1500.0}}))
+        suite        metric             value
+        -----------  ---------------  -------
+        stsb.en.dev  pearson_angular   0.7500
+        stsb.en.dev  num_pairs           1500
+    """
+    rows = [
+        (name, metric, f"{value:.0f}" if metric.startswith("num_") else f"{value:.4f}")
+        for name, of_name in scores.items()
+        for metric, value in of_name.items()
+    ]
+    headers, alignment = ("suite", "metric", "value"), ("left", "left", "right")
+    return tabulate(rows, headers=headers, colalign=alignment, disable_numparse=True)

@@ -1,0 +1,1 @@
+"""SavedModels that are called like the published modules on TF Hub."""

@@ -1,0 +1,116 @@
+"""An exported model as a layer of a Keras model."""
+
+import os
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from xling_tf.errors import UserError
+from xling_tf.savedmodel.saved_models import load_saved_model, one_line, require_not_forked, resolve
+
+_Shape = tuple[int | None, ...]
+
+
+@keras.saving.register_keras_serializable(package="xling_tf")
+class KerasEncoder(keras.layers.Layer):
+    """Maps texts `[batch]` or `[batch, 1]` to vectors `[batch, dim]` inside a Keras model.
+
+    The vectors are float32 of unit length. Texts of any other shape keep it: `[batch, 3]` gives
+    `[batch, 3, dim]`. The layer is trained with the Keras model, saved with it as `.keras`, and exported by
+    `model.export`. As with every Keras layer for text, `fit` and `predict` take tensors, `[batch]` NumPy
+    arrays of dtype object and `tf.data`, but no lists.
+
+    Args:
+        path: The exported model, in any form that `xling_tf.load` takes. A `.keras` file holds the weights,
+            but loading it needs the exported model too.
+        trainable: True to train the encoder with the Keras model.
+        **kwargs: Arguments of every Keras layer.
+
+    Raises:
+        UserError: There is no such model, or the input of the layer is not of strings.
+
+    Example:
+        >>> model = keras.Sequential(
+        ...     [keras.Input((), dtype="string"), KerasEncoder("exported/en-es"), keras.layers.Dense(3)]
+        ... )  # doctest: +SKIP
+        >>> model.compile("adam", "mse")  # doctest: +SKIP
+    """
+
+    def __init__(self, path: str | os.PathLike[str], trainable: bool = True, **kwargs: Any) -> None:
+        # From the argument, Keras would make an input of floats; from the attribute, `Sequential` makes an
+        # input of `compute_dtype`.
+        if (shape := kwargs.pop("input_shape", None)) is not None:
+            self.input_shape = (None, *shape)
+        super().__init__(**kwargs)
+        # Private: Keras converts inputs to floats, and has no public way to turn that off.
+        self._convert_input_args = False
+        self.supports_jit = False  # XLA has no strings
+        self._folder = os.fspath(path)
+        self._loaded = load_saved_model(resolve(path))
+        encode = self._loaded.signatures["serving_default"]
+        (output,) = encode.structured_outputs.values()
+        self._dim = output.shape[-1]
+        self._shared = [_shared(variable, str(i)) for i, variable in enumerate(encode.trainable_variables)]
+        self._number_varies = False
+        self.trainable = trainable  # set last, so that it applies to the variables too
+
+    @property
+    def compute_dtype(self) -> str:
+        """The dtype of the inputs that a `Sequential` model makes for its first layer."""
+        return "string"
+
+    @property
+    def variable_dtype(self) -> str:
+        """The same as `compute_dtype`: Keras casts the variables of layers where the two differ."""
+        return "string"
+
+    def build(self, texts_shape: _Shape) -> None:
+        """Remembers if the number of texts in a row varies, because `[n, 1]` is then not a column."""
+        self._number_varies = len(texts_shape) == 2 and texts_shape[1] is None
+
+    def __call__(self, texts: Any, **kwargs: Any) -> Any:
+        """Encodes texts, also in lists and arrays of strings, which Keras would convert to floats."""
+        if not isinstance(texts, keras.KerasTensor):
+            try:
+                texts = tf.convert_to_tensor(texts, tf.string)
+            except (TypeError, ValueError) as error:
+                raise UserError(
+                    f"strings are expected, in rows of equal length: {one_line(error)}"
+                ) from error
+        return super().__call__(texts, **kwargs)
+
+    def call(self, texts: Any) -> Any:
+        """Encodes strings of any shape."""
+        require_not_forked()
+        inner = tf.shape(texts)[: 1 if self._is_column(texts.shape) else None]
+        return tf.reshape(self._loaded(texts), tf.concat([inner, [self._dim]], 0))
+
+    def _is_column(self, texts_shape: Any) -> bool:
+        return len(texts_shape) == 2 and texts_shape[1] == 1 and not self._number_varies
+
+    def compute_output_shape(self, texts_shape: _Shape) -> _Shape:
+        """Returns the shape of the vectors of texts of this shape."""
+        return (*texts_shape[: 1 if self._is_column(texts_shape) else None], self._dim)
+
+    def compute_output_spec(self, texts: Any) -> keras.KerasTensor:
+        """Returns symbolic vectors of symbolic texts."""
+        if texts.dtype != "string":
+            raise UserError(
+                f'strings are expected, as from keras.Input((), dtype="string"), but got {texts.dtype}'
+            )
+        return keras.KerasTensor(self.compute_output_shape(texts.shape), "float32")
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the arguments of the constructor."""
+        return {**super().get_config(), "path": self._folder}
+
+
+def _shared(variable: tf.Variable, name: str) -> keras.Variable:
+    """Returns a Keras variable that shares the memory of a variable of the loaded graph.
+
+    Private: `Variable._value`. Keras has no public way to wrap an existing TensorFlow variable.
+    """
+    shared = keras.Variable(tf.zeros, shape=tuple(variable.shape), dtype=variable.dtype.name, name=name)
+    shared._value = variable
+    return shared

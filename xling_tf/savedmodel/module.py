@@ -1,0 +1,144 @@
+"""The SavedModel: made from an encoder and its heads, exported, and saved again after fine-tuning."""
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from xling_tf.config import TASKS, SimilarityConfig
+from xling_tf.encoders.serving import ServingEncoder
+from xling_tf.errors import UserError
+from xling_tf.files import SAVED_MODEL, replacing_folder, require_writable_folder
+from xling_tf.layers.base import float32_copy
+from xling_tf.tasks.base import Heads, scale_for_heads, task_class
+from xling_tf.tasks.signatures import About, RawSignature, SentenceSignature, Served, Signature
+from xling_tf.weights import named_weights
+
+# Appended to the model card.
+_REEXPORTED = """
+## Saved again
+
+After this card was written, the model was loaded, perhaps fine-tuned, and saved again. The scores above are
+from before.
+"""
+_SENTENCES = About(
+    "serving_default",
+    ("inputs",),
+    "vectors of sentences; also called `default`",
+    'encoder(["Hola", "Hello"])                      # float32 [2, {dim}]',
+)
+# The other signatures of every model; a task may replace them.
+_OTHERS: tuple[tuple[type[Signature], About], ...] = (
+    (SentenceSignature, About("question_encoder", ("input",), "vectors of questions")),
+    (SentenceSignature, About("response_encoder", ("input",), "vectors of answers or replies")),
+    (RawSignature, About("raw", ("inputs",), "vectors of sentences, not normalised")),
+)
+
+
+class ExportedModule(SentenceSignature):
+    """The root object of a SavedModel. It encodes sentences; the other signatures are its attributes.
+
+    Args:
+        encoder: Encodes strings.
+        heads: The layers of each task, by the task's name in `TASKS` and the layer's name; they are copied.
+        similarity: How vectors were compared in training.
+
+    Attributes:
+        named_weights: All variables by name.
+    """
+
+    def __init__(
+        self, encoder: ServingEncoder, heads: Mapping[str, Heads], similarity: SimilarityConfig
+    ) -> None:
+        served = Served(encoder, {}, scale_for_heads(similarity))
+        super().__init__(served, _SENTENCES)
+        parts = {about.name: kind(served, about) for kind, about in _OTHERS}
+        weights = dict(encoder.named_weights)
+        for task in (name for name in TASKS if name in heads):
+            copies = {name: float32_copy(layer) for name, layer in heads[task].items()}
+            signatures = task_class(task).signatures(served._replace(heads=copies))
+            parts |= {signature.about.name: signature for signature in signatures}
+            for name, layer in copies.items():
+                named = named_weights(layer, f"heads/{task}/{name}")
+                weights |= {full: variable.value for full, variable in named.items()}
+        for name, part in parts.items():
+            setattr(self, name, part)
+        self._parts = lambda: parts
+        self.named_weights = weights
+
+    @property
+    def signatures(self) -> dict[str, Signature]:
+        """All signatures by name."""
+        return {self.about.name: self, **self._parts()}
+
+    def concrete_functions(self) -> dict[str, tf.types.experimental.ConcreteFunction]:
+        """Traces all signatures of the SavedModel."""
+        functions = {name: part.concrete_function() for name, part in self.signatures.items()}
+        return {**functions, "default": functions["serving_default"]}
+
+
+def export(module: ExportedModule, path: Path, files: Mapping[str, str | bytes]) -> None:
+    """Writes a SavedModel; an earlier one is replaced once the new one is complete.
+
+    Args:
+        module: The root object.
+        path: Folder of the SavedModel.
+        files: Contents, by name, of further files for the folder.
+    """
+    with replacing_folder(path) as temporary:
+        tf.saved_model.save(module, str(temporary), signatures=module.concrete_functions())
+        for name, content in files.items():
+            (temporary / name).write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+def reexport(model: Any, source: Path, path: Path) -> None:
+    """Saves an exported model that was loaded, and perhaps fine-tuned, with all its signatures.
+
+    `tf.saved_model.save` alone leaves out the signatures of a loaded model. The other files of the folder are
+    copied, and the model card says that the model may have changed.
+
+    Args:
+        model: The result of `tf.saved_model.load` or `hub.load`.
+        source: The folder that the model was loaded from.
+        path: The folder to write, which may be `source`.
+
+    Raises:
+        UserError: `path` is not empty and not a model, or `source` is not a model.
+    """
+    require_replaceable(path, "path")
+    if not (source / SAVED_MODEL).is_file():
+        raise UserError(
+            f"source must be the folder of the exported model that was loaded, but {source} has no "
+            f"{SAVED_MODEL}"
+        )
+    with replacing_folder(path) as temporary:
+        tf.saved_model.save(model, str(temporary), signatures=dict(model.signatures))
+        for file in source.iterdir():
+            if not (temporary / file.name).exists():
+                copy = shutil.copytree if file.is_dir() else shutil.copy
+                copy(file, temporary / file.name)
+        card = temporary / "README.md"
+        if card.is_file() and not (text := card.read_text("utf-8")).endswith(_REEXPORTED):
+            card.write_text(text + _REEXPORTED, encoding="utf-8")
+
+
+def require_replaceable(path: Path, flag: str = "--output", mark: str = SAVED_MODEL) -> None:
+    """Checks that a folder can be written, and that nothing but an earlier export would be replaced.
+
+    Args:
+        path: The folder.
+        flag: Flag or argument that names it, for messages.
+        mark: Name of a file that every export has.
+
+    Raises:
+        UserError: The folder holds something else, or cannot be written.
+    """
+    is_empty = path.is_dir() and not any(path.iterdir())
+    if path.exists() and not is_empty and not (path / mark).is_file():
+        raise UserError(
+            f"{flag} must be a new folder, or an exported model to replace, but {path} holds something "
+            f"else; choose another with {flag}"
+        )
+    require_writable_folder(path.parent, f"choose another with {flag}")

@@ -1,0 +1,259 @@
+"""Encoders that run on LiteRT or ONNX Runtime, without TensorFlow."""
+
+import codecs
+import json
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xling_tf.batching import length_sorted_batches
+from xling_tf.corpora.line_files import MAX_EXPANSION, normal_form
+from xling_tf.errors import UserError, library
+from xling_tf.files import RUNTIME_SETTINGS
+from xling_tf.inputs import Texts, as_texts, is_single
+from xling_tf.savedmodel.saved_models import one_line, resolve
+from xling_tf.search.neighbours import require_positive
+
+FORMAT = 1  # of runtime.json; raised whenever older versions would misread a folder
+MODEL_FILES = {"litert": "model.tflite", "onnx": "model.onnx"}
+# Maximum number of tokens of a batch, padding included, which bounds the memory.
+_MAX_TOKENS = 4096
+# Number of words outside the vocabulary whose n-grams are cached.
+_CACHED_WORDS = 100_000
+
+Inputs = dict[str, NDArray[np.int32]]
+Run = Callable[[Inputs], NDArray[np.float32]]
+
+
+class RuntimeEncoder:
+    """Encodes sentences like the exported model that was converted; any number of threads may share it.
+
+    Args:
+        text: Turns sentences into the inputs of the model.
+        run: Runs the model: maps its inputs to `[batch, dim]` float32.
+        dim: Width of the vectors.
+        folder: Folder of the model, which `pickle` stores in place of the model.
+    """
+
+    def __init__(self, text: "Pieces | Words", run: Run, dim: int, *, folder: Path) -> None:
+        self.text = text
+        self.dim = dim
+        self._run = run
+        self._folder = folder
+        self._process = os.getpid()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Makes unpickling load the folder again."""
+        return load, (self._folder.absolute(),)
+
+    def encode(self, sentences: Texts, *, batch_size: int = 64) -> NDArray[np.float32]:
+        """Encodes any number of sentences in bounded memory.
+
+        Args:
+            sentences: One text or several, in any form that `xling_tf.inputs.as_texts` takes.
+            batch_size: Maximum number of sentences that the model encodes at once.
+
+        Returns:
+            `[sentences, dim]` float32 of unit length; `[dim]` for a single text.
+
+        Raises:
+            UserError: The process was forked after the model was loaded.
+        """
+        if os.getpid() != self._process:
+            raise UserError("the model was loaded before this process was forked; load it after the fork")
+        require_positive(batch_size, "batch_size")
+        tokens = [self.text.tokenize(sentence) for sentence in as_texts(sentences, "sentences")]
+        vectors = np.empty((len(tokens), self.dim), np.float32)
+        lengths = [len(words) for words in tokens]
+        for batch in length_sorted_batches(lengths, max_rows=batch_size, max_length=_MAX_TOKENS):
+            vectors[batch] = self._run(self.text.inputs([tokens[i] for i in batch]))
+        return vectors[0] if is_single(sentences) else vectors
+
+
+def load(folder: str | Path) -> RuntimeEncoder:
+    """Loads a folder that `export/main.py --litert` or `--onnx` has written.
+
+    Returns:
+        The encoder.
+
+    Raises:
+        UserError: It is not such a folder, or a package that it needs is missing.
+
+    Example:
+        >>> load("exported/en-es-onnx").encode(["Hola", "Hello"]).shape  # doctest: +SKIP
+        (2, 512)
+    """
+    folder = resolve(folder)
+    try:
+        settings = json.loads((folder / RUNTIME_SETTINGS).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"a model for LiteRT or ONNX Runtime is expected, but {folder} is one for TensorFlow, or has no "
+            f"readable {RUNTIME_SETTINGS}; convert it with export/main.py --litert or --onnx"
+        ) from error
+    if (form := settings.get("format") if isinstance(settings, dict) else None) != FORMAT:
+        raise UserError(f"{folder} must be in format {FORMAT}, but is in {form}; convert it again")
+    kind = Pieces if settings["text"]["kind"] == "pieces" else Words
+    text = kind(folder / settings["vocabulary"], settings["text"])
+    return RuntimeEncoder(text, _open(folder, settings["runtime"]), settings["dim"], folder=folder)
+
+
+def _open(folder: Path, runtime: str) -> Run:
+    path = folder / MODEL_FILES[runtime]
+    try:
+        if runtime == "litert":
+            engine = library("ai_edge_litert.interpreter", "ai-edge-litert", "runtimes")
+            interpreter = engine.Interpreter(model_path=str(path), num_threads=os.cpu_count())
+            runner = interpreter.get_signature_runner()
+            lock = Lock()
+
+            # An interpreter holds the inputs of a single call, and uses all cores: threads take turns.
+            def run(inputs: Inputs) -> NDArray[np.float32]:
+                with lock:
+                    return runner(**inputs)["outputs"]
+
+            return run
+        engine = library("onnxruntime", "onnxruntime", "runtimes")
+        session = engine.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+        return lambda inputs: session.run(["outputs"], inputs)[0]
+    except UserError:
+        raise
+    except Exception as error:
+        raise UserError(
+            f"{path} must be a converted model, but cannot be loaded: {one_line(error)}; convert it again"
+        ) from error
+
+
+class Pieces:
+    """Turns sentences into ids of pieces, as `xling_tf.tokenizers.sentencepiece` does in the graph.
+
+    If two segmentations are equally likely, as for "XXXX", a different version of SentencePiece than the
+    graph's may choose the other.
+
+    Args:
+        vocabulary: SentencePiece's serialized model.
+        settings: The tokenizer's `rules`.
+    """
+
+    def __init__(self, vocabulary: Path, settings: Mapping[str, Any]) -> None:
+        processor = library("sentencepiece", "sentencepiece", "runtimes").SentencePieceProcessor
+        self._model = processor(model_file=str(vocabulary))
+        self._settings = settings
+
+    def tokenize(self, sentence: str) -> list[int]:
+        """Splits a sentence into at least one piece, between sentence marks if the model has them."""
+        pieces = self._model.encode(readable(sentence, self._settings["max_bytes"]))
+        begin, end = self._settings["begin"], self._settings["end"]
+        max_pieces = self._settings["max_tokens"] - len(begin) - len(end)
+        return [*begin, *(pieces or [self._settings["empty"]])[:max_pieces], *end]
+
+    def inputs(self, batch: Sequence[Sequence[int]]) -> Inputs:
+        """Returns the model's inputs for tokenized sentences."""
+        return _padded(batch)
+
+
+class Words:
+    """Turns sentences into ids of words, as `xling_tf.tokenizers.words` does in the graph.
+
+    Args:
+        vocabulary: The words, one per line.
+        settings: The tokenizer's `rules`.
+    """
+
+    def __init__(self, vocabulary: Path, settings: Mapping[str, Any]) -> None:
+        self._hash = library("farmhash", "pyfarmhash", "runtimes").fingerprint64
+        words = vocabulary.read_text(encoding="utf-8").split("\n")[:-1]
+        self._ids = {word: row for row, word in enumerate(words)}
+        self._rules = [
+            (re.compile(_expanded(pattern, settings["classes"])), replacement)
+            for pattern, replacement in settings["rules"]
+        ]
+        self._settings = settings
+        self._ngrams = settings["ngrams"]
+        self._spell = lru_cache(_CACHED_WORDS)(self._spell_anew)
+
+    def tokenize(self, sentence: str) -> list[str]:
+        """Splits a sentence into at least one word."""
+        text = readable(sentence, self._settings["max_bytes"])
+        if self._settings["lowercase"]:
+            text = text.lower()
+        for pattern, replacement in self._rules:
+            text = pattern.sub(replacement, text)
+        return text.split()[: self._settings["max_tokens"]] or [self._settings["empty"]]
+
+    def inputs(self, batch: Sequence[Sequence[str]]) -> Inputs:
+        """Returns the model's inputs for tokenized sentences."""
+        known, num_known = self._ids, len(self._ids)
+        if not self._ngrams:
+            buckets = self._settings["num_buckets"]
+            return _padded(
+                [[known.get(w, num_known + self._bucket(w, buckets)) for w in words] for words in batch]
+            )
+        unknown: dict[str, int] = {}  # numbered in the order of their first use
+        for word in (word for words in batch for word in words if word not in known):
+            unknown.setdefault(word, num_known + len(unknown))
+        spelled = [self._spell(word) for word in unknown] or [(0, [])]
+        longest = max(1, *(len(ngrams) for _, ngrams in spelled))
+        fill = self._ngrams["num_buckets"]
+        ids = [[known[w] if w in known else unknown[w] for w in words] for words in batch]
+        return _padded(ids) | {
+            "buckets": np.array([bucket for bucket, _ in spelled], np.int32),
+            "ngrams": np.array([n + [fill] * (longest - len(n)) for _, n in spelled], np.int32),
+        }
+
+    def _spell_anew(self, word: str) -> tuple[int, list[int]]:
+        """Returns the bucket of a word and those of its n-grams."""
+        marked = f"<{word[: self._ngrams['max_characters']]}>"
+        ngrams = [
+            self._bucket(marked[begin : begin + size], self._ngrams["num_buckets"])
+            for size in self._ngrams["sizes"]
+            for begin in range(len(marked) - size + 1)
+        ]
+        return self._bucket(word, self._settings["num_buckets"]), ngrams
+
+    def _bucket(self, text: str, num_buckets: int) -> int:
+        """Computes `tf.strings.to_hash_bucket_fast`."""
+        return int(self._hash(text.encode()) % num_buckets)
+
+
+codecs.register_error("xling_tf_space", lambda error: (" ", error.end))  # type: ignore[attr-defined]
+
+
+def readable(sentence: str, max_bytes: int) -> str:
+    """Returns a text in NFC, cut after `max_bytes` of its UTF-8, with spaces for incomplete characters.
+
+    Example:
+        >>> readable("señor", 3)
+        'se '
+    """
+    return _cut(normal_form(_cut(sentence, MAX_EXPANSION * max_bytes)), max_bytes)
+
+
+def _cut(text: str, max_bytes: int) -> str:
+    # A character has at least one byte, so the text can be cut before it is encoded.
+    encoded = text[:max_bytes].encode("utf-8", "surrogatepass")
+    return encoded[:max_bytes].decode("utf-8", "xling_tf_space")
+
+
+def _expanded(pattern: str, classes: Mapping[str, Sequence[tuple[int, int]]]) -> str:
+    """Replaces character classes by ranges, so that tokens do not depend on Python's version of Unicode."""
+    for name, ranges in classes.items():
+        literal = "".join(f"\\U{first:08x}-\\U{last:08x}" for first, last in ranges)
+        pattern = pattern.replace(name, literal)
+    return pattern
+
+
+def _padded(ids: Sequence[Sequence[int]]) -> Inputs:
+    """Returns the ids as `[batch, tokens]`, padded with 0, and the `[batch]` lengths."""
+    lengths = np.array([len(row) for row in ids], np.int32)
+    padded = np.zeros((len(ids), max(lengths)), np.int32)
+    for row, sentence in zip(padded, ids, strict=True):
+        row[: len(sentence)] = sentence
+    return {"ids": padded, "lengths": lengths}

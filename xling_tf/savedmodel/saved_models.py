@@ -1,0 +1,233 @@
+"""Finding and loading of exported models: in folders, archives and at Hugging Face.
+
+TensorFlow is imported when a SavedModel is loaded, and not before.
+"""
+
+import difflib
+import os
+import shutil
+import sys
+import tarfile
+import zipfile
+import zlib
+from contextlib import suppress
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from xling_tf.errors import UserError, library
+from xling_tf.files import RUNTIME_SETTINGS, SAVED_MODEL, folder_of_this_process
+
+HUGGING_FACE = "hf://"
+
+# The formats of `shutil.unpack_archive` by the ending of the file name, such as ".tar.gz".
+_ARCHIVES = {ending: form for form, endings, _ in shutil.get_unpack_formats() for ending in endings}
+_CHECKPOINTS = "checkpoints"  # of a training, in its run folder
+_PYTORCH = ("modules.json", "model.safetensors", "pytorch_model.bin")
+_OURS = b'"xling_tf": "'  # in the config.json of a model folder
+
+
+def resolve(name: str | os.PathLike[str]) -> Path:
+    """Returns the folder of a model, which is unpacked or downloaded first if necessary.
+
+    Args:
+        name: The folder itself; a folder of numbered versions, of which the highest is used; an archive
+            (.tar.gz as from TF Hub and Kaggle, .zip and others) of the folder or its content; or
+            `hf://owner/name`, optionally with `@revision`, which is downloaded once, to the cache of Hugging
+            Face. "~" is the home folder.
+
+    Raises:
+        UserError: There is no such folder, archive or repository, or the archive is damaged.
+
+    Example:
+        >>> resolve("exported/en-es")  # doctest: +SKIP
+        PosixPath('exported/en-es')
+    """
+    text = os.fsdecode(name)
+    if text.startswith(HUGGING_FACE):
+        return _downloaded(text)
+    path = Path(os.path.expanduser(text))
+    try:
+        if not text.strip() or not path.exists():
+            raise UserError(_missing(path, text))
+        return _latest_version(path if path.is_dir() else _unpacked(path.resolve(), path.stat().st_mtime_ns))
+    except OSError as error:
+        raise UserError(f"the folder of a model is expected, but {text} cannot be read: {error}") from error
+
+
+def model_name(name: str | os.PathLike[str]) -> str:
+    """Returns the last part of a name for `resolve`, without the revision or the ending of an archive.
+
+    Example:
+        >>> model_name("hf://owner/en-es@v1"), model_name("share/en-es.tar.gz")
+        ('en-es', 'en-es')
+    """
+    last = Path(os.path.expanduser(os.fsdecode(name).partition("@")[0])).resolve().name
+    return last[: len(last) - len(_archive_ending(last))]
+
+
+def _archive_ending(name: str) -> str:
+    return max((ending for ending in _ARCHIVES if name.lower().endswith(ending)), key=len, default="")
+
+
+def _missing(path: Path, text: str) -> str:
+    names = [child.name for child in path.parent.iterdir()] if path.parent.is_dir() else []
+    similar = [str(path.parent / name) for name in difflib.get_close_matches(path.name, names)]
+    hint = f" (did you mean {' or '.join(similar)}?)" if similar else ""
+    return (
+        f"the folder of a model is expected, but {text!r} does not exist{hint}; a model at Hugging Face is "
+        f"{HUGGING_FACE}owner/name; download models at Kaggle or TF Hub first, with kagglehub.model_download"
+    )
+
+
+def _latest_version(folder: Path) -> Path:
+    """Returns the folder if it is a model, else the highest version in it, as TensorFlow Serving does."""
+    if (folder / SAVED_MODEL).exists():
+        return folder
+    versions = [v for v in folder.iterdir() if v.name.isdecimal() and (v / SAVED_MODEL).is_file()]
+    return max(versions, key=lambda version: int(version.name), default=folder)
+
+
+def _downloaded(name: str) -> Path:
+    hub = library("huggingface_hub", "huggingface_hub", "sharing")
+    repository, _, revision = name.removeprefix(HUGGING_FACE).partition("@")
+    try:
+        return Path(hub.snapshot_download(repository, revision=revision or None))
+    except (OSError, ValueError) as error:  # of HTTP, and of malformed names
+        raise UserError(
+            f"{name} cannot be downloaded: {one_line(error)}; correct {HUGGING_FACE}owner/name, or, if the "
+            "model is private, run `hf auth login`"
+        ) from error
+
+
+@cache
+def _unpacked(archive: Path, changed: int) -> Path:
+    """Unpacks an archive into a folder that is deleted when the process ends."""
+    del changed  # the archive's modification time, so that the cache notices a replaced archive
+    if not (ending := _archive_ending(archive.name)):
+        raise UserError(
+            f"the folder of a model is expected, or an archive of it ({', '.join(sorted(_ARCHIVES))}), but "
+            f"{archive} is neither"
+        )
+    folder = folder_of_this_process()
+    # "data" refuses paths outside the folder; zip files are always unpacked like that, and take no filter.
+    options: dict[str, Any] = {} if ending == ".zip" else {"filter": "data"}
+    try:
+        shutil.unpack_archive(archive, folder, _ARCHIVES[ending], **options)
+    except (EOFError, OSError, RuntimeError, tarfile.TarError, zipfile.BadZipFile, zlib.error) as error:
+        raise UserError(f"{archive} cannot be unpacked: {one_line(error)}; download it again") from error
+    while len(content := [path for path in folder.iterdir() if path.name != "__MACOSX"]) == 1:
+        if not content[0].is_dir():
+            break
+        folder = content[0]
+    return folder
+
+
+def load_saved_model(folder: Path) -> Any:
+    """Loads a SavedModel, with the operations of tensorflow-text if that is installed.
+
+    The graph runs with the rights of this process: load only models from sources you trust.
+
+    Returns:
+        The loaded object.
+
+    Raises:
+        UserError: The folder is not a SavedModel or is damaged, or the process was forked from one that used
+            TensorFlow.
+    """
+    require_not_forked()
+    require_saved_model(folder)
+    import tensorflow as tf
+
+    with suppress(ImportError):
+        import_module("tensorflow_text")  # registers the operations of models with SentencePiece
+    try:
+        return tf.saved_model.load(str(folder))
+    # Errors of truncated and changed files.
+    except (OSError, RuntimeError, ValueError, LookupError, tf.errors.OpError) as error:
+        raise UserError(
+            f"{folder} cannot be loaded: {one_line(error)}; export or download it again (models with "
+            "SentencePiece need tensorflow-text)"
+        ) from error
+
+
+def require_saved_model(folder: Path) -> None:
+    """Checks that a folder is an exported model.
+
+    Raises:
+        UserError: It is not; the message says what it is and what to do.
+    """
+    if not (folder / SAVED_MODEL).is_file():
+        raise UserError(f"the folder of an exported model is expected, but {folder} {_describe(folder)}")
+
+
+def _describe(folder: Path) -> str:
+    """Says what a folder without a SavedModel is, and what to do."""
+    if not folder.is_dir():
+        return "does not exist; use the --output of a training"
+    names = sorted(path.name for path in folder.iterdir())
+    if RUNTIME_SETTINGS in names:
+        return "is a model for LiteRT or ONNX Runtime; load it with xling_tf.savedmodel.runtimes.load"
+    if _CHECKPOINTS in names:
+        return "is the run folder of a training; use its --output, or finish it, which exports the model"
+    if "tfhub_module.pb" in names:
+        return "is a TF Hub module in TensorFlow 1's format, which TensorFlow 2 cannot load; use another"
+    if "config.json" in names and _OURS in (folder / "config.json").read_bytes():
+        return "is a model folder; export it with xling_tf.Model.from_pretrained(folder).export(path, {})"
+    if set(_PYTORCH) & set(names):
+        return "is a PyTorch model; load it with sentence_transformers.SentenceTransformer"
+    if models := [name for name in names if (folder / name / SAVED_MODEL).is_file()]:
+        return f"holds exported models; use one of them, such as {folder / models[0]}"
+    content = f"only {', '.join(names[:5])}" if names else "it is empty"
+    return f"has no {SAVED_MODEL}, {content}; use the --output of a training"
+
+
+_is_forked = False
+
+
+def _notice_fork() -> None:
+    """Remembers, in a forked process, if its parent had started TensorFlow.
+
+    Private: TensorFlow's eager context. Public functions that tell if TensorFlow was started would start it.
+    """
+    global _is_forked
+    context = getattr(sys.modules.get("tensorflow.python.eager.context"), "_context", None)
+    _is_forked = _is_forked or getattr(context, "_initialized", False)
+
+
+os.register_at_fork(after_in_child=_notice_fork)
+
+
+def require_not_forked() -> None:
+    """Refuses to run TensorFlow in a forked process, where it would wait forever for the parent's threads.
+
+    Raises:
+        UserError: This process was forked from one that had used TensorFlow.
+    """
+    if _is_forked:
+        raise UserError(
+            "TensorFlow does not work in a process that was forked from one that had used it; load models "
+            'after the fork (gunicorn without preload_app), or use multiprocessing.get_context("spawn")'
+        )
+
+
+def release_resources(model: Any) -> None:
+    """Frees the lookup tables and SentencePiece models of a SavedModel, which cannot be called afterwards.
+
+    TensorFlow frees a model's variables with the model, but keeps these resources by name until the process
+    ends: megabytes for each load of a model with a large vocabulary.
+    """
+    import tensorflow as tf
+
+    # Private: `eager_mode`. Garbage collection can call this while the thread is building a graph. The public
+    # `tf.init_scope` does not leave graphs of TensorFlow 1, and loading a model makes some.
+    with tf.__internal__.eager_context.eager_mode():
+        for part in tf.train.TrackableView(model).descendants():
+            if isinstance(part, tf.saved_model.experimental.TrackableResource):
+                tf.raw_ops.DestroyResourceOp(resource=part.resource_handle, ignore_lookup_error=True)
+
+
+def one_line(error: Exception) -> str:
+    """Returns the beginning of an exception's message, on one line."""
+    return " ".join(str(error).split())[:200]

@@ -1,0 +1,230 @@
+"""Semantic search, paraphrase mining and bitext mining, with the names of sentence-transformers."""
+
+from typing import Any, NamedTuple, TypedDict
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from xling_tf.errors import UserError
+from xling_tf.search.neighbours import (
+    Neighbours,
+    nearest,
+    nearest_in_chunks,
+    require_positive,
+    require_same_dim,
+    unit_vectors,
+)
+
+NUM_NEIGHBOURS = 4  # Artetxe and Schwenk 2019, sec. 4: "k = 4"
+# Avoids a division by zero for sentences all of whose neighbours have cosines of 0 or less.
+_MIN_SIMILARITY = 1e-6
+
+
+class Hit(TypedDict):
+    """A search result: the row of the corpus, and its cosine."""
+
+    corpus_id: int
+    score: float
+
+
+class ScoredPair(NamedTuple):
+    """The rows of two sentences, and the score of the pair."""
+
+    score: float
+    first: int
+    second: int
+
+
+def semantic_search(
+    query_embeddings: ArrayLike, corpus_embeddings: ArrayLike, *, top_k: int = 10
+) -> list[list[Hit]]:
+    """Finds the vectors of a corpus with the highest cosines to each query, by exact search.
+
+    Args:
+        query_embeddings: `[queries, dim]`, or one vector `[dim]`.
+        corpus_embeddings: `[corpus, dim]`. Unit vectors may be memory-mapped; others are copied.
+        top_k: Number of hits for each query.
+
+    Returns:
+        The hits of each query, best first; equal ones in the order of the corpus.
+
+    Example:
+        >>> semantic_search([0.0, 2.0], [[1.0, 0.0], [0.0, 1.0]], top_k=1)
+        [[{'corpus_id': 1, 'score': 1.0}]]
+    """
+    require_positive(top_k, "top_k")
+    queries = unit_vectors(query_embeddings, "query_embeddings")
+    corpus = unit_vectors(corpus_embeddings, "corpus_embeddings")
+    if not len(queries) or not len(corpus):
+        return [[] for _ in queries]
+    require_same_dim(queries, corpus, "query_embeddings", "corpus_embeddings")
+    neighbours = nearest(queries, corpus, min(top_k, len(corpus)), kind="flat")
+    rows = zip(neighbours.indices.tolist(), neighbours.scores.tolist(), strict=True)
+    return [[Hit(corpus_id=i, score=score) for i, score in zip(*row, strict=True)] for row in rows]
+
+
+def paraphrase_mining(
+    model: Any,
+    sentences: Any,
+    show_progress_bar: bool = False,
+    batch_size: int | None = None,
+    *,
+    top_k: int = 100,
+    max_pairs: int = 500_000,
+    **options: Any,
+) -> list[ScoredPair]:
+    """Encodes sentences and finds the most similar pairs.
+
+    Args:
+        model: A model with an `encode` method, as `xling_tf.load` returns it.
+        sentences: The texts.
+        show_progress_bar: Whether to show progress bars.
+        batch_size: Passed to `encode`; None: its default.
+        top_k: See `paraphrase_mining_embeddings`.
+        max_pairs: See `paraphrase_mining_embeddings`.
+        **options: Passed to `encode`, such as `truncate_dim` or `prompt`.
+
+    Returns:
+        See `paraphrase_mining_embeddings`.
+    """
+    if isinstance(model, str) or not callable(getattr(model, "encode", None)):
+        raise UserError(
+            f"a model with encode is expected first, as xling_tf.load gives it, got {type(model).__name__}"
+        )
+    if batch_size is not None:
+        options["batch_size"] = batch_size
+    vectors = model.encode(sentences, show_progress_bar=show_progress_bar, **options)
+    return paraphrase_mining_embeddings(
+        vectors, top_k=top_k, max_pairs=max_pairs, show_progress_bar=show_progress_bar
+    )
+
+
+def paraphrase_mining_embeddings(
+    embeddings: ArrayLike, *, top_k: int = 100, max_pairs: int = 500_000, show_progress_bar: bool = False
+) -> list[ScoredPair]:
+    """Finds the pairs of vectors with the highest cosines.
+
+    Args:
+        embeddings: `[sentences, dim]`.
+        top_k: Number of neighbours of each vector that are considered.
+        max_pairs: Largest number of pairs.
+        show_progress_bar: Whether to show a progress bar.
+
+    Returns:
+        Pairs, best first, with `first < second`.
+
+    Example:
+        >>> pairs = paraphrase_mining_embeddings([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]])
+        >>> [(round(score, 3), first, second) for score, first, second in pairs]
+        [(0.8, 1, 2), (0.6, 0, 2), (0.0, 0, 1)]
+    """
+    require_positive(top_k, "top_k")
+    require_positive(max_pairs, "max_pairs")
+    units = unit_vectors(embeddings, "embeddings")
+    count = len(units)
+    if count < 2:
+        return []
+    scores, keys = np.zeros(0, np.float32), np.zeros(0, np.int64)
+    rows, k = np.arange(count), min(top_k + 1, count)  # each vector is its own neighbour
+    start = 0
+    for neighbours in nearest_in_chunks(units, rows, units, k, show_progress=show_progress_bar):
+        chunk = rows[start : start + len(neighbours.indices)]
+        start += len(chunk)
+        firsts = np.broadcast_to(chunk[:, np.newaxis], neighbours.indices.shape)
+        is_other = (neighbours.indices != firsts) & (neighbours.indices >= 0)
+        is_other &= np.cumsum(is_other, axis=1) <= top_k
+        firsts, seconds = firsts[is_other], neighbours.indices[is_other]
+        keys = np.append(keys, np.minimum(firsts, seconds) * count + np.maximum(firsts, seconds))
+        # Most pairs are found from both sides, with scores that differ in the last bit at most.
+        scores = np.append(scores, neighbours.scores[is_other])
+        order = np.lexsort((-scores, keys))
+        keys, first_of_key = np.unique(keys[order], return_index=True)
+        scores = scores[order][first_of_key]
+        best = np.lexsort((keys, -scores))[:max_pairs]
+        scores, keys = scores[best], keys[best]
+    return _scored_pairs(scores, np.stack([keys // count, keys % count], axis=1))
+
+
+def bitext_mining(
+    source: ArrayLike, target: ArrayLike, *, num_neighbours: int = NUM_NEIGHBOURS
+) -> list[ScoredPair]:
+    """Finds translations in two lists of sentences, most of which may have none.
+
+    The score is the margin of `mine_by_margin`. The last pairs are no translations: choose the threshold on
+    sentences whose translations are known.
+
+    Args:
+        source: Vectors `[sources, dim]`.
+        target: Vectors `[targets, dim]`.
+        num_neighbours: Number of neighbours over which the margin is computed.
+
+    Returns:
+        Pairs, best first: the indices of a source and a target, each in at most one pair.
+
+    Example:
+        >>> pairs = bitext_mining([[1.0, 0.0], [0.0, 1.0]], [[0.0, 1.0], [1.0, 0.0]])
+        >>> [(pair.first, pair.second) for pair in pairs]
+        [(0, 1), (1, 0)]
+    """
+    require_positive(num_neighbours, "num_neighbours")
+    sources, targets = unit_vectors(source, "source"), unit_vectors(target, "target")
+    if not len(sources) or not len(targets):
+        return []
+    require_same_dim(sources, targets, "source", "target")
+    return _scored_pairs(*mine_by_margin(sources, targets, num_neighbours=num_neighbours))
+
+
+def mine_by_margin(
+    sources: NDArray[np.floating], targets: NDArray[np.floating], *, num_neighbours: int = NUM_NEIGHBOURS
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Finds pairs of sentences that are much more similar to each other than to their other neighbours.
+
+    The margin of a pair is its cosine, divided by the mean cosine of both sentences to their nearest
+    neighbours (Artetxe and Schwenk 2019, "Margin-based parallel corpus mining", eq. 2, ratio). Candidates
+    are the best neighbour of each sentence, in both directions; pairs are taken greedily by their margin
+    (retrieval strategy "max").
+
+    Args:
+        sources: Unit vectors `[sources, dim]`, at least one.
+        targets: Unit vectors `[targets, dim]`, at least one.
+        num_neighbours: Number of neighbours over which the mean is taken.
+
+    Returns:
+        The margins `[pairs]`, descending, and the indices of source and target `[pairs, 2]`.
+    """
+    forward = nearest(sources, targets, min(num_neighbours, len(targets)))
+    backward = nearest(targets, sources, min(num_neighbours, len(sources)))
+    source_means, target_means = (
+        neighbours.scores.astype(np.float64).mean(axis=1) for neighbours in (forward, backward)
+    )
+    best_target, forward_margins = _best_margin(forward, source_means, target_means)
+    best_source, backward_margins = _best_margin(backward, target_means, source_means)
+    firsts = np.append(np.arange(len(sources)), best_source)
+    seconds = np.append(best_target, np.arange(len(targets)))
+    rows = np.stack([firsts, seconds], axis=1)
+    margins = np.concatenate([forward_margins, backward_margins])
+    taken_sources: set[int] = set()
+    taken_targets: set[int] = set()
+    chosen = []
+    for pair in np.argsort(-margins, kind="stable").tolist():
+        source, target = rows[pair].tolist()
+        if source not in taken_sources and target not in taken_targets:
+            taken_sources.add(source)
+            taken_targets.add(target)
+            chosen.append(pair)
+    return margins[chosen], rows[chosen]
+
+
+def _best_margin(
+    neighbours: Neighbours, means: NDArray[np.float64], neighbour_means: NDArray[np.float64]
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """The neighbour with the largest margin of each sentence, and this margin."""
+    both_means = (means[:, np.newaxis] + neighbour_means[neighbours.indices]) / 2
+    margins = neighbours.scores / np.maximum(both_means, _MIN_SIMILARITY)
+    best = np.arange(len(margins)), np.argmax(margins, axis=1)
+    return neighbours.indices[best], margins[best]
+
+
+def _scored_pairs(scores: NDArray[np.floating], rows: NDArray[np.int64]) -> list[ScoredPair]:
+    both = zip(scores.tolist(), rows.tolist(), strict=True)
+    return [ScoredPair(score, *row) for score, row in both]

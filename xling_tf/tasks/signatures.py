@@ -1,0 +1,118 @@
+"""Signatures: the functions of strings that a model exports."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import keras
+import tensorflow as tf
+
+from xling_tf.encoders.serving import ServingEncoder
+from xling_tf.layers.pooling import unit_length
+
+# An argument of the Reusable SavedModel contract.
+TRAINING = tf.TensorSpec([], tf.bool, name="training")
+
+
+class Served(NamedTuple):
+    """The parts of a model that its signatures use.
+
+    Attributes:
+        encoder: Maps `[n]` strings to `[n, dim]` vectors that are not normalised.
+        heads: The task's layers by name, in float32.
+        scale_for_heads: Scales `[n, dim]` vectors as in training.
+    """
+
+    encoder: ServingEncoder
+    heads: Mapping[str, keras.layers.Layer]
+    scale_for_heads: Callable[[tf.Tensor], tf.Tensor]
+
+
+class About(NamedTuple):
+    """Name and description of a signature.
+
+    Attributes:
+        name: Name of the signature, and of the attribute of the loaded SavedModel.
+        inputs: Names of the inputs, all of them strings.
+        card: Description of the outputs for the model card.
+        example: A line of Python for the model card that calls `encoder`, or "".
+    """
+
+    name: str
+    inputs: tuple[str, ...]
+    card: str
+    example: str = ""
+
+
+def texts(*names: str) -> list[tf.TensorSpec]:
+    """Returns the input signature of a function of string tensors of any shape."""
+    return [tf.TensorSpec(None, tf.string, name=name) for name in names]
+
+
+class Signature(tf.train.Checkpoint):
+    """A function of strings that a model exports; once loaded, it is callable and has trainable variables.
+
+    A subclass has a `__call__` with `@tf.function(input_signature=texts(...))` that returns one tensor. The
+    base class is `tf.train.Checkpoint` because a SavedModel loses the `variables` of a `tf.Module`.
+
+    Args:
+        served: The encoder and the heads.
+        about: Name, inputs and description.
+    """
+
+    def __init__(self, served: Served, about: About) -> None:
+        super().__init__()
+        self.encoder = served.encoder
+        # Hidden in functions, so that TensorFlow does not add Keras' serving functions to the export.
+        self._served, self._about = (lambda: served), (lambda: about)
+        heads = [variable.value for head in served.heads.values() for variable in head.variables]
+        self.trainable_variables = [*served.encoder.trainable_variables, *heads]
+        self.variables = [*served.encoder.named_weights.values(), *heads]
+        self.regularization_losses: list[tf.Tensor] = []
+
+    @property
+    def about(self) -> About:
+        """Name, inputs and description."""
+        return self._about()
+
+    def head(self, name: str) -> Any:
+        """Returns one of the task's layers."""
+        return self._served().heads[name]
+
+    def seen_by_heads(self, vectors: tf.Tensor) -> tf.Tensor:
+        """Scales `[n, dim]` vectors as in training."""
+        return self._served().scale_for_heads(vectors)
+
+    def concrete_function(self) -> tf.types.experimental.ConcreteFunction:
+        """Traces the signature, which maps `[n]` strings to a dictionary with the key `outputs`."""
+        names = self.about.inputs
+        # TensorFlow Serving can only batch requests whose rank is known.
+        specs = {name: tf.TensorSpec([None], tf.string, name=name) for name in names}
+        function = tf.function(lambda **inputs: {"outputs": self(*(inputs[name] for name in names))})
+        return function.get_concrete_function(**specs)
+
+
+class SentenceSignature(Signature):
+    """Encodes strings as vectors of unit length; the head, if there is one, is applied first."""
+
+    @tf.function(input_signature=[*texts("inputs"), TRAINING], autograph=False)
+    def __call__(self, inputs: tf.Tensor, training: bool = False) -> tf.Tensor:
+        """Returns `[sentences, dim]` float32 of unit length; inputs of any shape are flattened."""
+        vectors = self.encoder(tf.reshape(inputs, [-1]))
+        for head in self._served().heads.values():
+            vectors = head(self.seen_by_heads(vectors))
+        return unit_length(vectors)
+
+
+class RawSignature(Signature):
+    """Encodes strings as vectors that are not normalised, for papers that pool or classify them."""
+
+    @tf.function(input_signature=[*texts("inputs"), TRAINING], autograph=False)
+    def __call__(self, inputs: tf.Tensor, training: bool = False) -> tf.Tensor:
+        """Returns `[sentences, dim]` float32; inputs of any shape are flattened."""
+        return self.encoder(tf.reshape(inputs, [-1]))
+
+
+def require_as_many(texts: tf.Tensor, others: tf.Tensor, message: str) -> tf.Tensor:
+    """Returns `texts`; the graph fails with `message` if their number is not that of `others`."""
+    with tf.control_dependencies([tf.debugging.assert_equal(tf.size(texts), tf.size(others), message)]):
+        return tf.identity(texts)

@@ -1,1 +1,0 @@
-"""Text to token features inside the TensorFlow graph, with core operations only."""

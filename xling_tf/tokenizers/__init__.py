@@ -1,0 +1,1 @@
+"""Tokenizers, which turn text into token features inside a TensorFlow graph."""

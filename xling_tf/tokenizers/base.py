@@ -1,0 +1,167 @@
+"""Base class of the tokenizers, and the token features that they return."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from xling_tf.config import TOKENIZERS
+from xling_tf.tokenizers.treebank import lowercased, readable
+
+
+class SpelledWords(NamedTuple):
+    """Distinct words with their character n-grams.
+
+    Attributes:
+        ids: `[words]` int32 rows of the word table.
+        ngram_ids: `[ngrams]` int32 rows of the n-gram table, word by word.
+        ngram_words: `[ngrams]` int32 position in `ids` of the word that each n-gram belongs to, ascending.
+    """
+
+    ids: tf.Tensor
+    ngram_ids: tf.Tensor
+    ngram_words: tf.Tensor
+
+
+class TokenFeatures(NamedTuple):
+    """The tokens of a batch; each distinct token is represented once.
+
+    Attributes:
+        words: `[words]` int32 rows of the word table; `SpelledWords` if words have n-grams.
+        tokens: `[batch, length]` int32 positions in `words`; padding points at 0.
+        lengths: `[batch]` int32 number of tokens, at least 1.
+    """
+
+    words: Any
+    tokens: tf.Tensor
+    lengths: tf.Tensor
+
+    @property
+    def ids(self) -> tf.Tensor:
+        """`[words]` int32 rows of the word table."""
+        return self.words.ids if isinstance(self.words, SpelledWords) else self.words
+
+
+class Tokenizer(tf.Module, ABC):
+    """Turns strings into `TokenFeatures`, in the input pipeline, the encoder and the SavedModel.
+
+    A new kind of tokenizer is a subclass and a row of `xling_tf.config.TOKENIZERS`.
+
+    Args:
+        config: Settings of this kind of tokenizer.
+
+    Attributes:
+        num_words: Number of rows of the word table.
+        num_ngrams: Number of rows of the n-gram table; 0 if words have no n-grams.
+        file_names: Names of the files in which a fitted tokenizer is saved.
+        needs_text_ops: True if loading a SavedModel with this tokenizer needs tensorflow-text.
+    """
+
+    num_words: int
+    num_ngrams: int = 0
+    file_names: ClassVar[tuple[str, ...]]
+    needs_text_ops: ClassVar[bool] = False
+
+    def __init__(self, config: Any) -> None:
+        super().__init__()
+        self.config = config
+
+    @classmethod
+    @abstractmethod
+    def fit(cls, config: Any, texts_by_language: Mapping[str, Iterable[str]]) -> Self:
+        """Learns a tokenizer from texts, which are read once.
+
+        Args:
+            config: Settings of this kind of tokenizer.
+            texts_by_language: Texts by language code.
+        """
+
+    @classmethod
+    @abstractmethod
+    def from_files(cls, config: Any, files: Mapping[str, bytes]) -> Self:
+        """Makes a tokenizer from the contents of its files.
+
+        Args:
+            config: Settings of this kind of tokenizer.
+            files: Contents by file name, as `files` returns them.
+        """
+
+    @abstractmethod
+    def files(self) -> dict[str, bytes]:
+        """Returns the contents of the tokenizer's files by name, for `from_files`."""
+
+    @abstractmethod
+    def tokenize(self, sentences: tf.Tensor, max_tokens: int | None = None) -> tf.RaggedTensor:
+        """Splits sentences into tokens.
+
+        Args:
+            sentences: `[batch]` strings.
+            max_tokens: Maximum number of tokens of a sentence; None for `config.max_tokens`.
+
+        Returns:
+            `[batch, (tokens)]`, at least one token for each sentence.
+        """
+
+    @abstractmethod
+    def word_ids(self, tokens: tf.Tensor) -> tf.Tensor:
+        """Maps `[n]` tokens, as `tokenize` returns them, to `[n]` int32 rows of the word table."""
+
+    @abstractmethod
+    def join(self, ids: tf.RaggedTensor) -> tf.Tensor:
+        """Maps `[batch, (tokens)]` int32 rows of the word table to `[batch]` strings."""
+
+    @abstractmethod
+    def keep(self, is_used: NDArray[np.bool_]) -> tuple[Self, NDArray[np.bool_]]:
+        """Makes a tokenizer without the words or pieces that no text uses.
+
+        Args:
+            is_used: `[num_words]`, true for the rows of the word table that occur in texts.
+
+        Returns:
+            The smaller tokenizer, and `[num_words]`, true for the rows that it keeps.
+        """
+
+    @abstractmethod
+    def rules(self) -> dict[str, Any]:
+        """Returns the settings, as JSON values, from which other runtimes compute the same ids."""
+
+    @tf.Module.with_name_scope
+    def __call__(self, sentences: tf.Tensor, contexts: tf.Tensor | None = None) -> TokenFeatures:
+        """Tokenizes a batch.
+
+        Args:
+            sentences: `[batch]` strings, cut at `config.max_tokens`.
+            contexts: More strings, cut at `config.max_context_tokens`, whose features follow.
+
+        Returns:
+            The features of the sentences, then of the contexts.
+        """
+        tokens = self.tokenize(sentences)
+        if contexts is not None:
+            tokens = tf.concat([tokens, self.tokenize(contexts, self.config.max_context_tokens)], axis=0)
+        words, positions = tf.unique(tokens.values)
+        return TokenFeatures(
+            words=self.word_features(words),
+            tokens=tokens.with_values(positions).to_tensor(),
+            lengths=tf.cast(tokens.row_lengths(), tf.int32),
+        )
+
+    def word_features(self, tokens: tf.Tensor) -> Any:
+        """Maps `[words]` distinct tokens, as `tokenize` returns them, to `TokenFeatures.words`."""
+        return self.word_ids(tokens)
+
+    def fingerprints(self, sentences: tf.Tensor) -> tf.Tensor:
+        """Hashes `[batch]` strings to int64 of at least 0, equal for texts that have the same tokens."""
+        texts = readable(sentences, self.config.max_tokens)
+        if self.config.lowercase:
+            texts = lowercased(texts)
+        return tf.strings.to_hash_bucket_fast(texts, 2**62)
+
+
+def implementation(config: Any) -> type[Tokenizer]:
+    """Returns the tokenizer class of a dataclass of settings."""
+    kind: type[Tokenizer] = TOKENIZERS.implementation(TOKENIZERS.name_of(config))
+    return kind

@@ -1,0 +1,166 @@
+"""Unicode's composed form (NFC, UAX #15) inside a graph, with core TensorFlow operations only.
+
+"é" can be one character, or "e" and a combining mark. Composition gives both the same tokens.
+"""
+
+import sys
+import unicodedata
+from collections.abc import Iterable
+from functools import cache
+from itertools import groupby
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+# A character in the tables is its code point, with its combining class (0 if it is no mark) in higher bits.
+_CODE_BITS = 21
+_CODE = (1 << _CODE_BITS) - 1
+_NONE = -1
+_TEXTS_AT_ONCE = 2048  # bounds the memory
+
+
+class _Tables(NamedTuple):
+    """Unicode's composition data, as arrays or as constants of a graph.
+
+    Attributes:
+        pattern: RE2 pattern of texts that are certainly in NFC: characters, each followed by sorted marks.
+        listed: `[listed]` code points that decompose or are marks, ascending.
+        parts: `[listed, 4]` characters that each code point of `listed` decomposes to, padded with `_NONE`.
+        pairs: `[pairs]` pairs of code points that compose, each packed into one number, ascending.
+        composites: `[pairs]` code point that each pair composes to.
+    """
+
+    pattern: str
+    listed: Any
+    parts: Any
+    pairs: Any
+    composites: Any
+
+
+@tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
+def composed(texts: tf.Tensor) -> tf.Tensor:
+    r"""Returns `[batch]` UTF-8 strings in NFC.
+
+    Example:
+        >>> composed(tf.constant(["n\u0303"])).numpy()[0].decode()
+        'ñ'
+    """
+    pattern, *arrays = _read_unicode_data()
+    # The constants are made outside the loops, which would otherwise copy them.
+    tables = _Tables(pattern, *map(tf.constant, arrays))
+    rows = tf.where(~tf.strings.regex_full_match(texts, pattern))
+
+    def compose_some(begin: tf.Tensor, texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        end = begin + _TEXTS_AT_ONCE
+        chunk = rows[begin:end]
+        in_nfc = _compose(tf.gather_nd(texts, chunk), tables)
+        return end, tf.tensor_scatter_nd_update(texts, chunk, in_nfc)
+
+    _, texts = tf.while_loop(
+        lambda begin, _: begin < tf.size(rows), compose_some, (0, texts), parallel_iterations=1
+    )
+    return texts
+
+
+def _compose(texts: tf.Tensor, tables: _Tables) -> tf.Tensor:
+    characters = tf.strings.unicode_decode(texts, "UTF-8")
+    state = _decompose(characters.values, tf.cast(characters.value_rowids(), tf.int32), tables)
+    codes, _, rows, _ = tf.while_loop(
+        lambda codes, classes, rows, goes_on: goes_on,
+        lambda codes, classes, rows, _: _compose_pairs(codes, classes, rows, tables),
+        (*state, True),
+        shape_invariants=(*[tf.TensorShape([None])] * 3, tf.TensorShape([])),
+    )
+    composed = tf.RaggedTensor.from_value_rowids(codes, rows, tf.size(texts), validate=False)
+    return tf.strings.unicode_encode(composed, "UTF-8")
+
+
+def _decompose(codes: tf.Tensor, rows: tf.Tensor, tables: _Tables) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Decomposes characters and sorts their marks; returns code points, classes and text of each part."""
+    place, is_listed = _find(codes, tables.listed)
+    alone = tf.pad(codes[:, None], [[0, 0], [0, tables.parts.shape[1] - 1]], constant_values=_NONE)
+    parts = tf.where(is_listed[:, None], tf.gather(tables.parts, place), alone)
+    places = tf.where(parts >= 0)
+    parts, rows = tf.gather_nd(parts, places), tf.gather(rows, places[:, 0])
+    codes, classes = parts & _CODE, tf.bitwise.right_shift(parts, _CODE_BITS)
+    # A run is a character and the marks after it. Marks are sorted by class, stably.
+    begins = tf.concat([tf.ones_like(rows[:1], tf.bool), rows[1:] > rows[:-1]], axis=0) | tf.equal(classes, 0)
+    keys = tf.cumsum(tf.cast(begins, tf.int64)) * 256 + tf.cast(classes, tf.int64)
+    order = tf.cond(
+        tf.reduce_all(keys[1:] >= keys[:-1]),
+        lambda: tf.range(tf.size(keys)),
+        lambda: tf.argsort(keys, stable=True),
+    )
+    return tf.gather(codes, order), tf.gather(classes, order), rows
+
+
+def _compose_pairs(
+    codes: tf.Tensor, classes: tf.Tensor, rows: tf.Tensor, tables: _Tables
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Composes each starter with the first character that combines with it; returns true last if any did."""
+    is_starter = tf.equal(classes, 0)
+    starters = tf.concat([[0], tf.cast(tf.where(is_starter)[:, 0], tf.int32)], axis=0)
+    starter = tf.gather(starters, tf.cumsum(tf.cast(is_starter, tf.int32), exclusive=True))
+    # Between the two, another starter blocks composition, and so does a mark of the same or a higher class.
+    previous = tf.concat([tf.zeros_like(classes[:1]), classes[:-1]], axis=0)
+    is_free = tf.equal(previous, 0) | (previous < classes)
+    is_free &= (starter < tf.range(tf.size(codes))) & tf.equal(tf.gather(rows, starter), rows)
+    pairs = tf.bitwise.left_shift(tf.cast(tf.gather(codes, starter), tf.int64), _CODE_BITS)
+    place, composes = _find(pairs | tf.cast(codes, tf.int64), tables.pairs)
+    seconds = tf.cast(tf.where(is_free & composes)[:, 0], tf.int32)
+    firsts = tf.gather(starter, seconds)
+    # Pairs are composed from left to right; overlapping pairs wait for the next round.
+    waits = tf.equal(firsts[1:], firsts[:-1]) | tf.equal(firsts[1:], seconds[:-1])
+    is_next = tf.concat([tf.ones_like(firsts[:1], tf.bool), ~waits], axis=0)
+    firsts, seconds = tf.boolean_mask(firsts, is_next), tf.boolean_mask(seconds, is_next)
+    composites = tf.gather(tables.composites, tf.gather(place, seconds))
+    codes = tf.tensor_scatter_nd_update(codes, firsts[:, None], composites)
+    stays = tf.tensor_scatter_nd_update(
+        tf.ones_like(codes, tf.bool), seconds[:, None], tf.zeros_like(seconds, tf.bool)
+    )
+    left = (tf.boolean_mask(array, stays) for array in (codes, classes, rows))
+    return (*left, tf.size(seconds) > 0)
+
+
+def _find(values: tf.Tensor, ascending: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Looks values up in a sorted array: their positions, and true where the array has the value."""
+    places = tf.minimum(tf.searchsorted(ascending, values), ascending.shape[0] - 1)
+    return places, tf.equal(tf.gather(ascending, places), values)
+
+
+@cache
+def _read_unicode_data() -> _Tables:
+    characters = list(map(chr, range(sys.maxunicode + 1)))
+    classes = {c: mark for c in characters if (mark := unicodedata.combining(c))}
+    apart = {c: d for c in characters if (d := unicodedata.normalize("NFD", c)) != c}
+    together = {d: c for c, d in apart.items() if unicodedata.is_normalized("NFC", c)}
+    # A decomposition of three characters composes in two steps: "ǖ" is "ü" with a macron.
+    pairs = sorted(
+        (ord(unicodedata.normalize("NFC", d[:-1])) << _CODE_BITS | ord(d[-1]), ord(c))
+        for d, c in together.items()
+    )
+    # Korean syllables, which have no entry in Unicode's data, need no table: they would compose again.
+    listed = [c for c in characters if c in classes or (c in apart and unicodedata.decomposition(c))]
+    parts = np.full((len(listed), max(map(len, apart.values()))), _NONE, np.int32)
+    for row, character in zip(parts, listed, strict=True):
+        decomposed = apart.get(character, character)
+        row[: len(decomposed)] = [classes.get(d, 0) << _CODE_BITS | ord(d) for d in decomposed]
+    # UAX #15, sec. 9: "unsure" characters never occur in NFC, or not after certain other characters.
+    unsure = {d[-1] for d in together} | (apart.keys() - together.values())
+    sure = sorted((c for c in classes if c not in unsure), key=classes.__getitem__)
+    sorted_marks = (f"[{_ranges(same)}]*" for _, same in groupby(sure, classes.__getitem__))
+    return _Tables(
+        pattern=f"([^{_ranges(unsure | classes.keys())}]{''.join(sorted_marks)})*",
+        listed=np.array(list(map(ord, listed)), np.int32),
+        parts=parts,
+        pairs=np.array([pair for pair, _ in pairs], np.int64),
+        composites=np.array([composite for _, composite in pairs], np.int32),
+    )
+
+
+def _ranges(characters: Iterable[str]) -> str:
+    """Writes characters as ranges for a bracket expression of a regular expression."""
+    codes = sorted(map(ord, characters))
+    runs = [[code for _, code in run] for _, run in groupby(enumerate(codes), lambda item: item[1] - item[0])]
+    return "".join(f"\\x{{{run[0]:x}}}-\\x{{{run[-1]:x}}}" for run in runs)

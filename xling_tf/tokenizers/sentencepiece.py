@@ -1,0 +1,273 @@
+"""SentencePiece tokenizer (Kudo and Richardson 2018): pieces of words, learned from texts."""
+
+import hashlib
+import io
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import import_module
+from random import Random
+from typing import Any
+
+import numpy as np
+import sentencepiece
+import tensorflow as tf
+from absl import logging
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
+from numpy.typing import NDArray
+
+from xling_tf.config import SentencePieceConfig
+from xling_tf.errors import UserError
+from xling_tf.tokenizers.base import Tokenizer
+from xling_tf.tokenizers.treebank import BYTES_PER_TOKEN, readable
+
+# Number of texts to learn from: about five minutes on one core and 2 GB (8 million in Yang et al. 2019, sec.
+# 3.2).
+_SAMPLED_TEXTS = 1_000_000
+# Share of a language's characters that have a piece; the rarest are unknown. This is the library's default,
+# recommended for languages with many characters.
+_CHARACTER_COVERAGE = 0.9995
+# Fixed, because the learned pieces depend on it: another machine must learn the same.
+_NUM_THREADS = 16
+
+_NORMAL = 1  # SentencePiece's type of ordinary pieces; 0 if the field is missing
+_PIECES = """
+name: "pieces.proto" package: "pieces" syntax: "proto2"
+message_type { name: "Piece" field { name: "type" number: 3 type: TYPE_INT32 label: LABEL_OPTIONAL } }
+message_type {
+  name: "Model"
+  field { name: "pieces" number: 1 type: TYPE_MESSAGE type_name: ".pieces.Piece" label: LABEL_REPEATED }
+}
+"""
+
+# Row of the piece that stands for an empty sentence. Between sentence marks it is the unknown piece, as in
+# the published encoders; without marks it is the piece of the end of a sentence, which no text contains.
+_EMPTY_MARKED, _EMPTY_PIECE = 0, 2
+
+
+class SentencePieceTokenizer(Tokenizer):
+    """Splits text into SentencePiece pieces, each of which has a row of the word table.
+
+    Args:
+        model: SentencePiece's serialized model, which also decides on lowercasing.
+        config: Sizes and rules. `sentence_marks` puts the model's pieces for the beginning and the end of a
+            sentence around the pieces of the text; they count towards `max_tokens`.
+
+    Attributes:
+        marks: Rows of the pieces before and after each sentence; empty without sentence marks.
+        empty: Row of the piece that stands for an empty sentence.
+    """
+
+    file_names = ("sentencepiece.model",)
+    needs_text_ops = True
+    config: SentencePieceConfig
+
+    def __init__(self, model: bytes, config: SentencePieceConfig) -> None:
+        super().__init__(config)
+        import_module("tensorflow_text")  # registers the operations
+        # Private: the generated operations of tensorflow-text. Its public `SentencepieceTokenizer` replaces
+        # them once its model survives `tf.random.set_seed` (see `_ModelResource`).
+        module = import_module("tensorflow_text.python.ops.sentencepiece_tokenizer")
+        self._operations = module.gen_sentencepiece_tokenizer
+        self._serialized = model
+        try:
+            self._model = _ModelResource(model, self._operations)
+            size = self._operations.sentencepiece_vocab_size_op(self._model.resource_handle)
+        except tf.errors.OpError as error:
+            raise UserError(
+                f"the vocabulary must be a model of SentencePiece, but these {len(model)} bytes are none, or "
+                "were changed; use the original file, sentencepiece.model or *.model"
+            ) from error
+        self.num_words = int(size)
+        self.marks = self._marks_of_model() if config.sentence_marks else ()
+        self.empty = _EMPTY_MARKED if self.marks else _EMPTY_PIECE
+
+    @classmethod
+    def fit(
+        cls, config: SentencePieceConfig, texts_by_language: Mapping[str, Iterable[str]]
+    ) -> "SentencePieceTokenizer":
+        """See `Tokenizer.fit`: learns a unigram model of at most `config.num_pieces` pieces.
+
+        Returns:
+            The tokenizer.
+        """
+        return cls(_fit(config, texts_by_language), config)
+
+    @classmethod
+    def from_files(cls, config: SentencePieceConfig, files: Mapping[str, bytes]) -> "SentencePieceTokenizer":
+        """See `Tokenizer.from_files`: SentencePiece's serialized model."""
+        (name,) = cls.file_names
+        return cls(files[name], config)
+
+    def files(self) -> dict[str, bytes]:
+        """See `Tokenizer.files`."""
+        (name,) = self.file_names
+        return {name: self._serialized}
+
+    def keep(self, is_used: NDArray[np.bool_]) -> tuple["SentencePieceTokenizer", NDArray[np.bool_]]:
+        """See `Tokenizer.keep`: the pieces for unknown characters, sentence marks and bytes always stay."""
+        model = _model_message().FromString(self._serialized)
+        is_left = is_used | [piece.type not in (0, _NORMAL) for piece in model.pieces]
+        pieces = [piece for piece, left in zip(model.pieces, is_left, strict=True) if left]
+        del model.pieces[:]
+        model.pieces.extend(pieces)
+        return SentencePieceTokenizer(model.SerializeToString(), self.config), is_left
+
+    def rules(self) -> dict[str, Any]:
+        """See `Tokenizer.rules`."""
+        return {
+            "kind": "pieces",
+            "max_tokens": self.config.max_tokens,
+            "max_bytes": BYTES_PER_TOKEN * self.config.max_tokens,
+            "begin": self.marks[:1],
+            "end": self.marks[1:],
+            "empty": self.empty,
+        }
+
+    def tokenize(self, sentences: tf.Tensor, max_tokens: int | None = None) -> tf.RaggedTensor:
+        """See `Tokenizer.tokenize`: int32 rows of the table."""
+        max_tokens = max_tokens or self.config.max_tokens
+        pieces = self._pieces(readable(sentences, max_tokens))
+        is_empty = tf.equal(pieces.row_lengths(), 0)
+        fill = tf.fill([tf.math.count_nonzero(is_empty)], self.empty)
+        filled = tf.RaggedTensor.from_row_lengths(fill, tf.cast(is_empty, tf.int64))
+        clipped = tf.concat([pieces, filled], axis=1)[:, : max_tokens - len(self.marks)]
+        if not self.marks:
+            return clipped
+        begin, end = (tf.fill([pieces.nrows(), 1], mark) for mark in self.marks)
+        return tf.concat([begin, clipped, end], axis=1)
+
+    def word_ids(self, tokens: tf.Tensor) -> tf.Tensor:
+        """See `Tokenizer.word_ids`: the tokens are rows already."""
+        return tokens
+
+    def join(self, ids: tf.RaggedTensor) -> tf.Tensor:
+        """See `Tokenizer.join`."""
+        return self._operations.sentencepiece_detokenize_op(
+            self._model.resource_handle,
+            ids.values,
+            ids.row_splits,
+            add_bos=False,
+            add_eos=False,
+            reverse=False,
+        )
+
+    def _pieces(self, sentences: tf.Tensor, *, marked: bool = False) -> tf.RaggedTensor:
+        ids, row_splits = self._operations.sentencepiece_tokenize_op(
+            self._model.resource_handle,
+            sentences,
+            nbest_size=0,  # the best segmentation, not a sample of the n best
+            alpha=1.0,
+            add_bos=marked,
+            add_eos=marked,
+            reverse=False,
+            out_type=tf.int32,
+        )
+        return tf.RaggedTensor.from_row_splits(ids, row_splits, validate=False)
+
+    def _marks_of_model(self) -> tuple[int, int]:
+        """Returns the rows of the pieces for the beginning and the end of a sentence."""
+        try:
+            begin, end = self._pieces(tf.constant([""]), marked=True).values.numpy().tolist()
+        except tf.errors.OpError as error:
+            raise UserError(
+                "tokenizer.sentence_marks=true expects a SentencePiece model with <s> and </s>, but this one "
+                "lacks one of them; set tokenizer.sentence_marks=false, or learn a model with them"
+            ) from error
+        return begin, end
+
+
+class _ModelResource(tf.saved_model.experimental.TrackableResource):
+    """A SentencePiece model in TensorFlow's memory, which is saved in a SavedModel.
+
+    The resource of `tensorflow_text.SentencepieceTokenizer` has no name, so that it belongs to a kernel and
+    is deleted when TensorFlow clears its kernel cache, as `tf.random.set_seed` does.
+    """
+
+    def __init__(self, model: bytes, operations: Any) -> None:
+        super().__init__()
+        self._model, self._operations = model, operations
+
+    def _create_resource(self) -> tf.Tensor:
+        name = hashlib.sha256(self._model).hexdigest()
+        return self._operations.sentencepiece_op(model=self._model, shared_name=name)
+
+
+def _fit(config: SentencePieceConfig, texts_by_language: Mapping[str, Iterable[str]]) -> bytes:
+    """Learns the serialized model; see `SentencePieceTokenizer.fit`."""
+    drawn = draw_balanced(texts_by_language, _SAMPLED_TEXTS)
+    texts = [text for of_language in drawn.values() for text in of_language]
+    # All the rarest characters may be of one language, such as Chinese among European languages: the whole
+    # allowance of unknown characters may then fall on that language.
+    unknown = (1 - _CHARACTER_COVERAGE) / max(1, len(drawn))
+    model = _train_pieces(texts, config, character_coverage=1 - unknown)
+    processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+    logging.info("learned %d pieces from %d texts", processor.get_piece_size(), len(texts))
+    if processor.get_piece_size() < config.num_pieces:
+        logging.warning(
+            "tokenizer.num_pieces=%d asks for more pieces than the texts have; add more texts",
+            config.num_pieces,
+        )
+    return model
+
+
+def _model_message() -> Any:
+    """Returns a message class for sentencepiece_model.proto that knows its pieces, and keeps other fields.
+
+    The module that sentencepiece ships for it needs a newer protobuf than TensorFlow allows.
+    """
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(text_format.Parse(_PIECES, descriptor_pb2.FileDescriptorProto()))
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("pieces.Model"))
+
+
+def draw_balanced(texts_by_language: Mapping[str, Iterable[str]], count: int) -> dict[str, list[str]]:
+    """Samples the same number of texts of each language (Vitter 1985, alg. R), with a fixed seed.
+
+    All texts of a language with fewer than its share are taken (Yang et al. 2019, sec. 3.2: "sampled from
+    our training corpus and balanced across the 16 languages").
+
+    Args:
+        texts_by_language: Texts by language code, which are read once.
+        count: Number of texts of all languages together.
+
+    Returns:
+        The sample by language.
+    """
+    share = count // max(1, len(texts_by_language))
+    drawn: dict[str, list[str]] = {}
+    for language, texts in texts_by_language.items():
+        random, sample = Random(1), drawn.setdefault(language, [])
+        for number, text in enumerate(texts):
+            if number < share:
+                sample.append(text)
+            elif (place := random.randrange(number + 1)) < share:
+                sample[place] = text
+    return drawn
+
+
+def _train_pieces(texts: Sequence[str], config: SentencePieceConfig, *, character_coverage: float) -> bytes:
+    """Learns and serializes a model, which has fewer than `config.num_pieces` pieces if the texts are few."""
+    model, size = io.BytesIO(), config.num_pieces
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(texts),
+            model_writer=model,
+            model_type="unigram",
+            vocab_size=size,
+            hard_vocab_limit=False,
+            character_coverage=character_coverage,
+            normalization_rule_name="nmt_nfkc_cf" if config.lowercase else "nmt_nfkc",
+            num_threads=_NUM_THREADS,
+            minloglevel=2,
+        )
+    except RuntimeError as error:
+        if needed := re.search(r"smaller than required_chars\. \d+ vs (\d+)", str(error)):
+            raise UserError(
+                f"tokenizer.num_pieces={size} expects more pieces than the characters of the texts "
+                f"need, {needed[1]}; set tokenizer.num_pieces to more than {needed[1]}"
+            ) from error
+        raise UserError(
+            f"tokenizer.num_pieces={size} expects texts to learn the pieces from, got {len(texts)} "
+            f"with {len(set().union(*texts))} different characters; add more ({str(error).strip()})"
+        ) from error
+    return model.getvalue()

@@ -1,0 +1,207 @@
+"""Word tokenizer, with character n-grams (Chidambaram et al. 2019, sec. 2.1)."""
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property, partial
+from itertools import chain, islice
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+from numpy.typing import NDArray
+
+from xling_tf.config import WordsConfig
+from xling_tf.tokenizers.base import SpelledWords, Tokenizer
+from xling_tf.tokenizers.treebank import BYTES_PER_TOKEN, EMPTY_TOKEN, RULES, character_classes, tokenize
+
+# Words are clipped to this length before n-grams are taken, which bounds the memory for "aaaa...".
+MAX_WORD_CHARACTERS = 50
+
+_SENTENCES_PER_CHUNK = 50_000
+
+
+class WordTokenizer(Tokenizer):
+    """Splits text into words, each with a row of the word table and, optionally, rows for its n-grams.
+
+    Words outside the vocabulary are hashed to the rows after it. With `config.ngram_sizes`, these words have
+    n-grams too. N-grams are hashed into `config.num_ngram_buckets`; the n-gram table has one row for each
+    bucket with an n-gram of the vocabulary, and row 0 for all other buckets.
+
+    Args:
+        vocabulary: The known words, most frequent first; word i has row i of the word table.
+        config: Sizes and rules.
+
+    Attributes:
+        ngram_rows: `[num_ngram_buckets]` int32 row of each bucket; None without n-grams.
+
+    Example:
+        >>> tokenizer = WordTokenizer(["<empty>", "hola"], WordsConfig(ngram_sizes=(), num_oov_buckets=1))
+        >>> tokenizer(tf.constant(["hola hola amigo"])).ids.numpy().tolist()
+        [1, 2]
+    """
+
+    file_names = ("vocabulary.txt",)
+    config: WordsConfig
+    ngram_rows: NDArray[np.int32] | None = None
+
+    def __init__(self, vocabulary: Sequence[str], config: WordsConfig) -> None:
+        super().__init__(config)
+        self.vocabulary = tuple(vocabulary)
+        self.num_words = len(self.vocabulary) + config.num_oov_buckets
+        initializer = tf.lookup.KeyValueTensorInitializer(
+            tf.constant(self.vocabulary, tf.string), tf.range(len(vocabulary), dtype=tf.int64)
+        )
+        self._table = tf.lookup.StaticVocabularyTable(
+            initializer, config.num_oov_buckets, lookup_key_dtype=tf.string
+        )
+        if config.ngram_sizes:
+            buckets = np.unique(ngram_buckets(tf.constant(self.vocabulary), config).values.numpy())
+            self.num_ngrams = 1 + len(buckets)
+            self.ngram_rows = np.zeros(config.num_ngram_buckets, np.int32)
+            self.ngram_rows[buckets] = 1 + np.arange(len(buckets))
+            self._rows = tf.constant(self.ngram_rows)
+
+    @classmethod
+    def fit(cls, config: WordsConfig, texts_by_language: Mapping[str, Iterable[str]]) -> "WordTokenizer":
+        """See `Tokenizer.fit`: takes the most frequent words."""
+        counts = count_words(chain.from_iterable(texts_by_language.values()), config)
+        tokenizer = cls(select_vocabulary(counts, config), config)
+        logging.info("%d words", len(tokenizer.vocabulary))
+        if config.ngram_sizes:
+            logging.info("%d of %d n-gram buckets", tokenizer.num_ngrams - 1, config.num_ngram_buckets)
+        return tokenizer
+
+    @classmethod
+    def from_files(cls, config: WordsConfig, files: Mapping[str, bytes]) -> "WordTokenizer":
+        """See `Tokenizer.from_files`: the vocabulary, one word per line."""
+        (name,) = cls.file_names
+        return cls(files[name].decode().split("\n")[:-1], config)
+
+    def files(self) -> dict[str, bytes]:
+        """See `Tokenizer.files`."""
+        (name,) = self.file_names
+        return {name: "".join(f"{word}\n" for word in self.vocabulary).encode()}
+
+    def tokenize(self, sentences: tf.Tensor, max_tokens: int | None = None) -> tf.RaggedTensor:
+        """See `Tokenizer.tokenize`: strings."""
+        max_tokens = max_tokens or self.config.max_tokens
+        return tokenize(sentences, max_tokens=max_tokens, lowercase=self.config.lowercase)
+
+    def word_ids(self, tokens: tf.Tensor) -> tf.Tensor:
+        """See `Tokenizer.word_ids`."""
+        return tf.cast(self._table.lookup(tokens), tf.int32)
+
+    def join(self, ids: tf.RaggedTensor) -> tf.Tensor:
+        """See `Tokenizer.join`: puts spaces between words, and "?" for words outside the vocabulary."""
+        known = tf.constant([*self.vocabulary, "?"])
+        words = tf.gather(known, tf.minimum(ids.values, len(self.vocabulary)))
+        return tf.strings.reduce_join(ids.with_values(words), axis=1, separator=" ")
+
+    def keep(self, is_used: NDArray[np.bool_]) -> tuple["WordTokenizer", NDArray[np.bool_]]:
+        """See `Tokenizer.keep`: the empty token and the hash buckets always stay."""
+        is_left = is_used.copy()
+        is_left[[0, *range(len(self.vocabulary), self.num_words)]] = True
+        words = [word for word, left in zip(self.vocabulary, is_left, strict=False) if left]
+        return WordTokenizer(words, self.config), is_left
+
+    def rules(self) -> dict[str, Any]:
+        """See `Tokenizer.rules`."""
+        config = self.config
+        ngrams = {
+            "sizes": config.ngram_sizes,
+            "num_buckets": config.num_ngram_buckets,
+            "max_characters": MAX_WORD_CHARACTERS,
+        }
+        return {
+            "kind": "words",
+            "max_tokens": config.max_tokens,
+            "max_bytes": BYTES_PER_TOKEN * config.max_tokens,
+            "lowercase": config.lowercase,
+            "empty": EMPTY_TOKEN,
+            "num_buckets": config.num_oov_buckets,
+            "ngrams": ngrams if config.ngram_sizes else None,
+            "rules": RULES,
+            "classes": character_classes(),
+        }
+
+    def word_features(self, tokens: tf.Tensor) -> Any:
+        """See `Tokenizer.word_features`: returns `SpelledWords` if words have n-grams."""
+        ids = self.word_ids(tokens)
+        if self.ngram_rows is None:
+            return ids
+        is_known = ids < len(self.vocabulary)
+        known, unknown = tf.where(is_known)[:, 0], tf.where(~is_known)[:, 0]
+        # The n-grams of known words, which most are, are looked up rather than computed.
+        parts = tf.gather(self._known_ngrams, tf.gather(ids, known)), self.ngrams(tf.gather(tokens, unknown))
+        ngrams = tf.gather(tf.concat(parts, axis=0), tf.argsort(tf.concat([known, unknown], axis=0)))
+        return SpelledWords(ids, ngrams.values, tf.cast(ngrams.value_rowids(), tf.int32))
+
+    @cached_property
+    def _known_ngrams(self) -> tf.RaggedTensor:
+        """The n-grams of the vocabulary, computed when training first uses them; exports lack them."""
+        with tf.init_scope():
+            return self.ngrams(tf.constant(self.vocabulary, tf.string))
+
+    def ngrams(self, words: tf.Tensor) -> tf.RaggedTensor:
+        """Maps `[words]` strings to `[words, (ngrams)]` int32 rows of the n-gram table."""
+        buckets = ngram_buckets(words, self.config)
+        return buckets.with_values(tf.gather(self._rows, buckets.values))
+
+
+def ngram_buckets(words: tf.Tensor, config: WordsConfig) -> tf.RaggedTensor:
+    """Hashes the character n-grams of words.
+
+    "<" and ">" mark both ends of a word, so that n-grams at its ends differ from those inside, and a word of
+    one letter still has one.
+
+    Args:
+        words: `[words]` strings.
+        config: Sizes of n-grams and number of buckets.
+
+    Returns:
+        `[words, (ngrams)]` int32 buckets.
+    """
+    clipped = tf.strings.substr(words, 0, MAX_WORD_CHARACTERS, unit="UTF8_CHAR")
+    characters = tf.strings.unicode_split(tf.strings.join(["<", clipped, ">"]), "UTF-8")
+    ngrams = tf.strings.ngrams(characters, ngram_width=list(config.ngram_sizes), separator="")
+    buckets = tf.strings.to_hash_bucket_fast(ngrams.values, config.num_ngram_buckets)
+    return ngrams.with_values(tf.cast(buckets, tf.int32))
+
+
+def count_words(sentences: Iterable[str], config: WordsConfig) -> Counter[str]:
+    """Counts words, on all processors.
+
+    Args:
+        sentences: Any number of sentences, which are read once.
+        config: Rules for splitting them.
+
+    Returns:
+        The number of occurrences of each word.
+    """
+    counts: Counter[str] = Counter()
+    rest = iter(sentences)
+    processors = os.cpu_count() or 1
+    with ThreadPoolExecutor(processors) as pool:
+        while chunks := [c for _ in range(processors) if (c := list(islice(rest, _SENTENCES_PER_CHUNK)))]:
+            for part in pool.map(partial(_count, config=config), chunks):
+                counts.update(part)
+    return counts
+
+
+def _count(sentences: list[str], config: WordsConfig) -> dict[str, int]:
+    # The tokenizer's operations use one thread each, and release Python's lock.
+    tokens = tokenize(tf.constant(sentences), max_tokens=config.max_tokens, lowercase=config.lowercase)
+    words, _, counts = tf.unique_with_counts(tokens.values)
+    decoded = (word.decode("utf-8") for word in words.numpy().tolist())
+    return dict(zip(decoded, counts.numpy().tolist(), strict=True))
+
+
+def select_vocabulary(counts: Counter[str], config: WordsConfig) -> list[str]:
+    """Returns `EMPTY_TOKEN`, then the most frequent words; of equal counts, the alphabetically first."""
+    ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    frequent = ranked[: config.max_words]
+    words = [word for word, count in frequent if count >= config.min_word_count and word != EMPTY_TOKEN]
+    return [EMPTY_TOKEN, *words]

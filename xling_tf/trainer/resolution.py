@@ -1,0 +1,165 @@
+"""The decisions that a run makes once, from its config, data and machine."""
+
+import dataclasses
+import time
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+
+from xling_tf.config import PRECISIONS, DataConfig, ExperimentConfig, PowerMeanConfig, WordsConfig
+from xling_tf.corpora.store import CorpusStore, StoredRecords, join
+from xling_tf.encoders.base import encoder_settings
+from xling_tf.errors import UserError
+from xling_tf.files import replacing
+from xling_tf.model import Model, ModelInfo
+from xling_tf.tokenizers.base import Tokenizer, implementation
+from xling_tf.tokenizers.words import WordTokenizer
+from xling_tf.trainer.word_vectors import Bitext, WordVectors, fit_vectors
+
+# bfloat16 is about twice as fast as float32 where the hardware supports it, and slower where it is emulated.
+# A smaller gain is not worth the lost precision.
+_MIN_SPEEDUP = 1.2
+# Budget, in floating-point operations of matrix products, from which on three layers are better than one.
+# With 650e12, an hour on a core with bfloat16 hardware, one is as good (docs/results.md, "en-es in minutes").
+_FOR_THREE_LAYERS = 1000e12
+# In the run folder: the model that training starts from, and the word vectors.
+START, VECTORS = "start", "vectors.npz"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resolved:
+    """The decisions of a run.
+
+    Attributes:
+        precision: "float32" or "mixed_bfloat16".
+        model: The result of `Model.config`; its heads are those of the model that training starts from.
+        files: Contents of the tokenizer's files by name.
+    """
+
+    precision: str
+    model: Mapping[str, Any]
+    files: Mapping[str, bytes]
+
+
+def resolve(config: ExperimentConfig, data: DataConfig, store: CorpusStore, run_dir: Path) -> Resolved:
+    """Decides the tokenizer, the sizes of the encoder and the precision.
+
+    Args:
+        config: What the run is asked to do.
+        data: Its languages.
+        store: Its corpora.
+        run_dir: The run folder, to which the model to start from and the word vectors are written.
+
+    Returns:
+        The decisions.
+    """
+    precision, num_layers = fit_to_machine(config)
+    info = ModelInfo(description=config.description, languages=data.languages, similarity=config.similarity)
+    if config.initial.model:
+        model = _start(config, run_dir)
+        # Pairs whose languages are not named are in "source" and "target".
+        added = (code for code in data.languages if code not in ("source", "target"))
+        languages = tuple(dict.fromkeys((*model.info.languages, *added)))
+        model.info = dataclasses.replace(info, languages=languages)
+    else:
+        decided: dict[str, Any] = {}
+        tokenizer: Tokenizer
+        if config.initial.vectors:
+            vectors = _fit_vectors(config, store, run_dir)
+            assert isinstance(config.tokenizer, WordsConfig)
+            tokenizer = WordTokenizer(vectors.words, config.tokenizer)
+            if isinstance(config.encoder, PowerMeanConfig):
+                decided["space_dims"] = vectors.dims
+        else:
+            texts = store.training_texts_by_language()
+            tokenizer = implementation(config.tokenizer).fit(config.tokenizer, texts)
+        if num_layers is not None:
+            decided["num_layers"] = num_layers
+        model = Model(tokenizer, encoder_settings(config.encoder, tokenizer, **decided), info)
+    return Resolved(precision=precision, model=model.config(), files=model.tokenizer.files())
+
+
+def _start(config: ExperimentConfig, run_dir: Path) -> Model:
+    """Loads the model that training starts from, and saves a copy in the run folder."""
+    initial = config.initial
+    model = Model.from_pretrained(initial.model)
+    if initial.max_tokens:
+        changed = dataclasses.replace(model.tokenizer.config, max_tokens=initial.max_tokens)
+        model.tokenizer = implementation(changed).from_files(changed, model.tokenizer.files())
+        if "max_tokens" in model.encoder_settings:
+            model.encoder_settings["max_tokens"] = initial.max_tokens
+    model.save_pretrained(run_dir / START)
+    return model
+
+
+def _fit_vectors(config: ExperimentConfig, store: CorpusStore, run_dir: Path) -> WordVectors:
+    """Makes the word vectors, and saves them in the run folder."""
+    parts = defaultdict[str, list[StoredRecords]](list)
+    for corpus in store.corpora:
+        if corpus.kind == "parallel" and len(corpus.train):
+            parts[corpus.languages].append(corpus.train)
+    if not parts:
+        raise UserError(
+            "initial.vectors needs translations, which determine the language of each word, got none; add "
+            "parallel/<name>.<pair>.tsv to the folder of --data"
+        )
+    seed, tokenizer = config.training.seed, config.tokenizer
+    assert isinstance(tokenizer, WordsConfig)
+    bitext = Bitext.read({languages: join(part) for languages, part in parts.items()}, tokenizer, seed)
+    vectors = fit_vectors(config.initial.vectors, bitext, tokenizer, seed)
+    width, expected = sum(vectors.dims), getattr(config.encoder, "embedding_dim", None)
+    if expected not in (None, width):
+        raise UserError(f"initial.vectors must be as wide as encoder.embedding_dim, {expected}, got {width}")
+    with replacing(run_dir / VECTORS) as path, path.open("wb") as file:
+        np.savez(file, rows=vectors.rows, is_known=vectors.is_known)
+    return vectors
+
+
+def fit_to_machine(config: ExperimentConfig) -> tuple[str, int | None]:
+    """Decides on the precision and the depth of a transformer, if they depend on the speed of the machine.
+
+    In a few minutes, one layer learns as much as three, and afterwards it encodes three times as fast.
+
+    Returns:
+        The precision, and the number of layers, which is None if the config specifies it.
+    """
+    training, precision = config.training, config.training.precision
+    is_deep_enough = getattr(config.encoder, "num_layers", 1) is not None
+    if precision != "auto" and is_deep_enough:
+        return precision, None
+    float32, bfloat16 = (matmul_gflops(dtype) for dtype in ("float32", "bfloat16"))
+    if precision == "auto":
+        precision = PRECISIONS[bfloat16 > _MIN_SPEEDUP * float32]
+    num_layers = None
+    if not is_deep_enough:
+        operations = 60e9 * training.minutes * (float32 if precision == "float32" else bfloat16)
+        num_layers = 1 if 0 < operations < _FOR_THREE_LAYERS else 3
+    layers = f", encoder.num_layers {num_layers}" if num_layers else ""
+    logging.info(
+        "this machine multiplies matrices at %.0f GFLOP/s in float32, %.0f in bfloat16: precision %s%s",
+        *(float32, bfloat16, precision, layers),
+    )
+    return precision, num_layers
+
+
+def matmul_gflops(dtype: str) -> float:
+    """Returns the speed of matrix products in 10^9 operations per second.
+
+    The products have the sizes of a batch's in the feed-forward layer of the paper.
+    """
+    rows, inner, columns = 4096, 512, 2048
+    left, right = tf.ones([rows, inner], dtype), tf.ones([inner, columns], dtype)
+    product = tf.function(lambda: tf.reduce_max(tf.matmul(left, right)))
+    product()
+    seconds = []
+    for _ in range(5):
+        begin = time.perf_counter()
+        product().numpy()
+        seconds.append(time.perf_counter() - begin)
+    return 2 * rows * inner * columns / min(seconds) / 1e9

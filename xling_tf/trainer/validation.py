@@ -1,0 +1,198 @@
+"""Validation: scores of a trained model on held-out examples."""
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import chain, combinations, islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+
+from xling_tf.config import ExperimentConfig
+from xling_tf.corpora.records import Record, TranslationPair
+from xling_tf.corpora.split import near_twins
+from xling_tf.corpora.store import StoredCorpus
+from xling_tf.encoders.base import TokenEncoder
+from xling_tf.encoders.serving import in_micro_batches
+from xling_tf.evaluators.retrieval import TranslationRetrieval
+from xling_tf.evaluators.sts import find_sts
+from xling_tf.model import Model
+from xling_tf.sentence_encoder import SentenceEncoder
+from xling_tf.tasks.base import Batch, Task
+from xling_tf.trainer.input_pipeline import BatchSampler, Examples, make_dataset
+
+TaskScores = Mapping[str, dict[str, float]]
+
+# Number of candidates in the paper. Corpora with fewer held-out pairs have no score of their own.
+_CANDIDATES = 1000
+_QUERIES = 2000
+_SCORED_CORPORA = 4
+# Maximum number of held-out pairs of a corpus that are read into memory.
+_DRAWN_FROM = 100_000
+
+
+class HeldOutScores:
+    """Computes loss and accuracy of each task on held-out examples, the same ones at every call.
+
+    Args:
+        model: The model.
+        tasks: Its tasks; those without held-out examples have no scores.
+        config: The experiment.
+        held_out: Held-out examples by the names of the tasks.
+    """
+
+    def __init__(
+        self, model: Model, tasks: Sequence[Task], config: ExperimentConfig, held_out: Mapping[str, Examples]
+    ) -> None:
+        # By trace key: tasks of several languages share a graph.
+        graphs: dict[str, Callable[[Batch], tuple[tf.Tensor, tf.Tensor]]] = {}
+        encoder: Any = _InMicroBatches(model.encoder)
+        self._scorers = {}
+        for task in tasks:
+            if not (examples := held_out.get(task.name)):
+                continue
+            batches = _batches(model, task, config, examples)
+            if task.trace_key not in graphs:
+                graphs[task.trace_key] = tf.function(
+                    partial(task.losses, encoder), input_signature=[batches.element_spec], autograph=False
+                )
+            self._scorers[task.name] = graphs[task.trace_key], batches
+
+    def __call__(self) -> TaskScores:
+        """Returns loss, accuracy and number of examples of each task by its name."""
+        scores = {}
+        for name, (score_batch, batches) in self._scorers.items():
+            results = [score_batch(batch) for batch in batches]
+            losses, hits = (np.concatenate(parts) for parts in zip(*results, strict=True))
+            scores[name] = {
+                "loss": float(losses.mean()),
+                "accuracy": float(hits.mean()),
+                "num_examples": float(len(losses)),
+            }
+        return scores
+
+
+def _batches(model: Model, task: Task, config: ExperimentConfig, examples: Examples) -> tf.data.Dataset:
+    """Returns batches of one size, with examples of any length, so that accuracies can be compared.
+
+    The batches are the same for every seed. All examples count equally, also those of corpora that training
+    leaves out.
+    """
+    size = min(task.config.examples_per_batch, len(examples))
+    config = replace(
+        config,
+        data=replace(config.data, pool_batches=1, equal_batches=True),
+        training=replace(config.training, seed=1),
+    )
+    sampler = BatchSampler(examples, [1.0] * len(examples.corpora), size, config)
+    # At most one pass over the examples.
+    count = min(config.training.dev_batches, len(examples) // size)
+    return make_dataset(examples, sampler.batch, model.tokenizer, count=count)
+
+
+class _InMicroBatches:
+    """An encoder that encodes sentences in micro-batches of similar length, to save padding."""
+
+    def __init__(self, encoder: TokenEncoder) -> None:
+        self._encoder = encoder
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._encoder, name)
+
+    def encode(
+        self, words: tf.Tensor, tokens: tf.Tensor, lengths: tf.Tensor, training: bool = False
+    ) -> tf.Tensor:
+        """See `TokenEncoder.encode`."""
+        del training  # the model is scored as it will be exported
+
+        def encode(part: tf.RaggedTensor) -> tf.Tensor:
+            return self._encoder.encode(words, part.to_tensor(), tf.cast(part.row_lengths(), tf.int32))
+
+        return in_micro_batches(
+            encode, tf.RaggedTensor.from_tensor(tokens, lengths), self._encoder.hidden_dim
+        )
+
+
+def evaluate(
+    model: Model,
+    tasks: Sequence[Task],
+    config: ExperimentConfig,
+    languages: Sequence[str],
+    encoder: SentenceEncoder,
+    held_out: Mapping[str, Examples],
+    corpora: Sequence[StoredCorpus],
+    data: Path | None,
+) -> dict[str, dict[str, float]]:
+    """Scores a trained model.
+
+    Args:
+        model: The model in training, for the scores of the tasks.
+        tasks: Its tasks.
+        config: The experiment.
+        languages: Codes; every two are compared.
+        encoder: The model as it will be exported, by which retrieval and similarity are scored.
+        held_out: Held-out examples by the names of the tasks.
+        corpora: Corpora with held-out translations.
+        data: Data folder, which may have STS sets.
+
+    Returns:
+        Scores by suite and metric.
+    """
+    logging.info("evaluating the tasks")
+    scores = {
+        f"task/{name}": of_task for name, of_task in HeldOutScores(model, tasks, config, held_out)().items()
+    }
+    evaluators: list[Any] = [e for pair in combinations(languages, 2) for e in _retrieval(*pair, corpora)]
+    for evaluator in [*evaluators, *(find_sts(data, languages) if data else ())]:
+        logging.info("evaluating %s", evaluator.name)
+        scores[evaluator.name] = evaluator(encoder.encode)
+    return scores
+
+
+def held_out_translations(corpora: Sequence[StoredCorpus], most: int) -> list[tuple[str, str]]:
+    """Returns held-out translations.
+
+    Args:
+        corpora: The corpora.
+        most: Maximum number of translations of each language pair.
+
+    Returns:
+        Language code and text of both sides.
+    """
+    by_languages: defaultdict[str, list[TranslationPair]] = defaultdict(list)
+    for corpus in corpora:
+        by_languages[corpus.languages] += islice(_pairs(corpus.held_out), most)
+    return [
+        label
+        for languages, pairs in by_languages.items()
+        for pair in pairs[:: math.ceil(len(pairs) / most) or 1]
+        for label in zip(languages.split("-"), (pair.source, pair.target), strict=True)
+    ]
+
+
+def _retrieval(source: str, target: str, corpora: Sequence[StoredCorpus]) -> Iterator[TranslationRetrieval]:
+    """Yields retrieval among all held-out translations, among those without a near twin, and by corpus."""
+    corpora = [corpus for corpus in corpora if corpus.languages == f"{source}-{target}"]
+    steps = {c.name: math.ceil(len(c.held_out) / _DRAWN_FROM) or 1 for c in corpora}
+    by_corpus = {c.name: [*_pairs(c.held_out[:: steps[c.name]])] for c in corpora}
+    name = f"retrieval/{source}-{target}"
+    make = partial(TranslationRetrieval, source=source, target=target)
+    all_pairs = [pair for pairs in by_corpus.values() for pair in pairs]
+    if len(all_pairs) > 1:
+        yield make(all_pairs, name=f"{name}/all")
+    is_twin = near_twins(all_pairs, _pairs(chain.from_iterable(corpus.train for corpus in corpora)))
+    unlike = [pair for pair, twin in zip(all_pairs, is_twin, strict=True) if not twin]
+    if len(unlike) >= _CANDIDATES:
+        yield make(unlike, name=f"{name}/no_near_twins", max_queries=_QUERIES)
+    large = [corpus for corpus, pairs in by_corpus.items() if len(pairs) >= _CANDIDATES]
+    for corpus in sorted(large, key=lambda corpus: -len(by_corpus[corpus]))[:_SCORED_CORPORA]:
+        yield make(by_corpus[corpus], name=f"{name}/{corpus}", max_queries=_QUERIES)
+
+
+def _pairs(records: Iterable[Record]) -> Iterator[TranslationPair]:
+    return (record for record in records if isinstance(record, TranslationPair))

@@ -1,0 +1,464 @@
+"""Word vectors to start from: read from files or learned from translations, and mapped into one space.
+
+See Rücklé et al. 2018, sec. 5.1 and appendix A.1. A space has one of these names:
+
+- `FILE`: vectors of word2vec, fastText or GloVe; with `{}` for the language, a file for each;
+- `bivcd:300`, `cvm:300`: learned from the training translations, with 300 numbers;
+- `project:SPACE`, `cca:SPACE`: SPACE, mapped so that translations are near each other;
+- `cca@DICTIONARY:SPACE`: the same, with the translations of words in a file;
+- `sif:SPACE`: SPACE, weighted and without the common direction, for averages.
+"""
+
+import itertools
+import lzma
+import os
+import re
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+import tensorflow as tf
+from absl import logging
+from numpy.typing import NDArray
+from scipy import sparse
+
+from xling_tf.compressed import PACKED, unpacked
+from xling_tf.config import WordsConfig
+from xling_tf.corpora.line_files import MAX_LINE, normal_form, split_blocks
+from xling_tf.corpora.readers import read_parallel
+from xling_tf.errors import UserError, library
+from xling_tf.tokenizers.treebank import EMPTY_TOKEN, tokenize
+
+Matrix = NDArray[np.float32]
+
+# Our choices where the paper gives none: the number of translations that a space is learned from, and the
+# parameters of learning.
+_MAX_PAIRS = 200_000
+_BIVCD = {"sg": 1, "window": 5, "negative": 5, "epochs": 3}
+_PROJECTION = {"batch": 256, "epochs": 20, "rate": 1e-3}
+_CVM = {"batch": 256, "epochs": 5, "rate": 0.05}
+_MARGIN = 0.5  # A.1
+_DROPOUT = 0.5  # A.1, "of the input embedding dimensions"
+_CONSTANT = 1e-10  # variances below this share of the largest one are rounding errors of float32
+# Errors of damaged files. gensim unpacks binary files; it refuses fastText classifiers as not implemented.
+_DAMAGED = (EOFError, OSError, OverflowError, NotImplementedError, ValueError, lzma.LZMAError, zlib.error)
+_SIF = 1e-3  # a of Arora et al. 2017, sec. 3
+_CHUNK = 50_000
+
+
+class Words(NamedTuple):
+    """Word vectors of one language: the row of each word, and the rows."""
+
+    places: Mapping[str, int]
+    rows: Matrix
+
+    def averages(self, sentences: Sequence[Sequence[str]]) -> Matrix:
+        """Returns the `[sentences, dim]` averages of known words; zeros for sentences without any."""
+        bags = _bags(self.places, len(self.rows), sentences)
+        return bags @ self.rows / np.maximum(bags.sum(axis=1), 1)[:, None]
+
+
+def _bags(places: Mapping[str, int], num_rows: int, sentences: Sequence[Sequence[str]]) -> sparse.csr_array:
+    """Returns `[sentences, num_rows]` float32, 1 for each occurrence of a known word."""
+    known = [[places[word] for word in words if word in places] for words in sentences]
+    ends = np.cumsum([0, *map(len, known)])
+    columns = np.fromiter(itertools.chain.from_iterable(known), np.int64, ends[-1])
+    return sparse.csr_array((np.ones(ends[-1], np.float32), columns, ends), shape=(len(known), num_rows))
+
+
+Space = Mapping[str, Words]  # by language
+
+
+class Bitext(NamedTuple):
+    """Training translations, split into words, and the counts of each language's words."""
+
+    sides: Mapping[tuple[str, str], tuple[list[list[str]], list[list[str]]]]
+    counts: Mapping[str, Counter[str]]
+
+    @classmethod
+    def read(cls, pairs: Mapping[str, Sequence[Any]], config: WordsConfig, seed: int) -> "Bitext":
+        """Tokenizes translations.
+
+        Args:
+            pairs: Translations by language pair, such as "en-es", of which at most 200,000 each are used.
+            config: Rules of the words.
+            seed: Seed of the choice.
+
+        Returns:
+            The tokenized translations.
+        """
+        sides, counts = {}, dict[str, Counter[str]]()
+        for languages, records in pairs.items():
+            random = np.random.default_rng(seed)
+            chosen = random.permutation(len(records))[:_MAX_PAIRS].tolist()
+            pair = [records[place] for place in chosen]
+            source, target = (_tokenized([record[side] for record in pair], config) for side in (0, 1))
+            first, second = languages.split("-")
+            sides[first, second] = source, target
+            for language, side in ((first, source), (second, target)):
+                counts.setdefault(language, Counter()).update(itertools.chain.from_iterable(side))
+        return cls(sides, counts)
+
+
+class WordVectors(NamedTuple):
+    """The word vectors of a vocabulary, concatenated over the spaces.
+
+    Attributes:
+        words: The vocabulary, the most frequent words of the translations first.
+        rows: `[words, sum(dims)]`, zeros where a space lacks a word.
+        is_known: `[words, spaces]`, true if the space has the word.
+        dims: Width of each space.
+    """
+
+    words: list[str]
+    rows: Matrix
+    is_known: NDArray[np.bool_]
+    dims: tuple[int, ...]
+
+
+def fit_vectors(names: Sequence[str], bitext: Bitext, config: WordsConfig, seed: int) -> WordVectors:
+    """Reads or learns spaces, and joins them; a space that cannot be read or learned raises a `UserError`.
+
+    A word of several languages has the vector of the language that uses it most often.
+
+    Args:
+        names: Names of the spaces.
+        bitext: Translations to learn from.
+        config: Size of the vocabulary, and rules of the words.
+        seed: Seed of the learning.
+
+    Returns:
+        The word vectors.
+    """
+    spaces = [_make(name, bitext, config, seed) for name in names]
+    totals = {language: max(1, counts.total()) for language, counts in bitext.counts.items()}
+    shares = {
+        language: {word: count / totals[language] for word, count in counts.items()}
+        for language, counts in bitext.counts.items()
+    }
+    ranks = Counter[str]()
+    for share in shares.values():
+        ranks.update(share)
+    for space in spaces:
+        for words in space.values():
+            ranks.update(dict.fromkeys(words.places, 0))
+    ranked = [word for word, _ in ranks.most_common() if word != EMPTY_TOKEN]
+    vocabulary = [EMPTY_TOKEN, *ranked[: config.max_words]]
+    parts = [_rows(space, vocabulary, shares) for space in spaces]
+    return WordVectors(
+        vocabulary,
+        np.concatenate([rows for rows, _ in parts], axis=1),
+        np.stack([is_known for _, is_known in parts], axis=1),
+        tuple(rows.shape[1] for rows, _ in parts),
+    )
+
+
+def _rows(
+    space: Space, vocabulary: Sequence[str], shares: Mapping[str, Mapping[str, float]]
+) -> tuple[Matrix, NDArray[np.bool_]]:
+    dim = next(iter(space.values())).rows.shape[1]
+    rows = np.zeros((len(vocabulary), dim), np.float32)
+    is_known = np.zeros(len(vocabulary), bool)
+    for place, word in enumerate(vocabulary):
+        if languages := [language for language, words in space.items() if word in words.places]:
+            words = space[max(languages, key=lambda language: shares[language].get(word, 0.0))]
+            rows[place], is_known[place] = words.rows[words.places[word]], True
+    return rows, is_known
+
+
+def _make(name: str, bitext: Bitext, config: WordsConfig, seed: int) -> Space:
+    kind, colon, rest = name.partition(":")
+    mapping, _, dictionary = kind.partition("@")
+    if colon and (kind in _MAPPINGS or (mapping == "cca" and dictionary)):
+        space = _make(rest, bitext, config, seed)
+        translations = _read_dictionary(dictionary, bitext, config) if dictionary else bitext
+        return _MAPPINGS[mapping](space, translations, seed)
+    if kind in _LEARNED:
+        if not rest.isdecimal() or not int(rest):
+            raise UserError(f"initial.vectors expects a width, such as {kind}:300, got {name!r}")
+        words = _LEARNED[kind](bitext, int(rest), seed)
+        return dict.fromkeys(bitext.counts, words)
+    return _read(name, list(bitext.counts))
+
+
+def _read_dictionary(path: str, bitext: Bitext, config: WordsConfig) -> Bitext:
+    """Reads translations of single words, in the order of the languages of `bitext`."""
+    entries = [(record.source, record.target) for record, _ in read_parallel(Path(path))]
+    sources, targets = (_tokenized([entry[side] for entry in entries], config) for side in (0, 1))
+    pairs = [pair for pair in zip(sources, targets, strict=True) if max(map(len, pair)) == 1]
+    return Bitext({next(iter(bitext.sides)): ([a for a, _ in pairs], [b for _, b in pairs])}, bitext.counts)
+
+
+def _read(pattern: str, languages: Sequence[str]) -> Space:
+    space: Space
+    if "{}" in pattern:
+        space = {language: read_vectors(Path(pattern.replace("{}", language))) for language in languages}
+    else:
+        space = _by_tag(read_vectors(Path(pattern)), languages)
+    widths = {language: words.rows.shape[1] for language, words in space.items()}
+    if len(set(widths.values())) > 1:
+        raise UserError(
+            f"vectors of a space must have the same width in all languages, got {widths}: {pattern}"
+        )
+    return space
+
+
+def _by_tag(words: Words, languages: Sequence[str]) -> Space:
+    """Separates languages by tags ("en:house"); if one word lacks a tag, all languages share all words."""
+    tagged: dict[str, dict[str, int]] = {language: {} for language in languages}
+    for word, place in words.places.items():
+        language, colon, plain = word.partition(":")
+        if not (colon and plain and language in tagged):
+            return dict.fromkeys(languages, words)
+        tagged[language][plain] = place
+    if empty := [language for language, places in tagged.items() if not places]:
+        raise UserError(f"words of {', '.join(languages)} are expected, but no word begins with {empty[0]}:")
+    return {language: Words(places, words.rows) for language, places in tagged.items()}
+
+
+def read_vectors(path: Path) -> Words:
+    """Returns the vectors in a text file (.vec or .txt) or binary file (.bin), which may be compressed.
+
+    Raises:
+        UserError: The file does not exist or is not one of word2vec, fastText or GloVe.
+    """
+    is_text = re.search(rf"\.(?i:vec|txt){PACKED}$", path.name)
+    models: Any = None if is_text else library("gensim.models", "gensim", "vectors")
+    try:
+        with path.open("rb") as file:
+            blocks = split_blocks(unpacked(file, path), b"\n", MAX_LINE)
+            lines = (line or b"" for block in blocks for line in block)
+            first = next(lines, b"")
+            # The numbers of words and dimensions; GloVe writes none, nor does fastText to binary files.
+            header = first.split() if re.fullmatch(rb"\d+ \d+\s*", first) else None
+            if is_text:
+                places, rows = _read_text(lines if header else itertools.chain([first], lines))
+            else:
+                keyed = (
+                    models.KeyedVectors.load_word2vec_format(str(path), binary=True)
+                    if header
+                    else models.fasttext.load_facebook_vectors(str(path))
+                )
+                places, rows = keyed.key_to_index, keyed.vectors
+    except UserError:
+        raise
+    except _DAMAGED as error:
+        raise UserError(f"{path} must be a file of word vectors, as word2vec writes it: {error}") from error
+    if len(places) != int(header[0] if header else len(rows)) or not np.isfinite(rows).all():
+        raise UserError(f"{path} must have as many different words as its header says, and finite numbers")
+    # Tokens are in NFC. If the file has several forms of a word, the row of the composed one is used.
+    in_nfc = {normal_form(word): place for word, place in places.items()}
+    in_nfc.update((word, place) for word, place in places.items() if word in in_nfc)
+    return Words(in_nfc, rows)
+
+
+def _read_text(lines: Iterable[bytes]) -> tuple[dict[str, int], Matrix]:
+    places, rows = dict[str, int](), list[Matrix]()
+    for line in lines:
+        word, *numbers = line.decode("utf-8", "replace").rstrip().split(" ")
+        places[word] = len(rows)
+        rows.append(np.array(numbers, np.float32))
+    return places, np.stack(rows)
+
+
+def _bivcd(bitext: Bitext, dim: int, seed: int) -> Words:
+    """Learns skip-gram vectors from shuffled words of both sides (Vulić and Moens 2015, sec. 3)."""
+    word2vec = library("gensim.models", "gensim", "vectors").Word2Vec
+    random = np.random.default_rng(seed)
+    mixed = []
+    for first, second in _translations(bitext):
+        words = [*first, *second]
+        mixed.append([words[place] for place in random.permutation(len(words))])
+    logging.info("learning word vectors from %d translations", len(mixed))
+    workers = os.cpu_count() or 1
+    keyed = word2vec(mixed, vector_size=dim, min_count=1, seed=seed, workers=workers, **_BIVCD).wv
+    return Words(keyed.key_to_index, keyed.vectors)
+
+
+def _cvm(bitext: Bitext, dim: int, seed: int) -> Words:
+    """Learns word vectors whose sums are near those of translations.
+
+    This is Hermann and Blunsom 2014, "Multilingual Models for Compositional Distributed Semantics", eq. 2 and
+    3: the model ADD, AdaGrad, and a margin of `dim`, here with one unrelated sentence for each pair.
+
+    Returns:
+        The vectors of all languages.
+    """
+    words = dict.fromkeys(itertools.chain.from_iterable(bitext.counts.values()))
+    places = {word: place for place, word in enumerate(words)}
+    first, second = (_bags(places, len(places), side) for side in zip(*_translations(bitext), strict=True))
+    table = np.random.default_rng(seed).normal(0, 0.1, (len(places), dim)).astype(np.float32)
+    squares = np.full_like(table, 0.1)
+    for _, batch in _batches([first.shape[0]], _CVM, seed):
+        bags = sparse.vstack([first[batch], second[batch]])
+        rows = np.unique(bags.indices)
+        bags = bags[:, rows]
+        a, b = np.split(bags @ table[rows], 2)
+        of_a, of_b, of_noise = additive_hinge_gradients(a, b, np.roll(b, 1, axis=0), dim)
+        gradients = bags.T @ np.concatenate([of_a, of_b + np.roll(of_noise, -1, axis=0)])
+        squares[rows] += gradients**2
+        table[rows] -= _CVM["rate"] * gradients / np.sqrt(squares[rows])
+    return Words(places, table)
+
+
+def additive_hinge_gradients(a: Matrix, b: Matrix, noise: Matrix, margin: float) -> tuple[Matrix, ...]:
+    """Differentiates max(0, m + |a - b|^2 - |a - n|^2) by rows a, b and n of `[batch, dim]`."""
+    near, far = (np.sum((a - other) ** 2, axis=1, keepdims=True) for other in (b, noise))
+    slope = 2 * (margin + near > far)
+    return slope * (noise - b), slope * (b - a), slope * (a - noise)
+
+
+def cosine_hinge(s: tf.Tensor, t: tf.Tensor, u: tf.Tensor, margin: float) -> tf.Tensor:
+    """Computes max(0, m - cos(s, t) + cos(s, u)) of `[batch, dim]` rows (Rücklé et al. 2018, A.1)."""
+    s, t, u = (tf.math.l2_normalize(x, axis=1) for x in (s, t, u))
+    return tf.maximum(0.0, margin - tf.reduce_sum(s * t, axis=1) + tf.reduce_sum(s * u, axis=1))
+
+
+def _project(space: Space, bitext: Bitext, seed: int) -> Space:
+    """Maps each language by tanh(W x + b), learned on averages of translations (Rücklé et al. 2018, A.1)."""
+    dim = next(iter(space.values())).rows.shape[1]
+    layers = {}
+    for place, language in enumerate(space):
+        start = keras.initializers.GlorotUniform(seed=seed + place)
+        layer = keras.layers.Dense(dim, activation="tanh", kernel_initializer=start, dtype="float32")
+        layer.build((None, dim))
+        layers[language] = layer
+    variables = [v for layer in layers.values() for v in layer.trainable_variables]
+    optimizer = keras.optimizers.Adam(_PROJECTION["rate"])
+    optimizer.build(variables)
+    dropout = keras.layers.Dropout(_DROPOUT, seed=seed, dtype="float32")
+
+    @tf.function(reduce_retracing=True)
+    def step(first: str, second: str, s: tf.Tensor, t: tf.Tensor) -> None:
+        with tf.GradientTape() as tape:
+            source = layers[first](dropout(s, training=True))
+            target = layers[second](dropout(t, training=True))
+            loss = tf.reduce_mean(cosine_hinge(source, target, tf.roll(target, 1, axis=0), _MARGIN))
+        values = [v.value for v in variables]
+        gradients = tape.gradient(loss, values, unconnected_gradients="zero")
+        optimizer.apply(gradients, variables)
+
+    pairs = [*_averages(space, bitext)]
+    for place, batch in _batches([len(sides[0]) for _, sides in pairs], _PROJECTION, seed):
+        languages, sides = pairs[place]
+        step(*languages, *(tf.constant(side[batch]) for side in sides))
+    return {
+        language: Words(words.places, np.asarray(layers[language](words.rows)))
+        for language, words in space.items()
+    }
+
+
+def _cca(space: Space, bitext: Bitext, seed: int) -> Space:
+    """Maps two languages so that averages of translations correlate most (Faruqui and Dyer 2014).
+
+    Faruqui and Dyer learn from pairs of words, as `cca@FILE` does; Rücklé et al. 2018, A.1, Table 5, from
+    aligned words. The SVD of the covariance of whitened sides yields all directions at once. scikit-learn's
+    CCA, which finds them one by one, takes 98 seconds for five directions of 50,000 pairs of 300 numbers; the
+    SVD takes a second for all.
+
+    Returns:
+        The mapped space.
+
+    Raises:
+        UserError: The space has more than two languages, or there are too few translations.
+    """
+    if len(space) != 2:
+        raise UserError(f"cca: maps two languages, got {', '.join(space)}; project: maps any number")
+    languages, averages = next(_averages(space, bitext))
+    count, dim = averages[0].shape
+    if count <= dim:
+        raise UserError(f"cca: of {dim} numbers needs more translations of known words, got {count}")
+    centres = [side.mean(axis=0) for side in averages]
+    whiteners = []
+    for side, centre in zip(averages, centres, strict=True):
+        variances, directions = np.linalg.eigh((side - centre).T @ (side - centre) / (count - 1))
+        # Whitening would magnify the rounding errors of a constant direction.
+        variances[variances < _CONSTANT * variances[-1]] = np.inf
+        whiteners.append(directions / np.sqrt(variances))
+    parts = list(zip(languages, centres, whiteners, strict=True))
+    first, second = ((side - c) @ w for side, (_, c, w) in zip(averages, parts, strict=True))
+    left, _, right = np.linalg.svd(first.T @ second)
+    return {
+        language: Words(space[language].places, (space[language].rows - centre) @ whitener @ turn)
+        for (language, centre, whitener), turn in zip(parts, (left, right.T), strict=True)
+    }
+
+
+def _sif(space: Space, bitext: Bitext, seed: int) -> Space:
+    """Weights words by a / (a + p(w)), and removes the averages' first direction (Arora et al. 2017, alg. 1).
+
+    Both steps are linear, so that averages of the rows are SIF's sentence vectors. The direction is learned
+    from the averages of the training translations.
+
+    Returns:
+        The changed space.
+    """
+    weighted = {}
+    for language, words in space.items():
+        counts = bitext.counts[language]
+        shares = np.array([counts[word] for word in words.places]) / counts.total()
+        places = np.fromiter(words.places.values(), np.int64, len(words.places))
+        rows = words.rows.copy()
+        rows[places] *= (_SIF / (_SIF + shares))[:, None]
+        weighted[language] = Words(words.places, rows)
+    averages = np.concatenate([side for _, sides in _averages(weighted, bitext) for side in sides])
+    _, directions = np.linalg.eigh(averages.T @ averages)
+    first = directions[:, -1]
+    return {
+        language: Words(words.places, words.rows - np.outer(words.rows @ first, first))
+        for language, words in weighted.items()
+    }
+
+
+_LEARNED: Mapping[str, Callable[[Bitext, int, int], Words]] = {"bivcd": _bivcd, "cvm": _cvm}
+_MAPPINGS: Mapping[str, Callable[[Space, Bitext, int], Space]] = {
+    "project": _project,
+    "cca": _cca,
+    "sif": _sif,
+}
+
+
+def _translations(bitext: Bitext) -> Iterator[tuple[list[str], list[str]]]:
+    for first, second in bitext.sides.values():
+        yield from zip(first, second, strict=True)
+
+
+def _averages(space: Space, bitext: Bitext) -> Iterator[tuple[tuple[str, str], list[Matrix]]]:
+    """Yields the averages of both sides of the translations that have known words on both."""
+    for languages, sides in bitext.sides.items():
+        pair = [space[language].averages(side) for language, side in zip(languages, sides, strict=True)]
+        has_both = pair[0].any(axis=1) & pair[1].any(axis=1)
+        yield languages, [side[has_both] for side in pair]
+
+
+def _batches(
+    counts: Sequence[int], settings: Mapping[str, Any], seed: int
+) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    """Yields batches of several tables in random order: the position of a table, and rows of it."""
+    random = np.random.default_rng(seed)
+    for _ in range(settings["epochs"]):
+        batches = []
+        for place, count in enumerate(counts):
+            size, order = min(count, settings["batch"]), random.permutation(count)
+            batches += [
+                (place, order[begin : begin + size]) for begin in range(0, count - size + 1, max(1, size))
+            ]
+        yield from (batches[place] for place in random.permutation(len(batches)))
+
+
+def _tokenized(texts: Sequence[str], config: WordsConfig) -> list[list[str]]:
+    words: dict[bytes, str] = {}
+    rows: list[list[str]] = []
+    for begin in range(0, len(texts), _CHUNK):
+        tokens = tokenize(
+            tf.constant(texts[begin : begin + _CHUNK]),
+            max_tokens=config.max_tokens,
+            lowercase=config.lowercase,
+        )
+        for row in tokens.to_list():
+            rows.append([words.setdefault(word, word.decode()) for word in row])
+    return rows

@@ -1,0 +1,132 @@
+"""Weights by name, in layers and in files."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
+
+from xling_tf.errors import UserError
+from xling_tf.files import replacing
+
+Weights = dict[str, NDArray[Any]]
+
+_MAX_NAMES = 3  # in a message
+
+
+def named_weights(layer: keras.layers.Layer, name: str) -> dict[str, keras.Variable]:
+    """Returns the variables of a layer by name, in their order.
+
+    Args:
+        layer: A built layer or model.
+        name: Replaces the layer's name in the paths of its variables.
+
+    Raises:
+        ValueError: Two variables have the same path: two sublayers have the same name.
+
+    Example:
+        >>> layer = keras.layers.Dense(2, name="logits")
+        >>> layer.build((None, 3))
+        >>> [*named_weights(layer, "heads/sentiment")]
+        ['heads/sentiment/kernel', 'heads/sentiment/bias']
+    """
+    named = {}
+    for variable in layer.variables:
+        path = variable.path.partition("/")[2] if "/" in variable.path else variable.path
+        if (full := f"{name}/{path}") in named:
+            raise ValueError(f"two variables are named {full}; give the sublayers different names")
+        named[full] = variable
+    return named
+
+
+def assign_weights(variables: Mapping[str, Any], weights: Mapping[str, NDArray[Any]], where: str) -> None:
+    """Assigns values to the variables of the same names, and changes none unless all of them fit.
+
+    Args:
+        variables: Variables by name.
+        weights: Values by name.
+        where: File or folder of the values, for messages.
+
+    Raises:
+        UserError: A value is missing, unexpected, or of another shape.
+    """
+    missing = [name for name in variables if name not in weights]
+    unexpected = [name for name in weights if name not in variables]
+    misshapen = [
+        f"{name} {list(weights[name].shape)} instead of {list(variable.shape)}"
+        for name, variable in variables.items()
+        if name in weights and tuple(weights[name].shape) != tuple(variable.shape)
+    ]
+    faults = {"missing": missing, "unexpected": unexpected, "of another shape": misshapen}
+    if any(faults.values()):
+        described = "; ".join(f"{fault}: {_some(names)}" for fault, names in faults.items() if names)
+        raise UserError(
+            f"the weights in {where} do not fit the model that config.json describes ({described}); use "
+            "both from the same model"
+        )
+    for name, variable in variables.items():
+        variable.assign(weights[name])
+
+
+def arrays(variables: Mapping[str, Any]) -> Weights:
+    """Returns the values of variables by name."""
+    return {name: np.asarray(variable) for name, variable in variables.items()}
+
+
+def write_weights(path: Path, weights: Mapping[str, NDArray[Any]]) -> None:
+    """Writes values by name as a safetensors file, whole or not at all."""
+    content = save({name: np.asarray(array, order="C") for name, array in weights.items()})
+    with replacing(path) as temporary:
+        temporary.write_bytes(content)
+
+
+def read_weights(path: Path) -> Weights:
+    """Returns the values in a safetensors file by name; an `OSError` says that the file cannot be read.
+
+    Raises:
+        UserError: The file is damaged.
+    """
+    try:
+        return load(path.read_bytes())
+    except (SafetensorError, KeyError, ValueError) as error:
+        raise UserError(
+            f"{path} must be a safetensors file, but is damaged ({error}); restore it from a backup"
+        ) from error
+
+
+def read_saved_model_weights(folder: Path, attribute: str) -> Weights:
+    """Returns the values of a dictionary of variables in a SavedModel, without loading its graph.
+
+    Args:
+        folder: Folder of the SavedModel.
+        attribute: Name of the dictionary, an attribute of the root object.
+
+    Raises:
+        UserError: The variables cannot be read, or the SavedModel has no such dictionary.
+    """
+    from tensorflow.core.protobuf.trackable_object_graph_pb2 import TrackableObjectGraph
+
+    try:
+        reader = tf.train.load_checkpoint(str(folder / "variables" / "variables"))
+        graph = TrackableObjectGraph.FromString(reader.get_tensor("_CHECKPOINTABLE_OBJECT_GRAPH"))
+        root = {child.local_name: child.node_id for child in graph.nodes[0].children}
+        named = graph.nodes[root[attribute]].children
+        return {
+            child.local_name: reader.get_tensor(graph.nodes[child.node_id].attributes[0].checkpoint_key)
+            for child in named
+        }
+    except (KeyError, IndexError, RuntimeError, ValueError, tf.errors.OpError) as error:
+        raise UserError(
+            f"{folder} must be a model exported by this version of xling_tf, but its weights have no names "
+            f"({' '.join(str(error).split())[:100]}); export or train it again"
+        ) from error
+
+
+def _some(names: list[str]) -> str:
+    more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
+    return f"{', '.join(names[:_MAX_NAMES])}{more}"
