@@ -200,7 +200,7 @@ def test_a_folder_gives_negatives_where_they_are_asked_for(tmp_path):
 
 def test_without_any_mined_file_the_command_is_named(tmp_path, caplog):
     write_corpus(tmp_path, MINED)
-    message = rf"hard_negatives needs mined files .*data/mine.py .* --data {tmp_path}"
+    message = rf"hard_negatives needs files .*data/mine.py .* --data {tmp_path}"
     with pytest.raises(UserError, match=message):
         load_folder(tmp_path, source="en", targets=["es"], with_mined=True)
     write_mined(mined_path(tmp_path, "x", "en-es"), MINED)
