@@ -6,7 +6,6 @@ is Yu et al. 2018; "Rücklé" is Rücklé et al. 2018. `presets.py` sets what di
 reads and writes settings.
 """
 
-import difflib
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -14,7 +13,7 @@ from importlib import import_module
 from itertools import combinations
 from typing import Any
 
-from xling_tf.errors import UserError
+from xling_tf.errors import UserError, require_known
 
 PRECISIONS = ("float32", "mixed_bfloat16")
 ALL_LANGUAGES = "all"  # the only entry of `data.targets`, for every language in the data
@@ -96,10 +95,7 @@ class Registry:
         return implementation
 
     def _find(self, name: str) -> tuple[type, Any]:
-        if name not in self._kinds:
-            near = difflib.get_close_matches(name, self._kinds, n=1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            raise UserError(f"{self._setting} expects one of {', '.join(self._kinds)}, got {name!r}{hint}")
+        require_known(self._setting, name, self._kinds)
         return self._kinds[name]
 
 

@@ -1,6 +1,8 @@
 """The exception for users' mistakes, imports of optional packages, and TensorFlow's messages in one line."""
 
+import difflib
 import re
+from collections.abc import Collection
 from importlib import import_module
 from typing import Any
 
@@ -43,3 +45,12 @@ def first_line(message: str) -> str:
     """
     lines = [line for line in message.splitlines() if not _REPORT.match(line)]
     return _PATH.sub("...", _NODES.sub("", lines[0] if lines else ""))[:500]
+
+
+def require_known(setting: str, name: str, known: Collection[str]) -> None:
+    """Refuses a name that is not among the known ones; the `UserError` suggests the most similar one."""
+    if name in known:
+        return
+    similar = difflib.get_close_matches(name, known, n=1)
+    hint = f"; did you mean {similar[0]}?" if similar else ""
+    raise UserError(f"{setting} expects one of {', '.join(known)}, got {name!r}{hint}")

@@ -1,6 +1,5 @@
 """Presets: experiments by name."""
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -29,7 +28,7 @@ from xling_tf.config import (
     TranslationRankingConfig,
     WordsConfig,
 )
-from xling_tf.errors import UserError
+from xling_tf.errors import require_known
 
 # How often corpora are drawn from relative to their size. A general encoder is for everyday sentences, but
 # most of the texts are from manuals and menus, which repeat themselves.
@@ -315,11 +314,8 @@ def get_preset(name: str) -> ExperimentConfig:
     Raises:
         UserError: There is no such preset.
     """
-    if name in PRESETS:
-        return PRESETS[name]
-    near = difflib.get_close_matches(name, PRESETS, n=1)
-    hint = f"; did you mean {near[0]}?" if near else ""
-    raise UserError(f"--preset expects one of {', '.join(PRESETS)}, got {name!r}{hint}")
+    require_known("--preset", name, PRESETS)
+    return PRESETS[name]
 
 
 def name_of_run(preset: str, config: ExperimentConfig) -> str:

@@ -11,7 +11,7 @@ from xling_tf.encoders.base import TokenEncoder
 from xling_tf.layers.base import LayerNorm
 from xling_tf.layers.convolution import EPSILON, ConvolutionBranch, NormalizedProjection, ResidualFeedforward
 from xling_tf.layers.embeddings import WordEmbedding
-from xling_tf.layers.pooling import masked_mean
+from xling_tf.layers.pooling import masked_mean, token_mask
 
 # About that of the published table: tokens' embeddings and their convolutions then have similar lengths.
 _TABLE_STDDEV = 0.3
@@ -77,14 +77,14 @@ class CnnEncoder(TokenEncoder):
 
     def encode_tokens(self, inputs: Tensor, lengths: Tensor, training: bool = False) -> Tensor:
         """See `TokenEncoder.encode_tokens`."""
-        padding_mask = ops.arange(ops.shape(inputs)[1])[None, :] < lengths[:, None]
+        is_token = token_mask(inputs, lengths)
         # `split` rather than slices: the gradient of each slice would be as wide as the whole tensor.
         starts = [self.embedding_dim + i * self.num_filters for i in range(len(self.branches))]
         words, *parts = ops.split(inputs, starts, axis=-1)
-        mask = ops.expand_dims(padding_mask, axis=-1)
+        mask = ops.expand_dims(is_token, axis=-1)
         branches = zip(self.branches, parts, strict=True)
         outputs = [branch(part, mask, training=training) for branch, part in branches]
         tokens = self.norm(ops.concatenate([words, *outputs], axis=-1), training=training)
-        pooled = self.pooled_projection(masked_mean(tokens, padding_mask))
+        pooled = self.pooled_projection(masked_mean(tokens, is_token))
         roots = ops.sqrt(ops.cast(lengths, "float32"))[:, None]
         return self.feedforward(ops.cast(pooled, "float32") * roots)

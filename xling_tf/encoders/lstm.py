@@ -8,7 +8,7 @@ from keras import ops
 
 from xling_tf.encoders.base import TokenEncoder
 from xling_tf.layers.embeddings import WordEmbedding
-from xling_tf.layers.pooling import AttentionPooling, masked_max, masked_mean
+from xling_tf.layers.pooling import AttentionPooling, masked_max, masked_mean, token_mask
 from xling_tf.layers.recurrent import Lstm
 
 
@@ -57,4 +57,4 @@ class LstmEncoder(TokenEncoder):
         states = ops.concatenate([read(inputs, lengths) for read in (self.forward, self.backward)], axis=-1)
         if self.top:
             states = self.top(states, lengths)
-        return self.pool(states, ops.arange(ops.shape(inputs)[1])[None, :] < lengths[:, None])
+        return self.pool(states, token_mask(inputs, lengths))

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from xling_tf.encoders.base import TokenEncoder
 from xling_tf.layers.embeddings import WordEmbedding
-from xling_tf.layers.pooling import Reduction, masked_max, masked_mean, power_mean
+from xling_tf.layers.pooling import Reduction, masked_max, masked_mean, power_mean, token_mask
 
 
 @keras.saving.register_keras_serializable(package="xling_tf")
@@ -63,7 +63,7 @@ class PowerMeanEncoder(TokenEncoder):
 
     def encode_tokens(self, inputs: Tensor, lengths: Tensor, training: bool = False) -> Tensor:
         """See `TokenEncoder.encode_tokens`; uses only operations that other runtimes have."""
-        is_token = ops.arange(ops.shape(inputs)[1])[None, :] < lengths[:, None]
+        is_token = token_mask(inputs, lengths)
 
         def reductions(is_known: Tensor) -> tuple[Reduction, Reduction]:
             known = is_token & is_known

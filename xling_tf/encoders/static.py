@@ -6,11 +6,10 @@ import keras
 import numpy as np
 import tensorflow as tf
 from keras import KerasTensor as Tensor
-from keras import ops
 
 from xling_tf.encoders.base import TokenEncoder, average_words
 from xling_tf.layers.embeddings import WordEmbedding, WordNgramEmbedding
-from xling_tf.layers.pooling import masked_mean
+from xling_tf.layers.pooling import masked_mean, token_mask
 from xling_tf.tokenizers.base import SpelledWords
 
 
@@ -84,7 +83,7 @@ class StaticEncoder(TokenEncoder):
 
     def encode_tokens(self, inputs: Tensor, lengths: Tensor, training: bool = False) -> Tensor:
         """See `TokenEncoder.encode_tokens`."""
-        return self.project(masked_mean(inputs, ops.arange(ops.shape(inputs)[1])[None, :] < lengths[:, None]))
+        return self.project(masked_mean(inputs, token_mask(inputs, lengths)))
 
     def assign_teacher_words(self, rows: np.ndarray, projection: np.ndarray, *, ngram_scale: float) -> None:
         """Initialises the encoder so that the projected word vectors are near a teacher's.

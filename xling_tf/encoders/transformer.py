@@ -11,7 +11,7 @@ from xling_tf.encoders.base import TokenEncoder
 from xling_tf.encoders.static import StaticEncoder
 from xling_tf.layers.base import LayerNorm
 from xling_tf.layers.embeddings import sinusoidal_positions
-from xling_tf.layers.pooling import MASKED, masked_mean, unit_entries, unit_length
+from xling_tf.layers.pooling import MASKED, masked_mean, token_mask, unit_entries, unit_length
 from xling_tf.layers.transformer import EPSILON, TransformerBlock
 
 
@@ -121,10 +121,9 @@ class TransformerEncoder(TokenEncoder):
 
     def _encode(self, inputs: Tensor, lengths: Tensor, training: bool) -> Tensor:
         """Encodes sentences of projected words, `[batch, length, hidden_dim]`."""
-        max_length = ops.shape(inputs)[1]
-        padding_mask = ops.arange(max_length)[None, :] < lengths[:, None]
-        attention_bias = ops.expand_dims(ops.where(padding_mask, 0.0, MASKED), axis=(1, 2))
-        positions = ops.convert_to_tensor(self.positions, inputs.dtype)[:max_length]
+        is_token = token_mask(inputs, lengths)
+        attention_bias = ops.expand_dims(ops.where(is_token, 0.0, MASKED), axis=(1, 2))
+        positions = ops.convert_to_tensor(self.positions, inputs.dtype)[: ops.shape(inputs)[1]]
         # Vaswani et al. 2017, sec. 3.4: without the factor, the positions would outweigh the words. With the
         # residual, the length of a word's vector is its weight in the average, so it is normalised here.
         words = unit_entries(inputs) if self.bow_residual else inputs * self.hidden_dim**0.5
@@ -133,9 +132,9 @@ class TransformerEncoder(TokenEncoder):
             hidden = block(hidden, attention_bias, training=training)
         if self.final_norm:
             hidden = self.final_norm(hidden, training=training)
-        pooled = masked_mean(hidden, padding_mask)
+        pooled = masked_mean(hidden, is_token)
         if not self.bow_residual:
             return pooled
         # The factor keeps the context small compared to a unit vector, also after the first steps.
         context = self.context_projection(pooled * self.hidden_dim**-0.5)
-        return unit_length(masked_mean(inputs, padding_mask)) + ops.cast(context, "float32")
+        return unit_length(masked_mean(inputs, is_token)) + ops.cast(context, "float32")

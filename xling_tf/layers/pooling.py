@@ -19,6 +19,11 @@ _LARGEST, _SMALLEST = 1e6, 1e-12
 MASKED = -3e4
 
 
+def token_mask(inputs: Tensor, lengths: Tensor) -> Tensor:
+    """Returns `[batch, length]`, true for tokens, of inputs `[batch, length, any]` and `[batch]` lengths."""
+    return ops.arange(ops.shape(inputs)[1])[None, :] < lengths[:, None]
+
+
 def masked_mean(inputs: Tensor, padding_mask: Tensor) -> Tensor:
     """Averages the tokens of each sentence (Chidambaram et al. 2019, sec. 2.1).
 

@@ -8,6 +8,7 @@ from keras import KerasTensor as Tensor
 from keras import ops
 
 from xling_tf.layers.base import Layer
+from xling_tf.layers.pooling import token_mask
 
 
 @keras.saving.register_keras_serializable(package="xling_tf")
@@ -62,7 +63,7 @@ class Lstm(Layer):
         gates = ops.cast(self.input_gates(inputs), "float32")
         if constant_gates is not None:
             gates += ops.cast(constant_gates, "float32")
-        mask = ops.arange(ops.shape(inputs)[1])[None, :] < lengths[:, None]
+        mask = token_mask(inputs, lengths)
         start = None if initial is None else [initial, ops.zeros_like(initial)]
         states = self.loop(gates, initial_state=start, mask=mask)
         return ops.flip(states, axis=1) if self.reverse else states

@@ -226,7 +226,7 @@ class Task:
         Returns:
             `[batch]` losses and `[batch]` hits.
         """
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} must define score or encode_and_score")
 
     def encode(
         self, encoder: TokenEncoder, features: TokenFeatures, training: bool = False
