@@ -13,13 +13,13 @@ from google.protobuf.message import DecodeError
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
 from xling_tf import __version__
-from xling_tf.config import CnnConfig, SentencePieceConfig
+from xling_tf.config import CnnConfig, ModelInfo, SentencePieceConfig
 from xling_tf.encoders.base import encoder_settings
 from xling_tf.encoders.cnn import CnnEncoder
 from xling_tf.errors import UserError, library
 from xling_tf.files import SAVED_MODEL
 from xling_tf.layers.pooling import unit_length
-from xling_tf.model import Model, ModelInfo
+from xling_tf.model import Model
 from xling_tf.savedmodel.card import model_card
 from xling_tf.savedmodel.module import ExportedModule, require_replaceable
 from xling_tf.savedmodel.saved_models import load_saved_model, one_line

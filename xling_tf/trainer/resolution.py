@@ -12,12 +12,19 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from xling_tf.config import PRECISIONS, DataConfig, ExperimentConfig, PowerMeanConfig, WordsConfig
+from xling_tf.config import (
+    PRECISIONS,
+    DataConfig,
+    ExperimentConfig,
+    ModelInfo,
+    PowerMeanConfig,
+    WordsConfig,
+)
 from xling_tf.corpora.store import CorpusStore, StoredRecords, join
 from xling_tf.encoders.base import encoder_settings
 from xling_tf.errors import UserError
 from xling_tf.files import replacing
-from xling_tf.model import Model, ModelInfo
+from xling_tf.model import Model
 from xling_tf.tokenizers.base import Tokenizer, implementation
 from xling_tf.tokenizers.words import WordTokenizer
 from xling_tf.trainer.word_vectors import Bitext, WordVectors, fit_vectors
@@ -60,13 +67,13 @@ def resolve(config: ExperimentConfig, data: DataConfig, store: CorpusStore, run_
         The decisions.
     """
     precision, num_layers = fit_to_machine(config)
-    info = ModelInfo(description=config.description, languages=data.languages, similarity=config.similarity)
+    facts = {"description": config.description, "similarity": config.similarity}
     if config.initial.model:
         model = _start(config, run_dir)
         # Pairs whose languages are not named are in "source" and "target".
         added = (code for code in data.languages if code not in ("source", "target"))
         languages = tuple(dict.fromkeys((*model.info.languages, *added)))
-        model.info = dataclasses.replace(info, languages=languages)
+        model.info = dataclasses.replace(model.info, **facts, languages=languages)
     else:
         decided: dict[str, Any] = {}
         tokenizer: Tokenizer
@@ -81,6 +88,7 @@ def resolve(config: ExperimentConfig, data: DataConfig, store: CorpusStore, run_
             tokenizer = implementation(config.tokenizer).fit(config.tokenizer, texts)
         if num_layers is not None:
             decided["num_layers"] = num_layers
+        info = ModelInfo(**facts, languages=data.languages)
         model = Model(tokenizer, encoder_settings(config.encoder, tokenizer, **decided), info)
     return Resolved(precision=precision, model=model.config(), files=model.tokenizer.files())
 
