@@ -138,8 +138,7 @@ def load_saved_model(folder: Path) -> Any:
     """
     require_not_forked()
     require_saved_model(folder)
-    import tensorflow as tf
-
+    tf = library("tensorflow", "tensorflow", "tensorflow")
     with suppress(ImportError):
         import_module("tensorflow_text")  # registers the operations of models with SentencePiece
     try:

@@ -67,13 +67,14 @@ def resolve(config: ExperimentConfig, data: DataConfig, store: CorpusStore, run_
         The decisions.
     """
     precision, num_layers = fit_to_machine(config)
-    facts = {"description": config.description, "similarity": config.similarity}
+    info = ModelInfo(description=config.description, languages=data.languages, similarity=config.similarity)
     if config.initial.model:
         model = _start(config, run_dir)
         # Pairs whose languages are not named are in "source" and "target".
         added = (code for code in data.languages if code not in ("source", "target"))
         languages = tuple(dict.fromkeys((*model.info.languages, *added)))
-        model.info = dataclasses.replace(model.info, **facts, languages=languages)
+        prompts, name = model.info.prompts, model.info.default_prompt_name
+        model.info = dataclasses.replace(info, languages=languages, prompts=prompts, default_prompt_name=name)
     else:
         decided: dict[str, Any] = {}
         tokenizer: Tokenizer
@@ -88,7 +89,6 @@ def resolve(config: ExperimentConfig, data: DataConfig, store: CorpusStore, run_
             tokenizer = implementation(config.tokenizer).fit(config.tokenizer, texts)
         if num_layers is not None:
             decided["num_layers"] = num_layers
-        info = ModelInfo(**facts, languages=data.languages)
         model = Model(tokenizer, encoder_settings(config.encoder, tokenizer, **decided), info)
     return Resolved(precision=precision, model=model.config(), files=model.tokenizer.files())
 
