@@ -1,0 +1,1 @@
+"""Exporters: a model in the form that another loader takes, a file each."""
