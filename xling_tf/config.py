@@ -230,6 +230,39 @@ class PowerMeanConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class BertConfig:
+    """BERT (Devlin et al. 2019), XLM-RoBERTa (Conneau et al. 2020) and models of the same layers."""
+
+    embedding_dim: int = 384  # of the tables and the blocks
+    intermediate_dim: int = 1536
+    num_layers: int = 12
+    num_heads: int = 12
+    max_positions: int = 512  # rows of the table of positions
+    epsilon: float = 1e-12  # of layer norms
+    activation: str = "gelu"  # of the feed-forward layers: "gelu", "gelu_tanh", "relu" or "silu"
+    pooling: str = "mean"  # or "cls", "max", "weighted_mean", "mean_sqrt_len" or "last"
+    dense_dims: tuple[int, ...] = ()  # widths of layers after the pooling
+    dense_activations: tuple[str, ...] = ()  # one for each: as `activation`, or "tanh" or "linear"
+
+    def __post_init__(self) -> None:
+        sizes = ("embedding_dim", "intermediate_dim", "num_layers", "num_heads", "max_positions")
+        _require_positive(self, "encoder", *sizes, "dense_dims")
+        _require_not_negative(self, "encoder", "epsilon")
+        is_multiple = self.embedding_dim % self.num_heads == 0
+        expected = f"a multiple of encoder.num_heads, {self.num_heads}"
+        require(is_multiple, "encoder.embedding_dim", expected, self.embedding_dim)
+        activations = ("gelu", "gelu_tanh", "relu", "silu")
+        require_known("encoder.activation", self.activation, activations)
+        for name in self.dense_activations:
+            require_known("encoder.dense_activations", name, (*activations, "tanh", "linear"))
+        poolings = ("mean", "cls", "max", "weighted_mean", "mean_sqrt_len", "last")
+        require_known("encoder.pooling", self.pooling, poolings)
+        is_valid = len(self.dense_activations) == len(self.dense_dims)
+        expected = f"as many names as encoder.dense_dims has numbers, {len(self.dense_dims)}"
+        require(is_valid, "encoder.dense_activations", expected, ",".join(self.dense_activations) or "none")
+
+
+@dataclass(frozen=True, kw_only=True)
 class SimilarityConfig:
     """How ranking tasks score a candidate for a query."""
 
@@ -366,6 +399,7 @@ ENCODERS = Registry(
         "static": (StaticConfig, "xling_tf.encoders.static:StaticEncoder"),
         "lstm": (LstmConfig, "xling_tf.encoders.lstm:LstmEncoder"),
         "p_mean": (PowerMeanConfig, "xling_tf.encoders.p_mean:PowerMeanEncoder"),
+        "bert": (BertConfig, "xling_tf.encoders.bert:BertEncoder"),
     },
 )
 # If two tasks export a signature of the same name, that of the later task is exported.
