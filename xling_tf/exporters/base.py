@@ -1,10 +1,11 @@
 """The formats that models are exported to, and what their exporters share."""
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import tensorflow as tf
@@ -77,8 +78,8 @@ _COST = """
 
 The model has vectors of the words in its vocabulary, and not of others: those that the SavedModel computes
 from their characters are lost. Of the words in {texts} texts of {corpora}, {share:.1%} are unknown, in
-{affected:.0%} of the texts. The mean cosine to the SavedModel's vectors is {cosine:.4f}, and 5% of the texts are
-below {least:.3f}.
+{affected:.0%} of the texts. The mean cosine to the SavedModel's vectors is {cosine:.4f}, and 5% of the texts
+are below {least:.3f}.
 """
 
 
@@ -127,18 +128,26 @@ def export_keras(source: Source, folder: Path) -> tuple[Sequence[str], Encode]:
     return PROBES, lambda texts: loaded(texts).numpy()
 
 
-def cannot_export(source: Source, form: str, reason: str) -> UserError:
-    """Returns the error of a model that a format cannot express."""
+def refuse(source: Source, form: str, expected: str) -> NoReturn:
+    """Raises the `UserError` of a model that a format cannot express."""
     kind = source.model.encoder_settings["kind"]
     tokenizer = source.model.config()["tokenizer"]["kind"]
     others = "savedmodel, keras, litert, onnx and sentence-transformers"
-    return UserError(
-        f"--to {form} expects {reason}, but {source.folder} has the encoder {kind} and the tokenizer "
+    raise UserError(
+        f"--to {form} expects {expected}, but {source.folder} has the encoder {kind} and the tokenizer "
         f"{tokenizer}; it can be exported --to {others}"
     )
 
 
-def read_texts(data: Path | None, languages: Sequence[str] = (), *, per_file: int | None = None) -> Iterator[str]:
+def write_json(path: Path, content: Any) -> None:
+    """Writes a JSON file, and its folder if that is missing."""
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def read_texts(
+    data: Path | None, languages: Sequence[str] = (), *, per_file: int | None = None
+) -> Iterator[str]:
     """Yields the texts of corpora.
 
     Args:
@@ -175,6 +184,17 @@ def sample_texts(source: Source) -> list[str]:
     languages = [language for language in source.model.info.languages if language in known]
     texts = [*dict.fromkeys(read_texts(source.data, languages, per_file=_TEXTS))]
     return texts[:: -(-len(texts) // _TEXTS) or 1]
+
+
+def without_unknown_words(source: Source, tokenizer: Any, unknown: int) -> list[str]:
+    """Returns those texts of a sample in which a tokenizer of `tokenizers` knows every word."""
+    texts = [*PROBES, *sample_texts(source)]
+    encodings = tokenizer.encode_batch(texts)
+    return [
+        text
+        for text, encoding in zip(texts, encodings, strict=True)
+        if encoding.ids and unknown not in encoding.ids
+    ]
 
 
 def cost_of_unknown_words(source: Source, tokenizer: Any, unknown: int, encode: Encode) -> str:

@@ -66,7 +66,9 @@ _RUNTIMES = {"litert": "LiteRT", "onnx": "ONNX Runtime"}
 def export_litert(source: Source, folder: Path) -> tuple[Sequence[str], Encode]:
     """Writes a model for LiteRT (the former TensorFlow Lite), with its built-in operations only."""
     graph = IdGraph(source.model)
-    function = tf.function(lambda *inputs: graph.encode(graph.tables, *inputs), input_signature=graph.signature)
+    function = tf.function(
+        lambda *inputs: graph.encode(graph.tables, *inputs), input_signature=graph.signature
+    )
     return _export(source, folder, "litert", to_litert(graph, function))
 
 
@@ -195,7 +197,9 @@ def to_litert(module: tf.Module, function: Any, *, allow_custom_ops: bool = Fals
 
 
 def to_onnx(
-    encode: Callable[..., dict[str, tf.Tensor]], tables: Sequence[tf.Variable], signature: Sequence[tf.TensorSpec]
+    encode: Callable[..., dict[str, tf.Tensor]],
+    tables: Sequence[tf.Variable],
+    signature: Sequence[tf.TensorSpec],
 ) -> bytes:
     """Converts a function to ONNX, with tables as inputs at first: tf2onnx copies constants many times.
 
