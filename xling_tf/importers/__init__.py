@@ -1,0 +1,1 @@
+"""Importers of models that others published: a file for each format."""
