@@ -1,1 +1,1 @@
-"""Exporters: a model in the form that another loader takes, a file each."""
+"""Exporters of a model to the formats that other programs load: a file for each format."""
