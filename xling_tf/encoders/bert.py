@@ -110,9 +110,7 @@ class BertEncoder(TokenEncoder):
         """See `TokenEncoder.encode_tokens`."""
         return self.pool(*self.hidden_states(inputs, lengths, training))
 
-    def hidden_states(
-        self, inputs: Tensor, lengths: Tensor, training: bool = False
-    ) -> tuple[Tensor, Tensor]:
+    def hidden_states(self, inputs: Tensor, lengths: Tensor, training: bool = False) -> tuple[Tensor, Tensor]:
         """Returns the outputs of the last block, `[batch, length, embedding_dim]`, and the mask of tokens."""
         is_token = token_mask(inputs, lengths)
         attention_bias = ops.expand_dims(ops.where(is_token, 0.0, MASKED), axis=(1, 2))

@@ -132,7 +132,7 @@ def refuse(source: Source, form: str, expected: str) -> NoReturn:
     """Raises the `UserError` of a model that a format cannot express."""
     kind = source.model.encoder_settings["kind"]
     tokenizer = source.model.config()["tokenizer"]["kind"]
-    others = "savedmodel, keras, litert, onnx and sentence-transformers"
+    others = "savedmodel, keras, onnx and sentence-transformers"
     raise UserError(
         f"--to {form} expects {expected}, but {source.folder} has the encoder {kind} and the tokenizer "
         f"{tokenizer}; it can be exported --to {others}"

@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from xling_tf.encoders.lstm import LstmEncoder
 from xling_tf.errors import library
 from xling_tf.exporters.base import PROBES, Encode, Source, refuse
 from xling_tf.exporters.runtimes import to_litert
@@ -43,8 +44,9 @@ def export(source: Source, folder: Path) -> tuple[Sequence[str], Encode]:
     Raises:
         UserError: The model has another tokenizer.
     """
-    if not isinstance(source.model.tokenizer, SentencePieceTokenizer):
-        refuse(source, "mediapipe", "a tokenizer of the kind sentencepiece")
+    is_recurrent = isinstance(source.model.encoder, LstmEncoder)
+    if not isinstance(source.model.tokenizer, SentencePieceTokenizer) or is_recurrent:
+        refuse(source, "mediapipe", "the tokenizer sentencepiece and an encoder without recurrent layers")
     graph = _Graph(source.model)
     content = to_litert(graph, graph.encode, allow_custom_ops=True)
     (folder / FILE).write_bytes(_renamed(content))

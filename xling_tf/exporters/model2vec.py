@@ -90,8 +90,9 @@ def _load(folder: Path, unknown: int) -> tuple[Any, Encode]:
 
     def encode(texts: Sequence[str]) -> NDArray[np.float32]:
         encodings = tokenizer.encode_batch(list(texts), add_special_tokens=False)
-        sums = [table[[i for i in encoding.ids if i != unknown]].sum(axis=0) for encoding in encodings]
+        rows = [table[[row for row in encoding.ids if row != unknown]] for encoding in encodings]
+        sums = np.reshape([words.sum(axis=0) for words in rows], [-1, table.shape[1]])
         lengths = np.linalg.norm(sums, axis=1, keepdims=True)
-        return np.array(sums / np.maximum(lengths, 1e-12), np.float32)
+        return (sums / np.maximum(lengths, 1e-12)).astype(np.float32)
 
     return tokenizer, encode

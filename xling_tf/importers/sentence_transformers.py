@@ -143,7 +143,9 @@ def read_tensors(folder: Path) -> Weights:
 
 def _pooling(path: Path) -> str:
     settings = read_settings(path)
-    modes = settings.get("pooling_mode") or [mode for key, mode in POOLING_SWITCHES.items() if settings.get(key)]
+    modes = settings.get("pooling_mode") or [
+        mode for key, mode in POOLING_SWITCHES.items() if settings.get(key)
+    ]
     modes = [modes] if isinstance(modes, str) else modes
     if len(modes) != 1 or not settings.get("include_prompt", True):
         described = ", ".join(modes) + ("" if settings.get("include_prompt", True) else " without the prompt")
