@@ -138,12 +138,29 @@ class SentencePieceConfig(TokenizerConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         _require_positive(self, "tokenizer", "num_pieces")
-        shortest = min(self.max_tokens, self.max_context_tokens)
-        if self.sentence_marks and shortest < 3:
-            raise UserError(
-                "tokenizer.sentence_marks=true adds two tokens to each sentence: tokenizer.max_tokens and "
-                f"tokenizer.max_context_tokens must be at least 3, got {shortest}"
-            )
+        _require_room_for_marks(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WordPieceConfig(TokenizerConfig):
+    """The pieces of words of a BERT, from its files (Devlin et al. 2019, sec. 3)."""
+
+    strip_accents: bool = False
+    split_chinese: bool = True  # each Chinese character is a word
+    sentence_marks: bool = True  # puts [CLS] and [SEP] around each sentence
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _require_room_for_marks(self)
+
+
+def _require_room_for_marks(config: SentencePieceConfig | WordPieceConfig) -> None:
+    shortest = min(config.max_tokens, config.max_context_tokens)
+    if config.sentence_marks and shortest < 3:
+        raise UserError(
+            "tokenizer.sentence_marks=true adds two tokens to each sentence: tokenizer.max_tokens and "
+            f"tokenizer.max_context_tokens must be at least 3, got {shortest}"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -229,6 +246,39 @@ class PowerMeanConfig:
         except ValueError:
             is_valid = False
         require(is_valid, "encoder.p_values", "numbers such as -inf,1,inf", ",".join(self.p_values) or "none")
+
+
+@dataclass(frozen=True, kw_only=True)
+class BertConfig:
+    """BERT (Devlin et al. 2019), XLM-RoBERTa (Conneau et al. 2020) and models of the same layers."""
+
+    embedding_dim: int = 384  # of the tables and the blocks
+    intermediate_dim: int = 1536
+    num_layers: int = 12
+    num_heads: int = 12
+    max_positions: int = 512  # rows of the table of positions
+    epsilon: float = 1e-12  # of layer norms
+    activation: str = "gelu"  # of the feed-forward layers: "gelu", "gelu_tanh", "relu" or "silu"
+    pooling: str = "mean"  # or "cls", "max", "weighted_mean", "mean_sqrt_len" or "last"
+    dense_dims: tuple[int, ...] = ()  # widths of layers after the pooling
+    dense_activations: tuple[str, ...] = ()  # one for each: as `activation`, or "tanh" or "linear"
+
+    def __post_init__(self) -> None:
+        sizes = ("embedding_dim", "intermediate_dim", "num_layers", "num_heads", "max_positions")
+        _require_positive(self, "encoder", *sizes, "dense_dims")
+        _require_not_negative(self, "encoder", "epsilon")
+        is_multiple = self.embedding_dim % self.num_heads == 0
+        expected = f"a multiple of encoder.num_heads, {self.num_heads}"
+        require(is_multiple, "encoder.embedding_dim", expected, self.embedding_dim)
+        activations = ("gelu", "gelu_tanh", "relu", "silu")
+        require_known("encoder.activation", self.activation, activations)
+        for name in self.dense_activations:
+            require_known("encoder.dense_activations", name, (*activations, "tanh", "linear"))
+        poolings = ("mean", "cls", "max", "weighted_mean", "mean_sqrt_len", "last")
+        require_known("encoder.pooling", self.pooling, poolings)
+        is_valid = len(self.dense_activations) == len(self.dense_dims)
+        expected = f"as many names as encoder.dense_dims has numbers, {len(self.dense_dims)}"
+        require(is_valid, "encoder.dense_activations", expected, ",".join(self.dense_activations) or "none")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -358,6 +408,7 @@ TOKENIZERS = Registry(
     {
         "words": (WordsConfig, "xling_tf.tokenizers.words:WordTokenizer"),
         "sentencepiece": (SentencePieceConfig, "xling_tf.tokenizers.sentencepiece:SentencePieceTokenizer"),
+        "wordpiece": (WordPieceConfig, "xling_tf.tokenizers.wordpiece:WordPieceTokenizer"),
     },
 )
 ENCODERS = Registry(
@@ -368,6 +419,7 @@ ENCODERS = Registry(
         "static": (StaticConfig, "xling_tf.encoders.static:StaticEncoder"),
         "lstm": (LstmConfig, "xling_tf.encoders.lstm:LstmEncoder"),
         "p_mean": (PowerMeanConfig, "xling_tf.encoders.p_mean:PowerMeanEncoder"),
+        "bert": (BertConfig, "xling_tf.encoders.bert:BertEncoder"),
     },
 )
 # If two tasks export a signature of the same name, that of the later task is exported.

@@ -16,9 +16,10 @@ from xling_tf.encoders.base import TokenEncoder, build_encoder
 from xling_tf.encoders.serving import ServingEncoder, restored_tables
 from xling_tf.errors import UserError
 from xling_tf.files import SAVED_MODEL, read_json, replacing_folder
+from xling_tf.importers.base import is_foreign, read_model
 from xling_tf.layers.pooling import unit_length
 from xling_tf.savedmodel.module import ExportedModule, export, require_replaceable
-from xling_tf.savedmodel.saved_models import one_line, resolve
+from xling_tf.savedmodel.saved_models import model_name, one_line, resolve
 from xling_tf.settings import from_mapping, kind_from_dict
 from xling_tf.tasks.base import Heads, task_class
 from xling_tf.tokenizers.base import Tokenizer, implementation
@@ -72,17 +73,24 @@ class Model:
         """Loads a model.
 
         Args:
-            name: A model folder, an exported SavedModel or the run folder of a training: as a folder, an
-                archive or `hf://owner/name`.
+            name: A model folder, an exported SavedModel, the run folder of a training, or a model of another
+                library that `importers.base.read_model` knows: as a folder, an archive, a wheel or
+                `hf://owner/name`.
 
         Returns:
             The model, with the weights of the newest checkpoint if `name` is a run folder.
 
         Raises:
-            UserError: There is no such model, it was saved by an earlier version of this package, or it is
-                damaged.
+            UserError: There is no such model, it was saved by an earlier version of this package or by a
+                library that is not known, or it is damaged.
         """
         folder = resolve(name)
+        if is_foreign(folder):
+            config, files, weights = read_model(folder)
+            config["info"]["description"] = f"{model_name(name)}, imported"
+            model = cls.from_config(config, files.__getitem__)
+            assign_weights(model.weights, weights, str(folder))
+            return model
         model = cls.from_config(read_config(folder), lambda file: (folder / file).read_bytes())
         if (folder / SAVED_MODEL).is_file():
             exported = read_saved_model_weights(folder, "named_weights")
@@ -228,7 +236,7 @@ def read_config(folder: Path) -> dict[str, Any]:
         names = sorted(each.name for each in folder.iterdir()) if folder.is_dir() else []
         raise UserError(
             f"a model of xling_tf is expected, but {folder} has no {CONFIG}, only "
-            f"{', '.join(names[:5]) or 'nothing'}; export/import_use.py imports the published weights"
+            f"{', '.join(names[:5]) or 'nothing'}; export/import_model.py imports those of others"
         ) from error
     except (OSError, ValueError) as error:
         raise UserError(f"{path} must be JSON, but is damaged ({error}); restore it from a backup") from error

@@ -1,6 +1,6 @@
 """Weights by name, in layers and in files."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +8,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
-from safetensors import SafetensorError
-from safetensors.numpy import load, save
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
 
 from xling_tf.errors import UserError
 from xling_tf.files import replacing
@@ -55,12 +55,30 @@ def assign_weights(variables: Mapping[str, Any], weights: Mapping[str, NDArray[A
     Raises:
         UserError: A value is missing, unexpected, or of another shape.
     """
-    missing = [name for name in variables if name not in weights]
-    unexpected = [name for name in weights if name not in variables]
+    require_shapes({name: variable.shape for name, variable in variables.items()}, weights, where)
+    for name, variable in variables.items():
+        variable.assign(weights[name])
+
+
+def require_shapes(
+    shapes: Mapping[str, Sequence[int]], weights: Mapping[str, NDArray[Any]], where: str
+) -> None:
+    """Refuses weights of which some are missing, unexpected, or of another shape.
+
+    Args:
+        shapes: The expected shapes by name.
+        weights: Values by name.
+        where: File or folder of the values, for messages.
+
+    Raises:
+        UserError: The weights have other names or shapes.
+    """
+    missing = [name for name in shapes if name not in weights]
+    unexpected = [name for name in weights if name not in shapes]
     misshapen = [
-        f"{name} {list(weights[name].shape)} instead of {list(variable.shape)}"
-        for name, variable in variables.items()
-        if name in weights and tuple(weights[name].shape) != tuple(variable.shape)
+        f"{name} {list(weights[name].shape)} instead of {list(shape)}"
+        for name, shape in shapes.items()
+        if name in weights and tuple(weights[name].shape) != tuple(shape)
     ]
     faults = {"missing": missing, "unexpected": unexpected, "of another shape": misshapen}
     if any(faults.values()):
@@ -69,8 +87,6 @@ def assign_weights(variables: Mapping[str, Any], weights: Mapping[str, NDArray[A
             f"the weights in {where} do not fit the model that config.json describes ({described}); use "
             "both from the same model"
         )
-    for name, variable in variables.items():
-        variable.assign(weights[name])
 
 
 def arrays(variables: Mapping[str, Any]) -> Weights:
@@ -92,7 +108,9 @@ def read_weights(path: Path) -> Weights:
         UserError: The file is damaged.
     """
     try:
-        return load(path.read_bytes())
+        # Unlike `safetensors.numpy.load`, this reads bfloat16, which TensorFlow adds to NumPy.
+        with safe_open(path, "numpy") as file:
+            return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, KeyError, ValueError) as error:
         raise UserError(
             f"{path} must be a safetensors file, but is damaged ({error}); restore it from a backup"

@@ -8,7 +8,7 @@ from keras import ops
 
 from xling_tf.encoders.base import TokenEncoder
 from xling_tf.layers.embeddings import WordEmbedding
-from xling_tf.layers.pooling import AttentionPooling, masked_max, masked_mean, token_mask
+from xling_tf.layers.pooling import POOLINGS, AttentionPooling, token_mask
 from xling_tf.layers.recurrent import Lstm
 
 
@@ -48,9 +48,11 @@ class LstmEncoder(TokenEncoder):
         self.forward = Lstm(intermediate_dim, dtype=dtype, name="forward")
         self.backward = Lstm(intermediate_dim, reverse=True, dtype=dtype, name="backward")
         self.top = Lstm(hidden_dim, dtype=dtype, name="top") if num_layers > 1 else None
-        self.pool: Any = {"mean": masked_mean, "max": masked_max}.get(pooling)
-        if pooling == "attention":
-            self.pool = AttentionPooling(hidden_dim, dtype=dtype, name="attention_pooling")
+        self.pool = (
+            AttentionPooling(hidden_dim, dtype=dtype, name="attention_pooling")
+            if pooling == "attention"
+            else POOLINGS[pooling]
+        )
 
     def encode_tokens(self, inputs: Tensor, lengths: Tensor, training: bool = False) -> Tensor:
         """See `TokenEncoder.encode_tokens`."""

@@ -1,6 +1,8 @@
 """Base class of our layers, a fast layer norm, and copies of layers in float32."""
 
 import inspect
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 import keras
@@ -9,6 +11,17 @@ from keras import KerasTensor as Tensor
 from keras import ops
 
 _Layer = TypeVar("_Layer", bound=keras.layers.Layer)
+
+# Activation functions by name. "gelu" is exact, x times the normal distribution function of x (Hendrycks and
+# Gimpel 2016, "Gaussian Error Linear Units"), and "gelu_tanh" its approximation by tanh (sec. 2).
+ACTIVATIONS: Mapping[str, Callable[[Any], Any]] = {
+    "gelu": partial(keras.activations.gelu, approximate=False),
+    "gelu_tanh": partial(keras.activations.gelu, approximate=True),
+    "relu": keras.activations.relu,
+    "silu": keras.activations.silu,
+    "tanh": keras.activations.tanh,
+    "linear": keras.activations.linear,
+}
 
 
 def arguments_of(layer: keras.layers.Layer) -> dict[str, Any]:

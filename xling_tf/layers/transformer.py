@@ -6,7 +6,7 @@ import keras
 from keras import KerasTensor as Tensor
 from keras import ops
 
-from xling_tf.layers.base import Layer, LayerNorm
+from xling_tf.layers.base import ACTIVATIONS, Layer, LayerNorm
 
 EPSILON = 1e-6  # of layer norms in Vaswani et al.'s code
 
@@ -56,22 +56,33 @@ class TransformerBlock(Layer):
         intermediate_dim: Width of the feed-forward layer (filter size 2048).
         norm_first: Normalises the input of each sub-layer. If False, as in Vaswani et al. 2017, sec. 3.1,
             normalises the sum after it.
+        activation: Of the feed-forward layer, by its name in `ACTIVATIONS`.
+        epsilon: Added to the variance in layer norms.
     """
 
     def __init__(
-        self, hidden_dim: int, num_heads: int, intermediate_dim: int, *, norm_first: bool, **kwargs: Any
+        self,
+        hidden_dim: int,
+        num_heads: int,
+        intermediate_dim: int,
+        *,
+        norm_first: bool,
+        activation: str = "relu",
+        epsilon: float = EPSILON,
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.hidden_dim, self.num_heads = hidden_dim, num_heads
         self.intermediate_dim, self.norm_first = intermediate_dim, norm_first
+        self.activation, self.epsilon = activation, epsilon
         dtype = self.dtype_policy
         self.attention = SelfAttention(hidden_dim, num_heads, dtype=dtype, name="attention")
-        self.attention_norm = LayerNorm(epsilon=EPSILON, dtype=dtype, name="attention_norm")
+        self.attention_norm = LayerNorm(epsilon=epsilon, dtype=dtype, name="attention_norm")
         self.intermediate = keras.layers.Dense(
-            intermediate_dim, activation="relu", dtype=dtype, name="intermediate"
+            intermediate_dim, activation=ACTIVATIONS[activation], dtype=dtype, name="intermediate"
         )
         self.output_projection = keras.layers.Dense(hidden_dim, dtype=dtype, name="output")
-        self.feedforward_norm = LayerNorm(epsilon=EPSILON, dtype=dtype, name="feedforward_norm")
+        self.feedforward_norm = LayerNorm(epsilon=epsilon, dtype=dtype, name="feedforward_norm")
 
     def call(self, inputs: Tensor, attention_bias: Tensor, training: bool = False) -> Tensor:
         """Maps `[batch, length, hidden_dim]` to the same shape; see `SelfAttention.call` for the bias."""

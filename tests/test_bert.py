@@ -1,0 +1,326 @@
+"""BERT: derived by hand, from folders of transformers and sentence-transformers, and from damaged ones."""
+
+import json
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from programs import PEERS, run_python
+from safetensors.numpy import save_file
+
+from xling_tf.encoders.base import build_encoder
+from xling_tf.encoders.bert import BertEncoder
+from xling_tf.errors import UserError
+from xling_tf.importers.bert import FAMILIES, read_bert
+from xling_tf.importers.sentence_transformers import read_prompts
+from xling_tf.tokenizers.base import TokenFeatures
+from xling_tf.weights import assign_weights, named_weights
+
+DIM, INTERMEDIATE, WORDS, POSITIONS = 4, 8, 9, 12
+CONFIG = {
+    "model_type": "bert",
+    "vocab_size": WORDS,
+    "hidden_size": DIM,
+    "intermediate_size": INTERMEDIATE,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "max_position_embeddings": POSITIONS,
+    "hidden_act": "gelu",
+    "layer_norm_eps": 0.0,
+}
+
+
+def tensors(scale=1.0, prefix=""):
+    """Random tensors of a BERT; norms change nothing else."""
+    random, drawn = np.random.default_rng(1), {}
+    for name, rows in (("word", WORDS), ("position", POSITIONS), ("token_type", 2)):
+        drawn[f"embeddings.{name}_embeddings.weight"] = random.normal(size=(rows, DIM))
+    norms = ["embeddings.LayerNorm"]
+    for layer in ("encoder.layer.0", "encoder.layer.1"):
+        norms += [f"{layer}.attention.output.LayerNorm", f"{layer}.output.LayerNorm"]
+        dense = {f"attention.self.{part}": (DIM, DIM) for part in ("query", "key", "value")}
+        dense |= {"attention.output.dense": (DIM, DIM), "intermediate.dense": (INTERMEDIATE, DIM)}
+        for name, shape in (dense | {"output.dense": (DIM, INTERMEDIATE)}).items():
+            drawn[f"{layer}.{name}.weight"] = scale * random.normal(size=shape)
+            drawn[f"{layer}.{name}.bias"] = scale * random.normal(size=shape[0])
+    for name in norms:
+        drawn |= {f"{name}.weight": np.ones(DIM), f"{name}.bias": np.zeros(DIM)}
+    return {prefix + name: array.astype(np.float32) for name, array in drawn.items()}
+
+
+def write(folder, arrays, config=CONFIG, **files):
+    """Writes a model; files are JSON, by their names with __ for a slash."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in {"config": config, **files}.items():
+        path = folder / (name.replace("__", "/") + ".json")
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(json.dumps(content), encoding="utf-8")
+    save_file(arrays, folder / "model.safetensors")
+    return folder
+
+
+def read(folder, **decided):
+    settings, weights = read_bert(folder)
+    encoder = build_encoder({**settings, **decided})
+    assign_weights(named_weights(encoder, "encoder"), weights, str(folder))
+    return encoder
+
+
+def encode(encoder, ids):
+    """Encodes sentences of rows of the table."""
+    words, places = np.unique(np.concatenate(ids), return_inverse=True)
+    rows = tf.RaggedTensor.from_row_lengths(places.astype(np.int32), [len(row) for row in ids])
+    features = TokenFeatures(
+        words.astype(np.int32), rows.to_tensor(), np.array([len(row) for row in ids], np.int32)
+    )
+    return encoder(features).numpy()
+
+
+def modules(*kinds):
+    paths = {"Transformer": "", "Pooling": "1_Pooling", "Dense": "2_Dense"}
+    return [
+        {"idx": idx, "path": paths.get(kind, kind), "type": f"sentence_transformers.models.{kind}"}
+        for idx, kind in enumerate(kinds)
+    ]
+
+
+def test_layers_that_add_nothing_leave_the_mean_of_the_normalised_embeddings(tmp_path):
+    arrays = tensors(scale=0)
+    words, places, kinds = (
+        arrays[f"embeddings.{n}_embeddings.weight"] for n in ("word", "position", "token_type")
+    )
+    ids = [2, 4, 5, 6, 7, 8, 3]
+    rows = words[ids] + places[:7] + kinds[0]
+    normalised = (rows - rows.mean(1, keepdims=True)) / rows.std(1, keepdims=True)
+    folder = write(tmp_path, arrays)
+    assert encode(read(folder), [ids])[0] == pytest.approx(normalised.mean(0), abs=1e-5)
+    # By sentence-transformers' definitions; weights of the weighted mean are 1 to 7.
+    for pooling, expected in {
+        "cls": normalised[0],
+        "max": normalised.max(0),
+        "weighted_mean": np.arange(1, 8) @ normalised / 28,
+        "mean_sqrt_len": normalised.sum(0) / 7**0.5,
+        "last": normalised[-1],
+    }.items():
+        encoder = read(folder, pooling=pooling)
+        assert encode(encoder, [ids, [1], [*ids, 1]])[0] == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls", "max", "weighted_mean", "mean_sqrt_len", "last"])
+def test_a_sentence_has_one_vector_whatever_its_company_and_another_one_in_another_order(pooling, tmp_path):
+    encoder = read(write(tmp_path, tensors()), pooling=pooling)
+    (alone,) = encode(encoder, [[2, 4, 5, 3]])
+    together = encode(encoder, [[2, 4, 5, 3], [2, 4, 1, 5, 4, 8, 8, 3], [2], [2, 5, 4, 3]])
+    assert together[0] == pytest.approx(alone, abs=1e-5)
+    assert np.isfinite(together).all()
+    assert np.abs(together[0] - together[3]).max() > 1e-3
+
+
+@pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
+def test_gradients_reach_every_variable(policy):
+    keras.config.set_dtype_policy(policy)
+    encoder = BertEncoder(
+        num_words=9,
+        max_tokens=6,
+        embedding_dim=8,
+        intermediate_dim=12,
+        num_layers=1,
+        num_heads=2,
+        dense_dims=(5,),
+        dense_activations=("tanh",),
+    )
+    encoder.build_variables()
+    features = TokenFeatures(
+        np.array([3, 5, 8], np.int32), np.array([[0, 1, 2], [2, 0, 0]], np.int32), np.array([3, 1], np.int32)
+    )
+    with tf.GradientTape() as tape:
+        outputs = encoder(features, training=True)
+        loss = tf.reduce_sum(outputs**3)
+    assert (outputs.dtype, outputs.shape, encoder.hidden_dim) == (tf.float32, (2, 5), 5)
+    variables = encoder.trainable_variables
+    # By hand: tables 9*8 and 512*8, norms 3*16, query, key and value 8*24 + 24, output 8*8 + 8,
+    # feed-forward 8*12 + 12 + 12*8 + 8, dense 8*5 + 5.
+    assert encoder.count_params() == 72 + 4096 + 48 + 216 + 72 + 212 + 45
+    for variable, gradient in zip(variables, tape.gradient(loss, [v.value for v in variables]), strict=True):
+        assert np.abs(tf.convert_to_tensor(gradient).numpy()).max() > 0, variable.path
+
+
+def test_names_with_prefixes_and_layers_of_pretraining(tmp_path):
+    plain = encode(read(write(tmp_path / "plain", tensors())), [[2, 4, 3]])
+    more = {"cls.predictions.bias": np.zeros(WORDS, np.float32)}
+    for prefix in ("bert.", "0.auto_model.", "0.auto_model.bert."):
+        arrays = tensors(prefix=prefix) | {f"{prefix}embeddings.position_ids": np.arange(POSITIONS)[None]}
+        arrays |= {f"{prefix}pooler.dense.bias": np.zeros(DIM, np.float32), **more}
+        renamed = {name.replace("LayerNorm.weight", "LayerNorm.gamma"): a for name, a in arrays.items()}
+        assert encode(read(write(tmp_path / prefix, renamed)), [[2, 4, 3]]).tolist() == plain.tolist()
+
+
+def test_the_length_is_that_of_sentence_transformers_within_the_positions(tmp_path):
+    def max_tokens(**files):
+        return read_bert(write(tmp_path, tensors(), **files))[0]["max_tokens"]
+
+    assert max_tokens() == POSITIONS
+    assert max_tokens(tokenizer_config={"model_max_length": 1e30}) == POSITIONS
+    assert max_tokens(tokenizer_config={"model_max_length": 7}) == 7
+    assert max_tokens(sentence_bert_config={"max_seq_length": 5}) == 5
+    with pytest.raises(UserError, match="positions for 12 tokens"):
+        read(tmp_path, max_tokens=13)
+
+
+def test_prompts(tmp_path):
+    assert read_prompts(tmp_path) == ({}, None)
+    prompts = {"prompts": {"query": "query: ", "document": ""}, "default_prompt_name": "query"}
+    (tmp_path / "config_sentence_transformers.json").write_text(json.dumps(prompts), encoding="utf-8")
+    assert read_prompts(tmp_path) == ({"query": "query: "}, "query")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"model_type": "mpnet"}, "model_type .* one of bert, camembert, .* got 'mpnet'"),
+        ({"model_type": "modernbert"}, "got 'modernbert'"),
+        ({"position_embedding_type": "relative_key"}, "expected to be absolute, got relative_key"),
+        ({"is_decoder": True}, "is_decoder .* expected to be False, got True"),
+        ({"hidden_act": "laplace"}, "hidden_act .* got 'laplace'"),
+        ({"num_hidden_layers": 1}, r"unexpected: encoder\.layer\.1\..* and 13 more"),
+        ({"num_hidden_layers": 3}, r"missing: encoder\.layer\.2\.attention\.self\.query\.weight"),
+        (
+            {"vocab_size": 10},
+            r"of another shape: embeddings\.word_embeddings\.weight \[9, 4\] instead of \[10, 4\]",
+        ),
+    ],
+)
+def test_configs_that_do_not_fit_are_refused(changes, message, tmp_path):
+    with pytest.raises(UserError, match=message):
+        read_bert(write(tmp_path, tensors(), {**CONFIG, **changes}))
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        (
+            {"modules": modules("Transformer", "LSTM", "Pooling")},
+            r"expects modules of .* got sentence_transformers\.models\.LSTM",
+        ),
+        ({"modules": modules("Transformer", "Dense", "Pooling")}, "got Transformer, Dense, Pooling"),
+        (
+            {
+                "modules": modules("Transformer", "Pooling"),
+                "1_Pooling__config": {"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": True},
+            },
+            "one pooling of all tokens, got mean, cls",
+        ),
+        (
+            {
+                "modules": modules("Transformer", "Pooling"),
+                "1_Pooling__config": {"pooling_mode": "mean", "include_prompt": False},
+            },
+            "got mean without the prompt",
+        ),
+        (
+            {
+                "modules": modules("Transformer", "Pooling", "Dense"),
+                "1_Pooling__config": {"pooling_mode": "mean"},
+                "2_Dense__config": {
+                    "in_features": 4,
+                    "out_features": 2,
+                    "activation_function": "torch.nn.Mish",
+                },
+            },
+            "activation_function .* got 'Mish'",
+        ),
+    ],
+)
+def test_modules_that_are_not_there_are_refused(files, message, tmp_path):
+    with pytest.raises(UserError, match=message):
+        read_bert(write(tmp_path, tensors(), **files))
+
+
+def test_weights_as_pickles_are_refused(tmp_path):
+    write(tmp_path, tensors())
+    (tmp_path / "model.safetensors").rename(tmp_path / "pytorch_model.bin")
+    with pytest.raises(UserError, match=r"only pytorch_model\.bin; .*SentenceTransformer\(.*\)\.save"):
+        read_bert(tmp_path)
+
+
+# Makes a model of each family with random weights; for each, ids and the vectors that it gives them.
+MODELS = """
+import sys
+from pathlib import Path
+
+import numpy as np
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Dense, Normalize, Pooling, Transformer
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from transformers import AutoConfig, AutoModel, PreTrainedTokenizerFast
+
+torch.manual_seed(1)
+IDS = [[5, 7, 30, 8, 6], [5, 6], [9] * 20, list(range(5, 16))]
+LENGTH = max(map(len, IDS))
+BERT = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=48)
+DISTILBERT = dict(dim=32, n_layers=2, n_heads=4, hidden_dim=48)
+DISTILUSE = [Dense(32, 20, activation_function=torch.nn.Tanh())]
+TWO = [Dense(32, 24, bias=False, activation_function=torch.nn.GELU()), Dense(24, 9, activation_function=None)]
+CASES = {
+    "bert": ("bert", BERT, "mean", [], {}),
+    "bert-cls-dense": ("bert", BERT, "cls", DISTILUSE, {}),
+    "bert-tanh": ("bert", dict(BERT, hidden_act="gelu_new", layer_norm_eps=1e-5), "max", [], {}),
+    "bert-sharded": ("bert", dict(BERT, hidden_act="relu"), "weightedmean", TWO, dict(max_shard_size="10kB")),
+    "xlm-roberta": ("xlm-roberta", dict(BERT, type_vocab_size=1, num_attention_heads=2), "mean", [], {}),
+    "xlm-roberta-cls": ("xlm-roberta", dict(BERT, layer_norm_eps=1e-5), "cls", [], {}),
+    "roberta": ("roberta", dict(BERT, type_vocab_size=1, pad_token_id=2), "lasttoken", [], {}),
+    "camembert": ("camembert", dict(BERT, type_vocab_size=1), "mean_sqrt_len_tokens", [], {}),
+    "distilbert": ("distilbert", DISTILBERT, "mean", DISTILUSE, {}),
+    "bert-float16": ("bert", BERT, "mean", [], dict(dtype=torch.float16)),
+    "xlm-roberta-bfloat16": ("xlm-roberta", BERT, "mean", [], dict(dtype=torch.bfloat16)),
+}
+tokenizer = PreTrainedTokenizerFast(
+    tokenizer_object=Tokenizer(WordLevel({"[UNK]": 0, "[PAD]": 1}, unk_token="[UNK]")),
+    pad_token="[PAD]", unk_token="[UNK]",
+)
+for name, (kind, sizes, pooling, dense, saving) in CASES.items():
+    folder = Path(sys.argv[1]) / name
+    config = AutoConfig.for_model(kind, vocab_size=40, max_position_embeddings=64, **sizes)
+    model = AutoModel.from_config(config)
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.5)
+    dtype = saving.pop("dtype", torch.float32)
+    model.to(dtype).save_pretrained(folder / "transformer", **saving)
+    tokenizer.save_pretrained(folder / "transformer")
+    transformer = Transformer(str(folder / "transformer"), model_kwargs=dict(dtype=torch.float32))
+    width = dense[-1].out_features if dense else 32
+    pooled = SentenceTransformer(modules=[transformer, Pooling(32, pooling), *dense], device="cpu")
+    pad = config.pad_token_id
+    ids = torch.tensor([row + [pad] * (LENGTH - len(row)) for row in IDS])
+    mask = torch.tensor([[1] * len(row) + [0] * (LENGTH - len(row)) for row in IDS])
+    with torch.no_grad():
+        vectors = pooled({"input_ids": ids, "attention_mask": mask})["sentence_embedding"].numpy()
+    pooled.save(str(folder))
+    # The transformer's weights as they were saved: in shards, or in 16 bits.
+    (folder / "model.safetensors").unlink()
+    for path in (folder / "transformer").glob("model*"):
+        path.rename(folder / path.name)
+    np.save(folder / "vectors.npy", vectors)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not PEERS.exists(), reason="sentence-transformers is not there; make .peers/.installed")
+def test_each_family_gives_the_vectors_of_sentence_transformers(tmp_path):
+    (tmp_path / "models.py").write_text(MODELS)
+    run = run_python(tmp_path, "models.py", str(tmp_path), python=PEERS)
+    assert run.status == 0, run.errors
+    ids = [[5, 7, 30, 8, 6], [5, 6], [9] * 20, list(range(5, 16))]
+    families = set()
+    for path in sorted(tmp_path.glob("*/vectors.npy")):
+        encoder = read(path.parent)
+        families.add(json.loads((path.parent / "config.json").read_text("utf-8"))["model_type"])
+        expected, vectors = np.load(path), encode(encoder, ids)
+        np.testing.assert_allclose(vectors, expected, atol=1e-4, err_msg=path.parent.name)
+        cosines = np.sum(vectors * expected, 1) / np.linalg.norm(vectors, axis=1)
+        assert (cosines / np.linalg.norm(expected, axis=1)).min() > 0.99999
+        assert np.abs(expected[0] - expected[1]).max() > 0.01
+    assert families == set(FAMILIES)

@@ -1,0 +1,1 @@
+"""Reading of models that other libraries have saved."""
