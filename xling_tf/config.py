@@ -136,12 +136,29 @@ class SentencePieceConfig(TokenizerConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         _require_positive(self, "tokenizer", "num_pieces")
-        shortest = min(self.max_tokens, self.max_context_tokens)
-        if self.sentence_marks and shortest < 3:
-            raise UserError(
-                "tokenizer.sentence_marks=true adds two tokens to each sentence: tokenizer.max_tokens and "
-                f"tokenizer.max_context_tokens must be at least 3, got {shortest}"
-            )
+        _require_room_for_marks(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WordPieceConfig(TokenizerConfig):
+    """The pieces of words of a BERT, from its files (Devlin et al. 2019, sec. 3)."""
+
+    strip_accents: bool = False
+    split_chinese: bool = True  # each Chinese character is a word
+    sentence_marks: bool = True  # puts [CLS] and [SEP] around each sentence
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _require_room_for_marks(self)
+
+
+def _require_room_for_marks(config: SentencePieceConfig | WordPieceConfig) -> None:
+    shortest = min(config.max_tokens, config.max_context_tokens)
+    if config.sentence_marks and shortest < 3:
+        raise UserError(
+            "tokenizer.sentence_marks=true adds two tokens to each sentence: tokenizer.max_tokens and "
+            f"tokenizer.max_context_tokens must be at least 3, got {shortest}"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -389,6 +406,7 @@ TOKENIZERS = Registry(
     {
         "words": (WordsConfig, "xling_tf.tokenizers.words:WordTokenizer"),
         "sentencepiece": (SentencePieceConfig, "xling_tf.tokenizers.sentencepiece:SentencePieceTokenizer"),
+        "wordpiece": (WordPieceConfig, "xling_tf.tokenizers.wordpiece:WordPieceTokenizer"),
     },
 )
 ENCODERS = Registry(
