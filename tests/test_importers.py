@@ -229,7 +229,7 @@ for name, tokenizer in {"wordpiece": wordpiece, "unigram": unigram}.items():
         "float16": StaticModel(table.astype(np.float16), tokenizer, normalize=True),
         "int8": StaticModel((30 * table).clip(-127, 127).astype(np.int8), tokenizer, normalize=True),
         "mapped": StaticModel(
-            table[:20], tokenizer, normalize=True, max_length=9,
+            table[:20], tokenizer, normalize=True,
             weights=random.uniform(size=count), token_mapping=random.integers(0, 20, count),
         ),
     }
