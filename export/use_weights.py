@@ -11,13 +11,13 @@ import tensorflow as tf
 from google.protobuf.message import DecodeError
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
-from xling_tf.config import CnnConfig, SentencePieceConfig
+from xling_tf.config import CnnConfig, ModelInfo, SentencePieceConfig
 from xling_tf.encoders.base import encoder_settings
 from xling_tf.encoders.cnn import CnnEncoder
 from xling_tf.errors import UserError, library
 from xling_tf.files import SAVED_MODEL
 from xling_tf.layers.pooling import unit_length
-from xling_tf.model import Model, ModelInfo
+from xling_tf.model import Model
 from xling_tf.savedmodel.saved_models import load_saved_model, one_line
 from xling_tf.tokenizers.sentencepiece import SentencePieceTokenizer
 
