@@ -176,7 +176,7 @@ def read_module(folder: Path) -> PublishedWeights:
 
 def read_onnx(path: Path) -> PublishedWeights:
     """Reads the constants of an ONNX file of the published module."""
-    onnx = library("onnx", "onnx", "runtimes")
+    onnx = library("onnx", "onnx", "export")
     try:
         graph = onnx.load_from_string(path.read_bytes()).graph
     except (DecodeError, OSError) as error:

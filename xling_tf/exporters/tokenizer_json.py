@@ -9,7 +9,36 @@ from xling_tf.errors import require_known
 from xling_tf.savedmodel.runtimes import wordpiece_json
 from xling_tf.tokenizers.base import Tokenizer
 from xling_tf.tokenizers.sentencepiece import CONTROL, UNKNOWN, SentencePieceTokenizer, model_proto
+from xling_tf.tokenizers.treebank import EMPTY_TOKEN, character_classes
 from xling_tf.tokenizers.wordpiece import SPECIAL, WordPieceTokenizer
+from xling_tf.tokenizers.words import WordTokenizer
+
+UNKNOWN_WORD = "[UNK]"
+# `treebank.RULES` as insertions of a space between what is before and what is after it: the library's rules
+# have no groups. Only `\p{..}`, literals and look-around of fixed length are used, which JavaScript has too.
+# Rule 1 of `treebank.RULES` leaves no other white space than single spaces.
+_SPACES = (
+    r"[\p{Z}\p{Cc}\p{Cf}\p{Co}]{2,}",
+    "[\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\\p{Cc}\\p{Cf}\\p{Co}]",
+)
+_LETTER, _LETTER_OR_NUMBER, _IN_WORD = r"\p{L}", r"[\p{L}\p{N}]", r"[\p{L}\p{M}\p{N}]"
+_END = r"(?!\S)"
+_INSERTED = (
+    # Runs of dots and hyphens, and characters that are words of their own.
+    r"(?<!\.)(?=\.\.\.)|(?<=\.\.\.)(?!\.)|(?<!-)(?=--)|(?<=--)(?!-)",
+    r"(?=[…{SCRIPTS}])|(?<=[…{SCRIPTS}])|(?=[^\p{L}\p{M}\p{N}\s.,:'_-])|(?<=[^\p{L}\p{M}\p{N}\s.,:'_-])",
+    r"(?=[,:])|(?<=[,:])",
+)
+_REMOVED = r"(?<=\p{N}) (?=[,:] \p{N})|(?<=\p{N} [,:]) (?=\p{N})"
+_SENTENCE_ENDS = (
+    # A full stop at the end of a word, also before or after a quote.
+    rf"(?<={_IN_WORD}|{_IN_WORD}')(?=\.'?{_END})"
+    rf"|(?<={_IN_WORD}\.|{_IN_WORD}'\.)(?='{_END})|(?<={_IN_WORD}\.'|{_IN_WORD}'\.'){_END}",
+    rf"(?<=^'| ')(?={_LETTER_OR_NUMBER})",
+    rf"(?<=\S)(?='{_END})",
+    rf"(?<={_LETTER})(?='(?:[sSſ]|[mM]|[dD]|[lL][lL]|[rR][eE]|[vV][eE]){_END})",
+    rf"(?<={_LETTER})(?=[nN]'[tT]{_END})",
+)
 
 # The normalizer, pre-tokenizer, decoder and model; the tokens by row; and the rows of special tokens.
 _Parts = tuple[dict[str, Any], Sequence[str], list[int]]
@@ -33,7 +62,7 @@ def tokenizer_json(tokenizer: Tokenizer) -> dict[str, Any]:
     kind = TOKENIZERS.name_of(tokenizer.config)
     require_known("the kind of a tokenizer for tokenizer.json", kind, _WRITERS)
     content, tokens, special = _WRITERS[kind](tokenizer)
-    rules = tokenizer.rules()
+    rules = {"begin": (), "end": (), **tokenizer.rules()}
     begin, end = ([tokens[row] for row in rules[side]] for side in ("begin", "end"))
     text, other = ({"Sequence": {"id": name, "type_id": 0}} for name in "AB")
     before, after = (
@@ -99,4 +128,45 @@ def _sentencepiece(tokenizer: SentencePieceTokenizer) -> _Parts:
     return content, tokens, [row for row, p in enumerate(model.pieces) if p.type in (CONTROL, UNKNOWN)]
 
 
-_WRITERS: Mapping[str, Callable[[Any], _Parts]] = {"wordpiece": _wordpiece, "sentencepiece": _sentencepiece}
+def _words(tokenizer: WordTokenizer) -> _Parts:
+    """Any word outside the vocabulary is `UNKNOWN_WORD`, whose id is that of the first hash bucket."""
+    scripts = "".join(
+        f"{chr(first)}-{chr(last)}"
+        for name in (r"\p{Han}", r"\p{Hiragana}", r"\p{Katakana}")
+        for first, last in character_classes()[name]
+    )
+    replaced = [
+        *((pattern, " ") for pattern in _SPACES),
+        ("[‘’ʼ`´]", "'"),
+        ("[“”„«»″]", '"'),
+        *((pattern.replace("{SCRIPTS}", scripts), " ") for pattern in _INSERTED),
+        (_REMOVED, ""),
+        *((pattern, " ") for pattern in _SENTENCE_ENDS),
+        (r"^\s*$", EMPTY_TOKEN),
+    ]
+    normalizers: list[dict[str, Any]] = [{"type": "NFC"}]
+    if tokenizer.config.lowercase:
+        normalizers.append({"type": "Lowercase"})
+    normalizers += [
+        {"type": "Replace", "pattern": {"Regex": pattern}, "content": content}
+        for pattern, content in replaced
+    ]
+    words = [*tokenizer.vocabulary, UNKNOWN_WORD]
+    content = {
+        "normalizer": {"type": "Sequence", "normalizers": normalizers},
+        "pre_tokenizer": {"type": "WhitespaceSplit"},
+        "decoder": None,
+        "model": {
+            "type": "WordLevel",
+            "vocab": {word: row for row, word in enumerate(words)},
+            "unk_token": UNKNOWN_WORD,
+        },
+    }
+    return content, words, []
+
+
+_WRITERS: Mapping[str, Callable[[Any], _Parts]] = {
+    "wordpiece": _wordpiece,
+    "sentencepiece": _sentencepiece,
+    "words": _words,
+}
