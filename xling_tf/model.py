@@ -3,7 +3,6 @@
 import dataclasses
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 from typing import Any, Self
@@ -12,7 +11,7 @@ import keras
 import tensorflow as tf
 
 from xling_tf import __version__
-from xling_tf.config import TOKENIZERS, SimilarityConfig
+from xling_tf.config import TOKENIZERS, ModelInfo
 from xling_tf.encoders.base import TokenEncoder, build_encoder
 from xling_tf.encoders.serving import ServingEncoder, restored_tables
 from xling_tf.errors import UserError
@@ -36,25 +35,6 @@ from xling_tf.weights import (
 FORMAT = 1  # of config.json; raised whenever older versions would misread a folder
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 CHECKPOINTS = "checkpoints"  # in the folder of a run
-
-
-@dataclass(frozen=True, kw_only=True)
-class ModelInfo:
-    """Facts about a model besides its layers, saved in `config.json`.
-
-    Attributes:
-        description: A one-line description.
-        languages: Codes of its languages, the source language first.
-        similarity: How vectors were compared in training.
-        prompts: Texts that are put before inputs, by name.
-        default_prompt_name: Name of the prompt of other inputs than queries and documents; None for none.
-    """
-
-    description: str = ""
-    languages: tuple[str, ...] = ()
-    similarity: SimilarityConfig = field(default_factory=SimilarityConfig)
-    prompts: Mapping[str, str] = field(default_factory=dict)
-    default_prompt_name: str | None = None
 
 
 class Model:
@@ -147,9 +127,7 @@ class Model:
                         f"the tokenizer has a {size} of {actual}, but the encoder of {expected}: take both "
                         "from one model"
                     )
-            similarity = from_mapping(SimilarityConfig, config["info"]["similarity"])
-            info = from_mapping(ModelInfo, {**config["info"], "similarity": similarity})
-            model = cls(tokenizer, config["encoder"], info)
+            model = cls(tokenizer, config["encoder"], from_mapping(ModelInfo, config["info"]))
             for task, layers in config["heads"].items():
                 task_class(task)  # its module registers the layers with Keras
                 model.heads[task] = {
@@ -194,9 +172,17 @@ class Model:
         return [variable for variable in self.weights.values() if variable.trainable]
 
     def __call__(self, texts: Iterable[str] | tf.Tensor) -> tf.Tensor:
-        """Encodes texts as `[texts, hidden_dim]` float32 of unit length, differentiably."""
+        """Encodes texts as `[texts, hidden_dim]` float32 of unit length, differentiably.
+
+        Args:
+            texts: Any number of texts; the default prompt, if there is one, is put before each.
+
+        Returns:
+            A tensor.
+        """
         texts = tf.convert_to_tensor(texts if tf.is_tensor(texts) else list(texts), tf.string)
-        return unit_length(self.encoder(self.tokenizer(texts)))
+        prompted = tf.strings.join([self.info.role_prompts["default"], texts])
+        return unit_length(self.encoder(self.tokenizer(prompted)))
 
     def save_pretrained(self, folder: str | PathLike[str]) -> None:
         """Writes the model folder; an earlier one is replaced once the new one is complete.
@@ -222,7 +208,7 @@ class Model:
             tables: How embedding tables are stored: "float32", "float16" or "int8".
         """
         serving = ServingEncoder(self.tokenizer, self.encoder, tables)
-        return ExportedModule(serving, self.heads, self.info.similarity)
+        return ExportedModule(serving, self.heads, self.info)
 
     def export(
         self, path: Path, files: Mapping[str, str | bytes], module: ExportedModule | None = None

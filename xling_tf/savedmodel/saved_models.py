@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from xling_tf.errors import UserError, library
-from xling_tf.files import RUNTIME_SETTINGS, SAVED_MODEL, folder_of_this_process
+from xling_tf.files import RUNTIME_SETTINGS, SAVED_MODEL, folder_of_this_process, read_json
 
 HUGGING_FACE = "hf://"
 _WHEEL = ".whl"
@@ -165,8 +165,7 @@ def load_saved_model(folder: Path) -> Any:
     """
     require_not_forked()
     require_saved_model(folder)
-    import tensorflow as tf
-
+    tf = library("tensorflow", "tensorflow", "tensorflow")
     with suppress(ImportError):
         import_module("tensorflow_text")  # registers the operations of models with SentencePiece
     try:
@@ -177,6 +176,15 @@ def load_saved_model(folder: Path) -> Any:
             f"{folder} cannot be loaded: {one_line(error)}; export or download it again (models with "
             "SentencePiece need tensorflow-text)"
         ) from error
+
+
+def read_info(folder: Path) -> dict[str, Any]:
+    """Returns the facts that `config.json` in a model's folder has about it; {} if there are none."""
+    try:
+        config = read_json(folder / "config.json")
+        return dict(config["info"])
+    except (OSError, ValueError, LookupError, TypeError):
+        return {}
 
 
 def require_saved_model(folder: Path) -> None:
