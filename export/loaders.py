@@ -32,11 +32,13 @@ _LOADERS: Mapping[str, tuple[str, str]] = {
         "tensorflow-text",
         "import tensorflow as tf, tensorflow_text\nvectors = tf.saved_model.load(folder)(texts)",
     ),
-    "keras": ("xling_tf[tensorflow]", "import xling_tf\nvectors = xling_tf.Model.from_pretrained(folder)(texts)"),
+    "keras": (
+        "xling_tf[tensorflow]",
+        "import xling_tf\nvectors = xling_tf.Model.from_pretrained(folder)(texts)",
+    ),
     "runtimes": (
         "xling_tf[runtime,litert]",
-        "from xling_tf.model import read_config
-from xling_tf.savedmodel.runtimes import load\nvectors = load(folder).encode(texts)",
+        "from xling_tf.savedmodel.runtimes import load\nvectors = load(folder).encode(texts)",
     ),
     # Weights of torch are there if the encoder is a BERT.
     "sentence-transformers": (
@@ -70,7 +72,8 @@ def compare(folder: Path, model: Path, python: str, data: Path | None) -> dict[s
         data: Folder of corpora; None for the built-in sample.
 
     Returns:
-        The format, the number of texts, the largest difference, the least cosine and the share of equal texts.
+        The format, the number of texts, the largest difference, the least cosine and the share of
+        equal texts.
 
     Raises:
         UserError: The library is missing or cannot load the export.
@@ -98,7 +101,7 @@ def compare(folder: Path, model: Path, python: str, data: Path | None) -> dict[s
     equal = float(np.mean(cosines > _EQUAL))
     # Words outside the vocabulary are lost in some formats, as their cards say.
     if equal < 0.5:
-        raise AssertionError(f"expected the vectors of {model}, but only {equal:.0%} of {len(texts)} are equal")
+        raise AssertionError(f"expected the vectors of {model}, got those of only {equal:.0%} of the texts")
     return {
         "format": form,
         "texts": len(texts),
