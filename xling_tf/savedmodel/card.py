@@ -10,8 +10,8 @@ from xling_tf.tokenizers.base import Tokenizer
 
 _CARD = """# {title}
 
-Sentence encoder for {languages}: strings to {dim}-dimensional vectors of unit length, in which
-a sentence and its translation are near each other. {origin}
+Sentence encoder{languages}: strings to {dim}-dimensional vectors of unit length, which
+are near each other if sentences mean the same. {origin}
 
     import tensorflow_hub as hub{imports}
     encoder = hub.load(".")
@@ -84,7 +84,7 @@ def model_card(
     )
     return _CARD.format(
         title=title,
-        languages=", ".join(languages),
+        languages=f" for {', '.join(languages)}" if languages else "",
         dim=dim,
         origin=origin,
         imports=_TEXT_OPS if needs_text_ops else "",

@@ -66,9 +66,9 @@ message_type {
 class SentencePieceTokenizer(Tokenizer):
     """Splits text into SentencePiece pieces, each of which has a row of the word table.
 
-    Rows equal the ids of Hugging Face's `tokenizers`, except that of two segmentations with the same score,
-    as of "WWW", the other may be taken; that Unicode is composed first; and that no text, such as "</s>", is
-    read as a special token.
+    Rows equal the ids of Hugging Face's `tokenizers`, except in four cases: of segmentations with the same
+    score, as of "=====", another may be taken; Unicode is composed first, while `tokenizers` may lose a mark
+    after an accented character; U+0085 is no space; and no text, such as "</s>", is read as a special token.
 
     Args:
         model: SentencePiece's serialized model, which also decides on lowercasing.
@@ -113,7 +113,7 @@ class SentencePieceTokenizer(Tokenizer):
         self._begin, self._end = (begin, end) if config.sentence_marks else ((), ())
         # Without marks, the end of a sentence, which no text contains, stands for an empty sentence. Between
         # marks, it is the unknown piece in the published encoders, where that is the first piece.
-        self._empty = next(iter(end), unknown)
+        self._empty: int | None = next(iter(end), unknown)
         if config.sentence_marks:
             self._empty = unknown if unknown == 0 else None
 

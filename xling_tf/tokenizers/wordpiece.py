@@ -65,7 +65,8 @@ class WordPieceTokenizer(Tokenizer):
                 f"a WordPiece vocabulary must have {', '.join(required)}, but this one of {len(rows)} pieces "
                 f"lacks {', '.join(missing)}; use the vocab.txt of a BERT"
             )
-        self._begin, self._end = ((rows[BEGIN],), (rows[END],)) if config.sentence_marks else ((), ())
+        self._begin: tuple[int, ...] = (rows[BEGIN],) if config.sentence_marks else ()
+        self._end: tuple[int, ...] = (rows[END],) if config.sentence_marks else ()
         self._unknown = rows[UNKNOWN]
         initializer = tf.lookup.KeyValueTensorInitializer(
             tf.constant([*rows]), tf.constant([*rows.values()], tf.int64)
@@ -143,7 +144,8 @@ class WordPieceTokenizer(Tokenizer):
 
     def fingerprints(self, sentences: tf.Tensor) -> tf.Tensor:
         """See `Tokenizer.fingerprints`."""
-        return tf.strings.to_hash_bucket_fast(self._normalized(sentences, self.config.max_tokens), 2**62)
+        words = tf.strings.split(self._normalized(sentences, self.config.max_tokens))
+        return tf.strings.to_hash_bucket_fast(tf.strings.reduce_join(words, axis=1, separator=" "), 2**62)
 
     def _normalized(self, sentences: tf.Tensor, max_tokens: int) -> tf.Tensor:
         """Returns the text of `[batch]` strings with spaces between words."""
