@@ -1,15 +1,15 @@
-"""Converts an exported model for production: servers, other runtimes, smaller files, and sharing.
+"""Exports a model for production: servers, other libraries and runtimes, smaller files, and sharing.
 
     python export/main.py --model exported/en-es --serving serving
 
 writes serving/en-es/1 for TensorFlow Serving, with warm-up requests, and the configuration of a server for
 serving/. The next one is version 2; a rollback is one rename: mv serving/en-es/2 serving/en-es/2.bad
 
-    python export/main.py --model exported/en-es --litert exported/en-es-litert --onnx exported/en-es-onnx
+    python export/main.py --model exported/en-es --to sentence-transformers --output exported/en-es-st
 
-writes models for LiteRT and for ONNX Runtime.
+writes the model for another library: --to sentence-transformers, model2vec, mediapipe, litert, onnx or keras.
 
-    python export/main.py --model exported/en-es --compact exported/en-es-int8
+    python export/main.py --model exported/en-es --to savedmodel --output exported/en-es-int8
 
 writes the model with word tables of a quarter of the size; with --languages en,es --data DIR, it keeps only
 the words that the corpora in DIR have in these languages.
@@ -40,14 +40,15 @@ _NAME = flags.DEFINE_string("name", None, "Name of the served model; default the
 _VERSION = flags.DEFINE_integer(
     "version", None, "Version of the served model; default the next free one.", lower_bound=1
 )
-_LITERT = flags.DEFINE_string("litert", None, "Folder to write the model for LiteRT to.")
-_COMPACT = flags.DEFINE_string("compact", None, "Folder to write the model with smaller tables to.")
+_TO = flags.DEFINE_string("to", None, "Format of the export that --output names; see above.")
+_OUTPUT = flags.DEFINE_string("output", None, "Folder to write the export of --to to.")
 _TABLES = flags.DEFINE_enum(
-    "tables", "int8", ["float32", "float16", "int8"], "Type of the tables of --compact."
+    "tables", "int8", ["float32", "float16", "int8"], "Type of the word tables of --to savedmodel."
 )
-_LANGUAGES = flags.DEFINE_list("languages", [], "Languages whose words --compact keeps; default all.")
-_DATA = flags.DEFINE_string("data", None, "Folder of corpora with the words of --languages.")
-_ONNX = flags.DEFINE_string("onnx", None, "Folder to write the model for ONNX Runtime to.")
+_LANGUAGES = flags.DEFINE_list("languages", [], "Languages whose words --to savedmodel keeps; default all.")
+_DATA = flags.DEFINE_string(
+    "data", None, "Folder of corpora: with the words of --languages, or to measure what unknown words cost."
+)
 _ARCHIVE = flags.DEFINE_string("archive", None, "Archive (.tar.gz) to write the model to.")
 _PUSH = flags.DEFINE_string(
     "push", None, "Where to upload the model: hf://owner/name or kaggle:owner/model/tensorFlow2/name."
@@ -64,10 +65,9 @@ and send a request:
 
 A rollback is one rename: mv {folder} {folder}.bad
 """
-_CONVERTED = """{folder}, {size:.0f} MB. Try it:
+_EXPORTED = """{folder}, {size:.0f} MB; its README.md says how to load it. Compare it with the model in its own library:
 
-    from xling_tf.savedmodel.runtimes import load
-    load("{folder}").encode(["Where is the station?", "Good night."])
+    python export/check.py {folder} --model {model}
 """
 
 _SHARED = """{where}. Load it with
@@ -75,7 +75,10 @@ _SHARED = """{where}. Load it with
     xling_tf.load("{name}")
 """
 
-_COMPACTED = "{folder}, {size:.0f} MB. Load and serve it like any exported model.\n"
+# Flags of earlier versions, and the formats that they are now.
+_OLD_FLAGS = {"compact": "savedmodel", "litert": "litert", "onnx": "onnx"}
+for _name in _OLD_FLAGS:
+    flags.DEFINE_string(_name, None, "Replaced by --to and --output.")
 
 
 def main(argv: list[str]) -> None:
@@ -83,13 +86,18 @@ def main(argv: list[str]) -> None:
     del argv
     set_up_logging()
     with one_line_errors("the same command starts again"):
-        outputs = (_SERVING, _COMPACT, _LITERT, _ONNX, _ARCHIVE, _PUSH)
+        for name, form in _OLD_FLAGS.items():
+            if value := flags.FLAGS[name].value:
+                raise UserError(f"--{name} {value} is now --to {form} --output {value}")
+        if bool(_TO.value) != bool(_OUTPUT.value):
+            raise UserError("--to and --output are expected together, got one of them")
+        outputs = (_SERVING, _TO, _ARCHIVE, _PUSH)
         if not any(flag.value for flag in outputs):
             raise UserError(f"at least one of {', '.join(f'--{flag.name}' for flag in outputs)} is expected")
         if not _SERVING.value and (_NAME.value or _VERSION.value):
             raise UserError("--name and --version need --serving")
-        if _LANGUAGES.value and not (_COMPACT.value and _DATA.value):
-            raise UserError("--languages needs --compact and --data")
+        if _LANGUAGES.value and not (_TO.value == "savedmodel" and _DATA.value):
+            raise UserError("--languages needs --to savedmodel and --data")
         for message in _make(resolve(_MODEL.value)):
             print(message)
 
@@ -97,21 +105,15 @@ def main(argv: list[str]) -> None:
 def _make(model: Path) -> Iterator[str]:
     if _SERVING.value:
         yield _serve(model, Path(_SERVING.value))
-    if _COMPACT.value:
+    if _TO.value:
         with quiet_start():
-            from compact import compact
+            from xling_tf.exporters.base import export
 
-        data = Path(_DATA.value) if _DATA.value else None
-        compact(model, Path(_COMPACT.value), _TABLES.value, _LANGUAGES.value, data)
-        yield _COMPACTED.format(folder=_COMPACT.value, size=_megabytes(Path(_COMPACT.value)))
-    if _LITERT.value or _ONNX.value:
-        with quiet_start():
-            from conversion import convert
-
-        for runtime, value in (("litert", _LITERT.value), ("onnx", _ONNX.value)):
-            if value:
-                convert(model, Path(value), runtime)
-                yield _CONVERTED.format(folder=value, size=_megabytes(Path(value)))
+        output = Path(_OUTPUT.value)
+        is_smaller = _TO.value == "savedmodel"
+        options = {"tables": _TABLES.value, "languages": _LANGUAGES.value} if is_smaller else {}
+        export(model, _TO.value, output, data=Path(_DATA.value) if _DATA.value else None, **options)
+        yield _EXPORTED.format(folder=output, size=_megabytes(output), model=_MODEL.value)
     if _ARCHIVE.value or _PUSH.value:
         from push import archive, push
 

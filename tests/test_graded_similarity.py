@@ -70,7 +70,7 @@ def test_scores_go_through_files_and_the_store(tmp_path):
     assert sum(reading.malformed.values()) == 4
     task = find_task(tiny_model(CONFIG), NAME)
     store = transient_store([corpus("similarity", pairs, split="train")])
-    train = task_examples([task], store.corpora)[NAME].train
+    train = task_examples([task], store.corpora, {})[NAME].train
     assert train.labels.tolist() == [0, 100, 25]
     assert [text.decode() for text in train.texts(np.arange(3))] == ["a", "c", "k", "b", "d", "l"]
 

@@ -228,7 +228,7 @@ def test_records_become_examples_of_the_tasks_on_them():
         corpus("parallel", [TranslationPair("我爱你", "ñu")], name="more"),
         corpus("parallel", [TranslationPair("a", "b")], languages="es-en"),  # of no task
     ]
-    examples = task_examples(TASKS, transient_store(corpora).corpora)
+    examples = task_examples(TASKS, transient_store(corpora).corpora, {})
     train = {name: parts.train for name, parts in examples.items()}
     found = {
         name: (part.texts(np.arange(len(part))).tolist(), part.lengths.tolist(), part.corpora)

@@ -156,7 +156,7 @@ def test_other_folders_and_damaged_ones_are_refused_in_one_line(folder: Path) ->
         (("encoder", "kind"), "mystery"),
         (("encoder", "hidden_dim"), "wide"),
         (("tokenizer", "stemming"), True),
-        (("info",), {}),
+        (("info", "colour"), "red"),
         (("heads", "inference", "classifier", "registered_name"), "mystery"),
         (("heads", "inference", "classifier", "config", "dim"), "wide"),
     ]

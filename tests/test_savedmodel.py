@@ -166,7 +166,7 @@ def test_questions_are_sentences_and_responses_pass_through_the_tower(
 
 def test_tasks_that_were_not_trained_leave_no_heads(hub_model: TrainedModel) -> None:
     served = ServingEncoder(hub_model.tokenizer, hub_model.encoder)
-    module = ExportedModule(served, {}, hub_model.info.similarity)
+    module = ExportedModule(served, {}, hub_model.info)
     assert not hasattr(module, "inference")
     assert "inference" not in module.signatures
     np.testing.assert_array_equal(module.response_encoder(SENTENCES), module(SENTENCES))

@@ -126,14 +126,17 @@ def test_models_without_marks_and_what_is_no_model_are_told(model):
     for content in (b"", b"hello", b"\0" * 100, model[:-10]):
         with pytest.raises(UserError, match=f"these {len(content)} bytes are none"):
             SentencePieceTokenizer(content, CONFIG)
-    buffer = io.BytesIO()
-    options = {"vocab_size": 200, "hard_vocab_limit": False, "minloglevel": 2}
-    importlib.import_module("sentencepiece").SentencePieceTrainer.train(
-        sentence_iterator=iter(TEXTS), model_writer=buffer, bos_id=-1, **options
-    )
-    assert SentencePieceTokenizer(buffer.getvalue(), CONFIG).num_words == 200
-    with pytest.raises(UserError, match=r"sentence_marks=true expects .* <s> and </s>"):
-        SentencePieceTokenizer(buffer.getvalue(), MARKED)
+    for lacking, end in (({"bos_id": -1}, [2]), ({"bos_id": -1, "eos_id": -1}, [])):
+        buffer, options = io.BytesIO(), {"vocab_size": 200, "hard_vocab_limit": False, "minloglevel": 2}
+        trainer = importlib.import_module("sentencepiece").SentencePieceTrainer
+        trainer.train(sentence_iterator=iter(TEXTS), model_writer=buffer, **options, **lacking)
+        plain = SentencePieceTokenizer(buffer.getvalue(), CONFIG)
+        if end:
+            (row,) = rows(plain, "the cat")
+            assert rows(SentencePieceTokenizer(buffer.getvalue(), MARKED), "the cat") == [row + end]
+        else:
+            with pytest.raises(UserError, match=r"sentence_marks=true expects .* <s> or </s>"):
+                SentencePieceTokenizer(buffer.getvalue(), MARKED)
 
 
 # --- learning pieces

@@ -14,6 +14,7 @@ from xling_tf.config import (
     ExperimentConfig,
     HeadsConfig,
     InferenceConfig,
+    ModelInfo,
     NativeTaskConfig,
     OptimizerConfig,
     TrainingConfig,
@@ -24,7 +25,7 @@ from xling_tf.config import (
 from xling_tf.corpora.records import Corpus, Record, Row
 from xling_tf.corpora.store import CorpusStore
 from xling_tf.encoders.base import encoder_settings
-from xling_tf.model import Model, ModelInfo
+from xling_tf.model import Model
 from xling_tf.settings import apply_overrides
 from xling_tf.tasks.base import Batch, Task
 from xling_tf.tokenizers.base import implementation

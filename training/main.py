@@ -68,7 +68,7 @@ def main(argv: list[str]) -> None:
         distillation = config.task("distillation")
         needs_published = distillation.weight and PUBLISHED in distillation.teacher.split(",")
         if (needs_published or config.initial.model == PUBLISHED) and not Path(PUBLISHED).exists():
-            _run_program("export/import_use.py", "--output", PUBLISHED)
+            _run_program("export/import_model.py", "--output", PUBLISHED)
         results = _run(config)
     if results is None:
         sys.exit(1)

@@ -5,7 +5,10 @@ does not import TensorFlow. `__init__.pyi` lists them for type checkers and edit
 """
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
+
+from xling_tf.errors import library
 
 __version__ = "0.1.0.dev0"
 
@@ -31,7 +34,11 @@ def __getattr__(name: str) -> Any:
     """Imports a public name on first use (PEP 562)."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    home = f"{__name__}.{_HOMES[name]}"
+    # Without TensorFlow, only the clients of other runtimes work.
+    is_installed = find_spec("tensorflow") is not None
+    module = import_module(home) if is_installed else library(home, "tensorflow", "tensorflow")
+    return getattr(module, name)
 
 
 def __dir__() -> list[str]:

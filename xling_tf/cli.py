@@ -12,7 +12,7 @@ PROGRAMS = {
     "export": "export/main.py",
     "serve": "export/serve.py",
     "check": "export/check.py",
-    "import": "export/import_use.py",
+    "import": "export/import_model.py",
     "prepare": "data/default.py",
     "convert": "data/convert.py",
     "mine": "data/mine.py",

@@ -15,6 +15,8 @@ from typing import Any
 
 from xling_tf.errors import UserError, require_known
 
+# Names of the prompt of documents; sentence-transformers takes the first that a model has.
+DOCUMENT_PROMPTS = ("document", "passage", "corpus")
 PRECISIONS = ("float32", "mixed_bfloat16")
 ALL_LANGUAGES = "all"  # the only entry of `data.targets`, for every language in the data
 
@@ -136,12 +138,29 @@ class SentencePieceConfig(TokenizerConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         _require_positive(self, "tokenizer", "num_pieces")
-        shortest = min(self.max_tokens, self.max_context_tokens)
-        if self.sentence_marks and shortest < 3:
-            raise UserError(
-                "tokenizer.sentence_marks=true adds two tokens to each sentence: tokenizer.max_tokens and "
-                f"tokenizer.max_context_tokens must be at least 3, got {shortest}"
-            )
+        _require_room_for_marks(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WordPieceConfig(TokenizerConfig):
+    """The pieces of words of a BERT, from its files (Devlin et al. 2019, sec. 3)."""
+
+    strip_accents: bool = False
+    split_chinese: bool = True  # each Chinese character is a word
+    sentence_marks: bool = True  # puts [CLS] and [SEP] around each sentence
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _require_room_for_marks(self)
+
+
+def _require_room_for_marks(config: SentencePieceConfig | WordPieceConfig) -> None:
+    shortest = min(config.max_tokens, config.max_context_tokens)
+    if config.sentence_marks and shortest < 3:
+        raise UserError(
+            "tokenizer.sentence_marks=true adds two tokens to each sentence: tokenizer.max_tokens and "
+            f"tokenizer.max_context_tokens must be at least 3, got {shortest}"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -389,6 +408,7 @@ TOKENIZERS = Registry(
     {
         "words": (WordsConfig, "xling_tf.tokenizers.words:WordTokenizer"),
         "sentencepiece": (SentencePieceConfig, "xling_tf.tokenizers.sentencepiece:SentencePieceTokenizer"),
+        "wordpiece": (WordPieceConfig, "xling_tf.tokenizers.wordpiece:WordPieceTokenizer"),
     },
 )
 ENCODERS = Registry(
@@ -421,6 +441,43 @@ TASKS = Registry(
         "translation_detection": (TaskConfig, "xling_tf.tasks.inference:TranslationDetection"),
     },
 )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelInfo:
+    """Facts about a model besides its layers, saved in `config.json`.
+
+    Attributes:
+        description: A one-line description.
+        languages: Codes of its languages, the source language first.
+        similarity: How vectors were compared in training.
+        prompts: Texts that are put before inputs, by name, as in sentence-transformers: {"query": "query: "}.
+        default_prompt_name: Name of the prompt of inputs that are not known to be queries or documents; None
+            for no prompt.
+    """
+
+    description: str = ""
+    languages: tuple[str, ...] = ()
+    similarity: SimilarityConfig = field(default_factory=SimilarityConfig)
+    prompts: Mapping[str, str] = field(default_factory=dict)
+    default_prompt_name: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.default_prompt_name not in (None, *self.prompts):
+            raise UserError(
+                f"default_prompt_name must be one of {', '.join(self.prompts) or 'no prompts'}, but is "
+                f"{self.default_prompt_name!r}"
+            )
+
+    @property
+    def role_prompts(self) -> dict[str, str]:
+        """The prompts of inputs in general, of queries and of documents: "default", "query", "document"."""
+        documents = (self.prompts[name] for name in DOCUMENT_PROMPTS if name in self.prompts)
+        return {
+            "default": self.prompts.get(self.default_prompt_name or "", ""),
+            "query": self.prompts.get("query", ""),
+            "document": next(documents, ""),
+        }
 
 
 @dataclass(frozen=True, kw_only=True)

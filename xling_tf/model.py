@@ -3,7 +3,6 @@
 import dataclasses
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 from typing import Any, Self
@@ -12,14 +11,15 @@ import keras
 import tensorflow as tf
 
 from xling_tf import __version__
-from xling_tf.config import TOKENIZERS, SimilarityConfig
+from xling_tf.config import TOKENIZERS, ModelInfo
 from xling_tf.encoders.base import TokenEncoder, build_encoder
 from xling_tf.encoders.serving import ServingEncoder, restored_tables
 from xling_tf.errors import UserError
 from xling_tf.files import SAVED_MODEL, read_json, replacing_folder
+from xling_tf.importers.base import is_foreign, read_model
 from xling_tf.layers.pooling import unit_length
 from xling_tf.savedmodel.module import ExportedModule, export, require_replaceable
-from xling_tf.savedmodel.saved_models import one_line, resolve
+from xling_tf.savedmodel.saved_models import model_name, one_line, resolve
 from xling_tf.settings import from_mapping, kind_from_dict
 from xling_tf.tasks.base import Heads, task_class
 from xling_tf.tokenizers.base import Tokenizer, implementation
@@ -35,21 +35,6 @@ from xling_tf.weights import (
 FORMAT = 1  # of config.json; raised whenever older versions would misread a folder
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 CHECKPOINTS = "checkpoints"  # in the folder of a run
-
-
-@dataclass(frozen=True, kw_only=True)
-class ModelInfo:
-    """Facts about a model besides its layers, saved in `config.json`.
-
-    Attributes:
-        description: A one-line description.
-        languages: Codes of its languages, the source language first.
-        similarity: How vectors were compared in training.
-    """
-
-    description: str = ""
-    languages: tuple[str, ...] = ()
-    similarity: SimilarityConfig = field(default_factory=SimilarityConfig)
 
 
 class Model:
@@ -88,17 +73,24 @@ class Model:
         """Loads a model.
 
         Args:
-            name: A model folder, an exported SavedModel or the run folder of a training: as a folder, an
-                archive or `hf://owner/name`.
+            name: A model folder, an exported SavedModel, the run folder of a training, or a model of another
+                library that `importers.base.read_model` knows: as a folder, an archive, a wheel or
+                `hf://owner/name`.
 
         Returns:
             The model, with the weights of the newest checkpoint if `name` is a run folder.
 
         Raises:
-            UserError: There is no such model, it was saved by an earlier version of this package, or it is
-                damaged.
+            UserError: There is no such model, it was saved by an earlier version of this package or by a
+                library that is not known, or it is damaged.
         """
         folder = resolve(name)
+        if is_foreign(folder):
+            config, files, weights = read_model(folder)
+            config["info"]["description"] = f"{model_name(name)}, imported"
+            model = cls.from_config(config, files.__getitem__)
+            assign_weights(model.weights, weights, str(folder))
+            return model
         model = cls.from_config(read_config(folder), lambda file: (folder / file).read_bytes())
         if (folder / SAVED_MODEL).is_file():
             exported = read_saved_model_weights(folder, "named_weights")
@@ -135,9 +127,7 @@ class Model:
                         f"the tokenizer has a {size} of {actual}, but the encoder of {expected}: take both "
                         "from one model"
                     )
-            similarity = from_mapping(SimilarityConfig, config["info"]["similarity"])
-            info = from_mapping(ModelInfo, {**config["info"], "similarity": similarity})
-            model = cls(tokenizer, config["encoder"], info)
+            model = cls(tokenizer, config["encoder"], from_mapping(ModelInfo, config["info"]))
             for task, layers in config["heads"].items():
                 task_class(task)  # its module registers the layers with Keras
                 model.heads[task] = {
@@ -182,9 +172,17 @@ class Model:
         return [variable for variable in self.weights.values() if variable.trainable]
 
     def __call__(self, texts: Iterable[str] | tf.Tensor) -> tf.Tensor:
-        """Encodes texts as `[texts, hidden_dim]` float32 of unit length, differentiably."""
+        """Encodes texts as `[texts, hidden_dim]` float32 of unit length, differentiably.
+
+        Args:
+            texts: Any number of texts; the default prompt, if there is one, is put before each.
+
+        Returns:
+            A tensor.
+        """
         texts = tf.convert_to_tensor(texts if tf.is_tensor(texts) else list(texts), tf.string)
-        return unit_length(self.encoder(self.tokenizer(texts)))
+        prompted = tf.strings.join([self.info.role_prompts["default"], texts])
+        return unit_length(self.encoder(self.tokenizer(prompted)))
 
     def save_pretrained(self, folder: str | PathLike[str]) -> None:
         """Writes the model folder; an earlier one is replaced once the new one is complete.
@@ -210,7 +208,7 @@ class Model:
             tables: How embedding tables are stored: "float32", "float16" or "int8".
         """
         serving = ServingEncoder(self.tokenizer, self.encoder, tables)
-        return ExportedModule(serving, self.heads, self.info.similarity)
+        return ExportedModule(serving, self.heads, self.info)
 
     def export(
         self, path: Path, files: Mapping[str, str | bytes], module: ExportedModule | None = None
@@ -238,7 +236,7 @@ def read_config(folder: Path) -> dict[str, Any]:
         names = sorted(each.name for each in folder.iterdir()) if folder.is_dir() else []
         raise UserError(
             f"a model of xling_tf is expected, but {folder} has no {CONFIG}, only "
-            f"{', '.join(names[:5]) or 'nothing'}; export/import_use.py imports the published weights"
+            f"{', '.join(names[:5]) or 'nothing'}; export/import_model.py imports those of others"
         ) from error
     except (OSError, ValueError) as error:
         raise UserError(f"{path} must be JSON, but is damaged ({error}); restore it from a backup") from error

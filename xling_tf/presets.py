@@ -43,7 +43,7 @@ _CORPUS_WEIGHTS = {
     "lilypond": 0.25,
 }
 
-PUBLISHED = "exported/use-multilingual"  # the output of export/import_use.py
+PUBLISHED = "exported/use-multilingual"  # the output of export/import_model.py
 
 # docs/results.md ("Experiments: the recipe of en-es") has the measurements behind the phases, the initial
 # word vectors and the learning rate of the classifier.

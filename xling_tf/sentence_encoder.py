@@ -12,9 +12,14 @@ from numpy.typing import ArrayLike, NDArray
 from tqdm import tqdm
 
 from xling_tf.batching import length_sorted_batches
-from xling_tf.errors import UserError, first_line
+from xling_tf.errors import UserError, first_line, require_known
 from xling_tf.inputs import Texts, as_texts, is_single, require_as_many, shown
-from xling_tf.savedmodel.saved_models import load_saved_model, require_not_forked, resolve
+from xling_tf.savedmodel.saved_models import (
+    load_saved_model,
+    read_info,
+    require_not_forked,
+    resolve,
+)
 from xling_tf.search.neighbours import cosine_similarity, require_positive, truncated, unit_vectors
 from xling_tf.search.quantization import Precision, quantize_embeddings, require_precision
 
@@ -29,7 +34,6 @@ _OPTIONS: Mapping[str, tuple[str | bool, ...]] = {
     **dict.fromkeys(("default_prompt_name", "model_card_data", "modules", "pool", "processing_kwargs"), ()),
     **dict.fromkeys(("prompts", "task"), ()),
     "backend": ("torch",),
-    "prompt_name": ("query", "document"),
     "similarity_fn_name": ("cosine",),
     "trust_remote_code": (True,),
 }
@@ -51,6 +55,10 @@ class SentenceEncoder:
         truncate_dim: Number of dimensions that `encode` keeps by default; None keeps all.
         **options: Other options of sentence-transformers, with values that change nothing, such as
             `device="cpu"` on a machine without a GPU.
+
+    Attributes:
+        prompts: The model's prompts by name, such as {"query": "query: "}.
+        default_prompt_name: Name of the prompt that `encode` puts before texts; None for no prompt.
 
     Raises:
         UserError: There is no such model, it does not support `dtype`, or an option is not supported.
@@ -76,11 +84,16 @@ class SentenceEncoder:
             require_positive(truncate_dim, "truncate_dim")
         model = model_name_or_path
         self._arguments: tuple[Any, str] = model, dtype
+        info: Mapping[str, Any] = {}
         if isinstance(model, str | os.PathLike):
             name = os.fsdecode(model)  # absolute, for processes with another working folder
             name = name if "://" in name else os.path.abspath(os.path.expanduser(name))
             self._arguments = name, dtype
-            model = load_saved_model(resolve(model))
+            folder = resolve(model)
+            model = load_saved_model(folder)
+            info = read_info(folder)
+        self.prompts: dict[str, str] = {"query": "", "document": "", **info.get("prompts", {})}
+        self.default_prompt_name: str | None = info.get("default_prompt_name")
         self._signatures: Mapping[str, Any] = getattr(model, "signatures", {})
         if not callable(model):
             raise UserError(f"a model that can be called with sentences is expected, but got {shown(model)}")
@@ -121,8 +134,9 @@ class SentenceEncoder:
         Args:
             inputs: One text or several, in any form that `xling_tf.inputs.as_texts` takes; `sentences` is
                 another name of this argument.
-            prompt_name: None, "query" or "document"; no effect, because models are trained without prompts.
-            prompt: Text to put before each input.
+            prompt_name: Name of one of the model's `prompts`, which is put before each input; None for the
+                default prompt.
+            prompt: Text to put before each input instead.
             batch_size: Number of sentences in one call of the model.
             show_progress_bar: True shows a progress bar.
             output_value: Only "sentence_embedding"; models give no vectors of tokens.
@@ -147,7 +161,7 @@ class SentenceEncoder:
         """
         texts = options.pop("sentences", None) if inputs is None else inputs
         contexts = options.pop("contexts", None)
-        _require_supported({"prompt_name": prompt_name, "device": device, "pool": pool, **options})
+        _require_supported({"device": device, "pool": pool, **options})
         if output_value != "sentence_embedding":
             raise UserError(f"output_value must be 'sentence_embedding', but is {output_value!r}")
         require_precision(precision)
@@ -159,12 +173,14 @@ class SentenceEncoder:
             raise UserError("contexts: this model was trained without them; leave them out")
         more = {"contexts": "" if contexts is None else contexts} if self._takes_contexts else {}
         columns, is_one = _columns({"inputs": texts, **more})
-        if prompt is not None:
-            if not isinstance(prompt, str):
-                raise UserError(f"prompt cannot be {shown(prompt)}: give one string for all texts")
-            columns[0] = as_texts([prompt + text for text in columns[0]], "prompt")
         is_raw = normalize_embeddings is False
         embed = self._embed_raw if is_raw else self._embed
+        prompt = self._prompt(prompt, prompt_name)
+        if self.prompts.get(self.default_prompt_name or "") and prompt is not None:
+            # The other signatures put the default prompt before texts.
+            embed, normalize_embeddings = self._encoder("unprompted")[0], not is_raw
+        if prompt:
+            columns[0] = as_texts([prompt + text for text in columns[0]], "prompt")
         truncate_dim = self._truncate_dim if truncate_dim is None else truncate_dim
 
         def encode(*tensors: Any) -> dict[str, NDArray[Any]]:
@@ -189,12 +205,27 @@ class SentenceEncoder:
         tensor = tf.constant(vectors)
         return tensor if convert_to_tensor or vectors.ndim == 1 else list(tensor)
 
+    def _prompt(self, prompt: str | None, name: str | None) -> str | None:
+        """Returns the prompt that the arguments of `encode` ask for; None for the default."""
+        if prompt is not None and not isinstance(prompt, str):
+            raise UserError(f"prompt cannot be {shown(prompt)}: give one string for all texts")
+        if prompt is None and name is not None:
+            require_known("prompt_name", name, self.prompts)
+            return self.prompts[name]
+        return prompt
+
     def encode_query(self, inputs: Texts | None = None, *args: Any, **options: Any) -> Any:
-        """Encodes questions with `question_encoder`; arguments are those of `encode`."""
+        """Encodes questions with `question_encoder`, which puts the model's prompt for queries before them.
+
+        Arguments are those of `encode`, without prompts.
+        """
         return self.question_encoder.encode(inputs, *args, **options)
 
     def encode_document(self, inputs: Texts | None = None, *args: Any, **options: Any) -> Any:
-        """Encodes answers with `response_encoder`, each its own context; arguments are those of `encode`."""
+        """Encodes answers with `response_encoder`, each its own context, after the prompt for documents.
+
+        Arguments are those of `encode`, without prompts.
+        """
         return SentenceEncoder.encode(self.response_encoder, inputs, *args, **options)
 
     def call(
@@ -380,9 +411,15 @@ class _Part(SentenceEncoder):
         super().__init__(function, truncate_dim=of._truncate_dim if of else None)
         self._takes_contexts = takes_contexts
         self._of = of
+        self.prompts = of.prompts if of else {}
 
     def __reduce__(self) -> tuple[Any, ...]:
         return getattr, (self._of, self._name)
+
+    def _prompt(self, prompt: str | None, name: str | None) -> str | None:
+        if prompt is not None and any(self.prompts.values()):
+            raise UserError("prompt: questions and documents have the model's own prompts; use `encode`")
+        return super()._prompt(prompt, name) and prompt
 
     @property
     def _embed_raw(self) -> Callable[..., Any]:

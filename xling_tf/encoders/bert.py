@@ -108,12 +108,20 @@ class BertEncoder(TokenEncoder):
 
     def encode_tokens(self, inputs: Tensor, lengths: Tensor, training: bool = False) -> Tensor:
         """See `TokenEncoder.encode_tokens`."""
+        return self.pool(*self.hidden_states(inputs, lengths, training))
+
+    def hidden_states(self, inputs: Tensor, lengths: Tensor, training: bool = False) -> tuple[Tensor, Tensor]:
+        """Returns the outputs of the last block, `[batch, length, embedding_dim]`, and the mask of tokens."""
         is_token = token_mask(inputs, lengths)
         attention_bias = ops.expand_dims(ops.where(is_token, 0.0, MASKED), axis=(1, 2))
         positions = ops.convert_to_tensor(self.positions)[: ops.shape(inputs)[1]]
         hidden = self.embedding_norm(inputs + ops.cast(positions, inputs.dtype), training=training)
         for block in self.blocks:
             hidden = block(hidden, attention_bias, training=training)
+        return hidden, is_token
+
+    def pool(self, hidden: Tensor, is_token: Tensor) -> Tensor:
+        """Pools the result of `hidden_states` to `[batch, hidden_dim]` float32."""
         vectors = POOLINGS[self.pooling](hidden, is_token)
         for layer in self.dense:
             vectors = layer(vectors)

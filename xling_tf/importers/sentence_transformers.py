@@ -10,7 +10,7 @@ from xling_tf.files import read_json
 from xling_tf.weights import Weights, read_weights, require_shapes
 
 # Its names of poolings, and ours.
-_POOLINGS = {
+POOLINGS = {
     "mean": "mean",
     "cls": "cls",
     "max": "max",
@@ -19,7 +19,7 @@ _POOLINGS = {
     "lasttoken": "last",
 }
 # Until its version 5, a pooling was one of several switches.
-_SWITCHES = {
+POOLING_SWITCHES = {
     "pooling_mode_mean_tokens": "mean",
     "pooling_mode_cls_token": "cls",
     "pooling_mode_max_tokens": "max",
@@ -28,7 +28,7 @@ _SWITCHES = {
     "pooling_mode_lasttoken": "lasttoken",
 }
 # torch's activation functions, and ours.
-_ACTIVATIONS = {"Tanh": "tanh", "Identity": "linear", "GELU": "gelu", "ReLU": "relu", "SiLU": "silu"}
+ACTIVATIONS = {"Tanh": "tanh", "Identity": "linear", "GELU": "gelu", "ReLU": "relu", "SiLU": "silu"}
 _MODULES = ("Transformer", "Pooling", "Dense", "Normalize")
 
 
@@ -143,13 +143,15 @@ def read_tensors(folder: Path) -> Weights:
 
 def _pooling(path: Path) -> str:
     settings = read_settings(path)
-    modes = settings.get("pooling_mode") or [mode for key, mode in _SWITCHES.items() if settings.get(key)]
+    modes = settings.get("pooling_mode") or [
+        mode for key, mode in POOLING_SWITCHES.items() if settings.get(key)
+    ]
     modes = [modes] if isinstance(modes, str) else modes
     if len(modes) != 1 or not settings.get("include_prompt", True):
         described = ", ".join(modes) + ("" if settings.get("include_prompt", True) else " without the prompt")
         raise UserError(f"{path} expects one pooling of all tokens, got {described or 'none'}")
-    require_known(f"pooling_mode in {path}", modes[0], _POOLINGS)
-    return _POOLINGS[modes[0]]
+    require_known(f"pooling_mode in {path}", modes[0], POOLINGS)
+    return POOLINGS[modes[0]]
 
 
 def _dense(folder: Path) -> tuple[str, Any, Any]:
@@ -157,7 +159,7 @@ def _dense(folder: Path) -> tuple[str, Any, Any]:
     path = folder / "config.json"
     settings = read_settings(path)
     name = settings.get("activation_function", "Tanh").rpartition(".")[2]
-    require_known(f"activation_function in {path}", name, _ACTIVATIONS)
+    require_known(f"activation_function in {path}", name, ACTIVATIONS)
     inputs, outputs = settings["in_features"], settings["out_features"]
     keys = ("module_input_name", "module_output_name")
     if settings.get("use_residual") or any(
@@ -170,4 +172,4 @@ def _dense(folder: Path) -> tuple[str, Any, Any]:
         del shapes["linear.bias"]
     require_shapes(shapes, tensors, str(folder))
     bias = tensors.get("linear.bias", np.zeros(outputs))
-    return _ACTIVATIONS[name], tensors["linear.weight"].astype(np.float32).T, bias.astype(np.float32)
+    return ACTIVATIONS[name], tensors["linear.weight"].astype(np.float32).T, bias.astype(np.float32)

@@ -10,8 +10,8 @@ from xling_tf.tokenizers.base import Tokenizer
 
 _CARD = """# {title}
 
-Sentence encoder for {languages}: strings to {dim}-dimensional vectors of unit length, in which
-a sentence and its translation are near each other. {origin}
+Sentence encoder{languages}: strings to {dim}-dimensional vectors of unit length, which
+are near each other if sentences mean the same. {origin}
 
     import tensorflow_hub as hub{imports}
     encoder = hub.load(".")
@@ -75,11 +75,16 @@ def model_card(
     dim = signatures["serving_default"].encoder.hidden_dim
     abouts = [signature.about for signature in signatures.values()]
     rows = (
-        (f"`{about.name}`", ", ".join(f"`{name}`" for name in about.inputs), about.card) for about in abouts
+        (
+            f"`{signature.about.name}`",
+            ", ".join(f"`{name}`" for name in signature.about.inputs),
+            signature.about.card + (f"; puts `{signature.prompt}` before texts" if signature.prompt else ""),
+        )
+        for signature in signatures.values()
     )
     return _CARD.format(
         title=title,
-        languages=", ".join(languages),
+        languages=f" for {', '.join(languages)}" if languages else "",
         dim=dim,
         origin=origin,
         imports=_TEXT_OPS if needs_text_ops else "",

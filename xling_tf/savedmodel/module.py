@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from xling_tf.config import TASKS, SimilarityConfig
+from xling_tf.config import TASKS, ModelInfo
 from xling_tf.encoders.serving import ServingEncoder
 from xling_tf.errors import UserError
 from xling_tf.files import SAVED_MODEL, replacing_folder, require_writable_folder
@@ -31,10 +31,15 @@ _SENTENCES = About(
 )
 # The other signatures of every model; a task may replace them.
 _OTHERS: tuple[tuple[type[Signature], About], ...] = (
-    (SentenceSignature, About("question_encoder", ("input",), "vectors of questions")),
-    (SentenceSignature, About("response_encoder", ("input",), "vectors of answers or replies")),
+    (SentenceSignature, About("question_encoder", ("input",), "vectors of questions", role="query")),
+    (
+        SentenceSignature,
+        About("response_encoder", ("input",), "vectors of answers or replies", role="document"),
+    ),
     (RawSignature, About("raw", ("inputs",), "vectors of sentences, not normalised")),
 )
+# Of models with a default prompt, which their other signatures put before texts.
+_UNPROMPTED = About("unprompted", ("inputs",), "vectors of texts with their prompts, not normalised", role="")
 
 
 class ExportedModule(SentenceSignature):
@@ -43,18 +48,18 @@ class ExportedModule(SentenceSignature):
     Args:
         encoder: Encodes strings.
         heads: The layers of each task, by the task's name in `TASKS` and the layer's name; they are copied.
-        similarity: How vectors were compared in training.
+        info: How vectors were compared in training, and the prompts.
 
     Attributes:
         named_weights: All variables by name.
     """
 
-    def __init__(
-        self, encoder: ServingEncoder, heads: Mapping[str, Heads], similarity: SimilarityConfig
-    ) -> None:
-        served = Served(encoder, {}, scale_for_heads(similarity))
+    def __init__(self, encoder: ServingEncoder, heads: Mapping[str, Heads], info: ModelInfo) -> None:
+        served = Served(encoder, {}, scale_for_heads(info.similarity), info.role_prompts)
         super().__init__(served, _SENTENCES)
         parts = {about.name: kind(served, about) for kind, about in _OTHERS}
+        if info.role_prompts["default"]:
+            parts["unprompted"] = RawSignature(served, _UNPROMPTED)
         weights = dict(encoder.named_weights)
         for task in (name for name in TASKS if name in heads):
             copies = {name: float32_copy(layer) for name, layer in heads[task].items()}

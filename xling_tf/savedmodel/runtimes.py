@@ -100,8 +100,7 @@ def load(folder: str | Path) -> RuntimeEncoder:
         ) from error
     if (form := settings.get("format") if isinstance(settings, dict) else None) != FORMAT:
         raise UserError(f"{folder} must be in format {FORMAT}, but is in {form}; convert it again")
-    kind = Pieces if settings["text"]["kind"] == "pieces" else Words
-    text = kind(folder / settings["vocabulary"], settings["text"])
+    text = _TEXTS[settings["text"]["kind"]](folder / settings["vocabulary"], settings["text"])
     return RuntimeEncoder(text, _open(folder, settings["runtime"]), settings["dim"], folder=folder)
 
 
@@ -148,15 +147,68 @@ class Pieces:
         self._settings = settings
 
     def tokenize(self, sentence: str) -> list[int]:
-        """Splits a sentence into at least one piece, between sentence marks if the model has them."""
-        pieces = self._model.encode(readable(sentence, self._settings["max_bytes"]))
-        begin, end = self._settings["begin"], self._settings["end"]
-        max_pieces = self._settings["max_tokens"] - len(begin) - len(end)
-        return [*begin, *(pieces or [self._settings["empty"]])[:max_pieces], *end]
+        """Splits a sentence into pieces, between sentence marks if the model has them; at least one."""
+        begin, end, empty = (self._settings[name] for name in ("begin", "end", "empty"))
+        pieces = self._split(sentence) or ([] if empty is None else [empty])
+        return [*begin, *pieces[: self._settings["max_tokens"] - len(begin) - len(end)], *end]
 
     def inputs(self, batch: Sequence[Sequence[int]]) -> Inputs:
         """Returns the model's inputs for tokenized sentences."""
         return _padded(batch)
+
+    def _split(self, sentence: str) -> list[int]:
+        return self._model.encode(readable(sentence, self._settings["max_bytes"]))
+
+
+class WordPieces(Pieces):
+    """Turns sentences into ids of pieces, as `xling_tf.tokenizers.wordpiece` does in the graph.
+
+    Args:
+        vocabulary: The pieces, one per line.
+        settings: The tokenizer's `rules`.
+    """
+
+    def __init__(self, vocabulary: Path, settings: Mapping[str, Any]) -> None:
+        tokenizer = library("tokenizers", "tokenizers", "runtimes").Tokenizer
+        description = wordpiece_json(vocabulary.read_bytes().decode().split("\n")[:-1], settings)
+        self._model = tokenizer.from_str(json.dumps(description))
+        self._settings = settings
+
+    def _split(self, sentence: str) -> list[int]:
+        text = _cut(sentence, self._settings["max_bytes"])
+        return self._model.encode(text).ids
+
+
+def wordpiece_json(vocabulary: Sequence[str], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Describes a WordPiece tokenizer, without special tokens, as the tokenizer.json of `tokenizers`.
+
+    Args:
+        vocabulary: The pieces by row.
+        settings: The tokenizer's `rules`.
+
+    Returns:
+        JSON values.
+    """
+    return {
+        "version": "1.0",
+        "added_tokens": [],
+        "normalizer": {
+            "type": "BertNormalizer",
+            "clean_text": True,
+            "handle_chinese_chars": settings["split_chinese"],
+            "strip_accents": settings["strip_accents"],
+            "lowercase": settings["lowercase"],
+        },
+        "pre_tokenizer": {"type": "BertPreTokenizer"},
+        "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
+        "model": {
+            "type": "WordPiece",
+            "unk_token": "[UNK]",
+            "continuing_subword_prefix": "##",
+            "max_input_chars_per_word": 100,
+            "vocab": {piece: row for row, piece in enumerate(vocabulary)},
+        },
+    }
 
 
 class Words:
@@ -257,3 +309,6 @@ def _padded(ids: Sequence[Sequence[int]]) -> Inputs:
     for row, sentence in zip(padded, ids, strict=True):
         row[: len(sentence)] = sentence
     return {"ids": padded, "lengths": lengths}
+
+
+_TEXTS: Mapping[str, type[Pieces | Words]] = {"words": Words, "pieces": Pieces, "wordpiece": WordPieces}

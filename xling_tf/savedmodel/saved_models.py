@@ -17,14 +17,21 @@ from pathlib import Path
 from typing import Any
 
 from xling_tf.errors import UserError, library
-from xling_tf.files import RUNTIME_SETTINGS, SAVED_MODEL, folder_of_this_process
+from xling_tf.files import RUNTIME_SETTINGS, SAVED_MODEL, folder_of_this_process, read_json
 
 HUGGING_FACE = "hf://"
+_WHEEL = ".whl"
 
 # The formats of `shutil.unpack_archive` by the ending of the file name, such as ".tar.gz".
 _ARCHIVES = {ending: form for form, endings, _ in shutil.get_unpack_formats() for ending in endings}
+_ARCHIVES[_WHEEL] = "zip"
+_DATA_FILES = (".bin", ".onnx")  # a model in one file
+# What a model in a wheel is found by, the surest first.
+_MARKS = (SAVED_MODEL, "modules.json", "model.safetensors", *(f"*{ending}" for ending in _DATA_FILES))
+# Weights of other formats, which a repository at Hugging Face may have beside those that are read.
+_NOT_DOWNLOADED = ("*.bin", "*.h5", "*.msgpack", "*.ot", "*.pt", "*.ckpt", "onnx/*", "openvino/*")
 _CHECKPOINTS = "checkpoints"  # of a training, in its run folder
-_PYTORCH = ("modules.json", "model.safetensors", "pytorch_model.bin")
+_FOREIGN = ("modules.json", "model.safetensors", "pytorch_model.bin")
 _OURS = b'"xling_tf": "'  # in the config.json of a model folder
 
 
@@ -33,9 +40,10 @@ def resolve(name: str | os.PathLike[str]) -> Path:
 
     Args:
         name: The folder itself; a folder of numbered versions, of which the highest is used; an archive
-            (.tar.gz as from TF Hub and Kaggle, .zip and others) of the folder or its content; or
-            `hf://owner/name`, optionally with `@revision`, which is downloaded once, to the cache of Hugging
-            Face. "~" is the home folder.
+            (.tar.gz as from TF Hub and Kaggle, .zip and others) of the folder or its content; a wheel with a
+            model in it; a data file that is a model, of which a folder is made; or `hf://owner/name`,
+            optionally with `@revision`, which is downloaded once, to the cache of Hugging Face. "~" is the
+            home folder.
 
     Raises:
         UserError: There is no such folder, archive or repository, or the archive is damaged.
@@ -57,14 +65,17 @@ def resolve(name: str | os.PathLike[str]) -> Path:
 
 
 def model_name(name: str | os.PathLike[str]) -> str:
-    """Returns the last part of a name for `resolve`, without the revision or the ending of an archive.
+    """Returns the last part of a name for `resolve`, without a revision, a version or the ending of a file.
 
     Example:
-        >>> model_name("hf://owner/en-es@v1"), model_name("share/en-es.tar.gz")
-        ('en-es', 'en-es')
+        >>> [model_name(name) for name in ("hf://owner/en-es@v1", "share/en-es.tar.gz", "e5-0.3.0-any.whl")]
+        ['en-es', 'en-es', 'e5']
     """
     last = Path(os.path.expanduser(os.fsdecode(name).partition("@")[0])).resolve().name
-    return last[: len(last) - len(_archive_ending(last))]
+    if last.endswith(_WHEEL):
+        return last.partition("-")[0]
+    ending = _archive_ending(last) or next(filter(last.endswith, _DATA_FILES), "")
+    return last[: len(last) - len(ending)]
 
 
 def _archive_ending(name: str) -> str:
@@ -93,11 +104,13 @@ def _downloaded(name: str) -> Path:
     hub = library("huggingface_hub", "huggingface_hub", "sharing")
     repository, _, revision = name.removeprefix(HUGGING_FACE).partition("@")
     try:
-        return Path(hub.snapshot_download(repository, revision=revision or None))
+        return Path(
+            hub.snapshot_download(repository, revision=revision or None, ignore_patterns=[*_NOT_DOWNLOADED])
+        )
     except (OSError, ValueError) as error:  # of HTTP, and of malformed names
         raise UserError(
             f"{name} cannot be downloaded: {one_line(error)}; correct {HUGGING_FACE}owner/name, or, if the "
-            "model is private, run `hf auth login`"
+            "model is private or gated, run `hf auth login`"
         ) from error
 
 
@@ -105,23 +118,37 @@ def _downloaded(name: str) -> Path:
 def _unpacked(archive: Path, changed: int) -> Path:
     """Unpacks an archive into a folder that is deleted when the process ends."""
     del changed  # the archive's modification time, so that the cache notices a replaced archive
-    if not (ending := _archive_ending(archive.name)):
+    ending = _archive_ending(archive.name)
+    if not ending and archive.suffix not in _DATA_FILES:
         raise UserError(
             f"the folder of a model is expected, or an archive of it ({', '.join(sorted(_ARCHIVES))}), but "
             f"{archive} is neither"
         )
     folder = folder_of_this_process()
+    if not ending:
+        (folder / archive.name).symlink_to(archive)
+        return folder
     # "data" refuses paths outside the folder; zip files are always unpacked like that, and take no filter.
-    options: dict[str, Any] = {} if ending == ".zip" else {"filter": "data"}
+    options: dict[str, Any] = {} if _ARCHIVES[ending] == "zip" else {"filter": "data"}
     try:
         shutil.unpack_archive(archive, folder, _ARCHIVES[ending], **options)
     except (EOFError, OSError, RuntimeError, tarfile.TarError, zipfile.BadZipFile, zlib.error) as error:
         raise UserError(f"{archive} cannot be unpacked: {one_line(error)}; download it again") from error
+    if ending == _WHEEL:
+        return _model_in_wheel(folder, archive)
     while len(content := [path for path in folder.iterdir() if path.name != "__MACOSX"]) == 1:
         if not content[0].is_dir():
             break
         folder = content[0]
     return folder
+
+
+def _model_in_wheel(folder: Path, wheel: Path) -> Path:
+    """Returns the folder of the model in an unpacked wheel."""
+    for mark in _MARKS:
+        if paths := sorted(folder.rglob(mark), key=lambda path: (len(path.parts), path)):
+            return paths[0].parent
+    raise UserError(f"a wheel with a model in it is expected, but {wheel} has none ({', '.join(_MARKS)})")
 
 
 def load_saved_model(folder: Path) -> Any:
@@ -138,8 +165,7 @@ def load_saved_model(folder: Path) -> Any:
     """
     require_not_forked()
     require_saved_model(folder)
-    import tensorflow as tf
-
+    tf = library("tensorflow", "tensorflow", "tensorflow")
     with suppress(ImportError):
         import_module("tensorflow_text")  # registers the operations of models with SentencePiece
     try:
@@ -150,6 +176,15 @@ def load_saved_model(folder: Path) -> Any:
             f"{folder} cannot be loaded: {one_line(error)}; export or download it again (models with "
             "SentencePiece need tensorflow-text)"
         ) from error
+
+
+def read_info(folder: Path) -> dict[str, Any]:
+    """Returns the facts that `config.json` in a model's folder has about it; {} if there are none."""
+    try:
+        config = read_json(folder / "config.json")
+        return dict(config["info"])
+    except (OSError, ValueError, LookupError, TypeError):
+        return {}
 
 
 def require_saved_model(folder: Path) -> None:
@@ -175,8 +210,8 @@ def _describe(folder: Path) -> str:
         return "is a TF Hub module in TensorFlow 1's format, which TensorFlow 2 cannot load; use another"
     if "config.json" in names and _OURS in (folder / "config.json").read_bytes():
         return "is a model folder; export it with xling_tf.Model.from_pretrained(folder).export(path, {})"
-    if set(_PYTORCH) & set(names):
-        return "is a PyTorch model; load it with sentence_transformers.SentenceTransformer"
+    if set(_FOREIGN) & set(names):
+        return f"is a model of another library; import it with export/import_model.py {folder}"
     if models := [name for name in names if (folder / name / SAVED_MODEL).is_file()]:
         return f"holds exported models; use one of them, such as {folder / models[0]}"
     content = f"only {', '.join(names[:5])}" if names else "it is empty"

@@ -72,6 +72,7 @@ class Task:
     Attributes:
         columns: The text fields of a record that the task encodes, in the order of `score`. A task may
             choose them by its settings.
+        roles: The prompt of each column, a key of `ModelInfo.role_prompts` or ""; by default "default".
         num_contexts: Number of columns, the last ones, that are contexts: longer texts that are averaged
             rather than encoded.
         group: Name of the task and its heads in `TASKS`.
@@ -82,6 +83,7 @@ class Task:
     """
 
     columns: tuple[str, ...]
+    roles: tuple[str, ...] = ()
     num_contexts: int = 0
     group: str = ""
     kind: ClassVar[str]

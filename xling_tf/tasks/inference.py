@@ -23,7 +23,7 @@ class InferenceSignature(Signature):
         premise, hypothesis = tf.reshape(premise, [-1]), tf.reshape(hypothesis, [-1])
         message = "as many hypotheses as premises are expected"
         hypothesis = require_as_many(hypothesis, premise, message)
-        vectors = self.seen_by_heads(self.encoder(tf.concat([premise, hypothesis], axis=0)))
+        vectors = self.seen_by_heads(self.encode(tf.concat([premise, hypothesis], axis=0)))
         return tf.nn.softmax(self.head("classifier")(*tf.split(vectors, 2)))
 
 

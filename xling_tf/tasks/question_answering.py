@@ -53,7 +53,7 @@ class AnswerSignature(Signature):
         contexts = require_as_many(contexts, answers, message)
         contexts = tf.where(tf.equal(tf.strings.strip(contexts), ""), answers, contexts)
         averages = self.head("context_encoder")(self.seen_by_heads(self.encoder.average(contexts)))
-        vectors = tf.concat([self.seen_by_heads(self.encoder(answers)), averages], axis=1)
+        vectors = tf.concat([self.seen_by_heads(self.encode(answers)), averages], axis=1)
         return unit_length(self.head("answer_tower")(vectors))
 
 
@@ -76,6 +76,7 @@ class QuestionAnswering(RankingTask):
         super().__init__(*args)
         self.num_contexts = int("context_encoder" in self.heads)
         self.columns = ("question", "answer", *["context"] * self.num_contexts)
+        self.roles = ("query", "document", *[""] * self.num_contexts)
 
     @classmethod
     def make_heads(cls, config: ExperimentConfig, data: DataConfig, encoder: TokenEncoder) -> Heads:
@@ -102,12 +103,14 @@ class QuestionAnswering(RankingTask):
             ("input",),
             "vectors of questions, near the answers that `response_encoder` encodes",
             'encoder.question_encoder(["Where is it?"])      # near the answer of the next line',
+            role="query",
         )
         answers = About(
             "response_encoder",
             ("input",),
             "vectors of answers",
             'encoder.response_encoder(["It is in Rome."])',
+            role="document",
         )
         question = SentenceSignature(
             served._replace(heads={"question_tower": heads["question_tower"]}), questions

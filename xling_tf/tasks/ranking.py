@@ -226,6 +226,7 @@ class ResponsePrediction(RankingTask):
 
     kind: ClassVar[str] = "conversations"
     columns = ("message", "response")
+    roles = ("default", "document")
 
     @classmethod
     def make_heads(cls, config: ExperimentConfig, data: DataConfig, encoder: TokenEncoder) -> Heads:
@@ -240,6 +241,7 @@ class ResponsePrediction(RankingTask):
             ("input",),
             "vectors of replies, near the messages that they answer",
             'encoder.response_encoder(["Fine, thanks."])     # near the messages that it answers',
+            role="document",
         )
         return [SentenceSignature(served, about)]
 

@@ -20,11 +20,13 @@ class Served(NamedTuple):
         encoder: Maps `[n]` strings to `[n, dim]` vectors that are not normalised.
         heads: The task's layers by name, in float32.
         scale_for_heads: Scales `[n, dim]` vectors as in training.
+        prompts: See `ModelInfo.role_prompts`.
     """
 
     encoder: ServingEncoder
     heads: Mapping[str, keras.layers.Layer]
     scale_for_heads: Callable[[tf.Tensor], tf.Tensor]
+    prompts: Mapping[str, str]
 
 
 class About(NamedTuple):
@@ -35,12 +37,14 @@ class About(NamedTuple):
         inputs: Names of the inputs, all of them strings.
         card: Description of the outputs for the model card.
         example: A line of Python for the model card that calls `encoder`, or "".
+        role: The prompt that is put before the texts, a key of `ModelInfo.role_prompts`; "" for no prompt.
     """
 
     name: str
     inputs: tuple[str, ...]
     card: str
     example: str = ""
+    role: str = "default"
 
 
 def texts(*names: str) -> list[tf.TensorSpec]:
@@ -74,9 +78,19 @@ class Signature(tf.train.Checkpoint):
         """Name, inputs and description."""
         return self._about()
 
+    @property
+    def prompt(self) -> str:
+        """The text that is put before each input."""
+        return self._served().prompts.get(self.about.role, "")
+
     def head(self, name: str) -> Any:
         """Returns one of the task's layers."""
         return self._served().heads[name]
+
+    def encode(self, texts: tf.Tensor) -> tf.Tensor:
+        """Encodes strings of any shape, after the prompt: `[n, dim]` float32, not normalised."""
+        texts = tf.reshape(texts, [-1])
+        return self.encoder(tf.strings.join([self.prompt, texts]) if self.prompt else texts)
 
     def seen_by_heads(self, vectors: tf.Tensor) -> tf.Tensor:
         """Scales `[n, dim]` vectors as in training."""
@@ -97,7 +111,7 @@ class SentenceSignature(Signature):
     @tf.function(input_signature=[*texts("inputs"), TRAINING], autograph=False)
     def __call__(self, inputs: tf.Tensor, training: bool = False) -> tf.Tensor:
         """Returns `[sentences, dim]` float32 of unit length; inputs of any shape are flattened."""
-        vectors = self.encoder(tf.reshape(inputs, [-1]))
+        vectors = self.encode(inputs)
         for head in self._served().heads.values():
             vectors = head(self.seen_by_heads(vectors))
         return unit_length(vectors)
@@ -109,7 +123,7 @@ class RawSignature(Signature):
     @tf.function(input_signature=[*texts("inputs"), TRAINING], autograph=False)
     def __call__(self, inputs: tf.Tensor, training: bool = False) -> tf.Tensor:
         """Returns `[sentences, dim]` float32; inputs of any shape are flattened."""
-        return self.encoder(tf.reshape(inputs, [-1]))
+        return self.encode(inputs)
 
 
 def require_as_many(texts: tf.Tensor, others: tf.Tensor, message: str) -> tf.Tensor:

@@ -132,7 +132,7 @@ class TranslationSignature(Signature):
             [tf.debugging.assert_equal(tf.reduce_any(is_wanted, axis=1), True, message)]
         ):
             languages = tf.argmax(is_wanted, axis=1, output_type=tf.int32)
-        tokenizer, vectors = self.encoder.tokenizer, self.encoder(tf.reshape(inputs, [-1]))
+        tokenizer, vectors = self.encoder.tokenizer, self.encode(inputs)
         most = tokenizer.config.max_tokens
         return tokenizer.join(decoder.translate(vectors, self.encoder.word_table(), languages, most))
 

@@ -1,7 +1,7 @@
 """Base class of the tokenizers, and the token features that they return."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -159,6 +159,29 @@ class Tokenizer(tf.Module, ABC):
         if self.config.lowercase:
             texts = lowercased(texts)
         return tf.strings.to_hash_bucket_fast(texts, 2**62)
+
+
+def framed(
+    rows: tf.RaggedTensor, max_tokens: int, *, begin: Sequence[int], end: Sequence[int], empty: int | None
+) -> tf.RaggedTensor:
+    """Cuts sentences, and puts marks around them.
+
+    Args:
+        rows: `[batch, (tokens)]` int32 rows of the word table.
+        max_tokens: Maximum number of tokens of a sentence, marks included.
+        begin: Rows of the marks before each sentence.
+        end: Rows of the marks after each sentence.
+        empty: Row that stands for a sentence without tokens; None for marks alone.
+
+    Returns:
+        `[batch, (tokens)]` int32 rows.
+    """
+    if empty is not None:
+        is_empty = tf.equal(rows.row_lengths(), 0)
+        fill = tf.fill([tf.math.count_nonzero(is_empty)], empty)
+        rows = tf.concat([rows, tf.RaggedTensor.from_row_lengths(fill, tf.cast(is_empty, tf.int64))], axis=1)
+    before, after = (tf.tile(tf.constant([marks], tf.int32), [rows.nrows(), 1]) for marks in (begin, end))
+    return tf.concat([before, rows[:, : max_tokens - len(begin) - len(end)], after], axis=1)
 
 
 def implementation(config: Any) -> type[Tokenizer]:

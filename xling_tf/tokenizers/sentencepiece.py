@@ -4,6 +4,7 @@ import hashlib
 import io
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from importlib import import_module
 from random import Random
 from typing import Any
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 
 from xling_tf.config import SentencePieceConfig
 from xling_tf.errors import UserError
-from xling_tf.tokenizers.base import Tokenizer
+from xling_tf.tokenizers.base import Tokenizer, framed
 from xling_tf.tokenizers.treebank import BYTES_PER_TOKEN, readable
 
 # Number of texts to learn from: about five minutes on one core and 2 GB (8 million in Yang et al. 2019, sec.
@@ -29,32 +30,51 @@ _CHARACTER_COVERAGE = 0.9995
 # Fixed, because the learned pieces depend on it: another machine must learn the same.
 _NUM_THREADS = 16
 
-_NORMAL = 1  # SentencePiece's type of ordinary pieces; 0 if the field is missing
-_PIECES = """
+# Values in SentencePiece's sentencepiece_model.proto, and the fields of it that are used here.
+UNIGRAM = 1
+NORMAL, UNKNOWN, CONTROL, UNUSED, BYTE = 1, 2, 3, 5, 6
+_PROTO = """
 name: "pieces.proto" package: "pieces" syntax: "proto2"
-message_type { name: "Piece" field { name: "type" number: 3 type: TYPE_INT32 label: LABEL_OPTIONAL } }
+message_type {
+  name: "Piece"
+  field { name: "piece" number: 1 type: TYPE_STRING }
+  field { name: "score" number: 2 type: TYPE_FLOAT }
+  field { name: "type" number: 3 type: TYPE_INT32 default_value: "1" }
+}
+message_type {
+  name: "Trainer"
+  field { name: "model_type" number: 3 type: TYPE_INT32 default_value: "1" }
+  field { name: "byte_fallback" number: 35 type: TYPE_BOOL }
+  field { name: "bos_piece" number: 46 type: TYPE_STRING default_value: "<s>" }
+  field { name: "eos_piece" number: 47 type: TYPE_STRING default_value: "</s>" }
+}
+message_type {
+  name: "Normalizer"
+  field { name: "precompiled_charsmap" number: 2 type: TYPE_BYTES }
+  field { name: "add_dummy_prefix" number: 3 type: TYPE_BOOL default_value: "true" }
+  field { name: "remove_extra_whitespaces" number: 4 type: TYPE_BOOL default_value: "true" }
+}
 message_type {
   name: "Model"
   field { name: "pieces" number: 1 type: TYPE_MESSAGE type_name: ".pieces.Piece" label: LABEL_REPEATED }
+  field { name: "trainer_spec" number: 2 type: TYPE_MESSAGE type_name: ".pieces.Trainer" }
+  field { name: "normalizer_spec" number: 3 type: TYPE_MESSAGE type_name: ".pieces.Normalizer" }
 }
 """
-
-# Row of the piece that stands for an empty sentence. Between sentence marks it is the unknown piece, as in
-# the published encoders; without marks it is the piece of the end of a sentence, which no text contains.
-_EMPTY_MARKED, _EMPTY_PIECE = 0, 2
 
 
 class SentencePieceTokenizer(Tokenizer):
     """Splits text into SentencePiece pieces, each of which has a row of the word table.
 
+    Rows equal the ids of Hugging Face's `tokenizers`, except in four cases: of segmentations with the same
+    score, as of "=====", another may be taken; Unicode is composed first, while `tokenizers` may lose a mark
+    after an accented character; U+0085 is no space; and no text, such as "</s>", is read as a special token.
+
     Args:
         model: SentencePiece's serialized model, which also decides on lowercasing.
         config: Sizes and rules. `sentence_marks` puts the model's pieces for the beginning and the end of a
-            sentence around the pieces of the text; they count towards `max_tokens`.
-
-    Attributes:
-        marks: Rows of the pieces before and after each sentence; empty without sentence marks.
-        empty: Row of the piece that stands for an empty sentence.
+            sentence, or the one of them that it has, around the pieces of the text; they count towards
+            `max_tokens`.
     """
 
     file_names = ("sentencepiece.model",)
@@ -78,8 +98,24 @@ class SentencePieceTokenizer(Tokenizer):
                 "were changed; use the original file, sentencepiece.model or *.model"
             ) from error
         self.num_words = int(size)
-        self.marks = self._marks_of_model() if config.sentence_marks else ()
-        self.empty = _EMPTY_MARKED if self.marks else _EMPTY_PIECE
+        proto = model_proto(model)
+        pieces, trainer = proto.pieces, proto.trainer_spec
+        marks = {piece.piece: row for row, piece in enumerate(pieces) if piece.type == CONTROL}
+        begin, end = (
+            (marks[name],) if name in marks else () for name in (trainer.bos_piece, trainer.eos_piece)
+        )
+        if config.sentence_marks and not begin + end:
+            raise UserError(
+                "tokenizer.sentence_marks=true expects a SentencePiece model with <s> or </s>, but this one "
+                "has neither; set tokenizer.sentence_marks=false, or learn a model with them"
+            )
+        unknown = next(row for row, piece in enumerate(pieces) if piece.type == UNKNOWN)
+        self._begin, self._end = (begin, end) if config.sentence_marks else ((), ())
+        # Without marks, the end of a sentence, which no text contains, stands for an empty sentence. Between
+        # marks, it is the unknown piece in the published encoders, where that is the first piece.
+        self._empty = next(iter(end), unknown)
+        if config.sentence_marks:
+            self._empty = unknown if unknown == 0 else None
 
     @classmethod
     def fit(
@@ -105,8 +141,8 @@ class SentencePieceTokenizer(Tokenizer):
 
     def keep(self, is_used: NDArray[np.bool_]) -> tuple["SentencePieceTokenizer", NDArray[np.bool_]]:
         """See `Tokenizer.keep`: the pieces for unknown characters, sentence marks and bytes always stay."""
-        model = _model_message().FromString(self._serialized)
-        is_left = is_used | [piece.type not in (0, _NORMAL) for piece in model.pieces]
+        model = model_proto(self._serialized)
+        is_left = is_used | [piece.type != NORMAL for piece in model.pieces]
         pieces = [piece for piece, left in zip(model.pieces, is_left, strict=True) if left]
         del model.pieces[:]
         model.pieces.extend(pieces)
@@ -118,23 +154,26 @@ class SentencePieceTokenizer(Tokenizer):
             "kind": "pieces",
             "max_tokens": self.config.max_tokens,
             "max_bytes": BYTES_PER_TOKEN * self.config.max_tokens,
-            "begin": self.marks[:1],
-            "end": self.marks[1:],
-            "empty": self.empty,
+            "begin": self._begin,
+            "end": self._end,
+            "empty": self._empty,
         }
 
     def tokenize(self, sentences: tf.Tensor, max_tokens: int | None = None) -> tf.RaggedTensor:
         """See `Tokenizer.tokenize`: int32 rows of the table."""
         max_tokens = max_tokens or self.config.max_tokens
-        pieces = self._pieces(readable(sentences, max_tokens))
-        is_empty = tf.equal(pieces.row_lengths(), 0)
-        fill = tf.fill([tf.math.count_nonzero(is_empty)], self.empty)
-        filled = tf.RaggedTensor.from_row_lengths(fill, tf.cast(is_empty, tf.int64))
-        clipped = tf.concat([pieces, filled], axis=1)[:, : max_tokens - len(self.marks)]
-        if not self.marks:
-            return clipped
-        begin, end = (tf.fill([pieces.nrows(), 1], mark) for mark in self.marks)
-        return tf.concat([begin, clipped, end], axis=1)
+        ids, row_splits = self._operations.sentencepiece_tokenize_op(
+            self._model.resource_handle,
+            readable(sentences, max_tokens),
+            nbest_size=0,  # the best segmentation, not a sample of the n best
+            alpha=1.0,
+            add_bos=False,
+            add_eos=False,
+            reverse=False,
+            out_type=tf.int32,
+        )
+        rows = tf.RaggedTensor.from_row_splits(ids, row_splits, validate=False)
+        return framed(rows, max_tokens, begin=self._begin, end=self._end, empty=self._empty)
 
     def word_ids(self, tokens: tf.Tensor) -> tf.Tensor:
         """See `Tokenizer.word_ids`: the tokens are rows already."""
@@ -150,30 +189,6 @@ class SentencePieceTokenizer(Tokenizer):
             add_eos=False,
             reverse=False,
         )
-
-    def _pieces(self, sentences: tf.Tensor, *, marked: bool = False) -> tf.RaggedTensor:
-        ids, row_splits = self._operations.sentencepiece_tokenize_op(
-            self._model.resource_handle,
-            sentences,
-            nbest_size=0,  # the best segmentation, not a sample of the n best
-            alpha=1.0,
-            add_bos=marked,
-            add_eos=marked,
-            reverse=False,
-            out_type=tf.int32,
-        )
-        return tf.RaggedTensor.from_row_splits(ids, row_splits, validate=False)
-
-    def _marks_of_model(self) -> tuple[int, int]:
-        """Returns the rows of the pieces for the beginning and the end of a sentence."""
-        try:
-            begin, end = self._pieces(tf.constant([""]), marked=True).values.numpy().tolist()
-        except tf.errors.OpError as error:
-            raise UserError(
-                "tokenizer.sentence_marks=true expects a SentencePiece model with <s> and </s>, but this one "
-                "lacks one of them; set tokenizer.sentence_marks=false, or learn a model with them"
-            ) from error
-        return begin, end
 
 
 class _ModelResource(tf.saved_model.experimental.TrackableResource):
@@ -210,13 +225,24 @@ def _fit(config: SentencePieceConfig, texts_by_language: Mapping[str, Iterable[s
     return model
 
 
-def _model_message() -> Any:
-    """Returns a message class for sentencepiece_model.proto that knows its pieces, and keeps other fields.
+def model_proto(serialized: bytes = b"") -> Any:
+    """Parses SentencePiece's serialized model: a message with the fields above, which keeps all others.
 
     The module that sentencepiece ships for it needs a newer protobuf than TensorFlow allows.
+
+    Args:
+        serialized: The model; empty for a new message.
+
+    Returns:
+        The message.
     """
+    return _message_class().FromString(serialized)
+
+
+@cache
+def _message_class() -> Any:
     pool = descriptor_pool.DescriptorPool()
-    pool.Add(text_format.Parse(_PIECES, descriptor_pb2.FileDescriptorProto()))
+    pool.Add(text_format.Parse(_PROTO, descriptor_pb2.FileDescriptorProto()))
     return message_factory.GetMessageClass(pool.FindMessageTypeByName("pieces.Model"))
 
 

@@ -56,12 +56,14 @@ def readable(sentences: tf.Tensor, max_tokens: int) -> tf.Tensor:
     # The first cut makes a megabyte cost no more than a page. The second comes after NFC, so that composed
     # and decomposed forms of a text are cut at the same character.
     most = BYTES_PER_TOKEN * max_tokens
-    text = composed(_cut(sentences, MAX_EXPANSION * most))
-    return tf.cond(tf.reduce_any(tf.strings.length(text) > most), lambda: _cut(text, most), lambda: text)
+    text = composed(first_bytes(sentences, MAX_EXPANSION * most))
+    return tf.cond(
+        tf.reduce_any(tf.strings.length(text) > most), lambda: first_bytes(text, most), lambda: text
+    )
 
 
-def _cut(texts: tf.Tensor, most: int) -> tf.Tensor:
-    """Returns the first bytes of texts; an incomplete character at the end becomes a space."""
+def first_bytes(texts: tf.Tensor, most: int) -> tf.Tensor:
+    """Returns at most `most` bytes of `[batch]` strings, with spaces in place of bytes that are not UTF-8."""
     cut = tf.strings.substr(texts, 0, most, unit="BYTE")
     return tf.strings.unicode_transcode(cut, "UTF-8", "UTF-8", replacement_char=0x20)
 

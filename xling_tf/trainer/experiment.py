@@ -191,7 +191,7 @@ def _build(
         if config.training.bow_share and model.encoder.bow_encoder is None:
             raise UserError("training.bow_share needs a starting model with encoder.bow_residual")
         tasks, new_heads = make_tasks(config, data, model)
-    examples = task_examples(tasks, store.corpora)
+    examples = task_examples(tasks, store.corpora, model.info.role_prompts)
     tasks = _with_examples(tasks, examples, config.data.source)
     unused = new_heads.keys() - {task.group for task in tasks}
     model.heads = {name: heads for name, heads in model.heads.items() if name not in unused}

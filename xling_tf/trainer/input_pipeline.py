@@ -5,7 +5,7 @@ batches as an uninterrupted one without any saved state.
 """
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -32,6 +32,7 @@ class Examples:
     # Maps `[n]` indices of examples to `[n]` UTF-8 bytes for each column.
     columns: Callable[[NDArray[np.int64]], Sequence[NDArray[np.object_]]]
     num_columns: int
+    prompts: tuple[str, ...] = ()  # of each column, put before its texts; () for none
     num_contexts: int = 0  # how many of the columns, the last ones, are contexts
     labels: NDArray[np.int32]
     lengths: NDArray[np.signedinteger[Any]]  # tokens of the longest text
@@ -54,26 +55,38 @@ class TaskExamples(NamedTuple):
     held_out: Examples
 
 
-def task_examples(tasks: Iterable[Task], corpora: Sequence[StoredCorpus]) -> dict[str, TaskExamples]:
-    """Collects the examples of each task that has any for training; the others are left out."""
+def task_examples(
+    tasks: Iterable[Task], corpora: Sequence[StoredCorpus], prompts: Mapping[str, str]
+) -> dict[str, TaskExamples]:
+    """Collects the examples of each task.
+
+    Args:
+        tasks: The tasks.
+        corpora: The corpora.
+        prompts: See `ModelInfo.role_prompts`.
+
+    Returns:
+        The examples by the task's name, without tasks that have none for training.
+    """
     examples = {}
     for task in tasks:
         matching = [c for c in corpora if (c.kind, c.languages) == (task.kind, task.languages)]
         if any(len(task.select(corpus.train)) for corpus in matching):
             examples[task.name] = TaskExamples(
-                _collect(task, [(corpus.name, corpus.train) for corpus in matching]),
-                _collect(task, [(corpus.name, corpus.held_out) for corpus in matching]),
+                _collect(task, [(corpus.name, corpus.train) for corpus in matching], prompts),
+                _collect(task, [(corpus.name, corpus.held_out) for corpus in matching], prompts),
             )
     return examples
 
 
-def _collect(task: Task, parts: Sequence[tuple[str, StoredRecords]]) -> Examples:
+def _collect(task: Task, parts: Sequence[tuple[str, StoredRecords]], prompts: Mapping[str, str]) -> Examples:
     columns_of = task.columns_of(join([part for _, part in parts]))
     parts = [(name, task.select(part)) for name, part in parts]
     records = join([part for _, part in parts])
     return Examples(
         columns=lambda indices: columns_of(records[indices]),
         num_columns=len(task.columns),
+        prompts=tuple(prompts.get(role, "") for role in task.roles or ["default"] * len(task.columns)),
         num_contexts=task.num_contexts,
         labels=records.labels,
         lengths=records.lengths,
@@ -246,7 +259,8 @@ def make_dataset(
         return examples.texts(indices), examples.labels[indices], examples.vectors[indices]
 
     # `Dataset.from_generator` is slower: its iterator makes malloc return freed memory at once.
-    convert = _to_batch(tokenizer, examples.num_columns, examples.num_contexts, examples.vectors.shape[1])
+    columns = examples.num_columns, examples.num_contexts, examples.prompts
+    convert = _to_batch(tokenizer, *columns, examples.vectors.shape[1])
     return (
         tf.data.Dataset.range(sys.maxsize if count is None else count)
         .map(lambda number: tf.numpy_function(read, [number], _READ))
@@ -257,7 +271,7 @@ def make_dataset(
 
 @lru_cache(8)
 def _to_batch(
-    tokenizer: Tokenizer, num_columns: int, num_contexts: int, vector_dim: int
+    tokenizer: Tokenizer, num_columns: int, num_contexts: int, prompts: tuple[str, ...], vector_dim: int
 ) -> Callable[..., Batch]:
     """Makes the graph function that turns texts, labels and vectors into a `Batch`."""
 
@@ -265,6 +279,8 @@ def _to_batch(
     def convert(texts: tf.Tensor, labels: tf.Tensor, vectors: tf.Tensor) -> Batch:
         texts, labels = tf.ensure_shape(texts, [None]), tf.ensure_shape(labels, [None])
         fingerprints = tokenizer.fingerprints(texts)
+        if any(prompts):
+            texts = tf.strings.join([tf.repeat(prompts, tf.size(labels)), texts])
         split = tf.size(texts) // num_columns * (num_columns - num_contexts)
         contexts = [texts[split:]] if num_contexts else []
         features = tokenizer(texts[:split], *contexts)

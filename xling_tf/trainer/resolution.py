@@ -12,12 +12,19 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from xling_tf.config import PRECISIONS, DataConfig, ExperimentConfig, PowerMeanConfig, WordsConfig
+from xling_tf.config import (
+    PRECISIONS,
+    DataConfig,
+    ExperimentConfig,
+    ModelInfo,
+    PowerMeanConfig,
+    WordsConfig,
+)
 from xling_tf.corpora.store import CorpusStore, StoredRecords, join
 from xling_tf.encoders.base import encoder_settings
 from xling_tf.errors import UserError
 from xling_tf.files import replacing
-from xling_tf.model import Model, ModelInfo
+from xling_tf.model import Model
 from xling_tf.tokenizers.base import Tokenizer, implementation
 from xling_tf.tokenizers.words import WordTokenizer
 from xling_tf.trainer.word_vectors import Bitext, WordVectors, fit_vectors
@@ -66,7 +73,8 @@ def resolve(config: ExperimentConfig, data: DataConfig, store: CorpusStore, run_
         # Pairs whose languages are not named are in "source" and "target".
         added = (code for code in data.languages if code not in ("source", "target"))
         languages = tuple(dict.fromkeys((*model.info.languages, *added)))
-        model.info = dataclasses.replace(info, languages=languages)
+        prompts, name = model.info.prompts, model.info.default_prompt_name
+        model.info = dataclasses.replace(info, languages=languages, prompts=prompts, default_prompt_name=name)
     else:
         decided: dict[str, Any] = {}
         tokenizer: Tokenizer

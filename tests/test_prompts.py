@@ -1,0 +1,97 @@
+"""Prompts are put before texts by every signature, the client, and training."""
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from starting_models import TEXTS, make_model
+from testing import TrainedModel, corpus
+
+import xling_tf
+from xling_tf.config import ModelInfo
+from xling_tf.corpora.records import QuestionAnswer
+from xling_tf.corpora.store import transient_store
+from xling_tf.errors import UserError
+from xling_tf.tasks.question_answering import QuestionAnswering
+from xling_tf.trainer.input_pipeline import make_dataset, task_examples
+
+PROMPTS = {"query": "the cat: ", "passage": "el perro: ", "topic": "my house: "}
+SENTENCES = ["the dog sleeps", "a cat", ""]
+
+
+def prompted(default: str | None) -> TrainedModel:
+    """A model without heads that has prompts."""
+    model = make_model("words and n-grams")
+    model.heads = {}
+    model.info = dataclasses.replace(model.info, prompts=PROMPTS, default_prompt_name=default)
+    return model
+
+
+def with_prompt(name: str | None) -> list[str]:
+    return [PROMPTS.get(name or "", "") + text for text in SENTENCES]
+
+
+@pytest.mark.parametrize("default", [None, "query", "topic"])
+def test_every_signature_and_the_client_put_the_prompt_before_texts(
+    default: str | None, tmp_path: Path
+) -> None:
+    model = prompted(default)
+    expected = {}
+    for name in (None, *PROMPTS):
+        features = model.tokenizer(tf.constant(with_prompt(name)))
+        expected[name] = model.encoder(features).numpy()
+    unit = {name: rows / np.linalg.norm(rows, axis=1)[:, None] for name, rows in expected.items()}
+    np.testing.assert_allclose(model(SENTENCES), unit[default], atol=1e-6)
+
+    model.export(tmp_path / "exported", {})
+    loaded = tf.saved_model.load(str(tmp_path / "exported"))
+    np.testing.assert_allclose(loaded(SENTENCES), unit[default], atol=1e-6)
+    np.testing.assert_allclose(loaded.raw(SENTENCES), expected[default], atol=1e-5)
+    np.testing.assert_allclose(loaded.question_encoder(SENTENCES), unit["query"], atol=1e-6)
+    np.testing.assert_allclose(loaded.response_encoder(SENTENCES), unit["passage"], atol=1e-6)
+
+    encoder = xling_tf.load(tmp_path / "exported")
+    assert encoder.prompts == {"document": "", **PROMPTS}
+    np.testing.assert_allclose(encoder.encode(SENTENCES), unit[default], atol=1e-6)
+    for name in PROMPTS:
+        np.testing.assert_allclose(encoder.encode(SENTENCES, prompt_name=name), unit[name], atol=1e-6)
+    raw = encoder.encode(SENTENCES, prompt=PROMPTS["topic"], normalize_embeddings=False)
+    np.testing.assert_allclose(raw, expected["topic"], atol=1e-5)
+    np.testing.assert_allclose(encoder.encode(SENTENCES, prompt=""), unit[None], atol=1e-6)
+    np.testing.assert_allclose(encoder.encode_query(SENTENCES), unit["query"], atol=1e-6)
+    np.testing.assert_allclose(encoder.encode_document(SENTENCES), unit["passage"], atol=1e-6)
+    with pytest.raises(UserError, match="query, document, passage, topic"):
+        encoder.encode(SENTENCES, prompt_name="clustering")
+    with pytest.raises(UserError, match="own prompts"):
+        encoder.encode_query(SENTENCES, prompt="x: ")
+
+
+def test_training_puts_the_prompts_of_queries_and_documents_before_texts() -> None:
+    model = prompted("query")
+    records = [QuestionAnswer(f"{text}?", text, "the house") for text in TEXTS]
+    store = transient_store([corpus("questions", records)])
+    settings = model.experiment.task("question_answering")
+    heads = {"question_tower": None, "answer_tower": None, "context_encoder": None}
+    task = QuestionAnswering("questions", "en", settings, model.info.similarity, heads)
+    train = task_examples([task], store.corpora, model.info.role_prompts)["questions"].train
+    batch = next(iter(make_dataset(train, lambda _: np.arange(2), model.tokenizer)))
+    questions, answers, contexts = np.split(train.texts(np.arange(2)), 3)
+    rows = [
+        *(b"the cat: " + text for text in questions),
+        *(b"el perro: " + text for text in answers),
+        *contexts,
+    ]
+    tokens = model.tokenizer.word_ids(model.tokenizer.tokenize(tf.constant(rows)).values)
+    lengths = batch.features.lengths.numpy()
+    places = [row[:length] for row, length in zip(batch.features.tokens.numpy(), lengths, strict=True)]
+    np.testing.assert_array_equal(batch.features.words.ids.numpy()[np.concatenate(places)], tokens)
+    # Texts are compared without their prompts: a question may also be somebody's answer.
+    bare = model.tokenizer.fingerprints(tf.constant([*questions, *answers, *contexts]))
+    np.testing.assert_array_equal(batch.fingerprints.numpy().ravel(), bare)
+
+
+def test_the_default_prompt_is_one_of_the_prompts() -> None:
+    with pytest.raises(UserError, match="query, passage, topic"):
+        ModelInfo(prompts=PROMPTS, default_prompt_name="clustering")

@@ -1,0 +1,224 @@
+"""The formats that models are exported to, and what their exporters share."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib import import_module
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from xling_tf.corpora.folder import SAMPLE_FOLDER, discover
+from xling_tf.errors import UserError, require_known
+from xling_tf.files import RUNTIME_SETTINGS, SAVED_MODEL, replacing_folder
+from xling_tf.model import WEIGHTS, Model
+from xling_tf.savedmodel.module import require_replaceable
+from xling_tf.savedmodel.saved_models import load_saved_model
+
+Encode = Callable[[Sequence[str]], NDArray[np.float32]]
+
+
+class Source(NamedTuple):
+    """An exported model that is converted.
+
+    Attributes:
+        folder: Its folder.
+        model: The model itself.
+        encode: Encodes texts by the SavedModel: `[texts, hidden_dim]`.
+        data: Folder of corpora with texts like those that the model will see; None for the built-in sample.
+    """
+
+    folder: Path
+    model: Model
+    encode: Encode
+    data: Path | None
+
+
+class Format(NamedTuple):
+    """A format of exports.
+
+    Attributes:
+        exporter: "module:function" of a function that takes a `Source`, a folder and options. It writes the
+            folder, and returns texts and a function that encodes them with what was written; None if the
+            vectors are meant to differ.
+        mark: A file that every folder of this format has.
+    """
+
+    exporter: str
+    mark: str
+
+
+# A folder has the first of these formats whose mark it has.
+FORMATS: Mapping[str, Format] = {
+    "savedmodel": Format("compact:export", SAVED_MODEL),
+    "litert": Format("runtimes:export_litert", RUNTIME_SETTINGS),
+    "onnx": Format("runtimes:export_onnx", RUNTIME_SETTINGS),
+    "sentence-transformers": Format("sentence_transformers:export", "onnx/model.onnx"),
+    "model2vec": Format("model2vec:export", "modules.json"),
+    "mediapipe": Format("mediapipe:export", "model.tflite"),
+    "keras": Format("base:export_keras", WEIGHTS),
+}
+# Texts for which an export must have the vectors of the SavedModel: known and unknown words, contractions,
+# numbers, scripts without spaces, combining marks, symbols, and a blank text.
+PROBES = (
+    "Don't go there, Ana: it's 10:30 already...",
+    "¿Dónde está la biblioteca? «Allí», dijo.",
+    "Grundstücksverkehrsgenehmigungszuständigkeit 1,234.5 U.S. 'quoted'",
+    "我今天去公园散步。東京タワーへ行きました。",
+    "สวัสดีครับ שלום مرحبا नमस्ते 😀👍🏽 x²≠½",
+    " \t ",
+)
+_TOLERANCE = 1e-4
+_TEXTS = 2000  # of a sample
+_COST = """
+## Unknown words
+
+The model has vectors of the words in its vocabulary, and not of others: those that the SavedModel computes
+from their characters are lost. Of the words in {texts} texts of {corpora}, {share:.1%} are unknown, in
+{affected:.0%} of the texts. The mean cosine to the SavedModel's vectors is {cosine:.4f}, and 5% of the texts
+are below {least:.3f}.
+"""
+
+
+def export(folder: Path, form: str, output: Path, *, data: Path | None = None, **options: Any) -> None:
+    """Exports a model to the format of another loader.
+
+    The result is compared with the SavedModel's vectors before it is moved into place.
+
+    Args:
+        folder: Folder of an exported model.
+        form: Name of a format in `FORMATS`.
+        output: Folder to write, which must be new or an earlier export to this format.
+        data: Folder of corpora; see `Source`.
+        **options: Arguments of the exporter.
+
+    Raises:
+        UserError: `folder` is not a model of xling_tf, the format cannot express it, the vectors of the
+            result differ, `output` holds something else, or a package is missing.
+    """
+    require_known("--to", form, FORMATS)
+    exporter, mark = FORMATS[form]
+    require_replaceable(output, "--output", mark)
+    if output.resolve() == folder.resolve():
+        raise UserError(f"--output must be another folder than --model, got {output} for both")
+    saved = load_saved_model(folder)
+    source = Source(
+        folder, Model.from_pretrained(folder), lambda texts: saved(tf.constant(list(texts))).numpy(), data
+    )
+    module, _, function = exporter.partition(":")
+    with replacing_folder(output) as temporary:
+        write = getattr(import_module(f"xling_tf.exporters.{module}"), function)
+        if comparable := write(source, temporary, **options):
+            texts, encode = comparable
+            difference = float(np.abs(encode(texts) - source.encode(texts)).max(initial=0))
+            if not difference <= _TOLERANCE:
+                raise UserError(
+                    f"the vectors differ from those of {folder} by {difference:.2g}: it was exported with "
+                    "other rules for tokens; export it again"
+                )
+
+
+def export_keras(source: Source, folder: Path) -> tuple[Sequence[str], Encode]:
+    """Writes the folder of `Model.save_pretrained`, which `Model.from_pretrained` loads."""
+    source.model.save_pretrained(folder)
+    loaded = Model.from_pretrained(folder)
+    return PROBES, lambda texts: loaded(texts).numpy()
+
+
+def refuse(source: Source, form: str, expected: str) -> NoReturn:
+    """Raises the `UserError` of a model that a format cannot express."""
+    kind = source.model.encoder_settings["kind"]
+    tokenizer = source.model.config()["tokenizer"]["kind"]
+    others = "savedmodel, keras, onnx and sentence-transformers"
+    raise UserError(
+        f"--to {form} expects {expected}, but {source.folder} has the encoder {kind} and the tokenizer "
+        f"{tokenizer}; it can be exported --to {others}"
+    )
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Writes a JSON file, and its folder if that is missing."""
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def read_texts(
+    data: Path | None, languages: Sequence[str] = (), *, per_file: int | None = None
+) -> Iterator[str]:
+    """Yields the texts of corpora.
+
+    Args:
+        data: Folder of corpora; None for the built-in sample.
+        languages: Codes of the languages; () for all.
+        per_file: Maximum number of records of each file; None for all.
+
+    Raises:
+        UserError: There are no texts in a language.
+    """
+    folder = data or SAMPLE_FOLDER
+    files = list(discover(folder))
+    known = {language for file in files for language in file.languages}
+    if missing := [language for language in languages if language not in known]:
+        raise UserError(
+            f"--data {folder} must have texts in every language of --languages, but has none in "
+            f"{', '.join(missing)}; remove the language, or add documents/NAME.{missing[0]}.txt"
+        )
+    for file in files:
+        if languages and not {*file.languages} & {*languages}:
+            continue
+        for record, _ in islice(file.read(*file.paths), per_file):
+            texts = [field for field in record if isinstance(field, str)]
+            # Each side of a translation has its language; other records are in one language.
+            codes = file.languages if len(file.languages) > 1 else file.languages * len(texts)
+            for text, code in zip(texts, codes, strict=True):
+                if not languages or code in languages:
+                    yield text
+
+
+def sample_texts(source: Source) -> list[str]:
+    """Returns up to 2,000 different texts of `source.data`, in the languages of the model that are there."""
+    known = {language for file in discover(source.data or SAMPLE_FOLDER) for language in file.languages}
+    languages = [language for language in source.model.info.languages if language in known]
+    texts = [*dict.fromkeys(read_texts(source.data, languages, per_file=_TEXTS))]
+    return texts[:: -(-len(texts) // _TEXTS) or 1]
+
+
+def without_unknown_words(source: Source, tokenizer: Any, unknown: int) -> list[str]:
+    """Returns those texts of a sample in which a tokenizer of `tokenizers` knows every word."""
+    texts = [*PROBES, *sample_texts(source)]
+    encodings = tokenizer.encode_batch(texts)
+    return [
+        text
+        for text, encoding in zip(texts, encodings, strict=True)
+        if encoding.ids and unknown not in encoding.ids
+    ]
+
+
+def cost_of_unknown_words(source: Source, tokenizer: Any, unknown: int, encode: Encode) -> str:
+    """Describes for a card how an export differs that has no vectors of words outside the vocabulary.
+
+    Args:
+        source: The model.
+        tokenizer: The export's tokenizer, of the `tokenizers` library.
+        unknown: The id of unknown words.
+        encode: Encodes texts with the export.
+
+    Returns:
+        Markdown.
+    """
+    texts = sample_texts(source)
+    ids = [np.array(encoding.ids) for encoding in tokenizer.encode_batch(texts)]
+    share = np.mean(np.concatenate(ids) == unknown)
+    cosines = np.sum(encode(texts) * source.encode(texts), axis=1)
+    affected = np.mean([unknown in row for row in ids])
+    return _COST.format(
+        texts=len(texts),
+        corpora=source.data.name if source.data else "the built-in sample",
+        share=share,
+        affected=affected,
+        cosine=np.mean(cosines),
+        least=np.percentile(cosines, 5),
+    )

@@ -1,0 +1,98 @@
+"""The folder of model2vec and of sentence-transformers' StaticEmbedding: a vector for each word."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from xling_tf.encoders.static import StaticEncoder
+from xling_tf.errors import library
+from xling_tf.exporters.base import (
+    Encode,
+    Source,
+    cost_of_unknown_words,
+    refuse,
+    without_unknown_words,
+    write_json,
+)
+from xling_tf.exporters.sentence_transformers import vocabulary_rows
+from xling_tf.exporters.tokenizer_json import tokenizer_json
+from xling_tf.tokenizers.words import WordTokenizer
+from xling_tf.weights import read_weights, write_weights
+
+_CARD = """# A static sentence encoder for model2vec
+
+Maps sentences to {dim}-dimensional vectors of unit length: the average of their words' vectors.
+
+    from model2vec import StaticModel
+    StaticModel.from_pretrained(".").encode(["Hola", "Hello"])      # float32 [2, {dim}]
+
+    from sentence_transformers import SentenceTransformer
+    SentenceTransformer(".").encode(["Hola", "Hello"])
+{cost}"""
+
+
+def export(source: Source, folder: Path) -> tuple[Sequence[str], Encode]:
+    """Writes a table of projected words, in which n-grams are included, and a tokenizer.
+
+    Args:
+        source: The model, with a static encoder.
+        folder: Folder to write.
+
+    Returns:
+        Texts of known words, and a function that encodes them from the written files.
+
+    Raises:
+        UserError: The encoder does more than to average, or there are marks around sentences.
+    """
+    model, encoder = source.model, source.model.encoder
+    rules = model.tokenizer.rules()
+    if not isinstance(encoder, StaticEncoder) or rules.get("begin") or rules.get("end"):
+        refuse(source, "model2vec", "a static encoder without marks around sentences")
+    description = tokenizer_json(model.tokenizer)
+    is_words = isinstance(model.tokenizer, WordTokenizer)
+    rows = vocabulary_rows(model) if is_words else encoder.embedding.words.table.numpy()
+    # The average of projected words is the projected average.
+    vectors = encoder.project(tf.constant(rows)).numpy()
+    unknown = description["model"].get("unk_id", len(description["model"]["vocab"]) - 1)
+    # model2vec leaves out unknown words; StaticEmbedding counts them, which a row of zeros undoes.
+    vectors[unknown] = 0
+    write_weights(folder / "model.safetensors", {"embeddings": vectors[: len(description["model"]["vocab"])]})
+    write_json(folder / "tokenizer.json", description)
+    max_tokens = model.tokenizer.config.max_tokens
+    config = {
+        "model_type": "model2vec",
+        "normalize": True,
+        "max_length": max_tokens,
+        "seq_length": max_tokens,
+    }
+    write_json(folder / "config.json", {**config, "hidden_dim": encoder.hidden_dim})
+    names = {"": "StaticEmbedding", "1_Normalize": "Normalize"}
+    modules = [
+        {"idx": index, "name": str(index), "path": path, "type": f"sentence_transformers.models.{name}"}
+        for index, (path, name) in enumerate(names.items())
+    ]
+    write_json(folder / "modules.json", modules)
+    tokenizer, encode = _load(folder, unknown)
+    cost = cost_of_unknown_words(source, tokenizer, unknown, encode)
+    (folder / "README.md").write_text(_CARD.format(dim=encoder.hidden_dim, cost=cost), encoding="utf-8")
+    return without_unknown_words(source, tokenizer, unknown), encode
+
+
+def _load(folder: Path, unknown: int) -> tuple[Any, Encode]:
+    """Returns the tokenizer, and a function that encodes as model2vec does."""
+    tokenizers = library("tokenizers", "tokenizers", "runtimes")
+    tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+    table = read_weights(folder / "model.safetensors")["embeddings"]
+
+    def encode(texts: Sequence[str]) -> NDArray[np.float32]:
+        encodings = tokenizer.encode_batch(list(texts), add_special_tokens=False)
+        rows = [table[[row for row in encoding.ids if row != unknown]] for encoding in encodings]
+        sums = np.reshape([words.sum(axis=0) for words in rows], [-1, table.shape[1]])
+        lengths = np.linalg.norm(sums, axis=1, keepdims=True)
+        return (sums / np.maximum(lengths, 1e-12)).astype(np.float32)
+
+    return tokenizer, encode

@@ -1,0 +1,289 @@
+"""The folder that sentence-transformers, Text Embeddings Inference, fastembed and Transformers.js load."""
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from xling_tf.encoders.bert import BertEncoder
+from xling_tf.encoders.serving import KNOWN_WORDS, ServingEncoder
+from xling_tf.errors import library
+from xling_tf.exporters.base import (
+    PROBES,
+    Encode,
+    Source,
+    cost_of_unknown_words,
+    without_unknown_words,
+    write_json,
+)
+from xling_tf.exporters.runtimes import embed_ids, to_onnx
+from xling_tf.exporters.tokenizer_json import UNKNOWN_WORD, tokenizer_json
+from xling_tf.importers.bert import FAMILIES
+from xling_tf.importers.sentence_transformers import ACTIVATIONS, POOLING_SWITCHES, POOLINGS
+from xling_tf.layers.pooling import unit_length
+from xling_tf.model import Model
+from xling_tf.tokenizers.words import WordTokenizer
+from xling_tf.weights import Weights, arrays, write_weights
+
+_CARD = """# A sentence encoder for sentence-transformers
+
+Maps sentences to {dim}-dimensional vectors of unit length.
+
+    from sentence_transformers import SentenceTransformer
+    model = SentenceTransformer("."{backend})
+    model.encode(["Hola", "Hello"])                 # float32 [2, {dim}]
+
+`onnx/model.onnx` maps `input_ids` and `attention_mask`, int64 `[batch, tokens]`, to `sentence_embedding`,
+float32 `[batch, {dim}]`; `tokenizer.json` is read by the `tokenizers` library. {states}
+{cost}"""
+_REPEATED = "`last_hidden_state` repeats the\nvector at every token, so that every pooling returns it."
+_STATES = "`last_hidden_state` has the\noutputs of the last block."
+_BATCH = 32
+_MODULE = "sentence_transformers.models."
+# transformers' names of our activations.
+_ACTIVATIONS = {"gelu": "gelu", "gelu_tanh": "gelu_pytorch_tanh", "relu": "relu", "silu": "silu"}
+# The first of these that the vocabulary has.
+_SPECIAL = {
+    "unk_token": ("[UNK]", "<unk>"),
+    "cls_token": ("[CLS]", "<s>"),
+    "sep_token": ("[SEP]", "</s>"),
+    "pad_token": ("[PAD]", "<pad>", "</s>", "[UNK]"),
+}
+
+
+def export(source: Source, folder: Path) -> tuple[Sequence[str], Encode]:
+    """Writes an ONNX model, a tokenizer and settings; of the encoder `bert`, also weights for torch.
+
+    Args:
+        source: The model.
+        folder: Folder to write.
+
+    Returns:
+        Texts, and a function that encodes them with the `tokenizers` library and ONNX Runtime.
+    """
+    model, encoder = source.model, source.model.encoder
+    config = {
+        "model_type": "bert",
+        "architectures": ["BertModel"],
+        "hidden_size": encoder.hidden_dim,
+        "vocab_size": model.tokenizer.num_words,
+        "max_position_embeddings": model.tokenizer.config.max_tokens,
+        "transformers_version": "5.0.0",
+    }
+    pooling, pooled_dim = "cls", encoder.hidden_dim
+    modules = ["Transformer", "Pooling", "Normalize"]
+    if is_bert := isinstance(encoder, BertEncoder):
+        config |= {theirs: getattr(encoder, ours) for ours, theirs in FAMILIES["bert"].sizes.items()}
+        config |= {
+            "hidden_act": _ACTIVATIONS[encoder.activation],
+            "layer_norm_eps": encoder.epsilon,
+            "max_position_embeddings": encoder.max_positions,
+            "type_vocab_size": 1,
+        }
+        write_weights(folder / "model.safetensors", _bert_tensors(model))
+        pooling, pooled_dim = encoder.pooling, encoder.embedding_dim
+        modules[2:2] = ["Dense"] * len(encoder.dense)
+    _write_tokenizer(folder, model)
+    write_json(folder / "config.json", config)
+    write_json(folder / "sentence_bert_config.json", {"max_seq_length": model.tokenizer.config.max_tokens})
+    names = [f"{index}_{name}" if index else "" for index, name in enumerate(modules)]
+    paths = [
+        {"idx": index, "name": str(index), "path": path, "type": _MODULE + name}
+        for index, (name, path) in enumerate(zip(modules, names, strict=True))
+    ]
+    write_json(folder / "modules.json", paths)
+    mode = next(theirs for theirs, ours in POOLINGS.items() if ours == pooling)
+    switches = {switch: name == mode for switch, name in POOLING_SWITCHES.items()}
+    write_json(folder / "1_Pooling" / "config.json", {"word_embedding_dimension": pooled_dim, **switches})
+    for index, layer in enumerate(encoder.dense if is_bert else ()):
+        _write_dense(folder / names[2 + index], layer, encoder.dense_activations[index])
+    (folder / names[-1]).mkdir()
+    info = model.info
+    settings = {"prompts": info.prompts, "default_prompt_name": info.default_prompt_name}
+    write_json(folder / "config_sentence_transformers.json", {**settings, "similarity_fn_name": "cosine"})
+
+    graph = _Graph(model)
+    (folder / "onnx").mkdir()
+    (folder / "onnx" / "model.onnx").write_bytes(to_onnx(graph.encode, graph.tables, graph.signature))
+    tokenizer, encode = load(folder)
+    texts, cost = list(PROBES), ""
+    if isinstance(model.tokenizer, WordTokenizer):
+        unknown = tokenizer.token_to_id(UNKNOWN_WORD)
+        cost = cost_of_unknown_words(source, tokenizer, unknown, encode)
+        texts = without_unknown_words(source, tokenizer, unknown)
+    card = _CARD.format(
+        dim=encoder.hidden_dim,
+        backend="" if is_bert else ', backend="onnx"',
+        states=_STATES if is_bert else _REPEATED,
+        cost=cost,
+    )
+    (folder / "README.md").write_text(card, encoding="utf-8")
+    return texts, encode
+
+
+class _Graph:
+    """The graph of the ONNX model.
+
+    Attributes:
+        tables: The embedding tables.
+        signature: The inputs.
+    """
+
+    signature = (
+        tf.TensorSpec([None, None], tf.int64, name="input_ids"),
+        tf.TensorSpec([None, None], tf.int64, name="attention_mask"),
+    )
+
+    def __init__(self, model: Model) -> None:
+        self._body = model.encoder
+        self.tables = [table.value for table in model.encoder.table_variables]
+        self._embed: Callable[..., tf.Tensor] = lambda tables, ids: embed_ids(self._body, tables, ids)
+        if isinstance(model.tokenizer, WordTokenizer):
+            self.tables = [tf.Variable(vocabulary_rows(model))]
+            if model.tokenizer.num_ngrams:  # which the rows include
+                self._embed = lambda tables, ids: tf.gather(tables[0], ids)
+        rules = model.tokenizer.rules()
+        empty = 0 if isinstance(model.tokenizer, WordTokenizer) else rules["empty"]
+        begin, end = rules.get("begin", ()), rules.get("end", ())
+        self._empty = [] if empty is None else [*begin, empty, *end]
+
+    def encode(
+        self, tables: Sequence[tf.Tensor], input_ids: tf.Tensor, attention_mask: tf.Tensor
+    ) -> dict[str, tf.Tensor]:
+        """Computes `sentence_embedding`, `[batch, dim]`, and `last_hidden_state`, `[batch, tokens, any]`."""
+        body, lengths = self._body, tf.cast(tf.reduce_sum(attention_mask, axis=1), tf.int32)
+        ids = tf.cast(input_ids * attention_mask, tf.int32)
+        if isinstance(body, BertEncoder):
+            states, is_token = body.hidden_states(self._embed(tables, ids), lengths)
+            return {
+                "last_hidden_state": states,
+                "sentence_embedding": unit_length(body.pool(states, is_token)),
+            }
+        if self._empty:
+            # Here an empty text has a token, in addition to marks.
+            is_empty = lengths < len(self._empty)
+            lengths = tf.where(is_empty, len(self._empty), lengths)
+            width = tf.maximum(tf.shape(ids)[1], len(self._empty))
+            ids, empty = (_padded(rows, width) for rows in (ids, tf.constant([self._empty])))
+            ids = tf.where(is_empty[:, None], empty, ids)[:, : tf.reduce_max(lengths)]
+        vectors = unit_length(body.encode_tokens(self._embed(tables, ids), lengths))
+        width = tf.maximum(tf.shape(input_ids)[1], 1)
+        return {
+            "last_hidden_state": tf.tile(vectors[:, None], [1, width, 1]),
+            "sentence_embedding": vectors,
+        }
+
+
+def _padded(rows: tf.Tensor, width: tf.Tensor) -> tf.Tensor:
+    return tf.pad(rows, [[0, 0], [0, width - tf.shape(rows)[1]]])
+
+
+def vocabulary_rows(model: Model) -> NDArray[np.float32]:
+    """Returns a table of the words of a vocabulary, in which the first row after them is for all others.
+
+    Args:
+        model: A model of words.
+
+    Returns:
+        `[words + 1, embedding_dim]` rows, or `[num_words, any]` if words have no n-grams.
+    """
+    num_known = len(model.tokenizer.vocabulary)
+    if model.tokenizer.num_ngrams:
+        served = ServingEncoder(model.tokenizer, model.encoder).named_weights
+        known = served[KNOWN_WORDS].numpy()
+        return np.concatenate([known, np.zeros_like(known[:1])])
+    table = model.encoder.embedding.words.table.numpy()
+    table[num_known] = table[num_known:].mean(axis=0)
+    return table
+
+
+def load(folder: Path) -> tuple[Any, Encode]:
+    """Loads the tokenizer and the ONNX model.
+
+    Args:
+        folder: Folder that `export` has written.
+
+    Returns:
+        A tokenizer of the `tokenizers` library, and a function that encodes texts.
+    """
+    tokenizers = library("tokenizers", "tokenizers", "runtimes")
+    tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer.enable_padding()
+    runtime = library("onnxruntime", "onnxruntime", "runtimes")
+    session = runtime.InferenceSession(
+        str(folder / "onnx" / "model.onnx"), providers=["CPUExecutionProvider"]
+    )
+
+    def encode(texts: Sequence[str]) -> NDArray[np.float32]:
+        batches = []
+        for begin in range(0, len(texts), _BATCH):
+            encodings = tokenizer.encode_batch(texts[begin : begin + _BATCH])
+            inputs = {
+                "input_ids": [encoding.ids for encoding in encodings],
+                "attention_mask": [encoding.attention_mask for encoding in encodings],
+            }
+            arrays = {name: np.array(rows, np.int64) for name, rows in inputs.items()}
+            batches += session.run(["sentence_embedding"], arrays)
+        return np.concatenate(batches)
+
+    return tokenizer, encode
+
+
+def _write_tokenizer(folder: Path, model: Model) -> None:
+    description = tokenizer_json(model.tokenizer)
+    write_json(folder / "tokenizer.json", description)
+    tokenizer = library("tokenizers", "tokenizers", "runtimes").Tokenizer.from_str(json.dumps(description))
+    special = {
+        role: token
+        for role, tokens in _SPECIAL.items()
+        if (token := next((token for token in tokens if tokenizer.token_to_id(token) is not None), None))
+    }
+    write_json(folder / "special_tokens_map.json", special)
+    settings = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "model_max_length": model.tokenizer.config.max_tokens,
+        "model_input_names": ["input_ids", "attention_mask"],
+        "clean_up_tokenization_spaces": False,
+    }
+    write_json(folder / "tokenizer_config.json", settings | special)
+
+
+def _write_dense(folder: Path, layer: Any, activation: str) -> None:
+    kernel, bias = (variable.numpy() for variable in (layer.kernel, layer.bias))
+    name = next(theirs for theirs, ours in ACTIVATIONS.items() if ours == activation)
+    module = "linear" if name == "Identity" else "activation"
+    settings = {
+        "in_features": kernel.shape[0],
+        "out_features": kernel.shape[1],
+        "bias": True,
+        "activation_function": f"torch.nn.modules.{module}.{name}",
+    }
+    write_json(folder / "config.json", settings)
+    write_weights(folder / "model.safetensors", {"linear.weight": kernel.T, "linear.bias": bias})
+
+
+def _bert_tensors(model: Model) -> Weights:
+    """Returns the weights by the names of transformers' BertModel; inverts `importers.bert`."""
+    weights, family = arrays(model.weights), FAMILIES["bert"]
+    table = weights["encoder/embedding/words/table"]
+    tensors = {
+        "embeddings.word_embeddings.weight": table,
+        "embeddings.position_embeddings.weight": weights["encoder/positions"],
+        "embeddings.token_type_embeddings.weight": np.zeros((1, table.shape[1]), np.float32),
+    }
+    norms = {"embeddings.LayerNorm": "encoder/embedding_norm"}
+    for layer in range(model.encoder.num_layers):
+        ours, theirs = f"encoder/block_{layer}", f"{family.layer}.{layer}"
+        for name, parts in family.dense.items():
+            kernels = np.split(weights[f"{ours}/{name}/kernel"], len(parts), axis=1)
+            biases = np.split(weights[f"{ours}/{name}/bias"], len(parts))
+            for part, kernel, bias in zip(parts, kernels, biases, strict=True):
+                tensors |= {f"{theirs}.{part}.weight": kernel.T, f"{theirs}.{part}.bias": bias}
+        norms |= {f"{theirs}.{norm}": f"{ours}/{name}" for name, norm in family.norms.items()}
+    for theirs, ours in norms.items():
+        tensors |= {f"{theirs}.weight": weights[f"{ours}/gamma"], f"{theirs}.bias": weights[f"{ours}/beta"]}
+    return tensors

