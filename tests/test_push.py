@@ -1,4 +1,4 @@
-"""Models as archives, at Kaggle and at Hugging Face, whose libraries' calls are replaced."""
+"""Models as archives, and at Hugging Face, whose library's calls are replaced."""
 
 import json
 import shutil
@@ -7,10 +7,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import huggingface_hub
-import kagglehub
 import pytest
 import tensorflow_hub
-from huggingface_hub.utils import filter_repo_objects
 from push import archive, push
 from serving_servers import app_in_thread
 from starlette.applications import Starlette
@@ -38,13 +36,9 @@ def repository(monkeypatch, tmp_path):
             path.write_bytes(content if isinstance(content, bytes) else Path(content).read_bytes())
         return SimpleNamespace(commit_url="https://hf/a/b/commit/1")
 
-    def download(name, revision, ignore_patterns):
+    def download(name, revision):
         if name != "a/b":
             raise OSError("404")
-        names = [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
-        left = set(filter_repo_objects(names, ignore_patterns=ignore_patterns))
-        for name in set(names) - left:
-            (folder / name).unlink()
         return str(folder)
 
     monkeypatch.setattr(huggingface_hub, "create_repo", lambda name, exist_ok: None)
@@ -77,22 +71,6 @@ def test_a_refusal_by_hugging_face_is_reported(repository, hub_folder):
     ):
         with pytest.raises(UserError, match=message):
             call()
-
-
-def test_a_model_is_uploaded_to_kaggle_or_the_refusal_is_reported(hub_folder, monkeypatch):
-    uploads = []
-
-    def upload(handle, folder, version_notes):
-        if not handle.startswith("a/"):
-            raise kagglehub.exceptions.BackendError("not yours")
-        uploads.append((handle, folder, version_notes))
-
-    monkeypatch.setattr(kagglehub, "model_upload", upload)
-    handle = "a/xling/tensorFlow2/en-es"
-    assert push(hub_folder, f"kaggle:{handle}").endswith(f"/models/{handle}")
-    assert uploads == [(handle, str(hub_folder), "tiny of xling_tf")]
-    with pytest.raises(UserError, match="refuses the model: not yours"):
-        push(hub_folder, "kaggle:b/xling/tensorFlow2/en-es")
 
 
 def test_an_archive_is_loaded_from_its_file_and_by_tf_hub(hub_folder, hub_vectors, tmp_path, monkeypatch):

@@ -75,12 +75,7 @@ def model_card(
     dim = signatures["serving_default"].encoder.hidden_dim
     abouts = [signature.about for signature in signatures.values()]
     rows = (
-        (
-            f"`{signature.about.name}`",
-            ", ".join(f"`{name}`" for name in signature.about.inputs),
-            signature.about.card + (f"; puts `{signature.prompt}` before texts" if signature.prompt else ""),
-        )
-        for signature in signatures.values()
+        (f"`{about.name}`", ", ".join(f"`{name}`" for name in about.inputs), about.card) for about in abouts
     )
     return _CARD.format(
         title=title,
