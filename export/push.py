@@ -3,13 +3,10 @@
 import hashlib
 import tarfile
 from pathlib import Path
-from typing import Any
 
 from xling_tf.errors import UserError, library
-from xling_tf.files import read_json, replacing
+from xling_tf.files import replacing
 from xling_tf.savedmodel.saved_models import HUGGING_FACE, one_line, require_saved_model
-
-_TASK = "sentence-similarity"
 
 
 def archive(model: Path, output: Path) -> Path:
@@ -39,7 +36,7 @@ def archive(model: Path, output: Path) -> Path:
 
 
 def push(model: Path, name: str) -> str:
-    """Uploads a model to Hugging Face in one commit; the card gets the languages and scores as metadata.
+    """Uploads a model to Hugging Face in one commit.
 
     A missing repository is created as public: create it first if it should be private. Log in with
     `hf auth login` or set `HF_TOKEN`.
@@ -60,9 +57,7 @@ def push(model: Path, name: str) -> str:
     repository = name.removeprefix(HUGGING_FACE)
     hub = library("huggingface_hub", "huggingface_hub", "sharing")
     errors = library("huggingface_hub.errors", "huggingface_hub", "sharing")
-    content = {path.relative_to(model).as_posix(): path for path in model.rglob("*") if path.is_file()}
-    card = _card(hub, model, repository.rpartition("/")[2])
-    files = {**content, "README.md": card.encode()}
+    files = {path.relative_to(model).as_posix(): path for path in model.rglob("*") if path.is_file()}
     try:
         hub.create_repo(repository, exist_ok=True)
         additions = [hub.CommitOperationAdd(path, file) for path, file in files.items()]
@@ -75,23 +70,3 @@ def push(model: Path, name: str) -> str:
             f"{repository} at Hugging Face refuses the model: {one_line(error)}; log in with `hf auth login`"
         ) from error
     return str(commit.commit_url)
-
-
-def _card(hub: Any, model: Path, name: str) -> str:
-    """The model's card with the metadata for Hugging Face's search."""
-    card, config, results = (model / file for file in ("README.md", "config.json", "results.json"))
-    info = read_json(config).get("info", {}) if config.is_file() else {}
-    scores = read_json(results)["scores"] if results.is_file() else {}
-    metadata = hub.ModelCardData(
-        model_name=name,
-        language=info.get("languages"),
-        library_name="tensorflow",
-        pipeline_tag=_TASK,
-        tags=["tensorflow", "tf-hub", "cross-lingual", "xling_tf"],
-        eval_results=[
-            hub.EvalResult(_TASK, dataset, dataset, metric, value)
-            for dataset, values in scores.items()
-            for metric, value in values.items()
-        ],
-    )
-    return f"---\n{metadata.to_yaml()}\n---\n\n{card.read_text('utf-8') if card.is_file() else ''}"
