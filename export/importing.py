@@ -6,6 +6,7 @@ from use_weights import LICENCE, is_published, read_published
 
 from xling_tf import __version__
 from xling_tf.importers.base import read_base_model, read_licence
+from xling_tf.importers.e5_file import find_e5
 from xling_tf.model import Model
 from xling_tf.savedmodel.card import model_card
 from xling_tf.savedmodel.module import require_replaceable
@@ -45,7 +46,8 @@ def import_model(source: str | None, output: Path) -> str:
     else:
         folder = resolve(source)
         model, licence = Model.from_pretrained(source), read_licence(folder)
-        origin = f"The files of `{model_name(source)}`; the weights are in float32 here."
+        what = "4-bit weights of multilingual-e5-small (Wang et al. 2024)" if find_e5(folder) else "files"
+        origin = f"The {what} of `{model_name(source)}`, in float32 here."
         notices = (path for pattern in ("LICEN[CS]E*", "NOTICE*") for path in folder.glob(pattern))
         files |= {path.name: path.read_bytes() for path in notices}
     module = model.module()

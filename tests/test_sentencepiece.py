@@ -126,7 +126,7 @@ def test_models_without_marks_and_what_is_no_model_are_told(model):
     for content in (b"", b"hello", b"\0" * 100, model[:-10]):
         with pytest.raises(UserError, match=f"these {len(content)} bytes are none"):
             SentencePieceTokenizer(content, CONFIG)
-    for lacking, end in (({"bos_id": -1}, [1]), ({"bos_id": -1, "eos_id": -1}, [])):
+    for lacking, end in (({"bos_id": -1}, [2]), ({"bos_id": -1, "eos_id": -1}, [])):
         buffer, options = io.BytesIO(), {"vocab_size": 200, "hard_vocab_limit": False, "minloglevel": 2}
         trainer = importlib.import_module("sentencepiece").SentencePieceTrainer
         trainer.train(sentence_iterator=iter(TEXTS), model_writer=buffer, **options, **lacking)

@@ -1,1 +1,1 @@
-"""Reading of models that other libraries have saved."""
+"""Importers of models that others published: a file for each format."""

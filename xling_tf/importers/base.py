@@ -7,7 +7,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from xling_tf.config import TOKENIZERS, TokenizerConfig
+from xling_tf.config import ENCODERS, TOKENIZERS, TokenizerConfig
+from xling_tf.encoders.base import encoder_settings
 from xling_tf.errors import UserError
 from xling_tf.files import SAVED_MODEL, first_names, read_json
 from xling_tf.importers.bert import read_bert
@@ -16,6 +17,7 @@ from xling_tf.importers.sentence_transformers import read_prompts, read_settings
 from xling_tf.importers.static import read_static
 from xling_tf.importers.tokenizer_files import read_tokenizer
 from xling_tf.savedmodel.saved_models import HUGGING_FACE, read_front_matter, resolve
+from xling_tf.settings import kind_from_dict
 from xling_tf.tokenizers.base import implementation
 from xling_tf.weights import Weights
 
@@ -48,10 +50,11 @@ def is_foreign(folder: Path) -> bool:
     """Returns true if a folder has a model's files of another library, which `read_model` may know or not."""
     if (folder / SAVED_MODEL).exists():
         return False
-    if (folder / _CONFIG).exists():
-        with suppress(ValueError):
-            config = read_json(folder / _CONFIG)
-            return "xling_tf" not in config and not {"model_type", "architectures"}.isdisjoint(config)
+    config: Any = {}
+    with suppress(OSError, ValueError):  # a missing or damaged file says nothing
+        config = read_json(folder / _CONFIG)
+    if "xling_tf" in config or "model_type" in config:
+        return "xling_tf" not in config
     return any(path for pattern in _FOREIGN for path in folder.glob(pattern))
 
 
@@ -75,13 +78,13 @@ def read_model(folder: Path) -> Imported:
             f"{folder} must hold a model as its library has saved it, but a JSON file lacks something or was "
             f"changed ({error!r}); download it again"
         ) from error
-    num_words = implementation(tokenizer).from_files(tokenizer, files).num_words
-    if len(weights[_WORDS]) < num_words:
+    fitted = implementation(tokenizer).from_files(tokenizer, files)
+    if len(weights[_WORDS]) < fitted.num_words:
         raise UserError(
-            f"{folder} must have a vector for each of the {num_words} tokens of its vocabulary, but has "
-            f"{len(weights[_WORDS])}; take the tokenizer and the weights from one model"
+            f"{folder} must have a vector for each of the {fitted.num_words} tokens of its vocabulary, but "
+            f"has {len(weights[_WORDS])}; take the tokenizer and the weights from one model"
         )
-    weights[_WORDS] = weights[_WORDS][:num_words]  # tables may be padded to a round number of rows
+    weights[_WORDS] = weights[_WORDS][: fitted.num_words]  # tables may be padded to a round number of rows
     info = {
         "languages": [name for name in read_front_matter(folder, "language") if name != "multilingual"],
         "similarity": {"normalize": True},
@@ -91,7 +94,7 @@ def read_model(folder: Path) -> Imported:
     config = {
         "info": info,
         "tokenizer": {"kind": TOKENIZERS.name_of(tokenizer), **dataclasses.asdict(tokenizer)},
-        "encoder": {**settings, "num_words": num_words},
+        "encoder": encoder_settings(kind_from_dict(ENCODERS, settings), fitted),
         "heads": {},
     }
     return Imported(config, files, weights)
@@ -114,7 +117,8 @@ def _read_parts(folder: Path) -> Parts:
         return read_static(first)
     if modules or config:
         settings, weights = read_bert(folder)
-        return *read_tokenizer(first, settings["max_tokens"]), settings, weights
+        max_tokens, _ = settings.pop("max_tokens"), settings.pop("num_words")
+        return *read_tokenizer(first, max_tokens), settings, weights
     names = sorted(path.name for path in folder.iterdir())
     raise UserError(
         "a model of xling_tf, transformers, sentence-transformers or model2vec is expected, with config.json "

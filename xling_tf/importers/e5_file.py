@@ -94,7 +94,6 @@ def _read(file: _Reader) -> tuple[SentencePieceConfig, dict[str, bytes], dict[st
         "num_layers": num_layers,
         "num_heads": num_heads,
         "max_positions": max_positions,
-        "max_tokens": max_positions,
         "epsilon": file.one("<f4"),
     }
     file.one("<i4")  # the size of blocks

@@ -137,8 +137,9 @@ def _read_unigram(content: Mapping[str, Any]) -> tuple[_Settings, bytes]:
         model.pieces.add(piece=token, score=score, type=UNKNOWN if row == source["unk_id"] else kind)
     model.trainer_spec.model_type = UNIGRAM
     model.trainer_spec.byte_fallback = bool(source.get("byte_fallback"))
-    model.trainer_spec.bos_piece = "".join(tokens[row] for row in begin)
-    model.trainer_spec.eos_piece = "".join(tokens[row] for row in end)
+    if begin or end:
+        model.trainer_spec.bos_piece = "".join(tokens[row] for row in begin)
+        model.trainer_spec.eos_piece = "".join(tokens[row] for row in end)
     _read_spaces(content, model.normalizer_spec)
     return {"num_pieces": len(tokens), "sentence_marks": bool(begin or end)}, model.SerializeToString()
 

@@ -11,8 +11,8 @@ from xling_tf.tasks.signatures import Signature
 
 _CARD = """# {title}
 
-Sentence encoder{languages}: strings to {dim}-dimensional vectors of unit length{near}.
-{origin}
+Sentence encoder{languages}: strings to {dim}-dimensional vectors of unit length, which
+are near each other if sentences mean the same. {origin}
 
     import tensorflow_hub as hub{imports}
     encoder = hub.load(".")
@@ -131,7 +131,6 @@ def model_card(
     return _metadata(title, languages, licence, base_model, results or {}) + _CARD.format(
         title=title,
         languages=f" for {', '.join(languages)}" if languages else "",
-        near=", in which\na sentence and its translation are near each other" if len(languages) > 1 else "",
         dim=dim,
         origin=origin,
         imports=_TEXT_OPS if encoder.tokenizer.needs_text_ops else "",

@@ -66,9 +66,9 @@ message_type {
 class SentencePieceTokenizer(Tokenizer):
     """Splits text into SentencePiece pieces, each of which has a row of the word table.
 
-    Rows equal the ids of Hugging Face's `tokenizers`, except that of two segmentations with the same score,
-    as of "WWW", the other may be taken; that Unicode is composed first; and that no text, such as "</s>", is
-    read as a special token.
+    Rows equal the ids of Hugging Face's `tokenizers`, except in four cases: of segmentations with the same
+    score, as of "=====", another may be taken; Unicode is composed first, while `tokenizers` may lose a mark
+    after an accented character; U+0085 is no space; and no text, such as "</s>", is read as a special token.
 
     Args:
         model: SentencePiece's serialized model, which also decides on lowercasing.

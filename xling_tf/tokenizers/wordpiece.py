@@ -143,7 +143,8 @@ class WordPieceTokenizer(Tokenizer):
 
     def fingerprints(self, sentences: tf.Tensor) -> tf.Tensor:
         """See `Tokenizer.fingerprints`."""
-        return tf.strings.to_hash_bucket_fast(self._normalized(sentences, self.config.max_tokens), 2**62)
+        words = tf.strings.split(self._normalized(sentences, self.config.max_tokens))
+        return tf.strings.to_hash_bucket_fast(tf.strings.reduce_join(words, axis=1, separator=" "), 2**62)
 
     def _normalized(self, sentences: tf.Tensor, max_tokens: int) -> tf.Tensor:
         """Returns the text of `[batch]` strings with spaces between words."""

