@@ -5,7 +5,7 @@ from pathlib import Path
 from use_weights import LICENCE, is_published, read_published
 
 from xling_tf import __version__
-from xling_tf.importers.base import read_licence
+from xling_tf.importers.base import read_base_model, read_licence
 from xling_tf.importers.e5_file import find_e5
 from xling_tf.model import Model
 from xling_tf.savedmodel.card import model_card
@@ -54,9 +54,10 @@ def import_model(source: str | None, output: Path) -> str:
     card = model_card(
         output.name,
         _ORIGIN.format(version=__version__),
-        model.info.languages,
-        model.tokenizer,
+        model.config(),
         module.signatures,
+        licence=licence,
+        base_model=read_base_model(source) if source else "",
     )
     licence_name = licence or "not stated in its files"
     section = _WEIGHTS.format(origin=origin, licence=_LICENCE.format(licence_name))

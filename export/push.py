@@ -1,16 +1,12 @@
-"""Shares an exported model: packs an archive with a checksum, or uploads it to Hugging Face or Kaggle."""
+"""Shares an exported model: packs an archive with a checksum, or uploads it to Hugging Face."""
 
 import hashlib
 import tarfile
 from pathlib import Path
-from typing import Any
 
 from xling_tf.errors import UserError, library
-from xling_tf.files import read_json, replacing
+from xling_tf.files import replacing
 from xling_tf.savedmodel.saved_models import HUGGING_FACE, one_line, require_saved_model
-
-_KAGGLE = "kaggle:"
-_TASK = "sentence-similarity"
 
 
 def archive(model: Path, output: Path) -> Path:
@@ -40,39 +36,28 @@ def archive(model: Path, output: Path) -> Path:
 
 
 def push(model: Path, name: str) -> str:
-    """Uploads a model to Hugging Face or Kaggle.
+    """Uploads a model to Hugging Face in one commit.
 
-    At Hugging Face, this makes one commit; the card gets the languages and scores as metadata. A missing
-    repository is created as public: create it first if it should be private. Log in with `hf auth login` or
-    set `HF_TOKEN`. At Kaggle, this makes a version of a model; a missing model is created as private. The
-    account is that of `~/.kaggle` or `KAGGLE_API_TOKEN`.
+    A missing repository is created as public: create it first if it should be private. Log in with
+    `hf auth login` or set `HF_TOKEN`.
 
     Args:
         model: Folder of an exported model.
-        name: `hf://owner/name` or `kaggle:owner/model/tensorFlow2/variation`.
+        name: `hf://owner/name`.
 
     Returns:
-        The address of the commit, or of the model at Kaggle.
+        The address of the commit.
 
     Raises:
         UserError: `model` is not an exported model, or the upload is refused.
     """
     require_saved_model(model)
-    if name.startswith(HUGGING_FACE):
-        return _push_to_hugging_face(model, name.removeprefix(HUGGING_FACE))
-    if name.startswith(_KAGGLE):
-        return _push_to_kaggle(model, name.removeprefix(_KAGGLE))
-    raise UserError(
-        f"--push expects {HUGGING_FACE}owner/name or {_KAGGLE}owner/model/tensorFlow2/variation, got {name!r}"
-    )
-
-
-def _push_to_hugging_face(model: Path, repository: str) -> str:
+    if not name.startswith(HUGGING_FACE):
+        raise UserError(f"--push expects {HUGGING_FACE}owner/name, got {name!r}")
+    repository = name.removeprefix(HUGGING_FACE)
     hub = library("huggingface_hub", "huggingface_hub", "sharing")
     errors = library("huggingface_hub.errors", "huggingface_hub", "sharing")
-    content = {path.relative_to(model).as_posix(): path for path in model.rglob("*") if path.is_file()}
-    card = _card(hub, model, repository.rpartition("/")[2])
-    files = {**content, "README.md": card.encode()}
+    files = {path.relative_to(model).as_posix(): path for path in model.rglob("*") if path.is_file()}
     try:
         hub.create_repo(repository, exist_ok=True)
         additions = [hub.CommitOperationAdd(path, file) for path, file in files.items()]
@@ -85,37 +70,3 @@ def _push_to_hugging_face(model: Path, repository: str) -> str:
             f"{repository} at Hugging Face refuses the model: {one_line(error)}; log in with `hf auth login`"
         ) from error
     return str(commit.commit_url)
-
-
-def _push_to_kaggle(model: Path, handle: str) -> str:
-    kagglehub = library("kagglehub", "kagglehub", "sharing")
-    errors = library("kagglehub.exceptions", "kagglehub", "sharing")
-    try:
-        kagglehub.model_upload(handle, str(model), version_notes=f"{model.resolve().name} of xling_tf")
-    # A malformed handle raises a ValueError, files and the network OSErrors.
-    except (OSError, ValueError, errors.BackendError, errors.CredentialError) as error:
-        raise UserError(
-            f"{handle} at Kaggle (owner/model/tensorFlow2/variation) refuses the model: {one_line(error)}; "
-            "save a token as kaggle.com/settings says"
-        ) from error
-    return f"https://www.kaggle.com/models/{handle}"
-
-
-def _card(hub: Any, model: Path, name: str) -> str:
-    """The model's card with the metadata for Hugging Face's search."""
-    card, config, results = (model / file for file in ("README.md", "config.json", "results.json"))
-    info = read_json(config).get("info", {}) if config.is_file() else {}
-    scores = read_json(results)["scores"] if results.is_file() else {}
-    metadata = hub.ModelCardData(
-        model_name=name,
-        language=info.get("languages"),
-        library_name="tensorflow",
-        pipeline_tag=_TASK,
-        tags=["tensorflow", "tf-hub", "cross-lingual", "xling_tf"],
-        eval_results=[
-            hub.EvalResult(_TASK, dataset, dataset, metric, value)
-            for dataset, values in scores.items()
-            for metric, value in values.items()
-        ],
-    )
-    return f"---\n{metadata.to_yaml()}\n---\n\n{card.read_text('utf-8') if card.is_file() else ''}"

@@ -1,8 +1,11 @@
-"""A model by mteb's protocol: alone, and in one of mteb's tasks."""
+"""A model by mteb's protocol: alone, and in mteb's tasks on local data."""
+
+import json
 
 import numpy as np
 import pytest
 from programs import PEERS, ROOT, run_python
+from scipy.stats import spearmanr
 from serving_servers import server_in_thread
 from starting_models import TEXTS
 
@@ -10,42 +13,38 @@ from xling_tf.evaluators.embedders import open_embedder
 from xling_tf.integrations.mteb import MtebEncoder
 from xling_tf.serving.models import ModelConfig
 
-# mteb's own task of similarity, on sentences that are here.
-TASK = f"""
-import sys
+# A served model on local data, by mteb.
+EVALUATION = f"""
+import json, sys
 sys.path.insert(0, {str(ROOT)!r})
 import mteb
-from datasets import Dataset
-from mteb.abstasks import AbsTaskSTS
-from xling_tf.integrations.mteb import MtebEncoder
+from xling_tf.integrations.mteb import MtebEncoder, local_tasks
 
-class Local(AbsTaskSTS):
-    metadata = mteb.get_task("STS17").metadata.model_copy(
-        update=dict(name="Local", eval_langs=["eng-Latn"], eval_splits=["test"])
-    )
-    min_score, max_score = 0, 5
-
-    def load_data(self, **options):
-        texts = {TEXTS!r}
-        rows = dict(sentence1=texts, sentence2=[*texts[:3], *texts[:3]], score=[5.0] * 3 + [0, 1, 2])
-        self.dataset, self.data_loaded = dict(test=Dataset.from_dict(rows)), True
-
-result = mteb.evaluate(MtebEncoder(sys.argv[1]), Local(), cache=None)
-print(result.model_name, result.task_results[0].scores["test"][0]["cosine_spearman"])
+model = MtebEncoder(sys.argv[1], folder=sys.argv[2])
+assert "tensorflow" not in sys.modules
+mteb.evaluate(model, local_tasks("eval"), cache=mteb.ResultCache("results"), show_progress_bar=False)
+print(mteb.models.ModelMeta.model_validate(model.mteb_model_meta.model_dump()).name)
 """
+TABLES = {
+    "sts/stsb.en.dev": ["sentence1 sentence2 score", "a cat|the cat|4", "a cat|hello|1", "hello|is|2"],
+    "bitext/mine.en-es": ["en es", "hello|hola", "the cat is sleeping|el gato duerme", "the cat|el gato"],
+    "reqa/mine.en.sentences": ["sentence_id sentence", "1|the cat is sleeping", "2|hola", "3|hola"],
+    "reqa/mine.en.questions": ["question answer_sentence_id", "is the cat sleeping ?|1", "hola ?|3"],
+}
+STS = [("a cat", "the cat"), ("a cat", "hello"), ("hello", "is")]
 
 
 def test_batches_are_encoded_as_what_they_are(hub_folder):
     model, system = MtebEncoder(str(hub_folder)), open_embedder(str(hub_folder))
     batches = [{"text": list(TEXTS[:2])}, {"text": list(TEXTS[2:3])}]
     texts = list(TEXTS[:3])
-    told = {"task_metadata": None, "hf_split": "test", "hf_subset": "default"}
+    description = {"task_metadata": None, "hf_split": "test", "hf_subset": "default"}
     for kind, expected in (
         (None, system(texts)),
         ("query", system.encode_questions(texts)),
         ("document", system.encode_responses(texts, texts)),
     ):
-        vectors = model.encode(batches, prompt_type=kind, batch_size=2, **told)
+        vectors = model.encode(batches, prompt_type=kind, batch_size=2, **description)
         assert vectors == pytest.approx(expected, abs=1e-6)
     assert model.similarity(vectors, vectors).diagonal() == pytest.approx(np.ones(3))
     assert model.similarity_pairwise(vectors, vectors) == pytest.approx(np.ones(3))
@@ -53,11 +52,43 @@ def test_batches_are_encoded_as_what_they_are(hub_folder):
 
 @pytest.mark.slow
 @pytest.mark.skipif(not PEERS.exists(), reason="mteb is not there; make .peers/.installed")
-def test_a_task_of_mteb(hub_folder, tmp_path):
+def test_mteb_measures_a_served_model_on_local_data(hub_folder, tmp_path):
+    for name, (columns, *rows) in TABLES.items():
+        path = tmp_path / "eval" / f"{name}.tsv"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("\n".join([columns.replace(" ", "\t"), *rows]).replace("|", "\t") + "\n")
     with server_in_thread([ModelConfig("en-es", hub_folder)]) as server:
-        (tmp_path / "task.py").write_text(TASK)
-        run = run_python(tmp_path, "task.py", f"rest:{server.url}/v1/models/en-es", python=PEERS)
+        (tmp_path / "run.py").write_text(EVALUATION)
+        url = f"rest:{server.url}/v1/models/en-es"
+        run = run_python(tmp_path, "run.py", url, str(hub_folder), python=PEERS)
     assert run.status == 0, run.errors
-    name, correlation = run.output.split()
-    assert name == "xling_tf/en-es-rest"
-    assert float(correlation) > 0.5
+    assert run.output.strip() == "xling_tf/tiny"
+    results = {path.stem: json.loads(path.read_text()) for path in (tmp_path / "results").rglob("*.json")}
+    meta = results.pop("model_meta")
+    config = json.loads((hub_folder / "config.json").read_text())
+    for field, value in {
+        "framework": ["TensorFlow"],
+        "languages": ["eng-Latn", "spa-Latn"],
+        "n_parameters": config["num_parameters"],
+        "n_embedding_parameters": config["num_embedding_parameters"],
+        "max_tokens": 12,
+        "embed_dim": 8,
+        "similarity_fn_name": "cosine",
+        "use_instructions": False,
+        "license": None,
+    }.items():
+        assert meta[field] == value, field
+    scores = {}
+    for name, result in results.items():
+        (of_subset,) = result["scores"]["test"]
+        scores[name, of_subset["hf_subset"], *of_subset["languages"]] = of_subset["main_score"]
+    assert scores.keys() == {
+        ("LocalSTS", "stsb.en.dev", "eng-Latn"),
+        ("LocalBitextMining", "mine.en-es", "eng-Latn", "spa-Latn"),
+        ("LocalRetrieval", "mine.en", "eng-Latn"),
+    }
+    encode = open_embedder(str(hub_folder))
+    first, second = (encode(list(column)) for column in zip(*STS, strict=True))
+    assert scores["LocalSTS", "stsb.en.dev", "eng-Latn"] == pytest.approx(
+        spearmanr(np.sum(first * second, axis=1), [4, 1, 2]).statistic
+    )

@@ -1,13 +1,10 @@
-"""Models as archives, at Kaggle and at Hugging Face, whose libraries' calls are replaced."""
+"""Models as archives, and at Hugging Face, whose library's calls are replaced."""
 
-import json
-import shutil
 import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 
 import huggingface_hub
-import kagglehub
 import pytest
 import tensorflow_hub
 from huggingface_hub.utils import filter_repo_objects
@@ -21,6 +18,7 @@ from testing import SENTENCES
 import xling_tf
 from xling_tf.errors import UserError
 from xling_tf.evaluators.embedders import open_embedder
+from xling_tf.importers.base import read_base_model
 
 
 @pytest.fixture
@@ -53,19 +51,16 @@ def repository(monkeypatch, tmp_path):
     return folder
 
 
-def test_a_pushed_model_is_loaded_by_its_name(repository, hub_folder, hub_vectors, tmp_path):
-    folder = shutil.copytree(hub_folder, tmp_path / "model")
-    (folder / "results.json").write_text(json.dumps({"scores": {"sts/stsb.en.dev": {"pearson": 0.8}}}))
-    assert push(folder, "hf://a/b") == "https://hf/a/b/commit/1"
-    names = [{p.relative_to(at) for p in at.rglob("*") if p.is_file()} for at in (folder, repository)]
-    assert names[0] == names[1]
-    card = huggingface_hub.ModelCard((repository / "README.md").read_text())
-    assert "# A card" in card.text
-    assert card.data.language == ["en", "es"]
-    (score,) = card.data.eval_results
-    assert (score.dataset_name, score.metric_type, score.metric_value) == ("sts/stsb.en.dev", "pearson", 0.8)
+def test_a_pushed_model_is_loaded_by_its_name(repository, hub_folder, hub_vectors):
+    assert push(hub_folder, "hf://a/b") == "https://hf/a/b/commit/1"
+    contents = [
+        {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+        for folder in (hub_folder, repository)
+    ]
+    assert contents[0] == contents[1]
     assert xling_tf.load("hf://a/b").encode(SENTENCES) == pytest.approx(hub_vectors, abs=1e-6)
     assert open_embedder("hf://a/b@main").name == "b"
+    assert (read_base_model("hf://a/b@main"), read_base_model(hub_folder)) == ("a/b", "")
 
 
 def test_a_refusal_by_hugging_face_is_reported(repository, hub_folder):
@@ -77,22 +72,6 @@ def test_a_refusal_by_hugging_face_is_reported(repository, hub_folder):
     ):
         with pytest.raises(UserError, match=message):
             call()
-
-
-def test_a_model_is_uploaded_to_kaggle_or_the_refusal_is_reported(hub_folder, monkeypatch):
-    uploads = []
-
-    def upload(handle, folder, version_notes):
-        if not handle.startswith("a/"):
-            raise kagglehub.exceptions.BackendError("not yours")
-        uploads.append((handle, folder, version_notes))
-
-    monkeypatch.setattr(kagglehub, "model_upload", upload)
-    handle = "a/xling/tensorFlow2/en-es"
-    assert push(hub_folder, f"kaggle:{handle}").endswith(f"/models/{handle}")
-    assert uploads == [(handle, str(hub_folder), "tiny of xling_tf")]
-    with pytest.raises(UserError, match="refuses the model: not yours"):
-        push(hub_folder, "kaggle:b/xling/tensorFlow2/en-es")
 
 
 def test_an_archive_is_loaded_from_its_file_and_by_tf_hub(hub_folder, hub_vectors, tmp_path, monkeypatch):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 from collections.abc import Callable, Iterable, Mapping
 from os import PathLike
 from pathlib import Path
@@ -151,6 +152,8 @@ class Model:
             "info": dataclasses.asdict(self.info),
             "tokenizer": {"kind": TOKENIZERS.name_of(tokenizer), **dataclasses.asdict(tokenizer)},
             "encoder": self.encoder_settings,
+            "num_parameters": self.encoder.count_params(),
+            "num_embedding_parameters": sum(math.prod(v.shape) for v in self.encoder.table_variables),
             "heads": {
                 task: {name: _layer_config(layer) for name, layer in layers.items()}
                 for task, layers in self.heads.items()

@@ -1,8 +1,9 @@
 """Reads a model that another library has saved; its files show which library that is."""
 
 import dataclasses
-import re
+import os
 from contextlib import suppress
+from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ from xling_tf.importers.e5_file import PROMPTS, find_e5, read_e5
 from xling_tf.importers.sentence_transformers import read_prompts, read_settings
 from xling_tf.importers.static import read_static
 from xling_tf.importers.tokenizer_files import read_tokenizer
+from xling_tf.savedmodel.saved_models import HUGGING_FACE, read_front_matter, resolve
 from xling_tf.settings import kind_from_dict
 from xling_tf.tokenizers.base import implementation
 from xling_tf.weights import Weights
@@ -84,7 +86,7 @@ def read_model(folder: Path) -> Imported:
         )
     weights[_WORDS] = weights[_WORDS][: fitted.num_words]  # tables may be padded to a round number of rows
     info = {
-        "languages": _front_matter(folder, "language"),
+        "languages": [name for name in read_front_matter(folder, "language") if name != "multilingual"],
         "similarity": {"normalize": True},
         "prompts": prompts,
         "default_prompt_name": default_prompt,
@@ -128,7 +130,7 @@ def read_licence(folder: Path) -> str:
     """Returns the licence of a model of another library, such as "apache-2.0"; "" if it is unknown."""
     if find_e5(folder):
         return "mit"
-    if names := _front_matter(folder, "license"):
+    if names := read_front_matter(folder, "license"):
         return names[0]
     for path in sorted(folder.glob("LICEN[CS]E*")):
         text = path.read_text("utf-8", errors="replace")
@@ -138,11 +140,15 @@ def read_licence(folder: Path) -> str:
     return ""
 
 
-def _front_matter(folder: Path, field: str) -> list[str]:
-    """Returns the values of a field in the YAML at the beginning of a folder's README.md."""
-    path = folder / "README.md"
-    text = path.read_text("utf-8", errors="replace") if path.is_file() else ""
-    header = re.match(r"---\n(.*?)\n---", text, re.DOTALL)
-    values = re.search(rf"^{field}:(.*(?:\n *- .*)*)", header[1] if header else "", re.MULTILINE)
-    names = re.findall(r"\w[\w.-]*", values[1]) if values else []
-    return [name for name in names if name != "multilingual"]
+def read_base_model(name: str | PathLike[str]) -> str:
+    """Returns the name at Hugging Face of a model, or of that which it was trained from; "" if unknown.
+
+    Args:
+        name: The model, as `resolve` takes it.
+    """
+    text = os.fsdecode(name)
+    if text.startswith(HUGGING_FACE):
+        return text.removeprefix(HUGGING_FACE).partition("@")[0]
+    folder = resolve(name)
+    names = ["intfloat/multilingual-e5-small"] if find_e5(folder) else read_front_matter(folder, "base_model")
+    return names[0] if names else ""

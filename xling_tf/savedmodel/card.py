@@ -1,12 +1,13 @@
-"""The model card: the README of an exported model."""
+"""The model card: the README of an exported model, with the metadata for Hugging Face's search."""
 
+import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from xling_tf.config import DataConfig
 from xling_tf.program import format_table
 from xling_tf.tasks.signatures import Signature
-from xling_tf.tokenizers.base import Tokenizer
 
 _CARD = """# {title}
 
@@ -22,7 +23,36 @@ are near each other if sentences mean the same. {origin}
 {signatures}
 
 Needs {needs}. Sentences are cut at {max_tokens} tokens.{prefixes}
+
+## Other loaders
+
+`xling-tf export --model . --to FORMAT --output DIR` writes the other formats.
+
+| loader | format | use |
+|---|---|---|
+{loaders}
 """
+# The name, the format of `xling-tf export` and the use of each loader.
+_LOADERS = (
+    ("xling_tf", "", 'xling_tf.load(".").encode(["Hola"])'),
+    ("Keras 3", "", 'xling_tf.KerasEncoder(".")'),
+    (
+        "TensorFlow Serving",
+        "",
+        """curl -d '{"instances": ["Hola"]}' http://HOST:8501/v1/models/NAME:predict""",
+    ),
+    (
+        "OpenAI's client, of `xling-tf serve --model NAME=.`",
+        "",
+        'OpenAI(base_url="http://HOST:8501/v1", api_key="-").embeddings.create(model="NAME", input=["Hola"])',
+    ),
+    ("sentence-transformers", "sentence-transformers", 'SentenceTransformer("DIR", backend="onnx")'),
+    ("model2vec", "model2vec", 'StaticModel.from_pretrained("DIR")'),
+    ("MediaPipe", "mediapipe", 'BaseOptions(model_asset_path="DIR/model.tflite")'),
+    ("ONNX Runtime, without TensorFlow", "onnx", 'xling_tf.savedmodel.runtimes.load("DIR")'),
+    ("LiteRT, without TensorFlow", "litert", 'xling_tf.savedmodel.runtimes.load("DIR")'),
+)
+_TASK = "sentence-similarity"
 _TEXT_OPS = "\n    import tensorflow_text                          # the operations of its tokenizer"
 _NEEDS = {
     False: "TensorFlow and nothing else",
@@ -53,26 +83,29 @@ has seen.
 def model_card(
     title: str,
     origin: str,
-    languages: Sequence[str],
-    tokenizer: Tokenizer,
+    config: Mapping[str, Any],
     signatures: Mapping[str, Signature],
-    matryoshka_dims: Sequence[int] = (),
+    *,
+    licence: str,
+    base_model: str = "",
+    results: Mapping[str, Any] | None = None,
 ) -> str:
     """Writes the model card.
 
     Args:
         title: Name of the model.
         origin: A sentence on where the weights are from.
-        languages: Codes of its languages.
-        tokenizer: Its tokenizer.
+        config: Content of the model's `config.json`.
         signatures: Its signatures by name.
-        matryoshka_dims: Lengths of the prefixes of vectors that were trained too.
+        licence: The licence of its weights, by its name at Hugging Face; "" if it is unknown.
+        base_model: Name at Hugging Face of the model that it was made from; "" if there is none.
+        results: Content of `results.json`, whose corpora and scores become metadata; None if there is none.
 
     Returns:
-        The card in Markdown.
+        The card in Markdown, after metadata in YAML.
     """
-    needs_text_ops = tokenizer.needs_text_ops
-    dim = signatures["serving_default"].encoder.hidden_dim
+    encoder = signatures["serving_default"].encoder
+    languages, dim = config["info"]["languages"], encoder.hidden_dim
     abouts = [signature.about for signature in signatures.values()]
     rows = (
         (
@@ -82,20 +115,66 @@ def model_card(
         )
         for signature in signatures.values()
     )
-    return _CARD.format(
+    kind = config["encoder"]["kind"]
+    is_plain = not any(map(encoder.tokenizer.rules().get, ("begin", "end")))
+    unavailable = {
+        "model2vec": kind != "static" or not is_plain,
+        "mediapipe": kind == "lstm" or config["tokenizer"]["kind"] != "sentencepiece",
+        "litert": kind == "lstm",
+    }
+    loaders = (
+        (name, f"`{form}`" if form else "this folder", f"`{use.replace('NAME', title)}`")
+        for name, form, use in _LOADERS
+        if not unavailable.get(form)
+    )
+    dims = config["info"]["similarity"]["matryoshka_dims"]
+    return _metadata(title, languages, licence, base_model, results or {}) + _CARD.format(
         title=title,
         languages=f" for {', '.join(languages)}" if languages else "",
         dim=dim,
         origin=origin,
-        imports=_TEXT_OPS if needs_text_ops else "",
+        imports=_TEXT_OPS if encoder.tokenizer.needs_text_ops else "",
         examples="\n".join(
             f"    {about.example.replace('{dim}', str(dim))}" for about in abouts if about.example
         ),
         signatures="\n".join(f"| {' | '.join(row)} |" for row in rows),
-        needs=_NEEDS[needs_text_ops],
-        max_tokens=tokenizer.config.max_tokens,
-        prefixes=_PREFIXES.format(dims=", ".join(map(str, matryoshka_dims))) if matryoshka_dims else "",
+        needs=_NEEDS[encoder.tokenizer.needs_text_ops],
+        max_tokens=config["tokenizer"]["max_tokens"],
+        prefixes=_PREFIXES.format(dims=", ".join(map(str, dims))) if dims else "",
+        loaders="\n".join(f"| {' | '.join(row)} |" for row in loaders),
     )
+
+
+def _metadata(
+    title: str, languages: Sequence[str], licence: str, base_model: str, results: Mapping[str, Any]
+) -> str:
+    """Returns the metadata of Hugging Face's model cards: a JSON value a line is YAML, too."""
+    names = (re.sub(r".*/|\..*", "", corpus) for corpus in results.get("corpora", {}))
+    scores = [
+        {
+            "task": {"type": _TASK},
+            "dataset": {"type": dataset, "name": dataset},
+            "metrics": [
+                {"type": metric, "value": round(value, 4)}
+                for metric, value in values.items()
+                if not metric.startswith("num_")
+            ],
+        }
+        for dataset, values in results.get("scores", {}).items()
+        if not dataset.startswith("task/")  # losses and accuracies of training
+    ]
+    fields = {
+        "language": list(languages),
+        "license": licence,
+        "library_name": "tensorflow",
+        "pipeline_tag": _TASK,
+        "tags": ["tensorflow", "tf-hub", "feature-extraction", "xling_tf"],
+        "base_model": base_model,
+        "datasets": [name for name in dict.fromkeys(names) if re.fullmatch(r"[\w.-]+", name)],
+        "model-index": [{"name": title, "results": scores}] if scores else [],
+    }
+    lines = [f"{name}: {json.dumps(value)}" for name, value in fields.items() if value]
+    return "\n".join(["---", *lines, "---", "", ""])
 
 
 def training_card(data: DataConfig, results: Mapping[str, Any]) -> str:

@@ -5,6 +5,7 @@ TensorFlow is imported when a SavedModel is loaded, and not before.
 
 import difflib
 import os
+import re
 import shutil
 import sys
 import tarfile
@@ -185,6 +186,15 @@ def read_info(folder: Path) -> dict[str, Any]:
         return dict(config["info"])
     except (OSError, ValueError, LookupError, TypeError):
         return {}
+
+
+def read_front_matter(folder: Path, field: str) -> list[str]:
+    """Returns the values of a field in the YAML at the beginning of a folder's README.md; [] if absent."""
+    path = folder / "README.md"
+    text = path.read_text("utf-8", errors="replace") if path.is_file() else ""
+    header = re.match(r"---\n(.*?)\n---", text, re.DOTALL)
+    values = re.search(rf"^{field}:(.*(?:\n *- .*)*)", header[1] if header else "", re.MULTILINE)
+    return re.findall(r"\w[\w./-]*", values[1]) if values else []
 
 
 def require_saved_model(folder: Path) -> None:

@@ -22,6 +22,7 @@ from xling_tf.corpora.store import CorpusStore, open_store, transient_store
 from xling_tf.corpora.trained_on import TRAINED_ON, TrainedOn
 from xling_tf.errors import UserError
 from xling_tf.files import locked, require_writable_folder
+from xling_tf.importers.base import read_base_model
 from xling_tf.model import WEIGHTS, Model
 from xling_tf.program import progress, provenance
 from xling_tf.savedmodel.card import model_card, training_card
@@ -361,11 +362,12 @@ def _finish(
     version = results["versions"]["xling_tf"]
     card = model_card(
         run.name,
-        f"Trained by xling_tf {version}, preset\n`{run.name}`: {config.description}.",
-        model.info.languages,
-        model.tokenizer,
+        f"Trained by xling_tf {version}, preset `{run.name}`: {config.description}.",
+        model.config(),
         module.signatures,
-        config.similarity.matryoshka_dims,
+        licence="other",
+        base_model=read_base_model(config.initial.model) if config.initial.model else "",
+        results=results,
     )
     files: dict[str, str | bytes] = {
         "README.md": card + training_card(data, results),

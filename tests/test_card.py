@@ -1,0 +1,66 @@
+"""The card of an exported model, as Hugging Face's library and our importers read it."""
+
+import huggingface_hub
+
+from xling_tf.importers.base import read_base_model, read_licence
+from xling_tf.savedmodel.card import model_card
+from xling_tf.savedmodel.saved_models import read_front_matter
+
+RESULTS = {
+    "corpora": {"parallel/bible-web.en-es": 3, "documents/bible-web.en": 4, "nli/my own.en": 1},
+    "scores": {
+        "task/inference": {"loss": 1.0},
+        "sts/stsb.en.dev": {"pearson": 0.81234567, "num_pairs": 1500.0},
+    },
+}
+
+
+def card_of(model, module, languages, **settings):
+    config = model.config()
+    config["info"]["languages"] = languages
+    return model_card("en-es", "Made here.", config, module.signatures, **settings)
+
+
+def test_a_card_has_metadata_for_the_search_of_hugging_face(hub_model, hub_module, tmp_path):
+    settings = {"licence": "other", "base_model": "intfloat/multilingual-e5-small", "results": RESULTS}
+    text = card_of(hub_model, hub_module, ["en", "es"], **settings)
+    card = huggingface_hub.ModelCard(text)
+    assert card.text.lstrip().startswith("# en-es")
+    assert "for en, es: strings to 8-dimensional vectors of unit length, which\nare near" in card.text
+    assert (card.data.language, card.data.license) == (["en", "es"], "other")
+    assert card.data.base_model == "intfloat/multilingual-e5-small"
+    assert card.data.datasets == ["bible-web"]
+    assert (card.data.library_name, card.data.pipeline_tag) == ("tensorflow", "sentence-similarity")
+    (score,) = card.data.eval_results
+    assert (score.dataset_name, score.metric_type, score.metric_value) == (
+        "sts/stsb.en.dev",
+        "pearson",
+        0.8123,
+    )
+    assert card.data.model_name == "en-es"
+    (tmp_path / "README.md").write_text(text)
+    assert read_front_matter(tmp_path, "language") == ["en", "es"]
+    assert (read_licence(tmp_path), read_base_model(tmp_path)) == ("other", "intfloat/multilingual-e5-small")
+
+
+def test_a_card_claims_only_what_is_known(hub_model, hub_module):
+    unknown = card_of(hub_model, hub_module, [], licence="")
+    assert "Sentence encoder: strings to 8-dimensional vectors of unit length" in unknown
+    data = huggingface_hub.ModelCard(unknown).data
+    assert (data.language, data.license, data.base_model, data.eval_results) == (None, None, None, None)
+
+
+def test_a_card_lists_the_loaders_of_its_kind_of_encoder(hub_model, hub_module):
+    def formats(encoder, tokenizer):
+        config = hub_model.config()
+        config["encoder"] = {**config["encoder"], "kind": encoder}
+        config["tokenizer"] = {**config["tokenizer"], "kind": tokenizer}
+        text = model_card("m", "", config, hub_module.signatures, licence="")
+        table = text.partition("| loader |")[2]
+        return {row.split("|")[2].strip() for row in table.splitlines() if row.startswith("| ")} - {"format"}
+
+    always = {"this folder", "`sentence-transformers`", "`onnx`"}
+    assert formats("transformer", "words") == always | {"`litert`"}
+    assert formats("static", "words") == always | {"`litert`", "`model2vec`"}
+    assert formats("bert", "sentencepiece") == always | {"`litert`", "`mediapipe`"}
+    assert formats("lstm", "sentencepiece") == always
