@@ -1,4 +1,4 @@
-"""Shares an exported model: packs an archive with a checksum, or uploads it to Hugging Face or Kaggle."""
+"""Shares an exported model: packs an archive with a checksum, or uploads it to Hugging Face."""
 
 import hashlib
 import tarfile
@@ -9,7 +9,6 @@ from xling_tf.errors import UserError, library
 from xling_tf.files import read_json, replacing
 from xling_tf.savedmodel.saved_models import HUGGING_FACE, one_line, require_saved_model
 
-_KAGGLE = "kaggle:"
 _TASK = "sentence-similarity"
 
 
@@ -40,34 +39,25 @@ def archive(model: Path, output: Path) -> Path:
 
 
 def push(model: Path, name: str) -> str:
-    """Uploads a model to Hugging Face or Kaggle.
+    """Uploads a model to Hugging Face in one commit; the card gets the languages and scores as metadata.
 
-    At Hugging Face, this makes one commit; the card gets the languages and scores as metadata. A missing
-    repository is created as public: create it first if it should be private. Log in with `hf auth login` or
-    set `HF_TOKEN`. At Kaggle, this makes a version of a model; a missing model is created as private. The
-    account is that of `~/.kaggle` or `KAGGLE_API_TOKEN`.
+    A missing repository is created as public: create it first if it should be private. Log in with
+    `hf auth login` or set `HF_TOKEN`.
 
     Args:
         model: Folder of an exported model.
-        name: `hf://owner/name` or `kaggle:owner/model/tensorFlow2/variation`.
+        name: `hf://owner/name`.
 
     Returns:
-        The address of the commit, or of the model at Kaggle.
+        The address of the commit.
 
     Raises:
         UserError: `model` is not an exported model, or the upload is refused.
     """
     require_saved_model(model)
-    if name.startswith(HUGGING_FACE):
-        return _push_to_hugging_face(model, name.removeprefix(HUGGING_FACE))
-    if name.startswith(_KAGGLE):
-        return _push_to_kaggle(model, name.removeprefix(_KAGGLE))
-    raise UserError(
-        f"--push expects {HUGGING_FACE}owner/name or {_KAGGLE}owner/model/tensorFlow2/variation, got {name!r}"
-    )
-
-
-def _push_to_hugging_face(model: Path, repository: str) -> str:
+    if not name.startswith(HUGGING_FACE):
+        raise UserError(f"--push expects {HUGGING_FACE}owner/name, got {name!r}")
+    repository = name.removeprefix(HUGGING_FACE)
     hub = library("huggingface_hub", "huggingface_hub", "sharing")
     errors = library("huggingface_hub.errors", "huggingface_hub", "sharing")
     content = {path.relative_to(model).as_posix(): path for path in model.rglob("*") if path.is_file()}
@@ -85,20 +75,6 @@ def _push_to_hugging_face(model: Path, repository: str) -> str:
             f"{repository} at Hugging Face refuses the model: {one_line(error)}; log in with `hf auth login`"
         ) from error
     return str(commit.commit_url)
-
-
-def _push_to_kaggle(model: Path, handle: str) -> str:
-    kagglehub = library("kagglehub", "kagglehub", "sharing")
-    errors = library("kagglehub.exceptions", "kagglehub", "sharing")
-    try:
-        kagglehub.model_upload(handle, str(model), version_notes=f"{model.resolve().name} of xling_tf")
-    # A malformed handle raises a ValueError, files and the network OSErrors.
-    except (OSError, ValueError, errors.BackendError, errors.CredentialError) as error:
-        raise UserError(
-            f"{handle} at Kaggle (owner/model/tensorFlow2/variation) refuses the model: {one_line(error)}; "
-            "save a token as kaggle.com/settings says"
-        ) from error
-    return f"https://www.kaggle.com/models/{handle}"
 
 
 def _card(hub: Any, model: Path, name: str) -> str:

