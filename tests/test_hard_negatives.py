@@ -124,7 +124,7 @@ def test_pairs_come_in_any_form_and_before_or_after_the_model():
         (("exported/en-es", LETTERS), {}, "a model, as xling_tf.load gives it"),
         ((lambda texts: encode(texts)[1:], LETTERS), {}, "for each text"),
         ((lambda texts: encode(texts) * np.nan, LETTERS), {}, "finite"),
-        ((encode, LETTERS), {"num_negative": 3}, "num_negative is not supported"),
+        ((encode, LETTERS), {"num_negative": 3}, "expects one of .* num_negatives"),
     ],
 )
 def test_what_is_no_model_no_pairs_or_no_option_is_refused(arguments, options, message):

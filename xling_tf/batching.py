@@ -39,13 +39,7 @@ def length_sorted_batches(
 def encode_in_batches(
     encode: Callable[..., NDArray[np.generic]], *columns: list[str], max_rows: int, max_length: int
 ) -> NDArray[np.generic]:
-    """Encodes rows of texts in batches of similar length.
-
-    Args:
-        encode: Function from the columns of a batch, each a list of n texts, to an array `[n, ...]`.
-        *columns: Texts, one list for each argument of `encode`.
-        max_rows: Largest number of rows in a batch.
-        max_length: Largest number of characters in a batch, with each row padded to the longest.
+    """Encodes rows of texts, given in columns, by `length_sorted_batches`.
 
     Returns:
         The vectors `[rows, ...]` in the order of the rows; `[0, 0]` without rows.

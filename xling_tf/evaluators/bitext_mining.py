@@ -29,7 +29,6 @@ class BitextMining:
     Args:
         tuning: Sentences and their translations, either "" if there is none; choose the threshold.
         scored: Rows of the same form to compute the scores on; None: `tuning`.
-        name: Its name in results.
         protocol: More parameters for results.
 
     Raises:
@@ -74,10 +73,7 @@ class BitextMining:
 
 
 def best_threshold(margins: NDArray[np.float64], is_right: NDArray[np.bool_], num_gold: int) -> float:
-    """The threshold of the margins above which pairs have the best F1.
-
-    `margins` descend; `is_right` tells which of these pairs are gold, and `num_gold` is the number of all.
-    """
+    """The threshold for the best F1 of pairs with descending margins, those of gold pairs marked right."""
     f1 = 2 * np.cumsum(is_right) / (np.arange(1, len(margins) + 1) + num_gold)
     # Pairs with equal margins are taken together.
     is_end = np.append(margins[1:] < margins[:-1], True)

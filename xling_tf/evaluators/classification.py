@@ -29,7 +29,6 @@ class CrossLingualClassification:
     Args:
         rows: (label, text) rows by language and split ("train", "test"; English may have "dev", with which
             all of its training rows are for training).
-        name: Its name in results.
         seed: Seed of the networks and the parts.
 
     Raises:

@@ -35,7 +35,6 @@ class DocumentClassification:
 
     Args:
         documents: (label, text) rows by language (ISO code) and split ("train", "dev", "test").
-        name: Its name in results.
     """
 
     def __init__(self, documents: Mapping[str, Mapping[str, Rows]], *, name: str) -> None:

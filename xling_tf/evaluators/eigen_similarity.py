@@ -25,14 +25,9 @@ class EigenSimilarity:
     distance of unit vectors, so that longer vectors do not seem worse.
 
     Args:
-        pairs: Translations. Pairs that share a sentence with an earlier pair are left out.
-        name: Its name in results.
+        pairs: Translations, at least K. Pairs that share a sentence with an earlier pair are left out.
         pairs_a_sample: K.
         num_samples: N.
-        seed: Seed of the samples.
-
-    Raises:
-        UserError: There are fewer than K pairs.
     """
 
     def __init__(

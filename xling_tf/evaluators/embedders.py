@@ -175,8 +175,8 @@ def _open_python_function(target: str) -> Embedder:
             raise ValueError("it cannot be called")
     except (AttributeError, ImportError, ValueError) as error:
         raise UserError(
-            f"python: must be followed by module:function, installed or in {here}, but there is no {target!r} "
-            f"({error})"
+            "python: must be followed by module:function, installed or in the current folder, but there is "
+            f"no {target!r} ({error})"
         ) from error
     finally:
         sys.path.remove(here)

@@ -30,15 +30,10 @@ _NEIGHBOURS = 2  # sentences on either side, which are the context if no paragra
 
 
 class ReqaData(NamedTuple):
-    """A data set in one language.
+    """A data set in one language."""
 
-    Attributes:
-        questions: Key, question and the text of a sentence that answers it; a row for each answer.
-        sentences: The candidates, each with its paragraph; "" if that is not known.
-    """
-
-    questions: Sequence[tuple[str, str, str]]
-    sentences: Sequence[tuple[str, str]]
+    questions: Sequence[tuple[str, str, str]]  # key, question, text of a sentence that answers it
+    sentences: Sequence[tuple[str, str]]  # the candidates, each with its paragraph; "" if that is not known
 
 
 class _Unit(NamedTuple):
@@ -87,10 +82,6 @@ class RetrievalQuestionAnswering:
 
     Args:
         parts: The data by language; a question has the same key in all languages.
-        name: Its name in results.
-
-    Raises:
-        UserError: There is no question, or the languages share none; bm25s is not installed.
     """
 
     def __init__(self, parts: Mapping[str, ReqaData], *, name: str) -> None:

@@ -29,16 +29,11 @@ class TranslationRetrieval:
     count as errors.
 
     Args:
-        pairs: Translations that were held out of training: a source and a target each.
-        source: Language of the sources, such as "en".
-        target: Language of the targets, such as "es".
-        name: Its name in results.
+        pairs: Translations that were held out of training, of which two differ on both sides.
+        source: Language of the first texts, such as "en".
+        target: Language of the second texts, such as "es".
         num_candidates: Number of candidates of a query, the right one included, if there are enough pairs.
         max_queries: Largest number of queries in a direction; more pairs are sampled.
-        seed: Seed of the samples.
-
-    Raises:
-        UserError: There are no two pairs that differ on both sides.
     """
 
     def __init__(
@@ -131,9 +126,7 @@ class SimilaritySearch:
     `index_kind`). Ties count as errors.
 
     Args:
-        rows: Sentences that translate each other, one for each language.
-        languages: Their codes.
-        name: Its name in results.
+        rows: Sentences that translate each other, one for each of the languages.
     """
 
     def __init__(self, rows: Rows, languages: Sequence[str], *, name: str) -> None:

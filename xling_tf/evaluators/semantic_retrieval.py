@@ -34,10 +34,6 @@ class SemanticRetrieval:
 
     Args:
         pairs: Pairs of texts by language, the same pairs in the same order in every language.
-        name: Its name in results.
-
-    Raises:
-        UserError: No two texts mean the same, or the languages do not have the same pairs.
     """
 
     def __init__(self, pairs: Mapping[str, Pairs], *, name: str) -> None:

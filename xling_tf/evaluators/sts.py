@@ -25,12 +25,8 @@ _CONSTANT = 1e-6
 class SemanticTextualSimilarity:
     """Correlation of angular similarity with gold scores.
 
-    The similarity is -arccos(cosine) (Chidambaram et al. 2019, sec. 3.5, after Cer et al. 2018).
-
-    Args:
-        rows: Pairs of sentences with their gold scores, on any scale.
-        name: Its name in results.
-        protocol: More parameters for results.
+    The similarity is -arccos(cosine) (Chidambaram et al. 2019, sec. 3.5, after Cer et al. 2018). Gold scores
+    are on any scale; `protocol` has more parameters for results.
     """
 
     def __init__(

@@ -28,12 +28,8 @@ class TransferClassification:
     Args:
         train: Examples: (label, sentence) or (label, sentence, sentence).
         dev: Examples of the same form.
-        test: Examples of the same form.
-        name: Its name in results.
+        test: Examples of the same form, with labels of the training set.
         seed: Seed of the folds and the network.
-
-    Raises:
-        UserError: A label of the development or test set is not in the training set.
     """
 
     def __init__(self, train: Rows, dev: Rows = (), test: Rows = (), *, name: str, seed: int = 0) -> None:
@@ -76,11 +72,7 @@ class TransferRelatedness:
         train: Scored pairs: (score, sentence, sentence).
         dev: Scored pairs; if there are none, a fifth of `train`.
         test: Scored pairs.
-        name: Its name in results.
         seed: Seed of that fifth.
-
-    Raises:
-        UserError: A score is not a number, or all scores of a set are equal.
     """
 
     def __init__(self, train: Rows, dev: Rows = (), test: Rows = (), *, name: str, seed: int = 0) -> None:

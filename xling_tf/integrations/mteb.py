@@ -42,22 +42,9 @@ class MtebEncoder:
         return ModelMeta.create_empty({"name": name, "revision": revision, "framework": ["TensorFlow"]})
 
     def encode(
-        self,
-        inputs: Iterable[Mapping[str, Sequence[str]]],
-        *,
-        prompt_type: str | None = None,
-        **task: Any,
+        self, inputs: Iterable[Mapping[str, Sequence[str]]], *, prompt_type: str | None = None, **task: Any
     ) -> np.ndarray:
-        """Encodes batches of texts.
-
-        Args:
-            inputs: Batches with their texts in "text".
-            prompt_type: "query", "document" or None.
-            **task: The description of mteb's task; no effect.
-
-        Returns:
-            `[texts, dim]`.
-        """
+        """Encodes batches with their texts in "text" as queries, documents or sentences: `[texts, dim]`."""
         del task
         texts = [text for batch in inputs for text in as_texts(batch["text"], "text")]
         if prompt_type == "query":

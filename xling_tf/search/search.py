@@ -80,12 +80,9 @@ def paraphrase_mining(
         sentences: The texts.
         show_progress_bar: Whether to show progress bars.
         batch_size: Passed to `encode`; None: its default.
-        top_k: See `paraphrase_mining_embeddings`.
-        max_pairs: See `paraphrase_mining_embeddings`.
+        top_k: As for `paraphrase_mining_embeddings`, which see for the pairs too.
+        max_pairs: As well.
         **options: Passed to `encode`, such as `truncate_dim` or `prompt`.
-
-    Returns:
-        See `paraphrase_mining_embeddings`.
     """
     if isinstance(model, str) or not callable(getattr(model, "encode", None)):
         raise UserError(
@@ -184,13 +181,8 @@ def mine_by_margin(
     are the best neighbour of each sentence, in both directions; pairs are taken greedily by their margin
     (retrieval strategy "max").
 
-    Args:
-        sources: Unit vectors `[sources, dim]`, at least one.
-        targets: Unit vectors `[targets, dim]`, at least one.
-        num_neighbours: Number of neighbours over which the mean is taken.
-
-    Returns:
-        The margins `[pairs]`, descending, and the indices of source and target `[pairs, 2]`.
+    Sources and targets are unit vectors, at least one each. Returns the margins `[pairs]`, descending, and
+    the indices of source and target `[pairs, 2]`.
     """
     forward = nearest(sources, targets, min(num_neighbours, len(targets)))
     backward = nearest(targets, sources, min(num_neighbours, len(sources)))

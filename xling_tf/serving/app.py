@@ -70,7 +70,7 @@ def make_app(
     Args:
         models: The models by name.
         scheduler: Runs their calls.
-        metrics: The metrics that the application counts and shows.
+        metrics: Counted and shown.
         limits: What a client may use.
         api_key: The key that requests for models must have; empty: none.
         origins: Web origins that may send requests; "*" is all.
@@ -280,10 +280,7 @@ class _Protocol:
     async def _predict(
         self, request: Request, servable: Servable, document: dict[str, Any], signature: str
     ) -> tuple[str, Tensors, bool]:
-        """Calls a signature within the time limit, and gives up if the client leaves.
-
-        Returns its name and outputs, and True if the document has rows.
-        """
+        """Returns the name and outputs of a signature, and True for rows; gives up if the client leaves."""
         name = signature or "serving_default"
         if name not in servable.queues:
             raise ServingError(f'Serving signature name: "{name}" not found in signature def')

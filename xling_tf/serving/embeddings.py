@@ -55,14 +55,9 @@ def read_request(document: Mapping[str, Any]) -> EmbeddingRequest:
 
 
 def format_embeddings(request: EmbeddingRequest, vectors: NDArray[np.float32]) -> bytes:
-    """Formats the answer to a request.
+    """Formats the answer: vectors `[texts, dim]`, scaled to unit length if dimensions are cut off.
 
-    Args:
-        request: The request, whose words and punctuation marks are counted as tokens.
-        vectors: `[texts, dim]`; if dimensions are cut off, the rest is scaled to unit length.
-
-    Raises:
-        ServingError: More dimensions are requested than there are.
+    Words and punctuation marks are counted as tokens.
     """
     if request.dimensions is not None:
         if request.dimensions > vectors.shape[1]:
