@@ -125,17 +125,14 @@ def test_pairs_come_in_any_form_and_before_or_after_the_model():
         ((lambda texts: encode(texts)[1:], LETTERS), {}, "for each text"),
         ((lambda texts: encode(texts) * np.nan, LETTERS), {}, "finite"),
         ((encode, LETTERS), {"num_negative": 3}, "expects one of .* num_negatives"),
+        ((encode, LETTERS), {"max_score": 1.5}, "max_score must be"),
+        ((encode, LETTERS), {"min_score": "0.5"}, "min_score must be"),
+        ((encode, LETTERS), {"range_min": -1}, "range_min must be"),
     ],
 )
 def test_what_is_no_model_no_pairs_or_no_option_is_refused(arguments, options, message):
     with pytest.raises(UserError, match=message):
         mine_hard_negatives(*arguments, **options)
-
-
-@pytest.mark.parametrize("limits", [{"max_score": 1.5}, {"min_score": "0.5"}, {"range_min": -1}])
-def test_limits_that_no_score_can_have_are_refused(limits):
-    with pytest.raises(UserError, match=f"{next(iter(limits))} must be"):
-        MiningConfig(**limits)
 
 
 def test_equal_vectors_score_one_though_they_are_rounded():

@@ -20,7 +20,6 @@ from xling_tf.search.neighbours import (
 from xling_tf.search.quantization import quantize_embeddings
 from xling_tf.search.search import (
     bitext_mining,
-    mine_by_margin,
     paraphrase_mining,
     paraphrase_mining_embeddings,
     semantic_search,
@@ -214,31 +213,6 @@ def test_translations_derived_by_hand():
     # The mean over the nearest alone is the cosine itself.
     pairs = bitext_mining(units(0, 90), units(10, 80), num_neighbours=1)
     assert [tuple(pair) for pair in pairs] == [(pytest.approx(1.0), n, n) for n in range(2)]
-
-
-def test_margins_are_those_of_every_cosine_computed():
-    rng = np.random.default_rng(0)
-    shared = rng.normal(size=(60, 8))
-    sides = [np.concatenate([shared, rng.normal(size=(20, 8))]) + 3 for _ in range(2)]
-    sides = [side + rng.normal(size=side.shape) / 2 for side in sides]
-    sides = [side / np.linalg.norm(side, axis=1, keepdims=True) for side in sides]
-    cosines = sides[0] @ sides[1].T
-    nearest = [np.argsort(-c, axis=1)[:, :4] for c in (cosines, cosines.T)]
-    means = [
-        np.take_along_axis(c, near, axis=1).mean(axis=1)
-        for c, near in zip((cosines, cosines.T), nearest, strict=True)
-    ]
-    margins = cosines / ((means[0][:, None] + means[1][None, :]) / 2)
-    # Every sentence's best neighbour by margin, then the best pairs one after the other.
-    candidates = {(row, max(near, key=lambda c: margins[row, c])) for row, near in enumerate(nearest[0])}
-    candidates |= {(max(near, key=lambda r: margins[r, c]), c) for c, near in enumerate(nearest[1])}
-    pairs = []
-    for source, target in sorted(candidates, key=lambda pair: -margins[pair]):
-        if all(source != first and target != second for first, second in pairs):
-            pairs.append((source, target))
-    mined_margins, rows = mine_by_margin(*(side.astype(np.float32) for side in sides))
-    assert [tuple(row) for row in rows.tolist()] == pairs
-    assert mined_margins == pytest.approx([margins[pair] for pair in pairs], abs=1e-5)
 
 
 @pytest.mark.parametrize("wrong", [0, 2.5, None])

@@ -181,14 +181,10 @@ def _embed(texts: Sequence[str], encode: Callable[..., Any], show_progress: bool
 
 def _distinct(texts: Sequence[str]) -> tuple[list[str], NDArray[np.int64]]:
     """Lists each distinct text once, as first spelt, and maps each text to its place in this list."""
-    places: dict[str, int] = {}
-    distinct: list[str] = []
-    rows = np.empty(len(texts), np.int64)
-    for number, text in enumerate(texts):
-        rows[number] = places.setdefault(normalised(text), len(distinct))
-        if rows[number] == len(distinct):
-            distinct.append(text)
-    return distinct, rows
+    keys = [normalised(text) for text in texts]
+    first_spelling = dict(zip(reversed(keys), reversed(texts), strict=True))
+    places = {key: place for place, key in enumerate(dict.fromkeys(keys))}
+    return [first_spelling[key] for key in places], np.array([places[key] for key in keys], np.int64)
 
 
 def _passing(

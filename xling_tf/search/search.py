@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from xling_tf.errors import UserError
 from xling_tf.search.neighbours import (
     Neighbours,
+    chunks,
     nearest,
     nearest_in_chunks,
     require_positive,
@@ -80,8 +81,8 @@ def paraphrase_mining(
         sentences: The texts.
         show_progress_bar: Whether to show progress bars.
         batch_size: Passed to `encode`; None: its default.
-        top_k: As for `paraphrase_mining_embeddings`, which see for the pairs too.
-        max_pairs: As well.
+        top_k: See `paraphrase_mining_embeddings`.
+        max_pairs: See `paraphrase_mining_embeddings`.
         **options: Passed to `encode`, such as `truncate_dim` or `prompt`.
     """
     if isinstance(model, str) or not callable(getattr(model, "encode", None)):
@@ -123,10 +124,8 @@ def paraphrase_mining_embeddings(
         return []
     scores, keys = np.zeros(0, np.float32), np.zeros(0, np.int64)
     rows, k = np.arange(count), min(top_k + 1, count)  # each vector is its own neighbour
-    start = 0
-    for neighbours in nearest_in_chunks(units, rows, units, k, show_progress=show_progress_bar):
-        chunk = rows[start : start + len(neighbours.indices)]
-        start += len(chunk)
+    parts = nearest_in_chunks(units, rows, units, k, show_progress=show_progress_bar)
+    for chunk, neighbours in zip(chunks(rows), parts, strict=True):
         firsts = np.broadcast_to(chunk[:, np.newaxis], neighbours.indices.shape)
         is_other = (neighbours.indices != firsts) & (neighbours.indices >= 0)
         is_other &= np.cumsum(is_other, axis=1) <= top_k

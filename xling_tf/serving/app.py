@@ -65,15 +65,10 @@ def make_app(
     api_key: str = "",
     origins: Sequence[str] = (),
 ) -> Starlette:
-    """Makes the ASGI application.
+    """Makes the ASGI application of models by name.
 
-    Args:
-        models: The models by name.
-        scheduler: Runs their calls.
-        metrics: Counted and shown.
-        limits: What a client may use.
-        api_key: The key that requests for models must have; empty: none.
-        origins: Web origins that may send requests; "*" is all.
+    Without an `api_key`, requests for models need none; `origins` are those of web pages that may send
+    requests, "*" is all.
     """
 
     def metrics_page(request: Request) -> Response:
@@ -123,38 +118,35 @@ def run(
     The listener is a bound socket, which listens once the models are loaded; a `UserError` names a model that
     cannot be loaded. The other arguments are those of `make_app` and the flags of export/serve.py.
     """
-    lines = start_logging(log_level)
-    try:
-        metrics = Metrics()
-        loaded = load_models(models, metrics, batched=enable_batching)
-        stopped = follow(loaded, poll_seconds) if poll_seconds else None
-        scheduler = BatchScheduler(batching, metrics)
-        server = uvicorn.Server(
-            uvicorn.Config(
-                make_app(loaded, scheduler, metrics, limits, api_key, origins),
-                ws="none",
-                lifespan="off",
-                log_config=None,
-                access_log=False,
-                server_header=False,
-                limit_concurrency=limits.connections + 1,
-                timeout_keep_alive=limits.client_seconds,  # type: ignore[arg-type]
-                timeout_graceful_shutdown=drain_seconds,  # type: ignore[arg-type]
-            )
+    start_logging(log_level)
+    metrics = Metrics()
+    loaded = load_models(models, metrics, batched=enable_batching)
+    stopped = follow(loaded, poll_seconds) if poll_seconds else None
+    scheduler = BatchScheduler(batching, metrics)
+    server = uvicorn.Server(
+        uvicorn.Config(
+            make_app(loaded, scheduler, metrics, limits, api_key, origins),
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            limit_concurrency=limits.connections + 1,
+            timeout_keep_alive=limits.client_seconds,  # type: ignore[arg-type]
+            timeout_graceful_shutdown=drain_seconds,  # type: ignore[arg-type]
         )
-        listener.listen(server.config.backlog)
-        host, port = listener.getsockname()[:2]
-        log(logging.INFO, "serving", host=host, port=port, models=list(loaded), pid=os.getpid())
-        # uvicorn raises the signal again after it has answered the requests in flight.
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda number, frame: None)
-        server.run(sockets=[listener])
-        if stopped is not None:
-            stopped.set()
-        is_idle = scheduler.close()
-        log(logging.INFO, "stopped")
-    finally:
-        lines.stop()
+    )
+    listener.listen(server.config.backlog)
+    host, port = listener.getsockname()[:2]
+    log(logging.INFO, "serving", host=host, port=port, models=list(loaded), pid=os.getpid())
+    # uvicorn raises the signal again after it has answered the requests in flight.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda number, frame: None)
+    server.run(sockets=[listener])
+    if stopped is not None:
+        stopped.set()
+    is_idle = scheduler.close()
+    log(logging.INFO, "stopped")
     if not is_idle:  # A call cannot be stopped, and would crash if Python ended before it.
         sys.stdout.flush()
         os._exit(0)
