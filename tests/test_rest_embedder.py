@@ -37,6 +37,7 @@ class Server(ThreadingHTTPServer):
         self.faults: list[Fault] = []
         self.requests: list[dict[str, Any]] = []
         self.state, self.vector = "AVAILABLE", vector
+        self.outputs: Any = lambda vectors: vectors
         self.url = f"http://127.0.0.1:{self.server_port}/v1/models/en-es"
         threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
 
@@ -63,8 +64,12 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self.server.requests.append(body)
-        predictions = [self.server.vector(text) for text in body["instances"]]
-        fault = self.server.faults.pop(0) if self.server.faults else (200, {"predictions": predictions})
+        outputs = [self.server.vector(text) for text in body["inputs"]["inputs"]]
+        fault = (
+            self.server.faults.pop(0)
+            if self.server.faults
+            else (200, {"outputs": self.server.outputs(outputs)})
+        )
         if fault == "hang up":
             self.connection.close()
         else:
@@ -114,11 +119,11 @@ def test_requests_have_the_longest_text_first_and_answers_may_have_more_outputs(
     embedder = open_embedder(f"rest:{server.url}")
     server.requests.clear()
     assert embedder(["a", "bcd"]).tolist() == [[1, 0.5], [3, 0.5]]
-    assert server.requests == [{"signature_name": "serving_default", "instances": ["bcd", "a"]}]
+    assert server.requests == [{"signature_name": "serving_default", "inputs": {"inputs": ["bcd", "a"]}}]
     assert embedder.name == "en-es-rest"
     assert embedder.description == {"kind": "REST", "url": server.url, "version": "3"}
-    server.vector = lambda text: {"logits": [9.0], "outputs": [1.0, len(text)]}
-    assert embedder(["abc"]).tolist() == [[1, 3]]
+    server.outputs = lambda vectors: {"logits": [[9.0]], "outputs": vectors}
+    assert embedder(["abc"]).tolist() == [[3, 0.5]]
 
 
 @pytest.mark.parametrize(
@@ -126,7 +131,7 @@ def test_requests_have_the_longest_text_first_and_answers_may_have_more_outputs(
     [
         (UNAVAILABLE, r"answered 503: .*still loading"),
         ("hang up", "failed again and again: .*start the server"),
-        ((200, b'{"predictions": [[1.0, '), "failed again and again: .*IncompleteRead"),
+        ((200, b'{"outputs": [[1.0, '), "failed again and again: .*IncompleteRead"),
     ],
 )
 def test_temporary_faults_are_retried_and_lasting_ones_reported(
@@ -148,7 +153,7 @@ def test_temporary_faults_are_retried_and_lasting_ones_reported(
 
 def test_answers_without_vectors_are_rejected(server: Server) -> None:
     embedder = open_embedder(f"rest:{server.url}")
-    for answer in (b"[]", b'{"predictions": [["a"], ["b"]]}', b'{"predictions": [[1.0]]}'):
+    for answer in (b"[]", b'{"outputs": [["a"], ["b"]]}', b'{"outputs": [[1.0]]}'):
         server.faults = [(200, answer)]
         with pytest.raises(UserError, match="must answer as TensorFlow Serving does, but gave"):
             embedder(["a", "b"])

@@ -77,9 +77,7 @@ def _open_saved_model(specification: str) -> Embedder:
     model = load_saved_model(folder)
     import tensorflow as tf
 
-    inputs = {
-        name: tuple(signature.structured_input_signature[1]) for name, signature in model.signatures.items()
-    }
+    inputs = {name: tuple(each.structured_input_signature[1]) for name, each in model.signatures.items()}
     if callable(model):
         inputs.setdefault("serving_default", ("inputs",))
 
@@ -107,8 +105,7 @@ def _open_saved_model(specification: str) -> Embedder:
         inputs,
         call,
         name=description["folder"],
-        # Published modules pad a batch to its longest text and do not divide it.
-        batch_limits=BatchLimits(),
+        batch_limits=BatchLimits(),  # as published modules pad a batch to its longest text, undivided
         checksum=_checksum(folder, [folder / SAVED_MODEL, *parts]),
         description=description,
         trained_on=TrainedOn.read(folder),
@@ -141,13 +138,8 @@ def _open_rest(url: str) -> Embedder:
     inputs = {name: tuple(signature["inputs"]) for name, signature in signatures.items()}
 
     def call(name: str, columns: Mapping[str, list[str]]) -> np.ndarray:
-        # A single input is sent as bare values, several as objects with their names.
-        instances: list[Any] = next(iter(columns.values()))
-        if len(columns) > 1:
-            rows = zip(*columns.values(), strict=True)
-            instances = [dict(zip(columns, row, strict=True)) for row in rows]
-        body = {"signature_name": name, "instances": instances}
-        return _request(f"{url}:predict", lambda answer: _vectors(answer, len(instances)), body)
+        count, body = len(next(iter(columns.values()))), {"signature_name": name, "inputs": columns}
+        return _request(f"{url}:predict", lambda answer: _vectors(answer["outputs"], count), body)
 
     embedder = _from_signatures(
         url,
@@ -224,12 +216,9 @@ def _from_signatures(
     )
 
 
-def _vectors(answer: Any, count: int) -> np.ndarray:
-    """Reads the vectors of a response to a prediction."""
-    predictions = answer["predictions"]
-    if isinstance(predictions[0], dict):  # a signature with several outputs
-        predictions = [prediction["outputs"] for prediction in predictions]
-    array = np.array(predictions)
+def _vectors(outputs: Any, count: int) -> np.ndarray:
+    """The vectors among a signature's outputs, which have names if there are several."""
+    array = np.array(outputs["outputs"] if isinstance(outputs, dict) else outputs)
     if array.ndim != 2 or len(array) != count or array.dtype.kind not in "fi":
         raise ValueError(f"{count} vectors were expected")
     return array.astype(np.float32)

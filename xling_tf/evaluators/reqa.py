@@ -17,7 +17,7 @@ from xling_tf.corpora.sentences import surroundings
 from xling_tf.errors import UserError, library
 from xling_tf.evaluators import data
 from xling_tf.evaluators.data import Dataset
-from xling_tf.evaluators.encoding import Embedder, Encode, as_embedder, encode_checked, encode_units
+from xling_tf.evaluators.encoding import Encode, as_embedder, encode_checked, encode_units
 from xling_tf.evaluators.semantic_retrieval import inner_products, relevant_ranks
 
 # Lucene's defaults: Yang et al. 2019, sec. 5.3, use the "default parameters" of an implementation.
@@ -112,8 +112,19 @@ class RetrievalQuestionAnswering:
         for each direction: "<query language>-<candidate language>/...".
         """
         scores: dict[str, float] = {}
+        embedder = as_embedder(encode)
+        sentences = partial(encode_units, embedder)
+        encoders: dict[str, tuple[Callable[[list[str]], Any], Callable[[_Pool], Any]]] = {
+            "qa_encoders": (
+                partial(encode_checked, embedder.encode_questions),
+                lambda pool: encode_checked(embedder.encode_responses, pool.texts, pool.contexts),
+            ),
+            "sentence_encoder": (sentences, lambda pool: sentences(pool.texts)),
+        }
+        if embedder.questions is None and embedder.responses is None:
+            del encoders["qa_encoders"]
         prefixes = {pair: "" if len(set(pair)) == 1 else f"{'-'.join(pair)}/" for pair in self._right}
-        for name, encode_questions, encode_answers in _encoders(as_embedder(encode)):
+        for name, (encode_questions, encode_answers) in encoders.items():
             questions = {lang: encode_questions(pool.questions) for lang, pool in self._pools.items()}
             candidates = {lang: encode_answers(pool) for lang, pool in self._pools.items()}
             for (source, target), right in self._right.items():
@@ -140,20 +151,6 @@ class RetrievalQuestionAnswering:
             by_text[question] |= by_key[key]
         rows = enumerate(by_text[text] for text in self._pools[source].questions)
         return {row: np.array(sorted(right)) for row, right in rows if right}
-
-
-def _encoders(
-    embedder: Embedder,
-) -> Iterator[tuple[str, Callable[[list[str]], Any], Callable[[_Pool], Any]]]:
-    """Yields the name of each way to encode, and its functions of questions and of a pool's candidates."""
-    if embedder.questions is not None or embedder.responses is not None:
-        yield (
-            "qa_encoders",
-            partial(encode_checked, embedder.encode_questions),
-            lambda pool: encode_checked(embedder.encode_responses, pool.texts, pool.contexts),
-        )
-    encode = partial(encode_units, embedder)
-    yield "sentence_encoder", encode, lambda pool: encode(pool.texts)
 
 
 def _best(

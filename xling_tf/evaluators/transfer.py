@@ -136,24 +136,18 @@ def _all(stem: str) -> dict[str, str]:
     return {split: f"{stem}.{split}" for split in ("train", "dev", "test")}
 
 
+_TEXT = ("label", "text")
+# The papers give the score of the development set too, which is all that many folders have.
+_STSB_DEV = {"train": "sts/stsb.en.train", "test": "sts/stsb.en.dev"}
 # The tables of each task by split; their columns, the label first; and the evaluator.
-_Task = tuple[Mapping[str, str], tuple[str, ...], Callable[..., Evaluator]]
-_SENTENCES: dict[str, Mapping[str, str]] = {
-    **{name: {"train": f"senteval/{name}"} for name in ("MR", "CR", "SUBJ", "MPQA")},
-    **{name: _all(f"senteval/{name}") for name in ("TREC", "SST2", "SST5")},
-}
-_TASKS: dict[str, _Task] = {
-    **{name: (tables, ("label", "text"), TransferClassification) for name, tables in _SENTENCES.items()},
+_TASKS: dict[str, tuple[Mapping[str, str], tuple[str, ...], Callable[..., Evaluator]]] = {
+    **{n: ({"train": f"senteval/{n}"}, _TEXT, TransferClassification) for n in ("MR", "CR", "SUBJ", "MPQA")},
+    **{n: (_all(f"senteval/{n}"), _TEXT, TransferClassification) for n in ("TREC", "SST2", "SST5")},
     "MRPC": (_all("senteval/MRPC"), ("label", *_PAIR), TransferClassification),
     "SICK-E": (_all("senteval/SICK"), ("entailment", *_PAIR), TransferClassification),
     "SICK-R": (_all("senteval/SICK"), ("relatedness", *_PAIR), TransferRelatedness),
     "STSB": (_all("sts/stsb.en"), ("score", *_PAIR), TransferRelatedness),
-    # The papers give the score of the development set too, which is all that many folders have.
-    "STSB.dev": (
-        {"train": "sts/stsb.en.train", "test": "sts/stsb.en.dev"},
-        ("score", *_PAIR),
-        TransferRelatedness,
-    ),
+    "STSB.dev": (_STSB_DEV, ("score", *_PAIR), TransferRelatedness),
 }
 
 
