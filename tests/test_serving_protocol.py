@@ -5,10 +5,8 @@ serves the models of serving_models.py.
 """
 
 import csv
-import gzip
 import json
 import logging
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -117,11 +115,6 @@ def test_bytes_at_the_edges_of_json(server: Server, path: str, body: bytes, answ
         assert (reply.status, reply.json) == (200, {"predictions": answer})
 
 
-GZIP = {"Content-Encoding": "GZIP"}
-TEXT = b'{"instances": ["a"]}'
-PACKED = gzip.compress(TEXT, mtime=0)
-
-
 @pytest.mark.parametrize(
     ("body", "headers", "status"),
     [
@@ -129,18 +122,7 @@ PACKED = gzip.compress(TEXT, mtime=0)
         (b'{"instances": ["' + b"a" * (2**20 - 20) + b'"]}', {}, 200),
         (b"[" * (MAX_VALUES + 1), {}, 413),
         (json.dumps({"instances": [""] * 100_000}).encode(), {}, 413),
-        (PACKED, GZIP, 200),
-        (PACKED, {"Content-Encoding": " X-GZip "}, 200),
-        (gzip.compress(b"0" * 10**8), GZIP, 413),
-        (TEXT, GZIP, 400),
-        (PACKED[:-1], GZIP, 400),
-        (PACKED[:-8] + bytes(8), GZIP, 400),  # a wrong checksum
-        (PACKED + b"garbage", GZIP, 400),
-        (PACKED + PACKED, GZIP, 400),
-        (zlib.compress(TEXT), {"Content-Encoding": "deflate"}, 415),
-        (PACKED, {"Content-Encoding": "br"}, 415),
-        (gzip.compress(PACKED), {"Content-Encoding": "gzip, gzip"}, 415),
-        (PACKED, {}, 400),
+        (b'{"instances": ["a"]}', {"Content-Encoding": "gzip"}, 415),
         (b"{", {"Content-Length": "9"}, 408),
     ],
     ids=lambda value: str(value)[:40] if isinstance(value, dict | int) else "",
@@ -149,7 +131,6 @@ def test_bodies_of_any_size(server: Server, body: bytes, headers: dict[str, str]
     reply = server.ask(TEXTS, body, **headers)
     assert reply.status == status
     assert list(reply.json) == (["predictions"] if status == 200 else ["error"])
-    assert reply.headers["Accept-Encoding"] == ("gzip" if status == 415 else None)
 
 
 def bodies(good: bytes) -> st.SearchStrategy[bytes]:
