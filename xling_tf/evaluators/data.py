@@ -75,9 +75,7 @@ def select(
         datasets = {f"{name}/{dataset.name}": dataset for dataset in suites[name].find(folder, seed)}
         matches = {key: dataset for key, dataset in datasets.items() if fnmatchcase(key, pattern)}
         if wanted and not matches:
-            raise UserError(
-                f"{pattern} must be evaluated, but {folder} does not have it; expected: {suites[name].layout}"
-            )
+            raise UserError(f"{folder} does not have {pattern}; expected: {suites[name].layout}")
         selected |= matches
         if not matches:
             missing[name] = suites[name].layout
@@ -95,19 +93,17 @@ def read_table(path: Path, columns: Sequence[str]) -> list[tuple[str, ...]]:
     lines = read_every_line(path)
     header = next(lines, (1, ""))[1].split("\t")
     if wrong := [column for column in columns if header.count(column) != 1]:
+        shown = "|".join(header)[:80]
         raise UserError(
-            f"{path} must name the columns {', '.join(columns)} in its first line, separated by tabs, "
-            f"but {', '.join(wrong)} is not in {'|'.join(header)[:80]!r} once; correct that line"
+            f"{path} must have in line 1 each of {', '.join(columns)}; {wrong} is not in {shown!r}"
         )
     places = [header.index(column) for column in columns]
     rows = []
     for number, line in lines:
         fields = line.split("\t")
         if len(fields) != len(header):
-            raise UserError(
-                f"{path} must have {len(header)} fields in every line, but line {number} has {len(fields)}: "
-                f"{line[:80]!r}; correct that line"
-            )
+            counts = f"{len(header)} fields in each line, but line {number} has {len(fields)}"
+            raise UserError(f"{path} must have {counts}; correct {line[:80]!r}")
         rows.append(tuple(fields[place].strip() for place in places))
     if not rows:
         raise UserError(f"{path} has no rows; fetch it again or remove it")

@@ -113,10 +113,8 @@ def _open_saved_model(specification: str) -> Embedder:
     try:
         encode_checked(embedder, ["one", "two"])
     except (TypeError, ValueError, UserError, tf.errors.OpError) as error:
-        raise UserError(
-            f"{folder} must hold a model that maps strings to vectors, but fails with two strings: "
-            f"{one_line(error)}"
-        ) from error
+        cause = f"fails with two strings: {one_line(error)}"
+        raise UserError(f"{folder} must hold a model that maps strings to vectors, but {cause}") from error
     return embedder
 
 
@@ -166,10 +164,8 @@ def _open_python_function(target: str) -> Embedder:
         if not callable(function):
             raise ValueError("it cannot be called")
     except (AttributeError, ImportError, ValueError) as error:
-        raise UserError(
-            "python: must be followed by module:function, installed or in the current folder, but there is "
-            f"no {target!r} ({error})"
-        ) from error
+        cause = f"there is no {target!r} ({error})"
+        raise UserError(f"python: must be followed by module:function, here or installed; {cause}") from error
     finally:
         sys.path.remove(here)
     return Embedder(
@@ -200,10 +196,8 @@ def _from_signatures(
     names = ("serving_default", "default", "question_encoder")
     sentences = next(filter(None, map(of_one_input, names)), None)
     if sentences is None:
-        raise UserError(
-            f"{place} must have a signature 'serving_default' with one input, but has "
-            f"{', '.join(sorted(inputs)) or 'none'}"
-        )
+        others = ", ".join(sorted(inputs)) or "none"
+        raise UserError(f"{place} must have a signature 'serving_default' with one input, but has {others}")
     answers = of_one_input("response_encoder")
     return Embedder(
         sentences=sentences,
@@ -238,9 +232,8 @@ def _request(url: str, read: Callable[[Any], Any], body: Any = None) -> Any:
     try:
         return read(json.loads(response.data))
     except _OTHER_JSON as error:
-        raise UserError(
-            f"{url} must answer as TensorFlow Serving does, but gave {content!r} ({error!r})"
-        ) from error
+        answer = f"{content!r} ({error!r})"
+        raise UserError(f"{url} must answer as TensorFlow Serving does, but gave {answer}") from error
 
 
 def _checksum(folder: Path, paths: Iterable[Path]) -> str:

@@ -158,7 +158,5 @@ def _name_of(encode: Callable[..., np.ndarray]) -> str:
 def _require(valid: NDArray[np.bool_], texts: list[str], expected: str, name: str) -> None:
     if not valid.all():
         text = texts[int(np.argmin(valid))]
-        raise UserError(
-            f"{name} must return {expected}, but does not for {np.sum(~valid)} of {len(texts)} texts, first "
-            f"{text[:80]!r}"
-        )
+        count = f"{np.sum(~valid)} of {len(texts)} texts"
+        raise UserError(f"{name} must return {expected}, but does not for {count}, first {text[:80]!r}")

@@ -93,8 +93,7 @@ class RetrievalQuestionAnswering:
         if not all(self._right.values()):
             counts = {language: len(part.questions) for language, part in parts.items()}
             raise UserError(
-                f"{name} must have answered questions, with the same ids in every language, but has {counts} "
-                "and two languages share none; correct the data"
+                f"{name} must have answered questions, with the same ids in each language: {counts}"
             )
         self._lexical: _Score | None = None
         if len(parts) == 1:
@@ -225,10 +224,8 @@ def read_tables(tables: Mapping[str, Path]) -> ReqaData:
         answered = [(key, text, sentences[answer][0]) for key, text, answer in questions]
         return ReqaData(answered, list(sentences.values()))
     except KeyError as error:
-        raise UserError(
-            f"{tables['questions']} names {str(error)[:80]}, but no table of sentences or paragraphs beside "
-            "it has that; correct the data"
-        ) from None
+        wanted = f"{tables['questions']} names {str(error)[:80]}"
+        raise UserError(f"{wanted}, which must be in the sentences or paragraphs beside it") from None
 
 
 def _find(folder: Path, seed: int) -> Iterator[Dataset]:

@@ -50,10 +50,7 @@ class SemanticRetrieval:
         first, second = next(iter(self._rows.values()))[self._is_positive].T
         if labels.count(labels[0]) < len(labels) or not np.any(first != second):
             counts = {language: len(rows) for language, rows in pairs.items()}
-            raise UserError(
-                f"{name} must have different texts that mean the same, in every language in the same order, "
-                f"but has other pairs or none: {counts}; correct the data"
-            )
+            raise UserError(f"{name} must have texts that mean the same, in each language the same: {counts}")
         self.protocol: Mapping[str, Any] = {"num_pairs": len(self._is_positive)}
 
     def __call__(self, encode: Encode) -> dict[str, float]:

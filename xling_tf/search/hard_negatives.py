@@ -172,9 +172,7 @@ def _embed(texts: Sequence[str], encode: Callable[..., Any], show_progress: bool
         part = texts[start : start + _TEXTS_AT_ONCE]
         vectors = unit_vectors(encode(part), "encodings")
         if len(vectors) != len(part):
-            raise UserError(
-                f"the model must give a vector for each text, but gave {len(vectors)} for {len(part)}"
-            )
+            raise UserError(f"a vector for each of {len(part)} texts is expected, got {len(vectors)}")
         parts.append(vectors.astype(np.float16))
     return np.concatenate(parts)
 

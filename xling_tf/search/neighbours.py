@@ -133,10 +133,8 @@ def as_vectors(vectors: ArrayLike, name: str) -> NDArray[np.floating]:
         return np.zeros((0, 0), np.float32)
     if array.dtype.kind != "f" or array.ndim not in (1, 2) or (array.shape[-1] == 0 and len(array)):
         hint = "encode texts first" if array.dtype.kind in "OSUT" else "give one vector of floats a row"
-        raise UserError(
-            f"{name} must be float vectors of shape [rows, dim], but are {array.dtype} of shape "
-            f"{list(array.shape)}; {hint}"
-        )
+        actual = f"{array.dtype} of shape {list(array.shape)}"
+        raise UserError(f"{name} must be float vectors of shape [rows, dim], but are {actual}; {hint}")
     array = np.atleast_2d(array)
     for number, chunk in enumerate(chunks(array)):
         if not (is_finite := np.isfinite(chunk).all(axis=1)).all():

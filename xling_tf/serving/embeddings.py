@@ -43,9 +43,7 @@ def read_request(document: Mapping[str, Any]) -> EmbeddingRequest:
         raise ServingError("'model' is expected: the name of a served model")
     texts = [texts] if isinstance(texts, str) else texts
     if not isinstance(texts, list) or not texts or not all(isinstance(text, str) for text in texts):
-        raise ServingError(
-            "'input' must be a text or a list of texts (LangChain: check_embedding_ctx_length=False)"
-        )
+        raise ServingError("'input' must be a text or several (LangChain: check_embedding_ctx_length=False)")
     if dimensions is not None and (type(dimensions) is not int or dimensions < 1):
         raise ServingError("'dimensions' is expected to be a number of at least 1")
     if encoding not in ("float", "base64", None):

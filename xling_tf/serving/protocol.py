@@ -203,10 +203,8 @@ def _rows(document: Mapping[str, Any], names: list[str]) -> dict[str, Any]:
         return {names[0]: instances}
     for index, instance in enumerate(instances):
         if not _is_object(instance) or sorted(instance) != names:
-            raise ServingError(
-                f"Failed to process element: {index} of 'instances' list. It is expected to be an object "
-                f"whose keys must be equal to: {','.join(names)}, but is {_brief(instance)}"
-            )
+            expected = f"an object with the keys {','.join(names)}, but is {_brief(instance)}"
+            raise ServingError(f"Failed to process element: {index} of 'instances' must be {expected}")
     return {name: [instance[name] for instance in instances] for name in names}
 
 
