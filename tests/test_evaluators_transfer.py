@@ -6,15 +6,9 @@ from encode_functions import constant
 from evaluation_data import write_table
 
 from xling_tf.errors import UserError
-from xling_tf.evaluators import classifiers
 from xling_tf.evaluators.transfer import SUITE, TransferClassification, TransferRelatedness
 
-
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch):
-    """Makes the network fast to train."""
-    monkeypatch.setitem(classifiers.NETWORK, "rate", 0.02)
-    monkeypatch.setitem(classifiers.NETWORK, "weight_decay", (1e-5,))
+pytestmark = pytest.mark.usefixtures("small_classifiers")
 
 
 def sentences(number, labels=("good", "bad"), start=0):
