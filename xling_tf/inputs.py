@@ -23,13 +23,7 @@ def as_texts(texts: Texts, name: str) -> list[str]:
     Args:
         texts: A string or bytes, or several of them in a list, tuple, NumPy array, TensorFlow tensor, pandas
             or Polars Series, Arrow array, generator or tf.data dataset, whose batches are joined.
-        name: The name of the argument, for messages.
-
-    Returns:
-        The texts; a list of one for a single text.
-
-    Raises:
-        UserError: A value is not a text, such as None or NaN.
+        name: The name of the argument, for the `UserError` about a value that is not a text.
 
     Example:
         >>> as_texts((b"Hola", "Hello"), "sentences")

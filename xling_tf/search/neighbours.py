@@ -108,14 +108,9 @@ def _float32(vectors: NDArray[np.floating]) -> NDArray[np.float32]:
 
 
 def as_vectors(vectors: ArrayLike, name: str) -> NDArray[np.floating]:
-    """Converts vectors to an array `[rows, dim]` of finite floats.
+    """Converts vectors to an array `[rows, dim]` of finite floats; `name` is what messages call them.
 
-    Args:
-        vectors: An array, tensor, column of pandas or Arrow, list or iterator of rows; or one vector `[dim]`.
-        name: What messages call them.
-
-    Raises:
-        UserError: They are something else, of several lengths or not finite.
+    They are an array, tensor, column of pandas or Arrow, list or iterator of rows; or one vector `[dim]`.
     """
     if isinstance(vectors, str | bytes | Mapping | Set):
         raise UserError(f"{name} must be vectors, but are {type(vectors).__name__}; encode texts first")
@@ -144,10 +139,7 @@ def as_vectors(vectors: ArrayLike, name: str) -> NDArray[np.floating]:
 
 
 def unit_vectors(vectors: ArrayLike, name: str) -> NDArray[np.floating]:
-    """Scales vectors to unit length; zero vectors stay zero. See `as_vectors` for the arguments.
-
-    Returns the same array `[rows, dim]` if all vectors have unit length, otherwise a copy.
-    """
+    """Scales vectors, in any form of `as_vectors`, to unit length, copied if necessary; zeros stay zero."""
     array = as_vectors(vectors, name)
     lengths = [np.linalg.norm(chunk.astype(np.float64), axis=1) for chunk in chunks(array)]
     if all(np.all(np.abs(norms - 1) <= _UNIT_TOLERANCE) for norms in lengths):

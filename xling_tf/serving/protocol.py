@@ -99,23 +99,18 @@ def parse_request(body: bytes) -> dict[str, Any]:
 
 
 def to_inputs(document: Mapping[str, Any], infos: Mapping[str, TensorInfo]) -> tuple[Tensors, bool]:
-    """Converts the values of a request to arrays.
+    """Converts the values of a request to arrays, with strings as `bytes` in object arrays.
 
     Args:
         document: The request, with either `instances` (rows) or `inputs` (columns).
         infos: Types and shapes of the signature's inputs.
 
     Returns:
-        The arrays by input, with strings as `bytes` in object arrays; and True if the request has rows.
-
-    Raises:
-        ServingError: The values do not fit the signature.
+        The arrays by input, and True if the request has rows.
     """
-    if "instances" in document and "inputs" in document:
-        raise ServingError("Expecting only one of 'inputs' or 'instances' keys to exist")
-    if "instances" not in document and "inputs" not in document:
-        raise ServingError("Missing 'inputs' or 'instances' key")
     row_form = "instances" in document
+    if row_form == ("inputs" in document):
+        raise ServingError("Expecting only one of 'inputs' or 'instances' keys to exist")
     arrays = {}
     for name, column in (_rows if row_form else _columns)(document, sorted(infos)).items():
         try:
