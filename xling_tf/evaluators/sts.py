@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -29,9 +28,7 @@ class SemanticTextualSimilarity:
     are on any scale; `protocol` has more parameters for results.
     """
 
-    def __init__(
-        self, rows: Scored, *, name: str, protocol: Mapping[str, Any] = MappingProxyType({})
-    ) -> None:
+    def __init__(self, rows: Scored, *, name: str, **protocol: Any) -> None:
         self.name = name
         self.protocol: Mapping[str, Any] = {"num_pairs": len(rows), **protocol}
         rows = sorted(rows)  # the rounding of sums depends on their order
@@ -112,7 +109,7 @@ def _across(name: str, first: Path, second: Path) -> Iterator[Dataset]:
         return
     origin = f"sentence1 of {stem_of(first)}, sentence2 of the same row of {stem_of(second)}"
     rows = [(a, b, gold) for (a, _, gold), (_, b, _) in zip(firsts, seconds, strict=True)]
-    load = partial(SemanticTextualSimilarity, rows, name=name, protocol={"built_from": origin})
+    load = partial(SemanticTextualSimilarity, rows, name=name, built_from=origin)
     yield Dataset(name=name, files=(first, second), load=load)
 
 

@@ -144,13 +144,16 @@ def bitext_mining(
 ) -> list[ScoredPair]:
     """Finds translations in two lists of sentences, most of which may have none.
 
-    The score is the margin of `mine_by_margin`. The last pairs are no translations: choose the threshold on
-    sentences whose translations are known.
+    The score of a pair is its margin: its cosine, divided by the mean cosine of both sentences to their
+    nearest neighbours (Artetxe and Schwenk 2019, "Margin-based parallel corpus mining", eq. 2, ratio).
+    Candidates are the best neighbour of each sentence, in both directions; pairs are taken greedily by their
+    margin (retrieval strategy "max"). The last pairs are no translations: choose the threshold on sentences
+    whose translations are known.
 
     Args:
         source: Vectors `[sources, dim]`.
         target: Vectors `[targets, dim]`.
-        num_neighbours: Number of neighbours over which the margin is computed.
+        num_neighbours: Number of neighbours over which the mean is taken.
 
     Returns:
         Pairs, best first: the indices of a source and a target, each in at most one pair.
@@ -165,22 +168,6 @@ def bitext_mining(
     if not len(sources) or not len(targets):
         return []
     require_same_dim(sources, targets, "source", "target")
-    return _scored_pairs(*mine_by_margin(sources, targets, num_neighbours=num_neighbours))
-
-
-def mine_by_margin(
-    sources: NDArray[np.floating], targets: NDArray[np.floating], *, num_neighbours: int = NUM_NEIGHBOURS
-) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Finds pairs of sentences that are much more similar to each other than to their other neighbours.
-
-    The margin of a pair is its cosine, divided by the mean cosine of both sentences to their nearest
-    neighbours (Artetxe and Schwenk 2019, "Margin-based parallel corpus mining", eq. 2, ratio). Candidates
-    are the best neighbour of each sentence, in both directions; pairs are taken greedily by their margin
-    (retrieval strategy "max").
-
-    Sources and targets are unit vectors, at least one each. Returns the margins `[pairs]`, descending, and
-    the indices of source and target `[pairs, 2]`.
-    """
     forward = nearest(sources, targets, min(num_neighbours, len(targets)))
     backward = nearest(targets, sources, min(num_neighbours, len(sources)))
     source_means, target_means = (
@@ -196,12 +183,12 @@ def mine_by_margin(
     taken_targets: set[int] = set()
     chosen = []
     for pair in np.argsort(-margins, kind="stable").tolist():
-        source, target = rows[pair].tolist()
-        if source not in taken_sources and target not in taken_targets:
-            taken_sources.add(source)
-            taken_targets.add(target)
+        first, second = rows[pair].tolist()
+        if first not in taken_sources and second not in taken_targets:
+            taken_sources.add(first)
+            taken_targets.add(second)
             chosen.append(pair)
-    return margins[chosen], rows[chosen]
+    return _scored_pairs(margins[chosen], rows[chosen])
 
 
 def _best_margin(
