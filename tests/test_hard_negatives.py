@@ -161,15 +161,6 @@ def write_corpus(folder, rows, name="x.en-es"):
     return write_files(folder, {f"parallel/{name}.tsv": text})
 
 
-def test_a_mined_file_is_read_as_it_was_written(tmp_path):
-    path = mined_path(tmp_path, "x", "en-es")
-    write_mined(path, MINED)
-    assert list(read_mined(path)) == MINED
-    # A tab, which a Moses file may have, becomes a space.
-    write_mined(path, [TranslationPair("a\tb", "c", ("d\te",))])
-    assert [*with_negatives([TranslationPair("a\tb", "c")], path)] == [("a\tb", "c", ("d e",))]
-
-
 def test_pairs_get_their_negatives_and_the_others_none(tmp_path):
     path = mined_path(tmp_path, "x", "en-es")
     write_mined(path, MINED)

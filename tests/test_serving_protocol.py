@@ -23,7 +23,6 @@ from serving_models import LABELS, lay_out
 from serving_servers import Reply, Server, server_in_thread
 from tensorflow.core.protobuf.meta_graph_pb2 import TensorInfo
 
-from xling_tf.serving.app import Limits
 from xling_tf.serving.models import ModelConfig
 from xling_tf.serving.protocol import MAX_VALUES, format_outputs, parse_request, to_inputs
 
@@ -32,7 +31,6 @@ from xling_tf.serving.protocol import MAX_VALUES, format_outputs, parse_request,
 with (Path(__file__).parent / "serving_protocol.tsv").open(encoding="utf-8", newline="") as file:
     TABLE = list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
 TEXTS = "/v1/models/texts:predict"
-LIMITS = Limits(body_bytes=2**20, client_seconds=0.3)
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +39,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     lay_out(folder)
     names = ("half_plus", "several", "texts")
     models = [ModelConfig(name, folder / name, LABELS.get(name, {})) for name in names]
-    with server_in_thread(models, LIMITS) as server:
+    with server_in_thread(models, body_bytes=2**20, client_seconds=0.3) as server:
         yield server
 
 
@@ -184,16 +182,3 @@ def test_a_written_array_is_read_as_the_same_array(array: np.ndarray, row_form: 
     inputs, read_row_form = to_inputs(parse_request(body), {"x": info(array.dtype)})
     assert (read_row_form, inputs["x"].dtype) == (row_form, array.dtype)
     np.testing.assert_array_equal(inputs["x"], array)
-
-
-@settings(FEW, max_examples=50)
-@given(st.lists(st.binary(max_size=8), min_size=1), st.lists(st.text(), min_size=1))
-def test_bytes_and_texts_come_back(raw: list[bytes], texts: list[str]) -> None:
-    answer = format_outputs({"x_bytes": np.array([*raw, None], object)[:-1]}, True)
-    body = answer.replace(b"predictions", b"instances")
-    inputs, _ = to_inputs(parse_request(body), {"x": info(tf.string)})
-    assert inputs["x"].tolist() == raw
-    for escaped in (True, False):
-        body = json.dumps({"inputs": texts}, ensure_ascii=escaped).encode()
-        inputs, _ = to_inputs(parse_request(body), {"x": info(tf.string)})
-        assert json.loads(format_outputs(inputs, True)) == {"predictions": texts}

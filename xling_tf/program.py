@@ -135,11 +135,8 @@ def quiet_start() -> Iterator[None]:
 def provenance() -> dict[str, Any]:
     """Describes the command, the software and the machine, for result files."""
     versions = {"python": platform.python_version(), "xling_tf": __version__}
-    for package in _PACKAGES:
-        try:
-            versions[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            versions[package] = "not installed"
+    installed = importlib.metadata.distributions()
+    versions |= {package.name: package.version for package in installed if package.name in _PACKAGES}
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")  # bytes
     machine = {
         "system": f"{platform.system()} {platform.machine()}",

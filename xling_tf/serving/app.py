@@ -47,28 +47,25 @@ _SMALL = 2**16
 
 
 @dataclass(frozen=True, kw_only=True)
-class Limits:
-    """What a client may use."""
+class ServerConfig:
+    """What clients may do, and how the server runs."""
 
+    api_key: str = ""  # that requests for models must have; empty: none
+    origins: Sequence[str] = ()  # of web pages that may send requests; "*" is all
     body_bytes: int = 32 * 2**20
     request_seconds: float = 30.0  # for an answer
     client_seconds: float = 30.0  # for a client to send its body, and between its requests
     connections: int = 1000  # at the same time
+    enable_batching: bool = True
+    poll_seconds: float = 1.0  # between looks for new versions; 0: no looks
+    drain_seconds: float = 30.0  # for requests in flight when the server is stopped
+    log_level: str = "INFO"
 
 
 def make_app(
-    models: Mapping[str, ServedModel],
-    scheduler: BatchScheduler,
-    metrics: Metrics,
-    limits: Limits | None = None,
-    api_key: str = "",
-    origins: Sequence[str] = (),
+    models: Mapping[str, ServedModel], scheduler: BatchScheduler, metrics: Metrics, config: ServerConfig
 ) -> Starlette:
-    """Makes the ASGI application of models by name.
-
-    Without an `api_key`, requests for models need none; `origins` are those of web pages that may send
-    requests, "*" is all.
-    """
+    """Makes the ASGI application of models by name."""
 
     def metrics_page(request: Request) -> Response:
         return Response(metrics.page(), media_type="text/plain; version=0.0.4")
@@ -92,47 +89,37 @@ def make_app(
             Mount("/page", StaticFiles(directory=str(page))),
         ],
         exception_handlers={HTTPException: refused},
-        middleware=[Middleware(CORSMiddleware, origins, allow_methods=["*"], allow_headers=["*"])],
+        middleware=[Middleware(CORSMiddleware, config.origins, allow_methods=["*"], allow_headers=["*"])],
     )
-    app.router.default = _Protocol(models, scheduler, metrics, limits or Limits(), api_key)
+    app.router.default = _Protocol(models, scheduler, metrics, config)
     app.router.redirect_slashes = False
     return app
 
 
 def run(
-    models: Sequence[ModelConfig],
-    listener: socket.socket,
-    batching: BatchingParameters,
-    limits: Limits,
-    *,
-    api_key: str = "",
-    origins: Sequence[str] = (),
-    enable_batching: bool = True,
-    poll_seconds: float = 1,
-    drain_seconds: float = 30,
-    log_level: str = "INFO",
+    models: Sequence[ModelConfig], listener: socket.socket, batching: BatchingParameters, config: ServerConfig
 ) -> None:
     """Serves models until SIGTERM or SIGINT, then answers the requests in flight and ends with status 0.
 
     The listener is a bound socket, which listens once the models are loaded; a `UserError` names a model that
-    cannot be loaded. The other arguments are those of `make_app` and the flags of export/serve.py.
+    cannot be loaded.
     """
-    start_logging(log_level)
+    start_logging(config.log_level)
     metrics = Metrics()
-    loaded = load_models(models, metrics, batched=enable_batching)
-    stopped = follow(loaded, poll_seconds) if poll_seconds else None
+    loaded = load_models(models, metrics, batched=config.enable_batching)
+    stopped = follow(loaded, config.poll_seconds) if config.poll_seconds else None
     scheduler = BatchScheduler(batching, metrics)
     server = uvicorn.Server(
         uvicorn.Config(
-            make_app(loaded, scheduler, metrics, limits, api_key, origins),
+            make_app(loaded, scheduler, metrics, config),
             ws="none",
             lifespan="off",
             log_config=None,
             access_log=False,
             server_header=False,
-            limit_concurrency=limits.connections + 1,
-            timeout_keep_alive=limits.client_seconds,  # type: ignore[arg-type]
-            timeout_graceful_shutdown=drain_seconds,  # type: ignore[arg-type]
+            limit_concurrency=config.connections + 1,
+            timeout_keep_alive=config.client_seconds,  # type: ignore[arg-type]
+            timeout_graceful_shutdown=config.drain_seconds,  # type: ignore[arg-type]
         )
     )
     listener.listen(server.config.backlog)
@@ -158,8 +145,7 @@ class _Protocol:
     models: Mapping[str, ServedModel]
     scheduler: BatchScheduler
     metrics: Metrics
-    limits: Limits
-    api_key: str
+    config: ServerConfig
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers a request, and counts and logs it."""
@@ -209,7 +195,8 @@ class _Protocol:
     def _require_key(self, request: Request) -> None:
         scheme, key = (*request.headers.get("authorization", "").split(maxsplit=1), "", "")[:2]
         key = key.strip() if scheme.lower() == "bearer" else ""
-        if self.api_key and not hmac.compare_digest(key.encode(), self.api_key.encode()):
+        expected = self.config.api_key
+        if expected and not hmac.compare_digest(key.encode(), expected.encode()):
             raise ServingError("An API key is expected, as 'Authorization: Bearer KEY'", 401)
 
     def _model(self, target: Target) -> ServedModel:
@@ -252,9 +239,9 @@ class _Protocol:
     async def _body(self, request: Request) -> bytes:
         if request.headers.get("content-encoding", "identity") != "identity":
             raise ServingError("A request's body is expected without Content-Encoding", 415)
-        limit, body = self.limits.body_bytes, bytearray()
+        limit, body = self.config.body_bytes, bytearray()
         try:
-            async with asyncio.timeout(self.limits.client_seconds):
+            async with asyncio.timeout(self.config.client_seconds):
                 async for chunk in request.stream():
                     body += chunk
                     if len(body) > limit:
@@ -274,13 +261,13 @@ class _Protocol:
         inputs, row_form = await _off_loop(request.state.size, protocol.to_inputs, document, infos)
         work = asyncio.ensure_future(self.scheduler.run(servable.queues[name], inputs))
         try:
-            async with asyncio.timeout(self.limits.request_seconds):
+            async with asyncio.timeout(self.config.request_seconds):
                 while not (await asyncio.wait([work], timeout=_CHECK_SECONDS))[0]:
                     if await request.is_disconnected():
                         raise ClientDisconnect
             return name, work.result(), row_form
         except TimeoutError:
-            seconds = self.limits.request_seconds
+            seconds = self.config.request_seconds
             raise ServingError(f"No answer within {seconds:g} seconds", 504) from None
         finally:
             work.cancel()
