@@ -31,13 +31,8 @@ def cached(embedder: Embedder, folder: Path | None, *, show_progress: bool) -> E
     """Wraps an embedder so that the vector of each text is computed once, and stored as float32.
 
     Sentences, questions and responses (an answer in its context) are stored separately. A killed process
-    loses one batch.
-
-    Args:
-        embedder: The embedder.
-        folder: Has a file for each embedder, named after its checksum; several processes may use it. Without
-            a folder or a checksum, the vectors live as long as the embedder.
-        show_progress: Whether to show a progress bar.
+    loses one batch. The folder has a file for each embedder, named after its checksum; several processes may
+    use it. Without a folder or a checksum, the vectors live as long as the embedder.
 
     Example:
         >>> calls = []

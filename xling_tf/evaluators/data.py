@@ -50,19 +50,10 @@ class Suite:
 def select(
     suites: Mapping[str, Suite], folder: Path, wanted: Sequence[str], seed: int
 ) -> tuple[dict[str, Dataset], dict[str, str]]:
-    """Finds the data sets of a run.
+    """Finds the data sets of names and patterns, such as "sts", "sts/stsb.en.dev" or "bitext/*".
 
-    Args:
-        suites: The suites by name.
-        folder: The data folder.
-        wanted: Names and patterns such as "sts", "sts/stsb.en.dev" or "bitext/*"; empty: all suites.
-        seed: Seed of what evaluators draw.
-
-    Returns:
-        The data sets by their full names, such as "senteval/MR", and the layouts of suites without any.
-
-    Raises:
-        UserError: The folder has none of the data, or lacks what a pattern names.
+    Without any, those of all suites are found. Returns the data sets by their full names, such as "senteval/MR",
+    and the layouts of suites without data; it is a `UserError` if what a pattern names is missing.
     """
     if not folder.is_dir():
         raise UserError(f"--data must be a folder with evaluation data, but {folder} is none")

@@ -16,7 +16,6 @@ from xling_tf.corpora.line_files import UNSPACED_RANGES, normal_form
 from xling_tf.corpora.sentences import surroundings
 from xling_tf.errors import UserError, library
 from xling_tf.evaluators import data
-from xling_tf.evaluators.data import Dataset
 from xling_tf.evaluators.encoding import Encode, as_embedder, encode_checked, encode_units
 from xling_tf.evaluators.semantic_retrieval import inner_products, relevant_ranks
 
@@ -78,10 +77,8 @@ class RetrievalQuestionAnswering:
 
     Encoders of questions and responses are scored by dot product, with each sentence's paragraph, or else
     its neighbours, as its context; sentence vectors by cosine; and BM25. With several languages, each is
-    searched with the questions of each other language, without BM25 (sec. 5.4 and Table 7).
-
-    Args:
-        parts: The data by language; a question has the same key in all languages.
+    searched with the questions of each other language, which have the same keys, without BM25 (sec. 5.4 and
+    Table 7).
     """
 
     def __init__(self, parts: Mapping[str, ReqaData], *, name: str) -> None:
@@ -228,7 +225,7 @@ def read_tables(tables: Mapping[str, Path]) -> ReqaData:
         raise UserError(f"{wanted}, which must be in the sentences or paragraphs beside it") from None
 
 
-def _find(folder: Path, seed: int) -> Iterator[Dataset]:
+def _find(folder: Path, seed: int) -> Iterator[data.Dataset]:
     sets: dict[str, data.Tables] = {}
     for name, languages in data.find_tables(folder / "reqa").items():
         with_questions = {code: tables for code, tables in languages.items() if "questions" in tables}
@@ -243,7 +240,7 @@ def _find(folder: Path, seed: int) -> Iterator[Dataset]:
 
     for name, parts in sets.items():
         files = tuple(path for tables in parts.values() for path in tables.values())
-        yield Dataset(name=name, files=files, load=partial(load, name))
+        yield data.Dataset(name=name, files=files, load=partial(load, name))
 
 
 SUITE = data.Suite(

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from xling_tf.corpora.split import normalised
 from xling_tf.errors import UserError
 from xling_tf.evaluators import data
-from xling_tf.evaluators.data import Rows
 from xling_tf.evaluators.encoding import TIE, Encode, encode_checked, encode_in_chunks
 from xling_tf.search.neighbours import index_kind, nearest
 
@@ -129,7 +128,7 @@ class SimilaritySearch:
         rows: Sentences that translate each other, one for each of the languages.
     """
 
-    def __init__(self, rows: Rows, languages: Sequence[str], *, name: str) -> None:
+    def __init__(self, rows: data.Rows, languages: Sequence[str], *, name: str) -> None:
         # The distinct texts of each language, and the place of each row's text among them.
         self._sides = {
             language: np.unique(np.array([row[place] for row in rows], object), return_inverse=True)
@@ -190,7 +189,7 @@ def share_found(
     return float(np.mean(is_found[query_rows]))
 
 
-def _sampled(rows: Rows, languages: Sequence[str], *, name: str, seed: int) -> TranslationRetrieval:
+def _sampled(rows: data.Rows, languages: Sequence[str], *, name: str, seed: int) -> TranslationRetrieval:
     source, target = languages
     return TranslationRetrieval(rows, source=source, target=target, name=name, seed=seed)
 

@@ -69,14 +69,8 @@ def evaluate_embedder(
 
     A run that was killed continues: results in its file are not computed again. Results of other data sets
     stay in the file; a file of another model is renamed. A faulty data set is a `UserError` at the end.
-
-    Args:
-        embedder: The embedder.
-        datasets: The data sets by "suite/name".
-        output: The results file.
-        missing: Layouts of suites without data, which are reported as skipped.
-        folder: The data folder; file names in the results are relative to it.
-        seed: The seed with which the data sets were selected.
+    Data sets, the missing suites (with their layouts) and the seed are those of `data.select`; file names in
+    the results are relative to the data folder.
 
     Returns:
         The content of the file: "system", "seed", "complete", "seconds" (wall time), "scores" and

@@ -14,7 +14,6 @@ from scipy.sparse.csgraph import connected_components
 
 from xling_tf.errors import UserError
 from xling_tf.evaluators import data
-from xling_tf.evaluators.data import Dataset
 from xling_tf.evaluators.encoding import TIE, Encode, encode_units
 
 CUTOFF = 100  # Yang et al. 2019, Table 4: MAP@100
@@ -30,10 +29,8 @@ class SemanticRetrieval:
     Each text of a positive pair is a query for its paraphrases, all texts that are connected to it by
     positive pairs, ranked by cosine among all other texts (Yang et al. 2019, sec. 5.1 and Table 4, after
     Gillick et al. 2018). Ties count as errors. With several languages, each is searched with the queries
-    of each other language, without the query's own original (sec. 5.4 and Table 7).
-
-    Args:
-        pairs: Pairs of texts by language, the same pairs in the same order in every language.
+    of each other language, which has the same pairs in the same order, without the query's own original
+    (sec. 5.4 and Table 7).
     """
 
     def __init__(self, pairs: Mapping[str, Pairs], *, name: str) -> None:
@@ -141,7 +138,7 @@ def read_pairs(path: Path) -> Pairs:
     return [(first, second, label == "1") for first, second, label in rows]
 
 
-def _find(folder: Path, seed: int) -> Iterator[Dataset]:
+def _find(folder: Path, seed: int) -> Iterator[data.Dataset]:
     sets: defaultdict[str, dict[str, Path]] = defaultdict(dict)
     for name, languages in data.find_tables(folder / "paraphrase").items():
         for language, splits in languages.items():
@@ -156,7 +153,7 @@ def _find(folder: Path, seed: int) -> Iterator[Dataset]:
 
     for name, paths in sets.items():
         if len(paths) > 1 or not name.startswith("cross-lingual."):
-            yield Dataset(name=name, files=(*paths.values(),), load=partial(load, name))
+            yield data.Dataset(name=name, files=(*paths.values(),), load=partial(load, name))
 
 
 SUITE = data.Suite(

@@ -99,14 +99,9 @@ def parse_request(body: bytes) -> dict[str, Any]:
 
 
 def to_inputs(document: Mapping[str, Any], infos: Mapping[str, TensorInfo]) -> tuple[Tensors, bool]:
-    """Converts the values of a request to arrays, with strings as `bytes` in object arrays.
+    """Converts the values of a request to arrays by input, with strings as `bytes` in object arrays.
 
-    Args:
-        document: The request, with either `instances` (rows) or `inputs` (columns).
-        infos: Types and shapes of the signature's inputs.
-
-    Returns:
-        The arrays by input, and True if the request has rows.
+    Returns them, and True if the request has `instances` (rows), False if it has `inputs` (columns).
     """
     row_form = "instances" in document
     if row_form == ("inputs" in document):
