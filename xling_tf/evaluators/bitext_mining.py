@@ -23,12 +23,9 @@ _MAX_PAIRS = 20_000
 class BitextMining:
     """F1 of mined translations, with a threshold of the margin that is chosen on other sentences.
 
-    See `bitext_mining` for the margin (Artetxe and Schwenk 2019). Repeated sentences count once.
-
-    Args:
-        tuning: Sentences and their translations, either "" if there is none; choose the threshold.
-        scored: Rows of the same form to compute the scores on; None: `tuning`.
-        **protocol: More parameters for results.
+    See `bitext_mining` for the margin (Artetxe and Schwenk 2019). Rows are sentences and their translations,
+    either "" if there is none. Repeated sentences count once. The threshold is chosen on the rows for
+    `tuning`; without others, they are `scored` too.
     """
 
     def __init__(self, tuning: Rows, scored: Rows | None = None, *, name: str, **protocol: Any) -> None:

@@ -1,7 +1,4 @@
-"""Stores an embedder's vectors in an SQLite file, so that each text is encoded once.
-
-Suites share texts, and a run that was killed continues where it stopped.
-"""
+"""Stores an embedder's vectors in an SQLite file, so that each text is encoded once, even after a kill."""
 
 import hashlib
 import sqlite3

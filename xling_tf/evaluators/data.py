@@ -1,7 +1,4 @@
-"""Data folders: finds the data sets of each suite, and reads their tables.
-
-A table is tab-separated; its first line names the columns.
-"""
+"""Data folders: finds the data sets of each suite, and reads tables, whose first line names the columns."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -52,8 +49,8 @@ def select(
 ) -> tuple[dict[str, Dataset], dict[str, str]]:
     """Finds the data sets of names and patterns, such as "sts", "sts/stsb.en.dev" or "bitext/*".
 
-    Without any, those of all suites are found. Returns the data sets by their full names, such as "senteval/MR",
-    and the layouts of suites without data; it is a `UserError` if what a pattern names is missing.
+    Without any, those of all suites are found. Returns the data sets by their full names ("senteval/MR"), and
+    the layouts of suites without data; it is a `UserError` if what a pattern names is missing.
     """
     if not folder.is_dir():
         raise UserError(f"--data must be a folder with evaluation data, but {folder} is none")
@@ -84,10 +81,8 @@ def read_table(path: Path, columns: Sequence[str]) -> list[tuple[str, ...]]:
     lines = read_every_line(path)
     header = next(lines, (1, ""))[1].split("\t")
     if wrong := [column for column in columns if header.count(column) != 1]:
-        shown = "|".join(header)[:80]
-        raise UserError(
-            f"{path} must have in line 1 each of {', '.join(columns)}; {wrong} is not in {shown!r}"
-        )
+        needs = f"line 1 must name the columns {', '.join(columns)}"
+        raise UserError(f"{path}: {needs}, but has not {wrong} once: {'|'.join(header)[:80]!r}")
     places = [header.index(column) for column in columns]
     rows = []
     for number, line in lines:

@@ -1,7 +1,4 @@
-"""Opens whatever maps strings to vectors: SavedModels, REST servers, Python functions.
-
-TensorFlow is imported only when a SavedModel is opened.
-"""
+"""Opens SavedModels, which imports TensorFlow, REST servers and Python functions as embedders."""
 
 import dataclasses
 import hashlib
@@ -26,8 +23,7 @@ from xling_tf.savedmodel.saved_models import load_saved_model, model_name, one_l
 # Half a megabyte of JSON comes back, in well under a second from most servers.
 _REST_LIMITS = BatchLimits(128, 2**16)
 _TIMEOUT = urllib3.Timeout(connect=10.0, read=120.0)
-# Waits of 0, 1, 2, 4, 8 and 16 seconds: a restarted server is back by then. The statuses are those of a full
-# queue, a gateway without server, a model that is not yet loaded, and one that is too slow.
+# Waits of 0, 1, 2, 4, 8 and 16 seconds for a full queue, or for a server or model that is being restarted.
 _RETRIES = urllib3.Retry(
     total=6,
     backoff_factor=0.5,
@@ -49,12 +45,8 @@ _Call = Callable[[str, Mapping[str, list[str]]], np.ndarray]
 def open_embedder(specification: str) -> Embedder:
     """Opens what a `--model` flag names.
 
-    Args:
-        specification: An exported model as `resolve` finds it, perhaps with `hub:` before it; `rest:URL`;
-            or `python:module:function`.
-
-    Raises:
-        UserError: It is none of these, or cannot be used.
+    This is an exported model as `resolve` finds it, perhaps with `hub:` before it; `rest:URL`; or
+    `python:module:function`. Anything else is a `UserError`.
     """
     kind, _, rest = specification.partition(":")
     if kind == "rest":

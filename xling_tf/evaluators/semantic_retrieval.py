@@ -99,12 +99,8 @@ def relevant_ranks(
 ) -> list[NDArray[np.int64]]:
     """Returns the ranks of each query's relevant candidates, the best first.
 
-    Of candidates with the same score, irrelevant ones are ranked first, so that ties count as errors.
-
-    Args:
-        chunks: Scores `[rows, candidates]`, a few queries at a time.
-        relevant: The relevant candidates of each query, as columns.
-        itself: A candidate of each query that is left out.
+    Scores `[rows, candidates]` come a few queries at a time. Of candidates with the same score, irrelevant
+    ones are ranked first, so that ties count as errors. One candidate of each query, `itself`, is left out.
     """
     ranks: list[NDArray[np.int64]] = []
     for scores in (row for chunk in chunks for row in chunk):

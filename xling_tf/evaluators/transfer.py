@@ -22,14 +22,8 @@ _RELATEDNESS_HELD_OUT = 5  # one in five training rows is in the development par
 class TransferClassification:
     """Accuracy of SentEval's two classifiers: "logistic" regression and a "network".
 
-    Without a test set, accuracies are means of 10-fold cross-validation. `dev`, or else a part of the
-    training set, chooses the regularisation.
-
-    Args:
-        train: Examples: (label, sentence) or (label, sentence, sentence).
-        dev: Examples of the same form.
-        test: Examples of the same form, with labels of the training set.
-        seed: Seed of the folds and the network.
+    Examples are (label, sentence) or (label, sentence, sentence). Without a test set, accuracies are means of
+    10-fold cross-validation. `dev`, or else a part of the training set, chooses the regularisation.
     """
 
     def __init__(self, train: Rows, dev: Rows = (), test: Rows = (), *, name: str, seed: int = 0) -> None:
@@ -66,13 +60,8 @@ class TransferRelatedness:
 
     A score between two integers is a distribution over these two (Tai et al. 2015, sec. 4.2). A softmax over
     SentEval's pair features learns it, and predicts its mean. SentEval stops early on the squared error;
-    here the cross-entropy is minimised, with a regularisation that `dev` chooses.
-
-    Args:
-        train: Scored pairs: (score, sentence, sentence).
-        dev: Scored pairs; if there are none, a fifth of `train`.
-        test: Scored pairs.
-        seed: Seed of that fifth.
+    here the cross-entropy is minimised, and `dev`, or else a fifth of `train`, chooses the regularisation.
+    Examples are (score, sentence, sentence).
     """
 
     def __init__(self, train: Rows, dev: Rows = (), test: Rows = (), *, name: str, seed: int = 0) -> None:

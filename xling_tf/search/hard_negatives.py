@@ -1,8 +1,4 @@
-"""Mines hard negatives: wrong translations that are similar to the right one.
-
-Guo et al. 2018 ("Effective Parallel Corpus Mining using Bilingual Sentence Embeddings") and Chidambaram
-et al. 2019, sec. 2.2. The options are named as in sentence-transformers.
-"""
+"""Mines hard negatives, wrong translations like the right one, with sentence-transformers' options."""
 
 import sys
 from collections import Counter
@@ -46,7 +42,7 @@ class MiningConfig:
     sampling_strategy: str = "top"  # the nearest candidates that pass; "random": any of them
     seed: int = 1
     # Candidates are similar to the right translation (Chidambaram et al. 2018, sec. 2.2); "source": to the
-    # source (Guo et al. 2018).
+    # source (Guo et al. 2018, "Effective Parallel Corpus Mining using Bilingual Sentence Embeddings").
     query: str = "target"
 
     def __post_init__(self) -> None:

@@ -1,9 +1,4 @@
-"""Vectors in fewer bytes: int8 (a quarter of float32) or bits (a 32nd).
-
-To search them, use FAISS, whose indexes compress float vectors themselves: of unit vectors,
-`faiss.index_factory(dim, "SQ8")` finds nearly what the float vectors find, and
-`faiss.index_factory(dim, "LSH,Refine(SQ8)")` searches their signs and scores the best again.
-"""
+"""Vectors in fewer bytes: int8 (a quarter of float32) or bits (a 32nd)."""
 
 from typing import Any, Literal, get_args
 
