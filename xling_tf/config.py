@@ -20,7 +20,7 @@ ALL_LANGUAGES = "all"  # the only entry of `data.targets`, for every language in
 
 
 def require(is_valid: bool, name: str, expected: str, value: object) -> None:
-    """Refuses an invalid value of a setting, by its dotted name, with the values that are expected."""
+    """Raises a `UserError` unless the value of the setting of this dotted name is valid."""
     if not is_valid:
         raise UserError(f"{name} must be {expected}, got {value}")
 
@@ -59,7 +59,7 @@ class Registry:
         return iter(self._kinds)
 
     def register(self, name: str, config_type: type, implementation: type) -> None:
-        """Adds a class by a name, as in `--set encoder.kind=NAME`, whose settings all have defaults."""
+        """Adds a kind; `config_type` is a frozen dataclass of its settings, which all have defaults."""
         self._kinds[name] = config_type, implementation
 
     def name_of(self, config: object) -> str:
