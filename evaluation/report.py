@@ -1,6 +1,6 @@
 r"""Compares results with each other and with the papers' figures, on a page or in Markdown.
 
-    python evaluation/report.py runs/evaluation/en-es.json runs/evaluation/usem3.json --training runs/en-es
+    python evaluation/report.py runs/evaluation/en-es.json runs/evaluation/theirs.json --training runs/en-es
     python evaluation/report.py runs/evaluation/en-es.json --markdown report.md
     python evaluation/report.py runs/en-es/results.json runs/no-snli/results.json --markdown -   # trainings
 

@@ -50,9 +50,7 @@ _DATA = flags.DEFINE_string(
     "data", None, "Folder of corpora: with the words of --languages, or to measure what unknown words cost."
 )
 _ARCHIVE = flags.DEFINE_string("archive", None, "Archive (.tar.gz) to write the model to.")
-_PUSH = flags.DEFINE_string(
-    "push", None, "Where to upload the model: hf://owner/name or kaggle:owner/model/tensorFlow2/name."
-)
+_PUSH = flags.DEFINE_string("push", None, "Where to upload the model: hf://owner/name.")
 
 _SERVED = """{folder}, {size:.0f} MB, {requests} warm-up requests. Serve it with one of
 

@@ -63,7 +63,7 @@ def main(argv: list[str]) -> None:
         models, api_key = parse_models(_MODEL.value, _LABEL.value), _api_key()
         listener = _bind()
         with quiet_start():
-            from xling_tf.serving.app import Limits, run
+            from xling_tf.serving.app import ServerConfig, run
             from xling_tf.serving.batching import BatchingParameters
             from xling_tf.serving.models import ModelConfig
 
@@ -71,18 +71,18 @@ def main(argv: list[str]) -> None:
             [ModelConfig(name, path, labels) for name, (path, labels) in models.items()],
             listener,
             BatchingParameters(**parameters),
-            Limits(
+            ServerConfig(
+                api_key=api_key,
+                origins=_ORIGINS.value,
                 body_bytes=_BODY.value,
                 request_seconds=_TIMEOUT.value / 1e3,
                 client_seconds=_CLIENT.value,
                 connections=_CONNECTIONS.value,
+                enable_batching=_BATCHING.value,
+                poll_seconds=_POLL.value,
+                drain_seconds=_DRAIN.value,
+                log_level=_LOG.value,
             ),
-            api_key=api_key,
-            origins=_ORIGINS.value,
-            enable_batching=_BATCHING.value,
-            poll_seconds=_POLL.value,
-            drain_seconds=_DRAIN.value,
-            log_level=_LOG.value,
         )
 
 

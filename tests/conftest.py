@@ -12,6 +12,7 @@ import tensorflow as tf
 from testing import CARD_FILES, SENTENCES, TINY, TrainedModel
 from testing import build_model as build
 
+from xling_tf.evaluators import classification, classifiers
 from xling_tf.savedmodel.module import ExportedModule
 from xling_tf.tokenizers.treebank import EMPTY_TOKEN
 
@@ -31,6 +32,16 @@ def _fresh_keras() -> Iterator[None]:
     keras.utils.set_random_seed(1)
     yield
     keras.config.set_dtype_policy("float32")
+
+
+@pytest.fixture
+def small_classifiers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes the evaluators' classifiers small and their runs few."""
+    monkeypatch.setitem(classifiers.TANH, "hidden", (64, 64))
+    monkeypatch.setitem(classifiers.NETWORK, "rate", 0.02)
+    monkeypatch.setitem(classifiers.NETWORK, "max_epochs", 30)
+    monkeypatch.setitem(classifiers.NETWORK, "weight_decay", (1e-5,))
+    monkeypatch.setattr(classification, "_PERCENTAGES", (10, 100))
 
 
 @pytest.fixture(scope="session")

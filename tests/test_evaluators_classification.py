@@ -4,17 +4,11 @@ import numpy as np
 import pytest
 from encode_functions import by_meaning
 
-from xling_tf.evaluators import classification, classifiers
 from xling_tf.evaluators.classification import CrossLingualClassification, _part
 
 LABELS = ("good", "bad")
 
-
-@pytest.fixture(autouse=True)
-def _narrow(monkeypatch):
-    """Makes networks small, with few shares of the rows."""
-    monkeypatch.setitem(classifiers.TANH, "hidden", (32, 32))
-    monkeypatch.setattr(classification, "_PERCENTAGES", (10, 100))
+pytestmark = pytest.mark.usefixtures("small_classifiers")
 
 
 def examples(language, number, start=0):

@@ -85,13 +85,6 @@ def write_nli(path: Path, pairs: Sequence[tuple[str, str, str]]) -> Path:
     return write_table(path, "label premise hypothesis", *rows)
 
 
-def test_a_table_is_found_without_a_probe(tmp_path: Path) -> None:
-    write_nli(tmp_path / "nli/ocnli.zh.dev.tsv", [*make_pairs(1, "zh"), ("a", "b", "-")])
-    datasets = find(tmp_path)
-    assert datasets["ocnli.zh.dev"].load().protocol == {"num_left_out": 1}
-    assert "probe" not in datasets
-
-
 def test_the_probe_learns_from_training_sets_or_else_from_snli_dev(tmp_path: Path) -> None:
     folder = tmp_path / "nli"
     small = write_nli(folder / "snli.en.dev.tsv", make_pairs(5))

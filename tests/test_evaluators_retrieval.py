@@ -12,7 +12,6 @@ from xling_tf.evaluators.retrieval import (
     BitextRetrieval,
     SimilaritySearch,
     TranslationRetrieval,
-    share_found,
 )
 
 ROWS = [(f"en {number}", f"es {number}", f"zh {number}") for number in range(300)]
@@ -103,28 +102,6 @@ def test_copies_and_other_translations_are_right():
     assert found.protocol["num_rows"] == 4
     assert found.protocol["num_candidates"] == {"en": 2, "es": 3}
     assert found.protocol["index"] == "flat"
-
-
-def test_the_share_found_is_that_of_every_cosine_computed():
-    rng = np.random.default_rng(0)
-    candidates = rng.normal(size=(300, 8))
-    candidates[100:110] = candidates[:10]  # copies, which are ties
-    # Each of 80 queries has an answer near it, some have others, and the first one fifteen.
-    more = rng.integers(0, 80, size=60)
-    query_rows = np.concatenate([np.arange(80), more, np.zeros(14, int)])
-    answer_rows = rng.permutation(300)[: len(query_rows)]
-    queries = candidates[answer_rows[:80]] + rng.normal(size=(80, 8)) / 2
-    queries, candidates = (
-        (v / np.linalg.norm(v, axis=1, keepdims=True)).astype(np.float32) for v in (queries, candidates)
-    )
-    cosines = queries.astype(np.float64) @ candidates.T.astype(np.float64)
-    right = np.zeros(cosines.shape, bool)
-    right[query_rows, answer_rows] = True
-    best_right = np.where(right, cosines, -np.inf).max(axis=1)
-    best_wrong = np.where(right, -np.inf, cosines).max(axis=1)
-    expected = np.mean((best_wrong < best_right - 1e-6)[query_rows])
-    assert 0.1 < expected < 0.9
-    assert share_found(queries, query_rows, candidates, answer_rows) == pytest.approx(expected)
 
 
 def test_bitexts_are_tables_named_by_their_languages(tmp_path):

@@ -3,18 +3,11 @@
 import numpy as np
 import pytest
 from encode_functions import constant
-from evaluation_data import write_table
 
 from xling_tf.errors import UserError
-from xling_tf.evaluators import classifiers
-from xling_tf.evaluators.transfer import SUITE, TransferClassification, TransferRelatedness
+from xling_tf.evaluators.transfer import TransferClassification, TransferRelatedness
 
-
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch):
-    """Makes the network fast to train."""
-    monkeypatch.setitem(classifiers.NETWORK, "rate", 0.02)
-    monkeypatch.setitem(classifiers.NETWORK, "weight_decay", (1e-5,))
+pytestmark = pytest.mark.usefixtures("small_classifiers")
 
 
 def sentences(number, labels=("good", "bad"), start=0):
@@ -57,10 +50,3 @@ def test_invalid_labels_and_scores_are_reported(wrong):
         TransferClassification(sentences(4), test=sentences(1, ("ugly",)), name="x")
     with pytest.raises(UserError, match="numbers as scores, two different ones"):
         TransferRelatedness(scored(9), (), [("1.0", "a", "b"), (wrong, "c", "d")], name="x")
-
-
-def test_a_table_without_examples(tmp_path):
-    write_table(tmp_path / "senteval/MR.tsv", "label text")
-    (dataset,) = SUITE.find(tmp_path, 0)
-    with pytest.raises(UserError, match=r"MR\.tsv has no rows"):
-        dataset.load()

@@ -122,20 +122,17 @@ def test_pairs_come_in_any_form_and_before_or_after_the_model():
         ((encode, []), {}, "there are none"),
         ((encode, [(*pair, 0.5) for pair in LETTERS]), {}, "two texts are expected"),
         (("exported/en-es", LETTERS), {}, "a model, as xling_tf.load gives it"),
-        ((lambda texts: encode(texts)[1:], LETTERS), {}, "for each text"),
+        ((lambda texts: encode(texts)[1:], LETTERS), {}, "for each of 5 texts"),
         ((lambda texts: encode(texts) * np.nan, LETTERS), {}, "finite"),
-        ((encode, LETTERS), {"num_negative": 3}, "num_negative is not supported"),
+        ((encode, LETTERS), {"num_negative": 3}, "expects one of .* num_negatives"),
+        ((encode, LETTERS), {"max_score": 1.5}, "max_score must be"),
+        ((encode, LETTERS), {"min_score": "0.5"}, "min_score must be"),
+        ((encode, LETTERS), {"range_min": -1}, "range_min must be"),
     ],
 )
 def test_what_is_no_model_no_pairs_or_no_option_is_refused(arguments, options, message):
     with pytest.raises(UserError, match=message):
         mine_hard_negatives(*arguments, **options)
-
-
-@pytest.mark.parametrize("limits", [{"max_score": 1.5}, {"min_score": "0.5"}, {"range_min": -1}])
-def test_limits_that_no_score_can_have_are_refused(limits):
-    with pytest.raises(UserError, match=f"{next(iter(limits))} must be"):
-        MiningConfig(**limits)
 
 
 def test_equal_vectors_score_one_though_they_are_rounded():
@@ -162,15 +159,6 @@ MINED = [
 def write_corpus(folder, rows, name="x.en-es"):
     text = "".join(f"{row[0]}\t{row[1]}\n" for row in rows)
     return write_files(folder, {f"parallel/{name}.tsv": text})
-
-
-def test_a_mined_file_is_read_as_it_was_written(tmp_path):
-    path = mined_path(tmp_path, "x", "en-es")
-    write_mined(path, MINED)
-    assert list(read_mined(path)) == MINED
-    # A tab, which a Moses file may have, becomes a space.
-    write_mined(path, [TranslationPair("a\tb", "c", ("d\te",))])
-    assert [*with_negatives([TranslationPair("a\tb", "c")], path)] == [("a\tb", "c", ("d e",))]
 
 
 def test_pairs_get_their_negatives_and_the_others_none(tmp_path):

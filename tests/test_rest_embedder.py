@@ -20,22 +20,13 @@ from xling_tf.evaluators.embedders import open_embedder
 from xling_tf.savedmodel.module import ExportedModule
 from xling_tf.serving.models import ModelConfig
 
-SIGNATURES = {
-    "serving_default": ["inputs"],
-    "question_encoder": ["input"],
-    "response_encoder": ["input", "context"],
-    "inference": ["premise", "hypothesis"],
-}
 # Replaces an answer: a status and content, or what happens to the connection.
 Fault = tuple[int, Any] | str
 UNAVAILABLE = (503, {"error": "still loading"})
 
 
-def vector(signature: str, instance: Any) -> list[float]:
-    """The number of the signature, and the lengths of its inputs."""
-    texts = list(instance.values()) if isinstance(instance, dict) else [instance]
-    lengths = [len(text) for text in texts]
-    return [float(list(SIGNATURES).index(signature)), *lengths, *[0.5] * (3 - len(lengths))]
+def vector(text: str) -> list[float]:
+    return [len(text), 0.5]
 
 
 class Server(ThreadingHTTPServer):
@@ -45,7 +36,8 @@ class Server(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.faults: list[Fault] = []
         self.requests: list[dict[str, Any]] = []
-        self.signatures, self.state, self.vector = SIGNATURES, "AVAILABLE", vector
+        self.state, self.vector = "AVAILABLE", vector
+        self.outputs: Any = lambda vectors: vectors
         self.url = f"http://127.0.0.1:{self.server_port}/v1/models/en-es"
         threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
 
@@ -64,9 +56,7 @@ class Handler(BaseHTTPRequestHandler):
             statuses = [{"version": v, "state": state} for v, state in states.items()]
             self.answer(200, {"model_version_status": statuses})
         elif self.path == "/v1/models/en-es/metadata":
-            signatures = {
-                name: {"inputs": dict.fromkeys(keys)} for name, keys in self.server.signatures.items()
-            }
+            signatures = {"serving_default": {"inputs": {"inputs": None}}}
             self.answer(200, {"metadata": {"signature_def": {"signature_def": signatures}}})
         else:
             self.answer(404, {"error": f"Could not find any versions of model {self.path}"})
@@ -74,9 +64,12 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self.server.requests.append(body)
-        name = body["signature_name"]
-        predictions = [self.server.vector(name, instance) for instance in body["instances"]]
-        fault = self.server.faults.pop(0) if self.server.faults else (200, {"predictions": predictions})
+        outputs = [self.server.vector(text) for text in body["inputs"]["inputs"]]
+        fault = (
+            self.server.faults.pop(0)
+            if self.server.faults
+            else (200, {"outputs": self.server.outputs(outputs)})
+        )
         if fault == "hang up":
             self.connection.close()
         else:
@@ -108,35 +101,29 @@ def test_live_is_loaded_is_rest(hub_module: ExportedModule, hub_folder: Path) ->
     loaded: Any = hub.load(str(hub_folder))
     np.testing.assert_allclose(loaded(SENTENCES), live, atol=1e-6)
     np.testing.assert_allclose(xling_tf.load(hub_folder).encode(SENTENCES), live, atol=1e-6)
+    ours, turned = open_embedder(str(hub_folder)), SENTENCES[::-1]
     with server_in_thread([ModelConfig("m", hub_folder)]) as server:
         answer = server.predict(SENTENCES).json["predictions"]
         np.testing.assert_allclose(answer, live, atol=1e-6)
-        embedder = open_embedder(f"rest:{server.url}/v1/models/m")
-        np.testing.assert_allclose(embedder(SENTENCES), live, atol=1e-6)
+        embedder = open_embedder(f"rest:{server.url}/v1/models/m/")
+        for given, expected in (
+            (embedder(SENTENCES), live),
+            (embedder.encode_questions(SENTENCES), ours.encode_questions(SENTENCES)),
+            (embedder.encode_responses(SENTENCES, turned), ours.encode_responses(SENTENCES, turned)),
+            (embedder.infer(SENTENCES, turned), ours.infer(SENTENCES, turned)),
+        ):
+            np.testing.assert_allclose(given, expected, atol=1e-6)
 
 
-def test_each_role_uses_its_signature(server: Server) -> None:
-    embedder = open_embedder(f"rest:{server.url}/")
+def test_requests_have_the_longest_text_first_and_answers_may_have_more_outputs(server: Server) -> None:
+    embedder = open_embedder(f"rest:{server.url}")
     server.requests.clear()
-    np.testing.assert_array_equal(embedder(["a", "bcd"]), [[0, 1, 0.5, 0.5], [0, 3, 0.5, 0.5]])
-    assert embedder.encode_questions(["ab"]).tolist() == [[1, 2, 0.5, 0.5]]
-    responses = embedder.encode_responses(["ab", "c"], ["x", "yyyy"])
-    assert responses.tolist() == [[2, 2, 1, 0.5], [2, 1, 4, 0.5]]
-    assert embedder.infer(["a"], ["bb"]).tolist() == [[3, 1, 2, 0.5]]
-    # Longest first; plain values of one input, objects of several.
-    assert server.requests[0] == {"signature_name": "serving_default", "instances": ["bcd", "a"]}
-    assert server.requests[2]["instances"][0] == {"input": "c", "context": "yyyy"}
+    assert embedder(["a", "bcd"]).tolist() == [[1, 0.5], [3, 0.5]]
+    assert server.requests == [{"signature_name": "serving_default", "inputs": {"inputs": ["bcd", "a"]}}]
     assert embedder.name == "en-es-rest"
     assert embedder.description == {"kind": "REST", "url": server.url, "version": "3"}
-
-
-def test_what_the_server_lacks_the_embedder_lacks(server: Server) -> None:
-    server.signatures = {"serving_default": ["inputs"], "response_encoder": ["input"]}
-    embedder = open_embedder(f"rest:{server.url}")
-    assert embedder.questions is embedder.inference is None
-    assert embedder.encode_responses(["ab"], ["x"]).tolist() == [[2, 2, 0.5, 0.5]]
-    server.vector = lambda name, instance: {"logits": [9.0], "outputs": [1.0, len(instance)]}
-    assert embedder(["abc"]).tolist() == [[1, 3]]
+    server.outputs = lambda vectors: {"logits": [[9.0]], "outputs": vectors}
+    assert embedder(["abc"]).tolist() == [[3, 0.5]]
 
 
 @pytest.mark.parametrize(
@@ -144,7 +131,7 @@ def test_what_the_server_lacks_the_embedder_lacks(server: Server) -> None:
     [
         (UNAVAILABLE, r"answered 503: .*still loading"),
         ("hang up", "failed again and again: .*start the server"),
-        ((200, b'{"predictions": [[1.0, '), "failed again and again: .*IncompleteRead"),
+        ((200, b'{"outputs": [[1.0, '), "failed again and again: .*IncompleteRead"),
     ],
 )
 def test_temporary_faults_are_retried_and_lasting_ones_reported(
@@ -152,7 +139,7 @@ def test_temporary_faults_are_retried_and_lasting_ones_reported(
 ) -> None:
     embedder = open_embedder(f"rest:{server.url}")
     server.faults = [fault, fault]
-    assert embedder(["ab"]).tolist() == [[0, 2, 0.5, 0.5]]
+    assert embedder(["ab"]).tolist() == [[2, 0.5]]
     assert server.faults == []
     server.faults = [(400, {"error": "JSON Parse error: x"}), fault]
     with pytest.raises(UserError, match=r"answered 400: .*JSON Parse error: x"):
@@ -166,7 +153,7 @@ def test_temporary_faults_are_retried_and_lasting_ones_reported(
 
 def test_answers_without_vectors_are_rejected(server: Server) -> None:
     embedder = open_embedder(f"rest:{server.url}")
-    for answer in (b"[]", b'{"predictions": [["a"], ["b"]]}', b'{"predictions": [[1.0]]}'):
+    for answer in (b"[]", b'{"outputs": [["a"], ["b"]]}', b'{"outputs": [[1.0]]}'):
         server.faults = [(200, answer)]
         with pytest.raises(UserError, match="must answer as TensorFlow Serving does, but gave"):
             embedder(["a", "b"])
@@ -174,9 +161,9 @@ def test_answers_without_vectors_are_rejected(server: Server) -> None:
 
 def test_the_checksum_depends_on_the_vectors_but_not_their_last_digits(server: Server) -> None:
     checksum = open_embedder(f"rest:{server.url}").checksum
-    server.vector = lambda *args: [number + 1e-6 for number in vector(*args)]
+    server.vector = lambda text: [number + 1e-6 for number in vector(text)]
     assert open_embedder(f"rest:{server.url}").checksum == checksum
-    server.vector = lambda *args: [number + 0.01 for number in vector(*args)]
+    server.vector = lambda text: [number + 0.01 for number in vector(text)]
     assert open_embedder(f"rest:{server.url}").checksum != checksum
 
 

@@ -20,7 +20,6 @@ from xling_tf.search.neighbours import (
 from xling_tf.search.quantization import quantize_embeddings
 from xling_tf.search.search import (
     bitext_mining,
-    mine_by_margin,
     paraphrase_mining,
     paraphrase_mining_embeddings,
     semantic_search,
@@ -95,14 +94,9 @@ def test_rows_in_any_form_are_one_matrix(vectors):
 
 
 def test_int8_derived_by_hand():
-    # 255 steps of 0.01 from -1 to 1.55: -1 -> -128, 0 -> 100 steps -> -28, 1.55 -> 127; 0.004 is nearer to 0
-    # than to 0.01; values outside are clipped.
-    vectors = np.float32([[-1.0], [0.0], [0.004], [1.55], [-7.0], [7.0]])
-    codes = quantize_embeddings(vectors, "int8", [[-1.0], [1.55]])
-    assert codes.dtype == np.int8
-    assert codes[:, 0].tolist() == [-128, -28, -28, 127, -128, 127]
-    # A dimension with a single value has no range to divide by.
-    assert quantize_embeddings([[0.0, 1.0]], "int8", [[0.0, 1.0], [1.0, 1.0]]).tolist() == [[-128, -128]]
+    # Steps of 10 / sqrt(4) / 255 = 0.0196 from -2.5: 0.01 -> 128.01 -> 0; 0.5 -> 153 -> 25.
+    codes = quantize_embeddings(np.float32([[0.01, 0.5, -7, 7]]), "int8")
+    assert (codes.dtype, codes.tolist()) == (np.int8, [[0, 25, -128, 127]])
 
 
 def test_int8_of_unit_vectors_keeps_the_cosines():
@@ -121,17 +115,13 @@ def test_bits_derived_by_hand():
     assert (bits.dtype, signed.dtype) == (np.uint8, np.int8)
 
 
-@pytest.mark.parametrize(
-    ("dim", "precision", "ranges", "message"),
-    [
-        (20, "ubinary", None, "multiples of 8, got 20; use truncate_dim=16"),
-        (32, "int4", None, "one of float32, int8, binary, ubinary, got 'int4'"),
-        (32, "int8", np.zeros((2, 16)), r"values \[2, 32\], got shape \[2, 16\]"),
-    ],
-)
-def test_wrong_arguments_are_named(dim, precision, ranges, message):
-    with pytest.raises(UserError, match=message):
-        quantize_embeddings(np.ones((2, dim)), precision, ranges)
+def test_wrong_arguments_are_named():
+    for dim, precision, message in (
+        (20, "ubinary", "multiples of 8, got 20; use truncate_dim=16"),
+        (32, "int4", "one of float32, int8, binary, ubinary, got 'int4'"),
+    ):
+        with pytest.raises(UserError, match=message):
+            quantize_embeddings(np.ones((2, dim)), precision)
 
 
 # --- neighbours
@@ -192,7 +182,7 @@ def test_paraphrase_mining_gives_encode_its_options():
     pairs = paraphrase_mining(model, ["0", "50", "51"], False, 7, prompt="x: ", max_pairs=1, top_k=1)
     assert [(pair.first, pair.second) for pair in pairs] == [(1, 2)]
     assert model.options == {"show_progress_bar": False, "batch_size": 7, "prompt": "x: "}
-    with pytest.raises(UserError, match="a model with encode is expected first"):
+    with pytest.raises(UserError, match="is expected first"):
         paraphrase_mining("exported/en-es", model)
 
 
@@ -223,31 +213,6 @@ def test_translations_derived_by_hand():
     # The mean over the nearest alone is the cosine itself.
     pairs = bitext_mining(units(0, 90), units(10, 80), num_neighbours=1)
     assert [tuple(pair) for pair in pairs] == [(pytest.approx(1.0), n, n) for n in range(2)]
-
-
-def test_margins_are_those_of_every_cosine_computed():
-    rng = np.random.default_rng(0)
-    shared = rng.normal(size=(60, 8))
-    sides = [np.concatenate([shared, rng.normal(size=(20, 8))]) + 3 for _ in range(2)]
-    sides = [side + rng.normal(size=side.shape) / 2 for side in sides]
-    sides = [side / np.linalg.norm(side, axis=1, keepdims=True) for side in sides]
-    cosines = sides[0] @ sides[1].T
-    nearest = [np.argsort(-c, axis=1)[:, :4] for c in (cosines, cosines.T)]
-    means = [
-        np.take_along_axis(c, near, axis=1).mean(axis=1)
-        for c, near in zip((cosines, cosines.T), nearest, strict=True)
-    ]
-    margins = cosines / ((means[0][:, None] + means[1][None, :]) / 2)
-    # Every sentence's best neighbour by margin, then the best pairs one after the other.
-    candidates = {(row, max(near, key=lambda c: margins[row, c])) for row, near in enumerate(nearest[0])}
-    candidates |= {(max(near, key=lambda r: margins[r, c]), c) for c, near in enumerate(nearest[1])}
-    pairs = []
-    for source, target in sorted(candidates, key=lambda pair: -margins[pair]):
-        if all(source != first and target != second for first, second in pairs):
-            pairs.append((source, target))
-    mined_margins, rows = mine_by_margin(*(side.astype(np.float32) for side in sides))
-    assert [tuple(row) for row in rows.tolist()] == pairs
-    assert mined_margins == pytest.approx([margins[pair] for pair in pairs], abs=1e-5)
 
 
 @pytest.mark.parametrize("wrong", [0, 2.5, None])

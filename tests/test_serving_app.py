@@ -20,7 +20,6 @@ from programs import ROOT, run_python, the_error
 from serving_models import put_export
 from serving_servers import Server, server_in_thread, server_process, wait_until
 
-from xling_tf.serving.app import Limits
 from xling_tf.serving.batching import BatchingParameters
 from xling_tf.serving.models import ModelConfig
 
@@ -41,7 +40,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def server(folder: Path) -> Iterator[Server]:
-    with server_in_thread([ModelConfig("m", folder)], Limits(request_seconds=30)) as server:
+    with server_in_thread([ModelConfig("m", folder)]) as server:
         yield server
 
 
@@ -101,7 +100,7 @@ def test_requests_are_counted_by_their_code(server: Server) -> None:
 
 
 def test_an_answer_that_takes_too_long_is_given_up(folder: Path) -> None:
-    with server_in_thread([ModelConfig("m", folder)], Limits(request_seconds=0.05)) as server:
+    with server_in_thread([ModelConfig("m", folder)], request_seconds=0.05) as server:
         reply = server.ask(PREDICT, count(200_000))
         assert (reply.status, list(reply.json)) == (504, ["error"])
         wait_until(lambda: server.predict(["a"]).status == 200)

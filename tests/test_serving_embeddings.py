@@ -87,11 +87,9 @@ def test_openais_client_lists_the_models(client: openai.OpenAI, server: Server) 
     ("encoding", "kind", "status"),
     [
         ("utf-8", 'text/plain;Charset="utf8"', 200),
-        ("utf-8", "application/x-www-form-urlencoded", 200),  # from curl
-        ("utf-8-sig", "application/json", 200),
+        ("utf-8-sig", "application/x-www-form-urlencoded", 200),  # from curl
         ("utf-7", 'application/json; charset = "utf-7"', 400),
         ("utf-8", "application/json; charset=utf-8; charset=latin1", 400),
-        ("latin-1", "application/json", 400),
     ],
 )
 def test_bodies_are_in_utf_8_or_refused(server: Server, encoding: str, kind: str, status: int) -> None:
@@ -104,25 +102,12 @@ def test_bodies_are_in_utf_8_or_refused(server: Server, encoding: str, kind: str
         assert (reply.status, "UTF-8" in str(reply.json)) == (status, status == 400)
 
 
-@pytest.mark.parametrize(
-    ("given", "status"),
-    [
-        ("BEARER \t secret ", 200),
-        ("secret", 401),
-        ("Basic secret", 401),
-        ("Bearer Secret", 401),
-        ("Bearer secret x", 401),
-        ("Bearer sécret", 401),
-    ],
-)
-def test_the_key_is_read_from_any_bearer_header(server: Server, given: str, status: int) -> None:
-    for path in ("/v1/models", "/v1/models/m", "/v1/models/m/metadata"):
-        reply = server.ask(path, Authorization=given)
-        assert reply.status == status
-        assert reply.headers["WWW-Authenticate"] == (None if status == 200 else "Bearer")
-
-
 def test_keys_and_origins_are_required(server: Server) -> None:
+    for path in ("/v1/models", "/v1/models/m", "/v1/models/m/metadata"):
+        assert server.ask(path, Authorization="BEARER \t secret ").status == 200
+        for wrong in ("secret", "Basic secret", "Bearer Secret", "Bearer secret x", "Bearer sécret"):
+            reply = server.ask(path, Authorization=wrong)
+            assert (reply.status, reply.headers["WWW-Authenticate"]) == (401, "Bearer")
     stranger = openai.OpenAI(base_url=f"{server.url}/v1", api_key="other", max_retries=0)
     with pytest.raises(openai.AuthenticationError, match="API key"):
         stranger.embeddings.create(model="m", input="a")

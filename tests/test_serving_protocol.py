@@ -5,10 +5,8 @@ serves the models of serving_models.py.
 """
 
 import csv
-import gzip
 import json
 import logging
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,7 +23,6 @@ from serving_models import LABELS, lay_out
 from serving_servers import Reply, Server, server_in_thread
 from tensorflow.core.protobuf.meta_graph_pb2 import TensorInfo
 
-from xling_tf.serving.app import Limits
 from xling_tf.serving.models import ModelConfig
 from xling_tf.serving.protocol import MAX_VALUES, format_outputs, parse_request, to_inputs
 
@@ -34,7 +31,6 @@ from xling_tf.serving.protocol import MAX_VALUES, format_outputs, parse_request,
 with (Path(__file__).parent / "serving_protocol.tsv").open(encoding="utf-8", newline="") as file:
     TABLE = list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
 TEXTS = "/v1/models/texts:predict"
-LIMITS = Limits(body_bytes=2**20, client_seconds=0.3)
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +39,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     lay_out(folder)
     names = ("half_plus", "several", "texts")
     models = [ModelConfig(name, folder / name, LABELS.get(name, {})) for name in names]
-    with server_in_thread(models, LIMITS) as server:
+    with server_in_thread(models, body_bytes=2**20, client_seconds=0.3) as server:
         yield server
 
 
@@ -117,11 +113,6 @@ def test_bytes_at_the_edges_of_json(server: Server, path: str, body: bytes, answ
         assert (reply.status, reply.json) == (200, {"predictions": answer})
 
 
-GZIP = {"Content-Encoding": "GZIP"}
-TEXT = b'{"instances": ["a"]}'
-PACKED = gzip.compress(TEXT, mtime=0)
-
-
 @pytest.mark.parametrize(
     ("body", "headers", "status"),
     [
@@ -129,18 +120,7 @@ PACKED = gzip.compress(TEXT, mtime=0)
         (b'{"instances": ["' + b"a" * (2**20 - 20) + b'"]}', {}, 200),
         (b"[" * (MAX_VALUES + 1), {}, 413),
         (json.dumps({"instances": [""] * 100_000}).encode(), {}, 413),
-        (PACKED, GZIP, 200),
-        (PACKED, {"Content-Encoding": " X-GZip "}, 200),
-        (gzip.compress(b"0" * 10**8), GZIP, 413),
-        (TEXT, GZIP, 400),
-        (PACKED[:-1], GZIP, 400),
-        (PACKED[:-8] + bytes(8), GZIP, 400),  # a wrong checksum
-        (PACKED + b"garbage", GZIP, 400),
-        (PACKED + PACKED, GZIP, 400),
-        (zlib.compress(TEXT), {"Content-Encoding": "deflate"}, 415),
-        (PACKED, {"Content-Encoding": "br"}, 415),
-        (gzip.compress(PACKED), {"Content-Encoding": "gzip, gzip"}, 415),
-        (PACKED, {}, 400),
+        (b'{"instances": ["a"]}', {"Content-Encoding": "gzip"}, 415),
         (b"{", {"Content-Length": "9"}, 408),
     ],
     ids=lambda value: str(value)[:40] if isinstance(value, dict | int) else "",
@@ -149,7 +129,6 @@ def test_bodies_of_any_size(server: Server, body: bytes, headers: dict[str, str]
     reply = server.ask(TEXTS, body, **headers)
     assert reply.status == status
     assert list(reply.json) == (["predictions"] if status == 200 else ["error"])
-    assert reply.headers["Accept-Encoding"] == ("gzip" if status == 415 else None)
 
 
 def bodies(good: bytes) -> st.SearchStrategy[bytes]:
@@ -203,21 +182,3 @@ def test_a_written_array_is_read_as_the_same_array(array: np.ndarray, row_form: 
     inputs, read_row_form = to_inputs(parse_request(body), {"x": info(array.dtype)})
     assert (read_row_form, inputs["x"].dtype) == (row_form, array.dtype)
     np.testing.assert_array_equal(inputs["x"], array)
-
-
-@settings(FEW, max_examples=50)
-@given(st.lists(st.binary(max_size=8), min_size=1), st.lists(st.text(), min_size=1))
-def test_bytes_and_texts_come_back(raw: list[bytes], texts: list[str]) -> None:
-    answer = format_outputs({"x_bytes": np.array([*raw, None], object)[:-1]}, True)
-    body = answer.replace(b"predictions", b"instances")
-    inputs, _ = to_inputs(parse_request(body), {"x": info(tf.string)})
-    assert inputs["x"].tolist() == raw
-    for escaped in (True, False):
-        body = json.dumps({"inputs": texts}, ensure_ascii=escaped).encode()
-        inputs, _ = to_inputs(parse_request(body), {"x": info(tf.string)})
-        assert json.loads(format_outputs(inputs, True)) == {"predictions": texts}
-
-
-def test_versions_of_any_length_are_numbers_or_refused(server: Server) -> None:
-    for digits, status in (("0" * 5000 + "1", 200), (str(2**63), 400), ("9" * 5000, 400)):
-        assert server.ask(f"/v1/models/texts/versions/{digits}").status == status

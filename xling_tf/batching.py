@@ -9,15 +9,10 @@ from numpy.typing import NDArray
 def length_sorted_batches(
     lengths: Sequence[int], *, max_rows: int, max_length: int
 ) -> Iterator[NDArray[np.intp]]:
-    """Divides rows into batches of similar length.
+    """Divides rows of some lengths, in tokens or characters, into batches of similar length.
 
-    The longest rows come first, so that a lack of memory shows at once.
-
-    Args:
-        lengths: The length of each row, in tokens or characters.
-        max_rows: Largest number of rows in a batch.
-        max_length: Largest length of a batch, with each row padded to the longest. A single row that is
-            longer is a batch of its own.
+    The longest rows come first, so that a lack of memory shows at once. With each row padded to the longest,
+    a batch has at most `max_length`; a single row that is longer is a batch of its own.
 
     Yields:
         The indices of the rows of each batch.
@@ -39,13 +34,7 @@ def length_sorted_batches(
 def encode_in_batches(
     encode: Callable[..., NDArray[np.generic]], *columns: list[str], max_rows: int, max_length: int
 ) -> NDArray[np.generic]:
-    """Encodes rows of texts in batches of similar length.
-
-    Args:
-        encode: Function from the columns of a batch, each a list of n texts, to an array `[n, ...]`.
-        *columns: Texts, one list for each argument of `encode`.
-        max_rows: Largest number of rows in a batch.
-        max_length: Largest number of characters in a batch, with each row padded to the longest.
+    """Encodes rows of texts, given in columns, by `length_sorted_batches`.
 
     Returns:
         The vectors `[rows, ...]` in the order of the rows; `[0, 0]` without rows.

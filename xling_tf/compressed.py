@@ -42,11 +42,7 @@ _TAR = slice(257, 262)
 
 
 def packing(name: Path | str, head: bytes) -> str | None:
-    """Detects how a file is compressed, by its first bytes or else by its name.
-
-    Args:
-        name: The file's name.
-        head: Its first `HEAD_BYTES` bytes or more.
+    """Detects how a file is compressed, by its first `HEAD_BYTES` bytes or else by its name.
 
     Returns:
         An ending such as ".gz", or None for a plain file.
@@ -69,16 +65,11 @@ def packing(name: Path | str, head: bytes) -> str | None:
 def unpacked(file: BinaryIO, name: Path | str) -> Iterator[bytes]:
     """Yields the content of a file piece by piece, decompressed if it is compressed.
 
-    Args:
-        file: The open file, at its beginning.
-        name: Its path, which says how it is compressed if the first bytes do not.
-
     Yields:
         Pieces of about 64 KiB; larger by up to 32 MiB if a kilobyte decompresses to that much.
 
     Raises:
-        UserError: The file is an archive, or a compressed file that is damaged, cut off, compressed twice or
-            followed by other bytes.
+        UserError: The file is an archive, damaged, cut off, packed twice or followed by other bytes.
     """
     head = file.read(_PIECE)
     pieces: Iterator[bytes] = itertools.chain([head], iter(partial(file.read, _PIECE), b""))

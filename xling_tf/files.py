@@ -62,11 +62,7 @@ def replacing_folder(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
-    """Yields a temporary folder beside `path`, which is renamed to `path` if the block succeeds.
-
-    Raises:
-        OSError: `path` already exists, with content.
-    """
+    """Like `replacing_folder`, but an `OSError` if `path` already exists, with content."""
     with _temporary_folder(path) as temporary:
         yield temporary
         os.rename(temporary, path)
@@ -106,13 +102,7 @@ def recover_folder(path: Path) -> None:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Locks a folder against other processes that use this function.
-
-    The system releases the lock when the process ends, even if it is killed.
-
-    Raises:
-        UserError: Another process holds the lock.
-    """
+    """Locks a folder against other processes that use this function; the end of the process unlocks it."""
     with (folder / "lock").open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -130,11 +120,7 @@ def first_names(names: Sequence[str]) -> str:
 
 
 def read_json(path: Path) -> Any:
-    """Reads a JSON file, plain or compressed.
-
-    Raises:
-        ValueError: The file is not JSON, or larger than 256 MiB.
-    """
+    """Reads a JSON file, plain or compressed; a `ValueError` if it is none or larger than 256 MiB."""
     content = bytearray()
     with path.open("rb") as file:
         for piece in unpacked(file, path):
@@ -150,15 +136,7 @@ def read_json(path: Path) -> Any:
 
 
 def require_writable_folder(path: Path, remedy: str) -> None:
-    """Creates a folder and checks that files can be written there, before hours of work depend on it.
-
-    Args:
-        path: The folder.
-        remedy: What the user can do instead, for the message.
-
-    Raises:
-        UserError: The folder cannot be created or written to.
-    """
+    """Creates a folder and checks that files can be written there, before hours of work depend on it."""
     try:
         path.mkdir(parents=True, exist_ok=True)
         probe = path / f".writable.{os.getpid()}"

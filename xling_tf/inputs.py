@@ -23,20 +23,12 @@ def as_texts(texts: Texts, name: str) -> list[str]:
     Args:
         texts: A string or bytes, or several of them in a list, tuple, NumPy array, TensorFlow tensor, pandas
             or Polars Series, Arrow array, generator or tf.data dataset, whose batches are joined.
-        name: The name of the argument, for messages.
-
-    Returns:
-        The texts; a list of one for a single text.
-
-    Raises:
-        UserError: A value is not a text, such as None or NaN.
+        name: The name of the argument, for the `UserError` about a value that is not a text.
 
     Example:
         >>> as_texts((b"Hola", "Hello"), "sentences")
         ['Hola', 'Hello']
     """
-    if isinstance(texts, str):
-        return [_without_surrogates(texts)]
     if is_single(texts):
         return [_as_text(texts, name, name)]
     # Iterating over a table would give the names of columns, over a mapping its keys; a set has no order.
@@ -45,10 +37,7 @@ def as_texts(texts: Texts, name: str) -> list[str]:
             f"{name} must be a string or a list of strings, but got {shown(texts)}; give a column of a table "
             "or a flattened array (in a graph, call the exported model itself or KerasEncoder)"
         )
-    return [
-        _without_surrogates(text) if isinstance(text, str) else _as_text(text, f"{name}[{place}]", name)
-        for place, text in enumerate(_values(texts, name))
-    ]
+    return [_as_text(text, f"{name}[{place}]", name) for place, text in enumerate(_values(texts, name))]
 
 
 def is_single(texts: Texts) -> bool:
@@ -118,15 +107,11 @@ def plain(value: Any) -> Any:
         return value
 
 
-def _without_surrogates(text: str) -> str:
-    return text if text.isascii() else _SURROGATES.sub(" ", text)
-
-
 def _as_text(value: Any, place: str, name: str) -> str:
     """Converts bytes, or an array, tensor or Arrow scalar without dimensions, to a string."""
     text = plain(value)
     if isinstance(text, str):
-        return _without_surrogates(text)
+        return text if text.isascii() else _SURROGATES.sub(" ", text)
     if isinstance(text, bytes):
         raise UserError(
             f"{name} must be strings or UTF-8, but {place} is {shown(text)}; decode it yourself, for example "

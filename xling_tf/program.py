@@ -30,14 +30,7 @@ _PACKAGES = ("tensorflow", "keras", "numpy", "scipy", "scikit-learn")
 
 @contextmanager
 def one_line_errors(again: str) -> Iterator[None]:
-    """Ends the program with a one-line message after a `UserError`, a full disk or Ctrl-C.
-
-    Args:
-        again: What the same command will do when it is run again, for the message.
-
-    Raises:
-        OSError: Any other than a full disk.
-    """
+    """Ends the program after a `UserError`, a full disk or Ctrl-C by a line, with what happens `again`."""
     try:
         yield
     except UserError as error:
@@ -82,9 +75,6 @@ def progress(part: str) -> Iterator[Callable[[str], None]]:
     """Logs when a part of a program begins and ends and, without a terminal, every half minute in between.
 
     On a terminal, progress bars replace the lines in between.
-
-    Args:
-        part: What is being done, such as "reading corpora".
 
     Yields:
         A function that sets the state that the following lines report.
@@ -145,11 +135,8 @@ def quiet_start() -> Iterator[None]:
 def provenance() -> dict[str, Any]:
     """Describes the command, the software and the machine, for result files."""
     versions = {"python": platform.python_version(), "xling_tf": __version__}
-    for package in _PACKAGES:
-        try:
-            versions[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            versions[package] = "not installed"
+    installed = importlib.metadata.distributions()
+    versions |= {package.name: package.version for package in installed if package.name in _PACKAGES}
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")  # bytes
     machine = {
         "system": f"{platform.system()} {platform.machine()}",
@@ -165,18 +152,7 @@ def _exit(line: str, status: int = 2) -> NoReturn:
 
 
 def format_table(scores: Mapping[str, Mapping[str, float]]) -> str:
-    """Formats scores by data set and metric as plain text.
-
-    Returns:
-        Lines; counts, named "num_...", have no decimals.
-
-    Example:
-        >>> print(format_table({"stsb.en.dev": {"pearson_angular": 0.75, "num_pairs": 1500.0}}))
-        suite        metric             value
-        -----------  ---------------  -------
-        stsb.en.dev  pearson_angular   0.7500
-        stsb.en.dev  num_pairs           1500
-    """
+    """Formats scores by data set and metric as a plain table; counts, named "num_...", have no decimals."""
     rows = [
         (name, metric, f"{value:.0f}" if metric.startswith("num_") else f"{value:.4f}")
         for name, of_name in scores.items()

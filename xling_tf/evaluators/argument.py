@@ -29,35 +29,17 @@ class SubsampleValidation:
     Each run divides the rows at random into training (60%), development and test parts (20% each).
     Translated rows are divided alike in all languages, so that no test sentence translates a training
     sentence (Rücklé et al. 2018, sec. 4.1 and 5.1). All runs have the same regularisation; vectors are
-    divided by their mean length, so that its strength means the same for each encoder.
-
-    Args:
-        rows: (label, text) rows by language.
-        name: Its name in results.
-        aligned: True if rows with the same number translate each other.
-        num_runs: Number of runs.
-        seed: Seed of the subsamples.
-
-    Raises:
-        UserError: Labels of aligned rows differ, or there are too few rows.
+    divided by their mean length, so that its strength means the same for each encoder. If the (label, text)
+    rows of all languages are `aligned`, those with the same number translate each other.
     """
 
     def __init__(
-        self,
-        rows: Mapping[str, Rows],
-        *,
-        name: str,
-        aligned: bool,
-        num_runs: int = _NUM_RUNS,
-        seed: int = 0,
+        self, rows: Mapping[str, Rows], *, name: str, aligned: bool, num_runs: int = _NUM_RUNS, seed: int = 0
     ) -> None:
         self.name = name
-        self.protocol: Mapping[str, Any] = {
-            "aligned": aligned,
-            "num_runs": num_runs,
-            "seed": seed,
-            "num_rows": {language: len(language_rows) for language, language_rows in rows.items()},
-        }
+        settings = {"aligned": aligned, "num_runs": num_runs, "seed": seed}
+        num_rows = {language: len(language_rows) for language, language_rows in rows.items()}
+        self.protocol: Mapping[str, Any] = {**settings, "num_rows": num_rows}
         self._rows = {language: sorted(language_rows) for language, language_rows in rows.items()}
         if aligned:
             labels = [[label for label, _ in language_rows] for language_rows in rows.values()]
@@ -91,9 +73,8 @@ class SubsampleValidation:
         vectors = {code: (x / length, y) for code, (x, y) in zip(self._rows, sets, strict=True)}
         others = [language for language in vectors if language != SOURCE]
         transfers = {SOURCE: [*others, SOURCE]} if SOURCE in vectors else {}
-        transfers |= {language: [language] for language in others}
         scores = {}
-        for source, targets in transfers.items():
+        for source, targets in (transfers | {language: [language] for language in others}).items():
             tuning = [
                 np.mean(self._scores(vectors, source, [source], strength, _NUM_TUNING_RUNS)[..., 0])
                 for strength in _STRENGTHS

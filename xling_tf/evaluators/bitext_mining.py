@@ -5,7 +5,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from xling_tf.errors import UserError
 from xling_tf.evaluators import data
 from xling_tf.evaluators.data import Dataset, Rows
 from xling_tf.evaluators.encoding import Encode, encode_in_chunks
-from xling_tf.search.search import mine_by_margin
+from xling_tf.search.search import bitext_mining
 
 _MIN_PAIRS = 8
 _MAX_PAIRS = 20_000
@@ -24,26 +23,12 @@ _MAX_PAIRS = 20_000
 class BitextMining:
     """F1 of mined translations, with a threshold of the margin that is chosen on other sentences.
 
-    See `mine_by_margin` for the margin (Artetxe and Schwenk 2019). Repeated sentences count once.
-
-    Args:
-        tuning: Sentences and their translations, either "" if there is none; choose the threshold.
-        scored: Rows of the same form to compute the scores on; None: `tuning`.
-        name: Its name in results.
-        protocol: More parameters for results.
-
-    Raises:
-        UserError: There is no pair of translations.
+    See `bitext_mining` for the margin (Artetxe and Schwenk 2019). Rows are sentences and their translations,
+    either "" if there is none. Repeated sentences count once. The threshold is chosen on the rows for
+    `tuning`; without others, they are `scored` too.
     """
 
-    def __init__(
-        self,
-        tuning: Rows,
-        scored: Rows | None = None,
-        *,
-        name: str,
-        protocol: Mapping[str, Any] = MappingProxyType({}),
-    ) -> None:
+    def __init__(self, tuning: Rows, scored: Rows | None = None, *, name: str, **protocol: Any) -> None:
         self.name = name
         self._parts = []
         for rows in (tuning, scored):
@@ -74,10 +59,7 @@ class BitextMining:
 
 
 def best_threshold(margins: NDArray[np.float64], is_right: NDArray[np.bool_], num_gold: int) -> float:
-    """The threshold of the margins above which pairs have the best F1.
-
-    `margins` descend; `is_right` tells which of these pairs are gold, and `num_gold` is the number of all.
-    """
+    """The threshold for the best F1 of pairs with descending margins, those of gold pairs marked right."""
     f1 = 2 * np.cumsum(is_right) / (np.arange(1, len(margins) + 1) + num_gold)
     # Pairs with equal margins are taken together.
     is_end = np.append(margins[1:] < margins[:-1], True)
@@ -89,9 +71,9 @@ def _mine(
     encode: Encode, sources: list[str], targets: list[str], gold: set[tuple[str, ...]]
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """The margins of mined pairs, descending, and which of the pairs are gold."""
-    margins, rows = mine_by_margin(encode_in_chunks(encode, sources), encode_in_chunks(encode, targets))
-    pairs = ((sources[source], targets[target]) for source, target in rows)
-    return margins, np.array([pair in gold for pair in pairs])
+    pairs = bitext_mining(encode_in_chunks(encode, sources), encode_in_chunks(encode, targets))
+    is_gold = [(sources[pair.first], targets[pair.second]) in gold for pair in pairs]
+    return np.array([pair.score for pair in pairs]), np.array(is_gold)
 
 
 def from_bitext(rows: Rows, seed: int) -> tuple[Rows, Rows]:
@@ -128,7 +110,7 @@ def _find(folder: Path, seed: int) -> Iterator[Dataset]:
 
     def make(rows: Rows, languages: Sequence[str], name: str) -> BitextMining:
         built = "two random halves of the pairs; in each, half of the pairs have both sides, the others one"
-        return BitextMining(*from_bitext(rows, seed), name=name, protocol={"built_from": built, "seed": seed})
+        return BitextMining(*from_bitext(rows, seed), name=name, built_from=built, seed=seed)
 
     yield from data.parallel_datasets(data.find_bitexts(folder), make)
 

@@ -1,16 +1,12 @@
-"""Stores an embedder's vectors in an SQLite file, so that each text is encoded once.
-
-Suites share texts, and a run that was killed continues where it stopped.
-"""
+"""Stores an embedder's vectors in an SQLite file, so that each text is encoded once, even after a kill."""
 
 import hashlib
 import sqlite3
 import sys
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from tqdm import tqdm
@@ -32,13 +28,8 @@ def cached(embedder: Embedder, folder: Path | None, *, show_progress: bool) -> E
     """Wraps an embedder so that the vector of each text is computed once, and stored as float32.
 
     Sentences, questions and responses (an answer in its context) are stored separately. A killed process
-    loses one batch.
-
-    Args:
-        embedder: The embedder.
-        folder: Has a file for each embedder, named after its checksum; several processes may use it. Without
-            a folder or a checksum, the vectors live as long as the embedder.
-        show_progress: Whether to show a progress bar.
+    loses one batch. The folder has a file for each embedder, named after its checksum; several processes may
+    use it. Without a folder or a checksum, the vectors live as long as the embedder.
 
     Example:
         >>> calls = []
@@ -64,7 +55,6 @@ class _Cache:
     def __init__(self, embedder: Embedder, folder: Path | None, show_progress: bool) -> None:
         self.batch_limits = embedder.batch_limits or BatchLimits()
         self._name, self._show_progress = embedder.name, show_progress
-        self._dims: dict[str, int] = {}
         self._path: Path | None = None
         if folder is not None and embedder.checksum is not None:
             require_writable_folder(folder, "choose another folder for the embeddings")
@@ -76,58 +66,54 @@ class _Cache:
 
     def encode(self, role: str, encode: Callable[..., np.ndarray], *columns: list[str]) -> np.ndarray:
         """Returns the vectors of rows of texts, and encodes those that are not stored."""
-        keys = [_digest(role, *row) for row in zip(*columns, strict=True)]
+        keys = {row: _digest(role, *row) for row in zip(*columns, strict=True)}
         try:
             self._connection.executescript(_SCHEMA)
-            vectors = self._read(list(dict.fromkeys(keys)))
-            for vector in list(vectors.values())[:1]:
-                self._dims.setdefault(role, len(vector) // 4)
-            row_of = {key: row for row, key in enumerate(keys) if key not in vectors}
-            missing = [[column[row] for row in row_of.values()] for column in columns]
-            self._add(role, encode, list(row_of), missing)
+            vectors = self._read(list(keys.values()))
+            missing = {key: row for row, key in keys.items() if key not in vectors}
+            if missing:
+                self._add(role, encode, missing)
             # Read again, as another process may have stored other vectors meanwhile.
-            vectors |= self._read(list(row_of))
+            vectors |= self._read(list(missing))
         except sqlite3.DatabaseError as error:
             raise UserError(
                 f"the embeddings {self._path} must be readable and writable, but SQLite says {str(error)!r}; "
                 "make room on the disk or, if the file is damaged, remove it"
             ) from error
-        content = b"".join(vectors[key] for key in keys)
-        return np.frombuffer(content, np.float32).reshape(len(keys), self._dims.get(role, 0)).copy()
+        if not keys:
+            return np.zeros((0, 0), np.float32)
+        return np.stack([vectors[keys[row]] for row in zip(*columns, strict=True)])
 
     def _add(
-        self, role: str, encode: Callable[..., np.ndarray], keys: Sequence[bytes], columns: list[list[str]]
+        self, role: str, encode: Callable[..., np.ndarray], rows: Mapping[bytes, tuple[str, ...]]
     ) -> None:
         """Encodes rows batch after batch, and stores their vectors by their keys."""
-        lengths = [sum(map(len, row)) for row in zip(*columns, strict=True)]
+        keys = list(rows)
+        lengths = [sum(map(len, row)) for row in rows.values()]
         # None hides the bar where it would fill a file instead of a screen.
-        is_hidden = None if self._show_progress and keys and sys.stderr else True
+        is_hidden = None if self._show_progress and sys.stderr else True
         label = f"{self._name}: {role}"
         with tqdm(total=len(keys), desc=label, unit="text", leave=False, disable=is_hidden) as bar:
-            for batch in length_sorted_batches(lengths, **self.batch_limits._asdict()):
-                texts = [[column[row] for row in batch] for column in columns]
-                vectors = encode_checked(encode, *texts, name=self._name).astype(np.float32)
-                dim = self._dims.setdefault(role, vectors.shape[1])
-                if vectors.shape[1] != dim:
-                    raise UserError(
-                        f"{self._name} must return vectors of {dim} dimensions, as before, but returned "
-                        f"{vectors.shape[1]}"
-                    )
+            for places in length_sorted_batches(lengths, **self.batch_limits._asdict()):
+                batch = [keys[place] for place in places]
+                columns = map(list, zip(*(rows[key] for key in batch), strict=True))
+                vectors = encode_checked(encode, *columns, name=self._name).astype(np.float32)
                 with self._connection:
                     self._connection.executemany(
                         "INSERT OR IGNORE INTO vectors VALUES (?, ?)",
-                        zip((keys[row] for row in batch), map(np.ndarray.tobytes, vectors), strict=True),
+                        zip(batch, map(np.ndarray.tobytes, vectors), strict=True),
                     )
                 bar.update(len(batch))
 
-    def _read(self, keys: list[bytes]) -> dict[bytes, Any]:
+    def _read(self, keys: Sequence[bytes]) -> dict[bytes, np.ndarray]:
         """Returns the vectors that are stored for some of the keys."""
-        vectors: dict[bytes, Any] = {}
+        vectors: dict[bytes, np.ndarray] = {}
         for start in range(0, len(keys), _KEYS_PER_QUERY):
             chunk = keys[start : start + _KEYS_PER_QUERY]
             places = ",".join("?" * len(chunk))
             query = f"SELECT key, vector FROM vectors WHERE key IN ({places})"
-            vectors.update(self._connection.execute(query, chunk))
+            for key, content in self._connection.execute(query, chunk):
+                vectors[key] = np.frombuffer(content, np.float32)
         return vectors
 
 

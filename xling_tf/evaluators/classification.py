@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 
 from xling_tf.evaluators import classifiers, data
-from xling_tf.evaluators.classifiers import Labelled
-from xling_tf.evaluators.data import Rows
 from xling_tf.evaluators.encoding import Encode
 
 SOURCE = "en"  # the language in which the papers learn labels
@@ -26,17 +24,11 @@ class CrossLingualClassification:
     Larger parts contain smaller ones, and all have the labels in the same proportions. Without English
     examples, only classifiers of all examples of one target language are trained.
 
-    Args:
-        rows: (label, text) rows by language and split ("train", "test"; English may have "dev", with which
-            all of its training rows are for training).
-        name: Its name in results.
-        seed: Seed of the networks and the parts.
-
-    Raises:
-        UserError: A label of the test sets has no training examples.
+    Rows are (label, text) by language and split: "train", "test", and "dev" for English, with which all of
+    its training rows are for training.
     """
 
-    def __init__(self, rows: Mapping[str, Mapping[str, Rows]], *, name: str, seed: int = 0) -> None:
+    def __init__(self, rows: Mapping[str, Mapping[str, data.Rows]], *, name: str, seed: int = 0) -> None:
         self.name = name
         self._train, self._test = (
             {code: classifiers.by_text(rows[code][split]) for code in sorted(rows) if split in rows[code]}
@@ -81,7 +73,7 @@ class CrossLingualClassification:
                     jobs[f"few_shot/{language}/{percent}"] = joint
                 jobs[f"monolingual/{language}/{percent}"] = x[rows], y[rows]
 
-        def fit(rows: Labelled) -> classifiers.Predict:
+        def fit(rows: classifiers.Labelled) -> classifiers.Predict:
             return classifiers.fit_tanh_network(*rows, seed=self._seed)
 
         scores = {}

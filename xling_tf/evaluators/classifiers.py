@@ -77,15 +77,7 @@ def pair_features(u: Array, v: Array) -> Array:
 def fit_logistic(
     x: Array, y: Array, *, dev: Labelled | None = None, folds: int = 5, seed: int = 0
 ) -> Predict:
-    """Fits logistic regression; the regularisation is chosen from SentEval's grid.
-
-    Args:
-        x: Vectors `[n, dim]`.
-        y: Labels `[n]`.
-        dev: Vectors and labels that choose the regularisation; None: cross-validation chooses it.
-        folds: Number of folds.
-        seed: Seed of the folds.
-    """
+    """Fits logistic regression; `dev` or cross-validation chooses its strength from SentEval's grid."""
     x, y = _training(x, y)
     splits = [(x, y, *dev)] if dev else stratified_splits(x, y, folds, seed)
     with single_threaded():
@@ -112,16 +104,9 @@ def logistic_path(
 def fit_network(
     x: Array, y: Array, *, dev: Labelled | None = None, folds: int = 10, seed: int = 0
 ) -> Predict:
-    """Fits SentEval's network of sigmoid units; accuracy chooses the weight decay and the epochs.
+    """Fits SentEval's network of sigmoid units; accuracy on `dev` or a fold chooses weight decay and epochs.
 
     SentEval fits the best settings again on all rows; here the most accurate network is returned as it is.
-
-    Args:
-        x: Vectors `[n, dim]`.
-        y: Labels `[n]`.
-        dev: Vectors and labels on which accuracy is measured; None: a fold of the training rows.
-        folds: Number of folds, one of which is held out.
-        seed: Seed of the network and the fold.
     """
     x, y = _training(x, y)
     best = -1.0

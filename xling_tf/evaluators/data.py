@@ -1,7 +1,4 @@
-"""Data folders: finds the data sets of each suite, and reads their tables.
-
-A table is tab-separated; its first line names the columns.
-"""
+"""Data folders: finds the data sets of each suite, and reads tables, whose first line names the columns."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,7 +10,7 @@ from typing import NamedTuple
 
 from xling_tf.compressed import PACKED
 from xling_tf.corpora.line_files import read_every_line
-from xling_tf.errors import UserError
+from xling_tf.errors import UserError, require_known
 from xling_tf.evaluators.encoding import Evaluator
 
 LANGUAGE = "[a-z]{2,3}(?:_[A-Za-z]+)?"  # regular expression of a language code in a file name
@@ -29,109 +26,70 @@ _TABLE = re.compile(rf"(.+?)\.((?!dev\b){LANGUAGE})(?:\.([a-z_]{{3,}}))?")
 
 @dataclass(frozen=True, kw_only=True)
 class Dataset:
-    """A data set in a folder.
+    """A data set in a folder."""
 
-    Attributes:
-        name: Its name within the suite, such as "MR" or "stsb.en.dev".
-        files: The files that `load` reads.
-        load: Reads them and makes the evaluator.
-    """
-
-    name: str
+    name: str  # within the suite, such as "MR" or "stsb.en.dev"
     files: tuple[Path, ...]
-    load: Callable[[], Evaluator]
+    load: Callable[[], Evaluator]  # reads the files
 
 
 @dataclass(frozen=True, kw_only=True)
 class Suite:
-    """A kind of evaluation, usually one table of a paper.
+    """A kind of evaluation, usually one table of a paper."""
 
-    Attributes:
-        name: Its name in `--suite` and result files.
-        title: What it measures.
-        source: The papers' sections and tables.
-        layout: The files that it reads, with their columns and the format of `data/convert.py`.
-        find: Finds its data sets, given a folder and the seed of what evaluators draw.
-    """
-
-    name: str
-    title: str
-    source: str
-    layout: str
-    find: Callable[[Path, int], Iterable[Dataset]]
+    name: str  # in `--suite` and result files
+    title: str  # what it measures
+    source: str  # the papers' sections and tables
+    layout: str  # the files, with their columns and the format of `data/convert.py`
+    find: Callable[[Path, int], Iterable[Dataset]]  # given a folder and the seed of what evaluators draw
 
 
 def select(
     suites: Mapping[str, Suite], folder: Path, wanted: Sequence[str], seed: int
 ) -> tuple[dict[str, Dataset], dict[str, str]]:
-    """Finds the data sets of a run.
+    """Finds the data sets of names and patterns, such as "sts", "sts/stsb.en.dev" or "bitext/*".
 
-    Args:
-        suites: The suites by name.
-        folder: The data folder.
-        wanted: Names and patterns such as "sts", "sts/stsb.en.dev" or "bitext/*"; empty: all suites.
-        seed: Seed of whatever evaluators draw at random.
-
-    Returns:
-        The data sets by their full names, such as "senteval/MR", and the layouts of suites without any.
-
-    Raises:
-        UserError: The folder has none of the data, or lacks what a pattern names.
+    Without any, those of all suites are found. Returns the data sets by their full names ("senteval/MR"), and
+    the layouts of suites without data; it is a `UserError` if what a pattern names is missing.
     """
     if not folder.is_dir():
         raise UserError(f"--data must be a folder with evaluation data, but {folder} is none")
     patterns = [name if "/" in name else f"{name}/*" for name in wanted or suites]
-    names = {pattern.partition("/")[0] for pattern in patterns}
-    if unknown := names - suites.keys():
-        raise UserError(f"--suite must name suites, as {', '.join(suites)}, but has {min(unknown)!r}")
-    known = {
-        f"{suite.name}/{dataset.name}": dataset
-        for suite in suites.values()
-        if suite.name in names
-        for dataset in suite.find(folder, seed)
-    }
-    for pattern in patterns if wanted else ():
-        if not any(fnmatchcase(name, pattern) for name in known):
-            layout = suites[pattern.partition("/")[0]].layout
-            raise UserError(f"{pattern} must be evaluated, but {folder} does not have it; expected: {layout}")
-    if not known:
-        layout = suites[min(names)].layout
+    selected: dict[str, Dataset] = {}
+    missing: dict[str, str] = {}
+    for pattern in patterns:
+        name = pattern.partition("/")[0]
+        require_known("--suite", name, suites)
+        datasets = {f"{name}/{dataset.name}": dataset for dataset in suites[name].find(folder, seed)}
+        matches = {key: dataset for key, dataset in datasets.items() if fnmatchcase(key, pattern)}
+        if wanted and not matches:
+            raise UserError(f"{folder} does not have {pattern}; expected: {suites[name].layout}")
+        selected |= matches
+        if not matches:
+            missing[name] = suites[name].layout
+    if not selected:
+        layout = next(iter(missing.values()))
         raise UserError(f"{folder} has none of the expected files, such as {layout}; correct --data")
-    selected = {
-        name: item for name, item in known.items() if any(fnmatchcase(name, each) for each in patterns)
-    }
-    with_data = {name.partition("/")[0] for name in selected}
-    return selected, {name: suite.layout for name, suite in suites.items() if name in names - with_data}
+    return selected, missing
 
 
 def read_table(path: Path, columns: Sequence[str]) -> list[tuple[str, ...]]:
-    """Reads some columns of a table.
+    """Reads some columns of a table, row by row, without spaces around the fields.
 
     Every line must be valid, since scores on a part of the data could not be compared.
-
-    Args:
-        path: The table, plain or compressed.
-        columns: The names of the columns.
-
-    Returns:
-        The fields of these columns, without spaces around them, row by row.
     """
     lines = read_every_line(path)
     header = next(lines, (1, ""))[1].split("\t")
     if wrong := [column for column in columns if header.count(column) != 1]:
-        raise UserError(
-            f"{path} must name the columns {', '.join(columns)} in its first line, separated by tabs, "
-            f"but {', '.join(wrong)} is not in {'|'.join(header)[:80]!r} once; correct that line"
-        )
+        needs = f"line 1 must name the columns {', '.join(columns)}"
+        raise UserError(f"{path}: {needs}, but has not {wrong} once: {'|'.join(header)[:80]!r}")
     places = [header.index(column) for column in columns]
     rows = []
     for number, line in lines:
         fields = line.split("\t")
         if len(fields) != len(header):
-            raise UserError(
-                f"{path} must have {len(header)} fields in every line, but line {number} has {len(fields)}: "
-                f"{line[:80]!r}; correct that line"
-            )
+            counts = f"{len(header)} fields in each line, but line {number} has {len(fields)}"
+            raise UserError(f"{path} must have {counts}; correct {line[:80]!r}")
         rows.append(tuple(fields[place].strip() for place in places))
     if not rows:
         raise UserError(f"{path} has no rows; fetch it again or remove it")
@@ -174,13 +132,7 @@ def find_tables(folder: Path) -> dict[str, Tables]:
 
 
 def labelled_dataset(name: str, tables: Tables, make: Callable[..., Evaluator]) -> Dataset:
-    """A data set of tables with the columns label and text.
-
-    Args:
-        name: Its name.
-        tables: The tables by language and split.
-        make: Makes the evaluator of (label, text) rows by language and split, and `name`.
-    """
+    """A data set of tables (label, text); `make` gets their rows by language and split, and the name."""
 
     def load() -> Evaluator:
         rows = {

@@ -12,8 +12,6 @@ import numpy as np
 
 from xling_tf.documents import divide, pool
 from xling_tf.evaluators import classifiers, data
-from xling_tf.evaluators.classifiers import Labelled
-from xling_tf.evaluators.data import Rows
 from xling_tf.evaluators.encoding import Encode, as_embedder, encode_checked
 
 # Yu et al. 2018.
@@ -21,7 +19,7 @@ _BEST = "sentences-mean"  # the best in Table 5, and used in Tables 4 and 6
 _TUNING_LANGUAGE = "en"  # where training sets of several languages are joined (sec. 5.2)
 _SPLITS = ("train", "dev", "test")
 
-_Sets = Mapping[str, Mapping[str, Labelled]]  # by language and split
+_Sets = Mapping[str, Mapping[str, classifiers.Labelled]]  # by language and split
 _Job = tuple[tuple[str, ...], str, str]  # languages to train on, to tune on and to test on
 
 
@@ -31,14 +29,10 @@ class DocumentClassification:
     A document is divided into sentences (by sentencex; in the paper at ".!?") or windows of words, whose
     vectors are pooled by mean or maximum (Yu et al. 2018, sec. 5.1, Table 5). Zero-shot transfer is tuned
     on the development set of the training language, targeted transfer on that of the test language (sec.
-    5.2, Table 6).
-
-    Args:
-        documents: (label, text) rows by language (ISO code) and split ("train", "dev", "test").
-        name: Its name in results.
+    5.2, Table 6). Documents are (label, text) rows by language (ISO code) and split.
     """
 
-    def __init__(self, documents: Mapping[str, Mapping[str, Rows]], *, name: str) -> None:
+    def __init__(self, documents: Mapping[str, Mapping[str, data.Rows]], *, name: str) -> None:
         self.name = name
         # Sorted, since the rounding of a solver depends on the order of the rows.
         self._documents = {

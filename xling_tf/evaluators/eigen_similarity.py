@@ -11,7 +11,6 @@ from scipy.spatial.distance import pdist, squareform
 
 from xling_tf.errors import UserError
 from xling_tf.evaluators import data
-from xling_tf.evaluators.data import Dataset
 from xling_tf.evaluators.encoding import Encode, encode_units
 
 
@@ -22,17 +21,8 @@ class EigenSimilarity:
     are the distances of their vectors. The eigenvalues of its Laplacian are compared with those of the
     other language: Psi(S, T) = 1/N sum_i sum_j (lambda_j(L_i^s) - lambda_j(L_i^t))^2 (Chidambaram et al.
     2019, sec. 5, eq. 3, K = 10, N = 1000). The paper does not name its distance; here it is the Euclidean
-    distance of unit vectors, so that longer vectors do not seem worse.
-
-    Args:
-        pairs: Translations. Pairs that share a sentence with an earlier pair are left out.
-        name: Its name in results.
-        pairs_a_sample: K.
-        num_samples: N.
-        seed: Seed of the samples.
-
-    Raises:
-        UserError: There are fewer than K pairs.
+    distance of unit vectors, so that longer vectors do not seem worse. Pairs that share a sentence
+    with an earlier pair are left out.
     """
 
     def __init__(
@@ -70,7 +60,7 @@ class EigenSimilarity:
         return {"eigen_similarity": float(np.mean(distances)), "num_pairs": float(len(self._texts[0]))}
 
 
-def _find(folder: Path, seed: int) -> Iterator[Dataset]:
+def _find(folder: Path, seed: int) -> Iterator[data.Dataset]:
     """Finds pairs of languages, each with all its files."""
     groups: defaultdict[tuple[str, ...], list[data.ParallelTexts]] = defaultdict(list)
     for bitext in data.find_bitexts(folder):
@@ -88,7 +78,7 @@ def _find(folder: Path, seed: int) -> Iterator[Dataset]:
     for languages, bitexts in sorted(groups.items()):
         name = "-".join(languages)
         files = tuple(file for bitext in bitexts for file in bitext.files)
-        yield Dataset(name=name, files=files, load=partial(load, name, languages))
+        yield data.Dataset(name=name, files=files, load=partial(load, name, languages))
 
 
 SUITE = data.Suite(

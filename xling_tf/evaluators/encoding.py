@@ -22,15 +22,12 @@ _TEXTS_PER_CHUNK = 65_536
 class Evaluator(Protocol):
     """Evaluates on a data set: called with an encode function or an `Embedder`, it returns scores.
 
-    Attributes:
-        name: The data set, such as "stsb.en.dev".
-        protocol: What may differ between results: seeds, sizes of the data, versions of libraries.
-        pairs: Optional: pairs of texts that are compared, or of which one is to be found for the other.
-        illustrates: Optional: True if it returns JSON to be drawn instead of scores.
+    It may also have `pairs` of texts that are compared, or of which one is to be found for the other; and
+    `illustrates`, True if it returns JSON to be drawn instead of scores.
     """
 
-    name: str
-    protocol: Mapping[str, Any]
+    name: str  # of the data set, such as "stsb.en.dev"
+    protocol: Mapping[str, Any]  # what may differ between results: seeds, sizes, versions of libraries
 
     def __call__(self, encode: Encode) -> Mapping[str, Any]:
         """Returns scores by name, or, for illustrations, JSON to be drawn."""
@@ -51,21 +48,8 @@ class BatchLimits(NamedTuple):
 class Embedder:
     """A sentence encoder for evaluation, described by its functions; calling it encodes sentences.
 
-    Every evaluator takes an embedder, or a plain function that encodes sentences.
-
-    Args:
-        name: Its name in results.
-        sentences: n texts to a float array `[n, dim]`.
-        raw: The same with the lengths that the encoder itself gives its vectors; None: `sentences` is used.
-        questions: The same for questions; None: they are encoded as sentences.
-        responses: n answers and their n contexts to `[n, dim]`; None: answers are encoded as sentences,
-            without their contexts.
-        inference: n premises and n hypotheses to probabilities `[n, 3]` of the labels in
-            `xling_tf.corpora.records.NLI_LABELS`; None: it has no head for inference.
-        batch_limits: The largest batch for these functions; None: they take any number of texts.
-        checksum: Identifies its vectors; None: nothing tells when they change, so they are not stored.
-        description: Settings and origin, for result files.
-        trained_on: The texts that it was trained on; None: unknown.
+    Every evaluator takes an embedder, or a plain function that encodes sentences. Functions that are None are
+    replaced by `sentences`, except `inference`, whose probabilities are those of `NLI_LABELS`.
 
     Example:
         >>> embedder = Embedder(name="lengths", sentences=lambda texts: np.array([[len(t)] for t in texts]))
@@ -75,16 +59,16 @@ class Embedder:
         [[1]]
     """
 
-    name: str
-    sentences: Encode
-    raw: Encode | None = None
+    name: str  # in results
+    sentences: Encode  # n texts to `[n, dim]`
+    raw: Encode | None = None  # the same, in the encoder's own lengths
     questions: Encode | None = None
-    responses: Callable[[list[str], list[str]], np.ndarray] | None = None
-    inference: Callable[[list[str], list[str]], np.ndarray] | None = None
-    batch_limits: BatchLimits | None = None
-    checksum: str | None = None
-    description: Mapping[str, Any] = field(default_factory=dict)
-    trained_on: TrainedOn | None = None
+    responses: Callable[[list[str], list[str]], np.ndarray] | None = None  # n answers, their n contexts
+    inference: Callable[[list[str], list[str]], np.ndarray] | None = None  # premises, hypotheses: `[n, 3]`
+    batch_limits: BatchLimits | None = None  # of these functions; None: they take any number of texts
+    checksum: str | None = None  # of the vectors; None: nothing tells when they change, none are stored
+    description: Mapping[str, Any] = field(default_factory=dict)  # settings and origin, for result files
+    trained_on: TrainedOn | None = None  # None: unknown
 
     def __call__(self, texts: Texts) -> np.ndarray:
         """Encodes sentences: `[n, dim]`; a single text gives `[dim]`."""
@@ -105,11 +89,7 @@ class Embedder:
         return self._call(self.sentences, answers)
 
     def infer(self, premises: Texts, hypotheses: Texts) -> np.ndarray:
-        """Classifies pairs: probabilities `[n, 3]`; a single pair gives `[3]`.
-
-        Raises:
-            NotApplicableError: The embedder has no head for inference.
-        """
+        """Classifies pairs: probabilities `[n, 3]`; without a head, raises a `NotApplicableError`."""
         if self.inference is None:
             raise NotApplicableError("it has no head for inference")
         return self._call(self.inference, premises, hypotheses)
@@ -138,16 +118,9 @@ def as_embedder(encode: Encode) -> Embedder:
 def encode_checked(
     encode: Callable[..., np.ndarray], texts: list[str], *others: list[str], name: str | None = None
 ) -> NDArray[np.float64]:
-    """Encodes texts to finite vectors `[n, dim]` in double precision, in which rounding reorders no scores.
+    """Encodes columns of n texts to finite vectors `[n, dim]` in double precision, which reorders no scores.
 
-    Args:
-        encode: A function from columns of n texts to `[n, dim]`.
-        texts: The texts.
-        *others: More columns, such as the texts' contexts.
-        name: What messages call the encoder; None: an embedder's name.
-
-    Raises:
-        UserError: It does not return finite vectors.
+    Anything else is a `UserError`, which calls the encoder by `name` or, without one, by that of an embedder.
     """
     name = name or _name_of(encode)
     encoded = encode(texts, *others)
@@ -185,7 +158,5 @@ def _name_of(encode: Callable[..., np.ndarray]) -> str:
 def _require(valid: NDArray[np.bool_], texts: list[str], expected: str, name: str) -> None:
     if not valid.all():
         text = texts[int(np.argmin(valid))]
-        raise UserError(
-            f"{name} must return {expected}, but does not for {np.sum(~valid)} of {len(texts)} texts, first "
-            f"{text[:80]!r}"
-        )
+        count = f"{np.sum(~valid)} of {len(texts)} texts"
+        raise UserError(f"{name} must return {expected}, but does not for {count}, first {text[:80]!r}")

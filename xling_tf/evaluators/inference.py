@@ -27,14 +27,8 @@ Pairs = Sequence[tuple[str, ...]]  # premise, hypothesis and label
 class ZeroShotInference:
     """Accuracy of the head that an encoder was trained with, in any language.
 
-    The head has learnt from English pairs (Chidambaram et al. 2019, sec. 4.1, table 4).
-
-    Args:
-        pairs: (premise, hypothesis, label) rows; those with the label "-" are left out.
-        name: Its name in results.
-
-    Raises:
-        UserError: There are no pairs, or a label is unknown.
+    The head has learnt from English pairs (Chidambaram et al. 2019, sec. 4.1, table 4). Pairs (premise,
+    hypothesis, label) with the label "-" are left out.
     """
 
     def __init__(self, pairs: Pairs, *, name: str) -> None:
@@ -57,17 +51,9 @@ class InferenceProbe:
     """Accuracy, in each language, of a classifier that was trained on vectors of English pairs.
 
     It needs no trained head: logistic regression on (u, v, |u - v|, u * v) of frozen vectors, the features
-    of the head (Chidambaram et al. 2019, sec. 2.2; Conneau et al. 2017, InferSent, sec. 3.1).
-
-    Args:
-        train: English pairs with three labels. Pairs whose premise is in a test set are left out; 10,000 of
-            the others are sampled.
-        tests: Test sets by name.
-        name: Its name in results.
-        seed: Seed of the sample, and of the tenth that chooses the regularisation.
-
-    Raises:
-        UserError: Too few training pairs are left.
+    of the head (Chidambaram et al. 2019, sec. 2.2; Conneau et al. 2017, InferSent, sec. 3.1). English pairs
+    whose premise is in a test set are left out; of the others, 10,000 are sampled, and a tenth chooses the
+    regularisation.
     """
 
     def __init__(self, train: Pairs, tests: Mapping[str, Pairs], *, name: str, seed: int = 0) -> None:

@@ -16,8 +16,7 @@ from xling_tf.corpora.line_files import UNSPACED_RANGES, normal_form
 from xling_tf.corpora.sentences import surroundings
 from xling_tf.errors import UserError, library
 from xling_tf.evaluators import data
-from xling_tf.evaluators.data import Dataset
-from xling_tf.evaluators.encoding import Embedder, Encode, as_embedder, encode_checked, encode_units
+from xling_tf.evaluators.encoding import Encode, as_embedder, encode_checked, encode_units
 from xling_tf.evaluators.semantic_retrieval import inner_products, relevant_ranks
 
 # Lucene's defaults: Yang et al. 2019, sec. 5.3, use the "default parameters" of an implementation.
@@ -30,15 +29,10 @@ _NEIGHBOURS = 2  # sentences on either side, which are the context if no paragra
 
 
 class ReqaData(NamedTuple):
-    """A data set in one language.
+    """A data set in one language."""
 
-    Attributes:
-        questions: Key, question and the text of a sentence that answers it; a row for each answer.
-        sentences: The candidates, each with its paragraph; "" if that is not known.
-    """
-
-    questions: Sequence[tuple[str, str, str]]
-    sentences: Sequence[tuple[str, str]]
+    questions: Sequence[tuple[str, str, str]]  # key, question, text of a sentence that answers it
+    sentences: Sequence[tuple[str, str]]  # the candidates, each with its paragraph; "" if that is not known
 
 
 class _Unit(NamedTuple):
@@ -83,14 +77,8 @@ class RetrievalQuestionAnswering:
 
     Encoders of questions and responses are scored by dot product, with each sentence's paragraph, or else
     its neighbours, as its context; sentence vectors by cosine; and BM25. With several languages, each is
-    searched with the questions of each other language, without BM25 (sec. 5.4 and Table 7).
-
-    Args:
-        parts: The data by language; a question has the same key in all languages.
-        name: Its name in results.
-
-    Raises:
-        UserError: There is no question, or the languages share none; bm25s is not installed.
+    searched with the questions of each other language, which have the same keys, without BM25 (sec. 5.4 and
+    Table 7).
     """
 
     def __init__(self, parts: Mapping[str, ReqaData], *, name: str) -> None:
@@ -102,8 +90,7 @@ class RetrievalQuestionAnswering:
         if not all(self._right.values()):
             counts = {language: len(part.questions) for language, part in parts.items()}
             raise UserError(
-                f"{name} must have answered questions, with the same ids in every language, but has {counts} "
-                "and two languages share none; correct the data"
+                f"{name} must have answered questions, with the same ids in each language: {counts}"
             )
         self._lexical: _Score | None = None
         if len(parts) == 1:
@@ -121,8 +108,19 @@ class RetrievalQuestionAnswering:
         for each direction: "<query language>-<candidate language>/...".
         """
         scores: dict[str, float] = {}
+        embedder = as_embedder(encode)
+        sentences = partial(encode_units, embedder)
+        encoders: dict[str, tuple[Callable[[list[str]], Any], Callable[[_Pool], Any]]] = {
+            "qa_encoders": (
+                partial(encode_checked, embedder.encode_questions),
+                lambda pool: encode_checked(embedder.encode_responses, pool.texts, pool.contexts),
+            ),
+            "sentence_encoder": (sentences, lambda pool: sentences(pool.texts)),
+        }
+        if embedder.questions is None and embedder.responses is None:
+            del encoders["qa_encoders"]
         prefixes = {pair: "" if len(set(pair)) == 1 else f"{'-'.join(pair)}/" for pair in self._right}
-        for name, encode_questions, encode_answers in _encoders(as_embedder(encode)):
+        for name, (encode_questions, encode_answers) in encoders.items():
             questions = {lang: encode_questions(pool.questions) for lang, pool in self._pools.items()}
             candidates = {lang: encode_answers(pool) for lang, pool in self._pools.items()}
             for (source, target), right in self._right.items():
@@ -149,20 +147,6 @@ class RetrievalQuestionAnswering:
             by_text[question] |= by_key[key]
         rows = enumerate(by_text[text] for text in self._pools[source].questions)
         return {row: np.array(sorted(right)) for row, right in rows if right}
-
-
-def _encoders(
-    embedder: Embedder,
-) -> Iterator[tuple[str, Callable[[list[str]], Any], Callable[[_Pool], Any]]]:
-    """Yields the name of each way to encode, and its functions of questions and of a pool's candidates."""
-    if embedder.questions is not None or embedder.responses is not None:
-        yield (
-            "qa_encoders",
-            partial(encode_checked, embedder.encode_questions),
-            lambda pool: encode_checked(embedder.encode_responses, pool.texts, pool.contexts),
-        )
-    encode = partial(encode_units, embedder)
-    yield "sentence_encoder", encode, lambda pool: encode(pool.texts)
 
 
 def _best(
@@ -205,12 +189,12 @@ def fuse(semantic: NDArray[np.floating], lexical: NDArray[np.floating]) -> NDArr
     The first counts twice as much: the convex combination of Bruch et al. 2023 ("An Analysis of Fusion
     Functions for Hybrid Retrieval"); of the shares 1/2, 2/3 and 4/5, 2/3 finds most in PIAF and CMRC 2018.
     """
-    parts = []
-    for scores in (semantic, lexical):
-        lowest, highest = scores.min(axis=1, keepdims=True), scores.max(axis=1, keepdims=True)
-        # All scores are 0 for a question that shares no word with the documents.
-        parts.append((scores - lowest) / np.where(highest > lowest, highest - lowest, 1))
-    return (2 * parts[0] + parts[1]) / 3
+
+    def scaled(scores: NDArray[np.floating]) -> NDArray[np.floating]:
+        spread = np.ptp(scores, axis=1, keepdims=True)  # 0 if a question shares no word with the documents
+        return (scores - scores.min(axis=1, keepdims=True)) / np.where(spread > 0, spread, 1)
+
+    return (2 * scaled(semantic) + scaled(lexical)) / 3
 
 
 def tokens_of(text: str) -> list[str]:
@@ -237,13 +221,11 @@ def read_tables(tables: Mapping[str, Path]) -> ReqaData:
         answered = [(key, text, sentences[answer][0]) for key, text, answer in questions]
         return ReqaData(answered, list(sentences.values()))
     except KeyError as error:
-        raise UserError(
-            f"{tables['questions']} names {str(error)[:80]}, but no table of sentences or paragraphs beside "
-            "it has that; correct the data"
-        ) from None
+        wanted = f"{tables['questions']} names {str(error)[:80]}"
+        raise UserError(f"{wanted}, which must be in the sentences or paragraphs beside it") from None
 
 
-def _find(folder: Path, seed: int) -> Iterator[Dataset]:
+def _find(folder: Path, seed: int) -> Iterator[data.Dataset]:
     sets: dict[str, data.Tables] = {}
     for name, languages in data.find_tables(folder / "reqa").items():
         with_questions = {code: tables for code, tables in languages.items() if "questions" in tables}
@@ -258,7 +240,7 @@ def _find(folder: Path, seed: int) -> Iterator[Dataset]:
 
     for name, parts in sets.items():
         files = tuple(path for tables in parts.values() for path in tables.values())
-        yield Dataset(name=name, files=files, load=partial(load, name))
+        yield data.Dataset(name=name, files=files, load=partial(load, name))
 
 
 SUITE = data.Suite(

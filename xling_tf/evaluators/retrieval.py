@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from xling_tf.corpora.split import normalised
 from xling_tf.errors import UserError
 from xling_tf.evaluators import data
-from xling_tf.evaluators.data import Rows
 from xling_tf.evaluators.encoding import TIE, Encode, encode_checked, encode_in_chunks
 from xling_tf.search.neighbours import index_kind, nearest
 
@@ -29,16 +28,11 @@ class TranslationRetrieval:
     count as errors.
 
     Args:
-        pairs: Translations that were held out of training: a source and a target each.
-        source: Language of the sources, such as "en".
-        target: Language of the targets, such as "es".
-        name: Its name in results.
+        pairs: Translations that were held out of training, of which two differ on both sides.
+        source: Language of the first texts, such as "en".
+        target: Language of the second texts, such as "es".
         num_candidates: Number of candidates of a query, the right one included, if there are enough pairs.
         max_queries: Largest number of queries in a direction; more pairs are sampled.
-        seed: Seed of the samples.
-
-    Raises:
-        UserError: There are no two pairs that differ on both sides.
     """
 
     def __init__(
@@ -131,12 +125,10 @@ class SimilaritySearch:
     `index_kind`). Ties count as errors.
 
     Args:
-        rows: Sentences that translate each other, one for each language.
-        languages: Their codes.
-        name: Its name in results.
+        rows: Sentences that translate each other, one for each of the languages.
     """
 
-    def __init__(self, rows: Rows, languages: Sequence[str], *, name: str) -> None:
+    def __init__(self, rows: data.Rows, languages: Sequence[str], *, name: str) -> None:
         # The distinct texts of each language, and the place of each row's text among them.
         self._sides = {
             language: np.unique(np.array([row[place] for row in rows], object), return_inverse=True)
@@ -197,7 +189,7 @@ def share_found(
     return float(np.mean(is_found[query_rows]))
 
 
-def _sampled(rows: Rows, languages: Sequence[str], *, name: str, seed: int) -> TranslationRetrieval:
+def _sampled(rows: data.Rows, languages: Sequence[str], *, name: str, seed: int) -> TranslationRetrieval:
     source, target = languages
     return TranslationRetrieval(rows, source=source, target=target, name=name, seed=seed)
 

@@ -68,23 +68,14 @@ def evaluate_embedder(
     """Evaluates an embedder, and writes the results file after every data set.
 
     A run that was killed continues: results in its file are not computed again. Results of other data sets
-    stay in the file; a file of another model is renamed.
-
-    Args:
-        embedder: The embedder.
-        datasets: The data sets by "suite/name".
-        output: The results file.
-        missing: Layouts of suites without data, which are reported as skipped.
-        folder: The data folder; file names in the results are relative to it.
-        seed: The seed with which the data sets were selected.
+    stay in the file; a file of another model is renamed. A faulty data set is a `UserError` at the end.
+    Data sets, the missing suites (with their layouts) and the seed are those of `data.select`; file names in
+    the results are relative to the data folder.
 
     Returns:
         The content of the file: "system", "seed", "complete", "seconds" (wall time), "scores" and
         "illustrations" by suite and data set, "datasets" (protocol, files with their checksums and lines,
         seconds and, if known, "trained_on": see `_seen`), "skipped" (with reasons), and `provenance`.
-
-    Raises:
-        UserError: A data set is faulty; all others have been evaluated.
     """
     results, continues = _begin(embedder, output, seed)
     for name, layout in missing.items():
@@ -126,24 +117,19 @@ def headlines(results: Results, names: Iterable[str]) -> dict[str, dict[str, flo
 def _begin(embedder: Embedder, output: Path, seed: int) -> tuple[Results, bool]:
     """The results to add to, and True if they are from a run that was killed."""
     system = {"name": embedder.name, "checksum": embedder.checksum}
-    results: Results = {
-        "system": {**system, "description": dict(embedder.description)},
-        **provenance(),
-        "seed": seed,
-        "complete": False,
-        "seconds": 0.0,
-        **{part: {} for part in (*_BY_SUITE, "skipped")},
-    }
+    results: Results = {"system": {**system, "description": dict(embedder.description)}, **provenance()}
+    results |= {"seed": seed, "complete": False, "seconds": 0.0}
+    results |= {part: {} for part in (*_BY_SUITE, "skipped")}
     if not output.exists():
         return results, False
     before = _read(output)
     checksum = before["system"]["checksum"]
-    if checksum is None or (checksum, before["seed"]) != (embedder.checksum, seed):
-        renamed = output.with_name(f"{output.stem}.{(checksum or 'unknown')[:8]}.{before['seed']}.json")
-        os.replace(output, renamed)
-        logging.info("%s had results of another model or seed, now in %s", output, renamed)
-        return results, False
-    return results | {part: before[part] for part in ("seconds", *_BY_SUITE)}, not before["complete"]
+    if checksum and (checksum, before["seed"]) == (embedder.checksum, seed):
+        return results | {part: before[part] for part in ("seconds", *_BY_SUITE)}, not before["complete"]
+    renamed = output.with_name(f"{output.stem}.{(checksum or 'unknown')[:8]}.{before['seed']}.json")
+    os.replace(output, renamed)
+    logging.info("%s had results of another model or seed, now in %s", output, renamed)
+    return results, False
 
 
 def _read(output: Path) -> Results:
@@ -173,8 +159,16 @@ def _evaluate(results: Results, name: str, dataset: Dataset, embedder: Embedder,
         results["skipped"][name] = f"{_UNUSABLE}{error}"
         logging.error("%s: %s", name, error)
         return
+
+    def collecting(role: str, encode: Callable[..., Any]) -> Callable[..., Any]:
+        def collect(*columns: list[str]) -> Any:
+            texts.update(*columns[: 1 if role == "responses" else None])  # not their contexts
+            return encode(*columns)
+
+        return collect
+
     try:
-        outcome = dict(evaluator(_collecting(embedder, texts)))
+        outcome = dict(evaluator(embedder.wrapped(collecting)))
     except NotApplicableError as error:
         results["skipped"][name] = str(error)
         logging.info("%s skipped: %s", name, error)
@@ -192,19 +186,6 @@ def _evaluate(results: Results, name: str, dataset: Dataset, embedder: Embedder,
         **_seen(embedder, texts, getattr(evaluator, "pairs", ())),
     }
     results["seconds"] = round(results["seconds"] + seconds, 2)
-
-
-def _collecting(embedder: Embedder, texts: set[str]) -> Embedder:
-    """Wraps an embedder so that it adds the texts that it encodes, except contexts, to `texts`."""
-
-    def wrap(role: str, encode: Callable[..., Any]) -> Callable[..., Any]:
-        def collect(*columns: list[str]) -> Any:
-            texts.update(*columns[: 1 if role == "responses" else None])
-            return encode(*columns)
-
-        return collect
-
-    return embedder.wrapped(wrap)
 
 
 def _seen(embedder: Embedder, texts: set[str], pairs: Sequence[tuple[str, ...]]) -> dict[str, Any]:

@@ -14,7 +14,6 @@ from scipy.sparse.csgraph import connected_components
 
 from xling_tf.errors import UserError
 from xling_tf.evaluators import data
-from xling_tf.evaluators.data import Dataset
 from xling_tf.evaluators.encoding import TIE, Encode, encode_units
 
 CUTOFF = 100  # Yang et al. 2019, Table 4: MAP@100
@@ -30,14 +29,8 @@ class SemanticRetrieval:
     Each text of a positive pair is a query for its paraphrases, all texts that are connected to it by
     positive pairs, ranked by cosine among all other texts (Yang et al. 2019, sec. 5.1 and Table 4, after
     Gillick et al. 2018). Ties count as errors. With several languages, each is searched with the queries
-    of each other language, without the query's own original (sec. 5.4 and Table 7).
-
-    Args:
-        pairs: Pairs of texts by language, the same pairs in the same order in every language.
-        name: Its name in results.
-
-    Raises:
-        UserError: No two texts mean the same, or the languages do not have the same pairs.
+    of each other language, which has the same pairs in the same order, without the query's own original
+    (sec. 5.4 and Table 7).
     """
 
     def __init__(self, pairs: Mapping[str, Pairs], *, name: str) -> None:
@@ -54,10 +47,7 @@ class SemanticRetrieval:
         first, second = next(iter(self._rows.values()))[self._is_positive].T
         if labels.count(labels[0]) < len(labels) or not np.any(first != second):
             counts = {language: len(rows) for language, rows in pairs.items()}
-            raise UserError(
-                f"{name} must have different texts that mean the same, in every language in the same order, "
-                f"but has other pairs or none: {counts}; correct the data"
-            )
+            raise UserError(f"{name} must have texts that mean the same, in each language the same: {counts}")
         self.protocol: Mapping[str, Any] = {"num_pairs": len(self._is_positive)}
 
     def __call__(self, encode: Encode) -> dict[str, float]:
@@ -109,12 +99,8 @@ def relevant_ranks(
 ) -> list[NDArray[np.int64]]:
     """Returns the ranks of each query's relevant candidates, the best first.
 
-    Of candidates with the same score, irrelevant ones are ranked first, so that ties count as errors.
-
-    Args:
-        chunks: Scores `[rows, candidates]`, a few queries at a time.
-        relevant: The relevant candidates of each query, as columns.
-        itself: A candidate of each query that is left out.
+    Scores `[rows, candidates]` come a few queries at a time. Of candidates with the same score, irrelevant
+    ones are ranked first, so that ties count as errors. One candidate of each query, `itself`, is left out.
     """
     ranks: list[NDArray[np.int64]] = []
     for scores in (row for chunk in chunks for row in chunk):
@@ -148,7 +134,7 @@ def read_pairs(path: Path) -> Pairs:
     return [(first, second, label == "1") for first, second, label in rows]
 
 
-def _find(folder: Path, seed: int) -> Iterator[Dataset]:
+def _find(folder: Path, seed: int) -> Iterator[data.Dataset]:
     sets: defaultdict[str, dict[str, Path]] = defaultdict(dict)
     for name, languages in data.find_tables(folder / "paraphrase").items():
         for language, splits in languages.items():
@@ -163,7 +149,7 @@ def _find(folder: Path, seed: int) -> Iterator[Dataset]:
 
     for name, paths in sets.items():
         if len(paths) > 1 or not name.startswith("cross-lingual."):
-            yield Dataset(name=name, files=(*paths.values(),), load=partial(load, name))
+            yield data.Dataset(name=name, files=(*paths.values(),), load=partial(load, name))
 
 
 SUITE = data.Suite(

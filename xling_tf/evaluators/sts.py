@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,6 @@ from scipy import stats
 
 from xling_tf.errors import UserError
 from xling_tf.evaluators import data
-from xling_tf.evaluators.data import Dataset, stem_of, tables_in
 from xling_tf.evaluators.encoding import Encode, encode_units
 
 Scored = Sequence[tuple[str, str, float]]  # two sentences, and their similarity as people judged it
@@ -25,17 +23,11 @@ _CONSTANT = 1e-6
 class SemanticTextualSimilarity:
     """Correlation of angular similarity with gold scores.
 
-    The similarity is -arccos(cosine) (Chidambaram et al. 2019, sec. 3.5, after Cer et al. 2018).
-
-    Args:
-        rows: Pairs of sentences with their gold scores, on any scale.
-        name: Its name in results.
-        protocol: More parameters for results.
+    The similarity is -arccos(cosine) (Chidambaram et al. 2019, sec. 3.5, after Cer et al. 2018). Gold scores
+    are on any scale; `protocol` has more parameters for results.
     """
 
-    def __init__(
-        self, rows: Scored, *, name: str, protocol: Mapping[str, Any] = MappingProxyType({})
-    ) -> None:
+    def __init__(self, rows: Scored, *, name: str, **protocol: Any) -> None:
         self.name = name
         self.protocol: Mapping[str, Any] = {"num_pairs": len(rows), **protocol}
         rows = sorted(rows)  # the rounding of sums depends on their order
@@ -76,20 +68,20 @@ def read_scored(path: Path) -> Scored:
 
 def find_sts(folder: Path, languages: Iterable[str]) -> list[SemanticTextualSimilarity]:
     """Reads the development sets `eval/sts/stsb.<language>.dev.tsv` that a data folder has."""
-    tables = tables_in(folder / "eval" / "sts")
+    tables = data.tables_in(folder / "eval" / "sts")
     names = [f"stsb.{language}.dev" for language in languages]
     return [_load(name, tables[name]) for name in names if name in tables]
 
 
-def _find(folder: Path, seed: int) -> Iterator[Dataset]:
+def _find(folder: Path, seed: int) -> Iterator[data.Dataset]:
     pattern = r"stsb\.\w+\.(dev|test)|sts201[2-6]\.en\..+\.test|sts2017\..+"
-    tables = {n: path for n, path in tables_in(folder / "sts").items() if re.fullmatch(pattern, n)}
+    tables = {n: path for n, path in data.tables_in(folder / "sts").items() if re.fullmatch(pattern, n)}
     # The benchmark comes before the many sets of SemEval's years.
     tables = dict(sorted(tables.items(), key=lambda table: not table[0].startswith("stsb.")))
     if sick := data.find_file(folder / "senteval", "SICK.test.tsv"):
         tables["sick.test"] = sick
     for name, path in tables.items():
-        yield Dataset(name=name, files=(path,), load=partial(_load, name, path))
+        yield data.Dataset(name=name, files=(path,), load=partial(_load, name, path))
     for name, path in tables.items():
         english = tables.get(re.sub(r"\.\w+\.", ".en.", name))
         if name.startswith("stsb.") and english not in (None, path):
@@ -102,7 +94,7 @@ def _load(name: str, path: Path) -> SemanticTextualSimilarity:
     return SemanticTextualSimilarity(read_scored(path), name=name)
 
 
-def _across(name: str, first: Path, second: Path) -> Iterator[Dataset]:
+def _across(name: str, first: Path, second: Path) -> Iterator[data.Dataset]:
     """Pairs the first sentences in one language with the second sentences in another.
 
     The STS Benchmark is translated row by row, so the scores of its pairs hold across languages.
@@ -114,10 +106,10 @@ def _across(name: str, first: Path, second: Path) -> Iterator[Dataset]:
     if [row[2] for row in firsts] != [row[2] for row in seconds]:
         logging.info("%s skipped: the scores of %s and %s differ", name, first.name, second.name)
         return
-    origin = f"sentence1 of {stem_of(first)}, sentence2 of the same row of {stem_of(second)}"
+    origin = f"sentence1 of {data.stem_of(first)}, sentence2 of the same row of {data.stem_of(second)}"
     rows = [(a, b, gold) for (a, _, gold), (_, b, _) in zip(firsts, seconds, strict=True)]
-    load = partial(SemanticTextualSimilarity, rows, name=name, protocol={"built_from": origin})
-    yield Dataset(name=name, files=(first, second), load=load)
+    load = partial(SemanticTextualSimilarity, rows, name=name, built_from=origin)
+    yield data.Dataset(name=name, files=(first, second), load=load)
 
 
 SUITE = data.Suite(

@@ -22,18 +22,8 @@ _RELATEDNESS_HELD_OUT = 5  # one in five training rows is in the development par
 class TransferClassification:
     """Accuracy of SentEval's two classifiers: "logistic" regression and a "network".
 
-    Without a test set, accuracies are means of 10-fold cross-validation. `dev`, or else a part of the
-    training set, chooses the regularisation.
-
-    Args:
-        train: Examples: (label, sentence) or (label, sentence, sentence).
-        dev: Examples of the same form.
-        test: Examples of the same form.
-        name: Its name in results.
-        seed: Seed of the folds and the network.
-
-    Raises:
-        UserError: A label of the development or test set is not in the training set.
+    Examples are (label, sentence) or (label, sentence, sentence). Without a test set, accuracies are means of
+    10-fold cross-validation. `dev`, or else a part of the training set, chooses the regularisation.
     """
 
     def __init__(self, train: Rows, dev: Rows = (), test: Rows = (), *, name: str, seed: int = 0) -> None:
@@ -70,17 +60,8 @@ class TransferRelatedness:
 
     A score between two integers is a distribution over these two (Tai et al. 2015, sec. 4.2). A softmax over
     SentEval's pair features learns it, and predicts its mean. SentEval stops early on the squared error;
-    here the cross-entropy is minimised, with a regularisation that `dev` chooses.
-
-    Args:
-        train: Scored pairs: (score, sentence, sentence).
-        dev: Scored pairs; if there are none, a fifth of `train`.
-        test: Scored pairs.
-        name: Its name in results.
-        seed: Seed of that fifth.
-
-    Raises:
-        UserError: A score is not a number, or all scores of a set are equal.
+    here the cross-entropy is minimised, and `dev`, or else a fifth of `train`, chooses the regularisation.
+    Examples are (score, sentence, sentence).
     """
 
     def __init__(self, train: Rows, dev: Rows = (), test: Rows = (), *, name: str, seed: int = 0) -> None:
@@ -144,24 +125,18 @@ def _all(stem: str) -> dict[str, str]:
     return {split: f"{stem}.{split}" for split in ("train", "dev", "test")}
 
 
+_TEXT = ("label", "text")
+# The papers give the score of the development set too, which is all that many folders have.
+_STSB_DEV = {"train": "sts/stsb.en.train", "test": "sts/stsb.en.dev"}
 # The tables of each task by split; their columns, the label first; and the evaluator.
-_Task = tuple[Mapping[str, str], tuple[str, ...], Callable[..., Evaluator]]
-_SENTENCES: dict[str, Mapping[str, str]] = {
-    **{name: {"train": f"senteval/{name}"} for name in ("MR", "CR", "SUBJ", "MPQA")},
-    **{name: _all(f"senteval/{name}") for name in ("TREC", "SST2", "SST5")},
-}
-_TASKS: dict[str, _Task] = {
-    **{name: (tables, ("label", "text"), TransferClassification) for name, tables in _SENTENCES.items()},
+_TASKS: dict[str, tuple[Mapping[str, str], tuple[str, ...], Callable[..., Evaluator]]] = {
+    **{n: ({"train": f"senteval/{n}"}, _TEXT, TransferClassification) for n in ("MR", "CR", "SUBJ", "MPQA")},
+    **{n: (_all(f"senteval/{n}"), _TEXT, TransferClassification) for n in ("TREC", "SST2", "SST5")},
     "MRPC": (_all("senteval/MRPC"), ("label", *_PAIR), TransferClassification),
     "SICK-E": (_all("senteval/SICK"), ("entailment", *_PAIR), TransferClassification),
     "SICK-R": (_all("senteval/SICK"), ("relatedness", *_PAIR), TransferRelatedness),
     "STSB": (_all("sts/stsb.en"), ("score", *_PAIR), TransferRelatedness),
-    # The papers give the score of the development set too, which is all that many folders have.
-    "STSB.dev": (
-        {"train": "sts/stsb.en.train", "test": "sts/stsb.en.dev"},
-        ("score", *_PAIR),
-        TransferRelatedness,
-    ),
+    "STSB.dev": (_STSB_DEV, ("score", *_PAIR), TransferRelatedness),
 }
 
 

@@ -1,8 +1,4 @@
-"""Mines hard negatives: wrong translations that are similar to the right one.
-
-Guo et al. 2018 ("Effective Parallel Corpus Mining using Bilingual Sentence Embeddings") and Chidambaram
-et al. 2019, sec. 2.2. The options are named as in sentence-transformers.
-"""
+"""Mines hard negatives, wrong translations like the right one, with sentence-transformers' options."""
 
 import sys
 from collections import Counter
@@ -17,13 +13,8 @@ from tqdm import tqdm
 
 from xling_tf.corpora.pairs import read_pairs
 from xling_tf.corpora.split import normalised
-from xling_tf.errors import UserError
-from xling_tf.search.neighbours import (
-    Neighbours,
-    nearest_in_chunks,
-    require_integer,
-    unit_vectors,
-)
+from xling_tf.errors import UserError, require_known
+from xling_tf.search.neighbours import Neighbours, nearest_in_chunks, require_integer, unit_vectors
 
 STRATEGIES = ("top", "random")
 QUERIES = ("target", "source")
@@ -37,32 +28,21 @@ _ROUNDING = 5e-4
 
 @dataclass(frozen=True, kw_only=True)
 class MiningConfig:
-    """Which of a query's nearest candidates are its hard negatives.
+    """Which of a query's nearest candidates are its hard negatives; limits allow for rounding errors."""
 
-    Attributes:
-        num_negatives: Number of negatives per query; fewer if fewer candidates pass.
-        range_min: Number of the nearest passing candidates that are skipped.
-        range_max: Number of the nearest wrong candidates that are considered; None: enough, and ten times
-            the negatives where a rule may drop some.
-        max_score: Candidates with a higher cosine are dropped. All limits allow for rounding errors.
-        min_score: Candidates with a lower cosine are dropped.
-        absolute_margin: Candidates must score lower than the right answer by this much; 0 to 2.
-        relative_margin: The same as a share of its score: 0.05 keeps candidates of at most 95%; 0 to 1.
-        sampling_strategy: "top": the nearest candidates that pass; "random": any of them.
-        seed: Random seed.
-        query: "target": candidates are similar to the right translation (Chidambaram et al. 2018, sec. 2.2);
-            "source": to the source (Guo et al. 2018).
-    """
-
-    num_negatives: int = 5  # Chidambaram et al. 2019, sec. 2.2
-    range_min: int = 0
+    num_negatives: int = 5  # per query, fewer if fewer candidates pass (Chidambaram et al. 2019, sec. 2.2)
+    range_min: int = 0  # number of the nearest passing candidates that are skipped
+    # Number of the nearest wrong candidates that are considered; None: enough, and ten times the negatives
+    # where a rule may drop some.
     range_max: int | None = None
-    max_score: float | None = None
-    min_score: float | None = None
-    absolute_margin: float | None = None
-    relative_margin: float | None = None
-    sampling_strategy: str = "top"
+    max_score: float | None = None  # candidates with a higher cosine are dropped
+    min_score: float | None = None  # candidates with a lower cosine are dropped
+    absolute_margin: float | None = None  # 0 to 2: candidates score lower than the right answer by this much
+    relative_margin: float | None = None  # 0 to 1: or by this share of its score; 0.05 keeps at most 95%
+    sampling_strategy: str = "top"  # the nearest candidates that pass; "random": any of them
     seed: int = 1
+    # Candidates are similar to the right translation (Chidambaram et al. 2018, sec. 2.2); "source": to the
+    # source (Guo et al. 2018, "Effective Parallel Corpus Mining using Bilingual Sentence Embeddings").
     query: str = "target"
 
     def __post_init__(self) -> None:
@@ -70,18 +50,20 @@ class MiningConfig:
         require_integer(self.num_negatives, "num_negatives", 1)
         require_integer(self.range_min, "range_min", 0)
         require_integer(self.num_considered, "range_max", self.range_min + self.num_negatives)
-        for name, lowest, highest in (
-            *(("min_score", -1, 1), ("max_score", -1, 1)),
-            *(("absolute_margin", 0, 2), ("relative_margin", 0, 1)),
-        ):
+        ranges = {
+            "min_score": (-1, 1),
+            "max_score": (-1, 1),
+            "absolute_margin": (0, 2),
+            "relative_margin": (0, 1),
+        }
+        for name, (lowest, highest) in ranges.items():
             limit = getattr(self, name)
             if limit is not None and not (isinstance(limit, Real) and lowest <= float(limit) <= highest):
                 raise UserError(f"{name} must be a number from {lowest} to {highest}, got {limit!r}")
         if self.min_score is not None and self.max_score is not None and self.min_score > self.max_score:
             raise UserError(f"min_score must be at most max_score, got {self.min_score} and {self.max_score}")
-        for name, known in (("sampling_strategy", STRATEGIES), ("query", QUERIES)):
-            if getattr(self, name) not in known:
-                raise UserError(f"{name} must be {' or '.join(known)}, got {getattr(self, name)!r}")
+        require_known("sampling_strategy", self.sampling_strategy, STRATEGIES)
+        require_known("query", self.query, QUERIES)
 
     @property
     def num_considered(self) -> int:
@@ -129,9 +111,8 @@ def mine_hard_negatives(
         [('tres',), ('dos',), ('tres',)]
     """
     encode, pairs = _in_order(model, pairs)
-    known = {field.name for field in fields(MiningConfig)}
-    if unknown := options.keys() - known:
-        raise UserError(f"{min(unknown)} is not supported; the options are {', '.join(sorted(known))}")
+    for name in options:
+        require_known("an option", name, [field.name for field in fields(MiningConfig)])
     config, counts = replace(config or MiningConfig(), **options), Counter() if counts is None else counts
     rows = read_pairs(pairs)
     if wrong := next((pair for pair in rows if pair.score is not None or pair.wrong), None):
@@ -187,23 +168,17 @@ def _embed(texts: Sequence[str], encode: Callable[..., Any], show_progress: bool
         part = texts[start : start + _TEXTS_AT_ONCE]
         vectors = unit_vectors(encode(part), "encodings")
         if len(vectors) != len(part):
-            raise UserError(
-                f"the model must give a vector for each text, but gave {len(vectors)} for {len(part)}"
-            )
+            raise UserError(f"a vector for each of {len(part)} texts is expected, got {len(vectors)}")
         parts.append(vectors.astype(np.float16))
     return np.concatenate(parts)
 
 
 def _distinct(texts: Sequence[str]) -> tuple[list[str], NDArray[np.int64]]:
     """Lists each distinct text once, as first spelt, and maps each text to its place in this list."""
-    places: dict[str, int] = {}
-    distinct: list[str] = []
-    rows = np.empty(len(texts), np.int64)
-    for number, text in enumerate(texts):
-        rows[number] = places.setdefault(normalised(text), len(distinct))
-        if rows[number] == len(distinct):
-            distinct.append(text)
-    return distinct, rows
+    keys = [normalised(text) for text in texts]
+    first_spelling = dict(zip(reversed(keys), reversed(texts), strict=True))
+    places = {key: place for place, key in enumerate(dict.fromkeys(keys))}
+    return [first_spelling[key] for key in places], np.array([places[key] for key in keys], np.int64)
 
 
 def _passing(

@@ -35,15 +35,10 @@ os.register_at_fork(after_in_child=_use_one_thread)
 
 
 class Neighbours(NamedTuple):
-    """The nearest candidates of each query, best first.
+    """The nearest candidates of each query, `[queries, k]`, best first."""
 
-    Attributes:
-        scores: `[queries, k]`, -inf where there are fewer than k candidates.
-        indices: `[queries, k]` rows of the candidates, -1 where there are fewer.
-    """
-
-    scores: NDArray[np.float32]
-    indices: NDArray[np.int64]
+    scores: NDArray[np.float32]  # -inf where there are fewer than k candidates
+    indices: NDArray[np.int64]  # rows of the candidates, -1 where there are fewer
 
 
 def index_kind(num_candidates: int) -> IndexKind:
@@ -60,14 +55,8 @@ def nearest(
 ) -> Neighbours:
     """Finds the candidates with the highest inner products, which are cosines if all are unit vectors.
 
-    Args:
-        queries: `[queries, dim]`; may be memory-mapped.
-        candidates: `[candidates, dim]`; may be memory-mapped.
-        k: Number of neighbours of each query.
-        kind: The index; None: see `index_kind`.
-
-    Returns:
-        The neighbours. Of candidates with equal scores, the first comes first.
+    Queries and candidates, `[rows, dim]`, may be memory-mapped. Of candidates with equal scores, the first
+    comes first. See `index_kind` for the default `kind`.
     """
     parts = nearest_in_chunks(queries, np.arange(len(queries)), candidates, k, kind=kind)
     return Neighbours(*map(np.concatenate, zip(*parts, strict=True)))
@@ -82,16 +71,7 @@ def nearest_in_chunks(
     kind: IndexKind | None = None,
     show_progress: bool = False,
 ) -> Iterator[Neighbours]:
-    """Yields what `nearest` finds, some thousands of queries at a time.
-
-    Args:
-        queries: `[queries, dim]`.
-        rows: The queries to search, in this order.
-        candidates: `[candidates, dim]`.
-        k: Number of neighbours of each query.
-        kind: The index; None: see `index_kind`.
-        show_progress: Whether to show a progress bar.
-    """
+    """Yields what `nearest` finds for some rows of the queries, in this order, some thousands at a time."""
     index = _build(candidates, kind or index_kind(len(candidates)))
     is_hidden = not (show_progress and sys.stderr)
     with tqdm(total=len(rows), disable=is_hidden, unit="query", desc="searching") as bar:
@@ -128,14 +108,9 @@ def _float32(vectors: NDArray[np.floating]) -> NDArray[np.float32]:
 
 
 def as_vectors(vectors: ArrayLike, name: str) -> NDArray[np.floating]:
-    """Converts vectors to an array `[rows, dim]` of finite floats.
+    """Converts vectors to an array `[rows, dim]` of finite floats; `name` is what messages call them.
 
-    Args:
-        vectors: An array, tensor, column of pandas or Arrow, list or iterator of rows; or one vector `[dim]`.
-        name: What messages call them.
-
-    Raises:
-        UserError: They are something else, of several lengths or not finite.
+    They are an array, tensor, column of pandas or Arrow, list or iterator of rows; or one vector `[dim]`.
     """
     if isinstance(vectors, str | bytes | Mapping | Set):
         raise UserError(f"{name} must be vectors, but are {type(vectors).__name__}; encode texts first")
@@ -153,10 +128,8 @@ def as_vectors(vectors: ArrayLike, name: str) -> NDArray[np.floating]:
         return np.zeros((0, 0), np.float32)
     if array.dtype.kind != "f" or array.ndim not in (1, 2) or (array.shape[-1] == 0 and len(array)):
         hint = "encode texts first" if array.dtype.kind in "OSUT" else "give one vector of floats a row"
-        raise UserError(
-            f"{name} must be float vectors of shape [rows, dim], but are {array.dtype} of shape "
-            f"{list(array.shape)}; {hint}"
-        )
+        actual = f"{array.dtype} of shape {list(array.shape)}"
+        raise UserError(f"{name} must be float vectors of shape [rows, dim], but are {actual}; {hint}")
     array = np.atleast_2d(array)
     for number, chunk in enumerate(chunks(array)):
         if not (is_finite := np.isfinite(chunk).all(axis=1)).all():
@@ -166,10 +139,7 @@ def as_vectors(vectors: ArrayLike, name: str) -> NDArray[np.floating]:
 
 
 def unit_vectors(vectors: ArrayLike, name: str) -> NDArray[np.floating]:
-    """Scales vectors to unit length; zero vectors stay zero. See `as_vectors` for the arguments.
-
-    Returns the same array `[rows, dim]` if all vectors have unit length, otherwise a copy.
-    """
+    """Scales vectors, in any form of `as_vectors`, to unit length, copied if necessary; zeros stay zero."""
     array = as_vectors(vectors, name)
     lengths = [np.linalg.norm(chunk.astype(np.float64), axis=1) for chunk in chunks(array)]
     if all(np.all(np.abs(norms - 1) <= _UNIT_TOLERANCE) for norms in lengths):
@@ -180,18 +150,7 @@ def unit_vectors(vectors: ArrayLike, name: str) -> NDArray[np.floating]:
 
 
 def truncated(vectors: ArrayLike, dim: int) -> NDArray[np.floating]:
-    """Keeps the first dimensions of vectors, scaled to unit length again (Kusupati et al. 2022).
-
-    Args:
-        vectors: Vectors as `as_vectors` takes them.
-        dim: Number of dimensions that are kept.
-
-    Returns:
-        `[rows, dim]`.
-
-    Raises:
-        UserError: The vectors have fewer dimensions.
-    """
+    """Keeps the first dimensions of vectors, scaled to unit length again (Kusupati et al. 2022)."""
     array = as_vectors(vectors, "vectors")
     require_positive(dim, "truncate_dim")
     if dim > array.shape[1]:
@@ -200,14 +159,7 @@ def truncated(vectors: ArrayLike, dim: int) -> NDArray[np.floating]:
 
 
 def cosine_similarity(a: ArrayLike, b: ArrayLike) -> NDArray[np.float32]:
-    """Computes the cosine of each vector of `a` with each of `b`; 0 for a zero vector.
-
-    Args:
-        a: `[n, dim]`, or one vector `[dim]`.
-        b: `[m, dim]`, or one vector `[dim]`.
-
-    Returns:
-        `[n, m]`.
+    """Computes the cosines `[n, m]` of vectors `[n, dim]` and `[m, dim]`; 0 for a zero vector.
 
     Example:
         >>> cosine_similarity([1.0, 0.0], [[0.0, 1.0], [3.0, 0.0]]).tolist()

@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from xling_tf.errors import UserError
 from xling_tf.search.neighbours import (
     Neighbours,
+    chunks,
     nearest,
     nearest_in_chunks,
     require_positive,
@@ -83,14 +84,9 @@ def paraphrase_mining(
         top_k: See `paraphrase_mining_embeddings`.
         max_pairs: See `paraphrase_mining_embeddings`.
         **options: Passed to `encode`, such as `truncate_dim` or `prompt`.
-
-    Returns:
-        See `paraphrase_mining_embeddings`.
     """
     if isinstance(model, str) or not callable(getattr(model, "encode", None)):
-        raise UserError(
-            f"a model with encode is expected first, as xling_tf.load gives it, got {type(model).__name__}"
-        )
+        raise UserError(f"a model of xling_tf.load is expected first, got {type(model).__name__}")
     if batch_size is not None:
         options["batch_size"] = batch_size
     vectors = model.encode(sentences, show_progress_bar=show_progress_bar, **options)
@@ -126,10 +122,8 @@ def paraphrase_mining_embeddings(
         return []
     scores, keys = np.zeros(0, np.float32), np.zeros(0, np.int64)
     rows, k = np.arange(count), min(top_k + 1, count)  # each vector is its own neighbour
-    start = 0
-    for neighbours in nearest_in_chunks(units, rows, units, k, show_progress=show_progress_bar):
-        chunk = rows[start : start + len(neighbours.indices)]
-        start += len(chunk)
+    parts = nearest_in_chunks(units, rows, units, k, show_progress=show_progress_bar)
+    for chunk, neighbours in zip(chunks(rows), parts, strict=True):
         firsts = np.broadcast_to(chunk[:, np.newaxis], neighbours.indices.shape)
         is_other = (neighbours.indices != firsts) & (neighbours.indices >= 0)
         is_other &= np.cumsum(is_other, axis=1) <= top_k
@@ -150,13 +144,16 @@ def bitext_mining(
 ) -> list[ScoredPair]:
     """Finds translations in two lists of sentences, most of which may have none.
 
-    The score is the margin of `mine_by_margin`. The last pairs are no translations: choose the threshold on
-    sentences whose translations are known.
+    The score of a pair is its margin: its cosine, divided by the mean cosine of both sentences to their
+    nearest neighbours (Artetxe and Schwenk 2019, "Margin-based parallel corpus mining", eq. 2, ratio).
+    Candidates are the best neighbour of each sentence, in both directions; pairs are taken greedily by their
+    margin (retrieval strategy "max"). The last pairs are no translations: choose the threshold on sentences
+    whose translations are known.
 
     Args:
         source: Vectors `[sources, dim]`.
         target: Vectors `[targets, dim]`.
-        num_neighbours: Number of neighbours over which the margin is computed.
+        num_neighbours: Number of neighbours over which the mean is taken.
 
     Returns:
         Pairs, best first: the indices of a source and a target, each in at most one pair.
@@ -171,27 +168,6 @@ def bitext_mining(
     if not len(sources) or not len(targets):
         return []
     require_same_dim(sources, targets, "source", "target")
-    return _scored_pairs(*mine_by_margin(sources, targets, num_neighbours=num_neighbours))
-
-
-def mine_by_margin(
-    sources: NDArray[np.floating], targets: NDArray[np.floating], *, num_neighbours: int = NUM_NEIGHBOURS
-) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Finds pairs of sentences that are much more similar to each other than to their other neighbours.
-
-    The margin of a pair is its cosine, divided by the mean cosine of both sentences to their nearest
-    neighbours (Artetxe and Schwenk 2019, "Margin-based parallel corpus mining", eq. 2, ratio). Candidates
-    are the best neighbour of each sentence, in both directions; pairs are taken greedily by their margin
-    (retrieval strategy "max").
-
-    Args:
-        sources: Unit vectors `[sources, dim]`, at least one.
-        targets: Unit vectors `[targets, dim]`, at least one.
-        num_neighbours: Number of neighbours over which the mean is taken.
-
-    Returns:
-        The margins `[pairs]`, descending, and the indices of source and target `[pairs, 2]`.
-    """
     forward = nearest(sources, targets, min(num_neighbours, len(targets)))
     backward = nearest(targets, sources, min(num_neighbours, len(sources)))
     source_means, target_means = (
@@ -207,12 +183,12 @@ def mine_by_margin(
     taken_targets: set[int] = set()
     chosen = []
     for pair in np.argsort(-margins, kind="stable").tolist():
-        source, target = rows[pair].tolist()
-        if source not in taken_sources and target not in taken_targets:
-            taken_sources.add(source)
-            taken_targets.add(target)
+        first, second = rows[pair].tolist()
+        if first not in taken_sources and second not in taken_targets:
+            taken_sources.add(first)
+            taken_targets.add(second)
             chosen.append(pair)
-    return margins[chosen], rows[chosen]
+    return _scored_pairs(margins[chosen], rows[chosen])
 
 
 def _best_margin(

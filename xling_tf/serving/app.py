@@ -9,7 +9,6 @@ import signal
 import socket
 import sys
 import time
-import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
@@ -37,9 +36,9 @@ _CODES = {200: "OK", 400: "INVALID_ARGUMENT", 403: "PERMISSION_DENIED", 404: "NO
 _CODES |= {408: "DEADLINE_EXCEEDED", 409: "ALREADY_EXISTS"}
 _CODES |= {413: "RESOURCE_EXHAUSTED", 415: "INVALID_ARGUMENT", 429: "RESOURCE_EXHAUSTED", 499: "CANCELLED"}
 _CODES |= {501: "UNIMPLEMENTED", 503: "UNAVAILABLE", 504: "DEADLINE_EXCEEDED"}
-# If the rest of a body is not read (408, 413), the connection is closed.
-_HEADERS = {408: {"connection": "close"}, 413: {"connection": "close"}, 429: {"retry-after": "1"}}
-_HEADERS |= {401: {"www-authenticate": "Bearer"}, 415: {"accept-encoding": "gzip"}}
+# If the rest of a body is not read (408, 413, 415), the connection is closed.
+_HEADERS = {code: {"connection": "close"} for code in (408, 413, 415)}
+_HEADERS |= {401: {"www-authenticate": "Bearer"}, 429: {"retry-after": "1"}}
 _CHARSET = re.compile(r"charset\s*=\s*[\"']?([^\"';,\s]{1,40})", re.IGNORECASE)
 # Seconds between checks that a waiting client is still connected.
 _CHECK_SECONDS = 0.1
@@ -48,33 +47,25 @@ _SMALL = 2**16
 
 
 @dataclass(frozen=True, kw_only=True)
-class Limits:
-    """What a client may use."""
+class ServerConfig:
+    """What clients may do, and how the server runs."""
 
-    body_bytes: int = 32 * 2**20  # also after decompression
+    api_key: str = ""  # that requests for models must have; empty: none
+    origins: Sequence[str] = ()  # of web pages that may send requests; "*" is all
+    body_bytes: int = 32 * 2**20
     request_seconds: float = 30.0  # for an answer
     client_seconds: float = 30.0  # for a client to send its body, and between its requests
     connections: int = 1000  # at the same time
+    enable_batching: bool = True
+    poll_seconds: float = 1.0  # between looks for new versions; 0: no looks
+    drain_seconds: float = 30.0  # for requests in flight when the server is stopped
+    log_level: str = "INFO"
 
 
 def make_app(
-    models: Mapping[str, ServedModel],
-    scheduler: BatchScheduler,
-    metrics: Metrics,
-    limits: Limits | None = None,
-    api_key: str = "",
-    origins: Sequence[str] = (),
+    models: Mapping[str, ServedModel], scheduler: BatchScheduler, metrics: Metrics, config: ServerConfig
 ) -> Starlette:
-    """Makes the ASGI application.
-
-    Args:
-        models: The models by name.
-        scheduler: Runs their calls.
-        metrics: The metrics that the application counts and shows.
-        limits: What a client may use.
-        api_key: The key that requests for models must have; empty: none.
-        origins: Web origins that may send requests; "*" is all.
-    """
+    """Makes the ASGI application of models by name."""
 
     def metrics_page(request: Request) -> Response:
         return Response(metrics.page(), media_type="text/plain; version=0.0.4")
@@ -98,63 +89,50 @@ def make_app(
             Mount("/page", StaticFiles(directory=str(page))),
         ],
         exception_handlers={HTTPException: refused},
-        middleware=[Middleware(CORSMiddleware, origins, allow_methods=["*"], allow_headers=["*"])],
+        middleware=[Middleware(CORSMiddleware, config.origins, allow_methods=["*"], allow_headers=["*"])],
     )
-    app.router.default = _Protocol(models, scheduler, metrics, limits or Limits(), api_key)
+    app.router.default = _Protocol(models, scheduler, metrics, config)
     app.router.redirect_slashes = False
     return app
 
 
 def run(
-    models: Sequence[ModelConfig],
-    listener: socket.socket,
-    batching: BatchingParameters,
-    limits: Limits,
-    *,
-    api_key: str = "",
-    origins: Sequence[str] = (),
-    enable_batching: bool = True,
-    poll_seconds: float = 1,
-    drain_seconds: float = 30,
-    log_level: str = "INFO",
+    models: Sequence[ModelConfig], listener: socket.socket, batching: BatchingParameters, config: ServerConfig
 ) -> None:
     """Serves models until SIGTERM or SIGINT, then answers the requests in flight and ends with status 0.
 
     The listener is a bound socket, which listens once the models are loaded; a `UserError` names a model that
-    cannot be loaded. The other arguments are those of `make_app` and the flags of export/serve.py.
+    cannot be loaded.
     """
-    lines = start_logging(log_level)
-    try:
-        metrics = Metrics()
-        loaded = load_models(models, metrics, batched=enable_batching)
-        stopped = follow(loaded, poll_seconds) if poll_seconds else None
-        scheduler = BatchScheduler(batching, metrics)
-        server = uvicorn.Server(
-            uvicorn.Config(
-                make_app(loaded, scheduler, metrics, limits, api_key, origins),
-                ws="none",
-                lifespan="off",
-                log_config=None,
-                access_log=False,
-                server_header=False,
-                limit_concurrency=limits.connections + 1,
-                timeout_keep_alive=limits.client_seconds,  # type: ignore[arg-type]
-                timeout_graceful_shutdown=drain_seconds,  # type: ignore[arg-type]
-            )
+    start_logging(config.log_level)
+    metrics = Metrics()
+    loaded = load_models(models, metrics, batched=config.enable_batching)
+    stopped = follow(loaded, config.poll_seconds) if config.poll_seconds else None
+    scheduler = BatchScheduler(batching, metrics)
+    server = uvicorn.Server(
+        uvicorn.Config(
+            make_app(loaded, scheduler, metrics, config),
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            limit_concurrency=config.connections + 1,
+            timeout_keep_alive=config.client_seconds,  # type: ignore[arg-type]
+            timeout_graceful_shutdown=config.drain_seconds,  # type: ignore[arg-type]
         )
-        listener.listen(server.config.backlog)
-        host, port = listener.getsockname()[:2]
-        log(logging.INFO, "serving", host=host, port=port, models=list(loaded), pid=os.getpid())
-        # uvicorn raises the signal again after it has answered the requests in flight.
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda number, frame: None)
-        server.run(sockets=[listener])
-        if stopped is not None:
-            stopped.set()
-        is_idle = scheduler.close()
-        log(logging.INFO, "stopped")
-    finally:
-        lines.stop()
+    )
+    listener.listen(server.config.backlog)
+    host, port = listener.getsockname()[:2]
+    log(logging.INFO, "serving", host=host, port=port, models=list(loaded), pid=os.getpid())
+    # uvicorn raises the signal again after it has answered the requests in flight.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda number, frame: None)
+    server.run(sockets=[listener])
+    if stopped is not None:
+        stopped.set()
+    is_idle = scheduler.close()
+    log(logging.INFO, "stopped")
     if not is_idle:  # A call cannot be stopped, and would crash if Python ended before it.
         sys.stdout.flush()
         os._exit(0)
@@ -167,8 +145,7 @@ class _Protocol:
     models: Mapping[str, ServedModel]
     scheduler: BatchScheduler
     metrics: Metrics
-    limits: Limits
-    api_key: str
+    config: ServerConfig
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers a request, and counts and logs it."""
@@ -218,7 +195,8 @@ class _Protocol:
     def _require_key(self, request: Request) -> None:
         scheme, key = (*request.headers.get("authorization", "").split(maxsplit=1), "", "")[:2]
         key = key.strip() if scheme.lower() == "bearer" else ""
-        if self.api_key and not hmac.compare_digest(key.encode(), self.api_key.encode()):
+        expected = self.config.api_key
+        if expected and not hmac.compare_digest(key.encode(), expected.encode()):
             raise ServingError("An API key is expected, as 'Authorization: Bearer KEY'", 401)
 
     def _model(self, target: Target) -> ServedModel:
@@ -259,31 +237,23 @@ class _Protocol:
         return await _off_loop(size, protocol.format_outputs, outputs, row_form)
 
     async def _body(self, request: Request) -> bytes:
-        """The body, decompressed if it is gzip."""
-        limit, chunks, size = self.limits.body_bytes, [], 0
-        too_large = ServingError(f"A request's body is expected to have at most {limit} bytes", 413)
+        if request.headers.get("content-encoding", "identity") != "identity":
+            raise ServingError("A request's body is expected without Content-Encoding", 415)
+        limit, body = self.config.body_bytes, bytearray()
         try:
-            async with asyncio.timeout(self.limits.client_seconds):
+            async with asyncio.timeout(self.config.client_seconds):
                 async for chunk in request.stream():
-                    chunks.append(chunk)
-                    if (size := size + len(chunk)) > limit:
-                        raise too_large
+                    body += chunk
+                    if len(body) > limit:
+                        raise ServingError(f"A request's body is expected to have at most {limit} bytes", 413)
         except TimeoutError:
             raise ServingError("Timed out waiting for a request's body", 408) from None
-        body = b"".join(chunks)
-        if encodings := request.headers.getlist("content-encoding"):
-            body = await asyncio.to_thread(_unpacked, body, ",".join(encodings), limit)
-        if len(body) > limit:
-            raise too_large
-        return body
+        return bytes(body)
 
     async def _predict(
         self, request: Request, servable: Servable, document: dict[str, Any], signature: str
     ) -> tuple[str, Tensors, bool]:
-        """Calls a signature within the time limit, and gives up if the client leaves.
-
-        Returns its name and outputs, and True if the document has rows.
-        """
+        """Returns the name and outputs of a signature, and True for rows; gives up if the client leaves."""
         name = signature or "serving_default"
         if name not in servable.queues:
             raise ServingError(f'Serving signature name: "{name}" not found in signature def')
@@ -291,13 +261,13 @@ class _Protocol:
         inputs, row_form = await _off_loop(request.state.size, protocol.to_inputs, document, infos)
         work = asyncio.ensure_future(self.scheduler.run(servable.queues[name], inputs))
         try:
-            async with asyncio.timeout(self.limits.request_seconds):
+            async with asyncio.timeout(self.config.request_seconds):
                 while not (await asyncio.wait([work], timeout=_CHECK_SECONDS))[0]:
                     if await request.is_disconnected():
                         raise ClientDisconnect
             return name, work.result(), row_form
         except TimeoutError:
-            seconds = self.limits.request_seconds
+            seconds = self.config.request_seconds
             raise ServingError(f"No answer within {seconds:g} seconds", 504) from None
         finally:
             work.cancel()
@@ -308,23 +278,6 @@ async def _off_loop(size: int, function: Callable[..., Any], *arguments: Any) ->
     if size < _SMALL:
         return function(*arguments)
     return await asyncio.to_thread(function, *arguments)
-
-
-def _unpacked(body: bytes, encodings: str, limit: int) -> bytes:
-    """Decompresses a body by its Content-Encoding, up to one byte above the limit."""
-    if encodings.strip().lower() == "identity":
-        return body
-    if encodings.strip().lower() not in ("gzip", "x-gzip"):
-        raise ServingError(f"A body is expected plain or in gzip once, not {encodings[:99]}", 415)
-    unpacker = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
-    try:
-        unpacked = unpacker.decompress(body, limit + 1)
-    except zlib.error as error:
-        raise ServingError(f"The body is not gzip: {error}") from None
-    # Several streams in a row are valid gzip too, but a million of them would keep a core busy for seconds.
-    if len(unpacked) <= limit and (not unpacker.eof or unpacker.unused_data):
-        raise ServingError("The body is expected to be one gzip stream, whole and with nothing after it")
-    return unpacked
 
 
 def _error(error: ServingError, is_openai: bool = False) -> Response:

@@ -122,11 +122,8 @@ class BatchScheduler:
         if needed > max_batches:
             raise ServingError(f"A request may have at most {max_batches * limit} rows, but has {rows}", 413)
         if used + needed > max_batches:
-            raise ServingError(
-                "The batch scheduling queue to which this task was submitted is full; "
-                f"task size is {rows}, num_enqueued_batches={used}",
-                429,
-            )
+            sizes = f"task size is {rows}, num_enqueued_batches={used}"
+            raise ServingError(f"The batch scheduling queue of this signature is full; {sizes}", 429)
 
     def _close(self, batch: _Batch) -> None:
         batch.closed = True

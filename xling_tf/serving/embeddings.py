@@ -43,9 +43,7 @@ def read_request(document: Mapping[str, Any]) -> EmbeddingRequest:
         raise ServingError("'model' is expected: the name of a served model")
     texts = [texts] if isinstance(texts, str) else texts
     if not isinstance(texts, list) or not texts or not all(isinstance(text, str) for text in texts):
-        raise ServingError(
-            "'input' must be a text or a list of texts (LangChain: check_embedding_ctx_length=False)"
-        )
+        raise ServingError("'input' must be a text or several (LangChain: check_embedding_ctx_length=False)")
     if dimensions is not None and (type(dimensions) is not int or dimensions < 1):
         raise ServingError("'dimensions' is expected to be a number of at least 1")
     if encoding not in ("float", "base64", None):
@@ -55,14 +53,9 @@ def read_request(document: Mapping[str, Any]) -> EmbeddingRequest:
 
 
 def format_embeddings(request: EmbeddingRequest, vectors: NDArray[np.float32]) -> bytes:
-    """Formats the answer to a request.
+    """Formats the answer: vectors `[texts, dim]`, scaled to unit length if dimensions are cut off.
 
-    Args:
-        request: The request, whose words and punctuation marks are counted as tokens.
-        vectors: `[texts, dim]`; if dimensions are cut off, the rest is scaled to unit length.
-
-    Raises:
-        ServingError: More dimensions are requested than there are.
+    Words and punctuation marks are counted as tokens.
     """
     if request.dimensions is not None:
         if request.dimensions > vectors.shape[1]:

@@ -66,8 +66,7 @@ class Servable:
     def warm_up(self, folder: Path) -> int:
         """Runs the warm-up requests, or else one call of each signature; returns the number of calls.
 
-        Raises:
-            UserError: A request fails, which fails the version, as in TensorFlow Serving.
+        A `UserError` for a request that fails fails the version, as in TensorFlow Serving.
         """
         path = folder / WARMUP_REQUESTS
         if not path.is_file():
@@ -208,11 +207,7 @@ class ServedModel:
 def load_models(
     configs: Sequence[ModelConfig], metrics: Metrics, *, batched: bool = True
 ) -> dict[str, ServedModel]:
-    """Loads models, and returns them by name.
-
-    Raises:
-        UserError: A model has no version that can be loaded, or lacks a version with a label.
-    """
+    """Loads models, by name; a `UserError` if one has no version that can be loaded, or lacks a label's."""
     models = {each.name: ServedModel(each, metrics, batched=batched) for each in configs}
     for name, model in models.items():
         metrics.load_failures.labels(name)  # A counter cannot be watched before it exists.

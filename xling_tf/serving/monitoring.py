@@ -2,18 +2,14 @@
 
 import json
 import logging
-import queue
 import re
 import sys
 from datetime import UTC, datetime
-from logging.handlers import QueueHandler, QueueListener
 from typing import Any
 
 import prometheus_client as prometheus
 
 _LOGGER = logging.getLogger("xling_tf.serving")
-# Maximum number of lines that wait for a stalled reader; further ones are dropped.
-_MAX_WAITING_LINES = 10_000
 # tensorflow_serving/servables/tensorflow/util.cc: scale of 10, power of 1.8, 33 buckets.
 _MICROSECONDS = [10 * 1.8**power for power in range(33)]
 
@@ -69,19 +65,12 @@ def log(level: int, event: str, **fields: object) -> None:
     _LOGGER.log(level, event, extra={"fields": fields})
 
 
-def start_logging(level: str) -> QueueListener:
-    """Writes the server's and uvicorn's log lines to standard output, until `stop` is called.
-
-    A separate thread writes them: a stalled reader or a full disk loses lines but stops no request.
-    """
-    lines: queue.Queue[logging.LogRecord] = queue.Queue(_MAX_WAITING_LINES)
-    logging.raiseExceptions = False
-    for logger, least in ((_LOGGER, level), (logging.getLogger("uvicorn"), "INFO")):
-        logger.handlers = [QueueHandler(lines)]
-        logger.setLevel(least)
-        logger.propagate = False
+def start_logging(level: str) -> None:
+    """Writes the server's and uvicorn's log lines to standard output."""
+    logging.raiseExceptions = False  # A full disk loses lines but stops no request.
     output = logging.StreamHandler(sys.stdout)
     output.setFormatter(JsonFormatter())
-    listener = QueueListener(lines, output)
-    listener.start()
-    return listener
+    for logger, least in ((_LOGGER, level), (logging.getLogger("uvicorn"), "INFO")):
+        logger.handlers = [output]
+        logger.setLevel(least)
+        logger.propagate = False

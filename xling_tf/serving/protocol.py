@@ -9,7 +9,6 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from itertools import chain
 from typing import Any, NamedTuple
 from urllib.parse import unquote_to_bytes
 
@@ -25,7 +24,6 @@ MAX_VERSION = 2**63 - 1
 # A value of two bytes takes a hundred as a Python object: 32 MiB of brackets would take gigabytes.
 # Every comma and opening bracket counts as a value, also inside texts.
 MAX_VALUES = 10**6
-_MAX_RANK = 64  # of a NumPy array
 # The types of inputs that JSON can hold, beside strings.
 _INPUT_TYPES = {"bool", "int8", "int16", "int32", "int64", "uint8", "uint32", "uint64"}
 _INPUT_TYPES |= {"float32", "float64"}
@@ -75,14 +73,11 @@ def parse_path(method: str, path: str) -> Target:
 
 
 def parse_request(body: bytes) -> dict[str, Any]:
-    """Reads the JSON object of a request.
+    """Reads the JSON object of a request; raises a `ServingError` if it is none.
 
     As in RapidJSON, NaN and Infinity are numbers, the first of two equal keys wins, and a zero byte ends the
     document. Unlike TensorFlow Serving, this refuses text that is not UTF-8, because a model would encode
     another sentence; other bytes must be sent as `{"b64": ...}`.
-
-    Raises:
-        ServingError: The body is not such an object.
     """
     if sum(map(body.count, (b",", b"[", b"{"))) > MAX_VALUES:
         raise ServingError(f"A request is expected to have at most {MAX_VALUES} values", 413)
@@ -104,23 +99,13 @@ def parse_request(body: bytes) -> dict[str, Any]:
 
 
 def to_inputs(document: Mapping[str, Any], infos: Mapping[str, TensorInfo]) -> tuple[Tensors, bool]:
-    """Converts the values of a request to arrays.
+    """Converts the values of a request to arrays by input, with strings as `bytes` in object arrays.
 
-    Args:
-        document: The request, with either `instances` (rows) or `inputs` (columns).
-        infos: Types and shapes of the signature's inputs.
-
-    Returns:
-        The arrays by input, with strings as `bytes` in object arrays; and True if the request has rows.
-
-    Raises:
-        ServingError: The values do not fit the signature.
+    Returns them, and True if the request has `instances` (rows), False if it has `inputs` (columns).
     """
-    if "instances" in document and "inputs" in document:
-        raise ServingError("Expecting only one of 'inputs' or 'instances' keys to exist")
-    if "instances" not in document and "inputs" not in document:
-        raise ServingError("Missing 'inputs' or 'instances' key")
     row_form = "instances" in document
+    if row_form == ("inputs" in document):
+        raise ServingError("Expecting only one of 'inputs' or 'instances' keys to exist")
     arrays = {}
     for name, column in (_rows if row_form else _columns)(document, sorted(infos)).items():
         try:
@@ -136,11 +121,7 @@ def to_inputs(document: Mapping[str, Any], infos: Mapping[str, TensorInfo]) -> t
 
 
 def format_outputs(outputs: Tensors, row_form: bool) -> bytes:
-    """Formats the answer to a predict request.
-
-    Args:
-        outputs: The signature's outputs.
-        row_form: True if the request has rows, as `to_inputs` returns it.
+    """Formats the answer to a predict request; `row_form` is what `to_inputs` returns.
 
     Example:
         >>> format_outputs({"outputs": np.array([[0.1, 2]], np.float32)}, row_form=True)
@@ -212,10 +193,8 @@ def _rows(document: Mapping[str, Any], names: list[str]) -> dict[str, Any]:
         return {names[0]: instances}
     for index, instance in enumerate(instances):
         if not _is_object(instance) or sorted(instance) != names:
-            raise ServingError(
-                f"Failed to process element: {index} of 'instances' list. It is expected to be an object "
-                f"whose keys must be equal to: {','.join(names)}, but is {_brief(instance)}"
-            )
+            expected = f"an object with the keys {','.join(names)}, but is {_brief(instance)}"
+            raise ServingError(f"Failed to process element: {index} of 'instances' must be {expected}")
     return {name: [instance[name] for instance in instances] for name in names}
 
 
@@ -234,18 +213,10 @@ def _columns(document: Mapping[str, Any], names: list[str]) -> dict[str, Any]:
 
 def _to_array(value: Any, tf_type: int) -> np.ndarray:
     """Converts a value or nested lists of values to an array."""
-    shape, inner = [], value
-    while isinstance(inner, list):
-        shape.append(len(inner))
-        inner = inner[0] if inner else None
-    if len(shape) > _MAX_RANK:
-        raise ServingError(f"tensor parsing error: more than {_MAX_RANK} dimensions")
-    elements = [value]
-    for size in shape:
-        for each in elements:
-            if type(each) is not list or len(each) != size:
-                raise ServingError(f"Expecting shape {shape}, but got {_brief(each)} in it")
-        elements = list(chain.from_iterable(elements))
+    array = np.array(value, object)
+    elements = array.ravel().tolist()
+    if any(type(element) is list for element in elements):
+        raise ServingError("tensor parsing error: expecting lists of equal length, at most 64 deep")
     dtype = np.dtype(tf.dtypes.as_dtype(tf_type).as_numpy_dtype)
     if dtype.kind == "O":
         elements = [_to_bytes(element) for element in elements]
@@ -253,9 +224,9 @@ def _to_array(value: Any, tf_type: int) -> np.ndarray:
         raise ServingError(f"Conversion of JSON Value to type: {dtype}", 501)
     elif wrong := [element for element in elements if not _fits(element, dtype)]:
         raise ServingError(f"JSON Value: {_brief(wrong[0])} is not of expected type: {dtype}")
-    array = np.empty(len(elements), dtype)
-    array[:] = elements
-    return array.reshape(shape)
+    flat = np.empty(len(elements), dtype)
+    flat[:] = elements
+    return flat.reshape(array.shape)
 
 
 def _fits(value: Any, dtype: np.dtype) -> bool:
