@@ -151,17 +151,6 @@ def test_scores_and_wrong_texts_are_learnt_from_a_table(start, tmp_path):
     assert ranking["hard_negatives"] == 1
 
 
-@pytest.mark.slow
-def test_stopped_halfway_it_ends_the_same_without_the_model(start, tuned, tmp_path):
-    model = shutil.copytree(start, tmp_path / "model")
-    tune(model, tmp_path, steps=2)
-    shutil.rmtree(model)
-    tune(model, tmp_path, steps=4)
-    expected = weights(tuned / "mine")
-    for name, value in weights(tmp_path / "mine").items():
-        np.testing.assert_allclose(value, expected[name], atol=1e-6, err_msg=name)
-
-
 @pytest.mark.parametrize(
     ("pairs", "said"),
     [

@@ -20,17 +20,7 @@ ALL_LANGUAGES = "all"  # the only entry of `data.targets`, for every language in
 
 
 def require(is_valid: bool, name: str, expected: str, value: object) -> None:
-    """Refuses an invalid value of a setting.
-
-    Args:
-        is_valid: False to refuse the value.
-        name: Dotted name of the setting.
-        expected: Valid values, for the message.
-        value: The value.
-
-    Raises:
-        UserError: The value is invalid.
-    """
+    """Raises a `UserError` unless the value of the setting of this dotted name is valid."""
     if not is_valid:
         raise UserError(f"{name} must be {expected}, got {value}")
 
@@ -69,13 +59,7 @@ class Registry:
         return iter(self._kinds)
 
     def register(self, name: str, config_type: type, implementation: type) -> None:
-        """Adds a kind.
-
-        Args:
-            name: Its name, as in `--set encoder.kind=NAME`.
-            config_type: A frozen dataclass of its settings, which all have defaults.
-            implementation: Its class.
-        """
+        """Adds a kind; `config_type` is a frozen dataclass of its settings, which all have defaults."""
         self._kinds[name] = config_type, implementation
 
     def name_of(self, config: object) -> str:
@@ -382,7 +366,7 @@ TASKS = Registry(
         ),
         "distillation": (DistillationConfig, "xling_tf.tasks.distillation:Distillation"),
         "entailment_ranking": (InferenceConfig, "xling_tf.tasks.ranking:EntailmentRanking"),
-        "graded_similarity": (TaskConfig, "xling_tf.tasks.graded_similarity:GradedSimilarity"),
+        "graded_similarity": (TaskConfig, "xling_tf.tasks.inference:GradedSimilarity"),
         "translation": (TranslationConfig, "xling_tf.tasks.translation:Translation"),
         "translation_detection": (TaskConfig, "xling_tf.tasks.inference:TranslationDetection"),
     },

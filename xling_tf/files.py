@@ -150,15 +150,7 @@ def read_json(path: Path) -> Any:
 
 
 def require_writable_folder(path: Path, remedy: str) -> None:
-    """Creates a folder and checks that files can be written there, before hours of work depend on it.
-
-    Args:
-        path: The folder.
-        remedy: What the user can do instead, for the message.
-
-    Raises:
-        UserError: The folder cannot be created or written to.
-    """
+    """Creates a folder and checks that files can be written there, before hours of work depend on it."""
     try:
         path.mkdir(parents=True, exist_ok=True)
         probe = path / f".writable.{os.getpid()}"

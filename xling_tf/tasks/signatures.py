@@ -14,33 +14,20 @@ TRAINING = tf.TensorSpec([], tf.bool, name="training")
 
 
 class Served(NamedTuple):
-    """The parts of a model that its signatures use.
+    """The parts of a model that its signatures use."""
 
-    Attributes:
-        encoder: Maps `[n]` strings to `[n, dim]` vectors that are not normalised.
-        heads: The task's layers by name, in float32.
-        scale_for_heads: Scales `[n, dim]` vectors as in training.
-    """
-
-    encoder: ServingEncoder
-    heads: Mapping[str, keras.layers.Layer]
-    scale_for_heads: Callable[[tf.Tensor], tf.Tensor]
+    encoder: ServingEncoder  # maps [n] strings to [n, dim] vectors that are not normalised
+    heads: Mapping[str, keras.layers.Layer]  # the task's layers by name, in float32
+    scale_for_heads: Callable[[tf.Tensor], tf.Tensor]  # scales [n, dim] vectors as in training
 
 
 class About(NamedTuple):
-    """Name and description of a signature.
+    """Name and description of a signature."""
 
-    Attributes:
-        name: Name of the signature, and of the attribute of the loaded SavedModel.
-        inputs: Names of the inputs, all of them strings.
-        card: Description of the outputs for the model card.
-        example: A line of Python for the model card that calls `encoder`, or "".
-    """
-
-    name: str
-    inputs: tuple[str, ...]
-    card: str
-    example: str = ""
+    name: str  # also of the attribute of the loaded SavedModel
+    inputs: tuple[str, ...]  # names of the inputs, all of them strings
+    card: str  # description of the outputs for the model card
+    example: str = ""  # a line of Python for the model card that calls `encoder`
 
 
 def texts(*names: str) -> list[tf.TensorSpec]:
@@ -53,10 +40,6 @@ class Signature(tf.train.Checkpoint):
 
     A subclass has a `__call__` with `@tf.function(input_signature=texts(...))` that returns one tensor. The
     base class is `tf.train.Checkpoint` because a SavedModel loses the `variables` of a `tf.Module`.
-
-    Args:
-        served: The encoder and the heads.
-        about: Name, inputs and description.
     """
 
     def __init__(self, served: Served, about: About) -> None:

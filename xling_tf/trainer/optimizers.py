@@ -40,12 +40,6 @@ class RowwiseRMSprop(keras.optimizers.Optimizer):
     change until the row is looked up again. The bias correction is Adam's, but by the number of look-ups of
     the row. With the number of steps instead, a word first seen at step 401 would move 9.9 times its
     learning rate. Momentum did not help (docs/results.md).
-
-    Args:
-        learning_rate: Learning rate.
-        beta_2: Decay of the mean squares.
-        epsilon: Added to the root of the mean square.
-        **kwargs: Arguments of every Keras optimizer.
     """
 
     def __init__(
@@ -104,13 +98,9 @@ class Optimizers:
     (Kingma and Ba 2015, sec. 3), and a group takes only the steps of its tasks, which may begin late.
 
     Args:
-        config: Kind of optimizer and learning rates.
         tables: Embedding tables, which are not trained if their learning rate is 0.
         groups: Dense variables by the name of their group, with the multiple of the learning rate.
         bow: Dense variables of the average of words, which are another group.
-
-    Attributes:
-        tables: The embedding tables that are trained.
     """
 
     def __init__(
@@ -145,16 +135,7 @@ class Optimizers:
         }
 
     def set_progress(self, begin: float, end: float, bow_rate: float = 1.0) -> float:
-        """Sets the learning rates of one step.
-
-        Args:
-            begin: Share of the budget that is used when the step begins.
-            end: Share of the budget that is used when it ends.
-            bow_rate: Factor on the learning rates of the tables and of the average of words.
-
-        Returns:
-            The learning rate of the encoder's dense layers.
-        """
+        """Sets the learning rates of the step between two shares of the budget; returns the dense layers'."""
         config = self._config
         factor = learning_rate_factor(begin, end, warmup=config.warmup, decay=config.decay)
         self._of_tables.learning_rate.assign(bow_rate * factor * config.embedding_learning_rate)
@@ -226,11 +207,7 @@ def _update(
 
 
 def _rate(optimizer: keras.optimizers.Optimizer) -> tf.Tensor:
-    """Returns the learning rate of the next step.
-
-    Adam's includes the bias correction of the moments, computed once for all variables, as in the last
-    paragraph of Kingma and Ba 2015, sec. 2.
-    """
+    """Returns the next step's rate; Adam's with the bias correction (Kingma and Ba 2015, end of sec. 2)."""
     rate = tf.convert_to_tensor(optimizer.learning_rate)
     step = tf.cast(optimizer.iterations + 1, tf.float32)
     if isinstance(optimizer, FusedAdam):
