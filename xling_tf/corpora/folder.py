@@ -112,12 +112,7 @@ def load_corpora(data: Path | None, config: DataConfig, **options: Any) -> list[
 
 
 def resolve_languages(data: Path | None, config: DataConfig) -> DataConfig:
-    """Replaces the target "all" by the languages of the data.
-
-    Example:
-        >>> resolve_languages(None, DataConfig(targets=("all",))).targets
-        ('es', 'fr', 'de', 'zh')
-    """
+    """Replaces the target "all" by the languages of the data."""
     if ALL_LANGUAGES not in config.targets:
         return config
     targets = DEFAULT_TARGETS

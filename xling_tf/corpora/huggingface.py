@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 from absl import logging
 
-from xling_tf.config import DataConfig
 from xling_tf.corpora.cleaning import normalise, sentence_fault
 from xling_tf.corpora.readers import percentages
 from xling_tf.corpora.record_types import RECORD_TYPES
@@ -114,11 +113,6 @@ def _triplets(title: str, text: str, language: str) -> list[Row]:
     fit = [not sentence_fault(line, language, min_words=1) for line in lines]
     places = (place for place in range(len(lines) - 2) if all(fit[place : place + 3]))
     return [(SentenceTriplet._make(lines[place : place + 3]), text) for place in places]
-
-
-def read_sources(config: DataConfig) -> list[Corpus]:
-    """Makes the corpora of all `data.sources`."""
-    return [corpus for spec in config.sources for corpus in read_source(spec, config.languages)]
 
 
 def read_source(spec: str, languages: Sequence[str]) -> list[HubCorpus]:

@@ -38,11 +38,9 @@ class Pair(NamedTuple):
 
 
 def read_pairs(pairs: Any, chosen: Sequence[str] = ()) -> list[Pair]:
-    """Reads pairs of texts; all have a score, or none has.
+    """Reads pairs of texts from rows or a table; all have a score, or none has.
 
-    Args:
-        pairs: Rows (sequences or dicts), or a table of pandas, Arrow, polars or `datasets`.
-        chosen: The names of the columns of the two texts; then no other column is read.
+    If the names of the columns of the two texts are chosen, no other column is read.
 
     Example:
         >>> read_pairs([{"negative": "dos", "query": "one", "answer": "uno"}])

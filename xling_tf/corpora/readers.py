@@ -75,10 +75,8 @@ class Reading(Generic[R]):
         )
 
     def _left_out(self) -> str:
-        numbers = {reason: ", ".join(map(str, lines)) for reason, lines in self.first_lines.items()}
-        return "; ".join(
-            f"{count} {reason} (first: {numbers[reason]})" for reason, count in self.malformed.items()
-        )
+        first = {reason: ", ".join(map(str, lines)) for reason, lines in self.first_lines.items()}
+        return "; ".join(f"{n} {reason} (first: {first[reason]})" for reason, n in self.malformed.items())
 
 
 def read_records(path: Path, expected: str, parse: Callable[[str], R]) -> Reading[R]:

@@ -46,12 +46,7 @@ def sentence_spans(paragraph: str, language: str) -> list[tuple[int, int]]:
 
 
 def surroundings(sentences: Sequence[str], num_neighbours: int) -> dict[str, str]:
-    """Maps each distinct sentence of a text to its first occurrence, joined with neighbours on each side.
-
-    Example:
-        >>> surroundings(["One.", "Two.", "Three."], 1)["Three."]
-        'Two. Three.'
-    """
+    """Maps each distinct sentence of a text to its first occurrence, joined with neighbours on each side."""
     around: dict[str, str] = {}
     for place, sentence in enumerate(sentences):
         if sentence not in around:

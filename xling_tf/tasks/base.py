@@ -196,9 +196,6 @@ def task_class(name: str) -> type[Task]:
 def gather_candidates(values: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Concatenates the rows of all replicas, so that they share the candidates of the whole batch.
 
-    Args:
-        values: `[rows, ...]` of this replica; replicas may have different numbers of rows.
-
     Returns:
         The rows of all replicas in order, and the position of this replica's first row.
     """
@@ -220,12 +217,9 @@ def draw_others(fingerprints: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     Examples that share a text with it are never drawn, because they may be right answers too. The texts of
     the batch seed the draws, which are therefore the same after a restart and on any number of replicas.
 
-    Args:
-        fingerprints: `[2, batch]` int64 of this replica's texts.
-
     Returns:
-        `[batch]` int32 positions of the drawn examples among those of all replicas, and `[batch]` bool,
-        false where there was nothing to draw.
+        For `[2, batch]` int64, `[batch]` int32 positions of the drawn examples among those of all replicas,
+        and `[batch]` bool, false where there was nothing to draw.
     """
     columns, offset = gather_candidates(tf.transpose(fingerprints))
     columns = tf.transpose(columns)

@@ -15,7 +15,7 @@ from absl import logging
 
 from xling_tf.config import DataConfig, ExperimentConfig
 from xling_tf.corpora.folder import load_corpora, resolve_languages
-from xling_tf.corpora.huggingface import read_sources
+from xling_tf.corpora.huggingface import read_source
 from xling_tf.corpora.record_types import RECORD_TYPES
 from xling_tf.corpora.records import Corpus
 from xling_tf.corpora.store import CorpusStore, open_store, transient_store
@@ -117,14 +117,10 @@ def _train(run: Run, data: DataConfig, workers: Workers) -> dict[str, Any] | Non
         learners = [task for task in tasks if isinstance(task, kind)]
         examples = with_vectors(learners, examples, teacher, folder)
         del teacher
+    train = {task: parts.train for task, parts in examples.items()}
     held_out = {task: parts.held_out for task, parts in examples.items()}
     trainer = Trainer(
-        model=model,
-        tasks=tasks,
-        config=run.config,
-        examples={task: parts.train for task, parts in examples.items()},
-        workers=workers,
-        run_dir=run.run_dir,
+        model=model, tasks=tasks, config=run.config, examples=train, workers=workers, run_dir=run.run_dir
     )
     if not trainer.train():
         logging.warning("stopped at step %d; the same command continues there", trainer.step)
@@ -145,7 +141,8 @@ def _read_corpora(run: Run, data: DataConfig, *, is_chief: bool) -> CorpusStore:
             with_mined=config.task("translation_ranking").hard_negatives > 0,
             target_inference=any(config.task(n).in_targets for n in ("inference", "entailment_ranking")),
         )
-        corpora += read_sources(config.data)
+        for source in data.sources:
+            corpora += read_source(source, data.languages)
         kinds = {"parallel", *(task_class(name).kind for name in config.active_tasks)}
         if not config.initial.model:  # a tokenizer also learns from texts that no task uses
             kinds |= {"documents", "conversations", "nli"}

@@ -115,22 +115,21 @@ class Optimizers:
         make_dense, make_tables = _KINDS[config.name]
         self._of_tables = make_tables(config.embedding_learning_rate)
         self._of_tables.build(self.tables)
-        self._bow = {id(variable) for variable in bow}
-        self._of_dense = []
-        self._names = {"tables": self._of_tables}
+        self._of_dense: dict[str, tuple[Any, set[int], float]] = {}
         for name, (multiple, group) in {"bow": (1.0, bow), **groups}.items():
             if group:
                 rate = multiple * config.learning_rate
-                self._names[name] = optimizer = make_dense(rate)
+                optimizer = make_dense(rate)
                 optimizer.build(list(group))
-                self._of_dense.append((optimizer, {id(variable) for variable in group}, rate))
+                self._of_dense[name] = optimizer, {id(variable) for variable in group}, rate
 
     @property
     def named_variables(self) -> dict[str, tf.Variable]:
         """The state of all optimizers by name."""
+        of_dense = {name: optimizer for name, (optimizer, *_) in self._of_dense.items()}
         return {
             f"{name}/{variable.path.rpartition('/')[2]}": variable.value
-            for name, optimizer in self._names.items()
+            for name, optimizer in {"tables": self._of_tables, **of_dense}.items()
             for variable in optimizer.variables
         }
 
@@ -139,20 +138,16 @@ class Optimizers:
         config = self._config
         factor = learning_rate_factor(begin, end, warmup=config.warmup, decay=config.decay)
         self._of_tables.learning_rate.assign(bow_rate * factor * config.embedding_learning_rate)
-        for optimizer, ids, rate in self._of_dense:
-            multiple = bow_rate if ids == self._bow else 1.0
+        for name, (optimizer, _, rate) in self._of_dense.items():
+            multiple = bow_rate if name == "bow" else 1.0
             optimizer.learning_rate.assign(multiple * factor * rate)
         return factor * config.learning_rate
 
     def apply(self, gradients: Sequence[Any], variables: Sequence[keras.Variable]) -> tf.Tensor:
-        """Sums the gradients of the replicas, clips them and updates the variables.
+        """Sums the gradients of the replicas, clips them and updates the tables and then dense variables.
 
         Only the gradient of the dense layers is clipped, by its norm. The norm of the tables' gradient
         grows with the number of distinct words in the batch, and the tables have another learning rate.
-
-        Args:
-            gradients: Gradients of `variables`.
-            variables: The trained tables, then dense variables.
 
         Returns:
             The norm of all gradients before clipping.
@@ -168,7 +163,7 @@ class Optimizers:
         values = [variable.value for variable in variables]
         # `merge_call` passes only sequences of tensors, so optimizers refer to variables by position.
         groups = [(self._of_tables, list(range(split)))]
-        for optimizer, ids, _ in self._of_dense:
+        for optimizer, ids, _ in self._of_dense.values():
             groups.append((optimizer, [i for i, v in enumerate(variables) if id(v) in ids]))
         context.merge_call(partial(_update, groups=groups), args=([*tables, *dense], values))
         return tf.linalg.global_norm([*tables, dense_norm])

@@ -105,12 +105,7 @@ class RunFolder:
 def differences(
     old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = ""
 ) -> Iterator[tuple[str, Any, Any]]:
-    """Yields dotted name, old and new value of each difference of two nested mappings of JSON values.
-
-    Example:
-        >>> list(differences({"config": {"a": (1, 2), "b": 1}}, {"config": {"a": [1, 2], "b": 2}}))
-        [('b', 1, 2)]
-    """
+    """Yields dotted name, old and new value of each difference of two nested mappings of JSON values."""
     for key in dict.fromkeys([*old, *new]):
         name, before, after = f"{prefix}{key}", old.get(key), new.get(key)
         if isinstance(before, dict) and isinstance(after, dict):

@@ -46,17 +46,12 @@ class Schedule:
 
 
 def sampling_weights(weight: int, sizes: Sequence[int], temperature: float) -> list[int]:
-    """Divides the steps of one kind of task among its languages.
+    """Divides the steps of one kind of task among its languages, by their numbers of examples.
 
     Steps are in proportion to size to the power of 1 / temperature (Arivazhagan et al. 2019, sec. 4.2).
 
-    Args:
-        weight: Average number of steps of a language in a cycle.
-        sizes: Number of examples of each language.
-        temperature: 0 to give all languages `weight` steps.
-
     Returns:
-        Steps of each language, at least 1: in a cycle if `temperature` is 0, else in ten cycles.
+        Steps of each language: `weight` if the temperature is 0, else at least 1, in ten cycles.
 
     Example:
         >>> sampling_weights(1, [900, 100], temperature=1.0)

@@ -153,11 +153,6 @@ def start_words(model: Model, teacher: Teacher, folder: Path | None) -> None:
     to their `embedding_dim` principal components; the projection restores them if they are as wide as the
     sentence vectors. Frequent words get less weight (Arora et al. 2017, "A Simple but
     Tough-to-Beat Baseline for Sentence Embeddings", sec. 3). N-grams and hash buckets start near zero.
-
-    Args:
-        model: A model with a word tokenizer, whose encoder has a `bow_encoder`.
-        teacher: The teacher of distillation.
-        folder: Folder for the teacher's vectors; None for a temporary folder.
     """
     assert isinstance(model.tokenizer, WordTokenizer)
     bow, vocabulary = model.encoder.bow_encoder, model.tokenizer.vocabulary
