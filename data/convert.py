@@ -58,16 +58,7 @@ def published(files: str) -> Callable[[Reader], Reader]:
 
 
 def convert(format_name: str, source: Path, output: Path) -> dict[str, int]:
-    """Writes the tables of published data; each replaces an earlier one when it is complete.
-
-    Args:
-        format_name: A key of `FORMATS`.
-        source: The published file, or a folder with the files anywhere below it.
-        output: The evaluation folder.
-
-    Returns:
-        The number of rows by the name of the table.
-    """
+    """Writes the tables of a published file, or of files below a folder; returns the rows of each table."""
     if format_name not in FORMATS:
         raise UserError(f"--format must be one of {', '.join(FORMATS)}, got {format_name!r}")
     files, read = FORMATS[format_name]

@@ -30,10 +30,11 @@ from package_text import (
     extract_wesnoth,
 )
 
-from xling_tf.corpora.cleaning import normalise, pair_fault, require_known, sentence_fault
+from xling_tf.corpora import cleaning
+from xling_tf.corpora.cleaning import normalise, require_known, sentence_fault
 from xling_tf.corpora.line_files import write_lines
 from xling_tf.corpora.records import ResponsePair, TranslationPair
-from xling_tf.corpora.sentences import aligned_sentences, sentences
+from xling_tf.corpora.sentences import paragraphs, sentences
 from xling_tf.errors import UserError
 from xling_tf.files import read_json, recover_folder, replacing_folder
 from xling_tf.program import progress
@@ -71,17 +72,10 @@ class Source:
 def prepare_default_corpora(source: str, target: str, *, raw_dir: Path, prepared_dir: Path) -> Path:
     """Downloads and prepares the default corpora of a language pair, unless that is done already.
 
-    Args:
-        source: Language code.
-        target: Language code.
-        raw_dir: Folder for the text of the packages, with a folder for each.
-        prepared_dir: Folder for the result.
+    Each package has a folder in `raw_dir`.
 
     Returns:
         The folder "<source>-<target>" with the corpora, preparation.json (counts) and SOURCES.md (licences).
-
-    Raises:
-        UserError: The pair has no sources, or this machine cannot download the packages.
     """
     pair = f"{source}-{target}"
     if pair not in _PAIRS:
@@ -291,9 +285,6 @@ def fetch(patterns: Sequence[str], raw_dir: Path) -> tuple[dict[str, list[Path]]
 
     Returns:
         The unpacked folders of each pattern, and the names of packages whose download failed.
-
-    Raises:
-        UserError: This machine has no apt, or apt cannot reach a package archive.
     """
     # Two trainings started together share the downloads.
     with (raw_dir / ".lock").open("w") as lock:
@@ -401,6 +392,28 @@ def _complaint(process: _Process) -> str:
     lines = [line.strip() for line in process.stderr.splitlines() if line.strip()]
     errors = [line for line in lines if line.startswith("E:")]
     return (errors or lines or [f"exit status {process.returncode}, no message"])[0]
+
+
+def pair_fault(pair: TranslationPair, source: str, target: str) -> str | None:
+    """Returns the first reason why a pair of normalised sentences is unfit for training, or None."""
+    reason = sentence_fault(pair.source, source, 3) or sentence_fault(pair.target, target, 3)
+    return reason or cleaning.translation_fault(pair, source, target)
+
+
+def aligned_sentences(pair: TranslationPair, source: str, target: str) -> Iterator[TranslationPair]:
+    """Splits a text and its translation, in two languages, into pairs of sentences.
+
+    If both texts have equally many paragraphs, these are paired; sentences are paired in the same way. A
+    paragraph whose sentences do not match those of its translation stays whole.
+    """
+    sides = paragraphs(pair.source), paragraphs(pair.target)
+    if len(sides[0]) != len(sides[1]):
+        sides = [" ".join(sides[0])], [" ".join(sides[1])]
+    for whole in map(TranslationPair, *sides):
+        parts = sentences(whole.source, source), sentences(whole.target, target)
+        pairs = list(map(TranslationPair, *parts))
+        agree = (cleaning.lengths_agree(one.source, one.target, source, target) for one in pairs)
+        yield from pairs if len(parts[0]) == len(parts[1]) and all(agree) else [whole]
 
 
 SOURCES = (

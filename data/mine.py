@@ -73,15 +73,7 @@ def mine_folder(
 
     A file that was mined by the same model with the same config from the same pairs is kept. Queries and
     candidates are training pairs alone: no sentence is seen that is held out in any corpus of the folder.
-
-    Args:
-        data: The data folder.
-        encode: Maps texts to `[texts, dim]` vectors.
-        config: Which similar targets are taken.
-        model: A fingerprint of the model, for the record beside a mined file.
-        source: Language code.
-        targets: Language codes.
-        names: Of corpora; empty: all.
+    `model` is a fingerprint of the model, for the record beside a mined file.
 
     Returns:
         The counts of each corpus, by its name and languages.

@@ -28,6 +28,7 @@ LOCALES = {
     "zh": ("zh_CN", "zh-CN", "zh_Hans"),
 }
 
+_DAMAGED = (AttributeError, LookupError, OSError, TypeError, ValueError, LxmlError, struct.error)
 Document = list[str]  # texts in order
 T = TypeVar("T")
 
@@ -46,15 +47,7 @@ def _read_each(paths: Iterable[Path], read: Callable[[Path], T]) -> Iterator[tup
     for path in paths:
         try:
             content = read(path)
-        except (
-            AttributeError,
-            LookupError,
-            OSError,
-            TypeError,
-            ValueError,
-            LxmlError,
-            struct.error,
-        ) as error:
+        except _DAMAGED as error:
             logging.warning("%s is left out, because it cannot be read: %s", path, str(error)[:200])
             continue
         yield path, content
@@ -367,11 +360,7 @@ def pair_blocks(
 def extract_manual(pattern: str, folders: Sequence[Path], source: str, target: str) -> Extraction:
     """Extracts the blocks of a manual's pages with translations, and the prose of the pages as documents.
 
-    Args:
-        pattern: The folder of a `{locale}` in a package; all languages have the same file names.
-        folders: Unpacked packages.
-        source: Language code.
-        target: Language code.
+    The pattern is that of the folder of a `{locale}` in a package; all languages have the same file names.
     """
     sources, targets = (_pages(folders, pattern, language) for language in (source, target))
     untranslated = {block.text for blocks in sources.values() for block in blocks}

@@ -1,13 +1,12 @@
 """Filters of sentences and pairs on cases worked out by hand, languages, and faults of corpora."""
 
 import pytest
+from debian import pair_fault
 
 from xling_tf.corpora.cleaning import (
-    bitext_fault,
     corpus_faults,
     language_of,
     lengths_agree,
-    pair_fault,
     require_known,
     sentence_fault,
 )
@@ -50,24 +49,6 @@ def test_pair_faults():
         ("Modern paint brush tool", "Modern paint brush herramienta"): "not translated",
     }
     assert {sides: pair_fault(TranslationPair(*sides), "en", "es") for sides in expected} == expected
-
-
-CHILDREN = "The children are playing outside."
-
-
-def test_the_first_reason_against_a_pair():
-    expected = {
-        # Nobody can tell the language of short sentences, so they stay.
-        ("Good morning!", "¡Buenos días!", "es"): None,
-        ("12 + 34 = 46 a", "12 + 34 = 46 b", "es"): "few letters",
-        ("Los niños están jugando en el jardín.", CHILDREN, "es"): "en side in another language",
-        (CHILDREN, "Die Kinder spielen draußen im Garten.", "es"): "es side in another language",
-        # Klingon is no language of the model: whatever its side looks like, it stays.
-        (CHILDREN, "tlhIngan maH taHjaj Qapla' batlh", "tlh"): None,
-        (CHILDREN, "こどもたちがそとであそんでいます。", "ja"): None,
-    }
-    for (source, target, language), fault in expected.items():
-        assert bitext_fault(TranslationPair(source, target), "en", language) == fault
 
 
 SENTENCES = {

@@ -49,7 +49,7 @@ def test_replicas_rank_among_the_candidates_of_all():
             number = tf.distribute.get_replica_context().replica_id_in_sync_group
             rows = tf.constant(ROWS)[number : 1 + 2 * number]
             names = tf.range(3, dtype=tf.int64)[number : 1 + 2 * number]
-            return task.rank(rows, rows, names, names)[0]
+            return task.rank(rows, rows, tf.stack([names, names]))[0]
 
         return strategy.run(replica)
 

@@ -1,4 +1,4 @@
-"""A user-defined tokenizer, encoder and task: trained, exported, served, read back and evaluated."""
+"""A user-defined tokenizer, encoder and task: trained, exported, served and read back."""
 
 import json
 from pathlib import Path
@@ -83,14 +83,3 @@ def test_training_continues_from_it(run: Run, tmp_path: Path) -> None:
     before, after = (Model.from_pretrained(each.model).weights for each in (run, further))
     name = "heads/hypothesis_only/labels/kernel"
     np.testing.assert_array_equal(after[name], before[name])
-
-
-def test_is_evaluated(run: Run, tmp_path: Path) -> None:
-    data = tmp_path / "eval" / "sts"
-    data.mkdir(parents=True)
-    rows = ["sentence1\tsentence2\tscore", "a cat\ta cat\t5", "a dog\tmoney\t0", "a boat\ta ship\t3"]
-    (data / "stsb.en.dev.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
-    program = ROOT / "evaluation" / "main.py"
-    done = run_python(tmp_path, str(program), f"--model={run.model}", f"--data={tmp_path / 'eval'}")
-    assert done.status == 0, done.errors
-    assert "stsb.en.dev" in done.output

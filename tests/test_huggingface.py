@@ -6,8 +6,7 @@ from pathlib import Path
 import datasets
 import pytest
 
-from xling_tf.config import DataConfig
-from xling_tf.corpora.huggingface import read_source, read_sources
+from xling_tf.corpora.huggingface import read_source
 from xling_tf.corpora.records import (
     InferencePair,
     QuestionAnswer,
@@ -37,8 +36,7 @@ def publish(name: str, config: str, **splits: list[dict]) -> None:
 
 
 def read(spec: str, *languages: str) -> dict[str, list]:
-    config = DataConfig(source=languages[0], targets=languages[1:], sources=(spec,))
-    return {corpus.title: list(corpus) for corpus in read_sources(config)}
+    return {corpus.title: list(corpus) for corpus in read_source(spec, languages)}
 
 
 PAIR = TranslationPair("good morning", "buenos días")

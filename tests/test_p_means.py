@@ -124,15 +124,18 @@ def folder(tmp_path):
 def test_vectors_are_read_and_a_word_is_its_languages(folder):
     with gzip.open(folder / "glove.txt.gz", "wt") as file:
         file.write("red 4\nen:x 2\n")
-    fitted = fit_vectors([f"{folder}/{{}}.vec", f"{folder}/glove.txt.gz"], BITEXT, TOKENIZER, seed=1)
+    # Words of the third have tags of their languages.
+    (folder / "both.txt").write_text("en:red 1\nde:rot 2\nde:red 3\n")
+    names = [f"{folder}/{name}" for name in ("{}.vec", "glove.txt.gz", "both.txt")]
+    fitted = fit_vectors(names, BITEXT, TOKENIZER, seed=1)
     of = dict(zip(fitted.words, fitted.rows.tolist(), strict=True))
-    assert fitted.dims == (2, 1)
-    assert of["rot"] == [2, 2, 0]  # German: "rot" is not among the English translations' words
-    assert of["red"] == [1, 1, 4]
-    assert of["the"] == [0, 0, 0]
+    assert fitted.dims == (2, 1, 1)
+    assert of["rot"] == [2, 2, 0, 2]  # German: "rot" is not among the English translations' words
+    assert of["red"] == [1, 1, 4, 1]
+    assert of["the"] == [0, 0, 0, 0]
     is_known = dict(zip(fitted.words, fitted.is_known.tolist(), strict=True))
-    assert is_known["the"] == [False, False]
-    assert is_known["house"] == [True, False]
+    assert is_known["the"] == [False] * 3
+    assert is_known["house"] == [True, False, False]
     assert fitted.words.index("house") < fitted.words.index("dog") < fitted.words.index("en:x")
 
 
@@ -147,12 +150,6 @@ def test_vectors_that_are_cut_or_damaged_are_named(tmp_path, name):
         (tmp_path / name).write_bytes(wrong)
         with pytest.raises(UserError, match=rf"{tmp_path / name} must "):
             fit_vectors([str(tmp_path / name)], BITEXT, TOKENIZER, seed=1)
-
-
-def test_words_may_be_tagged_with_their_language(tmp_path):
-    (tmp_path / "both.txt").write_text("en:red 1\nde:rot 2\nde:red 3\n")
-    fitted = fit_vectors([f"{tmp_path}/both.txt"], BITEXT, TOKENIZER, seed=1)
-    assert dict(zip(fitted.words, fitted.rows[:, 0].tolist(), strict=True))["red"] == 1
 
 
 def test_words_are_found_in_any_form_of_unicode(tmp_path):

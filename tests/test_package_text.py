@@ -2,6 +2,7 @@
 
 import json
 
+from debian import aligned_sentences
 from package_text import (
     Block,
     Line,
@@ -19,7 +20,6 @@ from package_text import (
 from raw_files import write_catalogue
 
 from xling_tf.corpora.records import ResponsePair, TranslationPair
-from xling_tf.corpora.sentences import aligned_sentences
 
 
 def test_plain_text():

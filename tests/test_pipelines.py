@@ -17,7 +17,7 @@ from apache_beam.ml.transforms.embeddings.tensorflow_hub import TensorflowHubTex
 from hostile_bytes import FEW, damaged, odd_json
 from hypothesis import given
 from hypothesis import strategies as st
-from pipelines.bitext import CleanPairs, corpus_name, sound_pair
+from pipelines.bitext import CleanPairs, bitext_fault, corpus_name, sound_pair
 from pipelines.common import find_files, prepare
 from pipelines.reddit import Comment, Conversations, comment_fault, kept_comments
 from pipelines.wikipedia import Documents, articles
@@ -25,6 +25,7 @@ from programs import ROOT, run_python
 from raw_files import HEADER, comment_line, pack, page_xml, shards
 from testing import SENTENCES
 
+from xling_tf.corpora.records import TranslationPair
 from xling_tf.errors import UserError
 
 _SPEC = importlib.util.spec_from_file_location("prepare_raw", ROOT / "data/prepare_raw.py")
@@ -153,6 +154,24 @@ def test_bitext_is_cleaned_and_repeats_go(tmp_path: Path):
         "pairs dropped: not UTF-8": 1,
         "lines written": 3,
     }
+
+
+CHILDREN = "The children are playing outside."
+
+
+def test_the_first_reason_against_a_pair():
+    expected = {
+        # Nobody can tell the language of short sentences, so they stay.
+        ("Good morning!", "¡Buenos días!", "es"): None,
+        ("12 + 34 = 46 a", "12 + 34 = 46 b", "es"): "few letters",
+        ("Los niños están jugando en el jardín.", CHILDREN, "es"): "en side in another language",
+        (CHILDREN, "Die Kinder spielen draußen im Garten.", "es"): "es side in another language",
+        # Klingon is no language of the model: whatever its side looks like, it stays.
+        (CHILDREN, "tlhIngan maH taHjaj Qapla' batlh", "tlh"): None,
+        (CHILDREN, "こどもたちがそとであそんでいます。", "ja"): None,
+    }
+    for (source, target, language), fault in expected.items():
+        assert bitext_fault(TranslationPair(source, target), "en", language) == fault
 
 
 def test_pairs_below_the_lowest_cosine_are_dropped(tmp_path: Path):

@@ -11,7 +11,7 @@ from starting_models import export_model, make_model
 from xling_tf.config import ExperimentConfig, OptimizerConfig
 from xling_tf.corpora.folder import SAMPLE_FOLDER
 from xling_tf.model import Model
-from xling_tf.presets import PUBLISHED, get_preset
+from xling_tf.presets import get_preset
 from xling_tf.serving.models import ModelConfig
 from xling_tf.settings import apply_overrides
 from xling_tf.tasks.base import Task, task_class
@@ -98,12 +98,6 @@ def test_it_trains_and_is_served(name: str, settings: list[str], tmp_path: Path)
     with server_in_thread([ModelConfig("m", output)]) as server:
         served = server.predict(["Hello", ""]).json["predictions"]
     assert np.linalg.norm(served, axis=1) == pytest.approx([1, 1], abs=1e-5)
-
-
-def test_the_best_recipes_start_from_the_published_weights():
-    for name in ("en-es-best", "en-fr-best", "en-de-best", "en-zh-best", "multilingual-best"):
-        preset = get_preset(name)
-        assert preset.initial.model == preset.tasks["distillation"].teacher == PUBLISHED
 
 
 @pytest.mark.slow

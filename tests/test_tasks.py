@@ -101,20 +101,6 @@ def test_inference_classifies_u_v_their_difference_and_their_product(model):
     assert hits.tolist() == (logits.argmax(axis=1) == labels).astype(float).tolist()
 
 
-@pytest.mark.parametrize("model", ["best"], indirect=True)
-def test_a_gradient_reaches_encoder_and_heads(model):
-    for name in ("translation_ranking_en-es", "response_prediction_en", "quick_thought_es", "inference"):
-        task = find_task(model, name)
-        batch = make_batch(model, make_examples(*[FIRST, SECOND, THIRD][: len(task.columns)]))
-        variables = [*model.encoder.trainable_variables, *task.variables()]
-        with tf.GradientTape() as tape:
-            loss = tf.reduce_sum(task.losses(model.encoder, batch)[0])
-        gradients = tape.gradient(loss, [variable.value for variable in variables])
-        for variable, gradient in zip(variables, gradients, strict=True):
-            assert gradient is not None, variable.path
-            assert np.abs(tf.convert_to_tensor(gradient).numpy()).max() > 0, variable.path
-
-
 # Two wrong translations of each; "hola" is the right one of the first.
 NEGATIVES = [("mundo", "j"), ("a", "hola"), ("c b", "d d"), ("j i", "g"), ("adios", "e f")]
 
@@ -198,21 +184,6 @@ def test_negatives_are_cut_to_prefixes_too():
 
 def build(*overrides):
     return {task.name: task for task in tiny_model(apply_overrides(TINY, overrides)).tasks}
-
-
-def test_names_languages_and_weights():
-    tasks = build(
-        *("data.targets=fr", "tasks.translation_ranking.weight=8", "tasks.quick_thought.loss_weight=0.1"),
-        "tasks.inference.weight=0",
-    )
-    assert {name: (task.languages, task.kind, task.config.weight) for name, task in tasks.items()} == {
-        "translation_ranking_en-fr": ("en-fr", "parallel", 8),
-        "response_prediction_en": ("en", "conversations", 1),
-        "response_prediction_fr": ("fr", "conversations", 1),
-        "quick_thought_en": ("en", "documents", 1),
-        "quick_thought_fr": ("fr", "documents", 1),
-    }
-    assert [task.config.loss_weight for task in tasks.values()] == [1, 1, 1, 0.1, 0.1]
 
 
 def test_tasks_of_several_targets():

@@ -10,7 +10,7 @@ from xling_tf.encoders import serving
 from xling_tf.sentence_encoder import SentenceEncoder
 from xling_tf.settings import apply_overrides
 from xling_tf.trainer import validation as module
-from xling_tf.trainer.validation import HeldOutScores, evaluate, held_out_translations
+from xling_tf.trainer.validation import evaluate, held_out_scores, held_out_translations
 
 RANKING = "translation_ranking_en-es"
 CONFIG = apply_overrides(TWO_TASKS, ["training.dev_batches=2", "tasks.inference.weight=0"])
@@ -21,9 +21,8 @@ def test_the_same_examples_are_scored_each_time(monkeypatch):
     # Ten examples in batches of ten: the one batch has them all, also those of a corpus never trained on.
     settings = ["tasks.translation_ranking.examples_per_batch=10", "training.dev_batches=1"]
     model = tiny_model(apply_overrides(CONFIG, [*settings, "data.corpus_weights.corpus=0"]))
-    score = HeldOutScores(model, model.tasks, model.experiment, EXAMPLES)
-    first = score()
-    assert first == score()
+    first = held_out_scores(model, model.tasks, model.experiment, EXAMPLES)
+    assert first == held_out_scores(model, model.tasks, model.experiment, EXAMPLES)
     losses, hits = model.tasks[0].losses(model.encoder, make_batch(model, EXAMPLES[RANKING]))
     assert first[RANKING] == pytest.approx(
         {"loss": np.mean(losses), "accuracy": np.mean(hits), "num_examples": 10}, rel=1e-5
@@ -37,7 +36,7 @@ def test_every_seed_is_scored_on_the_same_batches_of_one_size():
     settings = ["tasks.translation_ranking.examples_per_batch=5", "training.dev_batches=4"]
     model = tiny_model(apply_overrides(CONFIG, settings))
     configs = (apply_overrides(model.experiment, [f"training.seed={seed}"]) for seed in (1, 2))
-    first, second = (HeldOutScores(model, model.tasks, config, held_out)() for config in configs)
+    first, second = (held_out_scores(model, model.tasks, config, held_out) for config in configs)
     assert first == second
     assert first[RANKING]["num_examples"] == 20
 

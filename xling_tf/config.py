@@ -420,7 +420,7 @@ TASKS = Registry(
         ),
         "distillation": (DistillationConfig, "xling_tf.tasks.distillation:Distillation"),
         "entailment_ranking": (InferenceConfig, "xling_tf.tasks.ranking:EntailmentRanking"),
-        "graded_similarity": (TaskConfig, "xling_tf.tasks.graded_similarity:GradedSimilarity"),
+        "graded_similarity": (TaskConfig, "xling_tf.tasks.inference:GradedSimilarity"),
         "translation": (TranslationConfig, "xling_tf.tasks.translation:Translation"),
         "translation_detection": (TaskConfig, "xling_tf.tasks.inference:TranslationDetection"),
     },

@@ -20,13 +20,7 @@ class UserError(ValueError):
 
 
 def library(module: str, package: str, extra: str) -> Any:
-    """Imports a module of an optional package, or raises a `UserError`.
-
-    Args:
-        module: Name of the module.
-        package: Name of the package, for the message.
-        extra: The extra of xling_tf that installs it.
-    """
+    """Imports a module of an optional package, or raises a `UserError` that names the extra to install."""
     try:
         return import_module(module)
     except ImportError as error:

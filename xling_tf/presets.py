@@ -309,21 +309,13 @@ PRESETS: Mapping[str, ExperimentConfig] = {
 
 
 def get_preset(name: str) -> ExperimentConfig:
-    """Returns a preset by its name.
-
-    Raises:
-        UserError: There is no such preset.
-    """
+    """Returns a preset by its name; an unknown one raises a `UserError`."""
     require_known("--preset", name, PRESETS)
     return PRESETS[name]
 
 
 def name_of_run(preset: str, config: ExperimentConfig) -> str:
     """Returns a name for a run: its preset's and, if they are not the preset's, its languages.
-
-    Args:
-        preset: Name of the preset.
-        config: The preset with its overrides.
 
     Example:
         >>> config = replace(PRESETS["en-es"], data=DataConfig(targets=("it",)))

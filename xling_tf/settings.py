@@ -1,33 +1,16 @@
 """Experiments as text: overrides such as `encoder.num_layers=2`, and JSON."""
 
 import dataclasses
-import difflib
 from collections.abc import Iterable, Mapping
 from types import UnionType
-from typing import Any, NoReturn, get_args, get_origin, get_type_hints
+from typing import Any, get_args, get_origin, get_type_hints
 
 from xling_tf.config import ENCODERS, TASKS, TOKENIZERS, ExperimentConfig
-from xling_tf.errors import UserError
+from xling_tf.errors import UserError, require_known
 
 # Sections whose fields depend on their kind.
 _BY_KIND = {"tokenizer": TOKENIZERS, "encoder": ENCODERS}
 _KIND = "kind"
-# New names of settings, by old names or their prefixes.
-_RENAMED = {
-    "text.tokenizer": "tokenizer.kind",
-    "text.sentencepiece_size": "tokenizer.num_pieces",
-    "text": "tokenizer",
-    "encoder.add_average": "encoder.bow_residual",
-    "training.static_": "training.bow_",
-    "initial.keep_weight": "initial.anchor_weight",
-    "tasks.similarity": "similarity",
-    "tasks.tower_dims": "heads.tower_dims (without the last)",
-    "tasks.residual_towers": "heads.residual_towers",
-    "tasks.inference_dim": "heads.inference_dim",
-    "tasks.hard_negatives": "tasks.translation_ranking.hard_negatives",
-    "tasks.target_native": "tasks.response_prediction.in_targets, and of quick_thought",
-    "tasks.target_inference": "tasks.inference.in_targets, and of entailment_ranking",
-}
 _BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 _NONE = ("auto", "none")
 
@@ -56,15 +39,15 @@ def apply_overrides(config: ExperimentConfig, overrides: Iterable[str]) -> Exper
         >>> apply_overrides(ExperimentConfig(), ["encoder.hidden_dim=64", "encoder.kind=static"]).encoder
         StaticConfig(embedding_dim=320, hidden_dim=64)
     """
-    pairs = [_split(override) for override in overrides]
-    values = to_dict(config)
+    values, pairs = to_dict(config), []
+    for override in overrides:
+        name, equals, value = map(str.strip, override.partition("="))
+        if not equals:
+            raise UserError(f"--set expects name=value, as in tokenizer.max_tokens=32, got {override!r}")
+        pairs.append((name, value))
     first = (*(f"{section}.{_KIND}" for section in _BY_KIND), "initial.model")
     for name, value in sorted(pairs, key=lambda pair: pair[0] not in first):
         path = name.split(".")
-        for old, new in _RENAMED.items():
-            if name == old or name.startswith(old if old.endswith("_") else f"{old}."):
-                rest = "" if "(" in new else name[len(old) :]
-                raise UserError(f"--set {name}: this setting is now called {new}{rest}")
         if name == "initial.model" and value:
             values |= dict.fromkeys(_BY_KIND)
         if path[0] in _BY_KIND and path[1:] == [_KIND]:
@@ -73,13 +56,6 @@ def apply_overrides(config: ExperimentConfig, overrides: Iterable[str]) -> Exper
             _set(values, ExperimentConfig, path, value, name)
     # All overrides are checked together, because some are only valid together.
     return from_dict(values)
-
-
-def _split(override: str) -> tuple[str, str]:
-    name, equals, value = map(str.strip, override.partition("="))
-    if not equals:
-        raise UserError(f"--set expects name=value, got {override!r}; e.g. --set tokenizer.max_tokens=32")
-    return name, value
 
 
 def to_dict(config: ExperimentConfig) -> dict[str, Any]:
@@ -116,38 +92,29 @@ def _set(values: dict[str, Any], kind: Any, path: list[str], value: str, name: s
     if not dataclasses.is_dataclass(kind):  # a dictionary of numbers
         values[".".join(path)] = _parse(float, value, name)
         return
-    first, rest = path[0], path[1:]
+    first, *rest = path
     hints = get_type_hints(kind)
-    if first not in hints:
-        near = difflib.get_close_matches(first, hints, n=3, cutoff=0.4) or sorted(hints)
-        raise UserError(f"--set {name}: there is no setting {first!r}; did you mean {' or '.join(near)}?")
-    if first in _BY_KIND and values[first] is None:
-        raise UserError(
-            f"--set {name}: training starts from a model and uses its {first}; leave this setting out"
-        )
-    has_fields = isinstance(values[first], dict)
-    if rest and has_fields:
-        if first == "tasks" and kind is ExperimentConfig:
-            task, *rest = rest
-            hint = TASKS.config_type(task)
-            below = values[first].setdefault(task, dataclasses.asdict(hint(weight=0)))
-            if not rest:
-                _refuse_section(name, below)
-        else:
-            hint = _BY_KIND[first].config_type(values[first][_KIND]) if first in _BY_KIND else hints[first]
-            below = values[first]
-        _set(below, hint, rest, value, name)
+    require_known(f"--set {name}", first, hints)
+    hint, below = hints[first], values[first]
+    if first in _BY_KIND:
+        if below is None:
+            raise UserError(
+                f"--set {name}: training starts from a model and uses its {first}; leave this setting out"
+            )
+        hint = _BY_KIND[first].config_type(below[_KIND])
+    elif first == "tasks" and rest:
+        task, *rest = rest
+        hint = TASKS.config_type(task)
+        below = below.setdefault(task, dataclasses.asdict(hint(weight=0)))
+    if not isinstance(below, dict):
+        if rest:
+            raise UserError(f"--set {name}: {first} has no fields; leave out .{'.'.join(rest)}")
+        values[first] = _parse(hint, value, name)
     elif rest:
-        raise UserError(f"--set {name}: {first} has no fields; leave out .{'.'.join(rest)}")
-    elif has_fields:
-        _refuse_section(name, values[first])
+        _set(below, hint, rest, value, name)
     else:
-        values[first] = _parse(hints[first], value, name)
-
-
-def _refuse_section(name: str, fields: Iterable[str]) -> NoReturn:
-    names = ", ".join(fields) or "any name"
-    raise UserError(f"--set {name} is a section; set one of its fields ({names}), as in {name}.x=1")
+        names = ", ".join(below) or "any name"
+        raise UserError(f"--set {name} is a section; set one of its fields ({names}), as in {name}.x=1")
 
 
 def _parse(kind: Any, value: str, name: str) -> Any:
@@ -167,18 +134,7 @@ def _parse(kind: Any, value: str, name: str) -> Any:
 
 
 def from_mapping(kind: Any, values: Mapping[str, Any]) -> Any:
-    """Makes a dataclass from JSON values.
-
-    Args:
-        kind: The dataclass.
-        values: Fields by name; dictionaries for nested dataclasses, lists for tuples.
-
-    Returns:
-        The instance; the dataclass itself raises a `UserError` for invalid values.
-
-    Raises:
-        UserError: A key is not a field.
-    """
+    """Makes a dataclass from the JSON values of its fields; invalid ones raise a `UserError`."""
     hints = get_type_hints(kind)
     if unknown := sorted(set(values) - set(hints)):
         raise UserError(f"a {kind.__name__} has no field {unknown[0]!r}; it was saved by another version")

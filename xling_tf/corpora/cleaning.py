@@ -91,7 +91,8 @@ def in_another_language(text: str, language: str) -> bool:
     return language != "en" and english > _MAX_ENGLISH_WORDS * len(words)
 
 
-def _form_fault(text: str) -> str | None:
+def form_fault(text: str) -> str | None:
+    """Returns why a normalised text is no sentence in any language: empty, too long, markup, or None."""
     if not text:
         return "empty"
     if len(text) > MAX_CHARACTERS:
@@ -101,7 +102,8 @@ def _form_fault(text: str) -> str | None:
     return "markup or placeholder" if _LEFTOVER.search(text) else None
 
 
-def _fault_between(pair: TranslationPair, source: str, target: str) -> str | None:
+def translation_fault(pair: TranslationPair, source: str, target: str) -> str | None:
+    """Returns the first reason why one text does not look like a translation of the other, or None."""
     if pair.source.lower() == pair.target.lower():
         return "same on both sides"
     if not lengths_agree(pair.source, pair.target, source, target):
@@ -118,7 +120,7 @@ def _fault_between(pair: TranslationPair, source: str, target: str) -> str | Non
 
 def sentence_fault(text: str, language: str, min_words: int = 2) -> str | None:
     """Returns the first reason why a normalised sentence is unfit for training, or None."""
-    if reason := _form_fault(text):
+    if reason := form_fault(text):
         return reason
     if in_another_language(text, language):
         return "another language"
@@ -128,34 +130,18 @@ def sentence_fault(text: str, language: str, min_words: int = 2) -> str | None:
     return "too short" if num_words < min_words else None
 
 
-def pair_fault(pair: TranslationPair, source_language: str, target_language: str) -> str | None:
-    """Returns the first reason why a pair of normalised sentences is unfit for training, or None."""
-    return (
-        sentence_fault(pair.source, source_language, 3)
-        or sentence_fault(pair.target, target_language, 3)
-        or _fault_between(pair, source_language, target_language)
-    )
-
-
-def bitext_fault(pair: TranslationPair, source_language: str, target_language: str) -> str | None:
-    """Works like `pair_fault`, but for any language that py3langid recognises, and keeps short sentences."""
-    reason = _form_fault(pair.source) or _form_fault(pair.target)
-    if reason := reason or _fault_between(pair, source_language, target_language):
-        return reason
-    languages = (source_language, target_language)
-    for text, language in zip(pair[:2], languages, strict=True):
-        recognised = language_of(str(text), languages)
-        if _is_recognisable(language) and recognised not in (None, _plain(language)):
-            return f"{language} side in another language"
-    return None
-
-
 def _plain(language: str) -> str:
     return language.partition("_")[0]  # "pt" of "pt_BR"
 
 
 def _is_recognisable(language: str) -> bool:
     return _plain(language) in _model().nb_classes
+
+
+def looks_foreign(text: str, language: str, languages: Collection[str]) -> bool:
+    """Returns True if a sentence is recognised, among some languages, as another than its own."""
+    recognised = language_of(text, languages)
+    return _is_recognisable(language) and recognised not in (None, _plain(language))
 
 
 def require_known(language: str, used: Collection[str] = ()) -> None:
@@ -167,14 +153,9 @@ def require_known(language: str, used: Collection[str] = ()) -> None:
 
 
 def language_of(text: str, expected: Collection[str]) -> str | None:
-    """Recognises the language of a sentence by py3langid (Lui and Baldwin 2012).
+    """Returns the language of a sentence by py3langid (Lui and Baldwin 2012), expected or widespread.
 
-    Args:
-        text: A sentence.
-        expected: Codes of languages that are recognised besides widespread ones.
-
-    Returns:
-        The code without a country; None if the text is too short or the language uncertain.
+    It is a code without a country, and None if the text is too short or the language uncertain.
     """
     language, probability = _identifier(frozenset(map(_plain, expected))).classify(text)
     shortest = _MIN_LETTER_COUNT_UNSPACED if language in UNSPACED_LANGUAGES else _MIN_LETTER_COUNT

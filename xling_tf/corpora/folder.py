@@ -70,7 +70,6 @@ class FileCorpus(Corpus):
         return digest.hexdigest()
 
     def __iter__(self) -> Iterator[Row]:
-        """Yields the rows of one shard after another."""
         if self.mined is None:
             return self._rows()
         pairs: Iterator[Any] = (pair for pair, _ in self._rows())
@@ -90,14 +89,8 @@ class FileCorpus(Corpus):
 def load_corpora(data: Path | None, config: DataConfig, **options: Any) -> list[Corpus]:
     """Finds the corpora of the languages of a config; see `load_folder`.
 
-    Args:
-        data: A data folder; None: the sample if the config asks for it, or else the default corpora, which
-            data/default.py writes to `data/prepared` in the working folder.
-        config: Its targets are language codes, as `resolve_languages` returns them.
-        **options: See `load_folder`.
-
-    Raises:
-        UserError: A pair of languages has no translations, or the default corpora are missing.
+    Without a folder, these are the sample if the config asks for it, or else the default corpora, which
+    data/default.py writes to `data/prepared` in the working folder.
     """
     load: Callable[..., list[Corpus]] = partial(
         load_folder, source=config.source, all_pairs=config.all_pairs, **options
@@ -119,12 +112,7 @@ def load_corpora(data: Path | None, config: DataConfig, **options: Any) -> list[
 
 
 def resolve_languages(data: Path | None, config: DataConfig) -> DataConfig:
-    """Replaces the target "all" by the languages of the data.
-
-    Example:
-        >>> resolve_languages(None, DataConfig(targets=("all",))).targets
-        ('es', 'fr', 'de', 'zh')
-    """
+    """Replaces the target "all" by the languages of the data."""
     if ALL_LANGUAGES not in config.targets:
         return config
     targets = DEFAULT_TARGETS
@@ -145,26 +133,15 @@ def load_folder(
     *,
     source: str,
     targets: Sequence[str],
-    all_pairs: bool = False,
-    target_inference: bool = False,
-    with_mined: bool = False,
+    all_pairs: bool = False,  # also translations between two targets
+    target_inference: bool = False,  # also inference in the targets
+    with_mined: bool = False,  # with the mined hard negatives of translations, which each target must have
 ) -> list[Corpus]:
     """Finds the corpora of a data folder in some languages, ordered by type, layout and name.
 
     These are translations between the source and a target, in either direction of the file name; natural
     language inference in the source language (the paper trains on English, Chidambaram et al. 2019,
     sec. 3.1); and all other types in the source and the targets. They are read when they are iterated.
-
-    Args:
-        folder: The data folder.
-        source: Language code.
-        targets: Language codes.
-        all_pairs: Also translations between two targets.
-        target_inference: Also inference in the targets.
-        with_mined: With the mined hard negatives of translations, which each target must have.
-
-    Raises:
-        UserError: A target has no translations or no mined negatives, or the names of the files conflict.
     """
     logging.info("corpora of %s", folder)
     languages = (source, *targets)
@@ -172,12 +149,11 @@ def load_folder(
     # Whether files without the source language are used.
     without_source = {"parallel": all_pairs, "nli": target_inference}
     used: list[CorpusFile] = []
-    unused: list[CorpusFile] = []
     for file in files:
         is_known = len({*file.languages} & {*languages}) == 1 + RECORD_TYPES[file.kind].is_bilingual
-        is_used = is_known and (source in file.languages or without_source.get(file.kind, True))
-        (used if is_used else unused).append(file)
-    _log_unread(folder, files, unused, languages)
+        if is_known and (source in file.languages or without_source.get(file.kind, True)):
+            used.append(file)
+    _log_unread(folder, files, [file for file in files if file not in used], languages)
     for target in targets:
         if not any(file.kind == "parallel" and target in file.languages for file in used):
             raise _no_translations(folder, files, source, target)
@@ -291,15 +267,12 @@ def _log_unread(
         logging.info("not used for %s: %s", ", ".join(languages), first_names([*dict.fromkeys(in_others)]))
     known = {path for file in files for path in file.paths}
     places = dict.fromkeys(p for t in RECORD_TYPES.values() for each in t.layouts for p in each.folders)
-    known_folders = {MINED_FOLDER, *(place.split("/")[0] for place in places)}
+    known |= {folder / place.split("/")[0] for place in (MINED_FOLDER, *places)}
     for place in places:
-        unknown = []
-        for path in _entries(folder / place):
-            is_folder = place == "." and path.name in known_folders and path.is_dir()
-            is_table = place.startswith("eval/") and re.search(rf"(?i)\.tsv{PACKED}$", path.name)
-            if not (path in known or NOTES.fullmatch(path.name) or is_folder or is_table):
-                unknown.append(path.name)
-        _warn_of_unread(folder / place, unknown)
+        # Tables in eval/ are for evaluation.
+        other = re.compile(NOTES.pattern + (rf"|.*\.(?i:tsv){PACKED}" if place.startswith("eval/") else ""))
+        unknown = [path.name for path in _entries(folder / place) if path not in known]
+        _warn_of_unread(folder / place, [name for name in unknown if not other.fullmatch(name)])
 
 
 def _warn_of_unread(folder: Path, names: Sequence[str]) -> None:

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 from absl import logging
 
-from xling_tf.config import DataConfig
 from xling_tf.corpora.cleaning import normalise, sentence_fault
 from xling_tf.corpora.readers import percentages
 from xling_tf.corpora.record_types import RECORD_TYPES
@@ -116,24 +115,11 @@ def _triplets(title: str, text: str, language: str) -> list[Row]:
     return [(SentenceTriplet._make(lines[place : place + 3]), text) for place in places]
 
 
-def read_sources(config: DataConfig) -> list[Corpus]:
-    """Makes the corpora of all `data.sources`."""
-    languages = (config.source, *config.targets)
-    return [corpus for spec in config.sources for corpus in read_source(spec, languages)]
-
-
 def read_source(spec: str, languages: Sequence[str]) -> list[HubCorpus]:
-    """Makes a corpus of each useful split of a data set, which is downloaded the first time.
+    """Makes a corpus of each useful split of "hf:OWNER/NAME[:CONFIG]", which is downloaded the first time.
 
-    Inference is read in the source language, translations between the source and a target, other types in any
-    of the languages.
-
-    Args:
-        spec: "hf:OWNER/NAME" or "hf:OWNER/NAME:CONFIG".
-        languages: Codes of the source and the targets.
-
-    Raises:
-        UserError: The data set is not in `COLLECTIONS`, has other columns or languages, or cannot be loaded.
+    Inference is read in the source, the first of the languages, translations between it and another, and
+    other types in any of the languages.
     """
     name, _, config = spec.removeprefix(_PREFIX).partition(":")
     if not spec.startswith(_PREFIX) or name.count("/") != 1:
@@ -150,7 +136,10 @@ def read_source(spec: str, languages: Sequence[str]) -> list[HubCorpus]:
             "or save the columns as a file of a data folder, such as parallel/NAME.en-es.tsv"
         )
     theirs = [collection.language] if collection.language else _languages(collection.kind, config)
-    used = _used_languages(collection.kind, theirs, languages)
+    source, *targets = languages
+    used = tuple(code for code in ((source,) if collection.kind == "nli" else languages) if code in theirs)
+    if RECORD_TYPES[collection.kind].is_bilingual:
+        used = next(((source, target) for target in targets if {source, target} == {*theirs}), ())
     if not used:
         raise UserError(
             f"{spec} must be in languages of the model ({', '.join(languages)}), but is in "
@@ -189,10 +178,3 @@ def _languages(kind: str, config: str) -> list[str]:
     last = config.rpartition(".")[2]
     codes = last.split("-", 1) if RECORD_TYPES[kind].is_bilingual else [last]
     return [{"zh-cn": "zh"}.get(code, re.sub("-(.+)", lambda m: f"_{m[1].upper()}", code)) for code in codes]
-
-
-def _used_languages(kind: str, theirs: Sequence[str], languages: Sequence[str]) -> tuple[str, ...]:
-    source, *targets = languages
-    if RECORD_TYPES[kind].is_bilingual:
-        return next(((source, target) for target in targets if {source, target} == {*theirs}), ())
-    return tuple(code for code in ((source,) if kind == "nli" else languages) if code in theirs)

@@ -38,14 +38,9 @@ class Pair(NamedTuple):
 
 
 def read_pairs(pairs: Any, chosen: Sequence[str] = ()) -> list[Pair]:
-    """Reads pairs of texts; all have a score, or none has.
+    """Reads pairs of texts from rows or a table; all have a score, or none has.
 
-    Args:
-        pairs: Rows (sequences or dicts), or a table of pandas, Arrow, polars or `datasets`.
-        chosen: The names of the columns of the two texts; then no other column is read.
-
-    Raises:
-        UserError: There are no pairs, a row is not a pair, or a column is neither texts nor scores.
+    If the names of the columns of the two texts are chosen, no other column is read.
 
     Example:
         >>> read_pairs([{"negative": "dos", "query": "one", "answer": "uno"}])
@@ -54,10 +49,14 @@ def read_pairs(pairs: Any, chosen: Sequence[str] = ()) -> list[Pair]:
     names, rows = _as_rows(pairs)
     if not rows:
         raise UserError("pairs are expected, but there are none; an iterator gives its rows only once")
-    places = _chosen_places(chosen, names) if chosen else _known_places(names or [])
+    for name in chosen:
+        if name not in (names or ()):
+            raise UserError(f"a column named {name!r} is expected, but the pairs have {_listed(names)}")
+    places = [(names or []).index(name) for name in chosen] or _known_places(names or [])
     if places:
         rows = [[row[place] for place in places] for row in rows]
-    rows = [[*row[:2], *_flat(row[2:])] for row in rows]
+    for row in rows:  # a cell may be a list of wrong texts
+        row[2:] = chain.from_iterable(cell if isinstance(cell, list | tuple) else (cell,) for cell in row[2:])
     for number, row in enumerate(rows, 1):
         if len(row) < 2 or not all(isinstance(text, str) and text.strip() for text in row[:2]):
             raise _not_a_pair(number, row)
@@ -82,10 +81,9 @@ def _as_rows(pairs: Any) -> tuple[list[str] | None, list[list[Any]]]:
         rows = pairs.astype(object).where(pairs.notna(), None).itertuples(index=False, name=None)
         names = pairs.columns
     elif hasattr(pairs, "iter_rows"):  # polars
-        names, rows = pairs.columns, pairs.iter_rows()
+        rows = pairs.iter_rows(named=True)
     elif hasattr(pairs, "to_pylist"):  # Arrow
-        names = getattr(pairs, "column_names", getattr(getattr(pairs, "schema", None), "names", None))
-        rows = pairs.to_pylist() if names is None else zip(*map(plain, pairs.columns), strict=True)
+        rows = pairs.to_pylist()
     elif isinstance(pairs, Mapping) and pairs and all(map(_is_column, pairs.values())):
         names, columns = [*pairs], [plain(column) for column in pairs.values()]
         if len({*map(len, columns)}) > 1:
@@ -128,13 +126,6 @@ def _role(name: Any) -> str | None:
     return "wrong" if _WRONG.fullmatch(key) else None
 
 
-def _chosen_places(chosen: Sequence[str], names: list[str] | None) -> list[int]:
-    for name in chosen:
-        if name not in (names or ()):
-            raise UserError(f"a column named {name!r} is expected, but the pairs have {_listed(names)}")
-    return [(names or []).index(name) for name in chosen]
-
-
 def _known_places(names: list[str]) -> list[int]:
     """Returns the places of the two texts, then of the score or the wrong texts; [] if no name is known."""
     roles = [_role(name) for name in names]
@@ -154,11 +145,6 @@ def _known_places(names: list[str]) -> list[int]:
         )
     others = iter(unknown)
     return [*(side[0] if side else next(others) for side in sides), *scores, *wrong]
-
-
-def _flat(cells: Iterable[Any]) -> Iterable[Any]:
-    """Flattens cells that are lists, such as lists of negatives."""
-    return chain.from_iterable(cell if isinstance(cell, list | tuple) else (cell,) for cell in cells)
 
 
 def _is_missing(value: Any) -> bool:

@@ -91,14 +91,8 @@ def read_paragraphs(path: Path, language: str) -> list[Paragraph]:
     """Reads the paragraphs of JSON of SQuAD v1.1's layout.
 
     The answer of a question is the sentence in which an annotated answer begins, as in the ReQA evaluation
-    suite (Yang et al. 2019, sec. 5.3); several annotations may give several sentences.
-
-    Args:
-        path: The file, plain or compressed.
-        language: The language by whose rules paragraphs without `sentence_breaks` (XQuAD-R) are split.
-
-    Raises:
-        UserError: The file is unreadable or has another layout.
+    suite (Yang et al. 2019, sec. 5.3); several annotations may give several sentences. Paragraphs without
+    `sentence_breaks` (XQuAD-R) are split by the rules of the language.
     """
     paragraphs: list[Paragraph] = []
     try:

@@ -1,9 +1,4 @@
-"""One reader for each file format: it yields records and counts the lines that it leaves out.
-
-Mined hard negatives are beside a corpus: `hard_negatives/NAME.SRC-TGT.tsv.gz` belongs to the corpus NAME of
-`parallel/`. A line is `source TAB target TAB negative TAB ...`. The lines are in the order of the corpus, so
-that the two can be joined without reading either into memory; pairs without negatives have no line.
-"""
+"""One reader for each file format: it yields records and counts the lines that it leaves out."""
 
 import json
 import math
@@ -80,10 +75,8 @@ class Reading(Generic[R]):
         )
 
     def _left_out(self) -> str:
-        numbers = {reason: ", ".join(map(str, lines)) for reason, lines in self.first_lines.items()}
-        return "; ".join(
-            f"{count} {reason} (first: {numbers[reason]})" for reason, count in self.malformed.items()
-        )
+        first = {reason: ", ".join(map(str, lines)) for reason, lines in self.first_lines.items()}
+        return "; ".join(f"{n} {reason} (first: {first[reason]})" for reason, n in self.malformed.items())
 
 
 def read_records(path: Path, expected: str, parse: Callable[[str], R]) -> Reading[R]:
@@ -122,11 +115,7 @@ def read_conversations(path: Path) -> Reading[ResponsePair]:
 
 
 def read_nli(path: Path) -> Reading[InferencePair]:
-    """Reads `label TAB premise TAB hypothesis` lines, or the JSON lines of SNLI and MultiNLI.
-
-    If the annotators did not agree, the gold label is "-" and the line is left out, as Bowman et al. 2015
-    advise (sec. 2.2).
-    """
+    """Reads `label TAB premise TAB hypothesis` lines, or the JSON lines of SNLI and MultiNLI."""
     expected = "lines of label TAB premise TAB hypothesis, or JSON lines of SNLI's layout"
     return read_records(path, f"{expected}, with the labels {', '.join(NLI_LABELS)}", parse_nli)
 
@@ -136,6 +125,7 @@ def parse_nli(line: str) -> InferencePair:
     label, premise, hypothesis = nli_columns(line)
     if not (premise and hypothesis):
         raise MalformedLineError("empty column")
+    # The label is "-" if the annotators did not agree; Bowman et al. 2015 leave such pairs out (sec. 2.2).
     if label not in NLI_LABELS:
         raise MalformedLineError("no gold label" if label == "-" else f"label not of {', '.join(NLI_LABELS)}")
     return InferencePair(premise, hypothesis, NLI_LABELS.index(label))
@@ -281,7 +271,7 @@ def mined_path(data: Path, name: str, languages: str) -> Path:
 
 
 def write_mined(path: Path, pairs: Iterable[TranslationPair]) -> None:
-    """Writes pairs with negatives, in the order of their corpus; the file appears whole or not at all."""
+    """Writes lines of source, target and negatives, in the order of the corpus; others have no line."""
     rows = ((source, target, *negatives) for source, target, negatives in pairs)
     write_lines(path, ("\t".join(map(_cell, row)) for row in rows))
 
@@ -299,11 +289,7 @@ def read_mined(path: Path) -> Iterator[TranslationPair]:
 
 
 def with_negatives(pairs: Iterable[TranslationPair], path: Path) -> Iterator[TranslationPair]:
-    """Yields the pairs of a corpus with their mined negatives.
-
-    Raises:
-        UserError: The file has a pair that the corpus lacks, or has elsewhere; raised after the last pair.
-    """
+    """Yields the pairs of a corpus with their mined negatives, reading neither into memory."""
     mined = read_mined(path)
     awaited = next(mined, None)
     for pair in pairs:

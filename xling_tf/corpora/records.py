@@ -67,20 +67,14 @@ Row = tuple[Record, str | None]
 
 @dataclass(frozen=True)
 class FileLayout:
-    """Files of a data folder that hold one type of record.
+    """Files of a data folder that hold one type of record."""
 
-    Attributes:
-        folders: Where the files may be, relative to the data folder.
-        stem: A regular expression of the file names without shard, ending and packing. The groups are `name`,
-            the languages `source` and `target` (without them, English), `split`, and `side` of a Moses pair.
-        ending: The ending of the file names, in any case; "" for none.
-        read: Takes the path, or both paths of a Moses pair, and returns a `Reading`. If it has a parameter
-            `language`, it gets the first language.
-    """
-
-    folders: tuple[str, ...]
+    folders: tuple[str, ...]  # relative to the data folder
+    # A regular expression of the file names without shard, ending and packing. The groups are `name`, the
+    # languages `source` and `target` (without them, English), `split`, and `side` of a Moses pair.
     stem: str
-    ending: str
+    ending: str  # of the file names, in any case
+    # Takes the path, or both paths of a Moses pair, and perhaps the first `language`; returns a `Reading`.
     read: Callable[..., Any]
 
     @cached_property
@@ -92,30 +86,19 @@ class FileLayout:
 
 @dataclass(frozen=True, kw_only=True)
 class RecordType:
-    """A type of record: its fields, its files, and how it is split into training and held-out records.
+    """A type of record: its fields, its files, and how it is split into training and held-out records."""
 
-    Attributes:
-        name: The `kind` of its corpora and tasks, and its folder in a data folder.
-        description: The plural noun for messages, such as "translations".
-        record: The named tuple: texts first, then perhaps `negatives` (more texts) and `label` (an integer).
-        layouts: The files that hold it.
-        template: The usual file name, with `{source}` and `{target}` for languages, for messages.
-        split_by: The field whose hash decides if a record is held out; None: the document of the record.
-        hidden: The fields whose held-out texts are kept out of training records of the same type. Those of
-            any field are kept out of records of other types.
-        is_bilingual: True if a corpus has two languages, of which the first field is in the first.
-        num_contexts: How many of the text fields, the last ones, do not count for the length of a record.
-    """
-
-    name: str
-    description: str
-    record: type[Any]
+    name: str  # the `kind` of its corpora and tasks, and its folder in a data folder
+    description: str  # plural noun for messages, such as "translations"
+    record: type[Any]  # a named tuple: texts, then perhaps `negatives` (more texts) and `label` (an integer)
     layouts: tuple[FileLayout, ...]
-    template: str
-    split_by: str | None
+    template: str  # the usual file name, with `{source}` and `{target}` for languages, for messages
+    split_by: str | None  # the field whose hash decides if a record is held out; None: its document
+    # The fields whose held-out texts are kept out of training records of the same type. Those of any field
+    # are kept out of records of other types.
     hidden: tuple[str, ...] = ()
-    is_bilingual: bool = False
-    num_contexts: int = 0
+    is_bilingual: bool = False  # a corpus has two languages, of which the first field is in the first
+    num_contexts: int = 0  # the number of text fields, the last ones, that do not count for its length
 
     @cached_property
     def fields(self) -> tuple[str, ...]:

@@ -1,13 +1,12 @@
-"""Splits a text into sentences, or a text and its translation into pairs of sentences."""
+"""Splits a text into paragraphs and sentences."""
 
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import sentencex
 
-from xling_tf.corpora.cleaning import lengths_agree, normalise
-from xling_tf.corpora.records import TranslationPair
+from xling_tf.corpora.cleaning import normalise
 
 _PARAGRAPH_END = re.compile(r"\n\s*\n")
 _BULLET = re.compile(r"^(?:[*•·▪‣–|-] )+")
@@ -46,35 +45,8 @@ def sentence_spans(paragraph: str, language: str) -> list[tuple[int, int]]:
     return [(boundary["start_index"], boundary["end_index"]) for boundary in boundaries]
 
 
-def aligned_sentences(
-    pair: TranslationPair, source_language: str, target_language: str
-) -> Iterator[TranslationPair]:
-    """Splits a text and its translation into pairs of sentences.
-
-    If both texts have equally many paragraphs, these are paired; sentences are paired in the same way. A
-    paragraph whose sentences do not match those of its translation stays whole.
-    """
-    sources, targets = paragraphs(pair.source), paragraphs(pair.target)
-    if len(sources) != len(targets):
-        sources, targets = [" ".join(sources)], [" ".join(targets)]
-    for source, target in zip(sources, targets, strict=True):
-        parts = sentences(source, source_language), sentences(target, target_language)
-        pairs = [TranslationPair(*sides) for sides in zip(*parts, strict=False)]
-        if len(parts[0]) == len(parts[1]) and all(
-            lengths_agree(one.source, one.target, source_language, target_language) for one in pairs
-        ):
-            yield from pairs
-        else:
-            yield TranslationPair(source, target)
-
-
 def surroundings(sentences: Sequence[str], num_neighbours: int) -> dict[str, str]:
-    """Maps each distinct sentence of a text to its first occurrence, joined with neighbours on each side.
-
-    Example:
-        >>> surroundings(["One.", "Two.", "Three."], 1)["Three."]
-        'Two. Three.'
-    """
+    """Maps each distinct sentence of a text to its first occurrence, joined with neighbours on each side."""
     around: dict[str, str] = {}
     for place, sentence in enumerate(sentences):
         if sentence not in around:

@@ -1,11 +1,9 @@
-"""The held-out tenth: the hash of a record's normalised text decides if the record is held out.
+"""The held-out tenth (Chidambaram et al. 2019, sec. 3.1), by the hash of a record's normalised text.
 
-The shares are those of Chidambaram et al. 2019, sec. 3.1. The split is the same for reordered or extended
-files and for other spellings. That alone does not keep a held-out sentence out of training: the sentence may
-also be in a document or be a reply, whose own hash says training. So a record leaves training if one of its
-texts is held out with a record of another type, or if a field that its type hides (`RecordType.hidden`) has
-the text of such a field of a held-out record. Both rules remove mined negatives too, but keep their record.
-Sentences that differ in a word remain: see `near_twins`.
+That alone does not keep a held-out sentence out of training: it may also be in a document or be a reply. So a
+record leaves training if one of its texts is held out with a record of another type, or if a field that its
+type hides (`RecordType.hidden`) has the text of such a field of a held-out record. Both rules remove mined
+negatives too, but keep their record. Sentences that differ in a word remain: see `near_twins`.
 """
 
 import hashlib
@@ -105,8 +103,7 @@ def _own_parts(hashed: HashedCorpus, has_dev: bool) -> NDArray[np.int8]:
 
 
 def _held_out_hashes(
-    divided: Sequence[tuple[HashedCorpus, NDArray[np.int8]]],
-    fields_of: Callable[[RecordType], Sequence[str]],
+    divided: Sequence[tuple[HashedCorpus, NDArray[np.int8]]], fields_of: Callable[[RecordType], Sequence[str]]
 ) -> NDArray[np.uint64]:
     """Returns the distinct hashes of some fields of the records that are not for training, ascending."""
     columns = [
@@ -144,24 +141,14 @@ def are_among(
 
 
 def near_twins(held_out: Sequence[tuple[Any, ...]], training: Iterable[tuple[Any, ...]]) -> NDArray[np.bool_]:
-    """Marks held-out pairs that are in training except for one word more, less, exchanged or moved.
-
-    Args:
-        held_out: Pairs; the first two fields are the texts.
-        training: Pairs of the same form. Memory does not grow with their number.
-
-    Returns:
-        `[held_out]` bool: True if a side is a near twin of the same side of a training pair.
-    """
+    """Marks held-out pairs of which a side is in training but for one word more, less, exchanged or moved."""
     unseen = [{key for pair in held_out for key in _without_a_word(pair[side])} for side in (0, 1)]
     seen: tuple[set[int], set[int]] = (set(), set())
     for pair in training:
         for side in (0, 1):
             seen[side].update(unseen[side].intersection(_without_a_word(pair[side])))
-    return np.array(
-        [any(not seen[s].isdisjoint(_without_a_word(pair[s])) for s in (0, 1)) for pair in held_out],
-        bool,
-    )
+    twins = [any(not seen[s].isdisjoint(_without_a_word(pair[s])) for s in (0, 1)) for pair in held_out]
+    return np.array(twins, bool)
 
 
 def _without_a_word(text: str) -> Iterator[int]:

@@ -1,13 +1,9 @@
-"""Corpora on disk: read and divided once, then available record by record or column by column.
-
-The folder of a store holds the texts of all records, one after another, and files of numbers: where each text
-begins, which texts a record has, and which records are for training or held out. Neighbouring records share
-texts, as the triplets of a document do.
-"""
+"""Corpora on disk: read and divided once, then available record by record or column by column."""
 
 import hashlib
 import json
 import mmap
+import os
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -32,12 +28,12 @@ from xling_tf.files import read_json, recover_folder, replacing_folder
 from xling_tf.program import progress
 
 # Increase it when the content of the files or the division of the corpora changes.
-STORE_VERSION = 8
+STORE_VERSION = 9
 _CONTENT = "content.json"
 _TEXTS = "texts"
-_TRAIN, _HELD_OUT = "train", "held_out"
-# The files of numbers and their types. Of each text: its begin (and the end of the last text), its number of
-# tokens, its hash. Of each record: its first text, its number of texts, its label.
+# The texts of all records are in one file, one after another; neighbouring records share texts, as the
+# triplets of a document do. The files of numbers and their types: of each text its begin (and the end of the
+# last text), number of tokens, hash; of each record its first text, number of texts, label, `Part`.
 _NUMBERS = {
     "text_starts": "q",
     "num_tokens": "h",
@@ -45,6 +41,7 @@ _NUMBERS = {
     "first_text": "q",
     "num_texts": "i",
     "label": "b",
+    "part": "b",
 }
 _BLOCK = 1 << 13  # records or texts in memory at once
 _WORD, _INNER, _MARK, _UNSPACED = 1, 2, 4, 8  # properties of a character, as bits
@@ -55,25 +52,22 @@ class CorpusStore:
     """Reads a store, whose files are mapped into memory; the folder may be deleted once it is open."""
 
     def __init__(self, folder: Path) -> None:
-        self._bytes = _mapped(folder / _TEXTS)
-        numbers = {name: _numbers(folder / name, code) for name, code in _NUMBERS.items()}
-        self.text_starts, self.num_tokens, self.hash = (numbers[n] for n in list(_NUMBERS)[:3])
-        self.first_text, self.num_texts, self.label = (numbers[n] for n in list(_NUMBERS)[3:])
-        parts = {name: _numbers(folder / name, "q") for name in (_TRAIN, _HELD_OUT)}
-        begin = dict.fromkeys(parts, 0)
-        corpora = []
+        with (folder / _TEXTS).open("rb") as file:
+            is_empty = not os.fstat(file.fileno()).st_size
+            self._bytes = b"" if is_empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        numbers = (_numbers(folder, name) for name in _NUMBERS)
+        self.text_starts, self.num_tokens, self.hash, self.first_text, self.num_texts, *others = numbers
+        self.label, part = others
+        corpora, begin = [], 0
         for entry in read_json(folder / _CONTENT)["corpora"]:
-            for name, indices in parts.items():
-                end = begin[name] + entry[name]
-                record_type = RECORD_TYPES[entry["kind"]]
-                entry[name] = StoredRecords(self, record_type, indices[begin[name] : end])
-                begin[name] = end
-            corpora.append(StoredCorpus(**entry))
+            end = begin + entry["num_records"]
+            train, held_out = (
+                StoredRecords(self, RECORD_TYPES[entry["kind"]], begin + np.flatnonzero(part[begin:end] == p))
+                for p in (Part.TRAIN, Part.HELD_OUT)
+            )
+            corpora.append(StoredCorpus(**entry, train=train, held_out=held_out))
+            begin = end
         self.corpora = tuple(corpora)
-
-    def counts(self) -> dict[str, int]:
-        """Returns the number of records of each corpus, by title."""
-        return {corpus.title: corpus.num_records for corpus in self.corpora}
 
     def contents(self) -> dict[str, str]:
         """Returns the number of records and a digest of each corpus, by title."""
@@ -196,18 +190,9 @@ def join(parts: Sequence[StoredRecords]) -> StoredRecords:
 
 
 def open_store(folder: Path, corpora: Sequence[Corpus], accept: Callable[[CorpusStore], None]) -> CorpusStore:
-    """Opens the store of some corpora; writes it first if the folder holds no store of exactly these.
+    """Opens the store of some corpora; writes it first, as a whole, if the folder has none of exactly these.
 
-    Args:
-        folder: The folder of the store, which appears whole or not at all.
-        corpora: The corpora, which are read only if the store must be written.
-        accept: Raises an error if the store must not replace an earlier one.
-
-    Returns:
-        The store. Warnings say what seems wrong with the corpora.
-
-    Raises:
-        UserError: A corpus cannot be read, or changes meanwhile, or the folder cannot be written.
+    Warnings say what seems wrong with the corpora. `accept` may raise an error to leave an earlier store.
     """
     recover_folder(folder)
     versions = [[corpus.title, corpus.version()] for corpus in corpora]
@@ -240,30 +225,24 @@ def transient_store(corpora: Sequence[Corpus], parent: Path | None = None) -> Co
 
 
 def _write(folder: Path, corpora: Sequence[Corpus]) -> list[dict[str, Any]]:
-    """Writes the files of a store; returns the fields of `StoredCorpus`, with the sizes of the parts."""
+    """Writes the files of a store; returns the fields of `StoredCorpus` without the records."""
     written = _write_records(folder, corpora)
-    first = _numbers(folder / "first_text", "q")
-    hashes = _numbers(folder / "hash", "Q")
-    count = np.array(_numbers(folder / "num_texts", _NUMBERS["num_texts"]))
+    first, hashes = _numbers(folder, "first_text"), _numbers(folder, "hash")
+    count, part = (np.array(_numbers(folder, name)) for name in ("num_texts", "part"))
     hashed = [
         HashedCorpus(corpus, RECORD_TYPES[corpus.kind], hashes, first[place], count[place], documents)
         for corpus, place, documents, _ in written
     ]
     entries = []
-    with (folder / _TRAIN).open("wb") as train, (folder / _HELD_OUT).open("wb") as held_out:
-        for (corpus, place, _, digest), (parts, num_texts) in zip(written, divide(hashed), strict=True):
-            in_training = place.start + np.flatnonzero(parts == Part.TRAIN)
-            is_held_out = place.start + np.flatnonzero(parts == Part.HELD_OUT)
-            if num_cut := int(np.sum(count[place] - num_texts)):
-                message = "%s: %d negatives are left out: a held-out text is among them"
-                logging.warning(message, corpus.title, num_cut)
-            count[place] = num_texts
-            train.write(in_training.data)
-            held_out.write(is_held_out.data)
-            fields = {key: getattr(corpus, key) for key in ("title", "name", "kind", "languages")}
-            sizes = {_TRAIN: len(in_training), _HELD_OUT: len(is_held_out)}
-            entries.append({**fields, **sizes, "num_records": len(parts), "digest": digest})
+    for (corpus, place, _, digest), (parts, num_texts) in zip(written, divide(hashed), strict=True):
+        if num_cut := int(np.sum(count[place] - num_texts)):
+            message = "%s: %d negatives are left out: a held-out text is among them"
+            logging.warning(message, corpus.title, num_cut)
+        part[place], count[place] = parts, num_texts
+        fields = {key: getattr(corpus, key) for key in ("title", "name", "kind", "languages")}
+        entries.append({**fields, "num_records": len(num_texts), "digest": digest})
     count.tofile(folder / "num_texts")
+    part.tofile(folder / "part")
     return entries
 
 
@@ -293,6 +272,7 @@ def _write_records(
                 put("first_text", num_texts + np.cumsum(count - shared) - count)
                 put("num_texts", count)
                 put("label", label)
+                put("part", np.full(len(rows), Part.NEITHER))
                 put("num_tokens", _approximate_lengths(texts))
                 put("hash", text_hashes(texts))
                 joined = b"".join(encoded)
@@ -308,11 +288,9 @@ def _write_records(
 
 
 def _blocks(corpus: Corpus) -> Iterator[tuple[list[str], NDArray[np.int64], list[int]]]:
-    """Yields the texts of blocks of records, without those that a record shares with the one before.
-
-    With them come `[records, 3]` numbers of shared texts and of all texts, and labels; and the hashes of the
-    records' documents, if the type has documents.
-    """
+    """Yields the texts of blocks of records, without those that a record shares with the one before."""
+    # With them come `[records, 3]` numbers of shared texts and of all texts, and labels; and the hashes of
+    # the records' documents, if the type has documents.
     last: tuple[str, ...] = ()
     last_key, document = None, 0
     records = iter(corpus)
@@ -336,13 +314,12 @@ def _blocks(corpus: Corpus) -> Iterator[tuple[list[str], NDArray[np.int64], list
 def _approximate_lengths(texts: Sequence[str]) -> NDArray[np.int16]:
     """Estimates the `[texts]` numbers of tokens, from 1 to 256, to batch texts of similar length.
 
-    A token is a word with any "-", "." or "'" inside, another mark, or a character of a script without
-    spaces, whose runs count one more.
-
     Example:
         >>> _approximate_lengths(["It's 3.14, isn't it?", ""]).tolist()
         [6, 1]
     """
+    # A token is a word with any "-", "." or "'" inside, another mark, or a character of a script without
+    # spaces, whose runs count one more.
     codes = np.frombuffer(f" {' '.join(texts)} ".encode("utf-32-le"), np.uint32)
     character = _properties()[np.minimum(codes, 0xFFFF)]  # the last code stands for all beyond it: a mark
     word = character & _WORD > 0
@@ -402,18 +379,13 @@ def _holds(folder: Path, expected: Mapping[str, Any]) -> bool:
 
 def _digests(folder: Path) -> dict[str, str]:
     digests = {}
-    for name in (_TEXTS, *_NUMBERS, _TRAIN, _HELD_OUT):
+    for name in (_TEXTS, *_NUMBERS):
         with (folder / name).open("rb") as file:
             digests[name] = hashlib.file_digest(file, "sha256").hexdigest()
     return digests
 
 
-def _numbers(path: Path, code: str) -> NDArray[Any]:
-    if not path.stat().st_size:  # an empty file cannot be mapped
-        return np.zeros(0, code)
-    return np.asarray(np.memmap(path, code, mode="r"))
-
-
-def _mapped(path: Path) -> mmap.mmap | bytes:
-    with path.open("rb") as file:
-        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if path.stat().st_size else b""
+def _numbers(folder: Path, name: str) -> NDArray[Any]:
+    if not (folder / name).stat().st_size:  # an empty file cannot be mapped
+        return np.zeros(0, _NUMBERS[name])
+    return np.asarray(np.memmap(folder / name, _NUMBERS[name], mode="r"))

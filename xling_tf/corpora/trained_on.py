@@ -18,11 +18,10 @@ TRAINED_ON = "trained_on.npz"
 
 
 class TrainedOn(NamedTuple):
-    """Hashes of the texts of training records, and of each record's first two texts together.
+    """Hashes of the texts of training records, and of each record's first two texts together, in any order.
 
-    Texts are normalised as for the split of corpora (`split.normalised`), and the order within a pair does
-    not matter. Hashes have 32 bits: after training on n texts, a new text counts as seen with a probability
-    of n / 2^32, which is 0.06% for 2.5 million texts.
+    Hashes have 32 bits: after training on n texts, a new text counts as seen with a probability of n / 2^32,
+    which is 0.06% for 2.5 million texts.
     """
 
     texts: NDArray[np.uint32]  # [texts], ascending

@@ -20,30 +20,19 @@ Heads = dict[str, Any]  # a task's layers by name
 
 
 class Batch(NamedTuple):
-    """A batch of examples of one task; an example has a text in each of the task's columns.
+    """A batch of examples of one task; an example has a text in each of the task's columns."""
 
-    Attributes:
-        features: Features of `[columns * batch]` texts, column after column, which one pass of the encoder
-            encodes.
-        fingerprints: `[columns, batch]` int64, equal for equal texts.
-        labels: `[batch]` int32; 0 if the task has no labels.
-        vectors: `[batch, dim]` float32 vectors of a teacher; `[batch, 0]` without a teacher.
-    """
-
-    features: TokenFeatures
-    fingerprints: tf.Tensor
-    labels: tf.Tensor
-    vectors: tf.Tensor
+    features: TokenFeatures  # of [columns * batch] texts, column after column, which are encoded in one pass
+    fingerprints: tf.Tensor  # [columns, batch] int64, equal for equal texts
+    labels: tf.Tensor  # [batch] int32; 0 if the task has no labels
+    vectors: tf.Tensor  # [batch, dim] float32 vectors of a teacher; [batch, 0] without a teacher
 
 
 class AnchorEncoder:
-    """Keeps a copy of an encoder's weights, and pulls later encodings towards those of the copy.
+    """Keeps a copy of the weights that training will change, and pulls encodings towards those of the copy.
 
-    An index of vectors from before the training then stays usable with the trained encoder.
-
-    Args:
-        variables: The encoder's variables that training will change.
-        anchor_weight: Weight of the distance (1 - cosine) to the earlier encodings in the losses.
+    An index of vectors from before the training then stays usable. The weight is that of 1 - cosine to the
+    earlier encodings in the losses.
     """
 
     def __init__(self, variables: Sequence[keras.Variable], anchor_weight: float) -> None:
@@ -68,26 +57,15 @@ class Task:
         similarity: How vectors are compared. If by cosine, vectors are scaled to entries of about 1 for the
             heads: tanh layers are nearly linear on the entries of unit vectors, about 0.04.
         heads: The layers from `make_heads`.
-
-    Attributes:
-        columns: The text fields of a record that the task encodes, in the order of `score`. A task may
-            choose them by its settings.
-        roles: The prompt of each column, a key of `ModelInfo.role_prompts` or ""; by default "default".
-        num_contexts: Number of columns, the last ones, that are contexts: longer texts that are averaged
-            rather than encoded.
-        group: Name of the task and its heads in `TASKS`.
-        kind: The kind of record that the task learns from: "parallel", "conversations", "documents", "nli",
-            "questions" or "similarity".
-        by_length: True if the examples of a training batch have similar lengths, False if they are
-            neighbours in a corpus.
     """
 
+    # The text fields of a record that the task encodes, in the order of `score`; may depend on the settings.
     columns: tuple[str, ...]
-    roles: tuple[str, ...] = ()
-    num_contexts: int = 0
-    group: str = ""
-    kind: ClassVar[str]
-    by_length: ClassVar[bool] = True
+    roles: tuple[str, ...] = ()  # prompts of the columns, see `ModelInfo.role_prompts`; () for the default
+    num_contexts: int = 0  # the number of columns, the last ones, whose longer texts are averaged instead
+    group: str = ""  # name of the task and its heads in `TASKS`
+    kind: ClassVar[str]  # of record, in `RECORD_TYPES`
+    by_length: ClassVar[bool] = True  # examples of a batch are of similar length, or neighbours in a corpus
 
     def __init__(
         self, name: str, languages: str, config: Any, similarity: SimilarityConfig, heads: Mapping[str, Any]
@@ -97,39 +75,19 @@ class Task:
 
     @classmethod
     def languages_of(cls, config: Any, data: DataConfig) -> list[str]:
-        """Returns the languages or language pairs of the task; there is one task for each.
-
-        Args:
-            config: Settings of the task.
-            data: Languages of the experiment.
-
-        Returns:
-            By default, all pairs if records are translations, else the source language and, unless
-            `config.in_targets` is False, the target languages.
-        """
+        """Returns the languages or pairs of the task; there is one task for each (see `mirrored`)."""
         if cls.kind == "parallel":
             return data.language_pairs
         return [data.source, *(data.targets if getattr(config, "in_targets", True) else ())]
 
     @classmethod
     def make_heads(cls, config: ExperimentConfig, data: DataConfig, encoder: TokenEncoder) -> Heads:
-        """Makes the layers that the task puts on the encoder; most tasks have none.
-
-        Args:
-            config: The experiment.
-            data: Its languages.
-            encoder: The encoder whose vectors are the layers' inputs.
-
-        Returns:
-            Built layers by name.
-        """
-        del config, data, encoder
+        """Makes the layers, already built, that the task puts on the encoder; most tasks have none."""
         return {}
 
     @classmethod
     def can_use(cls, heads: Mapping[str, Any], data: DataConfig) -> bool:
         """Returns True if the heads of another training, which have the same names, fit these languages."""
-        del heads, data
         return True
 
     @classmethod
@@ -138,24 +96,13 @@ class Task:
 
         A signature replaces one of the same name from an earlier task in `TASKS`.
         """
-        del served
         return []
 
     @classmethod
     def mirrored(
         cls, name: str, config: ExperimentConfig, data: DataConfig, heads: Mapping[str, Any]
     ) -> list[Self]:
-        """Makes one task for each language or language pair (Chidambaram et al. 2019, sec. 2.2).
-
-        Args:
-            name: Name of the task in `TASKS`.
-            config: The experiment.
-            data: Its languages.
-            heads: The layers that the tasks share.
-
-        Returns:
-            The tasks, in the order of `languages_of`.
-        """
+        """Makes a task for each of `languages_of`; they share the heads (Chidambaram 2019, sec. 2.2)."""
         settings = config.tasks[name]
         tasks = []
         for languages in cls.languages_of(settings, data):
@@ -169,15 +116,7 @@ class Task:
         return records
 
     def columns_of(self, records: StoredRecords) -> Callable[[StoredRecords], list[NDArray[np.object_]]]:
-        """Returns the function that maps examples to `[examples]` UTF-8 bytes for each of `columns`.
-
-        Args:
-            records: All records of the task's corpora, before `select`.
-
-        Returns:
-            A function that takes any of the selected records.
-        """
-        del records
+        """Returns `texts`, or another function of it that needs all `records`, before `select`."""
         return self.texts
 
     def texts(self, records: StoredRecords) -> list[NDArray[np.object_]]:
@@ -186,7 +125,6 @@ class Task:
 
     def prepare(self, tokenizer: Tokenizer, texts: Iterable[Sequence[str]]) -> None:
         """Receives a sample of the training texts, in parts, before training; most tasks ignore it."""
-        del tokenizer, texts
 
     def losses(
         self, encoder: TokenEncoder, batch: Batch, anchor: AnchorEncoder | None = None, training: bool = False
@@ -219,15 +157,7 @@ class Task:
         return columns, *self.score(columns, batch)
 
     def score(self, columns: list[tf.Tensor], batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
-        """Computes the losses of a batch from its encodings.
-
-        Args:
-            columns: `[batch, dim]` encodings of each column.
-            batch: The batch.
-
-        Returns:
-            `[batch]` losses and `[batch]` hits.
-        """
+        """Computes the `[batch]` losses and hits from the `[batch, dim]` encodings of each column."""
         raise NotImplementedError(f"{type(self).__name__} must define score or encode_and_score")
 
     def encode(
@@ -261,15 +191,11 @@ def scale_for_heads(similarity: SimilarityConfig) -> Callable[[tf.Tensor], tf.Te
 
 def task_class(name: str) -> type[Task]:
     """Returns the class of a task by its name in `TASKS`."""
-    implementation: type[Task] = TASKS.implementation(name)
-    return implementation
+    return TASKS.implementation(name)
 
 
 def gather_candidates(values: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Concatenates the rows of all replicas, so that they share the candidates of the whole batch.
-
-    Args:
-        values: `[rows, ...]` of this replica; replicas may have different numbers of rows.
 
     Returns:
         The rows of all replicas in order, and the position of this replica's first row.
@@ -292,12 +218,9 @@ def draw_others(fingerprints: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     Examples that share a text with it are never drawn, because they may be right answers too. The texts of
     the batch seed the draws, which are therefore the same after a restart and on any number of replicas.
 
-    Args:
-        fingerprints: `[2, batch]` int64 of this replica's texts.
-
     Returns:
-        `[batch]` int32 positions of the drawn examples among those of all replicas, and `[batch]` bool,
-        false where there was nothing to draw.
+        For `[2, batch]` int64, `[batch]` int32 positions of the drawn examples among those of all replicas,
+        and `[batch]` bool, false where there was nothing to draw.
     """
     columns, offset = gather_candidates(tf.transpose(fingerprints))
     columns = tf.transpose(columns)

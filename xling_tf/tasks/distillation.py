@@ -34,21 +34,13 @@ class Distillation(Task):
         return records[:: self.config.every]
 
     def score(self, columns: list[tf.Tensor], batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
-        """See `Task.score`: compares both sides with the teacher.
-
-        In a hit, the source that is nearest to the target is its translation. Sources are compared by the
-        teacher's vectors or, where only similarities are learned, by the student's.
-
-        Returns:
-            `[batch]` losses and `[batch]` hits.
-        """
+        """See `Task.score`; in a hit, the source that is nearest to the target is its translation."""
         source, target = columns
         teacher = unit_length(batch.vectors)
         candidates, offset = gather_candidates(teacher)
         positions = offset + tf.range(tf.shape(target)[0])
-        source_text = batch.fingerprints[0]
-        all_source_text, _ = gather_candidates(source_text)
-        same_text = tf.equal(source_text[:, None], all_source_text[None, :])
+        all_source_text, _ = gather_candidates(batch.fingerprints[0])
+        same_text = tf.equal(batch.fingerprints[0][:, None], all_source_text[None, :])
         if not self.config.score_scale:
             losses = (cosine_distance(source, teacher) + cosine_distance(target, teacher)) / 2
             right = candidates

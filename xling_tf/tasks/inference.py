@@ -1,4 +1,4 @@
-"""Classification of pairs: inference (Chidambaram et al. 2019, sec. 2.2) and translation detection."""
+"""Tasks on labelled pairs: inference (Chidambaram et al. 2019, sec. 2.2), translation detection, grades."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar, Self
@@ -9,7 +9,7 @@ from xling_tf.config import DataConfig, ExperimentConfig
 from xling_tf.corpora.records import NLI_LABELS
 from xling_tf.encoders.base import TokenEncoder
 from xling_tf.layers.towers import InferenceHead
-from xling_tf.losses import in_batch_softmax
+from xling_tf.losses import correlation_distance, cosine_distance, in_batch_softmax
 from xling_tf.tasks.base import Batch, Heads, Task, draw_others, gather_candidates
 from xling_tf.tasks.signatures import About, Served, Signature, require_as_many, texts
 
@@ -76,12 +76,7 @@ class TranslationDetection(Task):
         return {"classifier": _classifier(config, encoder, 2)}
 
     def score(self, columns: list[tf.Tensor], batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
-        """See `Task.score`: classifies each source with its target and with a random other target.
-
-        Returns:
-            `[batch]` losses and `[batch]` hits, the means of both; those of the right target alone if the
-            batch has no other.
-        """
+        """See `Task.score`: classifies sources with their targets and, if there are any, random others."""
         source, target = columns
         places, has_other = draw_others(batch.fingerprints)
         classifier, other = self.heads["classifier"], tf.gather(gather_candidates(target)[0], places)
@@ -94,6 +89,27 @@ class TranslationDetection(Task):
             for of_wrong, of_right in zip(wrong, right, strict=True)
         )
         return losses, hits
+
+
+class GradedSimilarity(Task):
+    """Maximises the correlation of cosines with people's scores, by which STS is evaluated.
+
+    All pairs of a batch have the same loss, that of the whole batch. In a hit, the cosine and the score are
+    on the same side of their means in the batch.
+    """
+
+    kind: ClassVar[str] = "similarity"
+    columns = ("first", "second")
+
+    def score(self, columns: list[tf.Tensor], batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
+        """See `Task.score`: correlates the pairs of all replicas."""
+        cosines, offset = gather_candidates(1 - cosine_distance(*columns))
+        scores, _ = gather_candidates(tf.cast(batch.labels, tf.float32))
+        count = tf.shape(batch.labels)[0]
+        loss = tf.fill([count], correlation_distance(cosines, scores))
+        is_high, is_high_score = (x > tf.reduce_mean(x) for x in (cosines, scores))
+        hits = tf.cast(tf.equal(is_high, is_high_score), tf.float32)
+        return loss, hits[offset : offset + count]
 
 
 def _classifier(config: ExperimentConfig, encoder: TokenEncoder, num_classes: int) -> InferenceHead:

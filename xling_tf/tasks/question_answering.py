@@ -97,34 +97,20 @@ class QuestionAnswering(RankingTask):
     @classmethod
     def signatures(cls, served: Served) -> list[Signature]:
         """See `Task.signatures`."""
-        heads = served.heads
-        questions = About(
-            "question_encoder",
-            ("input",),
-            "vectors of questions, near the answers that `response_encoder` encodes",
-            'encoder.question_encoder(["Where is it?"])      # near the answer of the next line',
-            role="query",
-        )
-        answers = About(
-            "response_encoder",
-            ("input",),
-            "vectors of answers",
-            'encoder.response_encoder(["It is in Rome."])',
-            role="document",
-        )
-        question = SentenceSignature(
-            served._replace(heads={"question_tower": heads["question_tower"]}), questions
-        )
-        if "context_encoder" not in heads:
-            tower = served._replace(heads={"answer_tower": heads["answer_tower"]})
-            return [question, SentenceSignature(tower, answers)]
-        answers = answers._replace(
-            inputs=("input", "context"),
-            card="vectors of answers and the paragraphs around them; an empty `context` means the answer",
-            example='encoder.response_encoder(["It is in Rome."], ["The paragraph that this is from."])',
-        )
-        tower = served._replace(heads={name: heads[name] for name in ("answer_tower", "context_encoder")})
-        return [question, AnswerSignature(tower, answers)]
+        heads = dict(served.heads)
+        question = served._replace(heads={"question_tower": heads.pop("question_tower")})
+        answer = served._replace(heads=heads)
+        card = "vectors of questions, near the answers that `response_encoder` encodes"
+        example = 'encoder.question_encoder(["Where is it?"])      # near the answer of the next line'
+        questions = SentenceSignature(question, About("question_encoder", ("input",), card, example, "query"))
+        if "context_encoder" in heads:
+            card = "vectors of answers and the paragraphs around them; an empty `context` means the answer"
+            example = 'encoder.response_encoder(["It is in Rome."], ["The paragraph that this is from."])'
+            about = About("response_encoder", ("input", "context"), card, example, "document")
+            return [questions, AnswerSignature(answer, about)]
+        example = 'encoder.response_encoder(["It is in Rome."])'
+        about = About("response_encoder", ("input",), "vectors of answers", example, "document")
+        return [questions, SentenceSignature(answer, about)]
 
     def encode(
         self, encoder: TokenEncoder, features: TokenFeatures, training: bool = False
@@ -146,29 +132,18 @@ class QuestionAnswering(RankingTask):
     def score(self, columns: list[tf.Tensor], batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
         """See `Task.score`: ranks answers for questions."""
         question, answer, *contexts = columns
-        question_text, answer_text = tf.unstack(batch.fingerprints[:2], num=2)
-        questions, responses = self.heads["question_tower"](question), self._respond(answer, contexts)
-        losses, hits = self.rank(questions, responses, question_text, answer_text)
+        encoded = [self.heads["context_encoder"](context) for context in contexts]
+        questions = self.heads["question_tower"](question)
+        responses = self.heads["answer_tower"](tf.concat([answer, *encoded], axis=1))
+        losses, hits = self.rank(questions, responses, batch.fingerprints[:2])
         if self.config.teacher and self.config.teacher_weight:
-            losses += self.config.teacher_weight * self._divergence(questions, responses, batch.vectors)
+            teacher_questions, teacher_answers = tf.split(batch.vectors, 2, axis=1)
+            losses += self.config.teacher_weight * score_divergence(
+                unit_length(questions),
+                gather_candidates(unit_length(responses))[0],
+                unit_length(teacher_questions),
+                gather_candidates(unit_length(teacher_answers))[0],
+                scale=self.similarity.scale,
+                teacher_scale=_TEACHER_SCALE,
+            )
         return losses, hits
-
-    def _divergence(self, questions: tf.Tensor, responses: tf.Tensor, vectors: tf.Tensor) -> tf.Tensor:
-        """Returns the `[batch]` divergences of each question's scores of all answers from the teacher's."""
-        teacher_questions, teacher_answers = (unit_length(part) for part in tf.split(vectors, 2, axis=1))
-        return score_divergence(
-            unit_length(questions),
-            gather_candidates(unit_length(responses))[0],
-            teacher_questions,
-            gather_candidates(teacher_answers)[0],
-            scale=self.similarity.scale,
-            teacher_scale=_TEACHER_SCALE,
-        )
-
-    def _respond(self, answer: tf.Tensor, contexts: list[tf.Tensor]) -> tf.Tensor:
-        """Applies the tower to answers and, if there are any, contexts: `[batch, hidden_dim]`."""
-        tower = self.heads["answer_tower"]
-        if not contexts:
-            return tower(answer)
-        (averages,) = contexts
-        return tower(tf.concat([answer, self.heads["context_encoder"](averages)], axis=1))

@@ -1,7 +1,7 @@
 """Tasks that rank the right text over the others of a batch (Chidambaram et al. 2019, eq. 1-2, sec. 2.2)."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,31 +18,8 @@ from xling_tf.losses import in_batch_softmax
 from xling_tf.tasks.base import Batch, Heads, Task, gather_candidates
 from xling_tf.tasks.signatures import About, SentenceSignature, Served, Signature
 
-NO_TEXT = -1  # fingerprints of texts are at least 0
+_NO_TEXT = -1  # fingerprints of texts are at least 0
 _ENTAILMENT, _CONTRADICTION = NLI_LABELS.index("entailment"), NLI_LABELS.index("contradiction")
-
-
-# Encodings `[negatives, dim]` and fingerprints `[negatives]` of candidates that are wrong for every query for
-# which they are not known to be right.
-Negatives = tuple[tf.Tensor, tf.Tensor]
-
-
-def negatives_of(
-    columns: list[tf.Tensor], fingerprints: tf.Tensor, right_fingerprints: tf.Tensor
-) -> Negatives:
-    """Makes negatives from the columns of wrong texts.
-
-    Args:
-        columns: `[batch, dim]` encodings of each column.
-        fingerprints: `[columns, batch]` int64.
-        right_fingerprints: `[batch]` int64 fingerprints of the right texts, which fill missing wrong ones.
-
-    Returns:
-        The negatives, column after column.
-    """
-    is_missing = tf.equal(fingerprints, right_fingerprints)
-    fingerprints = tf.where(is_missing, tf.constant(NO_TEXT, tf.int64), fingerprints)
-    return tf.concat(columns, axis=0), tf.reshape(fingerprints, [-1])
 
 
 class RankingTask(Task):
@@ -52,9 +29,8 @@ class RankingTask(Task):
         self,
         queries: tf.Tensor,
         candidates: tf.Tensor,
-        query_fingerprints: tf.Tensor,
-        candidate_fingerprints: tf.Tensor,
-        negatives: Negatives | None = None,
+        fingerprints: tf.Tensor,
+        negatives: Sequence[tf.Tensor] = (),
         *,
         both_ways: bool = False,
     ) -> tuple[tf.Tensor, tf.Tensor]:
@@ -68,20 +44,18 @@ class RankingTask(Task):
         Args:
             queries: `[batch, dim]`.
             candidates: `[batch, dim]`; row i is the right candidate of query i.
-            query_fingerprints: `[batch]` int64, equal for equal texts.
-            candidate_fingerprints: `[batch]` int64.
-            negatives: More candidates.
+            fingerprints: `[2 + negatives, batch]` int64 of queries, candidates and each column of negatives.
+            negatives: Columns of `[batch, dim]` wrong candidates. Where there is none, the right one's text
+                takes its place, and does not count.
             both_ways: Also ranks the queries for each candidate, and averages losses and hits.
 
         Returns:
             `[batch]` losses and `[batch]` hits.
         """
         all_candidates, offset = gather_candidates(candidates)
-        all_candidate_fingerprints, _ = gather_candidates(candidate_fingerprints)
-        all_query_fingerprints, _ = gather_candidates(query_fingerprints)
-        same_query = tf.equal(query_fingerprints[:, None], all_query_fingerprints[None, :])
-        same_text = tf.equal(candidate_fingerprints[:, None], all_candidate_fingerprints[None, :])
-        excluded = same_text | same_query
+        all_query_texts, all_texts = (gather_candidates(row)[0] for row in tf.unstack(fingerprints[:2], 2))
+        same_query = tf.equal(fingerprints[0][:, None], all_query_texts[None, :])
+        excluded = same_query | tf.equal(fingerprints[1][:, None], all_texts[None, :])
         positives = offset + tf.range(tf.shape(queries)[0])
         scores = self._scores(queries, all_candidates)
         ranked = []
@@ -93,9 +67,15 @@ class RankingTask(Task):
                 else self._scores(candidates, gather_candidates(queries)[0])
             )
             ranked.append(self._rank_by(reverse, positives, excluded))
-        if negatives is not None:
-            encodings, not_wrong = self._gathered(negatives, same_query, all_candidate_fingerprints)
-            of_negatives = self._scores(queries, encodings)
+        if negatives:
+            is_missing = tf.equal(fingerprints[2:], fingerprints[1])
+            texts = tf.where(is_missing, tf.constant(_NO_TEXT, tf.int64), fingerprints[2:])
+            texts, _ = gather_candidates(tf.reshape(texts, [-1]))
+            is_answer = tf.equal(all_texts[:, None], texts[None, :])
+            # Number of examples with the same query whose right answer is the negative.
+            num_answers = tf.cast(same_query, tf.float32) @ tf.cast(is_answer, tf.float32)
+            not_wrong = (num_answers > 0) | tf.equal(texts, _NO_TEXT)[None, :]
+            of_negatives = self._scores(queries, gather_candidates(tf.concat(negatives, axis=0))[0])
             scores = [tf.concat(parts, axis=1) for parts in zip(scores, of_negatives, strict=True)]
             excluded = tf.concat([excluded, not_wrong], axis=1)
         ranked.append(self._rank_by(scores, positives, excluded))
@@ -104,15 +84,11 @@ class RankingTask(Task):
 
     def _scores(self, queries: tf.Tensor, candidates: tf.Tensor) -> list[tf.Tensor]:
         """Returns the `[queries, candidates]` scores of the whole vectors and of each prefix."""
-        scale = self.similarity.scale
+        scale, prepared = self.similarity.scale, unit_length if self.similarity.normalize else tf.identity
         return [
-            tf.matmul(scale * self._prefixes(queries, dim), self._prefixes(candidates, dim), transpose_b=True)
+            tf.matmul(scale * prepared(queries[:, :dim]), prepared(candidates[:, :dim]), transpose_b=True)
             for dim in (queries.shape[1], *self.similarity.matryoshka_dims)
         ]
-
-    def _prefixes(self, vectors: tf.Tensor, dim: int) -> tf.Tensor:
-        """Returns the first `dim` numbers of each vector, normalised if cosines are compared."""
-        return unit_length(vectors[:, :dim]) if self.similarity.normalize else vectors[:, :dim]
 
     def _rank_by(
         self, scores: list[tf.Tensor], positives: tf.Tensor, excluded: tf.Tensor
@@ -122,17 +98,6 @@ class RankingTask(Task):
         results = [in_batch_softmax(matrix, positives, excluded, margin=margin) for matrix in scores]
         losses, hits = zip(*results, strict=True)
         return tf.add_n(losses) / len(losses), hits[0]
-
-    @staticmethod
-    def _gathered(
-        negatives: Negatives, same_query: tf.Tensor, right_fingerprints: tf.Tensor
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns the negatives of all replicas, and `[batch, negatives]`, true where one must not count."""
-        encodings, fingerprints = (gather_candidates(part)[0] for part in negatives)
-        is_answer = tf.equal(right_fingerprints[:, None], fingerprints[None, :])
-        # Number of examples with the same query whose right answer is the negative.
-        num_answers = tf.cast(same_query, tf.float32) @ tf.cast(is_answer, tf.float32)
-        return encodings, (num_answers > 0) | tf.equal(fingerprints, NO_TEXT)[None, :]
 
 
 class TranslationRanking(RankingTask):
@@ -162,13 +127,11 @@ class TranslationRanking(RankingTask):
 
     def score(self, columns: list[tf.Tensor], batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
         """See `Task.score`: ranks sources for targets, targets for sources, or both."""
-        source, target = columns[:2]
-        source_text, target_text = tf.unstack(batch.fingerprints[:2], num=2)
+        source, target, *negatives = columns
         both_ways = self.similarity.bidirectional
-        if self.hard_negatives:
-            negatives = negatives_of(columns[2:], batch.fingerprints[2:], target_text)
-            return self.rank(source, target, source_text, target_text, negatives, both_ways=both_ways)
-        return self.rank(target, source, target_text, source_text, both_ways=both_ways)
+        if negatives:
+            return self.rank(source, target, batch.fingerprints, negatives, both_ways=both_ways)
+        return self.rank(target, source, batch.fingerprints[::-1], both_ways=both_ways)
 
 
 class EntailmentRanking(RankingTask):
@@ -191,13 +154,7 @@ class EntailmentRanking(RankingTask):
         return records[records.labels == _ENTAILMENT]
 
     def columns_of(self, records: StoredRecords) -> Callable[[StoredRecords], list[NDArray[np.object_]]]:
-        """Pairs each premise with the first sentence that contradicts it.
-
-        If a premise has none, its entailed sentence fills the column and is left out of the loss.
-
-        Returns:
-            See `Task.columns_of`.
-        """
+        """Pairs each premise with the first sentence that contradicts it, or else with the entailed one."""
         contradicting = records[records.labels == _CONTRADICTION]
         contradictions: dict[bytes, bytes] = {}
         for premise, hypothesis in zip(
@@ -216,9 +173,7 @@ class EntailmentRanking(RankingTask):
     def score(self, columns: list[tf.Tensor], batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
         """See `Task.score`: ranks the entailed sentences for their premises."""
         premise, entailed, contradicting = columns
-        premise_text, entailed_text, _ = tf.unstack(batch.fingerprints, num=3)
-        negatives = negatives_of([contradicting], batch.fingerprints[2:], entailed_text)
-        return self.rank(premise, entailed, premise_text, entailed_text, negatives)
+        return self.rank(premise, entailed, batch.fingerprints, [contradicting])
 
 
 class ResponsePrediction(RankingTask):
@@ -248,8 +203,7 @@ class ResponsePrediction(RankingTask):
     def score(self, columns: list[tf.Tensor], batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
         """See `Task.score`: ranks replies for messages."""
         message, response = columns
-        responses = self.heads["response_tower"](response)
-        return self.rank(message, responses, *tf.unstack(batch.fingerprints, num=2))
+        return self.rank(message, self.heads["response_tower"](response), batch.fingerprints)
 
 
 class QuickThought(RankingTask):
@@ -269,24 +223,13 @@ class QuickThought(RankingTask):
         previous, sentence, following = (
             tower(column) for tower, column in zip(self.heads.values(), columns, strict=True)
         )
-        previous_text, text, following_text = tf.unstack(batch.fingerprints, num=3)
-        before, before_hits = self.rank(sentence, previous, text, previous_text)
-        after, after_hits = self.rank(sentence, following, text, following_text)
+        before, before_hits = self.rank(sentence, previous, batch.fingerprints[1::-1])
+        after, after_hits = self.rank(sentence, following, batch.fingerprints[1:])
         return before + after, (before_hits + after_hits) / 2
 
 
 def make_tower(name: str, config: ExperimentConfig, encoder: TokenEncoder, context_dim: int = 0) -> Tower:
-    """Makes a tower from the encoder's vectors to vectors of the same width.
-
-    Args:
-        name: Name of the layer.
-        config: The experiment, with the sizes of heads.
-        encoder: The encoder.
-        context_dim: Width of the context vectors that are appended to the inputs.
-
-    Returns:
-        The built tower.
-    """
+    """Makes a tower from the encoder's vectors, and perhaps contexts, to vectors as wide as the encoder's."""
     heads = config.heads
     tower = Tower((*heads.tower_dims, encoder.hidden_dim), heads.residual_towers, name=name)
     tower.build((None, encoder.hidden_dim + context_dim))

@@ -14,37 +14,22 @@ TRAINING = tf.TensorSpec([], tf.bool, name="training")
 
 
 class Served(NamedTuple):
-    """The parts of a model that its signatures use.
+    """The parts of a model that its signatures use."""
 
-    Attributes:
-        encoder: Maps `[n]` strings to `[n, dim]` vectors that are not normalised.
-        heads: The task's layers by name, in float32.
-        scale_for_heads: Scales `[n, dim]` vectors as in training.
-        prompts: See `ModelInfo.role_prompts`.
-    """
-
-    encoder: ServingEncoder
-    heads: Mapping[str, keras.layers.Layer]
-    scale_for_heads: Callable[[tf.Tensor], tf.Tensor]
-    prompts: Mapping[str, str]
+    encoder: ServingEncoder  # maps [n] strings to [n, dim] vectors that are not normalised
+    heads: Mapping[str, keras.layers.Layer]  # the task's layers by name, in float32
+    scale_for_heads: Callable[[tf.Tensor], tf.Tensor]  # scales [n, dim] vectors as in training
+    prompts: Mapping[str, str]  # see `ModelInfo.role_prompts`
 
 
 class About(NamedTuple):
-    """Name and description of a signature.
+    """Name and description of a signature."""
 
-    Attributes:
-        name: Name of the signature, and of the attribute of the loaded SavedModel.
-        inputs: Names of the inputs, all of them strings.
-        card: Description of the outputs for the model card.
-        example: A line of Python for the model card that calls `encoder`, or "".
-        role: The prompt that is put before the texts, a key of `ModelInfo.role_prompts`; "" for no prompt.
-    """
-
-    name: str
-    inputs: tuple[str, ...]
-    card: str
-    example: str = ""
-    role: str = "default"
+    name: str  # also of the attribute of the loaded SavedModel
+    inputs: tuple[str, ...]  # names of the inputs, all of them strings
+    card: str  # description of the outputs for the model card
+    example: str = ""  # a line of Python for the model card that calls `encoder`
+    role: str = "default"  # the prompt before the texts, see `ModelInfo.role_prompts`; "" for no prompt
 
 
 def texts(*names: str) -> list[tf.TensorSpec]:
@@ -57,10 +42,6 @@ class Signature(tf.train.Checkpoint):
 
     A subclass has a `__call__` with `@tf.function(input_signature=texts(...))` that returns one tensor. The
     base class is `tf.train.Checkpoint` because a SavedModel loses the `variables` of a `tf.Module`.
-
-    Args:
-        served: The encoder and the heads.
-        about: Name, inputs and description.
     """
 
     def __init__(self, served: Served, about: About) -> None:

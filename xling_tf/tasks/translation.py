@@ -30,10 +30,6 @@ class Decoder(Layer):
     the target language at the first position (sec. 2; Johnson et al. 2016), and the previous word at all
     others. Inputs are rows of the encoder's word table; outputs are compared with these rows too, after a
     projection (our choice, from Press and Wolf 2017).
-
-    Args:
-        languages: Codes of the target languages.
-        embedding_dim: Width of the word table.
     """
 
     def __init__(self, languages: Sequence[str], embedding_dim: int, **kwargs: Any) -> None:
@@ -67,7 +63,7 @@ class Decoder(Layer):
             encodings: `[batch, dim]` vectors of the sources.
             words: `[words, embedding_dim]` rows of the distinct words.
             tokens: `[batch, length]` int32 positions in `words` of the translations' words.
-            lengths: `[batch]` int32 number of words.
+            lengths: `[batch]` int32.
             language: Code of the target language.
 
         Returns:
@@ -89,11 +85,11 @@ class Decoder(Layer):
     def translate(
         self, encodings: tf.Tensor, words: tf.Tensor, languages: tf.Tensor, most: int
     ) -> tf.RaggedTensor:
-        """Decodes vectors greedily.
+        """Decodes `[batch, dim]` vectors greedily.
 
         Args:
-            encodings: `[batch, dim]` vectors of the sources.
-            words: `[num_words, embedding_dim]` word table of the encoder.
+            encodings: Vectors of the sources.
+            words: `[words, embedding_dim]` word table of the encoder.
             languages: `[batch]` int32 positions of the target languages in `self.languages`.
             most: Maximum number of words of a translation.
 
@@ -191,18 +187,12 @@ class Translation(Task):
         self, encoder: TokenEncoder, batch: Batch, training: bool = False
     ) -> tuple[list[tf.Tensor], tf.Tensor, tf.Tensor]:
         """See `Task.encode_and_score`; a hit is the share of correctly predicted words."""
+        # "We find that starting with the two terms having comparable value is a good place to start tuning"
+        # (sec. 2.2): `alpha` is then the ratio of their means.
         likelihoods, regularizer, hits, columns = self._terms(encoder, batch, training)
         return columns, likelihoods + self.config.alpha * regularizer, hits
 
-    def terms(self, encoder: TokenEncoder, batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns the two terms of the loss without `alpha`, `[batch]` each.
-
-        "We find that starting with the two terms having comparable value is a good place to start tuning"
-        (sec. 2.2): `alpha` is then the ratio of their means.
-        """
-        return self._terms(encoder, batch, training=False)[:2]
-
-    def _terms(self, encoder: TokenEncoder, batch: Batch, training: bool) -> tuple[Any, ...]:
+    def _terms(self, encoder: TokenEncoder, batch: Batch, training: bool = False) -> tuple[Any, ...]:
         features = batch.features
         words = encoder.embed_words(features.words, training)
         columns = tf.split(self.encode_sentences(encoder, words, features, training), 2)
@@ -248,15 +238,7 @@ class Translation(Task):
 
 
 def _candidates(ids: tf.Tensor, words: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Collects the words of all replicas as the decoder's candidates; a hash bucket counts as one word.
-
-    Args:
-        ids: `[words]` int32 rows of the word table.
-        words: `[words, dim]` embeddings.
-
-    Returns:
-        The distinct ids and their embeddings, and `[words]` int32 positions of this replica's words in them.
-    """
+    """Returns the distinct ids of all replicas' words, their rows, and the places of this replica's words."""
     all_ids, offset = gather_candidates(ids)
     all_words, _ = gather_candidates(words)
     distinct, places = tf.unique(all_ids)

@@ -31,11 +31,7 @@ class Checkpoints:
     """The checkpoints of a run: a folder for each, named after the step.
 
     A folder is renamed into place once it is complete, so that a killed process leaves no partial checkpoint.
-
-    Args:
-        folder: Folder of the checkpoints.
-        weights: The model's variables by name.
-        optimizer: The optimizers' variables by name.
+    Both kinds of variables are saved by their names.
     """
 
     def __init__(
@@ -50,18 +46,7 @@ class Checkpoints:
         return [variable for part in self._parts.values() for variable in part.values()]
 
     def save(self, step: int, state: dict[str, Any]) -> Path:
-        """Writes a checkpoint, and removes all but the newest two.
-
-        Args:
-            step: Number of steps trained so far.
-            state: Further JSON values that are needed to continue.
-
-        Returns:
-            The folder of the checkpoint.
-
-        Raises:
-            CheckpointError: It cannot be written.
-        """
+        """Writes a checkpoint with further JSON values, and removes all but the newest two."""
         path = self._folder / f"step-{step:09d}"
         try:
             with replacing_folder(path) as temporary:
@@ -81,11 +66,7 @@ class Checkpoints:
         return path
 
     def restore(self) -> dict[str, Any] | None:
-        """Restores the newest readable checkpoint; renames damaged ones to "NAME.damaged", with a warning.
-
-        Returns:
-            The state that was saved with it; None if there is no checkpoint.
-        """
+        """Restores the newest readable checkpoint, and returns its state; renames damaged ones."""
         for leftover in self._folder.glob(".step-*.tmp"):
             shutil.rmtree(leftover)
         for path in newest_first(self._folder):
@@ -102,19 +83,15 @@ class Checkpoints:
         return None
 
     def _read(self, path: Path) -> dict[str, Any]:
-        state = self._state(path)
+        state, step = read_json(path / _STATE), int(path.name.removeprefix("step-"))
+        if not isinstance(state, dict) or state.get("step", step) != step:
+            raise ValueError(f"{_STATE} is not from step {step}")
         for name, digest in state.pop("digests").items():
             if _digest(path / name) != digest:
                 raise ValueError(f"{name} has changed since it was written")
         values = {name: read_weights(path / name) for name in self._parts}
         # All files at once: nothing is assigned unless everything fits.
         assign_weights(_joined(self._parts), _joined(values), str(path))
-        return state
-
-    def _state(self, path: Path) -> dict[str, Any]:
-        state = read_json(path / _STATE)
-        if not isinstance(state, dict) or state.get("step", _step(path)) != _step(path):
-            raise ValueError(f"{_STATE} is not from step {_step(path)}")
         return state
 
 
@@ -125,10 +102,6 @@ def _joined(parts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
 def _digest(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "blake2b").hexdigest()[:32]
-
-
-def _step(path: Path) -> int:
-    return int(path.name.removeprefix("step-"))
 
 
 def _reason(error: Exception) -> str:

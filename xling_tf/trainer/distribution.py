@@ -5,9 +5,10 @@ import pickle
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
+from urllib.parse import urlsplit
 
 import numpy as np
 import tensorflow as tf
@@ -52,9 +53,14 @@ class Cluster(NamedTuple):
             return
         logging.info("%s of %d: waiting for the others", self.names[self.rank], len(self.names))
         others = dict(zip(self.names, self.addresses, strict=True))
-        address = others.pop(self.names[self.rank])
+        port = int(others.pop(self.names[self.rank]).rpartition(":")[2])
         deadline = time.monotonic() + seconds
-        with closing(_listen(address)):
+        try:
+            server = socket.create_server(("", port), backlog=128)
+        except OSError as error:
+            reason = f"{error.strerror}; is another training or a worker of the same task.index running here?"
+            raise UserError(f"this process cannot listen on port {port} of TF_CONFIG ({reason})") from error
+        with server:
             while others := {name: at for name, at in others.items() if not _answers(at)}:
                 if time.monotonic() > deadline:
                     missing = " and ".join(f"{name} at {at}" for name, at in others.items())
@@ -82,33 +88,25 @@ def read_cluster(environment: Mapping[str, str]) -> Cluster:
     try:
         config = json.loads(text)
         jobs, task = dict(config["cluster"]), config["task"]
-        kind, index = task["type"], int(task["index"])
         # TensorFlow numbers the workers in this order.
-        members = [
-            (f"{job} {place}", str(address))
+        workers = {
+            f"{job} {place}": str(address)
             for job in ("chief", "worker")
             for place, address in enumerate(jobs.pop(job, ()))
-        ]
-        names, addresses = zip(*members, strict=True)
-        rank = names.index(f"{kind} {index}")
+        }
+        names, addresses = tuple(workers), tuple(workers.values())
+        rank = names.index(f"{task['type']} {int(task['index'])}")
+        hosts = [urlsplit(f"//{address}") for address in addresses]
+        is_valid = not jobs and "chief 1" not in names and "worker 0" in names
+        is_valid = is_valid and all(host.hostname and host.port for host in hosts)
     except (LookupError, TypeError, ValueError) as error:
         raise UserError(f"TF_CONFIG expects JSON of this form: {_EXAMPLE}, got {text[:200]}") from error
-    if jobs or names.count("chief 1") or "worker 0" not in names:
-        raise UserError(f"TF_CONFIG needs workers and at most one chief, as {_EXAMPLE}, got {text[:200]}")
-    for address in addresses:
-        host, _, port = address.rpartition(":")
-        if not (host and port.isdigit() and 0 < int(port) < 65536) or addresses.count(address) > 1:
-            raise UserError(f"TF_CONFIG needs another host:port for every worker, got {address!r}")
+    if not is_valid or len({*addresses}) < len(addresses):
+        raise UserError(
+            "TF_CONFIG needs workers and at most one chief, each at another host:port, as "
+            f"{_EXAMPLE}, got {text[:200]}"
+        )
     return Cluster(names, addresses, rank)
-
-
-def _listen(address: str) -> socket.socket:
-    port = int(address.rpartition(":")[2])
-    try:
-        return socket.create_server(("", port), backlog=128)
-    except OSError as error:
-        reason = f"{error.strerror}; is another training or a worker of the same task.index running here?"
-        raise UserError(f"this process cannot listen on port {port} of TF_CONFIG ({reason})") from error
 
 
 def _answers(address: str) -> bool:
@@ -153,10 +151,6 @@ class Workers:
 
     All processes must call the same methods in the same order, because each call waits for the others. In a
     process that trains alone, the calls return at once.
-
-    Args:
-        strategy: The distribution strategy.
-        cluster: The processes.
     """
 
     def __init__(self, strategy: tf.distribute.Strategy, cluster: Cluster = ALONE) -> None:

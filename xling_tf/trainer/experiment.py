@@ -15,7 +15,7 @@ from absl import logging
 
 from xling_tf.config import DataConfig, ExperimentConfig
 from xling_tf.corpora.folder import load_corpora, resolve_languages
-from xling_tf.corpora.huggingface import read_sources
+from xling_tf.corpora.huggingface import read_source
 from xling_tf.corpora.record_types import RECORD_TYPES
 from xling_tf.corpora.records import Corpus
 from xling_tf.corpora.store import CorpusStore, open_store, transient_store
@@ -49,26 +49,16 @@ _PROJECTED = 500  # held-out translations of each language pair for TensorBoard'
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """The arguments of an experiment, the same in all workers of TF_CONFIG.
+    """The arguments of an experiment, the same in all workers of TF_CONFIG; the first uses the folders."""
 
-    Attributes:
-        name: Name of the preset.
-        config: The preset with its overrides.
-        run_dir: Folder of the corpora as read, checkpoints, logs and `results.json`. A run that was started
-            there continues. Only the first worker uses it.
-        output: Folder of the exported model. Only the first worker uses it.
-        data: Data folder; None for the preset's default corpora.
-        corpora: Corpora that replace those of `data`.
-        cache: Folder in which runs share a teacher's vectors; None to keep them in the run folder.
-    """
-
-    name: str
-    config: ExperimentConfig
+    name: str  # of the preset
+    config: ExperimentConfig  # the preset with its overrides
+    # Corpora as read, checkpoints, logs and `results.json`; a run that was started there continues.
     run_dir: Path
-    output: Path
-    data: Path | None = None
-    corpora: Sequence[Corpus] | None = None
-    cache: Path | None = None
+    output: Path  # the exported model
+    data: Path | None = None  # the data folder; None for the preset's default corpora
+    corpora: Sequence[Corpus] | None = None  # in place of those of `data`
+    cache: Path | None = None  # where runs share a teacher's vectors; None for the run folder
 
     @property
     def folder(self) -> RunFolder:
@@ -78,9 +68,6 @@ class Run:
 
 def run_experiment(run: Run) -> dict[str, Any] | None:
     """Trains, evaluates and exports a model.
-
-    Args:
-        run: The arguments of the experiment.
 
     Returns:
         The content of `results.json`, or {} in workers other than the first; None if a signal stopped the
@@ -131,14 +118,10 @@ def _train(run: Run, data: DataConfig, workers: Workers) -> dict[str, Any] | Non
         learners = [task for task in tasks if isinstance(task, kind)]
         examples = with_vectors(learners, examples, teacher, folder)
         del teacher
+    train = {task: parts.train for task, parts in examples.items()}
     held_out = {task: parts.held_out for task, parts in examples.items()}
     trainer = Trainer(
-        model=model,
-        tasks=tasks,
-        config=run.config,
-        examples={task: parts.train for task, parts in examples.items()},
-        workers=workers,
-        run_dir=run.run_dir,
+        model=model, tasks=tasks, config=run.config, examples=train, workers=workers, run_dir=run.run_dir
     )
     if not trainer.train():
         logging.warning("stopped at step %d; the same command continues there", trainer.step)
@@ -159,7 +142,8 @@ def _read_corpora(run: Run, data: DataConfig, *, is_chief: bool) -> CorpusStore:
             with_mined=config.task("translation_ranking").hard_negatives > 0,
             target_inference=any(config.task(n).in_targets for n in ("inference", "entailment_ranking")),
         )
-        corpora += read_sources(config.data)
+        for source in data.sources:
+            corpora += read_source(source, data.languages)
         kinds = {"parallel", *(task_class(name).kind for name in config.active_tasks)}
         if not config.initial.model:  # a tokenizer also learns from texts that no task uses
             kinds |= {"documents", "conversations", "nli"}
@@ -214,20 +198,12 @@ def _build(
 
 
 def start_weights(workers: Workers, run_dir: Path, model: Model, new_heads: Mapping[str, Any]) -> None:
-    """Assigns the weights that training starts from; those of new heads stay random.
-
-    Args:
-        workers: The processes that train together; only the chief reads files.
-        run_dir: The run folder.
-        model: The model, whose weights change.
-        new_heads: Heads by task that the starting model lacks, or has in another form.
-    """
+    """Assigns the weights that training starts from, read by the chief; those of new heads stay random."""
     prefixes = tuple(f"heads/{task}/" for task in new_heads)
     variables = {n: v.value for n, v in model.weights.items() if not n.startswith(prefixes)}
 
     def read() -> None:
-        weights = _start_weights(run_dir)
-        used = {name: array for name, array in weights.items() if not name.startswith(prefixes)}
+        used = {n: array for n, array in _start_weights(run_dir).items() if not n.startswith(prefixes)}
         assign_weights(variables, used, str(run_dir / START))
 
     workers.from_chief(read)
@@ -237,13 +213,7 @@ def start_weights(workers: Workers, run_dir: Path, model: Model, new_heads: Mapp
 
 
 def average_with_start(run_dir: Path, model: Model, share: float) -> None:
-    """Averages a trained model's weights with those it started from (Wortsman et al. 2022, eq. 1).
-
-    Args:
-        run_dir: The run folder.
-        model: The model, whose weights change.
-        share: Share of the starting weights in the mean.
-    """
+    """Averages a trained model's weights with a share of its start's (Wortsman et al. 2022, eq. 1)."""
     start = _start_weights(run_dir)
     for name, variable in model.weights.items():
         if name in start and start[name].shape == tuple(variable.shape):
@@ -263,16 +233,7 @@ def _start_weights(run_dir: Path) -> Weights:
 def make_tasks(
     config: ExperimentConfig, data: DataConfig, model: Model
 ) -> tuple[list[Task], dict[str, Heads]]:
-    """Makes the tasks of an experiment, with new heads for tasks whose heads the model lacks or cannot use.
-
-    Args:
-        config: The experiment.
-        data: Its languages.
-        model: The model; new heads are added to its `heads`.
-
-    Returns:
-        The tasks, and the new heads by the task's name in `TASKS`.
-    """
+    """Makes the tasks, and the heads (also returned, by task) that the model lacks or that do not fit."""
     tasks, new_heads = list[Task](), dict[str, Heads]()
     for name in config.active_tasks:
         kind, existing = task_class(name), model.heads.get(name, {})
@@ -300,14 +261,9 @@ def _trained_on(config: ExperimentConfig, tasks: Sequence[Task], store: CorpusSt
 
 
 def _with_examples(tasks: Sequence[Task], examples: Mapping[str, Any], source: str) -> list[Task]:
-    """Returns the tasks that have examples, and warns about the others, in one line for each kind of data.
-
-    Optional data need no warning: translations between targets, and pairs of inference and similarity in
-    target languages. But inference that is missing in all target languages is reported.
-
-    Raises:
-        UserError: No task has examples.
-    """
+    """Returns the tasks that have examples, and warns about the others, in one line for each kind of data."""
+    # Optional: translations between targets, and pairs of inference and similarity in target languages. But
+    # inference that is missing in all target languages is reported.
     kinds = ("parallel", "nli", "similarity")
     optional = [t for t in tasks if t.kind in kinds and source not in t.languages.split("-")]
     inference = [task for task in optional if task.kind == "nli"]
@@ -342,23 +298,23 @@ def _finish(
     encoder = SentenceEncoder(module)
     labels = held_out_translations(store.corpora, _PROJECTED)
     write_projection(run.run_dir, labels, encoder.encode([text for _, text in labels]))
-    results = {
+    # An export is for other people: it has nothing about this machine.
+    published = {
         "preset": run.name,
         "steps": trainer.step,
         "minutes": trainer.seconds / 60,
-        "precision": keras.config.dtype_policy().name,
         "scores": evaluate(model, tasks, config, data.languages, encoder, held_out, store.corpora, run.data),
-        "corpora": store.counts(),
+        "corpora": {corpus.title: corpus.num_records for corpus in store.corpora},
+        "config": to_dict(config),
+    }
+    results = {
+        **published,
+        "precision": keras.config.dtype_policy().name,
         "num_parameters": model.encoder.count_params(),
         **provenance(),
-        "config": to_dict(config),
         "model": model.config(),
     }
     run.folder.write("results.json", json.dumps(results, indent=2) + "\n")
-    # An export is for other people: it has nothing about this machine.
-    published = {
-        name: results[name] for name in ("preset", "steps", "minutes", "scores", "corpora", "config")
-    }
     version = results["versions"]["xling_tf"]
     card = model_card(
         run.name,

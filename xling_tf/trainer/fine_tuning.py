@@ -17,6 +17,7 @@ from xling_tf.config import (
     TranslationRankingConfig,
 )
 from xling_tf.corpora.pairs import read_pairs
+from xling_tf.corpora.readers import percentages
 from xling_tf.corpora.records import Corpus, Row, SimilarityPair, TranslationPair
 from xling_tf.errors import UserError
 from xling_tf.sentence_encoder import SentenceEncoder, load
@@ -93,15 +94,11 @@ def fine_tune(
     output = Path(output)
     corpus = PairCorpus.of(pairs, languages)
     batch = min(_PAIRS_PER_BATCH, len(corpus.pairs))
-    tasks: dict[str, TaskConfig] = (
-        {"graded_similarity": TaskConfig(examples_per_batch=batch)}
-        if corpus.kind == "similarity"
-        else {
-            "translation_ranking": TranslationRankingConfig(
-                examples_per_batch=batch, hard_negatives=corpus.num_negatives
-            )
-        }
-    )
+    tasks: dict[str, TaskConfig] = {"graded_similarity": TaskConfig(examples_per_batch=batch)}
+    if corpus.kind == "parallel":
+        most = max(len(pair.negatives) for pair in corpus.pairs if isinstance(pair, TranslationPair))
+        ranking = TranslationRankingConfig(examples_per_batch=batch, hard_negatives=most)
+        tasks = {"translation_ranking": ranking}
     config = ExperimentConfig(
         description="fine-tuned on pairs of texts that belong together",
         tokenizer=None,
@@ -134,25 +131,9 @@ class PairCorpus(Corpus):
 
     pairs: tuple[TranslationPair, ...] | tuple[SimilarityPair, ...]
 
-    @property
-    def num_negatives(self) -> int:
-        """Maximum number of wrong texts of a pair."""
-        return max(len(pair.negatives) if isinstance(pair, TranslationPair) else 0 for pair in self.pairs)
-
     @classmethod
     def of(cls, pairs: Any, languages: tuple[str, str]) -> "PairCorpus":
-        """Makes a corpus.
-
-        Args:
-            pairs: The pairs, in any form that `read_pairs` takes.
-            languages: Codes of both sides.
-
-        Returns:
-            The corpus, without duplicates.
-
-        Raises:
-            UserError: There are too few pairs, or the scores are all equal.
-        """
+        """Makes a corpus of the distinct pairs in any form that `read_pairs` takes."""
         distinct = tuple(dict.fromkeys(read_pairs(pairs)))
         if len(distinct) < _MIN_PAIRS:
             raise UserError(
@@ -163,11 +144,9 @@ class PairCorpus(Corpus):
         if not scores:
             ranked = tuple(TranslationPair(pair.first, pair.second, pair.wrong) for pair in distinct)
             return cls(name="pairs", kind="parallel", languages="-".join(languages), pairs=ranked)
-        low, high = min(scores), max(scores)
-        if low == high:
-            raise UserError(f"scores that differ are expected, but all are {low:g}")
-        percents = [round(100 * (score - low) / (high - low)) for score in scores]
-        scored = (SimilarityPair(*row[:2], percent) for row, percent in zip(distinct, percents, strict=True))
+        if min(scores) == max(scores):
+            raise UserError(f"scores that differ are expected, but all are {scores[0]:g}")
+        scored = [SimilarityPair(*row[:2], n) for row, n in zip(distinct, percentages(scores), strict=True)]
         return cls(name="pairs", kind="similarity", languages=languages[0], pairs=tuple(scored))
 
     def version(self) -> str:
@@ -175,5 +154,4 @@ class PairCorpus(Corpus):
         return hashlib.blake2b(repr(self.pairs).encode(), digest_size=8).hexdigest()
 
     def __iter__(self) -> Iterator[Row]:
-        """Yields the pairs, which belong to no document."""
         return ((pair, None) for pair in self.pairs)

@@ -1,9 +1,6 @@
-"""Shuffled, length-bucketed batches of token features.
+"""Batches of token features; the i-th one is a pure function of (examples, seed, i), also after restarts."""
 
-The i-th batch of a task is a pure function of (examples, seed, i), so that a restarted training sees the same
-batches as an uninterrupted one without any saved state.
-"""
-
+import itertools
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -40,7 +37,6 @@ class Examples:
     vectors: Any  # `[examples, dim]` float32 of a teacher, or something that is indexed in the same way
 
     def __len__(self) -> int:
-        """Number of examples."""
         return len(self.labels)
 
     def texts(self, indices: NDArray[np.int64]) -> NDArray[np.object_]:
@@ -103,16 +99,6 @@ class BatchSampler:
     by length, or without `by_length` by position in the corpora, and cut into batches that take equal work:
     the shorter the sentences, the more are in a batch. With `data.equal_batches`, batches have equal numbers
     of examples, which are not sorted by length. The batches of a pool come in random order.
-
-    Args:
-        examples: The examples of a task.
-        weights: Weight of each corpus.
-        examples_per_batch: Average number of examples in a batch.
-        config: The experiment.
-        by_length: True to sort by length, False to keep neighbours of a corpus together.
-
-    Raises:
-        UserError: A weight is negative or not finite, or all of them are 0.
     """
 
     def __init__(
@@ -193,19 +179,10 @@ _ROUNDS = 4  # Luby and Rackoff 1988: with four rounds, the order is indistingui
 def shuffled(
     places: NDArray[np.int64], epochs: NDArray[np.int64], size: int, seed: Sequence[int]
 ) -> NDArray[np.int64]:
-    """Computes elements of random permutations without storing them.
+    """Returns the `[n]` elements at some places of random permutations of `size`, one for each epoch.
 
     A permutation is a Feistel network over numbers of an even number of bits; its rounds repeat until the
     result is below `size` ("cycle walking", Black and Rogaway 2002, sec. 4).
-
-    Args:
-        places: `[n]` positions in the permutations.
-        epochs: `[n]` numbers of the permutations.
-        size: Length of the permutations.
-        seed: Seed of the permutations.
-
-    Returns:
-        `[n]` elements.
 
     Example:
         >>> places = np.arange(5)
@@ -242,17 +219,7 @@ def make_dataset(
     *,
     count: int | None = None,
 ) -> tf.data.Dataset:
-    """Streams batches.
-
-    Args:
-        examples: The examples of a task.
-        batch: Returns the indices of the examples of the n-th batch.
-        tokenizer: The model's tokenizer.
-        count: Number of batches; None for an endless stream.
-
-    Returns:
-        A dataset of `Batch`.
-    """
+    """Streams batches of a task, `count` or endlessly, whose examples `batch` gives by the batch's number."""
 
     def read(number: NDArray[np.int64]) -> tuple[NDArray[Any], ...]:
         indices = batch(int(number))
@@ -302,13 +269,6 @@ class TrainingInput:
 
     The n-th step of a task takes the n-th batch of the sampler. The batch is divided among the replicas of
     all processes in order, in nearly equal parts; with fewer examples than replicas, the last ones get none.
-
-    Args:
-        task: The task.
-        examples: Its training examples.
-        tokenizer: The model's tokenizer.
-        config: The experiment.
-        workers: The processes that train together.
     """
 
     def __init__(
@@ -345,13 +305,11 @@ class TrainingInput:
 
     def sample(self, num_examples: int) -> Iterator[list[str]]:
         """Yields the texts of the first batches, until they have `num_examples` examples or a whole epoch."""
-        left = min(num_examples, len(self._examples))
-        count = 0
+        left, batches = min(num_examples, len(self._examples)), itertools.count()
         while left > 0:
-            columns = self.texts(count)
+            columns = self.texts(next(batches))
             yield [text for column in columns for text in column]
             left -= len(columns[0])
-            count += 1
 
     def _dataset(self, count: int) -> tf.data.Dataset:
         num_replicas = self._strategy.num_replicas_in_sync

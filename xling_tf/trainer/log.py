@@ -3,7 +3,7 @@
 import json
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -36,12 +36,8 @@ class StepResult(NamedTuple):
 class TrainingLog(AbstractContextManager["TrainingLog"]):
     """Reports steps on the screen, in `metrics.jsonl` and to TensorBoard.
 
-    If the output is not a terminal, a line every half minute replaces the progress bar.
-
-    Args:
-        run_dir: The run folder.
-        first_step: The next step; lines that a killed process left from this step on are removed.
-        progress: Share of the budget that is used.
+    If the output is not a terminal, a line every half minute replaces the progress bar. Lines that a killed
+    process left from `first_step` on are removed; `progress` is the share of the budget that is used.
     """
 
     def __init__(self, run_dir: Path, *, first_step: int, progress: float) -> None:
@@ -51,14 +47,8 @@ class TrainingLog(AbstractContextManager["TrainingLog"]):
         self._report = self._stack.enter_context(log_progress("training"))
         self._lines = self._stack.enter_context(path.open("a", encoding="utf-8"))
         self._writer = tf.summary.create_file_writer(str(run_dir / "tensorboard"))
-        layout = "{l_bar}{bar}| {elapsed}<{remaining}{postfix}"
-        self._bar = tqdm(
-            total=100.0,
-            initial=100 * progress,
-            unit="%",
-            disable=sys.stderr is None or None,
-            bar_format=layout,
-        )
+        layout, hidden = "{l_bar}{bar}| {elapsed}<{remaining}{postfix}", sys.stderr is None or None
+        self._bar = tqdm(total=100.0, initial=100 * progress, disable=hidden, bar_format=layout)
         self._losses: dict[str, float] = {}
         self._stack.callback(self._writer.close)
         self._stack.callback(self._bar.close)
@@ -66,7 +56,6 @@ class TrainingLog(AbstractContextManager["TrainingLog"]):
         self._sentences = 0
 
     def __exit__(self, *error: Any) -> None:
-        """Closes files and bar."""
         self._stack.__exit__(*error)
 
     def report(self, result: StepResult, progress: float) -> None:
@@ -82,7 +71,9 @@ class TrainingLog(AbstractContextManager["TrainingLog"]):
             "learning_rate": result.learning_rate,
             "sentences_per_second": rate,
         }
-        self._write_scalars(result.step, scalars)
+        with self._writer.as_default(step=result.step):
+            for name, value in scalars.items():
+                tf.summary.scalar(name, value)
         before = self._losses.get(result.task, result.loss)
         self._losses[result.task] = _SMOOTHING * before + (1 - _SMOOTHING) * result.loss
         losses = " ".join(f"{_short(name)} {loss:.2f}" for name, loss in self._losses.items())
@@ -92,20 +83,9 @@ class TrainingLog(AbstractContextManager["TrainingLog"]):
             self._bar.set_postfix_str(status, refresh=False)
             self._bar.update(100 * progress - self._bar.n)
 
-    def _write_scalars(self, step: int, scalars: Mapping[str, float]) -> None:
-        with self._writer.as_default(step=step):
-            for name, value in scalars.items():
-                tf.summary.scalar(name, value)
-
 
 def write_projection(run_dir: Path, labels: Sequence[tuple[str, str]], vectors: NDArray[np.float32]) -> None:
-    """Writes sentences and their vectors for TensorBoard's projector.
-
-    Args:
-        run_dir: The run folder.
-        labels: Language code and text of each sentence.
-        vectors: `[sentences, dim]`.
-    """
+    """Writes `[sentences, dim]` vectors, and their languages and texts, for TensorBoard's projector."""
     folder = run_dir / "tensorboard"
     folder.mkdir(exist_ok=True)  # may have been deleted during the training
     rows = [("language", "sentence"), *((language, " ".join(text.split())) for language, text in labels)]

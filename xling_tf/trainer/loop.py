@@ -51,27 +51,17 @@ class DispatchedStep(NamedTuple):
 
 
 class NonFiniteLossError(UserError):
-    """A loss or gradient is not finite; the message names the step, the task and a file of the batch."""
+    """A loss or gradient is not finite; checkpoints are unchanged, and a file has the texts of the batch."""
 
 
 class Phase:
     """A share of the training budget, in which an encoder is trained on some tasks.
 
     Args:
-        name: Name for the log.
         encoder: The encoder, or the part of it, that is trained.
-        tasks: The tasks.
         end: Share of the budget at which the phase ends, if it has had `least` steps by then.
         least: Minimum number of steps; shortens the later phases if the budget is small.
         bow_rate: Factor on the learning rates of the average of words.
-        tokenizer: The model's tokenizer.
-        config: The experiment.
-        examples: Training examples of each task, by its name.
-        workers: The processes that train together.
-
-    Attributes:
-        begin: Share of the budget at which the phase began.
-        steps: Number of steps trained so far.
     """
 
     def __init__(
@@ -108,12 +98,7 @@ class Phase:
         return self.tasks[self._schedule.task(self.steps)]
 
     def progress(self, progress: float, ahead: int = 0) -> float:
-        """Returns the share of the phase that is over.
-
-        Args:
-            progress: Share of the budget that is used, `ahead` steps from now.
-            ahead: Number of steps.
-        """
+        """Returns the share of the phase that is over at `progress` of the budget, `ahead` steps from now."""
         share = (progress - self.begin) / (self.end - self.begin)
         if self.least:
             share = max(min(share, (self.steps + ahead) / self.least), progress)
@@ -140,19 +125,8 @@ class Trainer:
     """Trains a model on its tasks, one task per step.
 
     With `training.bow_share`, a first phase trains the average of words, and the heads on it, in batches of
-    `training.bow_batch`, for at least `training.bow_steps` steps if the budget allows.
-
-    Args:
-        model: The model, built under the strategy's scope.
-        tasks: The tasks.
-        config: The experiment.
-        examples: Training examples of each task, by its name.
-        workers: The processes that train together; the chief's clock counts.
-        run_dir: The chief's folder for checkpoints and logs.
-
-    Attributes:
-        step: Number of steps trained so far.
-        seconds: Seconds of training so far, all restarts together.
+    `training.bow_batch`, for at least `training.bow_steps` steps if the budget allows. The chief's clock
+    counts, and the model is built under the strategy's scope.
     """
 
     def __init__(
@@ -187,9 +161,7 @@ class Trainer:
         self._checkpoints = Checkpoints(run_dir / CHECKPOINTS, weights, self._optimizers.named_variables)
 
     def train(self) -> bool:
-        """Trains until the budget is used up, from the newest checkpoint if there is one.
-
-        A loss or gradient that is not finite raises a `NonFiniteLossError`; checkpoints are then unchanged.
+        """Trains from the newest checkpoint, if there is one, until the budget is used up.
 
         Returns:
             True if the budget was used up, False if a signal stopped training early.
@@ -268,20 +240,18 @@ class Trainer:
         """Makes the graph function that trains one batch of a task on every replica."""
         encoder = phase.encoder
         variables = [*self._optimizers.tables, *encoder.dense_variables, *task.variables()]
+        values = [variable.value for variable in variables]
 
         def replica_step(batch: Batch) -> tf.Tensor:
             context = tf.distribute.get_replica_context()
             with tf.GradientTape() as tape:
-                tape.watch(
-                    [variable.value for variable in variables]
-                )  # not automatic: tables are read by handle
+                tape.watch(values)  # not automatic: tables are read by handle
                 losses, hits = task.losses(encoder, batch, self._anchor, training=True)
                 count = tf.cast(tf.size(losses), tf.float32)
                 # Gradients of the replicas are summed, so losses are divided by the size of the whole batch.
                 scale = task.config.loss_weight / context.all_reduce("sum", count)
                 loss = scale * tf.reduce_sum(losses)
-            gradients = tape.gradient(loss, [variable.value for variable in variables])
-            norm = self._optimizers.apply(gradients, variables)
+            norm = self._optimizers.apply(tape.gradient(loss, values), variables)
             tokens = tf.cast(tf.reduce_sum(batch.features.lengths), tf.float32)
             sums = tf.stack([tf.reduce_sum(losses), tf.reduce_sum(hits), count, tokens])
             return tf.concat([context.all_reduce("sum", sums), norm[None]], axis=0)
@@ -334,13 +304,8 @@ class Trainer:
 
     def _save_batch(self, dispatched: DispatchedStep, loss: float) -> Path:
         """Saves the texts of a step's batch of all replicas."""
-        path = self._run_dir / "non_finite_batch.json"
-        record = {
-            "step": dispatched.step,
-            "task": dispatched.task.name,
-            "loss": str(loss),
-            "columns": dispatched.texts(),
-        }
+        path, task = self._run_dir / "non_finite_batch.json", dispatched.task.name
+        record = {"step": dispatched.step, "task": task, "loss": str(loss), "columns": dispatched.texts()}
         if self._workers.is_chief:
             with replacing(path) as temporary:
                 temporary.write_text(json.dumps(record, ensure_ascii=False, indent=1), encoding="utf-8")
@@ -399,16 +364,7 @@ def _make_phases(
 
 
 def make_schedule(tasks: Sequence[Task], sizes: Mapping[str, int], config: ExperimentConfig) -> Schedule:
-    """Makes the schedule of the tasks.
-
-    Args:
-        tasks: The tasks.
-        sizes: Number of training examples of each task, by its name.
-        config: The experiment.
-
-    Returns:
-        A cycle of the tasks.
-    """
+    """Makes the schedule of the tasks, given the number of training examples of each by its name."""
     weights: dict[str, int] = {}
     for _, group in groupby(tasks, key=lambda task: (task.group, type(task))):
         mirrored = list(group)

@@ -40,12 +40,6 @@ class RowwiseRMSprop(keras.optimizers.Optimizer):
     change until the row is looked up again. The bias correction is Adam's, but by the number of look-ups of
     the row. With the number of steps instead, a word first seen at step 401 would move 9.9 times its
     learning rate. Momentum did not help (docs/results.md).
-
-    Args:
-        learning_rate: Learning rate.
-        beta_2: Decay of the mean squares.
-        epsilon: Added to the root of the mean square.
-        **kwargs: Arguments of every Keras optimizer.
     """
 
     def __init__(
@@ -104,13 +98,9 @@ class Optimizers:
     (Kingma and Ba 2015, sec. 3), and a group takes only the steps of its tasks, which may begin late.
 
     Args:
-        config: Kind of optimizer and learning rates.
         tables: Embedding tables, which are not trained if their learning rate is 0.
         groups: Dense variables by the name of their group, with the multiple of the learning rate.
         bow: Dense variables of the average of words, which are another group.
-
-    Attributes:
-        tables: The embedding tables that are trained.
     """
 
     def __init__(
@@ -125,53 +115,39 @@ class Optimizers:
         make_dense, make_tables = _KINDS[config.name]
         self._of_tables = make_tables(config.embedding_learning_rate)
         self._of_tables.build(self.tables)
-        self._bow = {id(variable) for variable in bow}
-        self._of_dense = []
-        self._names = {"tables": self._of_tables}
+        self._of_dense: dict[str, tuple[Any, set[int], float]] = {}
         for name, (multiple, group) in {"bow": (1.0, bow), **groups}.items():
             if group:
                 rate = multiple * config.learning_rate
-                self._names[name] = optimizer = make_dense(rate)
+                optimizer = make_dense(rate)
                 optimizer.build(list(group))
-                self._of_dense.append((optimizer, {id(variable) for variable in group}, rate))
+                self._of_dense[name] = optimizer, {id(variable) for variable in group}, rate
 
     @property
     def named_variables(self) -> dict[str, tf.Variable]:
         """The state of all optimizers by name."""
+        of_dense = {name: optimizer for name, (optimizer, *_) in self._of_dense.items()}
         return {
             f"{name}/{variable.path.rpartition('/')[2]}": variable.value
-            for name, optimizer in self._names.items()
+            for name, optimizer in {"tables": self._of_tables, **of_dense}.items()
             for variable in optimizer.variables
         }
 
     def set_progress(self, begin: float, end: float, bow_rate: float = 1.0) -> float:
-        """Sets the learning rates of one step.
-
-        Args:
-            begin: Share of the budget that is used when the step begins.
-            end: Share of the budget that is used when it ends.
-            bow_rate: Factor on the learning rates of the tables and of the average of words.
-
-        Returns:
-            The learning rate of the encoder's dense layers.
-        """
+        """Sets the learning rates of the step between two shares of the budget; returns the dense layers'."""
         config = self._config
         factor = learning_rate_factor(begin, end, warmup=config.warmup, decay=config.decay)
         self._of_tables.learning_rate.assign(bow_rate * factor * config.embedding_learning_rate)
-        for optimizer, ids, rate in self._of_dense:
-            multiple = bow_rate if ids == self._bow else 1.0
+        for name, (optimizer, _, rate) in self._of_dense.items():
+            multiple = bow_rate if name == "bow" else 1.0
             optimizer.learning_rate.assign(multiple * factor * rate)
         return factor * config.learning_rate
 
     def apply(self, gradients: Sequence[Any], variables: Sequence[keras.Variable]) -> tf.Tensor:
-        """Sums the gradients of the replicas, clips them and updates the variables.
+        """Sums the gradients of the replicas, clips them and updates the tables and then dense variables.
 
         Only the gradient of the dense layers is clipped, by its norm. The norm of the tables' gradient
         grows with the number of distinct words in the batch, and the tables have another learning rate.
-
-        Args:
-            gradients: Gradients of `variables`.
-            variables: The trained tables, then dense variables.
 
         Returns:
             The norm of all gradients before clipping.
@@ -187,7 +163,7 @@ class Optimizers:
         values = [variable.value for variable in variables]
         # `merge_call` passes only sequences of tensors, so optimizers refer to variables by position.
         groups = [(self._of_tables, list(range(split)))]
-        for optimizer, ids, _ in self._of_dense:
+        for optimizer, ids, _ in self._of_dense.values():
             groups.append((optimizer, [i for i, v in enumerate(variables) if id(v) in ids]))
         context.merge_call(partial(_update, groups=groups), args=([*tables, *dense], values))
         return tf.linalg.global_norm([*tables, dense_norm])
@@ -226,11 +202,7 @@ def _update(
 
 
 def _rate(optimizer: keras.optimizers.Optimizer) -> tf.Tensor:
-    """Returns the learning rate of the next step.
-
-    Adam's includes the bias correction of the moments, computed once for all variables, as in the last
-    paragraph of Kingma and Ba 2015, sec. 2.
-    """
+    """Returns the next step's rate; Adam's with the bias correction (Kingma and Ba 2015, end of sec. 2)."""
     rate = tf.convert_to_tensor(optimizer.learning_rate)
     step = tf.cast(optimizer.iterations + 1, tf.float32)
     if isinstance(optimizer, FusedAdam):

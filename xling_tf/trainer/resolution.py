@@ -41,27 +41,17 @@ START, VECTORS = "start", "vectors.npz"
 
 @dataclass(frozen=True, kw_only=True)
 class Resolved:
-    """The decisions of a run.
+    """The decisions of a run."""
 
-    Attributes:
-        precision: "float32" or "mixed_bfloat16".
-        model: The result of `Model.config`; its heads are those of the model that training starts from.
-        files: Contents of the tokenizer's files by name.
-    """
-
-    precision: str
-    model: Mapping[str, Any]
-    files: Mapping[str, bytes]
+    precision: str  # "float32" or "mixed_bfloat16"
+    model: Mapping[str, Any]  # the result of `Model.config`, with the heads that training starts from
+    files: Mapping[str, bytes]  # contents of the tokenizer's files by name
 
 
 def resolve(config: ExperimentConfig, data: DataConfig, store: CorpusStore, run_dir: Path) -> Resolved:
     """Decides the tokenizer, the sizes of the encoder and the precision.
 
-    Args:
-        config: What the run is asked to do.
-        data: Its languages.
-        store: Its corpora.
-        run_dir: The run folder, to which the model to start from and the word vectors are written.
+    Writes the model to start from, or the word vectors, to the run folder.
 
     Returns:
         The decisions.
@@ -130,13 +120,7 @@ def _fit_vectors(config: ExperimentConfig, store: CorpusStore, run_dir: Path) ->
 
 
 def fit_to_machine(config: ExperimentConfig) -> tuple[str, int | None]:
-    """Decides on the precision and the depth of a transformer, if they depend on the speed of the machine.
-
-    In a few minutes, one layer learns as much as three, and afterwards it encodes three times as fast.
-
-    Returns:
-        The precision, and the number of layers, which is None if the config specifies it.
-    """
+    """Returns the precision, and the number of layers for this machine, None if the config specifies it."""
     training, precision = config.training, config.training.precision
     is_deep_enough = getattr(config.encoder, "num_layers", 1) is not None
     if precision != "auto" and is_deep_enough:
@@ -146,6 +130,7 @@ def fit_to_machine(config: ExperimentConfig) -> tuple[str, int | None]:
         precision = PRECISIONS[bfloat16 > _MIN_SPEEDUP * float32]
     num_layers = None
     if not is_deep_enough:
+        # In a few minutes, one layer learns as much as three, and afterwards it encodes three times as fast.
         operations = 60e9 * training.minutes * (float32 if precision == "float32" else bfloat16)
         num_layers = 1 if 0 < operations < _FOR_THREE_LAYERS else 3
     layers = f", encoder.num_layers {num_layers}" if num_layers else ""
@@ -157,11 +142,8 @@ def fit_to_machine(config: ExperimentConfig) -> tuple[str, int | None]:
 
 
 def matmul_gflops(dtype: str) -> float:
-    """Returns the speed of matrix products in 10^9 operations per second.
-
-    The products have the sizes of a batch's in the feed-forward layer of the paper.
-    """
-    rows, inner, columns = 4096, 512, 2048
+    """Returns the speed of matrix products in 10^9 operations per second."""
+    rows, inner, columns = 4096, 512, 2048  # a batch in the feed-forward layer of the paper
     left, right = tf.ones([rows, inner], dtype), tf.ones([inner, columns], dtype)
     product = tf.function(lambda: tf.reduce_max(tf.matmul(left, right)))
     product()

@@ -30,24 +30,11 @@ class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    @property
-    def is_started(self) -> bool:
-        """True if a run was started in the folder."""
-        return (self.path / _REQUEST).exists()
-
     def require_same(self, config: ExperimentConfig, data: Mapping[str, Any]) -> None:
-        """Refuses to continue a run with another config or other data.
-
-        Args:
-            config: The experiment.
-            data: Facts that identify its data.
-
-        Raises:
-            UserError: They differ from those with which the run was started.
-        """
-        if not self.is_started:
-            return
+        """Refuses to continue a run with another config, or other facts that identify its data."""
         saved, request = self._request(), {"config": to_dict(config), "data": data}
+        if saved is None:
+            return
         for name, old, new in differences({part: saved[part] for part in request}, request):
             if name not in _CHANGEABLE:
                 raise UserError(
@@ -57,30 +44,24 @@ class RunFolder:
 
     def resolved(self) -> Resolved | None:
         """Returns the decisions of the run, None if it was not started; damaged files raise a `UserError`."""
-        if not self.is_started:
-            return None
         request = self._request()
+        if request is None:
+            return None
         files = {}
         for name, digest in request["files"].items():
             try:
                 files[name] = (self.path / name).read_bytes()
             except OSError as error:
-                raise self.damaged(name, error.strerror) from error
+                raise self._damaged(name, error.strerror) from error
             if _digest(files[name]) != digest:
-                raise self.damaged(name, "its digest is another one")
+                raise self._damaged(name, "its digest is another one")
         try:
             return Resolved(**request["resolved"], files=files)
         except TypeError as error:
-            raise self.damaged(_REQUEST, error) from error
+            raise self._damaged(_REQUEST, error) from error
 
     def start(self, config: ExperimentConfig, data: Mapping[str, Any], resolved: Resolved) -> None:
-        """Saves everything. The request is written last, and marks the run as started.
-
-        Args:
-            config: The experiment.
-            data: Facts that identify its data.
-            resolved: The decisions.
-        """
+        """Saves everything. The request is written last, and marks the run as started."""
         for name, content in resolved.files.items():
             self.write(name, content)
         request = {
@@ -96,14 +77,17 @@ class RunFolder:
         with replacing(self.path / name) as temporary:
             temporary.write_bytes(content.encode() if isinstance(content, str) else content)
 
-    def _request(self) -> dict[str, Any]:
+    def _request(self) -> dict[str, Any] | None:
+        """Returns the content of the request file; None if no run was started in the folder."""
+        if not (self.path / _REQUEST).exists():
+            return None
         try:
             request = read_json(self.path / _REQUEST)
         except (OSError, ValueError) as error:
-            raise self.damaged(_REQUEST, error) from error
+            raise self._damaged(_REQUEST, error) from error
         parts = request if isinstance(request, dict) else {}
         if not all(isinstance(parts.get(part), dict) for part in ("config", "data", "files")):
-            raise self.damaged(_REQUEST, "it lacks a part")
+            raise self._damaged(_REQUEST, "it lacks a part")
         if "resolved" not in parts:
             raise UserError(
                 f"{self.path} holds a run of an earlier version of xling_tf; start another with --run_dir or "
@@ -111,8 +95,7 @@ class RunFolder:
             )
         return parts
 
-    def damaged(self, name: str, reason: object) -> UserError:
-        """Returns the error for a damaged file."""
+    def _damaged(self, name: str, reason: object) -> UserError:
         return UserError(
             f"{self.path / name} must be as the run has written it, but is damaged ({reason}); restore it "
             "from a backup, or start another run with --run_dir"
@@ -122,20 +105,7 @@ class RunFolder:
 def differences(
     old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = ""
 ) -> Iterator[tuple[str, Any, Any]]:
-    """Yields the differences of two requests.
-
-    Args:
-        old: Nested mappings of JSON values.
-        new: Nested mappings of JSON values.
-        prefix: Begins the names.
-
-    Yields:
-        Dotted name, old value and new value.
-
-    Example:
-        >>> list(differences({"config": {"a": (1, 2), "b": 1}}, {"config": {"a": [1, 2], "b": 2}}))
-        [('b', 1, 2)]
-    """
+    """Yields dotted name, old and new value of each difference of two nested mappings of JSON values."""
     for key in dict.fromkeys([*old, *new]):
         name, before, after = f"{prefix}{key}", old.get(key), new.get(key)
         if isinstance(before, dict) and isinstance(after, dict):

@@ -8,9 +8,6 @@ from dataclasses import dataclass
 class Schedule:
     """Cycles through the tasks, one per step (Chidambaram et al. 2019, sec. 3.2).
 
-    Args:
-        cycle: Names of the tasks in the order of the steps.
-
     Example:
         >>> schedule = Schedule.from_weights({"a": 2, "b": 1})
         >>> [schedule.task(step) for step in range(4)]
@@ -19,7 +16,7 @@ class Schedule:
         3
     """
 
-    cycle: tuple[str, ...]
+    cycle: tuple[str, ...]  # names of the tasks in the order of the steps
 
     @classmethod
     def from_weights(cls, weights: Mapping[str, int]) -> "Schedule":
@@ -49,17 +46,12 @@ class Schedule:
 
 
 def sampling_weights(weight: int, sizes: Sequence[int], temperature: float) -> list[int]:
-    """Divides the steps of one kind of task among its languages.
+    """Divides the steps of one kind of task among its languages, by their numbers of examples.
 
     Steps are in proportion to size to the power of 1 / temperature (Arivazhagan et al. 2019, sec. 4.2).
 
-    Args:
-        weight: Average number of steps of a language in a cycle.
-        sizes: Number of examples of each language.
-        temperature: 0 to give all languages `weight` steps.
-
     Returns:
-        Steps of each language, at least 1: in a cycle if `temperature` is 0, else in ten cycles.
+        Steps of each language: `weight` if the temperature is 0, else at least 1, in ten cycles.
 
     Example:
         >>> sampling_weights(1, [900, 100], temperature=1.0)
@@ -78,13 +70,7 @@ def learning_rate_factor(begin: float, end: float, *, warmup: float, decay: str)
     """Returns the factor on the learning rates of one step, which rises linearly and then may fall.
 
     The rise depends on the end of the step, and the fall on its beginning, so that neither the first nor the
-    last step has a learning rate of 0.
-
-    Args:
-        begin: Share of the budget that is used when the step begins.
-        end: Share of the budget that is used when it ends.
-        warmup: Share of the budget in which the factor rises.
-        decay: After the warmup: "constant", or "linear" for a fall to 0.
+    last step has a learning rate of 0. All numbers are shares of the budget; see `OptimizerConfig`.
 
     Example:
         >>> [learning_rate_factor(i / 4, (i + 1) / 4, warmup=0.5, decay="linear") for i in range(4)]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from absl import logging
 from numpy.typing import NDArray
 from tqdm import tqdm
 
@@ -55,19 +56,17 @@ class Teacher(NamedTuple):
 
 
 def open_teachers(config: ExperimentConfig) -> dict[type[Task], Teacher]:
-    """Returns the teachers by the kind of task that has one; see `open_teacher` for the errors."""
+    """Returns the teachers by the kind of task that has one."""
     teachers: dict[type[Task], Teacher] = {}
-    distillation, answering = config.task("distillation"), config.task("question_answering")
-    if distillation.weight:
-        with progress(f"opening the teacher {distillation.teacher}"):
-            teachers[Distillation] = open_teacher(config)
-    if answering.weight and answering.teacher:
-        with progress(f"opening the teacher {answering.teacher}"):
-            system = open_embedder(answering.teacher)
+    name = config.task("question_answering").teacher
+    if config.task("distillation").weight:
+        teachers[Distillation] = open_teacher(config)
+    if config.task("question_answering").weight and name:
+        with progress(f"opening the teacher {name}"):
+            system = open_embedder(name)
             dim = encode_checked(system.encode_questions, ["Hello?"], name=system.name).shape[1]
-        teachers[QuestionAnswering] = Teacher(
-            system, system.checksum or answering.teacher, 2 * dim, _questions_and_answers
-        )
+        checksum = system.checksum or name
+        teachers[QuestionAnswering] = Teacher(system, checksum, 2 * dim, _questions_and_answers)
     return teachers
 
 
@@ -77,9 +76,10 @@ def open_teacher(config: ExperimentConfig) -> Teacher:
     Several teachers are joined into one that concatenates their vectors: its cosines are the means of theirs.
 
     Raises:
-        UserError: A teacher cannot be used or does not know the source language.
+        UserError: A teacher does not know the source language.
     """
     name, source = config.task("distillation").teacher, config.data.source
+    logging.info("opening the teacher %s", name)
     systems = [open_embedder(part) for part in name.split(",")]
     for system in systems:
         # Only models of this package say which languages they know.
@@ -90,8 +90,8 @@ def open_teacher(config: ExperimentConfig) -> Teacher:
                 f"{', '.join(languages)}: choose another with --teacher"
             )
     checksums = [system.checksum or "" for system in systems]
-    system, *others = systems
-    if others:
+    system = systems[0]
+    if len(systems) > 1:
         system = Embedder(
             name=" and ".join(system.name for system in systems),
             sentences=lambda texts: np.concatenate([encode_units(s, texts) for s in systems], axis=1),
@@ -102,11 +102,7 @@ def open_teacher(config: ExperimentConfig) -> Teacher:
 
 
 def require_width(config: ExperimentConfig, teacher: Teacher, hidden_dim: int) -> None:
-    """Refuses a teacher of distillation whose vectors the student cannot learn.
-
-    Raises:
-        UserError: They are not as wide as the student's, `hidden_dim`, and are to be learned themselves.
-    """
+    """Refuses a teacher whose vectors themselves are to be learned, but are not as wide as the student's."""
     if teacher.dim != hidden_dim and not config.task("distillation").score_scale:
         raise UserError(
             f"a teacher's vectors must be as wide as the student's, {hidden_dim}, but those of "
@@ -118,19 +114,10 @@ def require_width(config: ExperimentConfig, teacher: Teacher, hidden_dim: int) -
 def with_vectors(
     tasks: Iterable[Task], examples: Mapping[str, TaskExamples], teacher: Teacher, folder: Path | None
 ) -> dict[str, TaskExamples]:
-    """Adds the teacher's vectors to the examples of some tasks.
+    """Returns the examples of all tasks, with vectors of the teacher where it is that of a task.
 
-    Each distinct text is encoded once, and not again after a restart. The teacher is not needed afterwards. A
-    vector that is zero or not finite raises a `UserError`.
-
-    Args:
-        tasks: The tasks that have this teacher.
-        examples: Examples of all tasks by name.
-        teacher: The teacher.
-        folder: Folder for the vectors; None for a temporary folder.
-
-    Returns:
-        The examples of all tasks.
+    Each distinct text is encoded once, and not again after a restart with the same folder; None is a
+    temporary one. The teacher is not needed afterwards.
     """
     names = [task.name for task in tasks if task.name in examples]
     parts = [part for name in names for part in examples[name]]
@@ -139,21 +126,14 @@ def with_vectors(
     folder = folder or folder_of_this_process()
     system = dataclasses.replace(teacher.system, checksum=teacher.checksum)
     encoder = cached(system, folder, show_progress=False)
-    total = sum(map(len, parts))
-    title = f"{system.name} encodes the texts of {total} examples into {folder}"
-    # With None, tqdm is hidden if the output is not a terminal.
-    with (
-        progress(title) as report,
-        tqdm(total=total, unit="example", leave=False, disable=sys.stderr is None or None) as bar,
-    ):
-        done = 0  # not the bar's count, which stays 0 if it is hidden
-        for part in parts:
-            for begin in range(0, len(part), _CHUNK):
-                rows = _texts(part, np.arange(begin, min(begin + _CHUNK, len(part))))
-                teacher.encode(encoder, rows)
-                done += len(rows)
-                bar.update(len(rows))
-                report(f"{done} of them")
+    chunks = [(part, begin) for part in parts for begin in range(0, len(part), _CHUNK)]
+    title = f"{system.name} encodes the texts of {sum(map(len, parts))} examples into {folder}"
+    with progress(title) as report:
+        # With None, tqdm is hidden if the output is not a terminal.
+        bar = tqdm(chunks, leave=False, disable=sys.stderr is None or None)
+        for number, (part, begin) in enumerate(bar, 1):
+            teacher.encode(encoder, _texts(part, np.arange(begin, min(begin + _CHUNK, len(part)))))
+            report(f"{number / len(chunks):.0%} of them")
     # The reader has no reference to the teacher, so that the teacher's memory is free for the training.
     missing: Any = {role: _missing for role in ("questions", "responses") if getattr(system, role)}
     reader = Embedder(name=system.name, sentences=_missing, checksum=system.checksum, **missing)
@@ -173,11 +153,6 @@ def start_words(model: Model, teacher: Teacher, folder: Path | None) -> None:
     to their `embedding_dim` principal components; the projection restores them if they are as wide as the
     sentence vectors. Frequent words get less weight (Arora et al. 2017, "A Simple but
     Tough-to-Beat Baseline for Sentence Embeddings", sec. 3). N-grams and hash buckets start near zero.
-
-    Args:
-        model: A model with a word tokenizer, whose encoder has a `bow_encoder`.
-        teacher: The teacher of distillation.
-        folder: Folder for the teacher's vectors; None for a temporary folder.
     """
     assert isinstance(model.tokenizer, WordTokenizer)
     bow, vocabulary = model.encoder.bow_encoder, model.tokenizer.vocabulary
@@ -203,14 +178,7 @@ def start_words(model: Model, teacher: Teacher, folder: Path | None) -> None:
 
 
 class TeacherVectors:
-    """A teacher's vectors of examples, read from disk when they are needed.
-
-    Args:
-        encode: Maps the texts of examples to their vectors, from a cache.
-        dim: Width of the vectors.
-        examples: The examples.
-        lock: Lock of the cache.
-    """
+    """A teacher's vectors of examples, read from a cache (with a lock) when they are needed."""
 
     def __init__(
         self, encode: Callable[[_Rows], NDArray[Any]], dim: int, examples: Examples, lock: threading.Lock

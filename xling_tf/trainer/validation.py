@@ -26,8 +26,6 @@ from xling_tf.sentence_encoder import SentenceEncoder
 from xling_tf.tasks.base import Batch, Task
 from xling_tf.trainer.input_pipeline import BatchSampler, Examples, make_dataset
 
-TaskScores = Mapping[str, dict[str, float]]
-
 # Number of candidates in the paper. Corpora with fewer held-out pairs have no score of their own.
 _CANDIDATES = 1000
 _QUERIES = 2000
@@ -36,59 +34,38 @@ _SCORED_CORPORA = 4
 _DRAWN_FROM = 100_000
 
 
-class HeldOutScores:
-    """Computes loss and accuracy of each task on held-out examples, the same ones at every call.
-
-    Args:
-        model: The model.
-        tasks: Its tasks; those without held-out examples have no scores.
-        config: The experiment.
-        held_out: Held-out examples by the names of the tasks.
-    """
-
-    def __init__(
-        self, model: Model, tasks: Sequence[Task], config: ExperimentConfig, held_out: Mapping[str, Examples]
-    ) -> None:
-        # By trace key: tasks of several languages share a graph.
-        graphs: dict[str, Callable[[Batch], tuple[tf.Tensor, tf.Tensor]]] = {}
-        encoder: Any = _InMicroBatches(model.encoder)
-        self._scorers = {}
-        for task in tasks:
-            if not (examples := held_out.get(task.name)):
-                continue
-            batches = _batches(model, task, config, examples)
-            if task.trace_key not in graphs:
-                graphs[task.trace_key] = tf.function(
-                    partial(task.losses, encoder), input_signature=[batches.element_spec], autograph=False
-                )
-            self._scorers[task.name] = graphs[task.trace_key], batches
-
-    def __call__(self) -> TaskScores:
-        """Returns loss, accuracy and number of examples of each task by its name."""
-        scores = {}
-        for name, (score_batch, batches) in self._scorers.items():
-            results = [score_batch(batch) for batch in batches]
-            losses, hits = (np.concatenate(parts) for parts in zip(*results, strict=True))
-            scores[name] = {
-                "loss": float(losses.mean()),
-                "accuracy": float(hits.mean()),
-                "num_examples": float(len(losses)),
-            }
-        return scores
+def held_out_scores(
+    model: Model, tasks: Sequence[Task], config: ExperimentConfig, held_out: Mapping[str, Examples]
+) -> dict[str, dict[str, float]]:
+    """Returns loss, accuracy and number of examples of each task that has held-out examples, by its name."""
+    # By trace key: tasks of several languages share a graph.
+    graphs: dict[str, Callable[[Batch], tuple[tf.Tensor, tf.Tensor]]] = {}
+    encoder: Any = _InMicroBatches(model.encoder)
+    scores = {}
+    for task in tasks:
+        if not (examples := held_out.get(task.name)):
+            continue
+        batches = _batches(model, task, config, examples)
+        if task.trace_key not in graphs:
+            graphs[task.trace_key] = tf.function(
+                partial(task.losses, encoder), input_signature=[batches.element_spec], autograph=False
+            )
+        results = [graphs[task.trace_key](batch) for batch in batches]
+        losses, hits = (np.concatenate(parts) for parts in zip(*results, strict=True))
+        means = {"loss": float(losses.mean()), "accuracy": float(hits.mean())}
+        scores[task.name] = {**means, "num_examples": float(len(losses))}
+    return scores
 
 
 def _batches(model: Model, task: Task, config: ExperimentConfig, examples: Examples) -> tf.data.Dataset:
-    """Returns batches of one size, with examples of any length, so that accuracies can be compared.
-
-    The batches are the same for every seed. All examples count equally, also those of corpora that training
-    leaves out.
-    """
+    """Returns the same batches for every seed, of one size and any length, so that accuracies compare."""
     size = min(task.config.examples_per_batch, len(examples))
     config = replace(
         config,
         data=replace(config.data, pool_batches=1, equal_batches=True),
         training=replace(config.training, seed=1),
     )
+    # All examples count equally, also those of corpora that training leaves out.
     sampler = BatchSampler(examples, [1.0] * len(examples.corpora), size, config)
     # At most one pass over the examples.
     count = min(config.training.dev_batches, len(examples) // size)
@@ -128,25 +105,10 @@ def evaluate(
     corpora: Sequence[StoredCorpus],
     data: Path | None,
 ) -> dict[str, dict[str, float]]:
-    """Scores a trained model.
-
-    Args:
-        model: The model in training, for the scores of the tasks.
-        tasks: Its tasks.
-        config: The experiment.
-        languages: Codes; every two are compared.
-        encoder: The model as it will be exported, by which retrieval and similarity are scored.
-        held_out: Held-out examples by the names of the tasks.
-        corpora: Corpora with held-out translations.
-        data: Data folder, which may have STS sets.
-
-    Returns:
-        Scores by suite and metric.
-    """
+    """Scores tasks by the model in training, retrieval and similarity by the encoder as it is exported."""
     logging.info("evaluating the tasks")
-    scores = {
-        f"task/{name}": of_task for name, of_task in HeldOutScores(model, tasks, config, held_out)().items()
-    }
+    of_tasks = held_out_scores(model, tasks, config, held_out)
+    scores = {f"task/{name}": of_task for name, of_task in of_tasks.items()}
     evaluators: list[Any] = [e for pair in combinations(languages, 2) for e in _retrieval(*pair, corpora)]
     for evaluator in [*evaluators, *(find_sts(data, languages) if data else ())]:
         logging.info("evaluating %s", evaluator.name)
@@ -155,15 +117,7 @@ def evaluate(
 
 
 def held_out_translations(corpora: Sequence[StoredCorpus], most: int) -> list[tuple[str, str]]:
-    """Returns held-out translations.
-
-    Args:
-        corpora: The corpora.
-        most: Maximum number of translations of each language pair.
-
-    Returns:
-        Language code and text of both sides.
-    """
+    """Returns language and text of both sides of at most `most` held-out translations of each pair."""
     by_languages: defaultdict[str, list[TranslationPair]] = defaultdict(list)
     for corpus in corpora:
         by_languages[corpus.languages] += islice(_pairs(corpus.held_out), most)

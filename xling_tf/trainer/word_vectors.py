@@ -1,12 +1,7 @@
-"""Word vectors to start from: read from files or learned from translations, and mapped into one space.
+"""Word vectors to start from, read or learned (Rücklé et al. 2018, sec. 5.1, appendix A.1).
 
-See Rücklé et al. 2018, sec. 5.1 and appendix A.1. A space has one of these names:
-
-- `FILE`: vectors of word2vec, fastText or GloVe; with `{}` for the language, a file for each;
-- `bivcd:300`, `cvm:300`: learned from the training translations, with 300 numbers;
-- `project:SPACE`, `cca:SPACE`: SPACE, mapped so that translations are near each other;
-- `cca@DICTIONARY:SPACE`: the same, with the translations of words in a file;
-- `sif:SPACE`: SPACE, weighted and without the common direction, for averages.
+docs/training.md has the names of spaces: files, `bivcd:300`, `cvm:300`, and `project:`, `cca:`,
+`cca@DICTIONARY:` or `sif:` before the name of another space.
 """
 
 import itertools
@@ -81,16 +76,7 @@ class Bitext(NamedTuple):
 
     @classmethod
     def read(cls, pairs: Mapping[str, Sequence[Any]], config: WordsConfig, seed: int) -> "Bitext":
-        """Tokenizes translations.
-
-        Args:
-            pairs: Translations by language pair, such as "en-es", of which at most 200,000 each are used.
-            config: Rules of the words.
-            seed: Seed of the choice.
-
-        Returns:
-            The tokenized translations.
-        """
+        """Tokenizes a random choice of the translations of each language pair, such as "en-es"."""
         sides, counts = {}, dict[str, Counter[str]]()
         for languages, records in pairs.items():
             random = np.random.default_rng(seed)
@@ -105,31 +91,18 @@ class Bitext(NamedTuple):
 
 
 class WordVectors(NamedTuple):
-    """The word vectors of a vocabulary, concatenated over the spaces.
+    """The word vectors of a vocabulary, concatenated over the spaces."""
 
-    Attributes:
-        words: The vocabulary, the most frequent words of the translations first.
-        rows: `[words, sum(dims)]`, zeros where a space lacks a word.
-        is_known: `[words, spaces]`, true if the space has the word.
-        dims: Width of each space.
-    """
-
-    words: list[str]
-    rows: Matrix
-    is_known: NDArray[np.bool_]
-    dims: tuple[int, ...]
+    words: list[str]  # the most frequent words of the translations first
+    rows: Matrix  # [words, sum(dims)], zeros where a space lacks a word
+    is_known: NDArray[np.bool_]  # [words, spaces], true if the space has the word
+    dims: tuple[int, ...]  # width of each space
 
 
 def fit_vectors(names: Sequence[str], bitext: Bitext, config: WordsConfig, seed: int) -> WordVectors:
-    """Reads or learns spaces, and joins them; a space that cannot be read or learned raises a `UserError`.
+    """Reads or learns the spaces of these names, and joins them.
 
     A word of several languages has the vector of the language that uses it most often.
-
-    Args:
-        names: Names of the spaces.
-        bitext: Translations to learn from.
-        config: Size of the vocabulary, and rules of the words.
-        seed: Seed of the learning.
 
     Returns:
         The word vectors.
@@ -143,9 +116,8 @@ def fit_vectors(names: Sequence[str], bitext: Bitext, config: WordsConfig, seed:
     ranks = Counter[str]()
     for share in shares.values():
         ranks.update(share)
-    for space in spaces:
-        for words in space.values():
-            ranks.update(dict.fromkeys(words.places, 0))
+    for words in itertools.chain.from_iterable(space.values() for space in spaces):
+        ranks.update(dict.fromkeys(words.places, 0))
     ranked = [word for word, _ in ranks.most_common() if word != EMPTY_TOKEN]
     vocabulary = [EMPTY_TOKEN, *ranked[: config.max_words]]
     parts = [_rows(space, vocabulary, shares) for space in spaces]
@@ -280,14 +252,8 @@ def _bivcd(bitext: Bitext, dim: int, seed: int) -> Words:
 
 
 def _cvm(bitext: Bitext, dim: int, seed: int) -> Words:
-    """Learns word vectors whose sums are near those of translations.
-
-    This is Hermann and Blunsom 2014, "Multilingual Models for Compositional Distributed Semantics", eq. 2 and
-    3: the model ADD, AdaGrad, and a margin of `dim`, here with one unrelated sentence for each pair.
-
-    Returns:
-        The vectors of all languages.
-    """
+    """Learns word vectors whose sums are near those of translations (ADD of Hermann and Blunsom 2014)."""
+    # Eq. 2 and 3 with AdaGrad and a margin of `dim`, here with one unrelated sentence for each pair.
     words = dict.fromkeys(itertools.chain.from_iterable(bitext.counts.values()))
     places = {word: place for place, word in enumerate(words)}
     first, second = (_bags(places, len(places), side) for side in zip(*_translations(bitext), strict=True))
@@ -353,19 +319,10 @@ def _project(space: Space, bitext: Bitext, seed: int) -> Space:
 
 
 def _cca(space: Space, bitext: Bitext, seed: int) -> Space:
-    """Maps two languages so that averages of translations correlate most (Faruqui and Dyer 2014).
-
-    Faruqui and Dyer learn from pairs of words, as `cca@FILE` does; Rücklé et al. 2018, A.1, Table 5, from
-    aligned words. The SVD of the covariance of whitened sides yields all directions at once. scikit-learn's
-    CCA, which finds them one by one, takes 98 seconds for five directions of 50,000 pairs of 300 numbers; the
-    SVD takes a second for all.
-
-    Returns:
-        The mapped space.
-
-    Raises:
-        UserError: The space has more than two languages, or there are too few translations.
-    """
+    """Maps two languages so that averages of translations correlate most (Faruqui and Dyer 2014)."""
+    # Faruqui and Dyer learn from pairs of words, as `cca@FILE` does; Rücklé et al. 2018, A.1, Table 5, from
+    # aligned words. The SVD of the covariance of whitened sides yields all directions in a second;
+    # scikit-learn's CCA needs 20 seconds for each.
     if len(space) != 2:
         raise UserError(f"cca: maps two languages, got {', '.join(space)}; project: maps any number")
     languages, averages = next(_averages(space, bitext))
@@ -389,14 +346,8 @@ def _cca(space: Space, bitext: Bitext, seed: int) -> Space:
 
 
 def _sif(space: Space, bitext: Bitext, seed: int) -> Space:
-    """Weights words by a / (a + p(w)), and removes the averages' first direction (Arora et al. 2017, alg. 1).
-
-    Both steps are linear, so that averages of the rows are SIF's sentence vectors. The direction is learned
-    from the averages of the training translations.
-
-    Returns:
-        The changed space.
-    """
+    """Weights words by a / (a + p(w)), removes the averages' first direction (Arora et al. 2017, alg. 1)."""
+    # Both steps are linear, so that averages of the rows are SIF's sentence vectors.
     weighted = {}
     for language, words in space.items():
         counts = bitext.counts[language]
