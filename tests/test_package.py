@@ -1,5 +1,6 @@
 """The published files: a source distribution, and the wheel that is built from it alone."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -14,9 +15,11 @@ import openai
 import pytest
 from programs import ROOT, SHORT
 from serving_servers import server_process
+from starting_models import TEXTS, make_model
 
 import xling_tf
 from xling_tf.cli import PROGRAMS
+from xling_tf.exporters.base import export
 
 VERSION = xling_tf.__version__
 
@@ -66,7 +69,13 @@ def test_the_wheel_holds_the_package_the_programs_its_metadata_and_nothing_else(
     metadata = message_from_string(wheel.read(f"{information}/METADATA").decode("utf-8"))
     assert (metadata["Version"], metadata["License-Expression"]) == (VERSION, "Apache-2.0")
     assert b"Apache License" in wheel.read(f"{information}/licenses/LICENSE")
-    assert any(line.startswith("tensorflow") for line in metadata.get_all("Requires-Dist"))
+    requirements = metadata.get_all("Requires-Dist")
+    assert {line for line in requirements if "extra ==" not in line} == {
+        "absl-py>=2.1",
+        "numpy<2.5",
+        "tqdm>=4.66",
+    }
+    assert 'tensorflow==2.21.*; extra == "tensorflow"' in requirements
 
 
 @pytest.mark.slow
@@ -96,3 +105,36 @@ def test_a_new_user_installs_the_wheel_trains_serves_and_asks(wheel: zipfile.Zip
         answer = client.embeddings.create(model="smoke", input=["Hola, mundo.", "Hello, world."])
     vectors = np.array([each.embedding for each in answer.data])
     assert np.linalg.norm(vectors, axis=1) == pytest.approx(np.ones(2), abs=1e-5)
+
+
+@pytest.mark.slow
+def test_the_extra_runtime_encodes_without_tensorflow(wheel: zipfile.ZipFile, tmp_path: Path) -> None:
+    model = make_model("words and n-grams")
+    model.export(tmp_path / "model", {})
+    export(tmp_path / "model", "onnx", tmp_path / "onnx")
+    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "env")], check=True)
+    python = tmp_path / "env" / "bin" / "python"
+    subprocess.run([python, "-m", "pip", "install", "-q", f"{wheel.filename}[runtime]"], check=True)
+    code = """
+import json, sys, time
+begin = time.perf_counter()
+from xling_tf.savedmodel.runtimes import load
+vectors = load(sys.argv[1]).encode(json.loads(sys.argv[2]))
+seconds = time.perf_counter() - begin
+import xling_tf
+try:
+    xling_tf.Model
+except xling_tf.UserError as error:
+    print(json.dumps([vectors.tolist(), seconds, str(error), "tensorflow" in sys.modules]))
+"""
+    command = [python, "-c", code, tmp_path / "onnx", json.dumps(TEXTS)]
+    # Outside of the checkout, whose package would be imported in place of the installed one.
+    run = subprocess.run(command, cwd=tmp_path, env={"PATH": os.environ["PATH"]}, capture_output=True)
+    assert run.returncode == 0, run.stderr
+    vectors, seconds, message, has_tensorflow = json.loads(run.stdout)
+    np.testing.assert_allclose(vectors, model(TEXTS), atol=1e-5)
+    assert "pip install 'xling_tf[tensorflow]'" in message
+    assert not has_tensorflow
+    files = [path for path in (tmp_path / "env" / "lib").rglob("*") if path.is_file()]
+    megabytes = sum(path.stat().st_size for path in files if path.suffix != ".pyc") / 1e6
+    print(f"{megabytes:.0f} MB with pip, first vectors after {seconds:.2f} seconds")
