@@ -45,8 +45,8 @@ _PIECES = """2. Take the ids of SentencePiece's best segmentation, or `[empty]` 
 3. `max_tokens`: cut the ids to this number, less those in `begin` and `end`, and put `begin` before and `end`
    after them.
 """
-_WORDPIECES = """2. Take the ids of BERT's tokenizer, of which `lowercase`, `strip_accents` and `split_chinese` (spaces
-   around Chinese characters) are the options, or `[empty]` if there are none.
+_WORDPIECES = """2. Take the ids of BERT's tokenizer, whose options are `lowercase`, `strip_accents` and
+   `split_chinese` (spaces around Chinese characters), or `[empty]` if there are none.
 3. `max_tokens`: cut the ids to this number, less those in `begin` and `end`, and put `begin` before and `end`
    after them.
 """
