@@ -218,7 +218,7 @@ def test_what_cannot_be_loaded_is_told(
     with pytest.raises(UserError, match="in format 1, but is in 99"):
         load(folder)
     monkeypatch.setitem(sys.modules, "farmhash", None)  # importing it fails
-    with pytest.raises(UserError, match=r"needs pyfarmhash, .*'xling_tf\[runtimes\]'"):
+    with pytest.raises(UserError, match=r"needs pyfarmhash, .*'xling_tf\[runtime\]'"):
         load(spelt.place / "onnx")
 
 
