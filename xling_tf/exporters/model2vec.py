@@ -57,10 +57,11 @@ def export(source: Source, folder: Path) -> tuple[Sequence[str], Encode]:
     rows = vocabulary_rows(model) if is_words else encoder.embedding.words.table.numpy()
     # The average of projected words is the projected average.
     vectors = encoder.project(tf.constant(rows)).numpy()
-    unknown = description["model"].get("unk_id", len(description["model"]["vocab"]) - 1)
+    of_model = description["model"]
+    unknown = of_model["unk_id"] if "unk_id" in of_model else of_model["vocab"][of_model["unk_token"]]
     # model2vec leaves out unknown words; StaticEmbedding counts them, which a row of zeros undoes.
     vectors[unknown] = 0
-    write_weights(folder / "model.safetensors", {"embeddings": vectors[: len(description["model"]["vocab"])]})
+    write_weights(folder / "model.safetensors", {"embeddings": vectors[: len(of_model["vocab"])]})
     write_json(folder / "tokenizer.json", description)
     max_tokens = model.tokenizer.config.max_tokens
     config = {

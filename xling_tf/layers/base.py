@@ -40,6 +40,21 @@ class Layer(keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable(package="xling_tf")
+class Dense(keras.layers.Dense):
+    """Keras' dense layer in the form that TensorFlow computes in one operation on a CPU.
+
+    That is a product of matrices, then `bias_add`, and then the activation. It saves passes over the memory,
+    and the exact GELU takes a quarter of its time.
+    """
+
+    def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
+        """Maps `[..., dim]` to `[..., units]`."""
+        rows = tf.reshape(inputs, [-1, self.kernel.shape[0]])
+        outputs = self.activation(tf.nn.bias_add(tf.matmul(rows, self.kernel), self.bias))
+        return tf.reshape(outputs, tf.concat([tf.shape(inputs)[:-1], [self.units]], axis=0))
+
+
+@keras.saving.register_keras_serializable(package="xling_tf")
 class LayerNorm(keras.layers.LayerNormalization):
     """Layer norm over the last axis (Ba et al. 2016), computed in float32.
 

@@ -6,7 +6,7 @@ import keras
 from keras import KerasTensor as Tensor
 from keras import ops
 
-from xling_tf.layers.base import ACTIVATIONS, Layer, LayerNorm
+from xling_tf.layers.base import ACTIVATIONS, Dense, Layer, LayerNorm
 
 EPSILON = 1e-6  # of layer norms in Vaswani et al.'s code
 
@@ -23,8 +23,8 @@ class SelfAttention(Layer):
     def __init__(self, hidden_dim: int, num_heads: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.hidden_dim, self.num_heads, dtype = hidden_dim, num_heads, self.dtype_policy
-        self.query_key_value = keras.layers.Dense(3 * hidden_dim, dtype=dtype, name="query_key_value")
-        self.output_projection = keras.layers.Dense(hidden_dim, dtype=dtype, name="output")
+        self.query_key_value = Dense(3 * hidden_dim, dtype=dtype, name="query_key_value")
+        self.output_projection = Dense(hidden_dim, dtype=dtype, name="output")
         self.head_dim = hidden_dim // num_heads
 
     def call(self, inputs: Tensor, attention_bias: Tensor) -> Tensor:
@@ -78,10 +78,10 @@ class TransformerBlock(Layer):
         dtype = self.dtype_policy
         self.attention = SelfAttention(hidden_dim, num_heads, dtype=dtype, name="attention")
         self.attention_norm = LayerNorm(epsilon=epsilon, dtype=dtype, name="attention_norm")
-        self.intermediate = keras.layers.Dense(
+        self.intermediate = Dense(
             intermediate_dim, activation=ACTIVATIONS[activation], dtype=dtype, name="intermediate"
         )
-        self.output_projection = keras.layers.Dense(hidden_dim, dtype=dtype, name="output")
+        self.output_projection = Dense(hidden_dim, dtype=dtype, name="output")
         self.feedforward_norm = LayerNorm(epsilon=epsilon, dtype=dtype, name="feedforward_norm")
 
     def call(self, inputs: Tensor, attention_bias: Tensor, training: bool = False) -> Tensor:
