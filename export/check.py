@@ -5,6 +5,11 @@
 
 Each model is loaded in a bare process, called in every form, by threads, thousands of times, by each of its
 signatures and with hostile strings, and fine-tuned. The exit status is 1 if a check fails.
+
+    python export/check.py exported/en-es-st --model exported/en-es --python .peers/bin/python
+
+loads an export to any format of export/main.py --to with the library it is for, in --python, and compares its
+vectors of 2,000 sentences of --data with those of the model.
 """
 
 import json
@@ -315,9 +320,12 @@ def main(argv: list[str]) -> None:
     with one_line_errors("the same command starts again"):
         if not (folders := [resolve(argument) for argument in argv[1:]]):
             raise UserError("folders of exported models are expected; name them")
-        for folder in folders:
-            require_saved_model(folder)
-        models = [_check_model(folder) for folder in folders]
+        if flags.FLAGS.model:
+            models = [_compare(folder) for folder in folders]
+        else:
+            for folder in folders:
+                require_saved_model(folder)
+            models = [_check_model(folder) for folder in folders]
         if flags.FLAGS.json:
             with replacing(Path(flags.FLAGS.json)) as temporary:
                 temporary.write_text(json.dumps({**provenance(), "models": models}, indent=1))
@@ -326,9 +334,27 @@ def main(argv: list[str]) -> None:
 
 
 def _check_model(folder: Path) -> dict[str, Any]:
-    subject, outcomes = Subject(folder, flags.FLAGS.sentences), []
+    return _report(folder, CHECKS, Subject(folder, flags.FLAGS.sentences))
+
+
+def _compare(folder: Path) -> dict[str, Any]:
+    from loaders import compare
+
+    model, data = resolve(flags.FLAGS.model), flags.FLAGS.data
+
+    def has_the_vectors_of_the_model(subject: Subject) -> Measured:
+        """The export's own library gives the vectors of the SavedModel."""
+        return compare(subject.folder, model, flags.FLAGS.python, Path(data) if data else None)
+
+    return _report(folder, (has_the_vectors_of_the_model,), Subject(folder, 0))
+
+
+def _report(
+    folder: Path, checks: Sequence[Callable[[Subject], Measured]], subject: Subject
+) -> dict[str, Any]:
+    outcomes = []
     print(folder, flush=True)
-    for check in CHECKS:
+    for check in checks:
         outcomes.append(outcome := run_check(check, subject))
         details = outcome["text"] or ", ".join(f"{k} {v}" for k, v in outcome["measured"].items())
         name, seconds = outcome["check"].replace("_", " "), outcome["seconds"]
@@ -356,5 +382,8 @@ def _require_near(vectors: Any, expected: Any, name: str) -> None:
 if __name__ == "__main__":
     # Not at the top: tests import this file beside other programs, which have flags of these names.
     flags.DEFINE_string("json", None, "File to write the outcomes to, with versions and the machine.")
+    flags.DEFINE_string("model", None, "The model that exports to other formats are compared with.")
+    flags.DEFINE_string("python", sys.executable, "Python with the library of an export.")
+    flags.DEFINE_string("data", None, "Folder of corpora with the compared sentences; default a sample.")
     flags.DEFINE_integer("sentences", 10_000, "Number of texts in the large call.", lower_bound=1)
     app.run(main, flags_parser=parse_flags_and_files)

@@ -65,7 +65,7 @@ and send a request:
 
 A rollback is one rename: mv {folder} {folder}.bad
 """
-_EXPORTED = """{folder}, {size:.0f} MB; its README.md says how to load it. Compare it with the model in its own library:
+_EXPORTED = """{folder}, {size:.0f} MB; its README.md says how to load it. Compare it with the model:
 
     python export/check.py {folder} --model {model}
 """

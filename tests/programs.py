@@ -15,6 +15,8 @@ ROOT = Path(__file__).resolve().parents[1]
 PROGRAM = ROOT / "training" / "main.py"
 # The Python with torch, which cannot be in one process with TensorFlow (`make .peers/.installed`).
 PEERS = ROOT / ".peers" / "bin" / "python"
+# The one with older packages on top of it, for loaders of exports.
+LOADERS = ROOT / ".peers" / "loaders" / "bin" / "python"
 # Few and small steps, and every task.
 SHORT = (
     "--preset=smoke",

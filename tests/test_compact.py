@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from compact import compact
 from raw_files import write_files
 from starting_models import KINDS, TEXTS, export_model, make_model
 
 from xling_tf.corpora.trained_on import TRAINED_ON
 from xling_tf.encoders.serving import QuantizedTable
 from xling_tf.errors import UserError
+from xling_tf.exporters.base import export
 from xling_tf.model import Model
 from xling_tf.savedmodel.saved_models import load_saved_model
 from xling_tf.tokenizers.words import WordTokenizer
@@ -28,7 +28,7 @@ def outputs(model, name):
 def test_every_signature_gives_nearly_what_it_did(kind, tables, tmp_path):
     folder, output = export_model(make_model(kind), tmp_path / "whole"), tmp_path / "small"
     (folder / TRAINED_ON).write_bytes(b"hashes")
-    compact(folder, output, tables)
+    export(folder, "savedmodel", output, tables=tables)
     assert (output / TRAINED_ON).read_bytes() == b"hashes"
     whole, small = load_saved_model(folder), load_saved_model(output)
     assert {*small.signatures} == {*whole.signatures}
@@ -41,7 +41,7 @@ def test_every_signature_gives_nearly_what_it_did(kind, tables, tmp_path):
     # All can be trained again in float32.
     assert Model.from_pretrained(output)(TEXTS).numpy() == pytest.approx(small(TEXTS).numpy(), abs=1e-5)
     with pytest.raises(UserError, match="another folder"):
-        compact(folder, folder, tables)
+        export(folder, "savedmodel", folder, tables=tables)
 
 
 def test_rows_are_as_near_as_half_a_step_of_127_to_their_largest_number():
@@ -70,7 +70,7 @@ def test_the_words_of_some_languages_alone(kind, tmp_path):
         "documents/d.en.txt": f"{TEXTS[0]}\n" * 3,
     }
     data = write_files(tmp_path / "data", files)
-    compact(folder, output, "float32", ["es"], data)
+    export(folder, "savedmodel", output, tables="float32", languages=["es"], data=data)
     whole, fewer = Model.from_pretrained(folder), Model.from_pretrained(output)
     spanish = [*TEXTS[1::2], ""]
     assert fewer(spanish).numpy() == pytest.approx(whole(spanish).numpy(), abs=1e-6)
@@ -80,4 +80,4 @@ def test_the_words_of_some_languages_alone(kind, tmp_path):
         assert {"gato", "perro"} <= {*fewer.tokenizer.vocabulary}
         assert not {"cat", "dog"} & {*fewer.tokenizer.vocabulary}
     with pytest.raises(UserError, match="none in zh"):
-        compact(folder, output, "int8", ["es", "zh"], data)
+        export(folder, "savedmodel", output, tables="int8", languages=["es", "zh"], data=data)

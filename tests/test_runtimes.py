@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from conversion import convert
 from programs import ROOT, run_python
 from starting_models import tiny_config
 from testing import SENTENCES, TINY, build_model
@@ -22,6 +21,7 @@ from tricky_texts import FRAGMENTS
 
 from xling_tf.config import SentencePieceConfig, WordPieceConfig, WordsConfig
 from xling_tf.errors import UserError
+from xling_tf.exporters.base import export
 from xling_tf.model import Model
 from xling_tf.savedmodel.module import ExportedModule, reexport
 from xling_tf.savedmodel.runtimes import Pieces, RuntimeEncoder, WordPieces, Words, load
@@ -102,7 +102,7 @@ class Exported:
 
     @cache  # noqa: B019
     def encoder(self, name: str) -> RuntimeEncoder:
-        convert(self.folder, self.place / name, name)
+        export(self.folder, name, self.place / name)
         return load(self.place / name)
 
 
@@ -190,7 +190,7 @@ def test_a_fine_tuned_model_is_as_good_and_a_changed_one_is_refused(spelt: Expor
     for variable in loaded.trainable_variables:
         variable.assign(variable * 1.1 + 0.01)
     reexport(loaded, spelt.folder, folder)
-    convert(folder, tmp_path / "onnx", "onnx")
+    export(folder, "onnx", tmp_path / "onnx")
     vectors = load(tmp_path / "onnx").encode(TEXTS)
     np.testing.assert_allclose(vectors, loaded(TEXTS), atol=1e-5)
     assert np.abs(vectors - spelt.vectors).max() > 1e-3
@@ -199,7 +199,7 @@ def test_a_fine_tuned_model_is_as_good_and_a_changed_one_is_refused(spelt: Expor
     config = folder / "config.json"
     config.write_text(config.read_text().replace('"lowercase": true', '"lowercase": false'))
     with pytest.raises(UserError, match="with other rules for tokens"):
-        convert(folder, tmp_path / "onnx", "onnx")
+        export(folder, "onnx", tmp_path / "onnx")
     assert {path.name for path in tmp_path.iterdir()} == {"tuned", "onnx"}
     assert (tmp_path / "onnx" / "model.onnx").read_bytes() == before
 
@@ -218,7 +218,7 @@ def test_what_cannot_be_loaded_is_told(
     with pytest.raises(UserError, match="in format 1, but is in 99"):
         load(folder)
     monkeypatch.setitem(sys.modules, "farmhash", None)  # importing it fails
-    with pytest.raises(UserError, match=r"needs pyfarmhash, .*'xling_tf\[runtimes\]'"):
+    with pytest.raises(UserError, match=r"needs pyfarmhash, .*'xling_tf\[runtime\]'"):
         load(spelt.place / "onnx")
 
 

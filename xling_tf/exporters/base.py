@@ -36,6 +36,18 @@ class Source(NamedTuple):
     encode: Encode
     data: Path | None
 
+    @property
+    def prompt(self) -> str:
+        """The prompt that the SavedModel puts before texts by default; often ""."""
+        return self.model.info.role_prompts["default"]
+
+    @property
+    def about_prompts(self) -> str:
+        """Says for a card which prompts the caller has to put before texts, if any."""
+        prompts = self.model.info.prompts
+        named = ", ".join(f"`{prompt}` ({name})" for name, prompt in prompts.items())
+        return f"\nThe model expects a prompt before each text: {named}.\n" if named else ""
+
 
 class Format(NamedTuple):
     """A format of exports.
@@ -106,7 +118,10 @@ def export(folder: Path, form: str, output: Path, *, data: Path | None = None, *
         raise UserError(f"--output must be another folder than --model, got {output} for both")
     saved = load_saved_model(folder)
     source = Source(
-        folder, Model.from_pretrained(folder), lambda texts: saved(tf.constant(list(texts))).numpy(), data
+        folder,
+        Model.from_pretrained(folder),
+        lambda texts: saved(tf.constant(list(texts), tf.string)).numpy(),
+        data,
     )
     module, _, function = exporter.partition(":")
     with replacing_folder(output) as temporary:
@@ -119,6 +134,18 @@ def export(folder: Path, form: str, output: Path, *, data: Path | None = None, *
                     f"the vectors differ from those of {folder} by {difference:.2g}: it was exported with "
                     "other rules for tokens; export it again"
                 )
+
+
+def format_of(folder: Path) -> str:
+    """Returns the name of the format of a folder.
+
+    Raises:
+        UserError: It is none of `FORMATS`.
+    """
+    for name, form in FORMATS.items():
+        if (folder / form.mark).is_file():
+            return name
+    raise UserError(f"an export to one of {', '.join(FORMATS)} is expected, but {folder} is none")
 
 
 def export_keras(source: Source, folder: Path) -> tuple[Sequence[str], Encode]:
@@ -178,17 +205,22 @@ def read_texts(
                     yield text
 
 
-def sample_texts(source: Source) -> list[str]:
-    """Returns up to 2,000 different texts of `source.data`, in the languages of the model that are there."""
-    known = {language for file in discover(source.data or SAMPLE_FOLDER) for language in file.languages}
-    languages = [language for language in source.model.info.languages if language in known]
-    texts = [*dict.fromkeys(read_texts(source.data, languages, per_file=_TEXTS))]
+def sample_texts(data: Path | None, languages: Sequence[str]) -> list[str]:
+    """Returns up to 2,000 different texts.
+
+    Args:
+        data: Folder of corpora; None for the built-in sample.
+        languages: Codes of languages, of which those are used that the corpora have.
+    """
+    known = {language for file in discover(data or SAMPLE_FOLDER) for language in file.languages}
+    there = [language for language in languages if language in known]
+    texts = [*dict.fromkeys(read_texts(data, there, per_file=_TEXTS))]
     return texts[:: -(-len(texts) // _TEXTS) or 1]
 
 
 def without_unknown_words(source: Source, tokenizer: Any, unknown: int) -> list[str]:
     """Returns those texts of a sample in which a tokenizer of `tokenizers` knows every word."""
-    texts = [*PROBES, *sample_texts(source)]
+    texts = [*PROBES, *sample_texts(source.data, source.model.info.languages)]
     encodings = tokenizer.encode_batch(texts)
     return [
         text
@@ -209,7 +241,7 @@ def cost_of_unknown_words(source: Source, tokenizer: Any, unknown: int, encode: 
     Returns:
         Markdown.
     """
-    texts = sample_texts(source)
+    texts = sample_texts(source.data, source.model.info.languages)
     ids = [np.array(encoding.ids) for encoding in tokenizer.encode_batch(texts)]
     share = np.mean(np.concatenate(ids) == unknown)
     cosines = np.sum(encode(texts) * source.encode(texts), axis=1)

@@ -28,7 +28,7 @@ _CARD = """# A sentence encoder for MediaPipe
     from mediapipe.tasks.python.text import TextEmbedder, TextEmbedderOptions
     options = TextEmbedderOptions(base_options=BaseOptions(model_asset_path="model.tflite"))
     TextEmbedder.create_from_options(options).embed("Hola").embeddings[0].embedding
-"""
+{prompts}"""
 
 
 def export(source: Source, folder: Path) -> tuple[Sequence[str], Encode]:
@@ -50,9 +50,9 @@ def export(source: Source, folder: Path) -> tuple[Sequence[str], Encode]:
     graph = _Graph(source.model)
     content = to_litert(graph, graph.encode, allow_custom_ops=True)
     (folder / FILE).write_bytes(_renamed(content))
-    card = _CARD.format(dim=source.model.encoder.hidden_dim)
+    card = _CARD.format(dim=source.model.encoder.hidden_dim, prompts=source.about_prompts)
     (folder / "README.md").write_text(card, encoding="utf-8")
-    return PROBES, _load(content)
+    return PROBES, _load(content, source.prompt)
 
 
 class _Graph(tf.Module):
@@ -86,14 +86,14 @@ def _renamed(content: bytes) -> bytes:
     return content.replace(before, after + padding)
 
 
-def _load(content: bytes) -> Encode:
-    litert = library("ai_edge_litert.interpreter", "ai-edge-litert", "runtimes")
+def _load(content: bytes, prompt: str) -> Encode:
+    litert = library("ai_edge_litert.interpreter", "ai-edge-litert", "export")
     operations = import_module("tensorflow_text.core.pybinds.tflite_registrar").SELECT_TFTEXT_OPS
     interpreter = litert.InterpreterWithCustomOps(model_content=content, custom_op_registerers=operations)
     runner = interpreter.get_signature_runner()
 
     def encode(texts: Sequence[str]) -> NDArray[np.float32]:
-        vectors = [runner(input=np.array([text.encode()]))["output"] for text in texts]
+        vectors = [runner(input=np.array([(prompt + text).encode()]))["output"] for text in texts]
         return np.concatenate(vectors)
 
     return encode

@@ -32,7 +32,7 @@ Maps sentences to {dim}-dimensional vectors of unit length: the average of their
 
     from sentence_transformers import SentenceTransformer
     SentenceTransformer(".").encode(["Hola", "Hello"])
-{cost}"""
+{prompts}{cost}"""
 
 
 def export(source: Source, folder: Path) -> tuple[Sequence[str], Encode]:
@@ -57,10 +57,11 @@ def export(source: Source, folder: Path) -> tuple[Sequence[str], Encode]:
     rows = vocabulary_rows(model) if is_words else encoder.embedding.words.table.numpy()
     # The average of projected words is the projected average.
     vectors = encoder.project(tf.constant(rows)).numpy()
-    unknown = description["model"].get("unk_id", len(description["model"]["vocab"]) - 1)
+    of_model = description["model"]
+    unknown = of_model["unk_id"] if "unk_id" in of_model else of_model["vocab"][of_model["unk_token"]]
     # model2vec leaves out unknown words; StaticEmbedding counts them, which a row of zeros undoes.
     vectors[unknown] = 0
-    write_weights(folder / "model.safetensors", {"embeddings": vectors[: len(description["model"]["vocab"])]})
+    write_weights(folder / "model.safetensors", {"embeddings": vectors[: len(of_model["vocab"])]})
     write_json(folder / "tokenizer.json", description)
     max_tokens = model.tokenizer.config.max_tokens
     config = {
@@ -76,20 +77,22 @@ def export(source: Source, folder: Path) -> tuple[Sequence[str], Encode]:
         for index, (path, name) in enumerate(names.items())
     ]
     write_json(folder / "modules.json", modules)
-    tokenizer, encode = _load(folder, unknown)
+    tokenizer, encode = _load(folder, unknown, source.prompt)
     cost = cost_of_unknown_words(source, tokenizer, unknown, encode)
-    (folder / "README.md").write_text(_CARD.format(dim=encoder.hidden_dim, cost=cost), encoding="utf-8")
+    (folder / "README.md").write_text(
+        _CARD.format(dim=encoder.hidden_dim, prompts=source.about_prompts, cost=cost), encoding="utf-8"
+    )
     return without_unknown_words(source, tokenizer, unknown), encode
 
 
-def _load(folder: Path, unknown: int) -> tuple[Any, Encode]:
+def _load(folder: Path, unknown: int, prompt: str) -> tuple[Any, Encode]:
     """Returns the tokenizer, and a function that encodes as model2vec does."""
-    tokenizers = library("tokenizers", "tokenizers", "runtimes")
+    tokenizers = library("tokenizers", "tokenizers", "export")
     tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
     table = read_weights(folder / "model.safetensors")["embeddings"]
 
     def encode(texts: Sequence[str]) -> NDArray[np.float32]:
-        encodings = tokenizer.encode_batch(list(texts), add_special_tokens=False)
+        encodings = tokenizer.encode_batch([prompt + text for text in texts], add_special_tokens=False)
         rows = [table[[row for row in encoding.ids if row != unknown]] for encoding in encodings]
         sums = np.reshape([words.sum(axis=0) for words in rows], [-1, table.shape[1]])
         lengths = np.linalg.norm(sums, axis=1, keepdims=True)

@@ -29,7 +29,7 @@ _CARD = """# A sentence encoder for {runtime}
 Maps sentences to {dim}-dimensional vectors of unit length, like the SavedModel that was converted.
 In Python, without TensorFlow:
 
-    pip install 'xling_tf[runtimes]'
+    pip install 'xling_tf[{extra}]'
 
     from xling_tf.savedmodel.runtimes import load
     load(".").encode(["Hola", "Hello"])             # float32 [2, {dim}]
@@ -42,6 +42,11 @@ with the settings in `runtime.json`:
    after `max_bytes`. Replace bytes that are not UTF-8, such as half a character at a cut, by spaces.
 {steps}"""
 _PIECES = """2. Take the ids of SentencePiece's best segmentation, or `[empty]` if there are none.
+3. `max_tokens`: cut the ids to this number, less those in `begin` and `end`, and put `begin` before and `end`
+   after them.
+"""
+_WORDPIECES = """2. Take the ids of BERT's tokenizer, whose options are `lowercase`, `strip_accents` and
+   `split_chinese` (spaces around Chinese characters), or `[empty]` if there are none.
 3. `max_tokens`: cut the ids to this number, less those in `begin` and `end`, and put `begin` before and `end`
    after them.
 """
@@ -92,6 +97,7 @@ def _export(source: Source, folder: Path, runtime: str, content: bytes) -> tuple
         "model": MODEL_FILES[runtime],
         "vocabulary": name,
         "dim": source.model.encoder.hidden_dim,
+        "prompt": source.prompt,
         "text": tokenizer.rules(),
     }
     (folder / RUNTIME_SETTINGS).write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")
@@ -216,7 +222,7 @@ def to_onnx(
     """
     named = {f"table_{index}": table for index, table in enumerate(tables)}
     specs = [tf.TensorSpec(table.shape, name=name) for name, table in named.items()]
-    proto, _ = library("tf2onnx.convert", "tf2onnx", "runtimes").from_function(
+    proto, _ = library("tf2onnx.convert", "tf2onnx", "export").from_function(
         tf.function(lambda *inputs: encode(inputs[: len(specs)], *inputs[len(specs) :])),
         input_signature=(*specs, *signature),
         opset=_OPSET,
@@ -224,20 +230,25 @@ def to_onnx(
     inputs = [value for value in proto.graph.input if value.name not in named]
     del proto.graph.input[:]
     proto.graph.input.extend(inputs)
-    from_array = library("onnx.numpy_helper", "onnx", "runtimes").from_array
+    from_array = library("onnx.numpy_helper", "onnx", "export").from_array
     proto.graph.initializer.extend(from_array(table.numpy(), name) for name, table in named.items())
     return proto.SerializeToString()
 
 
 def _card(settings: Mapping[str, Any]) -> str:
     text = settings["text"]
-    is_words = text["kind"] == "words"
+    steps = {
+        "pieces": _PIECES,
+        "wordpiece": _WORDPIECES,
+        "words": _WORDS + (_SPELLED if text.get("ngrams") else _HASHED),
+    }
     return _CARD.format(
         runtime=_RUNTIMES[settings["runtime"]],
+        extra="runtime" if settings["runtime"] == "onnx" else "litert",
         expansion=MAX_EXPANSION,
         dim=settings["dim"],
         model=settings["model"],
         vocabulary=settings["vocabulary"],
-        vocabulary_is="vocabulary, a word per line" if is_words else "SentencePiece model",
-        steps=_WORDS + (_SPELLED if text["ngrams"] else _HASHED) if is_words else _PIECES,
+        vocabulary_is="SentencePiece model" if text["kind"] == "pieces" else "vocabulary, a word per line",
+        steps=steps[text["kind"]],
     )

@@ -109,7 +109,7 @@ def export(source: Source, folder: Path) -> tuple[Sequence[str], Encode]:
     graph = _Graph(model)
     (folder / "onnx").mkdir()
     (folder / "onnx" / "model.onnx").write_bytes(to_onnx(graph.encode, graph.tables, graph.signature))
-    tokenizer, encode = load(folder)
+    tokenizer, encode = _load(folder, source.prompt)
     texts, cost = list(PROBES), ""
     if isinstance(model.tokenizer, WordTokenizer):
         unknown = tokenizer.token_to_id(UNKNOWN_WORD)
@@ -201,19 +201,12 @@ def vocabulary_rows(model: Model) -> NDArray[np.float32]:
     return table
 
 
-def load(folder: Path) -> tuple[Any, Encode]:
-    """Loads the tokenizer and the ONNX model.
-
-    Args:
-        folder: Folder that `export` has written.
-
-    Returns:
-        A tokenizer of the `tokenizers` library, and a function that encodes texts.
-    """
-    tokenizers = library("tokenizers", "tokenizers", "runtimes")
+def _load(folder: Path, prompt: str) -> tuple[Any, Encode]:
+    """Returns the tokenizer, and a function that encodes texts with the ONNX model."""
+    tokenizers = library("tokenizers", "tokenizers", "export")
     tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
     tokenizer.enable_padding()
-    runtime = library("onnxruntime", "onnxruntime", "runtimes")
+    runtime = library("onnxruntime", "onnxruntime", "export")
     session = runtime.InferenceSession(
         str(folder / "onnx" / "model.onnx"), providers=["CPUExecutionProvider"]
     )
@@ -221,7 +214,7 @@ def load(folder: Path) -> tuple[Any, Encode]:
     def encode(texts: Sequence[str]) -> NDArray[np.float32]:
         batches = []
         for begin in range(0, len(texts), _BATCH):
-            encodings = tokenizer.encode_batch(texts[begin : begin + _BATCH])
+            encodings = tokenizer.encode_batch([prompt + text for text in texts[begin : begin + _BATCH]])
             inputs = {
                 "input_ids": [encoding.ids for encoding in encodings],
                 "attention_mask": [encoding.attention_mask for encoding in encodings],
@@ -236,7 +229,7 @@ def load(folder: Path) -> tuple[Any, Encode]:
 def _write_tokenizer(folder: Path, model: Model) -> None:
     description = tokenizer_json(model.tokenizer)
     write_json(folder / "tokenizer.json", description)
-    tokenizer = library("tokenizers", "tokenizers", "runtimes").Tokenizer.from_str(json.dumps(description))
+    tokenizer = library("tokenizers", "tokenizers", "export").Tokenizer.from_str(json.dumps(description))
     special = {
         role: token
         for role, tokens in _SPECIAL.items()
@@ -275,6 +268,10 @@ def _bert_tensors(model: Model) -> Weights:
         "embeddings.position_embeddings.weight": weights["encoder/positions"],
         "embeddings.token_type_embeddings.weight": np.zeros((1, table.shape[1]), np.float32),
     }
+    # Unused, but without them transformers warns of missing weights.
+    dim = table.shape[1]
+    tensors |= {"pooler.dense.weight": np.zeros((dim, dim), np.float32)}
+    tensors |= {"pooler.dense.bias": np.zeros(dim, np.float32)}
     norms = {"embeddings.LayerNorm": "encoder/embedding_norm"}
     for layer in range(model.encoder.num_layers):
         ours, theirs = f"encoder/block_{layer}", f"{family.layer}.{layer}"

@@ -53,7 +53,8 @@ def read_static(folder: Path) -> tuple[Any, dict[str, bytes], dict[str, Any], We
         "encoder/input_projection/bias": np.zeros(dim, np.float32),
     }
     settings = {"kind": "static", "embedding_dim": dim, "hidden_dim": dim}
-    return dataclasses.replace(tokenizer, sentence_marks=False), files, settings, weights
+    marks: dict[str, Any] = {"sentence_marks": False}
+    return dataclasses.replace(tokenizer, **marks), files, settings, weights
 
 
 def _unknown_row(folder: Path) -> int | None:

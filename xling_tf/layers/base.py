@@ -15,7 +15,8 @@ _Layer = TypeVar("_Layer", bound=keras.layers.Layer)
 # Activation functions by name. "gelu" is exact, x times the normal distribution function of x (Hendrycks and
 # Gimpel 2016, "Gaussian Error Linear Units"), and "gelu_tanh" its approximation by tanh (sec. 2).
 ACTIVATIONS: Mapping[str, Callable[[Any], Any]] = {
-    "gelu": partial(keras.activations.gelu, approximate=False),
+    # Not by erfc, as in Keras: ONNX Runtime fuses this form, and tf2onnx has no erfc.
+    "gelu": lambda x: 0.5 * x * (1 + ops.erf(x * 0.5**0.5)),
     "gelu_tanh": partial(keras.activations.gelu, approximate=True),
     "relu": keras.activations.relu,
     "silu": keras.activations.silu,

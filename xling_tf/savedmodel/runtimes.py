@@ -39,11 +39,13 @@ class RuntimeEncoder:
         text: Turns sentences into the inputs of the model.
         run: Runs the model: maps its inputs to `[batch, dim]` float32.
         dim: Width of the vectors.
+        prompt: Text that is put before each sentence.
         folder: Folder of the model, which `pickle` stores in place of the model.
     """
 
-    def __init__(self, text: "Pieces | Words", run: Run, dim: int, *, folder: Path) -> None:
+    def __init__(self, text: "Pieces | Words", run: Run, dim: int, *, prompt: str, folder: Path) -> None:
         self.text = text
+        self.prompt = prompt
         self.dim = dim
         self._run = run
         self._folder = folder
@@ -69,7 +71,8 @@ class RuntimeEncoder:
         if os.getpid() != self._process:
             raise UserError("the model was loaded before this process was forked; load it after the fork")
         require_positive(batch_size, "batch_size")
-        tokens = [self.text.tokenize(sentence) for sentence in as_texts(sentences, "sentences")]
+        texts = as_texts(sentences, "sentences")
+        tokens = [self.text.tokenize(self.prompt + text) for text in texts]
         vectors = np.empty((len(tokens), self.dim), np.float32)
         lengths = [len(words) for words in tokens]
         for batch in length_sorted_batches(lengths, max_rows=batch_size, max_length=_MAX_TOKENS):
@@ -78,7 +81,7 @@ class RuntimeEncoder:
 
 
 def load(folder: str | Path) -> RuntimeEncoder:
-    """Loads a folder that `export/main.py --litert` or `--onnx` has written.
+    """Loads a folder that `export/main.py --to litert` or `--to onnx` has written.
 
     Returns:
         The encoder.
@@ -96,19 +99,20 @@ def load(folder: str | Path) -> RuntimeEncoder:
     except (OSError, ValueError) as error:
         raise UserError(
             f"a model for LiteRT or ONNX Runtime is expected, but {folder} is one for TensorFlow, or has no "
-            f"readable {RUNTIME_SETTINGS}; convert it with export/main.py --litert or --onnx"
+            f"readable {RUNTIME_SETTINGS}; convert it with export/main.py --to litert or --to onnx"
         ) from error
     if (form := settings.get("format") if isinstance(settings, dict) else None) != FORMAT:
         raise UserError(f"{folder} must be in format {FORMAT}, but is in {form}; convert it again")
     text = _TEXTS[settings["text"]["kind"]](folder / settings["vocabulary"], settings["text"])
-    return RuntimeEncoder(text, _open(folder, settings["runtime"]), settings["dim"], folder=folder)
+    run, prompt = _open(folder, settings["runtime"]), settings.get("prompt", "")
+    return RuntimeEncoder(text, run, settings["dim"], prompt=prompt, folder=folder)
 
 
 def _open(folder: Path, runtime: str) -> Run:
     path = folder / MODEL_FILES[runtime]
     try:
         if runtime == "litert":
-            engine = library("ai_edge_litert.interpreter", "ai-edge-litert", "runtimes")
+            engine = library("ai_edge_litert.interpreter", "ai-edge-litert", "litert")
             interpreter = engine.Interpreter(model_path=str(path), num_threads=os.cpu_count())
             runner = interpreter.get_signature_runner()
             lock = Lock()
@@ -119,7 +123,7 @@ def _open(folder: Path, runtime: str) -> Run:
                     return runner(**inputs)["outputs"]
 
             return run
-        engine = library("onnxruntime", "onnxruntime", "runtimes")
+        engine = library("onnxruntime", "onnxruntime", "runtime")
         session = engine.InferenceSession(str(path), providers=["CPUExecutionProvider"])
         return lambda inputs: session.run(["outputs"], inputs)[0]
     except UserError:
@@ -142,7 +146,7 @@ class Pieces:
     """
 
     def __init__(self, vocabulary: Path, settings: Mapping[str, Any]) -> None:
-        processor = library("sentencepiece", "sentencepiece", "runtimes").SentencePieceProcessor
+        processor = library("sentencepiece", "sentencepiece", "runtime").SentencePieceProcessor
         self._model = processor(model_file=str(vocabulary))
         self._settings = settings
 
@@ -169,7 +173,7 @@ class WordPieces(Pieces):
     """
 
     def __init__(self, vocabulary: Path, settings: Mapping[str, Any]) -> None:
-        tokenizer = library("tokenizers", "tokenizers", "runtimes").Tokenizer
+        tokenizer = library("tokenizers", "tokenizers", "runtime").Tokenizer
         description = wordpiece_json(vocabulary.read_bytes().decode().split("\n")[:-1], settings)
         self._model = tokenizer.from_str(json.dumps(description))
         self._settings = settings
@@ -220,7 +224,7 @@ class Words:
     """
 
     def __init__(self, vocabulary: Path, settings: Mapping[str, Any]) -> None:
-        self._hash = library("farmhash", "pyfarmhash", "runtimes").fingerprint64
+        self._hash = library("farmhash", "pyfarmhash", "runtime").fingerprint64
         words = vocabulary.read_text(encoding="utf-8").split("\n")[:-1]
         self._ids = {word: row for row, word in enumerate(words)}
         self._rules = [

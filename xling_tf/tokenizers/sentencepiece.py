@@ -113,7 +113,7 @@ class SentencePieceTokenizer(Tokenizer):
         self._begin, self._end = (begin, end) if config.sentence_marks else ((), ())
         # Without marks, the end of a sentence, which no text contains, stands for an empty sentence. Between
         # marks, it is the unknown piece in the published encoders, where that is the first piece.
-        self._empty = next(iter(end), unknown)
+        self._empty: int | None = next(iter(end), unknown)
         if config.sentence_marks:
             self._empty = unknown if unknown == 0 else None
 

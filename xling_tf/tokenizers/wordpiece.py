@@ -65,7 +65,8 @@ class WordPieceTokenizer(Tokenizer):
                 f"a WordPiece vocabulary must have {', '.join(required)}, but this one of {len(rows)} pieces "
                 f"lacks {', '.join(missing)}; use the vocab.txt of a BERT"
             )
-        self._begin, self._end = ((rows[BEGIN],), (rows[END],)) if config.sentence_marks else ((), ())
+        self._begin: tuple[int, ...] = (rows[BEGIN],) if config.sentence_marks else ()
+        self._end: tuple[int, ...] = (rows[END],) if config.sentence_marks else ()
         self._unknown = rows[UNKNOWN]
         initializer = tf.lookup.KeyValueTensorInitializer(
             tf.constant([*rows]), tf.constant([*rows.values()], tf.int64)

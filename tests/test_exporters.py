@@ -1,0 +1,168 @@
+"""Exports to other libraries: the vectors of the SavedModel, shown by the libraries themselves."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from loaders import compare
+from programs import LOADERS, PEERS, ROOT, run_python, the_error
+from starting_models import KINDS
+from test_runtimes import FRAGMENTS
+from testing import LSTM, SENTENCES, TINY, build_model
+
+from xling_tf.config import BertConfig, ModelInfo, WordPieceConfig, WordsConfig
+from xling_tf.encoders.base import encoder_settings
+from xling_tf.errors import UserError
+from xling_tf.exporters.base import export, sample_texts
+from xling_tf.exporters.tokenizer_json import UNKNOWN_WORD, tokenizer_json
+from xling_tf.model import Model
+from xling_tf.settings import apply_overrides
+from xling_tf.tokenizers.treebank import EMPTY_TOKEN
+from xling_tf.tokenizers.wordpiece import WordPieceTokenizer
+from xling_tf.tokenizers.words import WordTokenizer
+
+tokenizers = pytest.importorskip("tokenizers")
+
+SAMPLE = sample_texts(None, ("en", "es"))
+STATIC = ("encoder.kind=static", "encoder.embedding_dim=6", "encoder.hidden_dim=8", "tokenizer.max_tokens=32")
+PIECES = ("tokenizer.kind=sentencepiece", "tokenizer.num_pieces=400", "tokenizer.max_tokens=32")
+MODELS = {
+    "words": (*KINDS["words and n-grams"], "tokenizer.max_tokens=32"),
+    "words alone": ("tokenizer.ngram_sizes=", "tokenizer.max_tokens=32", "tokenizer.lowercase=true"),
+    "static words": STATIC,
+    "static pieces": (*STATIC, *PIECES),
+    "cnn": (*KINDS["cnn"], *PIECES),
+    "lstm": LSTM,
+}
+
+
+def make_bert() -> Model:
+    """A BERT of words of the sample, with two dense layers and a prompt."""
+    words = sorted({word for text in SAMPLE for word in text.lower().split() if word.isalpha()})
+    letters = sorted({letter for text in SAMPLE for letter in text.lower() if not letter.isspace()})
+    vocabulary = [
+        "[PAD]",
+        "[UNK]",
+        "[CLS]",
+        "[SEP]",
+        "[MASK]",
+        *letters,
+        *(f"##{a}" for a in letters),
+        *words,
+    ]
+    tokenizer = WordPieceTokenizer(dict.fromkeys(vocabulary), WordPieceConfig(max_tokens=24, lowercase=True))
+    config = BertConfig(
+        **{"embedding_dim": 8, "intermediate_dim": 16, "num_layers": 2, "num_heads": 2, "max_positions": 32},
+        pooling="weighted_mean",
+        **{"dense_dims": (12, 6), "dense_activations": ("tanh", "linear")},
+    )
+    info = ModelInfo(prompts={"query": "query: ", "document": "text: "}, default_prompt_name="query")
+    return Model(tokenizer, encoder_settings(config, tokenizer), info)
+
+
+@pytest.fixture(scope="module")
+def folder_of(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Exports a model of a kind when it is first asked for."""
+    folders: dict[str, Path] = {}
+
+    def make(kind: str) -> Path:
+        if kind not in folders:
+            keras.utils.set_random_seed(1)
+            overrides = MODELS.get(kind, ())
+            texts = {"en": SAMPLE[::2], "es": SAMPLE[1::2]}
+            model = make_bert() if kind == "bert" else build_model(apply_overrides(TINY, overrides), texts)
+            random = np.random.default_rng(1)
+            for variable in model.weights.values():
+                variable.assign(variable + random.normal(0, 0.1, variable.shape))
+            folders[kind] = tmp_path_factory.mktemp("models") / kind.replace(" ", "-")
+            model.export(folders[kind], {})
+        return folders[kind]
+
+    return make
+
+
+@pytest.mark.parametrize("lowercase", [False, True])
+def test_words_are_those_of_the_tokenizers_library(lowercase: bool) -> None:
+    vocabulary = [EMPTY_TOKEN, "hola", "don", "n't", ",", "北", "é", "'", "1,234", ".", "he", "'s", "..."]
+    inside = WordTokenizer(vocabulary, WordsConfig(lowercase=lowercase, ngram_sizes=(), num_oov_buckets=1))
+    outside = tokenizers.Tokenizer.from_str(json.dumps(tokenizer_json(inside)))
+    fragments = [fragment for fragment in FRAGMENTS if fragment != "\ud800"]
+    texts = [*SAMPLE, *SENTENCES, *fragments, " ".join(fragments), "".join(fragments), "x. " * 100]
+    ids = inside.tokenize(tf.constant(texts))
+    expected = ids.with_values(inside.word_ids(ids.values)).to_list()
+    expected = [row if text else [] for text, row in zip(texts, expected, strict=True)]
+    assert [encoding.ids for encoding in outside.encode_batch(texts)] == expected
+    assert outside.token_to_id(UNKNOWN_WORD) == len(vocabulary)
+
+
+@pytest.mark.parametrize(
+    ("kind", "form"), [("static words", "model2vec"), ("static pieces", "mediapipe"), ("words", "keras")]
+)
+def test_an_export_replaces_an_earlier_one_and_nothing_else(
+    kind: str, form: str, folder_of: Any, tmp_path: Path
+) -> None:
+    folder, output = folder_of(kind), tmp_path / "output"
+    for _ in range(2):
+        export(folder, form, output)
+    assert {path.name for path in tmp_path.iterdir()} == {"output"}
+    with pytest.raises(UserError, match="--output must be a new folder"):
+        export(folder, form, folder)
+
+
+def test_unknown_words_are_lost_and_the_card_says_what_they_cost(folder_of: Any, tmp_path: Path) -> None:
+    folder = folder_of("static words")
+    export(folder, "model2vec", tmp_path / "output")
+    assert "Of the words in" in (tmp_path / "output" / "README.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("kind", "form", "message"),
+    [
+        ("words", "model2vec", r"a static encoder .* has the encoder transformer .* --to savedmodel, keras"),
+        ("cnn", "model2vec", "without marks"),
+        ("words", "mediapipe", "the tokenizer sentencepiece .* the tokenizer words"),
+        ("lstm", "litert", "without recurrent layers"),
+        ("words", "onxx", "did you mean onnx"),
+    ],
+)
+def test_what_a_format_cannot_express_is_refused(
+    kind: str, form: str, message: str, folder_of: Any, tmp_path: Path
+) -> None:
+    with pytest.raises(UserError, match=message):
+        export(folder_of(kind), form, tmp_path / "output")
+    assert not [*tmp_path.iterdir()]
+
+
+def test_flags_of_earlier_versions_say_the_new_ones(tmp_path: Path) -> None:
+    run = run_python(tmp_path, str(ROOT / "export" / "main.py"), "--model=m", "--litert=out")
+    assert "--litert out is now --to litert --output out" in the_error(run)
+    run = run_python(tmp_path, str(ROOT / "export" / "main.py"), "--model=m", "--to=onnx")
+    assert "--to and --output are expected together" in the_error(run)
+
+
+LOADED = [
+    ("bert", "sentence-transformers", PEERS),
+    ("static words", "model2vec", PEERS),
+    ("static pieces", "model2vec", PEERS),
+    ("words", "sentence-transformers", LOADERS),
+    ("words alone", "sentence-transformers", LOADERS),
+    ("cnn", "sentence-transformers", LOADERS),
+    ("cnn", "mediapipe", LOADERS),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not LOADERS.exists(), reason="loaders of exports are not there; make .peers/.installed")
+@pytest.mark.parametrize(("kind", "form", "python"), LOADED)
+def test_other_libraries_give_the_vectors_of_the_model(
+    kind: str, form: str, python: Path, folder_of: Any, tmp_path: Path
+) -> None:
+    folder = folder_of(kind)
+    export(folder, form, tmp_path / "output")
+    measured = compare(tmp_path / "output", folder, str(python), None)
+    assert measured["equal"] == 1
+    assert measured["largest_difference"] < 1e-5
