@@ -17,6 +17,7 @@ from safetensors.numpy import save_file
 from serving_servers import server_in_thread
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
+import xling_tf
 from xling_tf.errors import UserError
 from xling_tf.exporters.base import export
 from xling_tf.importers.base import is_foreign, read_licence
@@ -181,6 +182,8 @@ def test_other_models_are_refused_in_one_line(tmp_path):
         assert "\n" not in str(caught.value)
 
     write_static(folder, {"other": TABLE})
+    with pytest.raises(UserError, match=r"import it with export/import_model\.py .*m"):
+        xling_tf.load(folder)
     require_refused("expects a tensor embeddings or embedding.weight, got other")
     write_static(folder, {"embeddings": TABLE[:5]})
     require_refused("a vector for each of the 9 tokens of its vocabulary, but has 5")

@@ -118,7 +118,10 @@ def export(folder: Path, form: str, output: Path, *, data: Path | None = None, *
         raise UserError(f"--output must be another folder than --model, got {output} for both")
     saved = load_saved_model(folder)
     source = Source(
-        folder, Model.from_pretrained(folder), lambda texts: saved(tf.constant(list(texts), tf.string)).numpy(), data
+        folder,
+        Model.from_pretrained(folder),
+        lambda texts: saved(tf.constant(list(texts), tf.string)).numpy(),
+        data,
     )
     module, _, function = exporter.partition(":")
     with replacing_folder(output) as temporary:
