@@ -330,5 +330,7 @@ def test_a_real_model_has_the_same_vectors_all_the_way_round(name, tmp_path):
     tuned = fine_tune(
         tmp_path / "st", pairs, output=tmp_path / "tuned", steps=20, run_dir=tmp_path / "run", anchor_weight=0
     )
-    cosines = np.sum(tuned.encode(texts) * expected, axis=1)
-    assert 0.5 < cosines.mean() < 0.9999
+    vectors = tuned.encode(texts)
+    assert np.sum(vectors * expected, axis=1).mean() < 0.999
+    # Nine of ten pairs were trained on.
+    assert np.mean((vectors[::2] @ vectors[1::2].T).argmax(1) == np.arange(len(pairs))) > 0.85
