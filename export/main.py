@@ -105,7 +105,7 @@ def main(argv: list[str]) -> None:
 def _make(model: Path) -> Iterator[str]:
     if _SERVING.value:
         yield _serve(model, Path(_SERVING.value))
-    if _TO.value:
+    if _TO.value and _OUTPUT.value:
         with quiet_start():
             from xling_tf.exporters.base import export
 
