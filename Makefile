@@ -99,8 +99,8 @@ $(RUNTIME): requirements.txt | $(BIN)/pip
 	@touch $@
 
 $(EVALUATION): pyproject.toml | $(RUNTIME)
-	@echo 'Installing the extras evaluation and published into $(VENV).'
-	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[evaluation,published]'
+	@echo 'Installing the extra evaluation into $(VENV).'
+	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[evaluation]'
 	@touch $@
 
 $(SERVING): pyproject.toml | $(RUNTIME)

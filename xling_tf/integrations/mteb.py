@@ -193,10 +193,13 @@ def _translations(texts: data.ParallelTexts) -> Any:
 
 def _questions(tables: Mapping[str, Path]) -> dict[str, Any]:
     """Candidates are the distinct sentences; all that answer a question are right."""
-    sentences = dict(data.read_table(tables["sentences"], ("sentence_id", "sentence")))
+    rows = data.read_table(tables["sentences"], ("sentence_id", "sentence"))
+    sentences = {row[0]: row[1] for row in rows}
     ids = {text: f"s{number}" for number, text in enumerate(dict.fromkeys(sentences.values()))}
     answers: defaultdict[str, dict[str, int]] = defaultdict(dict)
     for question, answer in data.read_table(tables["questions"], ("question", "answer_sentence_id")):
+        if answer not in sentences:
+            raise UserError(f"{tables['questions']} names {answer!r}, which {tables['sentences']} must have")
         answers[question][ids[sentences[answer]]] = 1
     numbers = [f"q{number}" for number in range(len(answers))]
     return {
