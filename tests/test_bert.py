@@ -187,13 +187,13 @@ def test_prompts(tmp_path):
         ({"num_hidden_layers": 3}, r"missing: encoder\.layer\.2\.attention\.self\.query\.weight"),
         (
             {"vocab_size": 10},
-            r"of another shape: embeddings\.word_embeddings\.weight \[9, 4\] instead of \[10, 4\]",
+            r"of another shape: encoder/embedding/words/table \[9, 4\] instead of \[10, 4\]",
         ),
     ],
 )
 def test_configs_that_do_not_fit_are_refused(changes, message, tmp_path):
     with pytest.raises(UserError, match=message):
-        read_bert(write(tmp_path, tensors(), {**CONFIG, **changes}))
+        read(write(tmp_path, tensors(), {**CONFIG, **changes}))
 
 
 @pytest.mark.parametrize(

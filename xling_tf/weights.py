@@ -61,12 +61,12 @@ def assign_weights(variables: Mapping[str, Any], weights: Mapping[str, NDArray[A
 
 
 def require_shapes(
-    shapes: Mapping[str, Sequence[int]], weights: Mapping[str, NDArray[Any]], where: str
+    shapes: Mapping[str, Sequence[int] | None], weights: Mapping[str, NDArray[Any]], where: str
 ) -> None:
     """Refuses weights of which some are missing, unexpected, or of another shape.
 
     Args:
-        shapes: The expected shapes by name.
+        shapes: The expected shapes by name; None for any shape.
         weights: Values by name.
         where: File or folder of the values, for messages.
 
@@ -78,7 +78,7 @@ def require_shapes(
     misshapen = [
         f"{name} {list(weights[name].shape)} instead of {list(shape)}"
         for name, shape in shapes.items()
-        if name in weights and tuple(weights[name].shape) != tuple(shape)
+        if name in weights and shape is not None and tuple(weights[name].shape) != tuple(shape)
     ]
     faults = {"missing": missing, "unexpected": unexpected, "of another shape": misshapen}
     if any(faults.values()):

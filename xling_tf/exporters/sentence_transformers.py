@@ -22,7 +22,7 @@ from xling_tf.exporters.base import (
 )
 from xling_tf.exporters.runtimes import embed_ids, to_onnx
 from xling_tf.exporters.tokenizer_json import UNKNOWN_WORD, tokenizer_json
-from xling_tf.importers.bert import FAMILIES
+from xling_tf.importers.bert import FAMILIES, POSITIONS, TYPES, WORDS, tensor_names
 from xling_tf.importers.sentence_transformers import ACTIVATIONS, POOLING_SWITCHES, POOLINGS
 from xling_tf.layers.pooling import unit_length
 from xling_tf.model import Model
@@ -261,26 +261,14 @@ def _write_dense(folder: Path, layer: Any, activation: str) -> None:
 
 def _bert_tensors(model: Model) -> Weights:
     """Returns the weights by the names of transformers' BertModel; inverts `importers.bert`."""
-    weights, family = arrays(model.weights), FAMILIES["bert"]
+    weights = arrays(model.weights)
     table = weights["encoder/embedding/words/table"]
-    tensors = {
-        "embeddings.word_embeddings.weight": table,
-        "embeddings.position_embeddings.weight": weights["encoder/positions"],
-        "embeddings.token_type_embeddings.weight": np.zeros((1, table.shape[1]), np.float32),
-    }
-    # Unused, but without them transformers warns of missing weights.
     dim = table.shape[1]
-    tensors |= {"pooler.dense.weight": np.zeros((dim, dim), np.float32)}
-    tensors |= {"pooler.dense.bias": np.zeros(dim, np.float32)}
-    norms = {"embeddings.LayerNorm": "encoder/embedding_norm"}
-    for layer in range(model.encoder.num_layers):
-        ours, theirs = f"encoder/block_{layer}", f"{family.layer}.{layer}"
-        for name, parts in family.dense.items():
-            kernels = np.split(weights[f"{ours}/{name}/kernel"], len(parts), axis=1)
-            biases = np.split(weights[f"{ours}/{name}/bias"], len(parts))
-            for part, kernel, bias in zip(parts, kernels, biases, strict=True):
-                tensors |= {f"{theirs}.{part}.weight": kernel.T, f"{theirs}.{part}.bias": bias}
-        norms |= {f"{theirs}.{norm}": f"{ours}/{name}" for name, norm in family.norms.items()}
-    for theirs, ours in norms.items():
-        tensors |= {f"{theirs}.weight": weights[f"{ours}/gamma"], f"{theirs}.bias": weights[f"{ours}/beta"]}
+    tensors = {WORDS: table, POSITIONS: weights["encoder/positions"], TYPES: np.zeros((1, dim), np.float32)}
+    # Unused, but without them transformers warns of missing weights.
+    tensors["pooler.dense.weight"] = np.zeros((dim, dim), np.float32)
+    tensors["pooler.dense.bias"] = np.zeros(dim, np.float32)
+    for name, parts in tensor_names(FAMILIES["bert"], model.encoder.num_layers).items():
+        for part, array in zip(parts, np.split(weights[name], len(parts), axis=-1), strict=True):
+            tensors[part] = array.T
     return tensors

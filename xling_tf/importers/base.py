@@ -73,7 +73,9 @@ def read_model(folder: Path) -> Imported:
     try:
         tokenizer, files, settings, weights = _read_parts(folder)
         prompts, default_prompt = PROMPTS if find_e5(folder) else read_prompts(folder)
-    except (AttributeError, LookupError, TypeError) as error:
+    except UserError:
+        raise
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
         raise UserError(
             f"{folder} must hold a model as its library has saved it, but a JSON file lacks something or was "
             f"changed ({error!r}); download it again"
@@ -104,9 +106,9 @@ def _read_parts(folder: Path) -> Parts:
     """Reads the tokenizer and the encoder."""
     if e5 := find_e5(folder):
         return read_e5(e5)
-    modules = read_settings(folder / _MODULES) if (folder / _MODULES).exists() else []
+    modules = read_settings(folder / _MODULES, {})
     kinds = [module["type"].rpartition(".")[2] for module in modules]
-    config = read_settings(folder / _CONFIG) if (folder / _CONFIG).exists() else {}
+    config = read_settings(folder / _CONFIG, {})
     first = folder / modules[0]["path"] if modules else folder
     if kinds[:1] == ["StaticEmbedding"] or config.get("model_type") == "model2vec":
         if others := {*kinds[1:]} - {"Normalize"}:

@@ -1,7 +1,8 @@
 """BERT, RoBERTa, XLM-RoBERTa, CamemBERT and DistilBERT, as sentence-transformers save them."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,18 +24,16 @@ class _Family(NamedTuple):
     Attributes:
         sizes: Our settings, and their names in `config.json`.
         layer: Start of the names of a block's tensors.
-        dense: Our dense layers in a block, and the tensors that they are made of.
-        norms: Our layer norms in a block, and their tensors.
+        parts: Our layers in a block, and those that each consists of, side by side.
         has_types: True if there are embeddings of segments.
         has_offset: True if the first position is that after the padding's id, as in fairseq.
     """
 
     sizes: Mapping[str, str]
     layer: str
-    dense: Mapping[str, tuple[str, ...]]
-    norms: Mapping[str, str]
-    has_types: bool
-    has_offset: bool
+    parts: Mapping[str, tuple[str, ...]]
+    has_types: bool = True
+    has_offset: bool = False
 
 
 _BERT = _Family(
@@ -46,15 +45,14 @@ _BERT = _Family(
         "activation": "hidden_act",
     },
     layer="encoder.layer",
-    dense={
+    parts={
         "attention/query_key_value": tuple(f"attention.self.{name}" for name in ("query", "key", "value")),
         "attention/output": ("attention.output.dense",),
+        "attention_norm": ("attention.output.LayerNorm",),
         "intermediate": ("intermediate.dense",),
         "output": ("output.dense",),
+        "feedforward_norm": ("output.LayerNorm",),
     },
-    norms={"attention_norm": "attention.output.LayerNorm", "feedforward_norm": "output.LayerNorm"},
-    has_types=True,
-    has_offset=False,
 )
 _ROBERTA = _BERT._replace(has_offset=True)
 _DISTILBERT = _Family(
@@ -66,15 +64,18 @@ _DISTILBERT = _Family(
         "activation": "activation",
     },
     layer="transformer.layer",
-    dense={
+    parts={
         "attention/query_key_value": tuple(f"attention.{name}_lin" for name in "qkv"),
         "attention/output": ("attention.out_lin",),
+        "attention_norm": ("sa_layer_norm",),
         "intermediate": ("ffn.lin1",),
         "output": ("ffn.lin2",),
+        "feedforward_norm": ("output_layer_norm",),
     },
-    norms={"attention_norm": "sa_layer_norm", "feedforward_norm": "output_layer_norm"},
     has_types=False,
-    has_offset=False,
+)
+WORDS, POSITIONS, TYPES = (
+    f"embeddings.{name}_embeddings.weight" for name in ("word", "position", "token_type")
 )
 # By `model_type`.
 FAMILIES = {
@@ -139,60 +140,39 @@ def read_bert(folder: Path) -> tuple[dict[str, Any], Weights]:
         "activation": _ACTIVATIONS[settings["activation"]],
         **modules.settings,
     }
-    tensors = _tensors(modules.transformer, family, config)
-    return encoder, _weights(tensors, family, settings["num_layers"], offset) | modules.weights
-
-
-def _tensors(folder: Path, family: _Family, config: Mapping[str, Any]) -> Weights:
-    """Returns the encoder's tensors in float32, by their names without prefixes."""
-    dim, intermediate = (config[family.sizes[name]] for name in ("embedding_dim", "intermediate_dim"))
-    shapes: dict[str, tuple[int, ...]] = {
-        "embeddings.word_embeddings.weight": (config["vocab_size"], dim),
-        "embeddings.position_embeddings.weight": (config["max_position_embeddings"], dim),
-    }
-    if family.has_types:
-        shapes["embeddings.token_type_embeddings.weight"] = (config.get("type_vocab_size", 2), dim)
-    norms = ["embeddings.LayerNorm"]
-    for layer in range(config[family.sizes["num_layers"]]):
-        for ours, parts in family.dense.items():
-            rows, columns = {"intermediate": (intermediate, dim), "output": (dim, intermediate)}.get(
-                ours, (dim, dim)
-            )
-            for part in parts:
-                shapes[f"{family.layer}.{layer}.{part}.weight"] = (rows, columns)
-                shapes[f"{family.layer}.{layer}.{part}.bias"] = (rows,)
-        norms += [f"{family.layer}.{layer}.{norm}" for norm in family.norms.values()]
-    shapes |= {f"{norm}.{kind}": (dim,) for norm in norms for kind in ("weight", "bias")}
     tensors = {}
-    for name, array in read_tensors(folder).items():
+    for name, array in read_tensors(modules.transformer).items():
         name = _PREFIX.sub("", name, count=1)
         for old, new in _OLD_NAMES.items():
             name = name.replace(old, new)
         if not _IGNORED.match(name):
             tensors[name] = array.astype(np.float32, copy=False)
-    require_shapes(shapes, tensors, str(folder))
-    return tensors
+    parts = tensor_names(family, settings["num_layers"]).values()
+    tables = [WORDS, POSITIONS, *([TYPES] if family.has_types else [])]
+    require_shapes(dict.fromkeys([*tables, *chain.from_iterable(parts)]), tensors, str(modules.transformer))
+    return encoder, arranged(tensors, family, settings["num_layers"], offset) | modules.weights
 
 
-def _weights(tensors: Weights, family: _Family, num_layers: int, offset: int) -> Weights:
+def tensor_names(family: _Family, num_layers: int) -> dict[str, list[str]]:
+    """Returns our weights, except for tables, with the tensors that each consists of, side by side."""
+    layers: dict[str, Sequence[str]] = {"encoder/embedding_norm": ["embeddings.LayerNorm"]}
+    for index in range(num_layers):
+        for ours, parts in family.parts.items():
+            layers[f"encoder/block_{index}/{ours}"] = [f"{family.layer}.{index}.{part}" for part in parts]
+    names = {}
+    for ours, parts in layers.items():
+        weight, bias = ("gamma", "beta") if ours.endswith("norm") else ("kernel", "bias")
+        names[f"{ours}/{weight}"] = [f"{part}.weight" for part in parts]
+        names[f"{ours}/{bias}"] = [f"{part}.bias" for part in parts]
+    return names
+
+
+def arranged(tensors: Weights, family: _Family, num_layers: int, offset: int = 0) -> Weights:
     """Names and arranges tensors as the encoder does, whose matrices multiply from the right."""
-    positions = tensors["embeddings.position_embeddings.weight"][offset:]
+    positions = tensors[POSITIONS][offset:]
     if family.has_types:
-        positions = positions + tensors["embeddings.token_type_embeddings.weight"][0]
-    weights = {
-        "encoder/embedding/words/table": tensors["embeddings.word_embeddings.weight"],
-        "encoder/positions": positions,
-    }
-    norms = {"encoder/embedding_norm": "embeddings.LayerNorm"}
-    for layer in range(num_layers):
-        ours, theirs = f"encoder/block_{layer}", f"{family.layer}.{layer}"
-        for name, parts in family.dense.items():
-            kernels = [tensors[f"{theirs}.{part}.weight"].T for part in parts]
-            weights[f"{ours}/{name}/kernel"] = np.concatenate(kernels, axis=1)
-            weights[f"{ours}/{name}/bias"] = np.concatenate(
-                [tensors[f"{theirs}.{part}.bias"] for part in parts]
-            )
-        norms |= {f"{ours}/{name}": f"{theirs}.{norm}" for name, norm in family.norms.items()}
-    for name, norm in norms.items():
-        weights |= {f"{name}/gamma": tensors[f"{norm}.weight"], f"{name}/beta": tensors[f"{norm}.bias"]}
+        positions = positions + tensors[TYPES][0]
+    weights = {"encoder/embedding/words/table": tensors[WORDS], "encoder/positions": positions}
+    for name, parts in tensor_names(family, num_layers).items():
+        weights[name] = np.concatenate([tensors[part].T for part in parts], axis=-1)
     return weights

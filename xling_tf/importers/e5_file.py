@@ -10,6 +10,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from xling_tf.config import SentencePieceConfig
 from xling_tf.errors import UserError
+from xling_tf.importers.bert import FAMILIES, arranged
 from xling_tf.tokenizers.sentencepiece import CONTROL, NORMAL, UNKNOWN, SentencePieceTokenizer, model_proto
 from xling_tf.weights import Weights
 
@@ -18,14 +19,13 @@ PROMPTS = {"query": "query: ", "document": "passage: "}, "query"
 _MAGIC = b"E5S1"
 # 32 numbers as multiples of a scale, plus 8: 16 of them in the low bits, the others in the high ones.
 _BLOCK = np.dtype([("scale", "<f2"), ("bits", "u1", 16)])
-# Our dense layers and norms in a block, by their names in the file.
-_DENSE = {
-    "attention/query_key_value": ("q", "k", "v"),
-    "attention/output": ("ao",),
-    "intermediate": ("fi",),
-    "output": ("fo",),
+# transformers' names of the parts of a layer.
+_NAMES = {
+    **{"word": "word_embeddings", "pos": "position_embeddings", "type": "token_type_embeddings"},
+    **{"q": "attention.self.query", "k": "attention.self.key", "v": "attention.self.value"},
+    **{"ao": "attention.output.dense", "fi": "intermediate.dense", "fo": "output.dense"},
+    **{"ln": "LayerNorm", "aln": "attention.output.LayerNorm", "oln": "output.LayerNorm"},
 }
-_NORMS = {"attention_norm": "aln", "feedforward_norm": "oln"}
 
 
 def find_e5(folder: Path) -> Path | None:
@@ -114,30 +114,14 @@ def _read(file: _Reader) -> tuple[SentencePieceConfig, dict[str, bytes], dict[st
     model.normalizer_spec.precompiled_charsmap = model_proto(rules).normalizer_spec.precompiled_charsmap
     file.one("<i4")  # the number of these rules
     file.array("u1", file.one("<u4"))
-    tensors = dict(file.tensor() for _ in range(file.one("<i4")))
+    tensors = {}
+    for _ in range(file.one("<i4")):
+        name, values = file.tensor()  # such as "emb.word" and "l0.q.w"
+        place, part, kind = f"{name}.w".split(".")[:3]
+        if kind == "w" and not part.endswith("ln"):
+            values = values.reshape(-1, intermediate_dim if part == "fo" else dim)
+        layer = "embeddings" if place == "emb" else f"encoder.layer.{place[1:]}"
+        tensors[f"{layer}.{_NAMES[part]}.{'weight' if kind == 'w' else 'bias'}"] = values
     config = SentencePieceConfig(num_pieces=num_pieces, max_tokens=max_positions, sentence_marks=True)
-    (name,) = SentencePieceTokenizer.file_names
-    return config, {name: model.SerializeToString()}, settings, _weights(tensors, num_layers, dim)
-
-
-def _weights(tensors: Weights, num_layers: int, dim: int) -> Weights:
-    """Names and arranges tensors as the encoder does, whose matrices multiply from the right."""
-    weights = {
-        "encoder/embedding/words/table": tensors["emb.word"].reshape(-1, dim),
-        # All tokens are in the first segment.
-        "encoder/positions": tensors["emb.pos"].reshape(-1, dim) + tensors["emb.type"][:dim],
-    }
-    norms = {"encoder/embedding_norm": "emb.ln"}
-    for layer in range(num_layers):
-        for name, parts in _DENSE.items():
-            biases = [tensors[f"l{layer}.{part}.b"] for part in parts]
-            kernels = [
-                tensors[f"l{layer}.{part}.w"].reshape(len(bias), -1).T
-                for part, bias in zip(parts, biases, strict=True)
-            ]
-            weights[f"encoder/block_{layer}/{name}/kernel"] = np.concatenate(kernels, axis=1)
-            weights[f"encoder/block_{layer}/{name}/bias"] = np.concatenate(biases)
-        norms |= {f"encoder/block_{layer}/{name}": f"l{layer}.{norm}" for name, norm in _NORMS.items()}
-    for name, norm in norms.items():
-        weights |= {f"{name}/gamma": tensors[f"{norm}.w"], f"{name}/beta": tensors[f"{norm}.b"]}
-    return weights
+    files = {SentencePieceTokenizer.file_names[0]: model.SerializeToString()}
+    return config, files, settings, arranged(tensors, FAMILIES["bert"], num_layers)

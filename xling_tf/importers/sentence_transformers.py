@@ -59,7 +59,7 @@ def read_modules(folder: Path) -> Modules:
         UserError: A file is missing or damaged, or describes modules that are not supported.
     """
     path = folder / "modules.json"
-    modules = read_settings(path) if path.exists() else []
+    modules = read_settings(path, {})
     kinds = [str(module["type"]).rpartition(".")[2] for module in modules]
     for kind, module in zip(kinds, modules, strict=True):
         if kind not in _MODULES or not module["type"].startswith("sentence_transformers."):
@@ -90,27 +90,27 @@ def read_max_tokens(transformer: Path, num_positions: int) -> int:
         ("sentence_bert_config.json", "max_seq_length"),
         ("tokenizer_config.json", "model_max_length"),
     ):
-        path = transformer / name
-        if path.exists() and (max_tokens := read_settings(path).get(key)):
+        if max_tokens := read_settings(transformer / name, {}).get(key):
             return int(min(max_tokens, num_positions))
     return num_positions
 
 
 def read_prompts(folder: Path) -> tuple[dict[str, str], str | None]:
     """Returns the prompts by name, without empty ones, and the name of the default prompt."""
-    path = folder / "config_sentence_transformers.json"
-    settings = read_settings(path) if path.exists() else {}
+    settings = read_settings(folder / "config_sentence_transformers.json", {})
     prompts = {name: prompt for name, prompt in (settings.get("prompts") or {}).items() if prompt}
     default = settings.get("default_prompt_name")
     return prompts, default if default in prompts else None
 
 
-def read_settings(path: Path) -> Any:
-    """Returns the content of a JSON file that the model needs.
+def read_settings(path: Path, default: Any = None) -> Any:
+    """Returns the content of a JSON file; `default`, unless None, if the file is missing.
 
     Raises:
-        UserError: The file is missing or damaged.
+        UserError: The file is damaged, or is missing and has no default.
     """
+    if default is not None and not path.exists():
+        return default
     try:
         return read_json(path)
     except (OSError, ValueError) as error:

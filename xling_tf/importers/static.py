@@ -27,7 +27,7 @@ def read_static(folder: Path) -> tuple[Any, dict[str, bytes], dict[str, Any], We
     Raises:
         UserError: A file is missing or damaged.
     """
-    config = read_settings(folder / "config.json") if (folder / "config.json").exists() else {}
+    config = read_settings(folder / "config.json", {})
     tensors = read_tensors(folder)
     stored = tensors.get("embeddings", tensors.get("embedding.weight"))
     if stored is None:

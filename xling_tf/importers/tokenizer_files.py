@@ -9,6 +9,7 @@ from typing import Any
 
 from xling_tf.config import SentencePieceConfig, TokenizerConfig, WordPieceConfig
 from xling_tf.errors import UserError
+from xling_tf.importers.sentence_transformers import read_settings
 from xling_tf.tokenizers.sentencepiece import (
     BYTE,
     CONTROL,
@@ -53,8 +54,8 @@ def read_tokenizer(folder: Path, max_tokens: int) -> tuple[TokenizerConfig, dict
     lengths: _Settings = {"max_tokens": max_tokens, "max_context_tokens": longest}
     try:
         # Sentence-transformers lowercases texts before the tokenizer if this is true.
-        lowercase = _read_json(folder / "sentence_bert_config.json").get("do_lower_case", False)
-        content = _read_json(folder / _JSON)
+        lowercase = read_settings(folder / "sentence_bert_config.json", {}).get("do_lower_case", False)
+        content = read_settings(folder / _JSON, {})
         kind = content["model"]["type"] if content else None
         _require("the kind of tokenizer", kind, None, "WordPiece", "Unigram")
         if kind == "WordPiece" or path.name == _VOCABULARY:
@@ -73,10 +74,6 @@ def read_tokenizer(folder: Path, max_tokens: int) -> tuple[TokenizerConfig, dict
         ) from error
 
 
-def _read_json(path: Path) -> dict[str, Any]:
-    return json.loads(path.read_text("utf-8")) if path.exists() else {}
-
-
 def _require(what: str, value: Any, *expected: Any) -> None:
     if value not in expected:
         values = " or ".join(json.dumps(e) for e in expected if e is not None) or "none"
@@ -85,7 +82,7 @@ def _require(what: str, value: Any, *expected: Any) -> None:
 
 def _read_vocabulary(folder: Path) -> tuple[_Settings, bytes]:
     """Reads vocab.txt, with the settings in tokenizer_config.json."""
-    config = _read_json(folder / "tokenizer_config.json")
+    config = read_settings(folder / "tokenizer_config.json", {})
     name = config.get("tokenizer_class", "BertTokenizer")
     _require("tokenizer_class", "Japanese" in name and name, False)
     lowercase = config.get("do_lower_case", True)
@@ -175,7 +172,7 @@ def _read_pieces(path: Path) -> tuple[_Settings, bytes]:
     SentencePieceTokenizer(path.read_bytes(), SentencePieceConfig())  # refuses anything else
     model = model_proto(path.read_bytes())
     if path.name == _FAIRSEQ:
-        is_camembert = _read_json(path.with_name("config.json")).get("model_type") == "camembert"
+        is_camembert = read_settings(path.with_name("config.json"), {}).get("model_type") == "camembert"
         first, num_replaced = _CAMEMBERT if is_camembert else _XLM_ROBERTA
         rest = [*model.pieces[num_replaced:]]
         del model.pieces[:]
