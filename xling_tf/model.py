@@ -175,14 +175,7 @@ class Model:
         return [variable for variable in self.weights.values() if variable.trainable]
 
     def __call__(self, texts: Iterable[str] | tf.Tensor) -> tf.Tensor:
-        """Encodes texts as `[texts, hidden_dim]` float32 of unit length, differentiably.
-
-        Args:
-            texts: Any number of texts; the default prompt, if there is one, is put before each.
-
-        Returns:
-            A tensor.
-        """
+        """Encodes texts, after the default prompt if there is one, as `[texts, hidden_dim]` unit vectors."""
         texts = tf.convert_to_tensor(texts if tf.is_tensor(texts) else list(texts), tf.string)
         prompted = tf.strings.join([self.info.role_prompts["default"], texts])
         return unit_length(self.encoder(self.tokenizer(prompted)))
@@ -205,11 +198,7 @@ class Model:
         return {CONFIG: (json.dumps(self.config(), indent=2) + "\n").encode(), **self.tokenizer.files()}
 
     def module(self, tables: str = "float32") -> ExportedModule:
-        """Returns the root object of a SavedModel, with a copy of the current weights.
-
-        Args:
-            tables: How embedding tables are stored: "float32", "float16" or "int8".
-        """
+        """Returns the root object of a SavedModel, a copy with tables in "float32", "float16" or "int8"."""
         serving = ServingEncoder(self.tokenizer, self.encoder, tables)
         return ExportedModule(serving, self.heads, self.info)
 

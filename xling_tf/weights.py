@@ -53,7 +53,7 @@ def assign_weights(variables: Mapping[str, Any], weights: Mapping[str, NDArray[A
         where: File or folder of the values, for messages.
 
     Raises:
-        UserError: A value is missing, unexpected, or of another shape.
+        UserError: See `require_shapes`.
     """
     require_shapes({name: variable.shape for name, variable in variables.items()}, weights, where)
     for name, variable in variables.items():

@@ -37,15 +37,7 @@ class TokenEncoder(keras.Model, ABC):
         super().__init__(**{"name": "encoder", **kwargs})
 
     def embed_words(self, words: Any, training: bool = False) -> Tensor:
-        """Embeds the distinct words of a batch.
-
-        Args:
-            words: `TokenFeatures.words`.
-            training: True in a training step.
-
-        Returns:
-            `[words, any]`; by default `[words, embedding_dim]` float32 rows of the table.
-        """
+        """Maps `TokenFeatures.words` to `[words, any]`; by default float32 rows of the table."""
         return self.embedding(words)
 
     @abstractmethod
@@ -62,7 +54,7 @@ class TokenEncoder(keras.Model, ABC):
         """
 
     def encode(self, words: Tensor, tokens: Tensor, lengths: Tensor, training: bool = False) -> Tensor:
-        """Encodes sentences of words that are embedded once each.
+        """Encodes sentences of words that are embedded once each; calls `encode_tokens` by default.
 
         Args:
             words: `[words, any]` result of `embed_words`.

@@ -27,16 +27,7 @@ class BertEncoder(TokenEncoder):
     Args:
         num_words: Rows of the word table.
         max_tokens: Maximum number of tokens of a sentence, special tokens included.
-        embedding_dim: Width of the tables and of the blocks.
-        intermediate_dim: Width of the feed-forward layers.
-        num_layers: Number of transformer blocks.
-        num_heads: Number of attention heads of each block.
-        max_positions: Rows of the position table, at least `max_tokens`.
-        epsilon: Added to the variance in layer norms.
-        activation: Of the feed-forward layers, by its name in `ACTIVATIONS`.
-        pooling: How the outputs of the last block are pooled, by its name in `POOLINGS`.
-        dense_dims: Widths of dense layers after the pooling; the last is that of the sentence vectors.
-        dense_activations: Their activations.
+        **kwargs: Fields of `BertConfig`, and arguments of every Keras layer.
 
     Raises:
         UserError: Sentences may have more tokens than there are positions.

@@ -27,12 +27,7 @@ class CnnEncoder(TokenEncoder):
 
     Args:
         num_words: Rows of the table.
-        embedding_dim: Width of the table.
-        hidden_dim: Width of the sentence vectors.
-        intermediate_dim: Width of the feed-forward layers after the pooling.
-        num_layers: Number of convolutions of each branch.
-        filter_widths: Number of tokens that the filters of each branch see.
-        num_filters: Number of filters of each branch.
+        **kwargs: Fields of `CnnConfig`, and arguments of every Keras layer.
     """
 
     def __init__(

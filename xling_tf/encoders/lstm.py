@@ -22,11 +22,7 @@ class LstmEncoder(TokenEncoder):
 
     Args:
         num_words: Rows of the table.
-        embedding_dim: Width of the table.
-        hidden_dim: Width of the second layer, and of the sentence vectors.
-        intermediate_dim: Width of each direction of the first layer.
-        num_layers: 1 for the bidirectional layer alone, or 2.
-        pooling: How the states are pooled: "mean", "max" or "attention" (sec. 3).
+        **kwargs: Fields of `LstmConfig`, and arguments of every Keras layer.
     """
 
     def __init__(

@@ -26,13 +26,7 @@ class TransformerEncoder(TokenEncoder):
         num_words: Rows of the word table, hash buckets included.
         num_ngrams: Rows of the n-gram table; 0 if words have no n-grams.
         max_tokens: Maximum number of tokens of a sentence.
-        embedding_dim: Width of the tables.
-        hidden_dim: Width of the blocks and of the sentence vectors.
-        intermediate_dim: Width of the feed-forward layers.
-        num_layers: Number of transformer blocks.
-        num_heads: Number of attention heads of each block.
-        norm_first: See `TransformerBlock`.
-        bow_residual: See above.
+        **kwargs: Fields of `TransformerConfig`, and arguments of every Keras layer.
 
     Example:
         >>> encoder = TransformerEncoder(num_words=10, max_tokens=4, hidden_dim=8, num_heads=2, num_layers=1)

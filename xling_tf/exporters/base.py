@@ -175,12 +175,12 @@ def write_json(path: Path, content: Any) -> None:
 def read_texts(
     data: Path | None, languages: Sequence[str] = (), *, per_file: int | None = None
 ) -> Iterator[str]:
-    """Yields the texts of corpora.
+    """Yields the texts of corpora, of all languages and records by default.
 
     Args:
         data: Folder of corpora; None for the built-in sample.
-        languages: Codes of the languages; () for all.
-        per_file: Maximum number of records of each file; None for all.
+        languages: Codes of languages.
+        per_file: Maximum number of records of each file.
 
     Raises:
         UserError: There are no texts in a language.
@@ -206,31 +206,17 @@ def read_texts(
 
 
 def sample_texts(data: Path | None, languages: Sequence[str]) -> list[str]:
-    """Returns up to 2,000 different texts.
-
-    Args:
-        data: Folder of corpora; None for the built-in sample.
-        languages: Codes of languages, of which those are used that the corpora have.
-    """
+    """Returns up to 2,000 different texts of `read_texts`, in those of the languages that there are."""
     known = {language for file in discover(data or SAMPLE_FOLDER) for language in file.languages}
     there = [language for language in languages if language in known]
     texts = [*dict.fromkeys(read_texts(data, there, per_file=_TEXTS))]
     return texts[:: -(-len(texts) // _TEXTS) or 1]
 
 
-def without_unknown_words(source: Source, tokenizer: Any, unknown: int) -> list[str]:
-    """Returns those texts of a sample in which a tokenizer of `tokenizers` knows every word."""
-    texts = [*PROBES, *sample_texts(source.data, source.model.info.languages)]
-    encodings = tokenizer.encode_batch(texts)
-    return [
-        text
-        for text, encoding in zip(texts, encodings, strict=True)
-        if encoding.ids and unknown not in encoding.ids
-    ]
-
-
-def cost_of_unknown_words(source: Source, tokenizer: Any, unknown: int, encode: Encode) -> str:
-    """Describes for a card how an export differs that has no vectors of words outside the vocabulary.
+def compare_unknown_words(
+    source: Source, tokenizer: Any, unknown: int, encode: Encode
+) -> tuple[str, list[str]]:
+    """Measures how an export differs that has no vectors of words outside the vocabulary.
 
     Args:
         source: The model.
@@ -239,18 +225,19 @@ def cost_of_unknown_words(source: Source, tokenizer: Any, unknown: int, encode: 
         encode: Encodes texts with the export.
 
     Returns:
-        Markdown.
+        Markdown for a card, and the texts of a sample in which every word is known.
     """
     texts = sample_texts(source.data, source.model.info.languages)
-    ids = [np.array(encoding.ids) for encoding in tokenizer.encode_batch(texts)]
-    share = np.mean(np.concatenate(ids) == unknown)
+    ids = [np.array(encoding.ids) for encoding in tokenizer.encode_batch([*texts, *PROBES])]
+    known = [t for t, row in zip([*texts, *PROBES], ids, strict=True) if len(row) and unknown not in row]
+    del ids[len(texts) :]
     cosines = np.sum(encode(texts) * source.encode(texts), axis=1)
-    affected = np.mean([unknown in row for row in ids])
-    return _COST.format(
+    card = _COST.format(
         texts=len(texts),
         corpora=source.data.name if source.data else "the built-in sample",
-        share=share,
-        affected=affected,
+        share=np.mean(np.concatenate(ids) == unknown),
+        affected=np.mean([unknown in row for row in ids]),
         cosine=np.mean(cosines),
         least=np.percentile(cosines, 5),
     )
+    return card, known

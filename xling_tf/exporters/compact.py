@@ -43,9 +43,6 @@ def export(
 
     Returns:
         Texts and the new model; None if its vectors differ.
-
-    Raises:
-        UserError: `source.data` has no texts in a language.
     """
     model = source.model
     card = source.folder / "README.md"

@@ -13,12 +13,11 @@ from xling_tf.errors import library
 from xling_tf.exporters.base import (
     Encode,
     Source,
-    cost_of_unknown_words,
+    compare_unknown_words,
     refuse,
-    without_unknown_words,
     write_json,
 )
-from xling_tf.exporters.sentence_transformers import vocabulary_rows
+from xling_tf.exporters.sentence_transformers import vocabulary_rows, write_modules
 from xling_tf.exporters.tokenizer_json import tokenizer_json
 from xling_tf.tokenizers.words import WordTokenizer
 from xling_tf.weights import read_weights, write_weights
@@ -36,18 +35,7 @@ Maps sentences to {dim}-dimensional vectors of unit length: the average of their
 
 
 def export(source: Source, folder: Path) -> tuple[Sequence[str], Encode]:
-    """Writes a table of projected words, in which n-grams are included, and a tokenizer.
-
-    Args:
-        source: The model, with a static encoder.
-        folder: Folder to write.
-
-    Returns:
-        Texts of known words, and a function that encodes them from the written files.
-
-    Raises:
-        UserError: The encoder does more than to average, or there are marks around sentences.
-    """
+    """Writes a table of projected words, in which n-grams are included, and a tokenizer."""
     model, encoder = source.model, source.model.encoder
     rules = model.tokenizer.rules()
     if not isinstance(encoder, StaticEncoder) or rules.get("begin") or rules.get("end"):
@@ -71,18 +59,13 @@ def export(source: Source, folder: Path) -> tuple[Sequence[str], Encode]:
         "seq_length": max_tokens,
     }
     write_json(folder / "config.json", {**config, "hidden_dim": encoder.hidden_dim})
-    names = {"": "StaticEmbedding", "1_Normalize": "Normalize"}
-    modules = [
-        {"idx": index, "name": str(index), "path": path, "type": f"sentence_transformers.models.{name}"}
-        for index, (path, name) in enumerate(names.items())
-    ]
-    write_json(folder / "modules.json", modules)
+    write_modules(folder, {"": "StaticEmbedding", "1_Normalize": "Normalize"})
     tokenizer, encode = _load(folder, unknown, source.prompt)
-    cost = cost_of_unknown_words(source, tokenizer, unknown, encode)
+    cost, texts = compare_unknown_words(source, tokenizer, unknown, encode)
     (folder / "README.md").write_text(
         _CARD.format(dim=encoder.hidden_dim, prompts=source.about_prompts, cost=cost), encoding="utf-8"
     )
-    return without_unknown_words(source, tokenizer, unknown), encode
+    return texts, encode
 
 
 def _load(folder: Path, unknown: int, prompt: str) -> tuple[Any, Encode]:

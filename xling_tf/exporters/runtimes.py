@@ -1,6 +1,5 @@
 """Exports for LiteRT and ONNX Runtime, which map token ids to vectors."""
 
-import json
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -15,7 +14,7 @@ from xling_tf.encoders.base import TokenEncoder
 from xling_tf.encoders.lstm import LstmEncoder
 from xling_tf.encoders.serving import BUCKET_WORDS, KNOWN_WORDS, ServingEncoder
 from xling_tf.errors import library
-from xling_tf.exporters.base import PROBES, Encode, Source, refuse
+from xling_tf.exporters.base import PROBES, Encode, Source, refuse, write_json
 from xling_tf.files import RUNTIME_SETTINGS
 from xling_tf.layers.pooling import unit_length
 from xling_tf.model import Model
@@ -100,7 +99,7 @@ def _export(source: Source, folder: Path, runtime: str, content: bytes) -> tuple
         "prompt": source.prompt,
         "text": tokenizer.rules(),
     }
-    (folder / RUNTIME_SETTINGS).write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")
+    write_json(folder / RUNTIME_SETTINGS, settings)
     (folder / "README.md").write_text(_card(settings), encoding="utf-8")
     return PROBES, load(folder).encode
 
@@ -139,15 +138,7 @@ class IdGraph(tf.Module):
         self.tables = [tf.Variable(table) for table in tables]
 
     def encode(self, tables: Sequence[tf.Tensor], *inputs: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Computes `outputs`, `[batch, dim]` float32 of unit length.
-
-        Args:
-            tables: The embedding tables.
-            *inputs: Tensors as in `signature`.
-
-        Returns:
-            The outputs by name.
-        """
+        """Maps inputs as in `signature` to `outputs`, `[batch, dim]` float32 of unit length."""
         ids, lengths, *spelling = inputs
         if self._ngram_rows is None:
             vectors = embed_ids(self._body(), tables, ids)
@@ -172,31 +163,19 @@ class IdGraph(tf.Module):
 
 
 def embed_ids(body: TokenEncoder, tables: Sequence[tf.Tensor], ids: tf.Tensor) -> tf.Tensor:
-    """Embeds words without n-grams.
-
-    Args:
-        body: The encoder.
-        tables: Values for its embedding tables.
-        ids: `[batch, length]` int32 rows of the word table.
-
-    Returns:
-        `[batch, length, any]`.
-    """
+    """Embeds `[batch, length]` ids of words without n-grams, by these embedding tables."""
     with keras.StatelessScope(state_mapping=list(zip(body.table_variables, tables, strict=True))):
         words = body.embed_words(tf.reshape(ids, [-1]))
     return tf.reshape(words, tf.concat([tf.shape(ids), [words.shape[-1]]], axis=0))
 
 
 def to_litert(module: tf.Module, function: Any, *, allow_custom_ops: bool = False) -> bytes:
-    """Converts a function for LiteRT.
+    """Returns the content of a `.tflite` file.
 
     Args:
         module: Holds the variables of `function`.
         function: A `tf.function` with an input signature, which returns tensors by name.
         allow_custom_ops: Keeps operations that LiteRT does not have, for programs that add them.
-
-    Returns:
-        The content of a `.tflite` file.
     """
     with tempfile.TemporaryDirectory() as folder:
         tf.saved_model.save(module, folder, signatures=function.get_concrete_function())
@@ -210,16 +189,14 @@ def to_onnx(
     tables: Sequence[tf.Variable],
     signature: Sequence[tf.TensorSpec],
 ) -> bytes:
-    """Converts a function to ONNX, with tables as inputs at first: tf2onnx copies constants many times.
+    """Returns the content of an `.onnx` file.
 
     Args:
         encode: Takes values of `tables` and the inputs of `signature`, and returns tensors by name.
         tables: Embedding tables, which become initializers.
         signature: The inputs of the model.
-
-    Returns:
-        The content of an `.onnx` file.
     """
+    # Tables are inputs at first, because tf2onnx copies constants many times.
     named = {f"table_{index}": table for index, table in enumerate(tables)}
     specs = [tf.TensorSpec(table.shape, name=name) for name, table in named.items()]
     proto, _ = library("tf2onnx.convert", "tf2onnx", "export").from_function(

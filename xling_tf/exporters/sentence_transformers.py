@@ -1,7 +1,7 @@
 """The folder that sentence-transformers, Text Embeddings Inference, fastembed and Transformers.js load."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +16,13 @@ from xling_tf.exporters.base import (
     PROBES,
     Encode,
     Source,
-    cost_of_unknown_words,
-    without_unknown_words,
+    compare_unknown_words,
     write_json,
 )
 from xling_tf.exporters.runtimes import embed_ids, to_onnx
 from xling_tf.exporters.tokenizer_json import UNKNOWN_WORD, tokenizer_json
 from xling_tf.importers.bert import FAMILIES, POSITIONS, TYPES, WORDS, tensor_names
-from xling_tf.importers.sentence_transformers import ACTIVATIONS, POOLING_SWITCHES, POOLINGS
+from xling_tf.importers.sentence_transformers import ACTIVATIONS, POOLINGS
 from xling_tf.layers.pooling import unit_length
 from xling_tf.model import Model
 from xling_tf.tokenizers.words import WordTokenizer
@@ -43,7 +42,6 @@ float32 `[batch, {dim}]`; `tokenizer.json` is read by the `tokenizers` library. 
 _REPEATED = "`last_hidden_state` repeats the\nvector at every token, so that every pooling returns it."
 _STATES = "`last_hidden_state` has the\noutputs of the last block."
 _BATCH = 32
-_MODULE = "sentence_transformers.models."
 # transformers' names of our activations.
 _ACTIVATIONS = {"gelu": "gelu", "gelu_tanh": "gelu_pytorch_tanh", "relu": "relu", "silu": "silu"}
 # The first of these that the vocabulary has.
@@ -56,15 +54,7 @@ _SPECIAL = {
 
 
 def export(source: Source, folder: Path) -> tuple[Sequence[str], Encode]:
-    """Writes an ONNX model, a tokenizer and settings; of the encoder `bert`, also weights for torch.
-
-    Args:
-        source: The model.
-        folder: Folder to write.
-
-    Returns:
-        Texts, and a function that encodes them with the `tokenizers` library and ONNX Runtime.
-    """
+    """Writes an ONNX model, a tokenizer and settings; of the encoder `bert`, also weights for torch."""
     model, encoder = source.model, source.model.encoder
     config = {
         "model_type": "bert",
@@ -91,13 +81,8 @@ def export(source: Source, folder: Path) -> tuple[Sequence[str], Encode]:
     write_json(folder / "config.json", config)
     write_json(folder / "sentence_bert_config.json", {"max_seq_length": model.tokenizer.config.max_tokens})
     names = [f"{index}_{name}" if index else "" for index, name in enumerate(modules)]
-    paths = [
-        {"idx": index, "name": str(index), "path": path, "type": _MODULE + name}
-        for index, (name, path) in enumerate(zip(modules, names, strict=True))
-    ]
-    write_json(folder / "modules.json", paths)
-    mode = next(theirs for theirs, ours in POOLINGS.items() if ours == pooling)
-    switches = {switch: name == mode for switch, name in POOLING_SWITCHES.items()}
+    write_modules(folder, dict(zip(names, modules, strict=True)))
+    switches = {switch: name == pooling for name, (_, switch) in POOLINGS.items()}
     write_json(folder / "1_Pooling" / "config.json", {"word_embedding_dimension": pooled_dim, **switches})
     for index, layer in enumerate(encoder.dense if is_bert else ()):
         _write_dense(folder / names[2 + index], layer, encoder.dense_activations[index])
@@ -113,8 +98,7 @@ def export(source: Source, folder: Path) -> tuple[Sequence[str], Encode]:
     texts, cost = list(PROBES), ""
     if isinstance(model.tokenizer, WordTokenizer):
         unknown = tokenizer.token_to_id(UNKNOWN_WORD)
-        cost = cost_of_unknown_words(source, tokenizer, unknown, encode)
-        texts = without_unknown_words(source, tokenizer, unknown)
+        cost, texts = compare_unknown_words(source, tokenizer, unknown, encode)
     card = _CARD.format(
         dim=encoder.hidden_dim,
         backend="" if is_bert else ', backend="onnx"',
@@ -126,12 +110,7 @@ def export(source: Source, folder: Path) -> tuple[Sequence[str], Encode]:
 
 
 class _Graph:
-    """The graph of the ONNX model.
-
-    Attributes:
-        tables: The embedding tables.
-        signature: The inputs.
-    """
+    """The graph of the ONNX model, from ids to vectors."""
 
     signature = (
         tf.TensorSpec([None, None], tf.int64, name="input_ids"),
@@ -183,14 +162,7 @@ def _padded(rows: tf.Tensor, width: tf.Tensor) -> tf.Tensor:
 
 
 def vocabulary_rows(model: Model) -> NDArray[np.float32]:
-    """Returns a table of the words of a vocabulary, in which the first row after them is for all others.
-
-    Args:
-        model: A model of words.
-
-    Returns:
-        `[words + 1, embedding_dim]` rows, or `[num_words, any]` if words have no n-grams.
-    """
+    """Returns the table of a model of words, in which the row after the known words is for all others."""
     num_known = len(model.tokenizer.vocabulary)
     if model.tokenizer.num_ngrams:
         served = ServingEncoder(model.tokenizer, model.encoder).named_weights
@@ -224,6 +196,15 @@ def _load(folder: Path, prompt: str) -> tuple[Any, Encode]:
         return np.concatenate(batches)
 
     return tokenizer, encode
+
+
+def write_modules(folder: Path, kinds: Mapping[str, str]) -> None:
+    """Writes modules.json: the kinds of the modules by their paths."""
+    modules = [
+        {"idx": index, "name": str(index), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for index, (path, kind) in enumerate(kinds.items())
+    ]
+    write_json(folder / "modules.json", modules)
 
 
 def _write_tokenizer(folder: Path, model: Model) -> None:

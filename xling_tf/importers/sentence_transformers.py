@@ -9,23 +9,14 @@ from xling_tf.errors import UserError, require_known
 from xling_tf.files import read_json
 from xling_tf.weights import Weights, read_weights, require_shapes
 
-# Its names of poolings, and ours.
+# Our names of poolings, with its names and the switches of which it had one until its version 5.
 POOLINGS = {
-    "mean": "mean",
-    "cls": "cls",
-    "max": "max",
-    "weightedmean": "weighted_mean",
-    "mean_sqrt_len_tokens": "mean_sqrt_len",
-    "lasttoken": "last",
-}
-# Until its version 5, a pooling was one of several switches.
-POOLING_SWITCHES = {
-    "pooling_mode_mean_tokens": "mean",
-    "pooling_mode_cls_token": "cls",
-    "pooling_mode_max_tokens": "max",
-    "pooling_mode_weightedmean_tokens": "weightedmean",
-    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
-    "pooling_mode_lasttoken": "lasttoken",
+    "mean": ("mean", "pooling_mode_mean_tokens"),
+    "cls": ("cls", "pooling_mode_cls_token"),
+    "max": ("max", "pooling_mode_max_tokens"),
+    "weighted_mean": ("weightedmean", "pooling_mode_weightedmean_tokens"),
+    "mean_sqrt_len": ("mean_sqrt_len_tokens", "pooling_mode_mean_sqrt_len_tokens"),
+    "last": ("lasttoken", "pooling_mode_lasttoken"),
 }
 # torch's activation functions, and ours.
 ACTIVATIONS = {"Tanh": "tanh", "Identity": "linear", "GELU": "gelu", "ReLU": "relu", "SiLU": "silu"}
@@ -143,15 +134,13 @@ def read_tensors(folder: Path) -> Weights:
 
 def _pooling(path: Path) -> str:
     settings = read_settings(path)
-    modes = settings.get("pooling_mode") or [
-        mode for key, mode in POOLING_SWITCHES.items() if settings.get(key)
-    ]
+    modes = settings.get("pooling_mode") or [mode for mode, key in POOLINGS.values() if settings.get(key)]
     modes = [modes] if isinstance(modes, str) else modes
-    if len(modes) != 1 or not settings.get("include_prompt", True):
+    ours = [name for name, (mode, _) in POOLINGS.items() if [mode] == modes]
+    if not ours or not settings.get("include_prompt", True):
         described = ", ".join(modes) + ("" if settings.get("include_prompt", True) else " without the prompt")
         raise UserError(f"{path} expects one pooling of all tokens, got {described or 'none'}")
-    require_known(f"pooling_mode in {path}", modes[0], POOLINGS)
-    return POOLINGS[modes[0]]
+    return ours[0]
 
 
 def _dense(folder: Path) -> tuple[str, Any, Any]:

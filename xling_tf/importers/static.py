@@ -16,17 +16,7 @@ _MODEL2VEC_TOKENS, _MAX_TOKENS = 512, 8192
 
 
 def read_static(folder: Path) -> tuple[Any, dict[str, bytes], dict[str, Any], Weights]:
-    """Reads a table of token vectors, which are averaged.
-
-    Args:
-        folder: Folder with `model.safetensors` and `tokenizer.json`; model2vec adds `config.json`.
-
-    Returns:
-        Settings of the tokenizer, its files, settings of the encoder, and weights by the names of training.
-
-    Raises:
-        UserError: A file is missing or damaged.
-    """
+    """Reads a table of token vectors, which are averaged, from a folder of model2vec or StaticEmbedding."""
     config = read_settings(folder / "config.json", {})
     tensors = read_tensors(folder)
     stored = tensors.get("embeddings", tensors.get("embedding.weight"))

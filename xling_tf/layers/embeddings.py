@@ -83,17 +83,7 @@ class EmbeddingTable(Layer):
         return tf.raw_ops.ResourceGather(resource=table.handle, indices=ids, dtype=table.dtype)
 
     def sum_rows(self, ids: Tensor, groups: Tensor, num_groups: Tensor, training: bool = False) -> Tensor:
-        """Sums the rows of some ids by group.
-
-        Args:
-            ids: `[n]` int32.
-            groups: `[n]` int32 group of each id, ascending.
-            num_groups: Number of groups.
-            training: True in a training step.
-
-        Returns:
-            `[num_groups, dim]` float32.
-        """
+        """Sums the rows of `[n]` int32 ids by group, see `sum_groups`: `[num_groups, dim]` float32."""
         unique, positions = tf.unique(ids)
         return sum_groups(self(unique), positions, groups, num_groups, training)
 

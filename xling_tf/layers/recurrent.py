@@ -91,15 +91,7 @@ class LstmCell(Layer):
         )
 
     def call(self, inputs: Tensor, states: Any) -> tuple[Tensor, list[Any]]:
-        """Advances the state by one position.
-
-        Args:
-            inputs: `[batch, 4 * units]` contribution of the inputs to the gates.
-            states: The hidden and the cell state, `[batch, units]` each.
-
-        Returns:
-            The hidden state, and the list of both new states.
-        """
+        """Maps `[batch, 4 * units]` gates, and both states, to the hidden state and the list of both."""
         hidden, cell = states
         product = ops.matmul(*(ops.cast(factor, self.product_dtype) for factor in (hidden, self.recurrent)))
         gates = ops.split(inputs + ops.cast(product, "float32"), 4, axis=1)

@@ -28,15 +28,7 @@ class SelfAttention(Layer):
         self.head_dim = hidden_dim // num_heads
 
     def call(self, inputs: Tensor, attention_bias: Tensor) -> Tensor:
-        """Attends to every position that is not padding.
-
-        Args:
-            inputs: `[batch, length, hidden_dim]`.
-            attention_bias: `[batch, 1, 1, length]`, 0 for tokens and a large negative number for padding.
-
-        Returns:
-            `[batch, length, hidden_dim]`.
-        """
+        """Maps `[batch, length, hidden_dim]` to the same; the `[batch, 1, 1, length]` bias hides padding."""
         batch, length = ops.shape(inputs)[:2]
         heads = ops.reshape(self.query_key_value(inputs), (batch, length, 3, self.num_heads, self.head_dim))
         query, key, value = ops.unstack(ops.transpose(heads, (2, 0, 3, 1, 4)), 3)

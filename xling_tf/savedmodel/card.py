@@ -178,15 +178,7 @@ def _metadata(
 
 
 def training_card(data: DataConfig, results: Mapping[str, Any]) -> str:
-    """Describes how a model was trained and how it scores, for the end of its card.
-
-    Args:
-        data: Languages of the experiment.
-        results: Content of `results.json`.
-
-    Returns:
-        Markdown.
-    """
+    """Describes, from results.json, how a model was trained and how it scores, for the end of its card."""
     source, target = data.source, data.targets[0]
     retrieval = results["scores"].get(f"retrieval/{source}-{target}/all", {})
     return _TRAINING.format(

@@ -85,13 +85,7 @@ class ExportedModule(SentenceSignature):
 
 
 def export(module: ExportedModule, path: Path, files: Mapping[str, str | bytes]) -> None:
-    """Writes a SavedModel; an earlier one is replaced once the new one is complete.
-
-    Args:
-        module: The root object.
-        path: Folder of the SavedModel.
-        files: Contents, by name, of further files for the folder.
-    """
+    """Writes a SavedModel with further files, by name; an earlier one is replaced once it is complete."""
     with replacing_folder(path) as temporary:
         tf.saved_model.save(module, str(temporary), signatures=module.concrete_functions())
         for name, content in files.items():

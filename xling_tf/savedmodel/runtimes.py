@@ -138,11 +138,7 @@ class Pieces:
     """Turns sentences into ids of pieces, as `xling_tf.tokenizers.sentencepiece` does in the graph.
 
     If two segmentations are equally likely, as for "XXXX", a different version of SentencePiece than the
-    graph's may choose the other.
-
-    Args:
-        vocabulary: SentencePiece's serialized model.
-        settings: The tokenizer's `rules`.
+    graph's may choose the other. `settings` are the tokenizer's `rules`, also in the classes below.
     """
 
     def __init__(self, vocabulary: Path, settings: Mapping[str, Any]) -> None:
@@ -165,12 +161,7 @@ class Pieces:
 
 
 class WordPieces(Pieces):
-    """Turns sentences into ids of pieces, as `xling_tf.tokenizers.wordpiece` does in the graph.
-
-    Args:
-        vocabulary: The pieces, one per line.
-        settings: The tokenizer's `rules`.
-    """
+    """Turns sentences into ids of pieces, as `xling_tf.tokenizers.wordpiece` does in the graph."""
 
     def __init__(self, vocabulary: Path, settings: Mapping[str, Any]) -> None:
         tokenizer = library("tokenizers", "tokenizers", "runtime").Tokenizer
@@ -184,15 +175,7 @@ class WordPieces(Pieces):
 
 
 def wordpiece_json(vocabulary: Sequence[str], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Describes a WordPiece tokenizer, without special tokens, as the tokenizer.json of `tokenizers`.
-
-    Args:
-        vocabulary: The pieces by row.
-        settings: The tokenizer's `rules`.
-
-    Returns:
-        JSON values.
-    """
+    """Describes a WordPiece tokenizer, without special tokens, as the tokenizer.json of `tokenizers`."""
     return {
         "version": "1.0",
         "added_tokens": [],
@@ -216,12 +199,7 @@ def wordpiece_json(vocabulary: Sequence[str], settings: Mapping[str, Any]) -> di
 
 
 class Words:
-    """Turns sentences into ids of words, as `xling_tf.tokenizers.words` does in the graph.
-
-    Args:
-        vocabulary: The words, one per line.
-        settings: The tokenizer's `rules`.
-    """
+    """Turns sentences into ids of words, as `xling_tf.tokenizers.words` does in the graph."""
 
     def __init__(self, vocabulary: Path, settings: Mapping[str, Any]) -> None:
         self._hash = library("farmhash", "pyfarmhash", "runtime").fingerprint64
