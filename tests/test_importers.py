@@ -20,10 +20,11 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 import xling_tf
 from xling_tf.errors import UserError
 from xling_tf.exporters.base import export
-from xling_tf.importers.base import is_foreign, read_licence
+from xling_tf.importers.base import read_licence
 from xling_tf.importers.e5_file import find_e5, read_e5
 from xling_tf.layers.pooling import unit_length
 from xling_tf.model import Model
+from xling_tf.savedmodel.saved_models import is_foreign
 from xling_tf.serving.models import ModelConfig
 from xling_tf.trainer.fine_tuning import fine_tune
 

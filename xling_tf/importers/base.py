@@ -2,7 +2,6 @@
 
 import dataclasses
 import os
-from contextlib import suppress
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,7 +9,7 @@ from typing import Any, NamedTuple
 from xling_tf.config import ENCODERS, TOKENIZERS, TokenizerConfig
 from xling_tf.encoders.base import encoder_settings
 from xling_tf.errors import UserError
-from xling_tf.files import SAVED_MODEL, first_names, read_json
+from xling_tf.files import first_names
 from xling_tf.importers.bert import read_bert
 from xling_tf.importers.e5_file import PROMPTS, find_e5, read_e5
 from xling_tf.importers.sentence_transformers import read_prompts, read_settings
@@ -23,8 +22,6 @@ from xling_tf.weights import Weights
 
 _WORDS = "encoder/embedding/words/table"
 _CONFIG, _MODULES = "config.json", "modules.json"
-# Files that other libraries have in a model's folder beside, or instead of, config.json.
-_FOREIGN = (_MODULES, "*.bin", "*.onnx", "onnx/*.onnx", "*.safetensors.index.json")
 # Beginnings of the texts of licences, with their names at Hugging Face.
 _LICENCES = {"Apache License": "apache-2.0", "MIT License": "mit"}
 
@@ -44,18 +41,6 @@ class Imported(NamedTuple):
     config: dict[str, Any]
     files: dict[str, bytes]
     weights: Weights
-
-
-def is_foreign(folder: Path) -> bool:
-    """Returns true if a folder has a model's files of another library, which `read_model` may know or not."""
-    if (folder / SAVED_MODEL).exists():
-        return False
-    config: Any = {}
-    with suppress(OSError, ValueError):  # a missing or damaged file says nothing
-        config = read_json(folder / _CONFIG)
-    if "xling_tf" in config or "model_type" in config:
-        return "xling_tf" not in config
-    return any(path for pattern in _FOREIGN for path in folder.glob(pattern))
 
 
 def read_model(folder: Path) -> Imported:

@@ -68,7 +68,7 @@ class ConvolutionBranch(Layer):
         ]
 
     def call(self, inputs: Tensor, mask: Tensor, training: bool = False) -> Tensor:
-        """Maps `[batch, length, num_filters]` to the same; `[batch, length, 1]` masks are false at padding."""
+        """Maps `[batch, length, num_filters]` to the same; `[batch, length, 1]` masks hide padding."""
         for convolution in self.convolutions:
             inputs = inputs + convolution(inputs * ops.cast(mask, inputs.dtype), training=training)
         return inputs

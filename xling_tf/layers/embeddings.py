@@ -143,17 +143,7 @@ class WordNgramEmbedding(Layer):
     def call(
         self, word_ids: Tensor, ngram_ids: Tensor, ngram_words: Tensor, training: bool = False
     ) -> Tensor:
-        """Embeds words.
-
-        Args:
-            word_ids: `[words]` int32 rows of the word table.
-            ngram_ids: `[ngrams]` int32 rows of the n-gram table.
-            ngram_words: `[ngrams]` int32 position in `word_ids` of each n-gram's word, ascending.
-            training: True in a training step.
-
-        Returns:
-            `[words, dim]` float32.
-        """
+        """Embeds words, described as in `SpelledWords`: `[words, dim]` float32."""
         return self.combine(self.words(word_ids), ngram_ids, ngram_words, training)
 
     def combine(

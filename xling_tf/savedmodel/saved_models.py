@@ -32,8 +32,8 @@ _MARKS = (SAVED_MODEL, "modules.json", "model.safetensors", *(f"*{ending}" for e
 # Weights of other formats, which a repository at Hugging Face may have beside those that are read.
 _NOT_DOWNLOADED = ("*.bin", "*.h5", "*.msgpack", "*.ot", "*.pt", "*.ckpt", "onnx/*", "openvino/*")
 _CHECKPOINTS = "checkpoints"  # of a training, in its run folder
-_FOREIGN = ("modules.json", "model.safetensors", "pytorch_model.bin")
-_OURS = b'"xling_tf": "'  # in the config.json of a model folder
+# Files that other libraries have in a model's folder beside, or instead of, config.json.
+_FOREIGN = ("modules.json", "*.bin", "*.onnx", "onnx/*.onnx", "*.safetensors.index.json")
 
 
 def resolve(name: str | os.PathLike[str]) -> Path:
@@ -181,11 +181,26 @@ def load_saved_model(folder: Path) -> Any:
 
 def read_info(folder: Path) -> dict[str, Any]:
     """Returns the facts that `config.json` in a model's folder has about it; {} if there are none."""
-    try:
-        config = read_json(folder / "config.json")
-        return dict(config["info"])
-    except (OSError, ValueError, LookupError, TypeError):
-        return {}
+    info = _read_config(folder).get("info")
+    return info if isinstance(info, dict) else {}
+
+
+def is_foreign(folder: Path) -> bool:
+    """Returns true if a folder has a model's files of another library, which can perhaps be imported."""
+    if (folder / SAVED_MODEL).exists():
+        return False
+    config = _read_config(folder)
+    if "xling_tf" in config or "model_type" in config:
+        return "xling_tf" not in config
+    return any(path for pattern in _FOREIGN for path in folder.glob(pattern))
+
+
+def _read_config(folder: Path) -> dict[str, Any]:
+    """Returns the content of `config.json`; {} if it is missing or damaged."""
+    with suppress(OSError, ValueError):
+        if isinstance(config := read_json(folder / "config.json"), dict):
+            return config
+    return {}
 
 
 def read_front_matter(folder: Path, field: str) -> list[str]:
@@ -218,9 +233,9 @@ def _describe(folder: Path) -> str:
         return "is the run folder of a training; use its --output, or finish it, which exports the model"
     if "tfhub_module.pb" in names:
         return "is a TF Hub module in TensorFlow 1's format, which TensorFlow 2 cannot load; use another"
-    if "config.json" in names and _OURS in (folder / "config.json").read_bytes():
+    if "xling_tf" in _read_config(folder):
         return "is a model folder; export it with xling_tf.Model.from_pretrained(folder).export(path, {})"
-    if set(_FOREIGN) & set(names):
+    if is_foreign(folder):
         return f"is a model of another library; import it with export/import_model.py {folder}"
     if models := [name for name in names if (folder / name / SAVED_MODEL).is_file()]:
         return f"holds exported models; use one of them, such as {folder / models[0]}"
