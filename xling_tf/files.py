@@ -29,7 +29,6 @@ NOTES = re.compile(
     r"|(?:snli|multinli)_1\.0_\w+\.txt"
 )
 _MAX_JSON = 1 << 28  # bytes; SQuAD has 30 million
-_MAX_NAMED = 20
 
 
 @contextmanager
@@ -113,10 +112,10 @@ def locked(folder: Path) -> Iterator[None]:
         yield
 
 
-def first_names(names: Sequence[str]) -> str:
-    """Joins the first twenty file names for a message, with bytes that are not UTF-8 escaped."""
-    more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
-    return f"{', '.join(names[:_MAX_NAMED])}{more}".encode("utf-8", "backslashreplace").decode()
+def first_names(names: Sequence[str], most: int = 20) -> str:
+    """Joins the first names for a message, with bytes that are not UTF-8 escaped."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return f"{', '.join(names[:most])}{more}".encode("utf-8", "backslashreplace").decode()
 
 
 def read_json(path: Path) -> Any:

@@ -12,11 +12,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from xling_tf.errors import UserError
-from xling_tf.files import replacing
+from xling_tf.files import first_names, replacing
 
 Weights = dict[str, NDArray[Any]]
-
-_MAX_NAMES = 3  # in a message
 
 
 def named_weights(layer: keras.layers.Layer, name: str) -> dict[str, keras.Variable]:
@@ -82,7 +80,7 @@ def require_shapes(
     ]
     faults = {"missing": missing, "unexpected": unexpected, "of another shape": misshapen}
     if any(faults.values()):
-        described = "; ".join(f"{fault}: {_some(names)}" for fault, names in faults.items() if names)
+        described = "; ".join(f"{fault}: {first_names(names, 3)}" for fault, names in faults.items() if names)
         raise UserError(
             f"the weights in {where} do not fit the model that config.json describes ({described}); use "
             "both from the same model"
@@ -118,11 +116,7 @@ def read_weights(path: Path) -> Weights:
 
 
 def read_saved_model_weights(folder: Path, attribute: str) -> Weights:
-    """Returns the values of a dictionary of variables in a SavedModel, without loading its graph.
-
-    Args:
-        folder: Folder of the SavedModel.
-        attribute: Name of the dictionary, an attribute of the root object.
+    """Returns a dictionary of variables, an attribute of a SavedModel's root, without loading its graph.
 
     Raises:
         UserError: The variables cannot be read, or the SavedModel has no such dictionary.
@@ -143,8 +137,3 @@ def read_saved_model_weights(folder: Path, attribute: str) -> Weights:
             f"{folder} must be a model exported by this version of xling_tf, but its weights have no names "
             f"({' '.join(str(error).split())[:100]}); export or train it again"
         ) from error
-
-
-def _some(names: list[str]) -> str:
-    more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
-    return f"{', '.join(names[:_MAX_NAMES])}{more}"

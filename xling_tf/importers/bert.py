@@ -113,8 +113,8 @@ def read_bert(folder: Path) -> tuple[dict[str, Any], Weights]:
     Raises:
         UserError: The model is of another architecture, or a file is missing or damaged.
     """
-    modules = read_modules(folder)
-    path = modules.transformer / "config.json"
+    transformer, pooling, dense = read_modules(folder)
+    path = transformer / "config.json"
     config = read_settings(path)
     require_known(f"model_type in {path}", config.get("model_type", ""), FAMILIES)
     family = FAMILIES[config["model_type"]]
@@ -133,15 +133,15 @@ def read_bert(folder: Path) -> tuple[dict[str, Any], Weights]:
     encoder = {
         "kind": "bert",
         "num_words": config["vocab_size"],
-        "max_tokens": read_max_tokens(modules.transformer, num_positions),
+        "max_tokens": read_max_tokens(transformer, num_positions),
         **settings,
         "max_positions": num_positions,
         "epsilon": config.get("layer_norm_eps", 1e-12),
         "activation": _ACTIVATIONS[settings["activation"]],
-        **modules.settings,
+        **pooling,
     }
     tensors = {}
-    for name, array in read_tensors(modules.transformer).items():
+    for name, array in read_tensors(transformer).items():
         name = _PREFIX.sub("", name, count=1)
         for old, new in _OLD_NAMES.items():
             name = name.replace(old, new)
@@ -149,8 +149,8 @@ def read_bert(folder: Path) -> tuple[dict[str, Any], Weights]:
             tensors[name] = array.astype(np.float32, copy=False)
     parts = tensor_names(family, settings["num_layers"]).values()
     tables = [WORDS, POSITIONS, *([TYPES] if family.has_types else [])]
-    require_shapes(dict.fromkeys([*tables, *chain.from_iterable(parts)]), tensors, str(modules.transformer))
-    return encoder, arranged(tensors, family, settings["num_layers"], offset) | modules.weights
+    require_shapes(dict.fromkeys([*tables, *chain.from_iterable(parts)]), tensors, str(transformer))
+    return encoder, arranged(tensors, family, settings["num_layers"], offset) | dense
 
 
 def tensor_names(family: _Family, num_layers: int) -> dict[str, list[str]]:

@@ -1,7 +1,7 @@
 """What sentence-transformers keeps beside a transformer: pooling, dense layers, maximum length, prompts."""
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -23,28 +23,15 @@ ACTIVATIONS = {"Tanh": "tanh", "Identity": "linear", "GELU": "gelu", "ReLU": "re
 _MODULES = ("Transformer", "Pooling", "Dense", "Normalize")
 
 
-class Modules(NamedTuple):
-    """The modules around a transformer.
-
-    Attributes:
-        transformer: Folder of the transformer's config, weights and tokenizer.
-        settings: `pooling`, `dense_dims` and `dense_activations` of `BertConfig`.
-        weights: Weights of the dense layers, by the names of training.
-    """
-
-    transformer: Path
-    settings: dict[str, Any]
-    weights: Weights
-
-
-def read_modules(folder: Path) -> Modules:
+def read_modules(folder: Path) -> tuple[Path, dict[str, Any], Weights]:
     """Reads `modules.json` and what it names; without the file, tokens are averaged.
 
     Args:
         folder: Folder of a model of sentence-transformers or transformers.
 
     Returns:
-        The modules. `Normalize` is left out, as exported models return unit vectors anyway.
+        Folder of the transformer, settings of `BertConfig` for the pooling and the dense layers after it, and
+        their weights by the names of training. `Normalize` is left out: exports return unit vectors anyway.
 
     Raises:
         UserError: A file is missing or damaged, or describes modules that are not supported.
@@ -60,19 +47,21 @@ def read_modules(folder: Path) -> Modules:
         raise UserError(
             f"{path} expects a Transformer, a Pooling, Dense layers and Normalize, got {', '.join(kinds)}"
         )
-    paths: dict[str, list[Path]] = {kind: [] for kind in _MODULES}
-    for kind, module in zip(kinds, modules, strict=True):
-        paths[kind].append(folder / module["path"])
     settings: dict[str, Any] = {"pooling": "mean", "dense_dims": (), "dense_activations": ()}
-    if paths["Pooling"]:
-        settings["pooling"] = _pooling(paths["Pooling"][0] / "config.json")
-    weights: Weights = {}
-    for index, path in enumerate(paths["Dense"]):
-        activation, kernel, bias = _dense(path)
-        weights |= {f"encoder/dense_{index}/kernel": kernel, f"encoder/dense_{index}/bias": bias}
-        settings["dense_dims"] += (len(bias),)
-        settings["dense_activations"] += (activation,)
-    return Modules(paths["Transformer"][0] if modules else folder, settings, weights)
+    transformer, weights = folder, Weights()
+    for kind, module in zip(kinds, modules, strict=True):
+        part = folder / module["path"]
+        if kind == "Transformer":
+            transformer = part
+        elif kind == "Pooling":
+            settings["pooling"] = _pooling(part / "config.json")
+        elif kind == "Dense":
+            activation, kernel, bias = _dense(part)
+            name = f"encoder/dense_{len(settings['dense_dims'])}"
+            weights |= {f"{name}/kernel": kernel, f"{name}/bias": bias}
+            settings["dense_dims"] += (len(bias),)
+            settings["dense_activations"] += (activation,)
+    return transformer, settings, weights
 
 
 def read_max_tokens(transformer: Path, num_positions: int) -> int:

@@ -33,15 +33,7 @@ Run = Callable[[Inputs], NDArray[np.float32]]
 
 
 class RuntimeEncoder:
-    """Encodes sentences like the exported model that was converted; any number of threads may share it.
-
-    Args:
-        text: Turns sentences into the inputs of the model.
-        run: Runs the model: maps its inputs to `[batch, dim]` float32.
-        dim: Width of the vectors.
-        prompt: Text that is put before each sentence.
-        folder: Folder of the model, which `pickle` stores in place of the model.
-    """
+    """Encodes sentences like the exported model that was converted; any number of threads may share it."""
 
     def __init__(self, text: "Pieces | Words", run: Run, dim: int, *, prompt: str, folder: Path) -> None:
         self.text = text
