@@ -155,18 +155,6 @@ def test_tasks_that_were_not_trained_leave_no_heads(hub_model: TrainedModel) -> 
     np.testing.assert_array_equal(module.response_encoder(SENTENCES), module(SENTENCES))
 
 
-def test_raw_vectors_have_the_encoders_own_lengths(
-    hub_loaded: Any, hub_model: TrainedModel, hub_vectors: np.ndarray
-) -> None:
-    raw = hub_loaded.raw(SENTENCES).numpy()
-    np.testing.assert_allclose(raw, encode(hub_model, SENTENCES), atol=1e-5)
-    lengths = np.linalg.norm(raw, axis=1, keepdims=True)
-    assert np.ptp(lengths) > 1e-3
-    np.testing.assert_allclose(raw / lengths, hub_vectors, atol=1e-6)
-    outputs = hub_loaded.signatures["raw"](inputs=tf.constant(SENTENCES))["outputs"]
-    np.testing.assert_allclose(outputs, raw, atol=1e-6)
-
-
 def test_loaded_inference_equals_live(hub_loaded: Any, hub_model: TrainedModel) -> None:
     expected = live_probabilities(hub_model)
     for form in (tuple, np.array, lambda texts: np.array(texts).reshape(2, 3)):

@@ -140,29 +140,12 @@ def test_ngrams_by_hand():
     assert ngram_buckets(tf.constant(["é" * 1000]), CONFIG).row_lengths().numpy().tolist() == [99]
 
 
-def test_words_alone_have_the_same_rows_and_no_ngrams(tokenizer):
-    alone = WordTokenizer(VOCABULARY, dataclasses.replace(CONFIG, ngram_sizes=()))
-    assert (alone.num_words, alone.num_ngrams) == (9, 0)
-    features, expected = alone(tf.constant(SENTENCES)), tokenizer(tf.constant(SENTENCES))
-    for one, other in zip(features, (expected.ids, *expected[1:]), strict=True):
-        assert one.numpy().tolist() == other.numpy().tolist()
-
-
 def test_known_and_unknown_words_are_spelled_in_the_order_of_the_batch(tokenizer):
     # "<hola>" and "<xola>" have four 3-grams and three 4-grams each, "<a>" has one 3-gram.
     words = tokenizer(tf.constant(["hola xola a"])).words
     assert words.ngram_words.numpy().tolist() == [0] * 7 + [1] * 7 + [2]
     ngrams = tokenizer.ngrams(tf.constant(["hola", "xola", "a"])).values
     assert words.ngram_ids.numpy().tolist() == ngrams.numpy().tolist()
-
-
-def test_files_make_the_tokenizer_again(tokenizer):
-    again = WordTokenizer.from_files(CONFIG, tokenizer.files())
-    assert again.vocabulary == tokenizer.vocabulary
-    for one, other in zip(
-        *(tf.nest.flatten(t(tf.constant(SENTENCES))) for t in (again, tokenizer)), strict=True
-    ):
-        assert one.numpy().tolist() == other.numpy().tolist()
 
 
 def test_texts_that_encoders_cannot_tell_apart_have_one_fingerprint():
