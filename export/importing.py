@@ -5,13 +5,15 @@ from pathlib import Path
 from use_weights import LICENCE, is_published, read_published
 
 from xling_tf import __version__
-from xling_tf.importers.base import read_base_model, read_licence
+from xling_tf.importers.base import read_base_model
 from xling_tf.importers.e5_file import find_e5
 from xling_tf.model import Model
 from xling_tf.savedmodel.card import model_card
 from xling_tf.savedmodel.module import require_replaceable
-from xling_tf.savedmodel.saved_models import model_name, resolve
+from xling_tf.savedmodel.saved_models import model_name, read_front_matter, resolve
 
+# Beginnings of the texts of licences, with their names at Hugging Face.
+_LICENCES = {"Apache License": "apache-2.0", "MIT License": "mit"}
 _ORIGIN = "Imported by xling_tf {version}; nothing was trained here."
 _WEIGHTS = """
 ## Where the weights are from
@@ -63,6 +65,20 @@ def import_model(source: str | None, output: Path) -> str:
     section = _WEIGHTS.format(origin=origin, licence=_LICENCE.format(licence_name))
     model.export(output, {**files, "README.md": card + section}, module)
     return f"{_describe(model)}, licence {licence_name}"
+
+
+def read_licence(folder: Path) -> str:
+    """Returns the licence of a model of another library, such as "apache-2.0"; "" if it is unknown."""
+    if find_e5(folder):
+        return "mit"
+    if names := read_front_matter(folder, "license"):
+        return names[0]
+    for path in sorted(folder.glob("LICEN[CS]E*")):
+        text = path.read_text("utf-8", errors="replace")
+        for beginning, name in _LICENCES.items():
+            if text.lstrip().startswith(beginning):
+                return name
+    return ""
 
 
 def _describe(model: Model) -> str:

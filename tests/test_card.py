@@ -1,8 +1,9 @@
 """The card of an exported model, as Hugging Face's library and our importers read it."""
 
 import huggingface_hub
+from importing import read_licence
 
-from xling_tf.importers.base import read_base_model, read_licence
+from xling_tf.importers.base import read_base_model
 from xling_tf.savedmodel.card import model_card
 from xling_tf.savedmodel.saved_models import read_front_matter
 

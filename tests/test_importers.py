@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_hub
-from importing import import_model
+from importing import import_model, read_licence
 from programs import PEERS, ROOT, run_python
 from safetensors.numpy import save_file
 from serving_servers import server_in_thread
@@ -20,7 +20,6 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 import xling_tf
 from xling_tf.errors import UserError
 from xling_tf.exporters.base import export
-from xling_tf.importers.base import read_licence
 from xling_tf.importers.e5_file import find_e5, read_e5
 from xling_tf.layers.pooling import unit_length
 from xling_tf.model import Model

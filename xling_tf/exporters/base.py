@@ -136,18 +136,6 @@ def export(folder: Path, form: str, output: Path, *, data: Path | None = None, *
                 )
 
 
-def format_of(folder: Path) -> str:
-    """Returns the name of the format of a folder.
-
-    Raises:
-        UserError: It is none of `FORMATS`.
-    """
-    for name, form in FORMATS.items():
-        if (folder / form.mark).is_file():
-            return name
-    raise UserError(f"an export to one of {', '.join(FORMATS)} is expected, but {folder} is none")
-
-
 def export_keras(source: Source, folder: Path) -> tuple[Sequence[str], Encode]:
     """Writes the folder of `Model.save_pretrained`, which `Model.from_pretrained` loads."""
     source.model.save_pretrained(folder)

@@ -22,9 +22,6 @@ from xling_tf.weights import Weights
 
 _WORDS = "encoder/embedding/words/table"
 _CONFIG, _MODULES = "config.json", "modules.json"
-# Beginnings of the texts of licences, with their names at Hugging Face.
-_LICENCES = {"Apache License": "apache-2.0", "MIT License": "mit"}
-
 
 Parts = tuple[TokenizerConfig, dict[str, bytes], dict[str, Any], Weights]
 
@@ -97,20 +94,6 @@ def _read_parts(folder: Path) -> Parts:
         "a model of xling_tf, transformers, sentence-transformers or model2vec is expected, with config.json "
         f"and model.safetensors, but {folder} has only {first_names(names)}"
     )
-
-
-def read_licence(folder: Path) -> str:
-    """Returns the licence of a model of another library, such as "apache-2.0"; "" if it is unknown."""
-    if find_e5(folder):
-        return "mit"
-    if names := read_front_matter(folder, "license"):
-        return names[0]
-    for path in sorted(folder.glob("LICEN[CS]E*")):
-        text = path.read_text("utf-8", errors="replace")
-        for beginning, name in _LICENCES.items():
-            if text.lstrip().startswith(beginning):
-                return name
-    return ""
 
 
 def read_base_model(name: str | PathLike[str]) -> str:
