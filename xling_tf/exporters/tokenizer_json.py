@@ -1,12 +1,12 @@
 """Export of a tokenizer as the tokenizer.json of Hugging Face's `tokenizers`."""
 
-import base64
+import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from xling_tf.config import TOKENIZERS
-from xling_tf.errors import require_known
-from xling_tf.savedmodel.runtimes import wordpiece_json
+from xling_tf.errors import library, require_known
+from xling_tf.savedmodel.runtimes import wordpiece
 from xling_tf.tokenizers.base import Tokenizer
 from xling_tf.tokenizers.sentencepiece import CONTROL, UNKNOWN, SentencePieceTokenizer, model_proto
 from xling_tf.tokenizers.treebank import EMPTY_TOKEN, character_classes
@@ -40,8 +40,8 @@ _SENTENCE_ENDS = (
     rf"(?<={_LETTER})(?=[nN]'[tT]{_END})",
 )
 
-# The normalizer, pre-tokenizer, decoder and model; the tokens by row; and the rows of special tokens.
-_Parts = tuple[dict[str, Any], Sequence[str], list[int]]
+# A tokenizer of the `tokenizers` library; the tokens by row; and the rows of special tokens.
+_Parts = tuple[Any, Sequence[str], list[int]]
 
 
 def tokenizer_json(tokenizer: Tokenizer) -> dict[str, Any]:
@@ -61,74 +61,53 @@ def tokenizer_json(tokenizer: Tokenizer) -> dict[str, Any]:
     """
     kind = TOKENIZERS.name_of(tokenizer.config)
     require_known("the kind of a tokenizer for tokenizer.json", kind, _WRITERS)
-    content, tokens, special = _WRITERS[kind](tokenizer)
+    tokenizers = library("tokenizers", "tokenizers", "export")
+    built, tokens, special = _WRITERS[kind](tokenizers, tokenizer)
     rules = {"begin": (), "end": (), **tokenizer.rules()}
-    begin, end = ([tokens[row] for row in rules[side]] for side in ("begin", "end"))
-    text, other = ({"Sequence": {"id": name, "type_id": 0}} for name in "AB")
-    before, after = (
-        [{"SpecialToken": {"id": token, "type_id": 0}} for token in part] for part in (begin, end)
-    )
-    processor = {
-        "type": "TemplateProcessing",
-        "single": [*before, text, *after],
-        "pair": [*before, text, *after, other, *after],
-        "special_tokens": {
-            tokens[row]: {"id": tokens[row], "ids": [row], "tokens": [tokens[row]]}
-            for row in (*rules["begin"], *rules["end"])
-        },
-    }
-    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
-    return {
-        **content,
-        "version": "1.0",
-        "truncation": {
-            "direction": "Right",
-            "max_length": rules["max_tokens"],
-            "strategy": "LongestFirst",
-            "stride": 0,
-        },
-        "padding": None,
-        "added_tokens": [{"id": row, "content": tokens[row], **flags} for row in special],
-        "post_processor": processor if begin or end else None,
-    }
+    built.add_special_tokens([tokens[row] for row in special])
+    built.enable_truncation(rules["max_tokens"])
+    if marks := [*rules["begin"], *rules["end"]]:
+        begin, end = ([tokens[row] for row in rules[side]] for side in ("begin", "end"))
+        built.post_processor = tokenizers.processors.TemplateProcessing(
+            single=[*begin, "$A", *end],
+            pair=[*begin, "$A", *end, "$B", *end],
+            special_tokens=[(tokens[row], row) for row in marks],
+        )
+    content: dict[str, Any] = json.loads(built.to_str())
+    return content
 
 
-def _wordpiece(tokenizer: WordPieceTokenizer) -> _Parts:
+def _wordpiece(tokenizers: Any, tokenizer: WordPieceTokenizer) -> _Parts:
     tokens = tokenizer.vocabulary
-    content = wordpiece_json(tokens, tokenizer.rules())
-    return content, tokens, [row for row, token in enumerate(tokens) if token in SPECIAL]
+    special = [row for row, token in enumerate(tokens) if token in SPECIAL]
+    return wordpiece(tokens, tokenizer.rules()), tokens, special
 
 
-def _sentencepiece(tokenizer: SentencePieceTokenizer) -> _Parts:
+def _sentencepiece(tokenizers: Any, tokenizer: SentencePieceTokenizer) -> _Parts:
     (serialized,) = tokenizer.files().values()
     model = model_proto(serialized)
-    tokens, spaces = [piece.piece for piece in model.pieces], model.normalizer_spec
-    normalizers: list[dict[str, Any]] = [{"type": "NFC"}]
+    pieces, spaces, normalizers = model.pieces, model.normalizer_spec, tokenizers.normalizers
+    built = tokenizers.Tokenizer(
+        tokenizers.models.Unigram(
+            [(piece.piece, piece.score) for piece in pieces],
+            next(row for row, piece in enumerate(pieces) if piece.type == UNKNOWN),
+            model.trainer_spec.byte_fallback,
+        )
+    )
+    steps = [normalizers.NFC()]
     if spaces.precompiled_charsmap:
-        charsmap = base64.b64encode(spaces.precompiled_charsmap).decode()
-        normalizers.append({"type": "Precompiled", "precompiled_charsmap": charsmap})
+        steps.append(normalizers.Precompiled(spaces.precompiled_charsmap))
     if spaces.remove_extra_whitespaces:
-        normalizers += [
-            {"type": "Strip", "strip_left": True, "strip_right": True},
-            {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "},
-        ]
+        steps += [normalizers.Strip(), normalizers.Replace(tokenizers.Regex(" {2,}"), " ")]
+    built.normalizer = normalizers.Sequence(steps)
     scheme = "always" if spaces.add_dummy_prefix else "never"
-    metaspace = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": scheme, "split": True}
-    content = {
-        "normalizer": {"type": "Sequence", "normalizers": normalizers},
-        "pre_tokenizer": metaspace,
-        "decoder": metaspace,
-        "model": {
-            "type": "Unigram",
-            "unk_id": next(row for row, piece in enumerate(model.pieces) if piece.type == UNKNOWN),
-            "vocab": [[piece.piece, piece.score] for piece in model.pieces],
-            "byte_fallback": model.trainer_spec.byte_fallback,
-        },
-    }
-    return content, tokens, [row for row, p in enumerate(model.pieces) if p.type in (CONTROL, UNKNOWN)]
+    built.pre_tokenizer = tokenizers.pre_tokenizers.Metaspace(prepend_scheme=scheme)
+    built.decoder = tokenizers.decoders.Metaspace(prepend_scheme=scheme)
+    special = [row for row, piece in enumerate(pieces) if piece.type in (CONTROL, UNKNOWN)]
+    return built, [piece.piece for piece in pieces], special
 
 
-def _words(tokenizer: WordTokenizer) -> _Parts:
+def _words(tokenizers: Any, tokenizer: WordTokenizer) -> _Parts:
     """Any word outside the vocabulary is `UNKNOWN_WORD`, whose id is that of the first hash bucket."""
     scripts = "".join(
         f"{chr(first)}-{chr(last)}"
@@ -144,28 +123,17 @@ def _words(tokenizer: WordTokenizer) -> _Parts:
         *((pattern, " ") for pattern in _SENTENCE_ENDS),
         (r"^\s*$", EMPTY_TOKEN),
     ]
-    normalizers: list[dict[str, Any]] = [{"type": "NFC"}]
-    if tokenizer.config.lowercase:
-        normalizers.append({"type": "Lowercase"})
-    normalizers += [
-        {"type": "Replace", "pattern": {"Regex": pattern}, "content": content}
-        for pattern, content in replaced
-    ]
-    words = [*tokenizer.vocabulary, UNKNOWN_WORD]
-    content = {
-        "normalizer": {"type": "Sequence", "normalizers": normalizers},
-        "pre_tokenizer": {"type": "WhitespaceSplit"},
-        "decoder": None,
-        "model": {
-            "type": "WordLevel",
-            "vocab": {word: row for row, word in enumerate(words)},
-            "unk_token": UNKNOWN_WORD,
-        },
-    }
-    return content, words, []
+    words, normalizers = [*tokenizer.vocabulary, UNKNOWN_WORD], tokenizers.normalizers
+    rows = {word: row for row, word in enumerate(words)}
+    built = tokenizers.Tokenizer(tokenizers.models.WordLevel(rows, UNKNOWN_WORD))
+    steps = [normalizers.NFC(), *([normalizers.Lowercase()] if tokenizer.config.lowercase else [])]
+    steps += [normalizers.Replace(tokenizers.Regex(pattern), content) for pattern, content in replaced]
+    built.normalizer = normalizers.Sequence(steps)
+    built.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
+    return built, words, []
 
 
-_WRITERS: Mapping[str, Callable[[Any], _Parts]] = {
+_WRITERS: Mapping[str, Callable[[Any, Any], _Parts]] = {
     "wordpiece": _wordpiece,
     "sentencepiece": _sentencepiece,
     "words": _words,

@@ -156,9 +156,7 @@ class WordPieces(Pieces):
     """Turns sentences into ids of pieces, as `xling_tf.tokenizers.wordpiece` does in the graph."""
 
     def __init__(self, vocabulary: Path, settings: Mapping[str, Any]) -> None:
-        tokenizer = library("tokenizers", "tokenizers", "runtime").Tokenizer
-        description = wordpiece_json(vocabulary.read_bytes().decode().split("\n")[:-1], settings)
-        self._model = tokenizer.from_str(json.dumps(description))
+        self._model = wordpiece(vocabulary.read_bytes().decode().split("\n")[:-1], settings)
         self._settings = settings
 
     def _split(self, sentence: str) -> list[int]:
@@ -166,28 +164,19 @@ class WordPieces(Pieces):
         return self._model.encode(text).ids
 
 
-def wordpiece_json(vocabulary: Sequence[str], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Describes a WordPiece tokenizer, without special tokens, as the tokenizer.json of `tokenizers`."""
-    return {
-        "version": "1.0",
-        "added_tokens": [],
-        "normalizer": {
-            "type": "BertNormalizer",
-            "clean_text": True,
-            "handle_chinese_chars": settings["split_chinese"],
-            "strip_accents": settings["strip_accents"],
-            "lowercase": settings["lowercase"],
-        },
-        "pre_tokenizer": {"type": "BertPreTokenizer"},
-        "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
-        "model": {
-            "type": "WordPiece",
-            "unk_token": "[UNK]",
-            "continuing_subword_prefix": "##",
-            "max_input_chars_per_word": 100,
-            "vocab": {piece: row for row, piece in enumerate(vocabulary)},
-        },
-    }
+def wordpiece(vocabulary: Sequence[str], settings: Mapping[str, Any]) -> Any:
+    """Returns a WordPiece tokenizer of the `tokenizers` library, without special tokens."""
+    tokenizers = library("tokenizers", "tokenizers", "runtime")
+    rows = {piece: row for row, piece in enumerate(vocabulary)}
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordPiece(rows, unk_token="[UNK]"))
+    tokenizer.normalizer = tokenizers.normalizers.BertNormalizer(
+        handle_chinese_chars=settings["split_chinese"],
+        strip_accents=settings["strip_accents"],
+        lowercase=settings["lowercase"],
+    )
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = tokenizers.decoders.WordPiece()
+    return tokenizer
 
 
 class Words:
