@@ -157,8 +157,8 @@ def tensor_names(family: _Family, num_layers: int) -> dict[str, list[str]]:
     """Returns our weights, except for tables, with the tensors that each consists of, side by side."""
     layers: dict[str, Sequence[str]] = {"encoder/embedding_norm": ["embeddings.LayerNorm"]}
     for index in range(num_layers):
-        for ours, parts in family.parts.items():
-            layers[f"encoder/block_{index}/{ours}"] = [f"{family.layer}.{index}.{part}" for part in parts]
+        for ours, theirs in family.parts.items():
+            layers[f"encoder/block_{index}/{ours}"] = [f"{family.layer}.{index}.{part}" for part in theirs]
     names = {}
     for ours, parts in layers.items():
         weight, bias = ("gamma", "beta") if ours.endswith("norm") else ("kernel", "bias")
