@@ -215,7 +215,6 @@ import numpy as np
 from model2vec import StaticModel
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Normalize, StaticEmbedding
-from serving_servers import server_in_thread
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 folder = Path(sys.argv[1])
