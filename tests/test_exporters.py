@@ -120,10 +120,14 @@ def test_an_export_replaces_an_earlier_one_and_nothing_else(
         export(folder, form, folder)
 
 
-def test_unknown_words_are_lost_and_the_card_says_what_they_cost(folder_of: Any, tmp_path: Path) -> None:
+def test_the_card_says_what_unknown_words_cost_and_what_the_savedmodel_has_too(
+    folder_of: Any, tmp_path: Path
+) -> None:
     folder = folder_of("static words")
     export(folder, "model2vec", tmp_path / "output")
-    assert "Of the words in" in (tmp_path / "output" / "README.md").read_text()
+    card = (tmp_path / "output" / "README.md").read_text()
+    assert "Of the words in" in card
+    assert "also has `inference`, `question_encoder`, `response_encoder`." in card
 
 
 @pytest.mark.parametrize(

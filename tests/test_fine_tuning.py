@@ -1,6 +1,7 @@
 """Fine-tuning on pairs: the result, also after a stop or a restart, and what is refused."""
 
 import itertools
+import json
 import shutil
 import signal
 
@@ -16,7 +17,8 @@ from xling_tf.corpora.trained_on import TrainedOn
 from xling_tf.errors import UserError
 from xling_tf.evaluators.embedders import open_embedder
 from xling_tf.files import read_json
-from xling_tf.model import Model
+from xling_tf.model import CONFIG, FORMAT, Model
+from xling_tf.trainer import fine_tuning
 from xling_tf.trainer.fine_tuning import PairCorpus, fine_tune
 from xling_tf.weights import arrays
 
@@ -77,6 +79,17 @@ def test_all_signatures_are_exported_again_and_started_from(start, tuned, tmp_pa
     for name, value in third.items():
         assert np.array_equal(value, second[name]) == (name == TABLE or name.startswith("heads/")), name
         assert np.array_equal(second[name], first[name]) == name.startswith("heads/"), name
+
+
+@pytest.mark.parametrize(("kind", "rate"), [("bert", 4e-5), ("static", 2e-4)])
+def test_the_learning_rate_is_that_of_the_kind_of_encoder(kind, rate, tmp_path, monkeypatch):
+    description = {"format": FORMAT, "xling_tf": "1", "encoder": {"kind": kind}}
+    (tmp_path / CONFIG).write_text(json.dumps(description))
+    runs = []
+    monkeypatch.setattr(fine_tuning, "run_experiment", runs.append)
+    assert fine_tune(tmp_path, PAIRS, output=tmp_path / "mine") is None
+    optimizer = runs[0].config.optimizer
+    assert optimizer.learning_rate == optimizer.embedding_learning_rate == rate
 
 
 @pytest.mark.slow

@@ -215,7 +215,6 @@ import numpy as np
 from model2vec import StaticModel
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Normalize, StaticEmbedding
-from serving_servers import server_in_thread
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 folder = Path(sys.argv[1])
@@ -327,9 +326,9 @@ def test_a_real_model_has_the_same_vectors_all_the_way_round(name, tmp_path):
     export(tmp_path / "exported", "sentence-transformers", tmp_path / "st")
     np.testing.assert_allclose(Model.from_pretrained(tmp_path / "st")(texts), expected, atol=1e-5)
     pairs = [*zip(texts[::2], texts[1::2], strict=True)]
-    tuned = fine_tune(
-        tmp_path / "st", pairs, output=tmp_path / "tuned", steps=20, run_dir=tmp_path / "run", anchor_weight=0
-    )
+    options = {"steps": 20, "anchor_weight": 0, "settings": ["optimizer.learning_rate=2e-4"]}
+    places = {"output": tmp_path / "tuned", "run_dir": tmp_path / "run"}
+    tuned = fine_tune(tmp_path / "st", pairs, **options, **places)
     vectors = tuned.encode(texts)
     assert np.sum(vectors * expected, axis=1).mean() < 0.999
     # Nine of ten pairs were trained on.

@@ -28,7 +28,14 @@ from xling_tf.settings import apply_overrides
 from xling_tf.tasks.base import AnchorEncoder
 from xling_tf.trainer.checkpoints import Checkpoints
 from xling_tf.trainer.distribution import Workers, make_strategy
-from xling_tf.trainer.experiment import Run, _resolve, average_with_start, make_tasks, start_weights
+from xling_tf.trainer.experiment import (
+    Run,
+    _resolve,
+    average_with_start,
+    make_tasks,
+    run_experiment,
+    start_weights,
+)
 from xling_tf.trainer.resolution import START
 from xling_tf.weights import arrays
 
@@ -110,6 +117,17 @@ def test_a_restart_needs_no_model_to_start_from(exports, tmp_path):
     shutil.rmtree(run_dir / START)
     with pytest.raises(UserError, match="must have the weights that training started from"):
         start(folder, run_dir)
+
+
+def test_a_start_without_an_average_of_words_is_refused_before_corpora_are_read(exports, tmp_path):
+    config = apply_overrides(TINY, [f"initial.model={exports('cnn')[1]}", "training.bow_share=0.5"])
+    corpora = [corpus("parallel", [TranslationPair("a", "b")])]
+    run = Run(
+        name="x", config=config, corpora=corpora, run_dir=tmp_path / "run", output=tmp_path / "exported"
+    )
+    with pytest.raises(UserError, match=r"bow_residual, which .* add --set training.bow_share=0"):
+        run_experiment(run)
+    assert not (run.run_dir / "corpora").exists()
 
 
 def test_sentences_can_be_cut_shorter_than_by_the_model(exports, tmp_path):

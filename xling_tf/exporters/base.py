@@ -93,6 +93,9 @@ from their characters are lost. Of the words in {texts} texts of {corpora}, {sha
 {affected:.0%} of the texts. The mean cosine to the SavedModel's vectors is {cosine:.4f}, and 5% of the texts
 are below {least:.3f}.
 """
+_SIGNATURES = """
+The vectors are those of the signature `serving_default`. The SavedModel also has {others}.
+"""
 
 
 def export(folder: Path, form: str, output: Path, *, data: Path | None = None, **options: Any) -> None:
@@ -134,6 +137,10 @@ def export(folder: Path, form: str, output: Path, *, data: Path | None = None, *
                     f"the vectors differ from those of {folder} by {difference:.2g}: it was exported with "
                     "other rules for tokens; export it again"
                 )
+        if source.model.heads and form not in ("savedmodel", "keras"):
+            others = sorted(saved.signatures.keys() - {"serving_default", "default", "raw", "unprompted"})
+            with (temporary / "README.md").open("a", encoding="utf-8") as card:
+                card.write(_SIGNATURES.format(others=", ".join(f"`{name}`" for name in others)))
 
 
 def export_keras(source: Source, folder: Path) -> tuple[Sequence[str], Encode]:

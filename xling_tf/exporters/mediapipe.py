@@ -1,4 +1,8 @@
-"""The file of MediaPipe's TextEmbedder: a LiteRT model from one string to a vector, tokenizer included."""
+"""The file of MediaPipe's TextEmbedder: a LiteRT model from one string to a vector, tokenizer included.
+
+MediaPipe's other form, of a question, an answer and its context, is not written: TextEmbedder fills in the
+answer and returns its vector alone (tried with 1.2.3), so that questions could not be encoded.
+"""
 
 import struct
 from collections.abc import Sequence

@@ -48,7 +48,8 @@ def tokenizer_json(tokenizer: Tokenizer) -> dict[str, Any]:
     """Describes a tokenizer as tokenizer.json, with which `tokenizers` gives its rows as ids.
 
     Texts are cut at `max_tokens`, special tokens included. Unlike here, the names of special tokens in a text
-    are read as these tokens there, and a text without tokens has none.
+    are read as these tokens there, a text without tokens has none, and a capital sigma at the end of a word
+    is lowercased to "σ", where `WordTokenizer` has "ς".
 
     Args:
         tokenizer: A tokenizer.

@@ -66,9 +66,11 @@ message_type {
 class SentencePieceTokenizer(Tokenizer):
     """Splits text into SentencePiece pieces, each of which has a row of the word table.
 
-    Rows equal the ids of Hugging Face's `tokenizers`, except in four cases: of segmentations with the same
-    score, as of "=====", another may be taken; Unicode is composed first, while `tokenizers` may lose a mark
-    after an accented character; U+0085 is no space; and no text, such as "</s>", is read as a special token.
+    Rows equal the ids of Hugging Face's `tokenizers`, except in five cases: of segmentations with the same
+    score, as of "=====", another may be taken; Unicode is composed first, also the marks of U+0344 with their
+    letter, while `tokenizers` may lose a mark after an accented character; U+0085 is no space; a text that
+    begins with "▁" gets another one, unless the model's rules make it a space; and no text, such as "</s>",
+    is read as a special token.
 
     Args:
         model: SentencePiece's serialized model, which also decides on lowercasing.

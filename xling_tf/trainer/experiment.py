@@ -95,6 +95,8 @@ def run_experiment(run: Run) -> dict[str, Any] | None:
 
 
 def _train(run: Run, data: DataConfig, workers: Workers) -> dict[str, Any] | None:
+    if workers.is_chief and run.config.training.bow_share:
+        _require_bow_encoder(run)
     teachers = open_teachers(run.config)
     store = _read_corpora(run, data, is_chief=workers.is_chief)
     facts = {"config": to_dict(run.config), "data": store.contents()}
@@ -130,6 +132,17 @@ def _train(run: Run, data: DataConfig, workers: Workers) -> dict[str, Any] | Non
         results = _finish(run, data, trainer, model, tasks, held_out, store) if workers.is_chief else {}
     workers.wait()  # the chief would consider a process that ends earlier as lost
     return results
+
+
+def _require_bow_encoder(run: Run) -> None:
+    """Checks, before corpora are read, that a new run's starting model has an average of words to train."""
+    start = run.config.initial.model
+    is_new = start and run.folder.resolved() is None
+    if is_new and Model.from_pretrained(start).encoder.bow_encoder is None:
+        raise UserError(
+            f"training.bow_share needs a starting model with encoder.bow_residual, which {start} has not; "
+            "add --set training.bow_share=0"
+        )
 
 
 def _read_corpora(run: Run, data: DataConfig, *, is_chief: bool) -> CorpusStore:
@@ -173,8 +186,6 @@ def _build(
     keras.config.set_dtype_policy(resolved.precision)
     with workers.strategy.scope():
         model = Model.from_config(resolved.model, resolved.files.__getitem__)
-        if config.training.bow_share and model.encoder.bow_encoder is None:
-            raise UserError("training.bow_share needs a starting model with encoder.bow_residual")
         tasks, new_heads = make_tasks(config, data, model)
     examples = task_examples(tasks, store.corpora, model.info.role_prompts)
     tasks = _with_examples(tasks, examples, config.data.source)

@@ -20,6 +20,9 @@ from xling_tf.corpora.pairs import read_pairs
 from xling_tf.corpora.readers import percentages
 from xling_tf.corpora.records import Corpus, Row, SimilarityPair, TranslationPair
 from xling_tf.errors import UserError
+from xling_tf.importers.base import is_foreign, read_model
+from xling_tf.model import read_config
+from xling_tf.savedmodel.saved_models import resolve
 from xling_tf.sentence_encoder import SentenceEncoder, load
 from xling_tf.settings import apply_overrides
 from xling_tf.trainer.experiment import Run, run_experiment
@@ -28,9 +31,10 @@ from xling_tf.trainer.experiment import Run, run_experiment
 _MIN_PAIRS = 8
 _PAIRS_PER_BATCH = 128
 _SIMILARITY = SimilarityConfig(normalize=True, scale=20.0, margin=0.1, bidirectional=True)
-_OPTIMIZER = OptimizerConfig(
-    name="adam", learning_rate=2e-4, embedding_learning_rate=2e-4, warmup=0.1, decay="linear"
-)
+# Learning rates, by the kind of encoder. A higher one costs a BERT more of what it has learned: after 40
+# steps on 270 pairs in English, all-MiniLM-L6-v2 ranks the answers of .890 of 500 questions first with 4e-5
+# and .886 with 2e-4 (.878 before), and correlates by .878 and .873 with a third of STSb dev (.879 before).
+_RATES, _RATE = {"bert": 4e-5}, 2e-4
 
 
 def fine_tune(
@@ -99,12 +103,17 @@ def fine_tune(
         most = max(len(pair.negatives) for pair in corpus.pairs if isinstance(pair, TranslationPair))
         ranking = TranslationRankingConfig(examples_per_batch=batch, hard_negatives=most)
         tasks = {"translation_ranking": ranking}
+    folder = resolve(model)
+    described = read_model(folder).config if is_foreign(folder) else read_config(folder)
+    rate = _RATES.get(described["encoder"]["kind"], _RATE)
     config = ExperimentConfig(
         description="fine-tuned on pairs of texts that belong together",
         tokenizer=None,
         encoder=None,
         similarity=_SIMILARITY,
-        optimizer=_OPTIMIZER,
+        optimizer=OptimizerConfig(
+            name="adam", learning_rate=rate, embedding_learning_rate=rate, warmup=0.1, decay="linear"
+        ),
         data=DataConfig(source=languages[0], targets=(languages[1],)),
         initial=InitialConfig(model=str(model), anchor_weight=anchor_weight),
         tasks=tasks,
