@@ -10,7 +10,7 @@ from xling_tf.importers.e5_file import find_e5
 from xling_tf.model import Model
 from xling_tf.savedmodel.card import model_card
 from xling_tf.savedmodel.module import require_replaceable
-from xling_tf.savedmodel.saved_models import model_name, read_front_matter, resolve
+from xling_tf.savedmodel.saved_models import LICENCE_FILES, model_name, read_front_matter, resolve
 
 # Beginnings of the texts of licences, with their names at Hugging Face.
 _LICENCES = {"Apache License": "apache-2.0", "MIT License": "mit"}
@@ -50,7 +50,7 @@ def import_model(source: str | None, output: Path) -> str:
         model, licence = Model.from_pretrained(source), read_licence(folder)
         what = "4-bit weights of multilingual-e5-small (Wang et al. 2024)" if find_e5(folder) else "files"
         origin = f"The {what} of `{model_name(source)}`, in float32 here."
-        notices = (path for pattern in ("LICEN[CS]E*", "NOTICE*") for path in folder.glob(pattern))
+        notices = (path for pattern in LICENCE_FILES for path in folder.glob(pattern))
         files |= {path.name: path.read_bytes() for path in notices}
     module = model.module()
     card = model_card(

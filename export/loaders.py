@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from xling_tf.errors import UserError
-from xling_tf.exporters.base import FORMATS, sample_texts
+from xling_tf.exporters.base import format_of, sample_texts
 from xling_tf.model import read_config
 from xling_tf.savedmodel.saved_models import load_saved_model
 
@@ -79,9 +79,7 @@ def compare(folder: Path, model: Path, python: str, data: Path | None) -> dict[s
         UserError: The library is missing or cannot load the export.
         AssertionError: The vectors of half of the texts differ.
     """
-    form = next((name for name, each in FORMATS.items() if (folder / each.mark).is_file()), None)
-    if form is None:
-        raise UserError(f"an export to one of {', '.join(FORMATS)} is expected, but {folder} is none")
+    form = format_of(folder)
     package, code = _LOADERS["runtimes" if form in ("litert", "onnx") else form]
     texts = sample_texts(data, read_config(model)["info"]["languages"])
     with tempfile.TemporaryDirectory() as place:

@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from absl import app, flags
 
 from xling_tf.errors import UserError
-from xling_tf.program import one_line_errors, parse_flags, quiet_start, set_up_logging
+from xling_tf.program import one_line_errors, parse_flags, progress, quiet_start, set_up_logging
 from xling_tf.savedmodel.saved_models import model_name, resolve
 
 _MODEL = flags.DEFINE_string("model", None, "The exported model, as xling_tf.load takes it.", required=True)
@@ -110,7 +110,8 @@ def _make(model: Path) -> Iterator[str]:
         output = Path(_OUTPUT.value)
         is_smaller = _TO.value == "savedmodel"
         options = {"tables": _TABLES.value, "languages": _LANGUAGES.value} if is_smaller else {}
-        export(model, _TO.value, output, data=Path(_DATA.value) if _DATA.value else None, **options)
+        with progress(f"exporting {_MODEL.value} to {output}"):
+            export(model, _TO.value, output, data=Path(_DATA.value) if _DATA.value else None, **options)
         yield _EXPORTED.format(folder=output, size=_megabytes(output), model=_MODEL.value)
     if _ARCHIVE.value or _PUSH.value:
         from push import archive, push

@@ -118,6 +118,27 @@ def test_an_export_replaces_an_earlier_one_and_nothing_else(
     assert {path.name for path in tmp_path.iterdir()} == {"output"}
     with pytest.raises(UserError, match="--output must be a new folder"):
         export(folder, form, folder)
+    with pytest.raises(UserError, match="--output must be a folder by its name"):
+        export(folder, form, Path())
+    with pytest.raises(UserError, match="there is no such folder"):
+        export(folder, form, output, data=tmp_path / "data")
+
+
+def test_models_of_other_libraries_and_exports_to_other_formats_are_not_replaced(
+    folder_of: Any, tmp_path: Path
+) -> None:
+    output = tmp_path / "output"
+    (output / "onnx").mkdir(parents=True)
+    for name in ("config.json", "modules.json", "model.safetensors", "onnx/model.onnx", "README.md"):
+        (output / name).write_text("{}")
+    for form in ("sentence-transformers", "model2vec", "keras"):
+        with pytest.raises(UserError, match="holds something else"):
+            export(folder_of("static words"), form, output)
+    with pytest.raises(UserError, match="holds something else"):
+        Model.from_pretrained(folder_of("static words")).save_pretrained(output)
+    (output / "README.md").write_text("Exported by xling_tf.")
+    with pytest.raises(UserError, match="is one to sentence-transformers"):
+        export(folder_of("static words"), "model2vec", output)
 
 
 def test_the_card_says_what_unknown_words_cost_and_what_the_savedmodel_has_too(

@@ -20,6 +20,7 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 import xling_tf
 from xling_tf.errors import UserError
 from xling_tf.exporters.base import export
+from xling_tf.importers.base import read_base_model
 from xling_tf.importers.e5_file import find_e5, read_e5
 from xling_tf.layers.pooling import unit_length
 from xling_tf.model import Model
@@ -187,12 +188,17 @@ def test_other_models_are_refused_in_one_line(tmp_path):
     require_refused("expects a tensor embeddings or embedding.weight, got other")
     write_static(folder, {"embeddings": TABLE[:5]})
     require_refused("a vector for each of the 9 tokens of its vocabulary, but has 5")
+    write_static(folder, {"embeddings": np.where(TABLE == 7, np.nan, TABLE)})
+    require_refused(r"must be finite, but encoder/embedding/words/table have infinity or NaN")
     write_static(folder, {"embeddings": TABLE}, modules=[*STATIC, {"path": "1", "type": "x.models.Dense"}])
     require_refused("nothing but Normalize after StaticEmbedding, got Dense")
     write_static(folder, {"embeddings": TABLE}, modules=[{"kind": 1}])
     require_refused("a JSON file lacks something")
     (folder / "modules.json").write_text("[")
     require_refused(r"modules\.json must be a JSON file")
+    (folder / "config.json").write_text("{}")
+    with pytest.raises(UserError, match=r"has no config\.json, only m; use .*m"):
+        Model.from_pretrained(tmp_path)
     for path in folder.iterdir():
         path.unlink()
     (folder / "model.onnx").write_bytes(b"")
@@ -291,6 +297,8 @@ def test_multilingual_e5_small_gives_the_vectors_of_its_package():
 def test_an_imported_model_comes_back_from_its_exports(tmp_path):
     write_e5(tmp_path / "e5.bin")
     static = write_static(tmp_path / "static", {"embeddings": TABLE}, model_type="model2vec")
+    (static / "README.md").write_text("---\nlanguage: [en, es]\nlicense: apache-2.0\nbase_model: a/b\n---\n")
+    (static / "NOTICE").write_text("By us.")
     for source, form in ((tmp_path / "e5.bin", "sentence-transformers"), (static, "model2vec")):
         model = Model.from_pretrained(source)
         import_model(str(source), tmp_path / "exported")
@@ -299,6 +307,10 @@ def test_an_imported_model_comes_back_from_its_exports(tmp_path):
         texts = ["a dog", "the query: dog", "dog runs the dog", "a a."]
         np.testing.assert_allclose(back(texts), model(texts), atol=1e-5)
         assert back.info.prompts == model.info.prompts
+        assert back.info.languages == model.info.languages
+        assert read_licence(tmp_path / form) == read_licence(static if source == static else tmp_path)
+        assert read_base_model(tmp_path / form) == read_base_model(source)
+    assert (tmp_path / "model2vec" / "NOTICE").read_text() == "By us."
 
 
 def published_file(name, tmp_path):

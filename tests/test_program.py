@@ -5,6 +5,7 @@ import sys
 import time
 
 import pytest
+from absl import flags
 from programs import ROOT
 
 from xling_tf import program
@@ -68,6 +69,15 @@ def test_mistakes_interruptions_and_a_full_disk_are_one_line(error, status, line
     with pytest.raises(SystemExit) as end, program.one_line_errors("the same command continues"):
         raise error
     assert (end.value.code, capsys.readouterr().err) == (status, line)
+
+
+def test_the_home_folder_is_expanded_in_flags(monkeypatch):
+    monkeypatch.setenv("HOME", "/home/ana")
+    values = flags.FlagValues()
+    flags.DEFINE_string("output", None, "", flag_values=values)
+    monkeypatch.setattr(program.flags, "FLAGS", values)
+    assert program.parse_flags_and_files(["x", "--output=~/exported", "a~/b"]) == ["x", "a~/b"]
+    assert values.output == "/home/ana/exported"
 
 
 def test_without_standard_error_nothing_fails(monkeypatch):

@@ -140,6 +140,7 @@ def test_vectors_are_those_of_the_saved_model_in_any_company(
     np.testing.assert_allclose(repeated, np.tile(expected[::-1], (30, 1)), atol=1e-5)
     assert encoder.encode([]).shape == (0, TINY.encoder.hidden_dim)
     np.testing.assert_allclose(encoder.encode(TEXTS[0]), expected[0], atol=1e-5)
+    np.testing.assert_array_equal(encoder.encode("b", prompt="a "), encoder.encode("a b"))
     with pytest.raises(UserError, match="batch_size must be"):
         encoder.encode(["a"], batch_size=0)
     if name == "litert":  # no operation beyond its own: those of TensorFlow are named Flex there

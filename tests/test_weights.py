@@ -76,6 +76,9 @@ def test_files_keep_types_shapes_and_names(tmp_path: Path) -> None:
         path.write_bytes(damaged)
         with pytest.raises(UserError, match=r"x\.safetensors must be a safetensors file, but is damaged"):
             read_weights(path)
+    path.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:12\nsize 3\n")
+    with pytest.raises(UserError, match="is a pointer of Git LFS; run git lfs pull"):
+        read_weights(path)
 
 
 def test_layers_with_equal_names_are_refused() -> None:

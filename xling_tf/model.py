@@ -16,7 +16,7 @@ from xling_tf.config import TOKENIZERS, ModelInfo
 from xling_tf.encoders.base import TokenEncoder, build_encoder
 from xling_tf.encoders.serving import ServingEncoder, restored_tables
 from xling_tf.errors import UserError
-from xling_tf.files import SAVED_MODEL, read_json, replacing_folder
+from xling_tf.files import SAVED_MODEL, first_names, read_json, replacing_folder
 from xling_tf.importers.base import read_model
 from xling_tf.layers.pooling import unit_length
 from xling_tf.savedmodel.module import ExportedModule, export, require_replaceable
@@ -226,9 +226,11 @@ def read_config(folder: Path) -> dict[str, Any]:
         config = read_json(path)
     except FileNotFoundError as error:
         names = sorted(each.name for each in folder.iterdir()) if folder.is_dir() else []
+        models = sorted(folder.glob(f"*/{CONFIG}")) or sorted(folder.glob(f"*/*/{CONFIG}"))
+        remedy = f"use {models[0].parent}" if models else f"those of other libraries need {CONFIG}, {WEIGHTS}"
         raise UserError(
-            f"a model of xling_tf is expected, but {folder} has no {CONFIG}, only "
-            f"{', '.join(names[:5]) or 'nothing'}; export/import_model.py imports those of others"
+            f"the folder of a model is expected, but {folder} has no {CONFIG}, "
+            f"{f'only {first_names(names)}' if names else 'it is empty'}; {remedy}"
         ) from error
     except (OSError, ValueError) as error:
         raise UserError(f"{path} must be JSON, but is damaged ({error}); restore it from a backup") from error

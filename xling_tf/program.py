@@ -4,6 +4,7 @@ import errno
 import importlib.metadata
 import os
 import platform
+import re
 import shlex
 import sys
 import threading
@@ -54,6 +55,9 @@ def parse_flags(argv: list[str]) -> list[str]:
 def parse_flags_and_files(argv: list[str]) -> list[str]:
     """Parses a command line of flags and file names; returns the program's name and the files."""
     try:
+        # Shells expand "~" at the beginning of a word, but not after "--flag=".
+        home = os.path.expanduser("~")
+        argv = [re.sub(r"^(--?\w+=)~(?=/|$)", lambda flag: flag[1] + home, word) for word in argv]
         arguments: list[str] = flags.FLAGS(argv)
     except flags.Error as error:
         _exit(f"error: {error}")

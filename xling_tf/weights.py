@@ -16,6 +16,8 @@ from xling_tf.files import first_names, replacing
 
 Weights = dict[str, NDArray[Any]]
 
+_POINTER = b"version https://git-lfs"
+
 
 def named_weights(layer: keras.layers.Layer, name: str) -> dict[str, keras.Variable]:
     """Returns the variables of a layer by name, in their order.
@@ -110,9 +112,12 @@ def read_weights(path: Path) -> Weights:
         with safe_open(path, "numpy") as file:
             return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, KeyError, ValueError) as error:
-        raise UserError(
-            f"{path} must be a safetensors file, but is damaged ({error}); restore it from a backup"
-        ) from error
+        with path.open("rb") as content:
+            is_pointer = content.read(len(_POINTER)) == _POINTER
+        fault, remedy = f"is damaged ({error})", "download it again, or restore it from a backup"
+        if is_pointer:
+            fault, remedy = "is a pointer of Git LFS", "run git lfs pull in its folder"
+        raise UserError(f"{path} must be a safetensors file, but {fault}; {remedy}") from error
 
 
 def read_saved_model_weights(folder: Path, attribute: str) -> Weights:

@@ -200,8 +200,8 @@ def _scored(rows: list[list[Any]], name: str, names: Sequence[str]) -> list[Pair
 
 def _not_a_pair(number: int, row: Any) -> UserError:
     return UserError(
-        f"pair {number} is expected to be two texts, not empty, perhaps with a score, a finite number, "
-        f"or with wrong texts, got {shown(row)}; correct it, or leave it out"
+        f"pair {number} is expected to be two texts that are not empty, and perhaps a score (a finite "
+        f"number) or wrong texts, got {shown(row)}; correct it, or leave it out"
     )
 
 

@@ -1,6 +1,7 @@
 """The formats that models are exported to, and what their exporters share."""
 
 import json
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from itertools import islice
@@ -16,7 +17,7 @@ from xling_tf.errors import UserError, require_known
 from xling_tf.files import RUNTIME_SETTINGS, SAVED_MODEL, replacing_folder
 from xling_tf.model import WEIGHTS, Model
 from xling_tf.savedmodel.module import require_replaceable
-from xling_tf.savedmodel.saved_models import load_saved_model
+from xling_tf.savedmodel.saved_models import LICENCE_FILES, load_saved_model, read_front_matter
 
 Encode = Callable[[Sequence[str]], NDArray[np.float32]]
 
@@ -85,6 +86,7 @@ PROBES = (
 )
 _TOLERANCE = 1e-4
 _TEXTS = 2000  # of a sample
+_METADATA = ("language", "license", "base_model", "datasets")  # of cards
 _COST = """
 ## Unknown words
 
@@ -117,8 +119,15 @@ def export(folder: Path, form: str, output: Path, *, data: Path | None = None, *
     require_known("--to", form, FORMATS)
     exporter, mark = FORMATS[form]
     require_replaceable(output, "--output", mark)
+    if (output / mark).is_file() and FORMATS[earlier := format_of(output)].mark != mark:
+        raise UserError(
+            f"--output must be a new folder, or an earlier export to {form}, but {output} is one to "
+            f"{earlier}; choose another with --output"
+        )
     if output.resolve() == folder.resolve():
         raise UserError(f"--output must be another folder than --model, got {output} for both")
+    if data and not data.is_dir():
+        raise UserError(f"--data must be a folder of corpora, but there is no such folder: {data}")
     saved = load_saved_model(folder)
     source = Source(
         folder,
@@ -141,6 +150,26 @@ def export(folder: Path, form: str, output: Path, *, data: Path | None = None, *
             others = sorted(saved.signatures.keys() - {"serving_default", "default", "raw", "unprompted"})
             with (temporary / "README.md").open("a", encoding="utf-8") as card:
                 card.write(_SIGNATURES.format(others=", ".join(f"`{name}`" for name in others)))
+        _keep_licence(folder, temporary)
+
+
+def _keep_licence(model: Path, folder: Path) -> None:
+    """Copies the files of the licence, and the card's metadata that holds in every format."""
+    for path in (path for pattern in LICENCE_FILES for path in model.glob(pattern)):
+        shutil.copy(path, folder)
+    card = folder / "README.md"
+    values = {field: read_front_matter(model, field) for field in _METADATA}
+    if card.is_file() and any(values.values()) and not (text := card.read_text("utf-8")).startswith("---"):
+        lines = (f"{field}: {json.dumps(v if v[1:] else v[0])}\n" for field, v in values.items() if v)
+        card.write_text(f"---\n{''.join(lines)}---\n\n{text}", encoding="utf-8")
+
+
+def format_of(folder: Path) -> str:
+    """Returns the name of the format of a folder; a `UserError` if it is none of `FORMATS`."""
+    for name, form in FORMATS.items():
+        if (folder / form.mark).is_file():
+            return name
+    raise UserError(f"an export to one of {', '.join(FORMATS)} is expected, but {folder} is none")
 
 
 def export_keras(source: Source, folder: Path) -> tuple[Sequence[str], Encode]:

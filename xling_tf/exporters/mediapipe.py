@@ -26,7 +26,8 @@ FILE = "model.tflite"
 _IN_TEXT, _IN_MEDIAPIPE = b"TFText>FastSentencepieceTokenize", b"TFSentencepieceTokenizeOp"
 _CARD = """# A sentence encoder for MediaPipe
 
-`model.tflite` maps one string to a vector of {dim} numbers, of unit length; the tokenizer is inside.
+`model.tflite` maps one string to a vector of {dim} numbers, of unit length; the tokenizer is inside. Exported
+by xling_tf.
 
     from mediapipe.tasks.python import BaseOptions
     from mediapipe.tasks.python.text import TextEmbedder, TextEmbedderOptions

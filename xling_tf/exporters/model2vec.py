@@ -24,7 +24,8 @@ from xling_tf.weights import read_weights, write_weights
 
 _CARD = """# A static sentence encoder for model2vec
 
-Maps sentences to {dim}-dimensional vectors of unit length: the average of their words' vectors.
+Maps sentences to {dim}-dimensional vectors of unit length: the average of their words' vectors. Exported by
+xling_tf.
 
     from model2vec import StaticModel
     StaticModel.from_pretrained(".").encode(["Hola", "Hello"])      # float32 [2, {dim}]

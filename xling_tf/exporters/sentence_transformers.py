@@ -30,7 +30,7 @@ from xling_tf.weights import Weights, arrays, write_weights
 
 _CARD = """# A sentence encoder for sentence-transformers
 
-Maps sentences to {dim}-dimensional vectors of unit length.
+Maps sentences to {dim}-dimensional vectors of unit length. Exported by xling_tf.
 
     from sentence_transformers import SentenceTransformer
     model = SentenceTransformer("."{backend})
@@ -38,9 +38,10 @@ Maps sentences to {dim}-dimensional vectors of unit length.
 
 `onnx/model.onnx` maps `input_ids` and `attention_mask`, int64 `[batch, tokens]`, to `sentence_embedding`,
 float32 `[batch, {dim}]`; `tokenizer.json` is read by the `tokenizers` library. {states}
-{cost}"""
+{prompts}{cost}"""
 _REPEATED = "`last_hidden_state` repeats the\nvector at every token, so that every pooling returns it."
 _STATES = "`last_hidden_state` has the\noutputs of the last block."
+_PROMPTED = "`encode_query` and `encode_document` of sentence-transformers put it there.\n"
 _BATCH = 32
 # transformers' names of our activations.
 _ACTIVATIONS = {"gelu": "gelu", "gelu_tanh": "gelu_pytorch_tanh", "relu": "relu", "silu": "silu"}
@@ -103,6 +104,7 @@ def export(source: Source, folder: Path) -> tuple[Sequence[str], Encode]:
         dim=encoder.hidden_dim,
         backend="" if is_bert else ', backend="onnx"',
         states=_STATES if is_bert else _REPEATED,
+        prompts=source.about_prompts and source.about_prompts + _PROMPTED,
         cost=cost,
     )
     (folder / "README.md").write_text(card, encoding="utf-8")

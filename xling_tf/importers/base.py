@@ -6,6 +6,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from xling_tf.config import ENCODERS, TOKENIZERS, TokenizerConfig
 from xling_tf.encoders.base import encoder_settings
 from xling_tf.errors import UserError
@@ -53,6 +55,11 @@ def read_model(folder: Path) -> tuple[dict[str, Any], dict[str, bytes], Weights]
         raise UserError(
             f"{folder} must have a vector for each of the {fitted.num_words} tokens of its vocabulary, but "
             f"has {len(weights[_WORDS])}; take the tokenizer and the weights from one model"
+        )
+    if damaged := [name for name, array in weights.items() if not np.isfinite(array).all()]:
+        raise UserError(
+            f"the weights of {folder} must be finite, but {first_names(damaged)} have infinity or NaN; use "
+            "another copy of the model"
         )
     weights[_WORDS] = weights[_WORDS][: fitted.num_words]  # tables may be padded to a round number of rows
     info = {

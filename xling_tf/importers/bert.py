@@ -116,7 +116,11 @@ def read_bert(folder: Path) -> tuple[dict[str, Any], Weights]:
     transformer, pooling, dense = read_modules(folder)
     path = transformer / "config.json"
     config = read_settings(path)
-    require_known(f"model_type in {path}", config.get("model_type", ""), FAMILIES)
+    if config.get("model_type") not in FAMILIES:  # without suggesting a similar name, which is another model
+        raise UserError(
+            f"model_type in {path} must be one of {', '.join(FAMILIES)}, got {config.get('model_type')!r}; "
+            "models of other architectures cannot be imported"
+        )
     family = FAMILIES[config["model_type"]]
     for name, value in _REQUIRED.items():
         if config.get(name, value) != value:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from xling_tf.errors import UserError, require_known
-from xling_tf.files import read_json
+from xling_tf.files import first_names, read_json
 from xling_tf.weights import Weights, read_weights, require_shapes
 
 # Our names of poolings, with its names and the switches of which it had one until its version 5.
@@ -112,12 +112,12 @@ def read_tensors(folder: Path) -> Weights:
     try:
         return {name: array for file in files for name, array in read_weights(folder / file).items()}
     except FileNotFoundError as error:
-        others = [path.name for path in folder.glob("*.bin")]
         raise UserError(
             f"the weights of {folder} are expected in {', '.join(files)}, but there are only "
-            f"{', '.join(others) or 'other files'}; write a copy of the model in that format, in Python: "
-            "from sentence_transformers import SentenceTransformer; "
-            f"SentenceTransformer({str(folder)!r}).save('converted')"
+            f"{first_names(sorted(path.name for path in folder.iterdir()))}; write a copy of the model in "
+            "that format, in Python: from sentence_transformers import SentenceTransformer; "
+            "SentenceTransformer(MODEL).save('converted'), where MODEL is its name at Hugging Face, or its "
+            "folder with pytorch_model.bin"
         ) from error
 
 

@@ -10,7 +10,7 @@ import tensorflow as tf
 from xling_tf.config import TASKS, ModelInfo
 from xling_tf.encoders.serving import ServingEncoder
 from xling_tf.errors import UserError
-from xling_tf.files import SAVED_MODEL, replacing_folder, require_writable_folder
+from xling_tf.files import RUNTIME_SETTINGS, SAVED_MODEL, replacing_folder, require_writable_folder
 from xling_tf.layers.base import float32_copy
 from xling_tf.tasks.base import Heads, scale_for_heads, task_class
 from xling_tf.tasks.signatures import About, RawSignature, SentenceSignature, Served, Signature
@@ -134,10 +134,22 @@ def require_replaceable(path: Path, flag: str = "--output", mark: str = SAVED_MO
     Raises:
         UserError: The folder holds something else, or cannot be written.
     """
+    if not path.name.strip("."):
+        raise UserError(
+            f"{flag} must be a folder by its name, got {str(path)!r}; give its name or whole path"
+        )
     is_empty = path.is_dir() and not any(path.iterdir())
-    if path.exists() and not is_empty and not (path / mark).is_file():
+    if path.exists() and not is_empty and not ((path / mark).is_file() and _is_export(path, mark)):
         raise UserError(
             f"{flag} must be a new folder, or an exported model to replace, but {path} holds something "
             f"else; choose another with {flag}"
         )
     require_writable_folder(path.parent, f"choose another with {flag}")
+
+
+def _is_export(path: Path, mark: str) -> bool:
+    """False if the folder is another library's: most marks are files that its own models have too."""
+    descriptions = (path / name for name in ("config.json", "README.md"))
+    return mark in (SAVED_MODEL, RUNTIME_SETTINGS) or any(
+        b"xling_tf" in description.read_bytes() for description in descriptions if description.is_file()
+    )

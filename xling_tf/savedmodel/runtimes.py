@@ -47,11 +47,14 @@ class RuntimeEncoder:
         """Makes unpickling load the folder again."""
         return load, (self._folder.absolute(),)
 
-    def encode(self, sentences: Texts, *, batch_size: int = 64) -> NDArray[np.float32]:
+    def encode(
+        self, sentences: Texts, *, prompt: str | None = None, batch_size: int = 64
+    ) -> NDArray[np.float32]:
         """Encodes any number of sentences in bounded memory.
 
         Args:
             sentences: One text or several, in any form that `xling_tf.inputs.as_texts` takes.
+            prompt: Text that is put before each sentence; None for the model's default prompt.
             batch_size: Maximum number of sentences that the model encodes at once.
 
         Returns:
@@ -64,7 +67,8 @@ class RuntimeEncoder:
             raise UserError("the model was loaded before this process was forked; load it after the fork")
         require_positive(batch_size, "batch_size")
         texts = as_texts(sentences, "sentences")
-        tokens = [self.text.tokenize(self.prompt + text) for text in texts]
+        prompt = self.prompt if prompt is None else prompt
+        tokens = [self.text.tokenize(prompt + text) for text in texts]
         vectors = np.empty((len(tokens), self.dim), np.float32)
         lengths = [len(words) for words in tokens]
         for batch in length_sorted_batches(lengths, max_rows=batch_size, max_length=_MAX_TOKENS):

@@ -21,6 +21,8 @@ from xling_tf.errors import UserError, library
 from xling_tf.files import RUNTIME_SETTINGS, SAVED_MODEL, folder_of_this_process, read_json
 
 HUGGING_FACE = "hf://"
+# Patterns of the files that go wherever a model goes.
+LICENCE_FILES = ("LICEN[CS]E*", "NOTICE*")
 _WHEEL = ".whl"
 
 # The formats of `shutil.unpack_archive` by the ending of the file name, such as ".tar.gz".
