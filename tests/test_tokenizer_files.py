@@ -17,7 +17,7 @@ import tensorflow as tf
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors
 from tricky_texts import FRAGMENTS, KIT, LANGUAGES, kit_sentences, sample_sentences
 
-from xling_tf.config import SentencePieceConfig, WordPieceConfig, WordsConfig
+from xling_tf.config import SentencePieceConfig, WordPieceConfig
 from xling_tf.errors import UserError
 from xling_tf.exporters.tokenizer_json import tokenizer_json
 from xling_tf.importers.tokenizer_files import read_tokenizer
@@ -25,7 +25,6 @@ from xling_tf.tokenizers.base import Tokenizer as OurTokenizer
 from xling_tf.tokenizers.base import implementation
 from xling_tf.tokenizers.sentencepiece import SentencePieceTokenizer, model_proto
 from xling_tf.tokenizers.wordpiece import WordPieceTokenizer
-from xling_tf.tokenizers.words import WordTokenizer
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 BERT = {
@@ -285,11 +284,6 @@ def test_what_is_written_gives_the_same_ids_and_is_read_back(
     again = read(write(tmp_path, content))
     assert rows(again, texts) == ours
     assert tokenizer_json(again) == content
-
-
-def test_words_with_ngrams_have_no_such_file() -> None:
-    with pytest.raises(UserError, match="got 'words'"):
-        tokenizer_json(WordTokenizer(["<empty>"], WordsConfig()))
 
 
 # --- What cannot be read
