@@ -2,6 +2,7 @@
 
     python evaluation/benchmark.py training --preset en-es --data DIR      # beside the machine's own limit
     python evaluation/benchmark.py peers --data DIR                      # beside other libraries: make peers
+    python evaluation/benchmark.py imported --model exported/minilm --peer FOLDER --texts FILE   # make peers
     python evaluation/benchmark.py system --model exported/en-es         # by sentence length and batch size
     python evaluation/benchmark.py runtimes --model exported/en-es --litert DIR --onnx DIR --texts FILE
     python evaluation/benchmark.py vectors --model exported/en-es --data DIR   # search in fewer bytes
@@ -60,7 +61,9 @@ def main(argv: list[str]) -> None:
     """Runs the benchmark that the first argument names."""
     set_up_logging()
     with one_line_errors("the same command starts again"):
-        benchmarks = {each.__name__[1:]: each for each in (_training, _peers, _system, _runtimes, _vectors)}
+        benchmarks = {
+            each.__name__[1:]: each for each in (_training, _peers, _imported, _system, _runtimes, _vectors)
+        }
         if argv[1:2] not in [[name] for name in benchmarks]:
             raise UserError(f"one of {', '.join(benchmarks)} is expected, got {argv[1:]}")
         benchmarks[argv[1]]()
@@ -189,23 +192,46 @@ _ROUNDS = 3
 def _peers() -> None:
     """Alternates with evaluation/peers.py on the same texts, so that a busy machine slows both."""
     values = flags.FLAGS
-    if not Path(values.python).exists():
-        raise UserError(
-            f"--python must be in an environment with the peers, but {values.python} is not there; make peers"
-        )
+    _require_peers()
     corpora = load_folder(Path(values.data), source=values.source, targets=[values.target])
     pairs = _read_pairs(-(-5000 // sum(corpus.kind == "parallel" for corpus in corpora)))
     np.random.default_rng(0).shuffle(pairs)
     texts = [text for pair in pairs for text in pair]
     with tempfile.TemporaryDirectory() as folder:
         ours, shape, dtypes = _make_works(Path(folder), texts)
-        inputs = Path(folder) / "inputs.json"
-        inputs.write_text(json.dumps({"texts": texts, "pairs": pairs, "shape": shape}), encoding="utf-8")
-        command = [values.python, str(ROOT / "evaluation" / "peers.py"), str(inputs)]
+        works = [work for work in _PEERS if not work.endswith("bfloat16") or "bfloat16" in dtypes]
+        figures = _compare(ours, works, {"texts": texts, "pairs": pairs, "shape": shape})
+    _write("peers.json", {"texts": len(texts), "sentences_per_second": figures})
+
+
+def _imported() -> None:
+    """Alternates with sentence-transformers, which has the same model in the folder --peer."""
+    values = flags.FLAGS
+    _require_peers()
+    texts, model = _read_texts(), SentenceEncoder(values.model)
+    ours = {"encoding": {"xling_tf": _all(model, texts)}, "one sentence": {"xling_tf": _each(model, texts)}}
+    works = [f"{name}: sentence-transformers" for name in ours]
+    figures = _compare(ours, works, {"texts": texts, "model": str(Path(values.peer).absolute())})
+    _write("imported.json", {"texts": len(texts), "sentences_per_second": figures})
+
+
+def _require_peers() -> None:
+    python = flags.FLAGS.python
+    if not Path(python).exists():
+        raise UserError(
+            f"--python must be in an environment with the peers, but {python} is not there; make peers"
+        )
+
+
+def _compare(ours: "_Works", theirs: Sequence[str], inputs: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The median rates of our works and of those of evaluation/peers.py, which take turns."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "inputs.json"
+        path.write_text(json.dumps(inputs), encoding="utf-8")
+        command = [flags.FLAGS.python, str(ROOT / "evaluation" / "peers.py"), str(path)]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as peers:
             _read_answer(peers)  # waits until it is ready
-            works = [work for work in _PEERS if not work.endswith("bfloat16") or "bfloat16" in dtypes]
-            rounds = [dict(_rates(ours, works, peers)) for _ in range(_ROUNDS)]
+            rounds = [dict(_rates(ours, theirs, peers)) for _ in range(_ROUNDS)]
     figures: defaultdict[str, dict[str, float]] = defaultdict(dict)
     for name, system in rounds[0]:
         figures[name][system] = statistics.median(rates[name, system] for rates in rounds)
@@ -215,7 +241,7 @@ def _peers() -> None:
             for is_ours in (True, False)
         )
         rates["ratio to the fastest of the others"] = ours_best / theirs_best
-    _write("peers.json", {"texts": len(texts), "sentences_per_second": figures})
+    return figures
 
 
 # Functions that return sentences per second, by work and system.
@@ -239,26 +265,28 @@ def _make_works(folder: Path, texts: list[str]) -> tuple[_Works, Mapping[str, An
         for name, path in paths.items()
     }
 
-    def encode_all(model: SentenceEncoder) -> float:
-        return len(texts) / _seconds(partial(model.encode, texts))
-
     def train_again() -> float:
         steps = train(folder / f"{next(numbers)}", "encoder.num_layers=3")
         return steps["sentences"] / steps["seconds"]
 
-    def encode_each() -> float:
-        encode = models["encoding"]["xling_tf, float32"].encode
-        return 1 / statistics.median(_seconds(partial(encode, text)) for text in texts[:200])
-
     works: _Works = {
         "training": {"xling_tf": train_again},
-        "one sentence": {"xling_tf": encode_each},
+        "one sentence": {"xling_tf": _each(models["encoding"]["xling_tf, float32"], texts)},
         **{
-            name: {system: partial(encode_all, model) for system, model in systems.items()}
+            name: {system: _all(model, texts) for system, model in systems.items()}
             for name, systems in models.items()
         },
     }
     return works, read_json(folder / "transformer" / "config.json")["encoder"], dtypes
+
+
+def _all(model: SentenceEncoder, texts: list[str]) -> Callable[[], float]:
+    return lambda: len(texts) / _seconds(partial(model.encode, texts))
+
+
+def _each(model: SentenceEncoder, texts: list[str]) -> Callable[[], float]:
+    """Encodes one sentence at a time, and returns the rate of the median."""
+    return lambda: 1 / statistics.median(_seconds(partial(model.encode, text)) for text in texts[:200])
 
 
 def _rates(
@@ -387,12 +415,7 @@ def _runtimes() -> None:
     Each of the three has its own process, in which its memory and start are measured. They take turns to
     encode, so that the ratios of their speeds hold on a busy machine too.
     """
-    values = flags.FLAGS
-    try:
-        lines = Path(values.texts).read_text(encoding="utf-8").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"--texts must be a file of UTF-8 text, a sentence a line: {error}") from error
-    texts = [line for line in lines if line.strip()][: values.sentences]
+    values, texts = flags.FLAGS, _read_texts()
     folders = {"tensorflow": values.model, "litert": values.litert, "onnx": values.onnx}
     context = multiprocessing.get_context("spawn")
     pools = {name: ProcessPoolExecutor(1, mp_context=context) for name in folders}
@@ -418,6 +441,15 @@ def _runtimes() -> None:
         pool.shutdown()
     versions = {name: importlib.metadata.version(name) for name in ("ai-edge-litert", "onnxruntime")}
     _write("runtimes.json", {"texts": len(texts), **figures, "runtime_versions": versions})
+
+
+def _read_texts() -> list[str]:
+    values = flags.FLAGS
+    try:
+        lines = Path(values.texts).read_text(encoding="utf-8").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"--texts must be a file of UTF-8 text, a sentence a line: {error}") from error
+    return [line for line in lines if line.strip()][: values.sentences]
 
 
 def _open(name: str, folder: str) -> dict[str, float]:
@@ -511,7 +543,8 @@ if __name__ == "__main__":
     flags.DEFINE_string("model", "", "Model, as evaluation/main.py takes it; peers: the published CNN.")
     flags.DEFINE_string("litert", "", "runtimes: folder of the model's LiteRT export.")
     flags.DEFINE_string("onnx", "", "runtimes: folder of its ONNX export.")
-    flags.DEFINE_string("texts", "", "runtimes: file of sentences, a line each.")
+    flags.DEFINE_string("texts", "", "imported, runtimes: file of sentences, a line each.")
+    flags.DEFINE_string("peer", "", "imported: folder of the same model for sentence-transformers.")
     flags.DEFINE_string("python", ".peers/bin/python", "peers: interpreter of their environment.")
     flags.DEFINE_string("preset", "en-es", "training: preset whose model is measured.")
     flags.DEFINE_integer("steps", 30, "training: number of measured steps.", lower_bound=2)
@@ -519,7 +552,9 @@ if __name__ == "__main__":
     flags.DEFINE_string("corpus", "tatoeba", "vectors: name of the corpus of translations.")
     flags.DEFINE_string("source", "en", "Language of the queries.")
     flags.DEFINE_string("target", "es", "Language that is searched.")
-    flags.DEFINE_integer("sentences", 100_000, "vectors, runtimes: largest number of texts.", lower_bound=1)
+    flags.DEFINE_integer(
+        "sentences", 100_000, "vectors, imported, runtimes: largest number of texts.", lower_bound=1
+    )
     flags.DEFINE_integer("queries", 1000, "vectors: largest number of queries.", lower_bound=1)
     flags.DEFINE_string("output", None, "Results file.")
     app.run(main, flags_parser=parse_flags_and_files)

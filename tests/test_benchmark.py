@@ -84,3 +84,11 @@ def test_peers_are_compared_with_the_fastest_of_them(hub_folder, tmp_path):
     published = figures["published CNN"]
     assert published["its ONNX in 8 bits"] == 2 * published["multilingual-e5-small in C"] == 0.002
     assert published[ratio] == pytest.approx(published["xling_tf, float32"] / 0.002)
+    texts = tmp_path / "texts.txt"
+    texts.write_text("a b\n\nhola\n", encoding="utf-8")
+    flags = [f"--python={peers}", f"--model={hub_folder}", f"--peer={tmp_path}", f"--texts={texts}"]
+    figures = figures_of(tmp_path, "imported", *flags)["sentences_per_second"]
+    assert set(figures) == {"encoding", "one sentence"}
+    for rates in figures.values():
+        assert rates["sentence-transformers"] == 0.001
+        assert rates[ratio] == pytest.approx(rates["xling_tf"] / 0.001)

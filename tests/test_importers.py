@@ -17,6 +17,7 @@ from safetensors.numpy import save_file
 from serving_servers import server_in_thread
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
+import xling_tf
 from xling_tf.errors import UserError
 from xling_tf.exporters.base import export
 from xling_tf.importers.base import is_foreign, read_base_model, read_licence
@@ -182,6 +183,8 @@ def test_other_models_are_refused_in_one_line(tmp_path):
         assert "\n" not in str(caught.value)
 
     write_static(folder, {"other": TABLE})
+    with pytest.raises(UserError, match=r"import it with export/import_model\.py .*m"):
+        xling_tf.load(folder)
     require_refused("expects a tensor embeddings or embedding.weight, got other")
     write_static(folder, {"embeddings": TABLE[:5]})
     require_refused("a vector for each of the 9 tokens of its vocabulary, but has 5")
@@ -328,5 +331,7 @@ def test_a_real_model_has_the_same_vectors_all_the_way_round(name, tmp_path):
     tuned = fine_tune(
         tmp_path / "st", pairs, output=tmp_path / "tuned", steps=20, run_dir=tmp_path / "run", anchor_weight=0
     )
-    cosines = np.sum(tuned.encode(texts) * expected, axis=1)
-    assert 0.5 < cosines.mean() < 0.9999
+    vectors = tuned.encode(texts)
+    assert np.sum(vectors * expected, axis=1).mean() < 0.999
+    # Nine of ten pairs were trained on.
+    assert np.mean((vectors[::2] @ vectors[1::2].T).argmax(1) == np.arange(len(pairs))) > 0.85

@@ -58,7 +58,11 @@ def test_a_pushed_model_is_loaded_by_its_name(repository, hub_folder, hub_vector
         for folder in (hub_folder, repository)
     ]
     assert contents[0] == contents[1]
+    for name in ("pytorch_model.bin", "onnx/model.onnx"):  # formats that nobody reads
+        (repository / name).parent.mkdir(exist_ok=True)
+        (repository / name).touch()
     assert xling_tf.load("hf://a/b").encode(SENTENCES) == pytest.approx(hub_vectors, abs=1e-6)
+    assert not [*repository.rglob("model.onnx"), *repository.glob("*.bin")]
     assert open_embedder("hf://a/b@main").name == "b"
     assert (read_base_model("hf://a/b@main"), read_base_model(hub_folder)) == ("a/b", "")
 
