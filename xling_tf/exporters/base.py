@@ -1,6 +1,7 @@
 """The formats that models are exported to, and what their exporters share."""
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from itertools import islice
@@ -134,6 +135,15 @@ def export(folder: Path, form: str, output: Path, *, data: Path | None = None, *
                     f"the vectors differ from those of {folder} by {difference:.2g}: it was exported with "
                     "other rules for tokens; export it again"
                 )
+        if (card := temporary / "README.md").is_file() and form != "savedmodel":
+            card.write_text(_metadata(folder / "README.md", form) + card.read_text("utf-8"), "utf-8")
+
+
+def _metadata(card: Path, library: str) -> str:
+    """Returns the metadata at the beginning of a model's card, with another library; "" if there is none."""
+    text = card.read_text("utf-8") if card.is_file() else ""
+    header = re.match(r"---\n.*?\n---\n\n", text, re.DOTALL)
+    return re.sub('"tensorflow"(?:, "tf-hub")?', f'"{library}"', header[0]) if header else ""
 
 
 def format_of(folder: Path) -> str:
