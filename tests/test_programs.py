@@ -4,6 +4,7 @@ import json
 import re
 from pathlib import Path
 
+import huggingface_hub
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -63,6 +64,10 @@ def test_the_exported_model_loads_with_its_card_and_config(smoke: Finished) -> N
     assert set(model.signatures) == SIGNATURES
     card = (smoke.model / "README.md").read_text(encoding="utf-8")
     assert all(said in card for said in ("`smoke`", "parallel/everyday", "retrieval/en-es/all"))
+    metadata = huggingface_hub.ModelCard(card).data
+    assert (metadata.language, metadata.license) == (["en", "es"], "other")
+    assert "everyday" in metadata.datasets
+    assert "retrieval/en-es/all" in {score.dataset_name for score in metadata.eval_results}
     config = json.loads((smoke.model / "config.json").read_text(encoding="utf-8"))
     assert config == smoke.results["model"]
 

@@ -1,6 +1,7 @@
 """The formats that models are exported to, and what their exporters share."""
 
 import json
+import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
@@ -17,7 +18,7 @@ from xling_tf.errors import UserError, require_known
 from xling_tf.files import RUNTIME_SETTINGS, SAVED_MODEL, replacing_folder
 from xling_tf.model import WEIGHTS, Model
 from xling_tf.savedmodel.module import require_replaceable
-from xling_tf.savedmodel.saved_models import LICENCE_FILES, load_saved_model, read_front_matter
+from xling_tf.savedmodel.saved_models import LICENCE_FILES, load_saved_model
 
 Encode = Callable[[Sequence[str]], NDArray[np.float32]]
 
@@ -86,7 +87,6 @@ PROBES = (
 )
 _TOLERANCE = 1e-4
 _TEXTS = 2000  # of a sample
-_METADATA = ("language", "license", "base_model", "datasets")  # of cards
 _COST = """
 ## Unknown words
 
@@ -150,18 +150,17 @@ def export(folder: Path, form: str, output: Path, *, data: Path | None = None, *
             others = sorted(saved.signatures.keys() - {"serving_default", "default", "raw", "unprompted"})
             with (temporary / "README.md").open("a", encoding="utf-8") as card:
                 card.write(_SIGNATURES.format(others=", ".join(f"`{name}`" for name in others)))
-        _keep_licence(folder, temporary)
+        for path in (path for pattern in LICENCE_FILES for path in folder.glob(pattern)):
+            shutil.copy(path, temporary)
+        if (card := temporary / "README.md").is_file() and form != "savedmodel":
+            card.write_text(_metadata(folder / "README.md", form) + card.read_text("utf-8"), "utf-8")
 
 
-def _keep_licence(model: Path, folder: Path) -> None:
-    """Copies the files of the licence, and the card's metadata that holds in every format."""
-    for path in (path for pattern in LICENCE_FILES for path in model.glob(pattern)):
-        shutil.copy(path, folder)
-    card = folder / "README.md"
-    values = {field: read_front_matter(model, field) for field in _METADATA}
-    if card.is_file() and any(values.values()) and not (text := card.read_text("utf-8")).startswith("---"):
-        lines = (f"{field}: {json.dumps(v if v[1:] else v[0])}\n" for field, v in values.items() if v)
-        card.write_text(f"---\n{''.join(lines)}---\n\n{text}", encoding="utf-8")
+def _metadata(card: Path, library: str) -> str:
+    """Returns the metadata at the beginning of a model's card, with another library; "" if there is none."""
+    text = card.read_text("utf-8") if card.is_file() else ""
+    header = re.match(r"---\n.*?\n---\n\n", text, re.DOTALL)
+    return re.sub('"tensorflow"(?:, "tf-hub")?', f'"{library}"', header[0]) if header else ""
 
 
 def format_of(folder: Path) -> str:

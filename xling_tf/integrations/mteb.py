@@ -16,7 +16,7 @@ from xling_tf.evaluators import data, sts
 from xling_tf.evaluators.embedders import open_embedder
 from xling_tf.files import read_json
 from xling_tf.inputs import as_texts
-from xling_tf.savedmodel.saved_models import model_name, read_front_matter, resolve
+from xling_tf.savedmodel.saved_models import model_name, read_front_matter, require_saved_model, resolve
 from xling_tf.sentence_encoder import SentenceEncoder
 
 
@@ -67,6 +67,7 @@ class MtebEncoder:
         }
         if self._folder is not None:
             folder = resolve(self._folder)
+            require_saved_model(folder)
             config = read_json(folder / "config.json")
             licence, base = (
                 [*read_front_matter(folder, name), None][0] for name in ("license", "base_model")
@@ -131,8 +132,8 @@ def local_tasks(folder: str | PathLike[str]) -> list[Any]:
 
     root = Path(folder)
     pairs = {
-        found.name: _Subset(_languages(found.name), found.files, partial(_scored, found))
-        for found in sts.SUITE.find(root, 0)
+        dataset.name: _Subset(_languages(dataset.name), dataset.files, partial(_scored, dataset))
+        for dataset in sts.SUITE.find(root, 0)
     }
     bitexts = {
         texts.name: _Subset(texts.languages, texts.files, partial(_translations, texts))

@@ -123,7 +123,11 @@ def model_card(
         "litert": kind == "lstm",
     }
     loaders = (
-        (name, f"`{form}`" if form else "this folder", f"`{use.replace('NAME', title)}`")
+        (
+            name.replace("NAME", title),
+            f"`{form}`" if form else "this folder",
+            f"`{use.replace('NAME', title)}`",
+        )
         for name, form, use in _LOADERS
         if not unavailable.get(form)
     )
