@@ -75,9 +75,11 @@ def read_model(folder: Path) -> Imported:
     try:
         tokenizer, files, settings, weights = _read_parts(folder)
         prompts, default_prompt = PROMPTS if find_e5(folder) else read_prompts(folder)
-    except (AttributeError, LookupError, TypeError) as error:
+    except UserError:
+        raise
+    except (AttributeError, LookupError, OverflowError, TypeError, ValueError) as error:
         raise UserError(
-            f"{folder} must hold a model as its library has saved it, but a JSON file lacks something or was "
+            f"{folder} must hold a model as its library has saved it, but a file lacks something or was "
             f"changed ({error!r}); download it again"
         ) from error
     fitted = implementation(tokenizer).from_files(tokenizer, files)
