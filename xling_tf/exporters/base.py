@@ -148,8 +148,8 @@ def export(folder: Path, form: str, output: Path, *, data: Path | None = None, *
                 )
         if source.model.heads and form not in ("savedmodel", "keras"):
             others = sorted(saved.signatures.keys() - {"serving_default", "default", "raw", "unprompted"})
-            with (temporary / "README.md").open("a", encoding="utf-8") as card:
-                card.write(_SIGNATURES.format(others=", ".join(f"`{name}`" for name in others)))
+            with (temporary / "README.md").open("a", encoding="utf-8") as file:
+                file.write(_SIGNATURES.format(others=", ".join(f"`{name}`" for name in others)))
         for path in (path for pattern in LICENCE_FILES for path in folder.glob(pattern)):
             shutil.copy(path, temporary)
         if (card := temporary / "README.md").is_file() and form != "savedmodel":
