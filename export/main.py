@@ -64,7 +64,7 @@ and send a request:
 
 A rollback is one rename: mv {folder} {folder}.bad
 """
-_EXPORTED = """{folder}, {size:.0f} MB; its README.md says how to load it. Compare it with the model:
+_EXPORTED = """{folder}, {size:.0f} MB; its README.md says how to load it. Check it with
 
     python export/check.py {command}
 """
@@ -113,7 +113,8 @@ def _make(model: Path) -> Iterator[str]:
         options = {"tables": _TABLES.value, "languages": _LANGUAGES.value} if is_smaller else {}
         with progress(f"exporting {_MODEL.value} to {output}"):
             export(model, _TO.value, output, data=Path(_DATA.value) if _DATA.value else None, **options)
-        command = shlex.join([str(output), "--model", _MODEL.value])
+        # Vectors of a smaller model differ from the model's on purpose.
+        command = shlex.join([str(output), *([] if is_smaller else ["--model", _MODEL.value])])
         yield _EXPORTED.format(folder=output, size=_megabytes(output), command=command)
     if _ARCHIVE.value or _PUSH.value:
         from push import archive, push
