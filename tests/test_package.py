@@ -114,7 +114,9 @@ def test_the_extra_runtime_encodes_without_tensorflow(wheel: zipfile.ZipFile, tm
     export(tmp_path / "model", "onnx", tmp_path / "onnx")
     subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "env")], check=True)
     python = tmp_path / "env" / "bin" / "python"
-    subprocess.run([python, "-m", "pip", "install", "-q", f"{wheel.filename}[runtime]"], check=True)
+    # Isolated (-I) from the checkout, which pip would take for an installed package.
+    install = [python, "-I", "-m", "pip", "install", "-q", f"{wheel.filename}[runtime]"]
+    subprocess.run(install, cwd=tmp_path, check=True)
     code = """
 import json, sys, time
 begin = time.perf_counter()
