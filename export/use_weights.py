@@ -15,7 +15,7 @@ from xling_tf.config import CnnConfig, ModelInfo, SentencePieceConfig
 from xling_tf.encoders.base import encoder_settings
 from xling_tf.encoders.cnn import CnnEncoder
 from xling_tf.errors import UserError, library
-from xling_tf.files import SAVED_MODEL
+from xling_tf.files import RUNTIME_SETTINGS, SAVED_MODEL
 from xling_tf.layers.pooling import unit_length
 from xling_tf.model import Model
 from xling_tf.savedmodel.saved_models import load_saved_model, one_line
@@ -99,7 +99,7 @@ class PublishedWeights(NamedTuple):
 def is_published(folder: Path) -> bool:
     """Returns true if a folder holds a SavedModel of others, or ONNX alone: perhaps the published one."""
     names = {path.name for path in folder.iterdir()}
-    is_described = not names.isdisjoint(("config.json", "modules.json"))
+    is_described = not names.isdisjoint(("config.json", "modules.json", RUNTIME_SETTINGS))
     return not is_described and (SAVED_MODEL in names or any(name.endswith(".onnx") for name in names))
 
 

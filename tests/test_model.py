@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 from starting_models import KINDS, TEXTS, make_model
 from testing import TINY, TrainedModel, build_model
+from use_weights import is_published
 
 import xling_tf
 from xling_tf.errors import UserError
@@ -173,3 +174,11 @@ def test_other_folders_and_damaged_ones_are_refused_in_one_line(folder: Path) ->
     require_refused(r"neither saved_model\.pb, nor model\.safetensors, nor a checkpoint")
     config.unlink()
     require_refused("has no config.json, only vocabulary.txt")
+
+
+def test_a_model_for_another_runtime_is_named_as_one(tmp_path: Path) -> None:
+    (tmp_path / "runtime.json").write_text("{}")
+    (tmp_path / "model.onnx").write_bytes(b"")
+    assert not is_published(tmp_path)
+    with pytest.raises(UserError, match="ONNX Runtime, which cannot be trained"):
+        Model.from_pretrained(tmp_path)

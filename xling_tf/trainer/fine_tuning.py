@@ -20,7 +20,7 @@ from xling_tf.corpora.pairs import read_pairs
 from xling_tf.corpora.readers import percentages
 from xling_tf.corpora.records import Corpus, Row, SimilarityPair, TranslationPair
 from xling_tf.errors import UserError
-from xling_tf.importers.base import read_model
+from xling_tf.importers.base import encoder_kind
 from xling_tf.model import read_config
 from xling_tf.savedmodel.saved_models import is_foreign, resolve
 from xling_tf.sentence_encoder import SentenceEncoder, load
@@ -105,8 +105,8 @@ def fine_tune(
         ranking = TranslationRankingConfig(examples_per_batch=batch, hard_negatives=most)
         tasks = {"translation_ranking": ranking}
     folder = resolve(model)
-    described = read_model(folder)[0] if is_foreign(folder) else read_config(folder)
-    rate = _RATES.get(described["encoder"]["kind"], _RATE)
+    kind = encoder_kind(folder) if is_foreign(folder) else read_config(folder)["encoder"]["kind"]
+    rate = _RATES.get(kind, _RATE)
     config = ExperimentConfig(
         description="fine-tuned on pairs of texts that belong together",
         tokenizer=None,
