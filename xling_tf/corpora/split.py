@@ -52,7 +52,11 @@ Division = tuple[NDArray[np.int8], NDArray[np.int32]]
 
 def normalised(text: str) -> str:
     """Removes differences in spelling that leave the sentence the same: case, width and spaces."""
-    return " ".join(normal_form(text, "NFKC").casefold().split())
+    return " ".join(_words(text))
+
+
+def _words(text: str) -> list[str]:
+    return normal_form(text, "NFKC").casefold().split()
 
 
 def text_hash(text: str) -> int:
@@ -157,7 +161,7 @@ def near_twins(held_out: Sequence[str], training: Iterable[Sequence[str]]) -> ND
     is_seen = np.zeros(len(distinct), bool)
     for texts in training:
         of_training, _ = _without_a_word(texts)
-        is_seen |= are_among(distinct, np.unique(of_training))
+        is_seen |= are_among(distinct, np.sort(of_training))
     twins = np.zeros(len(held_out), bool)
     twins[rows[is_seen[places]]] = True
     return twins
@@ -165,7 +169,7 @@ def near_twins(held_out: Sequence[str], training: Iterable[Sequence[str]]) -> ND
 
 def _without_a_word(texts: Sequence[str]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
     """Hashes each text, whole and without each of its words; returns hashes and the numbers of texts."""
-    words = [normalised(text).split() for text in texts]
+    words = list(map(_words, texts))
     counts = np.array(list(map(len, words)), np.int64)
     hashes = np.array([hash(word) for of_text in words for word in of_text], np.int64).view(np.uint64)
     rows = np.repeat(np.arange(len(texts)), counts)

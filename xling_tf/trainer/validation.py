@@ -119,7 +119,7 @@ def held_out_translations(corpora: Sequence[StoredCorpus], most: int) -> list[tu
     labels = list[tuple[str, str]]()
     for pair in dict.fromkeys(corpus.languages for corpus in parallel):
         parts = [corpus.held_out for corpus in parallel if corpus.languages == pair]
-        for texts in zip(*_texts(_drawn(parts, most)), strict=True):
+        for texts in _pairs(_drawn(parts, most)):
             labels += zip(pair.split("-"), texts, strict=True)
     return labels
 
@@ -130,24 +130,23 @@ def _retrieval(source: str, target: str, corpora: Sequence[StoredCorpus]) -> Ite
     corpora = [corpus for corpus in corpora if corpus.kind == "parallel" and corpus.languages == pair]
     if not corpora:
         return
-    columns = _texts(_drawn([corpus.held_out for corpus in corpora], _QUERIES))
-    pairs = list(zip(*columns, strict=True))
+    drawn = _drawn([corpus.held_out for corpus in corpora], _QUERIES)
+    pairs = _pairs(drawn)
     make = partial(TranslationRetrieval, source=source, target=target)
     if len(pairs) > 1:
         yield make(pairs, name=f"retrieval/{pair}/all")
     if len(pairs) >= _CANDIDATES:
         is_twin = np.zeros(len(pairs), bool)
         training = join([corpus.train for corpus in corpora])
-        for side, texts in enumerate(columns):
+        for side in ("source", "target"):
             blocks = (training[begin : begin + _BLOCK] for begin in range(0, len(training), _BLOCK))
-            is_twin |= near_twins(texts, (_texts(block)[side] for block in blocks))
+            is_twin |= near_twins(_texts(drawn, side), (_texts(block, side) for block in blocks))
         unlike = [pair for pair, twin in zip(pairs, is_twin, strict=True) if not twin]
         if len(unlike) >= _CANDIDATES:
             yield make(unlike, name=f"retrieval/{pair}/no_near_twins")
     large = [corpus for corpus in corpora if len(corpus.held_out) >= _CANDIDATES]
     for corpus in sorted(large, key=lambda corpus: -len(corpus.held_out))[:_SCORED_CORPORA]:
-        drawn = _texts(_drawn([corpus.held_out], _CANDIDATES))
-        yield make(list(zip(*drawn, strict=True)), name=f"retrieval/{pair}/{corpus.name}")
+        yield make(_pairs(_drawn([corpus.held_out], _CANDIDATES)), name=f"retrieval/{pair}/{corpus.name}")
 
 
 def _drawn(parts: Sequence[StoredRecords], most: int) -> StoredRecords:
@@ -159,6 +158,10 @@ def _drawn(parts: Sequence[StoredRecords], most: int) -> StoredRecords:
     return records[np.argsort(hashes * _ODD, kind="stable")[:most]]
 
 
-def _texts(records: StoredRecords) -> list[list[str]]:
-    """Returns the sources and the targets of translations."""
-    return [[text.decode() for text in records.column(side)] for side in ("source", "target")]
+def _pairs(records: StoredRecords) -> list[tuple[str, str]]:
+    """Returns translations as pairs of texts."""
+    return list(zip(_texts(records, "source"), _texts(records, "target"), strict=True))
+
+
+def _texts(records: StoredRecords, side: str) -> list[str]:
+    return [text.decode() for text in records.column(side)]
