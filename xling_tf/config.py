@@ -340,13 +340,20 @@ class InferenceConfig(TaskConfig):
 class QuestionAnsweringConfig(TaskConfig):
     """Ranking the answers to a question (Yang, sec. 3.1 and 4.1)."""
 
-    with_context: bool = True  # encodes answers together with the paragraph they are from
+    # Compares vectors that went through towers; False for the encoder's own, which every loader has.
+    with_towers: bool = True
+    with_context: bool = True  # encodes answers together with the paragraph they are from; needs the towers
     teacher: str = ""  # a model whose similarities of questions and answers are learned; see distillation
     teacher_weight: float = 3.0  # multiplies the teacher's term of the loss
 
     def __post_init__(self) -> None:
         super().__post_init__()
         _require_not_negative(self, "tasks.question_answering", "teacher_weight")
+        if self.with_context and not self.with_towers:
+            raise UserError(
+                "tasks.question_answering.with_context=true encodes contexts for the towers: set "
+                "with_towers=true too, or with_context=false"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -247,7 +247,7 @@ def make_tasks(
     """Makes the tasks, and the heads (also returned, by task) that the model lacks or that do not fit."""
     tasks, new_heads = list[Task](), dict[str, Heads]()
     for name in config.active_tasks:
-        kind, existing = task_class(name), model.heads.get(name, {})
+        kind, existing = task_class(name), model.heads.setdefault(name, {})
         heads = kind.make_heads(config, data, model.encoder)
         if heads.keys() == existing.keys() and kind.can_use(existing, data):
             heads = existing
@@ -273,10 +273,11 @@ def _trained_on(config: ExperimentConfig, tasks: Sequence[Task], store: CorpusSt
 
 def _with_examples(tasks: Sequence[Task], examples: Mapping[str, Any], source: str) -> list[Task]:
     """Returns the tasks that have examples, and warns about the others, in one line for each kind of data."""
-    # Optional: translations between targets, and pairs of inference and similarity in target languages. But
-    # inference that is missing in all target languages is reported.
-    kinds = ("parallel", "nli", "similarity")
+    # Optional: translations between targets, inference in target languages, and scored pairs that are not in
+    # the source language alone. But inference that is missing in all target languages is reported.
+    kinds = ("parallel", "nli")
     optional = [t for t in tasks if t.kind in kinds and source not in t.languages.split("-")]
+    optional += [t for t in tasks if t.kind == "similarity" and t.languages != source]
     inference = [task for task in optional if task.kind == "nli"]
     if not any(task.name in examples for task in inference):
         optional = [task for task in optional if task not in inference]
