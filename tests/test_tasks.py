@@ -4,6 +4,7 @@ import tensorflow as tf
 from testing import (
     DIM,
     TINY,
+    WORDS,
     corpus,
     dense,
     encoded,
@@ -45,6 +46,36 @@ def test_translation_ranking(model):
         expected = (expected + numpy_ranking(model, source, target)) / 2
     losses, _ = task_losses(model, "translation_ranking_en-es", make_examples(FIRST, SECOND))
     assert losses == pytest.approx(expected, rel=1e-4, abs=1e-5)
+
+
+@pytest.mark.parametrize("rows", [5, 2, 1])
+def test_a_training_step_in_groups_of_similar_length_is_that_of_the_whole_batch(rows, monkeypatch):
+    model, widths = tiny_model(), []
+    task = find_task(model, "translation_ranking_en-es")
+    lengths = [3, 9, 1, 12, 2]
+    first = [" ".join(WORDS[:length]) for length in lengths]
+    second = [" ".join(WORDS[-length:]) for length in reversed(lengths)]
+    batch = make_batch(model, make_examples(first[:rows], second[:rows]))
+    encode_tokens = model.encoder.encode
+
+    def watched(words, tokens, *arguments, **more):
+        widths.append(tokens.shape[1])
+        return encode_tokens(words, tokens, *arguments, **more)
+
+    monkeypatch.setattr(model.encoder, "encode", watched)
+
+    def step(groups):
+        monkeypatch.setattr(type(model.encoder), "length_groups", groups)
+        with tf.GradientTape() as tape:
+            losses, _ = task.losses(model.encoder, batch, training=True)
+        gradients = tape.gradient(losses, model.encoder.dense_variables)
+        return [losses.numpy(), *(gradient.numpy() for gradient in gradients)]
+
+    for whole, of_groups in zip(step(1), step(3), strict=True):
+        np.testing.assert_allclose(of_groups, whole, rtol=1e-4, atol=1e-5)
+    if rows == 5:
+        # 54 tokens: at most 18 of them in the sentences up to the first cut, and 36 up to the second.
+        assert widths == [12, 3, 9, 12]
 
 
 def test_duplicates_are_not_wrong_answers_and_hits_are_right_ones():

@@ -4,7 +4,7 @@ import dataclasses
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import keras
 import numpy as np
@@ -28,10 +28,13 @@ class TokenEncoder(keras.Model, ABC):
     Attributes:
         embedding: The layer of the embedding tables, with an attribute `tables`.
         hidden_dim: Width of the sentence vectors.
+        length_groups: In how many groups of similar length a training step encodes the sentences of a batch.
+            More groups compute less on padding, but the graph has a copy of the encoder for each.
     """
 
     embedding: Any
     hidden_dim: int
+    length_groups: ClassVar[int] = 1
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**{"name": "encoder", **kwargs})

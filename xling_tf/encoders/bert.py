@@ -1,7 +1,7 @@
 """BERT and XLM-RoBERTa as sentence encoders."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
 from keras import KerasTensor as Tensor
@@ -38,6 +38,8 @@ class BertEncoder(TokenEncoder):
         >>> [tuple(variable.shape) for variable in encoder.variables[:3]]
         [(512, 8), (10, 8), (8,)]
     """
+
+    length_groups: ClassVar[int] = 3
 
     def __init__(
         self,

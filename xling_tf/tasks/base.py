@@ -1,6 +1,7 @@
 """Base class of the training tasks, and their batches."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple, Self
 
 import keras
@@ -171,7 +172,11 @@ class Task:
         self, encoder: TokenEncoder, words: tf.Tensor, features: TokenFeatures, training: bool = False
     ) -> tf.Tensor:
         """Encodes sentences of `[words, any]` embedded words as `[sentences, dim]`, scaled for the heads."""
-        encodings = encoder.encode(words, features.tokens, features.lengths, training)
+        tokens, lengths = features.tokens, features.lengths
+        if training and encoder.length_groups > 1:
+            encodings = _encode_in_groups(encoder, words, tokens, lengths)
+        else:
+            encodings = encoder.encode(words, tokens, lengths, training)
         return scale_for_heads(self.similarity)(encodings)
 
     @property
@@ -182,6 +187,25 @@ class Task:
     def variables(self) -> list[keras.Variable]:
         """Returns the trainable variables of the heads."""
         return [v for head in self.heads.values() for v in head.trainable_variables]
+
+
+def _encode_in_groups(
+    encoder: TokenEncoder, words: tf.Tensor, tokens: tf.Tensor, lengths: tf.Tensor
+) -> tf.Tensor:
+    """Encodes sentences in a training step, in `length_groups` of about as many tokens each."""
+    order = tf.argsort(lengths, stable=True)
+    tokens, lengths = tf.gather(tokens, order), tf.gather(lengths, order)
+    ends = tf.cumsum(lengths)
+    total = tf.reduce_sum(lengths)
+    shares = [total * group // encoder.length_groups for group in range(1, encoder.length_groups)]
+    cuts = [0, *tf.unstack(tf.searchsorted(ends, shares, side="right")), tf.size(lengths)]
+    encodings = []
+    for begin, end in pairwise(cuts):
+        longest = tf.maximum(1, tf.reduce_max(lengths[begin:end]))
+        encodings.append(
+            encoder.encode(words, tokens[begin:end, :longest], lengths[begin:end], training=True)
+        )
+    return tf.gather(tf.concat(encodings, axis=0), tf.argsort(order))
 
 
 def scale_for_heads(similarity: SimilarityConfig) -> Callable[[tf.Tensor], tf.Tensor]:
