@@ -21,6 +21,8 @@ from xling_tf.corpora.records import Corpus
 from xling_tf.corpora.store import CorpusStore, open_store, transient_store
 from xling_tf.corpora.trained_on import TRAINED_ON, TrainedOn
 from xling_tf.errors import UserError
+from xling_tf.evaluators.cache import cached
+from xling_tf.evaluators.encoding import Embedder
 from xling_tf.files import locked, require_writable_folder
 from xling_tf.importers.base import read_base_model
 from xling_tf.model import WEIGHTS, Model
@@ -307,21 +309,24 @@ def _finish(
     if share := config.initial.average:
         average_with_start(run.run_dir, model, share)
     module = model.module()
-    encoder = SentenceEncoder(module)
+    precision = keras.config.dtype_policy().name
+    encoder = SentenceEncoder(module, "bfloat16" if precision == "mixed_bfloat16" else "float32")
+    # Several evaluators share texts.
+    encode = cached(Embedder(name=run.name, sentences=encoder.encode), None, show_progress=False)
     labels = held_out_translations(store.corpora, _PROJECTED)
-    write_projection(run.run_dir, labels, encoder.encode([text for _, text in labels]))
+    write_projection(run.run_dir, labels, encode([text for _, text in labels]))
     # An export is for other people: it has nothing about this machine.
     published = {
         "preset": run.name,
         "steps": trainer.step,
         "minutes": trainer.seconds / 60,
-        "scores": evaluate(model, tasks, config, data.languages, encoder, held_out, store.corpora, run.data),
+        "scores": evaluate(model, tasks, config, data.languages, encode, held_out, store.corpora, run.data),
         "corpora": {corpus.title: corpus.num_records for corpus in store.corpora},
         "config": to_dict(config),
     }
     results = {
         **published,
-        "precision": keras.config.dtype_policy().name,
+        "precision": precision,
         "num_parameters": model.encoder.count_params(),
         **provenance(),
         "model": model.config(),
