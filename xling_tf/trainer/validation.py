@@ -22,6 +22,13 @@ from xling_tf.encoders.serving import in_micro_batches
 from xling_tf.evaluators.retrieval import TranslationRetrieval
 from xling_tf.evaluators.sts import find_sts
 from xling_tf.model import Model
+from xling_tf.search.same_meaning import (
+    Encode,
+    calibration_error,
+    fit_line,
+    probabilities,
+    translation_cosines,
+)
 from xling_tf.sentence_encoder import SentenceEncoder
 from xling_tf.tasks.base import Batch, Task
 from xling_tf.trainer.input_pipeline import BatchSampler, Examples, make_dataset
@@ -30,6 +37,8 @@ from xling_tf.trainer.input_pipeline import BatchSampler, Examples, make_dataset
 _CANDIDATES = 1000
 _QUERIES = 2000
 _SCORED_CORPORA = 4
+# Pairs of a corpus on which the probability of the same meaning is calibrated.
+_CALIBRATED, _FEWEST_CALIBRATED = 250, 50
 # Maximum number of held-out pairs of a corpus that are read into memory.
 _DRAWN_FROM = 100_000
 
@@ -114,6 +123,34 @@ def evaluate(
         logging.info("evaluating %s", evaluator.name)
         scores[evaluator.name] = evaluator(encoder.encode)
     return scores
+
+
+def calibrate(encode: Encode, corpora: Sequence[StoredCorpus]) -> tuple[tuple[float, ...], dict[str, float]]:
+    """Calibrates the probability that two sentences mean the same, on held-out translations.
+
+    The pairs that do not are each sentence with its nearest wrong translation in the same corpus. One half
+    of all pairs is fitted, the other scored.
+
+    Returns:
+        `ModelInfo.same_meaning`, and "expected_calibration_error" and "num_pairs"; both empty if there are
+        too few translations.
+    """
+    by_languages: defaultdict[str, list[StoredCorpus]] = defaultdict(list)
+    for corpus in sorted(corpora, key=lambda corpus: -len(corpus.held_out)):
+        if corpus.kind == "parallel" and len(by_languages[corpus.languages]) < _SCORED_CORPORA:
+            by_languages[corpus.languages].append(corpus)
+    parts = []
+    for corpus in chain.from_iterable(by_languages.values()):
+        step = math.ceil(len(corpus.held_out) / _CALIBRATED) or 1
+        pairs = [(pair.source, pair.target) for pair in _pairs(corpus.held_out[::step])]
+        if len(pairs) >= _FEWEST_CALIBRATED:
+            parts.append(translation_cosines(encode, pairs))
+    if not parts:
+        return (), {}
+    cosines, is_same = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    line = fit_line(cosines[::2], is_same[::2])
+    error = calibration_error(probabilities(cosines[1::2], line), is_same[1::2])
+    return line, {"expected_calibration_error": error, "num_pairs": float(len(cosines))}
 
 
 def held_out_translations(corpora: Sequence[StoredCorpus], most: int) -> list[tuple[str, str]]:
