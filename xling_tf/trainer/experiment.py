@@ -5,7 +5,7 @@ import os
 import random
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +43,7 @@ from xling_tf.trainer.loop import Trainer
 from xling_tf.trainer.resolution import START, VECTORS, Resolved, resolve
 from xling_tf.trainer.run_folder import RunFolder
 from xling_tf.trainer.teacher import open_teachers, require_width, start_words, with_vectors
-from xling_tf.trainer.validation import evaluate, held_out_translations
+from xling_tf.trainer.validation import calibrate, evaluate, held_out_translations
 from xling_tf.weights import Weights, assign_weights, read_weights
 
 _PROJECTED = 500  # held-out translations of each language pair for TensorBoard's projector
@@ -315,12 +315,18 @@ def _finish(
     encode = cached(Embedder(name=run.name, sentences=encoder.encode), None, show_progress=False)
     labels = held_out_translations(store.corpora, _PROJECTED)
     write_projection(run.run_dir, labels, encode([text for _, text in labels]))
+    line, reliability = ((), {}) if run.corpora else calibrate(encode, store.corpora)
+    scores = evaluate(model, tasks, config, data.languages, encode, held_out, store.corpora, run.data)
+    if line:
+        model.info = replace(model.info, same_meaning=line)
+        module.calibrate(line)
+        scores["same_meaning"] = reliability
     # An export is for other people: it has nothing about this machine.
     published = {
         "preset": run.name,
         "steps": trainer.step,
         "minutes": trainer.seconds / 60,
-        "scores": evaluate(model, tasks, config, data.languages, encode, held_out, store.corpora, run.data),
+        "scores": scores,
         "corpora": {corpus.title: corpus.num_records for corpus in store.corpora},
         "config": to_dict(config),
     }
