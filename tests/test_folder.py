@@ -183,6 +183,22 @@ def test_questions_in_any_file_and_scored_sets_have_names_of_their_own(folder):
     assert records(found["questions/qam_question_passage.es"]) == [("Who?", "Ada came.", "Ada came.")]
 
 
+def test_scored_pairs_are_also_read_across_languages_if_the_rows_are_translations(folder):
+    files = {
+        "similarity/a.en.tsv": "score\tsentence1\tsentence2\n5\tone\ttwo\n1\tsix\tten\n",
+        "similarity/a.es.tsv": "score\tsentence1\tsentence2\n5\tuno\tdos\n1\tseis\tdiez\n",
+        # Other rows, and no source language.
+        "similarity/b.en.tsv": "score\tsentence1\tsentence2\n5\tone\ttwo\n1\tsix\tten\n",
+        "similarity/b.es.tsv": "score\tsentence1\tsentence2\n1\tuno\tdos\n5\tseis\tdiez\n",
+        "similarity/c.es.tsv": "score\tsentence1\tsentence2\n5\tuno\tdos\n1\tseis\tdiez\n",
+        "similarity/c.fr.tsv": "score\tsentence1\tsentence2\n5\tun\tdeux\n1\tsix\tdix\n",
+    }
+    corpora = load_folder(write_files(folder, files), source="en", targets=["es", "fr"])
+    across = [c for c in corpora if c.kind == "similarity" and "-" in c.languages]
+    assert [corpus.title for corpus in across] == ["similarity/a.en-es"]
+    assert records(across[0]) == [("one", "dos", 100), ("six", "diez", 0)]
+
+
 def test_all_is_resolved_by_what_the_corpora_will_be(folder):
     for all_pairs, targets in ((False, ("es", "fr")), (True, ("es", "fr", "it"))):
         wanted = DataConfig(targets=("all",), all_pairs=all_pairs)

@@ -1,5 +1,7 @@
 """From examples to batches: the order of draws, and the content of a batch."""
 
+import subprocess
+import sys
 from collections import Counter
 from itertools import pairwise
 from types import SimpleNamespace
@@ -247,3 +249,39 @@ def test_records_become_examples_of_the_tasks_on_them():
     assert held.texts(np.array([0])).tolist() == [b"held 2", b"fuera"]
     assert held.corpora == (("x", 1),)
     assert len(examples["inference"].held_out) == 0
+
+
+# Stops a training after a few steps of each of 14 tasks.
+_STOPS = """
+import copy, os, sys
+os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+sys.path.insert(0, "tests")
+import test_input_pipeline as tests
+from xling_tf.trainer.distribution import ALONE, Workers, make_strategy
+from xling_tf.trainer.loop import Phase
+tasks = []
+for number in range(14):
+    tasks.append(copy.copy(tests.TASKS[0]))
+    tasks[-1].name = str(number)
+phase = Phase(
+    "whole",
+    None,
+    tasks,
+    tokenizer=tests.TOKENIZER,
+    config=tests.TINY,
+    examples={task.name: tests.PAIRS for task in tasks},
+    workers=Workers(make_strategy(ALONE), ALONE),
+)
+for _ in range(3 * len(tasks)):
+    phase.next_batch()
+    phase.steps += 1
+phase.close()
+os._exit(0)
+"""
+
+
+@pytest.mark.slow
+def test_reading_ahead_ends_on_a_single_core():
+    command = [sys.executable, "-c", _STOPS]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr

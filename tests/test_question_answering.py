@@ -18,6 +18,7 @@ from testing import (
     tiny_model,
 )
 
+from xling_tf.errors import UserError
 from xling_tf.settings import apply_overrides
 
 QUESTIONS = ["a b", "hello", "c d e", "f g", "hello world"]
@@ -84,6 +85,19 @@ def test_without_contexts_the_tower_is_over_the_answer_alone():
     assert len(task.heads) == 2
     losses = task_losses(model, NAME, make_examples(QUESTIONS, ANSWERS))[0]
     assert losses == pytest.approx(expected_losses(model), rel=1e-4, abs=1e-5)
+
+
+def test_without_towers_the_vectors_of_the_encoder_are_ranked():
+    off = [f"tasks.question_answering.with_{part}=false" for part in ("towers", "context")]
+    model = make_model(*BEST, *off)
+    assert find_task(model, NAME).heads == {}
+    losses = task_losses(model, NAME, make_examples(QUESTIONS, ANSWERS))[0]
+    expected = numpy_ranking(model, encoded(model, QUESTIONS), encoded(model, ANSWERS))
+    assert losses == pytest.approx(expected, rel=1e-4, abs=1e-5)
+    questions, answers = (getattr(model.module(), f"{side}_encoder") for side in ("question", "response"))
+    assert questions(QUESTIONS).numpy() == pytest.approx(answers(QUESTIONS).numpy())
+    with pytest.raises(UserError, match="with_context"):
+        make_model(off[0])
 
 
 def test_a_teacher_adds_how_far_the_shares_of_the_answers_are_from_its_own():

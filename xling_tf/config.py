@@ -340,13 +340,20 @@ class InferenceConfig(TaskConfig):
 class QuestionAnsweringConfig(TaskConfig):
     """Ranking the answers to a question (Yang, sec. 3.1 and 4.1)."""
 
-    with_context: bool = True  # encodes answers together with the paragraph they are from
+    # Compares vectors that went through towers; False for the encoder's own, which every loader has.
+    with_towers: bool = True
+    with_context: bool = True  # encodes answers together with the paragraph they are from; needs the towers
     teacher: str = ""  # a model whose similarities of questions and answers are learned; see distillation
     teacher_weight: float = 3.0  # multiplies the teacher's term of the loss
 
     def __post_init__(self) -> None:
         super().__post_init__()
         _require_not_negative(self, "tasks.question_answering", "teacher_weight")
+        if self.with_context and not self.with_towers:
+            raise UserError(
+                "tasks.question_answering.with_context=true encodes contexts for the towers: set "
+                "with_towers=true too, or with_context=false"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -438,6 +445,8 @@ class ModelInfo:
         prompts: Texts that are put before inputs, by name, as in sentence-transformers: {"query": "query: "}.
         default_prompt_name: Name of the prompt of inputs that are not known to be queries or documents; None
             for no prompt.
+        same_meaning: Slope and intercept of the log odds that two sentences mean the same, over their cosine;
+            () if that was not calibrated.
     """
 
     description: str = ""
@@ -445,6 +454,7 @@ class ModelInfo:
     similarity: SimilarityConfig = field(default_factory=SimilarityConfig)
     prompts: Mapping[str, str] = field(default_factory=dict)
     default_prompt_name: str | None = None
+    same_meaning: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         if self.default_prompt_name not in (None, *self.prompts):
@@ -471,6 +481,8 @@ class InitialConfig:
     # A model folder, a run or an exported model, whose tokenizer, encoder and heads are used.
     model: str = ""
     max_tokens: int | None = None  # cuts sentences at this length; None for the model's
+    # Numbers of a BERT's blocks that are kept, from 0, such as (1, 3, 5, 7, 9, 11); () for all.
+    layers: tuple[int, ...] = ()
     # Weight, in every loss, of 1 - cosine to the starting model's vectors of the same texts, so that indexes
     # built with the starting model stay usable.
     anchor_weight: float = 0.0
@@ -484,7 +496,7 @@ class InitialConfig:
     def __post_init__(self) -> None:
         _require_not_negative(self, "initial", "anchor_weight", "average")
         require(self.average < 1, "initial.average", "below 1", self.average)
-        for name in ("anchor_weight", "average", "max_tokens"):
+        for name in ("anchor_weight", "average", "max_tokens", "layers"):
             if getattr(self, name) and not self.model:
                 raise UserError(f"initial.{name} needs a model to start from: name it with --init")
 

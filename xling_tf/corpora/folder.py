@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
+from itertools import chain, permutations
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,7 +17,15 @@ from absl import logging
 from xling_tf.compressed import PACKED
 from xling_tf.config import ALL_LANGUAGES, DataConfig
 from xling_tf.corpora.cleaning import require_known
-from xling_tf.corpora.readers import MINED_FOLDER, Reading, mined_path, mining_command, with_negatives
+from xling_tf.corpora.readers import (
+    MINED_FOLDER,
+    Reading,
+    mined_path,
+    mining_command,
+    read_similarity,
+    read_similarity_across,
+    with_negatives,
+)
 from xling_tf.corpora.record_types import RECORD_TYPES
 from xling_tf.corpora.records import Corpus, Row
 from xling_tf.errors import UserError
@@ -154,6 +162,7 @@ def load_folder(
         if is_known and (source in file.languages or without_source.get(file.kind, True)):
             used.append(file)
     _log_unread(folder, files, [file for file in files if file not in used], languages)
+    used += _scored_across(used, source)
     for target in targets:
         if not any(file.kind == "parallel" and target in file.languages for file in used):
             raise _no_translations(folder, files, source, target)
@@ -162,9 +171,9 @@ def load_folder(
                 f"tasks.translation_ranking.hard_negatives needs files in {folder / MINED_FOLDER}, but there "
                 f"is none for {source}-{target}; {mining_command(folder, source, target)}, or set it to 0"
             )
-    shards: defaultdict[tuple[str, str], list[CorpusFile]] = defaultdict(list)
+    shards: defaultdict[tuple[Any, ...], list[CorpusFile]] = defaultdict(list)
     for file in used:
-        shards[file.kind, file.pattern].append(file)
+        shards[file.kind, file.pattern, file.languages].append(file)
     _require_complete(shards.values())
     corpora = [_corpus(parts, languages, folder if with_mined else None) for parts in shards.values()]
     if with_mined:
@@ -174,6 +183,20 @@ def load_folder(
         unmatched = [path.name for path in mined if path not in joined and any(p in path.name for p in pairs)]
         _warn_of_unread(folder / MINED_FOLDER, unmatched)
     return [*corpora]
+
+
+def _scored_across(files: Sequence[CorpusFile], source: str) -> Iterator[CorpusFile]:
+    """Pairs files of scored sentences in the source language with their translations, if scores are equal."""
+    scored = [file for file in files if file.kind == "similarity" and file.num_shards == 1]
+    for file, other in permutations(scored, 2):
+        is_same = (file.name, file.split) == (other.name, other.split)
+        if is_same and file.languages == (source,) and _scores(*file.paths) == _scores(*other.paths):
+            languages, paths = (source, *other.languages), (*file.paths, *other.paths)
+            yield file._replace(languages=languages, paths=paths, read=read_similarity_across)
+
+
+def _scores(path: Path) -> list[int]:
+    return [pair.label for pair, _ in read_similarity(path)]
 
 
 def _require_complete(corpora: Iterable[list[CorpusFile]]) -> None:

@@ -182,6 +182,16 @@ def read_similarity(path: Path) -> Reading[SimilarityPair]:
     return Reading(path, "scored pairs below a line with the names of the columns", rows)
 
 
+def read_similarity_across(path: Path, translated: Path) -> Reading[SimilarityPair]:
+    """Reads pairs across languages: sentence1 of a table, sentence2 of the same row of its translation."""
+
+    def rows(reading: Reading[SimilarityPair]) -> Iterator[tuple[SimilarityPair, None]]:
+        for (pair, _), (other, _) in zip(read_similarity(path), read_similarity(translated), strict=True):
+            yield pair._replace(second=other.second), None
+
+    return Reading(path, "scored pairs, and their translations in the same rows of another file", rows)
+
+
 def percentages(scores: list[float]) -> list[int]:
     """Scales scores to whole percents of their range."""
     low, high = min(scores, default=0.0), max(scores, default=0.0)

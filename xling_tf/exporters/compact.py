@@ -1,8 +1,10 @@
 """Smaller copies of an exported model, with quantized tables or fewer words."""
 
+import dataclasses
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -12,6 +14,7 @@ from xling_tf.encoders.base import build_encoder
 from xling_tf.exporters.base import PROBES, Encode, Source, read_texts
 from xling_tf.model import Model
 from xling_tf.savedmodel.saved_models import load_saved_model
+from xling_tf.search.same_meaning import fit_pairs
 from xling_tf.tokenizers.words import WordTokenizer, ngram_buckets
 from xling_tf.weights import arrays, assign_weights
 
@@ -26,12 +29,22 @@ _FEWER_WORDS = """
 
 The model has only the words, or pieces of words, of these languages: {languages}.
 """
+_CALIBRATED = """
+## Calibrated
+
+The signature `same_meaning` takes `sentence1` and `sentence2`, and gives the probability that both mean the
+same, if as many pairs do as not: `xling_tf.load(".").probability("Hola", "Hello")`.
+"""
 _TEXTS_AT_ONCE = 8192
 _WORDS, _NGRAMS = "encoder/embedding/words/table", "encoder/embedding/ngrams/table"
 
 
 def export(
-    source: Source, folder: Path, tables: str = "float32", languages: Sequence[str] = ()
+    source: Source,
+    folder: Path,
+    tables: str = "float32",
+    languages: Sequence[str] = (),
+    same_meaning: Any = None,
 ) -> tuple[Sequence[str], Encode] | None:
     """Writes a SavedModel with smaller tables: fewer rows, float16, or int8 with a scale for each row.
 
@@ -40,6 +53,8 @@ def export(
         folder: Folder to write.
         tables: "float32", "float16" or "int8".
         languages: Languages in `source.data` whose words are kept; () to keep all words.
+        same_meaning: Pairs, as `fit_pairs` takes them, on which the signature `same_meaning` is calibrated;
+            None for the source's calibration, if it has one.
 
     Returns:
         Texts and the new model; None if its vectors differ.
@@ -53,6 +68,10 @@ def export(
     if tables != "float32":
         scales = ", with a scale for each row" if tables == "int8" else ""
         text += _CARD.format(tables=tables, scales=scales)
+    if same_meaning is not None:
+        line = fit_pairs(source.encode, same_meaning)
+        model.info = dataclasses.replace(model.info, same_meaning=line)
+        text += _CALIBRATED
     files: dict[str, str | bytes] = {"README.md": text}
     if (source.folder / TRAINED_ON).is_file():
         files[TRAINED_ON] = (source.folder / TRAINED_ON).read_bytes()

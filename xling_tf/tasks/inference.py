@@ -101,6 +101,11 @@ class GradedSimilarity(Task):
     kind: ClassVar[str] = "similarity"
     columns = ("first", "second")
 
+    @classmethod
+    def languages_of(cls, config: Any, data: DataConfig) -> list[str]:
+        """See `Task.languages_of`: each language, and the source with each target."""
+        return [*super().languages_of(config, data), *(f"{data.source}-{code}" for code in data.targets)]
+
     def score(self, columns: list[tf.Tensor], batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
         """See `Task.score`: correlates the pairs of all replicas."""
         cosines, offset = gather_candidates(1 - cosine_distance(*columns))

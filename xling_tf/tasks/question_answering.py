@@ -63,8 +63,8 @@ class QuestionAnswering(RankingTask):
     The shared encoder encodes questions and answers. A separate deep averaging network (Cer et al. 2018, sec.
     3.2) encodes the context of an answer from the average of its word vectors (footnote 4: "a bag-of-words
     context feature ... encoded using a separate DAN encoder"). A tower over the question, and a tower over
-    answer and context, make the vectors that are compared. With a teacher, the task also learns the teacher's
-    similarities of the question to all answers of the batch.
+    answer and context, make the vectors that are compared; without towers, these are the encoder's own. With
+    a teacher, the task also learns the teacher's similarities of the question to all answers of the batch.
     """
 
     kind: ClassVar[str] = "questions"
@@ -81,8 +81,10 @@ class QuestionAnswering(RankingTask):
     @classmethod
     def make_heads(cls, config: ExperimentConfig, data: DataConfig, encoder: TokenEncoder) -> Heads:
         """See `Task.make_heads`: towers for questions and answers, and the network for contexts."""
-        hidden_dim, heads = encoder.hidden_dim, {}
-        if config.task("question_answering").with_context:
+        hidden_dim, heads, settings = encoder.hidden_dim, {}, config.task("question_answering")
+        if not settings.with_towers:
+            return {}
+        if settings.with_context:
             words = encoder.embed_words(encoder.example_words())
             average = encoder.average(words, tf.ragged.constant([[0]]))
             layers = Tower((*config.heads.tower_dims, hidden_dim), name="context_encoder")
@@ -98,8 +100,8 @@ class QuestionAnswering(RankingTask):
     def signatures(cls, served: Served) -> list[Signature]:
         """See `Task.signatures`."""
         heads = dict(served.heads)
-        question = served._replace(heads={"question_tower": heads.pop("question_tower")})
-        answer = served._replace(heads=heads)
+        towers = {name: heads.pop(name) for name in ("question_tower",) if name in heads}
+        question, answer = served._replace(heads=towers), served._replace(heads=heads)
         card = "vectors of questions, near the answers that `response_encoder` encodes"
         example = 'encoder.question_encoder(["Where is it?"])      # near the answer of the next line'
         questions = SentenceSignature(question, About("question_encoder", ("input",), card, example, "query"))
@@ -133,8 +135,10 @@ class QuestionAnswering(RankingTask):
         """See `Task.score`: ranks answers for questions."""
         question, answer, *contexts = columns
         encoded = [self.heads["context_encoder"](context) for context in contexts]
-        questions = self.heads["question_tower"](question)
-        responses = self.heads["answer_tower"](tf.concat([answer, *encoded], axis=1))
+        questions, responses = question, tf.concat([answer, *encoded], axis=1)
+        if self.config.with_towers:
+            questions = self.heads["question_tower"](questions)
+            responses = self.heads["answer_tower"](responses)
         losses, hits = self.rank(questions, responses, batch.fingerprints[:2])
         if self.config.teacher and self.config.teacher_weight:
             teacher_questions, teacher_answers = tf.split(batch.vectors, 2, axis=1)

@@ -5,7 +5,7 @@ import os
 import random
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +43,7 @@ from xling_tf.trainer.loop import Trainer
 from xling_tf.trainer.resolution import START, VECTORS, Resolved, resolve
 from xling_tf.trainer.run_folder import RunFolder
 from xling_tf.trainer.teacher import open_teachers, require_width, start_words, with_vectors
-from xling_tf.trainer.validation import evaluate, held_out_translations
+from xling_tf.trainer.validation import calibrate, evaluate, held_out_translations
 from xling_tf.weights import Weights, assign_weights, read_weights
 
 _PROJECTED = 500  # held-out translations of each language pair for TensorBoard's projector
@@ -249,7 +249,7 @@ def make_tasks(
     """Makes the tasks, and the heads (also returned, by task) that the model lacks or that do not fit."""
     tasks, new_heads = list[Task](), dict[str, Heads]()
     for name in config.active_tasks:
-        kind, existing = task_class(name), model.heads.get(name, {})
+        kind, existing = task_class(name), model.heads.setdefault(name, {})
         heads = kind.make_heads(config, data, model.encoder)
         if heads.keys() == existing.keys() and kind.can_use(existing, data):
             heads = existing
@@ -275,10 +275,11 @@ def _trained_on(config: ExperimentConfig, tasks: Sequence[Task], store: CorpusSt
 
 def _with_examples(tasks: Sequence[Task], examples: Mapping[str, Any], source: str) -> list[Task]:
     """Returns the tasks that have examples, and warns about the others, in one line for each kind of data."""
-    # Optional: translations between targets, and pairs of inference and similarity in target languages. But
-    # inference that is missing in all target languages is reported.
-    kinds = ("parallel", "nli", "similarity")
+    # Optional: translations between targets, inference in target languages, and scored pairs that are not in
+    # the source language alone. But inference that is missing in all target languages is reported.
+    kinds = ("parallel", "nli")
     optional = [t for t in tasks if t.kind in kinds and source not in t.languages.split("-")]
+    optional += [t for t in tasks if t.kind == "similarity" and t.languages != source]
     inference = [task for task in optional if task.kind == "nli"]
     if not any(task.name in examples for task in inference):
         optional = [task for task in optional if task not in inference]
@@ -314,12 +315,18 @@ def _finish(
     encode = cached(Embedder(name=run.name, sentences=encoder.encode), None, show_progress=False)
     labels = held_out_translations(store.corpora, _PROJECTED)
     write_projection(run.run_dir, labels, encode([text for _, text in labels]))
+    line, reliability = ((), {}) if run.corpora else calibrate(encode, store.corpora)
+    scores = evaluate(model, tasks, config, data.languages, encode, held_out, store.corpora, run.data)
+    if line:
+        model.info = replace(model.info, same_meaning=line)
+        module.calibrate(line)
+        scores["same_meaning"] = reliability
     # An export is for other people: it has nothing about this machine.
     published = {
         "preset": run.name,
         "steps": trainer.step,
         "minutes": trainer.seconds / 60,
-        "scores": evaluate(model, tasks, config, data.languages, encode, held_out, store.corpora, run.data),
+        "scores": scores,
         "corpora": {corpus.title: corpus.num_records for corpus in store.corpora},
         "config": to_dict(config),
     }

@@ -2,6 +2,7 @@
 
 import itertools
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -218,20 +219,34 @@ def make_dataset(
     tokenizer: Tokenizer,
     *,
     count: int | None = None,
+    is_closed: threading.Event | None = None,
 ) -> tf.data.Dataset:
-    """Streams batches of a task, `count` or endlessly, whose examples `batch` gives by the batch's number."""
+    """Streams batches of a task, whose examples `batch` gives by the batch's number.
 
-    def read(number: NDArray[np.int64]) -> tuple[NDArray[Any], ...]:
-        indices = batch(int(number))
-        return examples.texts(indices), examples.labels[indices], examples.vectors[indices]
+    Args:
+        examples: The task's examples.
+        batch: Maps 0, 1, ... to the indices of the examples of a batch.
+        tokenizer: The tokenizer.
+        count: Number of batches; None for no limit.
+        is_closed: Ends the stream once it is set.
+
+    Returns:
+        A stream of `Batch`.
+    """
+
+    def read(number: NDArray[np.int64]) -> tuple[Any, ...]:
+        is_open = is_closed is None or not is_closed.is_set()
+        indices = batch(int(number)) if is_open else np.array([], np.int64)
+        return is_open, examples.texts(indices), examples.labels[indices], examples.vectors[indices]
 
     # `Dataset.from_generator` is slower: its iterator makes malloc return freed memory at once.
-    columns = examples.num_columns, examples.num_contexts, examples.prompts
-    convert = _to_batch(tokenizer, *columns, examples.vectors.shape[1])
+    shape = examples.num_columns, examples.num_contexts, examples.prompts
+    convert = _to_batch(tokenizer, *shape, examples.vectors.shape[1])
     return (
         tf.data.Dataset.range(sys.maxsize if count is None else count)
-        .map(lambda number: tf.numpy_function(read, [number], _READ))
-        .map(convert, num_parallel_calls=2)
+        .map(lambda number: tf.numpy_function(read, [number], (tf.bool, *_READ)))
+        .take_while(lambda is_open, *_: tf.ensure_shape(is_open, []))
+        .map(lambda _, *columns: convert(*columns), num_parallel_calls=2)
         .prefetch(2)
     )
 
@@ -287,15 +302,17 @@ class TrainingInput:
             return dataset.element_spec
         return self._strategy.distribute_datasets_from_function(lambda _: dataset).element_spec
 
-    def batches(self, count: int) -> Iterator[Any]:
-        """Yields the batches of this process' replicas from the task's step `count` on."""
-        local = iter(self._dataset(count))
+    def stream(self, count: int, is_closed: threading.Event) -> Iterator[Batch]:
+        """Returns a stream for `next_batch`, from the task's step `count` on, until `is_closed` is set."""
+        return iter(self._dataset(count, is_closed))
+
+    def next_batch(self, stream: Iterator[Batch]) -> Any:
+        """Returns the next batch of this process' replicas."""
         if self._strategy.num_replicas_in_sync == 1:
-            yield from local
-        while True:
-            # The strategy's iterator would ask all workers at each step if they have a batch left, and its
-            # destructor takes seconds.
-            yield self._strategy.experimental_distribute_values_from_function(lambda _: next(local))
+            return next(stream)
+        # The strategy's iterator would ask all workers at each step if they have a batch left, and its
+        # destructor takes seconds.
+        return self._strategy.experimental_distribute_values_from_function(lambda _: next(stream))
 
     def texts(self, count: int) -> list[list[str]]:
         """Returns the texts that all replicas get at the task's step `count`, a list for each column."""
@@ -311,7 +328,7 @@ class TrainingInput:
             yield [text for column in columns for text in column]
             left -= len(columns[0])
 
-    def _dataset(self, count: int) -> tf.data.Dataset:
+    def _dataset(self, count: int, is_closed: threading.Event | None = None) -> tf.data.Dataset:
         num_replicas = self._strategy.num_replicas_in_sync
 
         def part(number: int) -> NDArray[np.int64]:
@@ -319,4 +336,4 @@ class TrainingInput:
             parts = np.array_split(self._sampler.batch(count + step), num_replicas)
             return parts[self._replicas[replica]]
 
-        return make_dataset(self._examples, part, self._tokenizer)
+        return make_dataset(self._examples, part, self._tokenizer, is_closed=is_closed)

@@ -90,7 +90,8 @@ class Phase:
         }
         for task in tasks:
             task.prepare(tokenizer, self.inputs[task.name].sample(_SAMPLED))
-        self._batches: dict[str, Iterator[Any]] = {}
+        self._streams: dict[str, Iterator[Batch]] = {}
+        self._is_closed = threading.Event()
 
     @property
     def task(self) -> Task:
@@ -107,13 +108,24 @@ class Phase:
     def next_batch(self) -> Any:
         """Returns the batch of the next step."""
         name = self.task.name
-        if name not in self._batches:
-            self._batches[name] = self.inputs[name].batches(self._schedule.count(name, self.steps))
-        return next(self._batches[name])
+        if name not in self._streams:
+            count = self._schedule.count(name, self.steps)
+            self._streams[name] = self.inputs[name].stream(count, self._is_closed)
+        return self.inputs[name].next_batch(self._streams[name])
 
     def close(self) -> None:
-        """Drops the batches that were read in advance."""
-        self._batches.clear()
+        """Drops the batches that were read in advance.
+
+        The destructor of a stream holds Python's global lock while it waits for TensorFlow's threads. On a
+        single core these may be busy reading other streams, which needs the lock. So all streams are emptied
+        before any is dropped.
+        """
+        self._is_closed.set()
+        for stream in self._streams.values():
+            for _ in stream:
+                pass
+        self._streams.clear()
+        self._is_closed = threading.Event()
 
     def texts(self) -> Callable[[], list[list[str]]]:
         """Returns a function that reads the texts of the next batch of all replicas, column by column."""
@@ -175,6 +187,8 @@ class Trainer:
                 log = TrainingLog(self._run_dir, first_step=self.step, progress=self._progress())
                 stack.enter_context(log)
             stop = stack.enter_context(_stop_requests())
+            for phase in self._phases:
+                stack.callback(phase.close)
             stopped = False
             while not stopped and self._progress() < 1:
                 dispatched = []

@@ -1,9 +1,10 @@
 """Validation: scores of a trained model on held-out examples."""
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import combinations
+from itertools import chain, combinations
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from xling_tf.evaluators.encoding import Encode
 from xling_tf.evaluators.retrieval import TranslationRetrieval
 from xling_tf.evaluators.sts import find_sts
 from xling_tf.model import Model
+from xling_tf.search.same_meaning import calibration_error, fit_line, probabilities, translation_cosines
 from xling_tf.tasks.base import Batch, Task
 from xling_tf.trainer.input_pipeline import BatchSampler, Examples, make_dataset
 
@@ -29,6 +31,8 @@ _QUERIES = 2000  # to all corpora of a language pair
 _SCORED_CORPORA = 4
 _BLOCK = 1 << 13  # training texts in memory at once
 _ODD = np.uint64(0x9E3779B97F4A7C15)  # mixes the bits of hashes, which are small in the held-out tenth
+# Pairs of a corpus on which the probability of the same meaning is calibrated.
+_CALIBRATED, _FEWEST_CALIBRATED = 250, 50
 
 
 def held_out_scores(
@@ -111,6 +115,34 @@ def evaluate(
         logging.info("evaluating %s", evaluator.name)
         scores[evaluator.name] = evaluator(encode)
     return scores
+
+
+def calibrate(encode: Encode, corpora: Sequence[StoredCorpus]) -> tuple[tuple[float, ...], dict[str, float]]:
+    """Calibrates the probability that two sentences mean the same, on held-out translations.
+
+    The pairs that do not are each sentence with its nearest wrong translation in the same corpus. One half
+    of all pairs is fitted, the other scored.
+
+    Returns:
+        `ModelInfo.same_meaning`, and "expected_calibration_error" and "num_pairs"; both empty if there are
+        too few translations.
+    """
+    by_languages: defaultdict[str, list[StoredCorpus]] = defaultdict(list)
+    for corpus in sorted(corpora, key=lambda corpus: -len(corpus.held_out)):
+        if corpus.kind == "parallel" and len(by_languages[corpus.languages]) < _SCORED_CORPORA:
+            by_languages[corpus.languages].append(corpus)
+    parts = []
+    for corpus in chain.from_iterable(by_languages.values()):
+        drawn = _texts(_drawn([corpus.held_out], _CALIBRATED))
+        pairs = list(zip(*drawn, strict=True))
+        if len(pairs) >= _FEWEST_CALIBRATED:
+            parts.append(translation_cosines(encode, pairs))
+    if not parts:
+        return (), {}
+    cosines, is_same = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    line = fit_line(cosines[::2], is_same[::2])
+    error = calibration_error(probabilities(cosines[1::2], line), is_same[1::2])
+    return line, {"expected_calibration_error": error, "num_pairs": float(len(cosines))}
 
 
 def held_out_translations(corpora: Sequence[StoredCorpus], most: int) -> list[tuple[str, str]]:
