@@ -133,8 +133,7 @@ def calibrate(encode: Encode, corpora: Sequence[StoredCorpus]) -> tuple[tuple[fl
             by_languages[corpus.languages].append(corpus)
     parts = []
     for corpus in chain.from_iterable(by_languages.values()):
-        drawn = _texts(_drawn([corpus.held_out], _CALIBRATED))
-        pairs = list(zip(*drawn, strict=True))
+        pairs = _pairs(_drawn([corpus.held_out], _CALIBRATED))
         if len(pairs) >= _FEWEST_CALIBRATED:
             parts.append(translation_cosines(encode, pairs))
     if not parts:
