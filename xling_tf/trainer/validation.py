@@ -19,7 +19,7 @@ from xling_tf.corpora.split import near_twins
 from xling_tf.corpora.store import StoredCorpus
 from xling_tf.encoders.base import TokenEncoder
 from xling_tf.encoders.serving import in_micro_batches
-from xling_tf.evaluators.retrieval import TranslationRetrieval
+from xling_tf.evaluators.retrieval import TranslationRetrieval, find_mixed_pools
 from xling_tf.evaluators.sts import find_sts
 from xling_tf.model import Model
 from xling_tf.search.same_meaning import (
@@ -119,9 +119,19 @@ def evaluate(
     of_tasks = held_out_scores(model, tasks, config, held_out)
     scores = {f"task/{name}": of_task for name, of_task in of_tasks.items()}
     evaluators: list[Any] = [e for pair in combinations(languages, 2) for e in _retrieval(*pair, corpora)]
-    for evaluator in [*evaluators, *(find_sts(data, languages) if data else ())]:
+    if data:
+        evaluators += [*find_sts(data, languages), *find_mixed_pools(data, languages)]
+    vectors: dict[str, np.ndarray] = {}
+
+    def encode(texts: list[str]) -> np.ndarray:
+        """Encodes each text once, as some evaluators share texts."""
+        new = [text for text in dict.fromkeys(texts) if text not in vectors]
+        vectors.update(zip(new, encoder.encode(new), strict=True))
+        return np.stack([vectors[text] for text in texts])
+
+    for evaluator in evaluators:
         logging.info("evaluating %s", evaluator.name)
-        scores[evaluator.name] = evaluator(encoder.encode)
+        scores[evaluator.name] = evaluator(encode)
     return scores
 
 
