@@ -23,6 +23,7 @@ import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 # A bare checkout is enough: the package need not be installed.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -46,6 +47,12 @@ _TO = flags.DEFINE_string("to", None, "Format of the export that --output names;
 _OUTPUT = flags.DEFINE_string("output", None, "Folder to write the export of --to to.")
 _TABLES = flags.DEFINE_enum(
     "tables", "int8", ["float32", "float16", "int8"], "Type of the word tables of --to savedmodel."
+)
+_NEUTRAL = flags.DEFINE_bool(
+    "neutral",
+    False,
+    "Whether --to savedmodel removes the directions in which languages differ, known by the translations in "
+    "--data, so that sentences find translations before others in their own language.",
 )
 _SAME_MEANING = flags.DEFINE_string(
     "same_meaning",
@@ -104,8 +111,8 @@ def main(argv: list[str]) -> None:
             raise UserError("--name and --version need --serving")
         if _LANGUAGES.value and not (_TO.value == "savedmodel" and _DATA.value):
             raise UserError("--languages needs --to savedmodel and --data")
-        if _SAME_MEANING.value and _TO.value != "savedmodel":
-            raise UserError("--same_meaning needs --to savedmodel")
+        if (_SAME_MEANING.value or _NEUTRAL.value) and _TO.value != "savedmodel":
+            raise UserError("--same_meaning and --neutral need --to savedmodel")
         for message in _make(resolve(_MODEL.value)):
             print(message)
 
@@ -119,7 +126,9 @@ def _make(model: Path) -> Iterator[str]:
 
         output = Path(_OUTPUT.value)
         is_smaller = _TO.value == "savedmodel"
-        options = {"tables": _TABLES.value, "languages": _LANGUAGES.value} if is_smaller else {}
+        options: dict[str, Any] = {}
+        if is_smaller:
+            options = {name: flags.FLAGS[name].value for name in ("tables", "languages", "neutral")}
         if _SAME_MEANING.value:
             options["same_meaning"] = _read_columns(Path(_SAME_MEANING.value))
         with progress(f"exporting {_MODEL.value} to {output}"):

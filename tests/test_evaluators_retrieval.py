@@ -13,6 +13,7 @@ from xling_tf.evaluators.retrieval import (
     MixedPoolRetrieval,
     SimilaritySearch,
     TranslationRetrieval,
+    find_mixed_pools,
 )
 
 ROWS = [(f"en {number}", f"es {number}", f"zh {number}") for number in range(300)]
@@ -173,3 +174,9 @@ def test_a_pool_has_no_second_sentences_of_pairs_that_mean_the_same(tmp_path):
     pools = {dataset.name: dataset for dataset in SUITES[3].find(tmp_path, 0)}
     assert [path.name for path in pools["stsb.dev"].files] == ["stsb.en.dev.tsv", "stsb.es.dev.tsv"]
     assert pools["stsb.dev"].load().pairs == [("A", "a"), ("C", "c"), ("D", "d")]
+    # At the end of a training, in the model's languages.
+    write_table(tmp_path / "eval/sts/stsb.en.dev.tsv", columns, ("A", "B", 3))
+    write_table(tmp_path / "eval/sts/stsb.es.dev.tsv", columns, ("a", "b", 3))
+    (pool,) = find_mixed_pools(tmp_path, ("es", "de", "en"))
+    assert (pool.name, pool.pairs) == ("mixed_pool/stsb.dev", [("a", "A"), ("b", "B")])
+    assert not [*find_mixed_pools(tmp_path, ("es", "de"))]

@@ -1,9 +1,10 @@
 """Translation retrieval: finds translations among random sentences, all of a corpus, or many languages."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import combinations, permutations
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -215,6 +216,16 @@ class MixedPoolRetrieval(SimilaritySearch):
             for name in measures
         }
         return means | {key: value for key, value in by_language.items() if not key.endswith("_by_chance")}
+
+
+def find_mixed_pools(folder: Path, languages: Sequence[str]) -> Iterator[MixedPoolRetrieval]:
+    """Makes a pool of the development sets `eval/sts/stsb.<language>.dev.tsv` that a data folder has."""
+    for texts in find_translated_sts(folder / "eval"):
+        places = [texts.languages.index(code) for code in languages if code in texts.languages]
+        if texts.name == "stsb.dev" and len(places) > 1:
+            codes = [texts.languages[place] for place in places]
+            rows = [tuple(row[place] for place in places) for row in texts.read()]
+            yield MixedPoolRetrieval(rows, codes, name=f"mixed_pool/{texts.name}")
 
 
 def share_found(

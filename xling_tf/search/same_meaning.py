@@ -82,7 +82,8 @@ def translation_cosines(
         The cosines, and which of them are of translations: as many as are not.
     """
     pairs = pairs[:: -(-len(pairs) // _POOL) or 1]
-    scores = np.matmul(*(_encoded(encode, pairs, side) for side in (0, 1)))
+    first_vectors, second_vectors = (encode([pair[side] for pair in pairs]) for side in (0, 1))
+    scores = first_vectors @ second_vectors.T
     sides = ([normalised(pair[side]) for pair in pairs] for side in (0, 1))
     first, second = (np.unique(side, return_inverse=True)[1] for side in sides)
     is_right = (first[:, np.newaxis] == first) | (second[:, np.newaxis] == second)
@@ -90,11 +91,6 @@ def translation_cosines(
     has_wrong = np.isfinite(wrong)
     cosines = np.concatenate([np.diagonal(scores)[has_wrong], wrong[has_wrong]])
     return cosines, np.arange(len(cosines)) < len(cosines) // 2
-
-
-def _encoded(encode: Encode, pairs: Sequence[tuple[str, str]], side: int) -> NDArray[np.floating]:
-    vectors = encode([pair[side] for pair in pairs])
-    return vectors.T if side else vectors
 
 
 def fit_pairs(encode: Encode, pairs: Any) -> Line:
@@ -117,5 +113,5 @@ def fit_pairs(encode: Encode, pairs: Any) -> Line:
         return fit_line(*translation_cosines(encode, [row[:2] for row in rows]))
     percents = np.array(percentages(scores))
     is_clear = (percents >= _SAME) | (percents <= _DIFFERENT)
-    first, second = (encode([row[side] for row in rows]) for side in (0, 1))
+    first, second = encode([row.first for row in rows]), encode([row.second for row in rows])
     return fit_line(np.sum(first * second, axis=1)[is_clear], percents[is_clear] >= _SAME)

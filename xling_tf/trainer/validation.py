@@ -18,7 +18,7 @@ from xling_tf.corpora.store import StoredCorpus, StoredRecords, join
 from xling_tf.encoders.base import TokenEncoder
 from xling_tf.encoders.serving import in_micro_batches
 from xling_tf.evaluators.encoding import Encode
-from xling_tf.evaluators.retrieval import TranslationRetrieval
+from xling_tf.evaluators.retrieval import TranslationRetrieval, find_mixed_pools
 from xling_tf.evaluators.sts import find_sts
 from xling_tf.model import Model
 from xling_tf.search.same_meaning import calibration_error, fit_line, probabilities, translation_cosines
@@ -111,7 +111,9 @@ def evaluate(
     of_tasks = held_out_scores(model, tasks, config, held_out)
     scores = {f"task/{name}": of_task for name, of_task in of_tasks.items()}
     evaluators: list[Any] = [e for pair in combinations(languages, 2) for e in _retrieval(*pair, corpora)]
-    for evaluator in [*evaluators, *(find_sts(data, languages) if data else ())]:
+    if data:
+        evaluators += [*find_sts(data, languages), *find_mixed_pools(data, languages)]
+    for evaluator in evaluators:
         logging.info("evaluating %s", evaluator.name)
         scores[evaluator.name] = evaluator(encode)
     return scores
