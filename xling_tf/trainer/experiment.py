@@ -113,12 +113,13 @@ def _train(run: Run, data: DataConfig, workers: Workers) -> dict[str, Any] | Non
         kind, teacher = teachers.popitem()
         # A teacher without a checksum may have changed since another run.
         folder = run.cache if run.cache and teacher.system.checksum else run_folder_vectors
-        if kind is Distillation and starts_words and not run.config.initial.model:
-            if workers.is_chief:
-                start_words(model, teacher, folder)
-            workers.share([v.value for v in model.encoder.trainable_variables])
         learners = [task for task in tasks if isinstance(task, kind)]
         examples = with_vectors(learners, examples, teacher, folder)
+        if kind is Distillation and starts_words and not run.config.initial.model:
+            if workers.is_chief:
+                pairs = [examples[task.name].train for task in learners]
+                start_words(model, teacher, folder, pairs)
+            workers.share([v.value for v in model.encoder.trainable_variables])
         del teacher
     train = {task: parts.train for task, parts in examples.items()}
     held_out = {task: parts.held_out for task, parts in examples.items()}
