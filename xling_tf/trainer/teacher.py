@@ -155,9 +155,10 @@ def start_words(model: Model, teacher: Teacher, folder: Path | None, pairs: Sequ
     """Initialises the word vectors with the teacher's vectors of the words and of the sentences with them.
 
     The average of words is then a sentence encoder before any training. A word's vector is the mean of the
-    teacher's vector of the word alone, and of its vectors of the training sentences with the word (after Wada
-    2025, "Static Word Embeddings for Sentence Semantic Representation", sec. 3, who average a word's own
-    positions in them). A translation has the vector of its source, so the teacher need not know its language.
+    teacher's vector of the word alone, and of its vectors of the training sentences with the word. (Wada et
+    al. 2025, "Static Word Embeddings for Sentence Semantic Representation", average the word's own positions
+    in sentences, which not every teacher shows.) A translation has the vector of its source, so the teacher
+    need not know its language.
     The vectors are centred and reduced to their `embedding_dim` principal components; the projection restores
     them if they are as wide as the sentence vectors. Frequent words get less weight (Arora et al. 2017, "A
     Simple but Tough-to-Beat Baseline for Sentence Embeddings", sec. 3). N-grams and hash buckets start near
