@@ -27,31 +27,35 @@ def apply(optimizers, table, dense, values, indices):
 
 
 def test_two_steps_by_hand():
-    # square = 0.01 mean(g^2): for g = (3, 4), mean square 12.5, the step is 10 g / 3.5355 = (8.485, 11.314).
+    # square = 0.01 mean(g^2) with the correction 1 / 0.01 makes g / sqrt(mean(g^2)): for g = (3, 4), mean
+    # square 12.5: (3, 4) / 3.5355 = (0.84853, 1.13137).
     made = optimizers, table, dense = make("adam")
     optimizers.apply([slices([[3, 4], [1, 1]], [2, 0]), tf.constant([10.0, -10.0])], [table, dense])
     values = table.numpy()
-    assert values[2] == pytest.approx([-8.48528, -11.31371], rel=1e-4)
-    # After g = (1, 1) and g = (2, 2): square 0.99 * 0.01 + 0.01 * 4 = 0.0499. The steps: 1 / sqrt(0.01) = 10,
-    # then 2 / sqrt(0.0499) = 8.95323.
-    assert values[0] == pytest.approx([-10, -10], rel=1e-4)
+    assert values[2] == pytest.approx([-0.84853, -1.13137], rel=1e-4)
+    # After g = (1, 1) and g = (2, 2): square 0.99 * 0.01 + 0.01 * 4 = 0.0499, corrected by 1 / (1 - 0.9801).
+    # The steps: 1, then 2 / sqrt(0.0499 / 0.0199) = 1.26300.
+    assert values[0] == pytest.approx([-1, -1], rel=1e-4)
     # The first step of Keras' Adam is the learning rate times the sign.
     assert dense.numpy() == pytest.approx([0.9, 2.1], rel=1e-4)
-    assert apply(*made, [[2, 2]], [0])[0] == pytest.approx([-18.95323] * 2, rel=1e-4)
-    # Dense: iterations, rate and two moments; tables: iterations, rate, and a mean square for each row.
+    assert apply(*made, [[2, 2]], [0])[0] == pytest.approx([-2.26300] * 2, rel=1e-4)
+    # Dense: iterations, rate and two moments; tables: iterations, rate, and a mean square a row.
     shapes = sorted(tuple(variable.shape) for variable in optimizers.named_variables.values())
     assert shapes == [(), (), (), (), (2,), (2,), (5,)]
 
 
-def test_the_rate_of_a_row_falls_with_its_look_ups_whenever_they_come():
-    # Gradients of 3, always: after n look-ups the mean square is 9 (1 - 0.99^n), so update n is
-    # 1 / sqrt(1 - 0.99^n) times the rate: 10 for the first, 1.0091 for the 400th.
+def test_a_row_that_is_seen_late_moves_further_and_then_as_far_as_others():
+    # Gradients of 3, always. Row 1, seen at every step, moves by 3 / sqrt(9) = 1 times the rate. Row 4, first
+    # seen at step 401, has the mean square 0.09: sqrt(1 - 0.99^401) 3 / 0.3 = 9.9107. Seen at the next 300
+    # steps, it has 9 (1 - 0.99^301) at the last: sqrt((1 - 0.99^701) / (1 - 0.99^301)) = 1.0247.
     made = make("adam")
-    for _ in range(399):
+    for _ in range(400):
         before = apply(*made, [[3, 3]], [1])[1]
-    after = apply(*made, [[3, 3]], [1])[1]
-    assert before - after == pytest.approx([1.0091, 1.0091], rel=1e-3)
-    assert apply(*made, [[3, 3]], [4])[4] == pytest.approx([-10, -10], rel=1e-4)
+    assert before == pytest.approx([-400, -400], rel=1e-4)
+    assert apply(*made, [[3, 3]], [4])[4] == pytest.approx([-9.9107, -9.9107], rel=1e-4)
+    for _ in range(300):
+        before, after = made[1].numpy()[4], apply(*made, [[3, 3]], [4])[4]
+    assert before - after == pytest.approx([1.0247, 1.0247], rel=1e-3)
 
 
 def test_sgd_by_hand_and_a_rate_for_the_tables():

@@ -37,10 +37,10 @@ class RowwiseRMSprop(keras.optimizers.Optimizer):
 
     Keras' Adam decays the moments of every row at every step, which for a table of 64 million entries costs
     more than the rest of the step. Here a row has a single mean square for all its entries, which does not
-    change until the row is looked up again. It starts at zero, without Adam's bias correction: the first
-    update of a row is 1 / sqrt(1 - beta_2) = 10 times the learning rate, and the factor falls to 1 over a
-    hundred look-ups, as in Adagrad (Duchi et al. 2011), because a rare word has few updates to learn from.
-    A correction by look-ups finds fewer translations, and momentum did not help (docs/results.md).
+    change until the row is looked up again. The bias correction is Adam's, by the number of steps, so that a
+    row that is seen for the first time late moves by up to 1 / sqrt(1 - beta_2) = 10 times the learning rate,
+    and by less and less over a hundred look-ups, as in Adagrad (Duchi et al. 2011): a rare word has few
+    updates to learn from. A correction by look-ups, or momentum, did not help (docs/results.md).
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class RowwiseRMSprop(keras.optimizers.Optimizer):
     def update_step(
         self, gradient: tf.IndexedSlices, variable: tf.Variable, learning_rate: tf.Tensor
     ) -> None:
-        """Updates the rows of one table that `gradient` has, each at most once."""
+        """Updates the rows of one table that `gradient` has, each at most once; see `_rate`."""
         index = self._get_variable_index(variable)
         rows, values = gradient.indices, gradient.values
         mean_square = tf.reduce_mean(tf.square(values), axis=1)
@@ -197,9 +197,11 @@ def _update(
 
 
 def _rate(optimizer: keras.optimizers.Optimizer) -> tf.Tensor:
-    """Returns the next step's rate; Adam's with the bias correction (Kingma and Ba 2015, end of sec. 2)."""
+    """Returns the next step's rate, with Adam's bias corrections (Kingma and Ba 2015, end of sec. 2)."""
     rate = tf.convert_to_tensor(optimizer.learning_rate)
     step = tf.cast(optimizer.iterations + 1, tf.float32)
+    if isinstance(optimizer, FusedAdam | RowwiseRMSprop):
+        rate *= tf.sqrt(1 - optimizer.beta_2**step)
     if isinstance(optimizer, FusedAdam):
-        rate *= tf.sqrt(1 - optimizer.beta_2**step) / (1 - optimizer.beta_1**step)
+        rate /= 1 - optimizer.beta_1**step
     return rate
