@@ -115,12 +115,13 @@ def _train(run: Run, data: DataConfig, workers: Workers) -> dict[str, Any] | Non
         kind, teacher = teachers.popitem()
         # A teacher without a checksum may have changed since another run.
         folder = run.cache if run.cache and teacher.system.checksum else run_folder_vectors
-        if kind is Distillation and starts_words and not run.config.initial.model:
-            if workers.is_chief:
-                start_words(model, teacher, folder)
-            workers.share([v.value for v in model.encoder.trainable_variables])
         learners = [task for task in tasks if isinstance(task, kind)]
         examples = with_vectors(learners, examples, teacher, folder)
+        if kind is Distillation and starts_words and not run.config.initial.model:
+            if workers.is_chief:
+                pairs = [examples[task.name].train for task in learners]
+                start_words(model, teacher, folder, pairs)
+            workers.share([v.value for v in model.encoder.trainable_variables])
         del teacher
     train = {task: parts.train for task, parts in examples.items()}
     held_out = {task: parts.held_out for task, parts in examples.items()}
@@ -274,7 +275,7 @@ def _trained_on(config: ExperimentConfig, tasks: Sequence[Task], store: CorpusSt
 
 
 def _with_examples(tasks: Sequence[Task], examples: Mapping[str, Any], source: str) -> list[Task]:
-    """Returns the tasks that have examples, and warns about the others, in one line for each kind of data."""
+    """Returns the tasks that have examples, and reports the others, in one line for each kind of data."""
     # Optional: translations between targets, inference in target languages, and scored pairs that are not in
     # the source language alone. But inference that is missing in all target languages is reported.
     kinds = ("parallel", "nli")
@@ -288,7 +289,9 @@ def _with_examples(tasks: Sequence[Task], examples: Mapping[str, Any], source: s
         if left_out := [task for task in lacking if task.kind == kind]:
             languages = list(dict.fromkeys(task.languages for task in left_out))
             names = ", ".join(task.name for task in left_out)
-            logging.warning("%s; left out: %s", record_type.missing(languages), names)
+            # Most presets learn from these if there are any; the default corpora have none.
+            report = logging.info if kind in ("questions", "similarity") else logging.warning
+            report("%s; left out: %s", record_type.missing(languages), names)
     trained = [task for task in tasks if task.name in examples]
     if tasks and not trained:
         raise UserError("at least one task with examples is expected, got none; see the warnings")
