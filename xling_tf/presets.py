@@ -45,6 +45,8 @@ _CORPUS_WEIGHTS = {
 
 # Narrow domains, or questions without a natural form.
 _NARROW_QUESTIONS = ("medquad", "policyqa", "paraqa", "squadshifts_amazon")
+# For models that know manuals and menus well enough from the start.
+_EVERYDAY_WEIGHTS = {**_CORPUS_WEIGHTS, "tatoeba": 10.0, **dict.fromkeys(_NARROW_QUESTIONS, 0.1)}
 
 # Outputs of export/import_model.py
 PUBLISHED, E5 = "exported/use-multilingual", "exported/multilingual-e5-small"
@@ -161,6 +163,7 @@ _MULTILINGUAL_LARGE = replace(
 # any, teach semantic similarity.
 _BEST = replace(
     _RECIPE,
+    data=DataConfig(corpus_weights=_EVERYDAY_WEIGHTS),
     tokenizer=None,
     encoder=None,
     initial=InitialConfig(model=PUBLISHED, average=0.25),
@@ -187,7 +190,7 @@ _E5 = replace(
         targets=tuple(_TARGETS),
         sampling_temperature=5.0,
         # Long sentences of manuals are told apart without training; short everyday ones are not.
-        corpus_weights={**_CORPUS_WEIGHTS, "tatoeba": 10.0, **dict.fromkeys(_NARROW_QUESTIONS, 0.1)},
+        corpus_weights=_EVERYDAY_WEIGHTS,
     ),
     initial=InitialConfig(model=E5),
     similarity=SimilarityConfig(normalize=True, scale=50.0, margin=0.03, bidirectional=True),
