@@ -155,7 +155,7 @@ def calibrate(encode: Encode, corpora: Sequence[StoredCorpus]) -> tuple[tuple[fl
         pairs = [(pair.source, pair.target) for pair in _pairs(corpus.held_out[::step])]
         if len(pairs) >= _FEWEST_CALIBRATED:
             parts.append(translation_cosines(encode, pairs))
-    if not parts:
+    if not any(len(cosines) for cosines, _ in parts):
         return (), {}
     cosines, is_same = (np.concatenate(columns) for columns in zip(*parts, strict=True))
     line = fit_line(cosines[::2], is_same[::2])
