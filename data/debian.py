@@ -24,7 +24,6 @@ from package_text import (
     LOCALES,
     Document,
     Extraction,
-    extract_bibles,
     extract_cataclysm,
     extract_gettext,
     extract_manual,
@@ -41,7 +40,7 @@ from xling_tf.files import read_json, recover_folder, replacing_folder
 from xling_tf.program import progress
 
 # Increase it when extraction or cleaning changes, so that older folders are prepared again.
-PREPARATION_VERSION = 3
+PREPARATION_VERSION = 2
 # The messages of gettext are English, so English is one side.
 _PAIRS = [f"en-{language}" for language in LOCALES if language != "en"]
 _OWN_DATA = "train on your own corpora with --data DIR instead"
@@ -63,12 +62,9 @@ class Source:
     packages: tuple[str, ...]
     # Maps unpacked packages, source language and target language to text.
     extract: Callable[[Sequence[Path], str, str], Extraction]
-    languages: frozenset[str] = frozenset(LOCALES)
 
     def patterns(self, *languages: str) -> tuple[str, ...]:
-        """Returns the regular expressions of the packages for some languages, none if one is missing."""
-        if not self.languages.issuperset(languages):
-            return ()
+        """Returns the regular expressions of the packages for some languages."""
         codes = [{"zh": "zh-cn"}.get(language, language) for language in languages]
         return tuple(dict.fromkeys(p.replace("{}", code) for p in self.packages for code in codes))
 
@@ -281,7 +277,7 @@ Acquire::https::Timeout "30";
 """
 _MARKER = ".package.json"
 # The games are 95% pictures and sound. "" is the suffix of usr/share/doc/PACKAGE/copyright.
-_KEPT_SUFFIXES = frozenset({"", ".mo", ".cfg", ".json", ".html", ".page", ".bzs", ".bzv", ".bzz"})
+_KEPT_SUFFIXES = frozenset({"", ".mo", ".cfg", ".json", ".html", ".page"})
 
 
 def fetch(patterns: Sequence[str], raw_dir: Path) -> tuple[dict[str, list[Path]], list[str]]:
@@ -434,28 +430,6 @@ SOURCES = (
         licence="CC-BY-SA-3.0",
         packages=("cataclysm-dda-data",),
         extract=extract_cataclysm,
-    ),
-    Source(
-        name="freedink",
-        description="Dink Smallwood: dialogues",
-        licence="zlib, additions GPL-3+ and CC-BY-SA-3.0",
-        packages=("freedink-data",),
-        extract=extract_gettext,
-    ),
-    Source(
-        name="ufoai",
-        description="UFO: Alien Invasion: stories, letters, descriptions",
-        licence="GPL-2+",
-        packages=("ufoai-misc",),
-        extract=extract_gettext,
-    ),
-    Source(
-        name="bible",
-        description="World English Bible and Reina-Valera 1909, verse by verse",
-        licence="public domain",
-        packages=("sword-text-web", "sword-text-sparv"),
-        extract=extract_bibles,
-        languages=frozenset({"en", "es"}),
     ),
     Source(
         name="libreoffice-help",

@@ -1,9 +1,8 @@
-"""The formats in Debian's packages: gettext, two games' dialogues, Bibles, and manuals as HTML."""
+"""The formats in Debian's packages: gettext catalogues, two games' dialogues, and manuals as HTML."""
 
 import html
 import re
 import struct
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -29,10 +28,7 @@ LOCALES = {
     "zh": ("zh_CN", "zh-CN", "zh_Hans"),
 }
 
-_DAMAGED = (
-    *(AttributeError, EOFError, LookupError, OSError, TypeError, ValueError),
-    *(LxmlError, struct.error, zlib.error),
-)
+_DAMAGED = (AttributeError, LookupError, OSError, TypeError, ValueError, LxmlError, struct.error)
 Document = list[str]  # texts in order
 T = TypeVar("T")
 
@@ -289,41 +285,6 @@ def extract_cataclysm(folders: Sequence[Path], source: str, target: str) -> Extr
             if message and response
         ]
     return text
-
-
-# Bibles in the compressed format of the SWORD library: each testament has an index of verses (.bzv), an
-# index of compressed books (.bzs), and the books (.bzz).
-_CHAPTER = re.compile(r'<chapter[^>]* osisID="([^"]+)"[^>]* sID=')
-_THREE_LETTERS = {"en": "eng", "es": "spa"}
-_NOT_VERSE = re.compile(r"<(note|title)\b.*?</\1>|<[^>]*>", re.DOTALL)
-
-
-def read_verses(folder: Path) -> dict[str, str]:
-    """Returns the verses of a Bible by chapter and number, such as "Gen.1:3"."""
-    verses = {}
-    chapter, number = "", 0
-    for index in sorted(folder.glob("*.bzv"), reverse=True):
-        books = index.with_suffix(".bzz").read_bytes()
-        places = struct.iter_unpack("<III", index.with_suffix(".bzs").read_bytes())
-        texts = [zlib.decompress(books[begin : begin + size]) for begin, size, _ in places]
-        for book, begin, size in struct.iter_unpack("<IIH", index.read_bytes()):
-            text = texts[book][begin : begin + size].decode() if size else ""
-            number += 1
-            if start := _CHAPTER.search(text):
-                chapter, number = start[1], 0
-            elif text:
-                verses[f"{chapter}:{number}"] = normalise(_NOT_VERSE.sub("", text))
-    return verses
-
-
-def extract_bibles(folders: Sequence[Path], source: str, target: str) -> Extraction:
-    """Extracts the verses that a Bible of each language has."""
-    paths = [path.parent for folder in folders for path in sorted(folder.rglob("nt.bzv"))]
-    # The names of modules begin with the three letters of a language.
-    bibles = {path.name[:3]: verses for path, verses in _read_each(paths, read_verses)}
-    first, second = (bibles.get(_THREE_LETTERS.get(code, ""), {}) for code in (source, target))
-    pairs = [TranslationPair(text, second[verse]) for verse, text in first.items() if verse in second]
-    return Extraction(parallel=pairs)
 
 
 # HTML manuals: a translated page has the blocks of the English page, in the same order.

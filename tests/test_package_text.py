@@ -1,15 +1,12 @@
 """The readers of formats in packages, on tiny files in each format's true layout."""
 
 import json
-import struct
-import zlib
 
 from debian import aligned_sentences
 from package_text import (
     Block,
     Line,
     exchanges,
-    extract_bibles,
     extract_cataclysm,
     extract_manual,
     extract_wesnoth,
@@ -196,36 +193,3 @@ def test_manual_packages_without_the_frame_of_pages(tmp_path):
     assert TranslationPair("Paste X.", "Pegar X.") in extraction.parallel
     # What was left in English is no Spanish document.
     assert extraction.documents == {"en": [["Paste X.", "Stay here."]], "es": [["Pegar X."]]}
-
-
-def _write_bible(folder, books):
-    """Writes the New Testament of a module; each book is compressed as one block."""
-    folder.mkdir(parents=True)
-    index, places, blocks = b"", b"", b""
-    for number, entries in enumerate(books):
-        begin = 0
-        for entry in entries:
-            size = len(entry.encode())
-            index += struct.pack("<IIH", number, begin, size)
-            begin += size
-        text = "".join(entries).encode()
-        block = zlib.compress(text)
-        places += struct.pack("<III", len(blocks), len(block), len(text))
-        blocks += block
-    for ending, content in {"bzv": index, "bzs": places, "bzz": blocks}.items():
-        (folder / f"nt.{ending}").write_bytes(content)
-
-
-def test_verses_are_paired_by_chapter_and_number(tmp_path):
-    folder = tmp_path / "usr/share/sword/modules/texts/ztext"
-    luke, acts = (f'<chapter n="1" osisID="{book}.1" sID="{book}.1"/>' for book in ("Luke", "Acts"))
-    note = "<note><reference>1:1</reference>Or: wrote</note>"
-    english = [[luke, f"<w>He</w> went{note} <w>home</w>.", "He slept."], [acts, "He came."]]
-    # This edition lacks a verse of the first book, and has an introduction to the second.
-    spanish = [["", luke, "Se fue a casa.", ""], ["Hechos", acts, "<title>I</title>Vino."]]
-    _write_bible(folder / "engWEB", english)
-    _write_bible(folder / "spaRV", spanish)
-    assert extract_bibles([tmp_path], "en", "es").parallel == [
-        TranslationPair("He went home.", "Se fue a casa."),
-        TranslationPair("He came.", "Vino."),
-    ]
