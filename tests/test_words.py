@@ -11,6 +11,7 @@ from xling_tf.tokenizers import words as words_module
 from xling_tf.tokenizers.treebank import EMPTY_TOKEN
 from xling_tf.tokenizers.words import (
     WordTokenizer,
+    common_words,
     count_words,
     ngram_buckets,
     select_vocabulary,
@@ -181,6 +182,22 @@ def test_the_most_frequent_come_first_and_equals_by_the_alphabet():
     for (max_words, min_word_count), words in expected.items():
         config = WordsConfig(max_words=max_words, min_word_count=min_word_count)
         assert select_vocabulary(counts, config) == [EMPTY_TOKEN, *words]
+
+
+def test_common_words_of_each_language_join_those_of_the_texts():
+    pytest.importorskip("wordfreq")
+    config = WordsConfig(common_words=100, lowercase=True)
+    words = common_words(["en", "es", "zh", "xx"], [EMPTY_TOKEN, "the"], config)
+    # The lists take turns, from the most frequent word. "don't" and Chinese words are several tokens.
+    assert words.index("of") < words.index("you")
+    assert words.index("que") < words.index("pero")
+    assert {"of", "que", "的"} <= set(words)
+    assert not {"the", "don't", "我们"} & set(words)
+    assert len(set(words)) == len(words)
+    # The corpora's words come first, and fill the room.
+    texts = {"en": ["zebra", "the zebra"], "es": ["okapi"]}
+    fitted = WordTokenizer.fit(dataclasses.replace(config, max_words=5), texts)
+    assert fitted.vocabulary == (EMPTY_TOKEN, "zebra", "okapi", "the", "de", "to")
 
 
 def test_the_ngram_table_has_a_row_for_each_bucket_in_use_and_one_for_all_others():

@@ -103,6 +103,7 @@ class WordsConfig(TokenizerConfig):
 
     max_words: int = 200_000  # 2019, sec. 3.2
     min_word_count: int = 1
+    common_words: int = 0  # adds so many of the most frequent words of each language to those of the corpora
     num_oov_buckets: int = 10_000  # hash buckets for unknown words; 2019, sec. 3.2
     ngram_sizes: tuple[int, ...] = (3, 4)  # 2019, sec. 3.2; empty for words without n-grams (sec. 5.1)
     num_ngram_buckets: int = 200_000  # 2019, sec. 3.2

@@ -58,7 +58,7 @@ _TARGETS = {"es": "Spanish", "fr": "French", "de": "German", "zh": "Chinese"}
 # word vectors and the learning rate of the classifier.
 _RECIPE = ExperimentConfig(
     data=DataConfig(corpus_weights=_EVERYDAY_WEIGHTS),
-    tokenizer=WordsConfig(lowercase=True, min_word_count=3),
+    tokenizer=WordsConfig(lowercase=True, min_word_count=3, common_words=30_000),
     encoder=TransformerConfig(num_layers=None, norm_first=True, bow_residual=True),
     similarity=SimilarityConfig(normalize=True, scale=20.0, margin=0.1, bidirectional=True),
     heads=HeadsConfig(residual_towers=True),

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, partial
-from itertools import chain, islice
+from itertools import chain, islice, zip_longest
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from absl import logging
 from numpy.typing import NDArray
 
 from xling_tf.config import WordsConfig
+from xling_tf.errors import library
 from xling_tf.tokenizers.base import SpelledWords, Tokenizer
 from xling_tf.tokenizers.treebank import BYTES_PER_TOKEN, EMPTY_TOKEN, RULES, character_classes, tokenize
 
@@ -66,9 +67,12 @@ class WordTokenizer(Tokenizer):
 
     @classmethod
     def fit(cls, config: WordsConfig, texts_by_language: Mapping[str, Iterable[str]]) -> "WordTokenizer":
-        """See `Tokenizer.fit`: takes the most frequent words."""
+        """See `Tokenizer.fit`: takes the most frequent words of the texts, and `config.common_words`."""
         counts = count_words(chain.from_iterable(texts_by_language.values()), config)
-        tokenizer = cls(select_vocabulary(counts, config), config)
+        vocabulary = select_vocabulary(counts, config)
+        if config.common_words:
+            vocabulary += common_words(texts_by_language, vocabulary, config)
+        tokenizer = cls(vocabulary, config)
         logging.info("%d words", len(tokenizer.vocabulary))
         if config.ngram_sizes:
             logging.info("%d of %d n-gram buckets", tokenizer.num_ngrams - 1, config.num_ngram_buckets)
@@ -205,3 +209,29 @@ def select_vocabulary(counts: Counter[str], config: WordsConfig) -> list[str]:
     frequent = ranked[: config.max_words]
     words = [word for word, count in frequent if count >= config.min_word_count and word != EMPTY_TOKEN]
     return [EMPTY_TOKEN, *words]
+
+
+def common_words(languages: Iterable[str], vocabulary: Sequence[str], config: WordsConfig) -> list[str]:
+    """Returns the most frequent words of languages that a vocabulary lacks and still has room for.
+
+    Their frequencies are those of subtitles, books, news, the web and Wikipedia (the package wordfreq).
+
+    Args:
+        languages: Language codes; one that wordfreq does not know adds nothing.
+        vocabulary: The known words.
+        config: `common_words` of each language, and the rules for splitting texts into words.
+
+    Raises:
+        UserError: The package wordfreq is not installed.
+    """
+    wordfreq = library("wordfreq", "wordfreq", "tensorflow")
+    known = wordfreq.available_languages()
+    lists = [wordfreq.top_n_list(code, config.common_words) for code in languages if code in known]
+    ranked = dict.fromkeys(word for words in zip_longest(*lists) for word in words if word is not None)
+    present = set(vocabulary)
+    new = [word for word in ranked if word not in present]
+    # Other rules split some of them: "don't", and Chinese words.
+    tokens = tokenize(tf.constant(new, tf.string), max_tokens=config.max_tokens, lowercase=config.lowercase)
+    whole = tf.equal(tokens.row_lengths(), 1).numpy()
+    room = max(0, config.max_words + 1 - len(vocabulary))
+    return [word for word, is_whole in zip(new, whole, strict=True) if is_whole][:room]
