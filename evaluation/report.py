@@ -34,9 +34,9 @@ from xling_tf.program import one_line_errors, parse_flags_and_files
 Key = tuple[str, str, str]  # suite, data set, metric
 
 # Smaller is better.
-_COSTS = ("error_rate", "eigen_similarity", "seconds", "mib", "loss")
+_COSTS = ("error", "own_language_share", "eigen_similarity", "seconds", "mib", "loss")
 # Printed times 100, as in the papers.
-_FRACTIONS = ("accuracy", "f1", "precision", "recall", "reciprocal_rank", "error_rate")
+_FRACTIONS = ("accuracy", "f1", "precision", "recall", "reciprocal_rank", "error", "share")
 _CORRELATIONS = ("pearson", "spearman")
 _WORDS = {
     **{f"precision_at_{k}": f"P@{k}" for k in (1, 3, 10)},

@@ -23,6 +23,7 @@ import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 # A bare checkout is enough: the package need not be installed.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -30,6 +31,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from absl import app, flags
 
 from xling_tf.errors import UserError
+from xling_tf.evaluators.data import header_of, read_table
 from xling_tf.program import one_line_errors, parse_flags, progress, quiet_start, set_up_logging
 from xling_tf.savedmodel.saved_models import model_name, resolve
 
@@ -45,6 +47,18 @@ _TO = flags.DEFINE_string("to", None, "Format of the export that --output names;
 _OUTPUT = flags.DEFINE_string("output", None, "Folder to write the export of --to to.")
 _TABLES = flags.DEFINE_enum(
     "tables", "int8", ["float32", "float16", "int8"], "Type of the word tables of --to savedmodel."
+)
+_NEUTRAL = flags.DEFINE_bool(
+    "neutral",
+    False,
+    "Whether --to savedmodel removes the directions in which languages differ, known by the translations in "
+    "--data, so that sentences find translations before others in their own language.",
+)
+_SAME_MEANING = flags.DEFINE_string(
+    "same_meaning",
+    None,
+    "Table of pairs on which --to savedmodel calibrates the probability that two sentences mean the same: "
+    "two texts and, unless all are translations, a label or score.",
 )
 _LANGUAGES = flags.DEFINE_list("languages", [], "Languages whose words --to savedmodel keeps; default all.")
 _DATA = flags.DEFINE_string(
@@ -97,6 +111,8 @@ def main(argv: list[str]) -> None:
             raise UserError("--name and --version need --serving")
         if _LANGUAGES.value and not (_TO.value == "savedmodel" and _DATA.value):
             raise UserError("--languages needs --to savedmodel and --data")
+        if (_SAME_MEANING.value or _NEUTRAL.value) and _TO.value != "savedmodel":
+            raise UserError("--same_meaning and --neutral need --to savedmodel")
         for message in _make(resolve(_MODEL.value)):
             print(message)
 
@@ -110,7 +126,11 @@ def _make(model: Path) -> Iterator[str]:
 
         output = Path(_OUTPUT.value)
         is_smaller = _TO.value == "savedmodel"
-        options = {"tables": _TABLES.value, "languages": _LANGUAGES.value} if is_smaller else {}
+        options: dict[str, Any] = {}
+        if is_smaller:
+            options = {name: flags.FLAGS[name].value for name in ("tables", "languages", "neutral")}
+        if _SAME_MEANING.value:
+            options["same_meaning"] = _read_columns(Path(_SAME_MEANING.value))
         with progress(f"exporting {_MODEL.value} to {output}"):
             export(model, _TO.value, output, data=Path(_DATA.value) if _DATA.value else None, **options)
         # Vectors of a smaller model differ from the model's on purpose.
@@ -124,6 +144,12 @@ def _make(model: Path) -> Iterator[str]:
             yield _SHARED.format(where=f"{_ARCHIVE.value} and {checksum}", name=_ARCHIVE.value)
         if _PUSH.value:
             yield _SHARED.format(where=push(model, _PUSH.value), name=_PUSH.value)
+
+
+def _read_columns(path: Path) -> dict[str, tuple[str, ...]]:
+    """Reads the columns of a table by their names."""
+    names = header_of(path)
+    return dict(zip(names, zip(*read_table(path, names), strict=True), strict=True))
 
 
 def _serve(model: Path, serving: Path) -> str:

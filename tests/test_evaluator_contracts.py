@@ -22,6 +22,7 @@ KNOWN: Mapping[str, tuple[float, tuple[float, float]]] = {
     "retrieval": (1.0, (0.0, 0.1)),
     "bitext": (1.0, (0.0, 0.1)),
     "similarity_search": (0.0, (0.9, 1.0)),
+    "mixed_pool": (1.0, (0.0, 0.1)),
     "mining": (1.0, (0.0, 0.1)),
     "nli": (1.0, (0.3, 0.7)),
     "classification": (1.0, (0.1, 0.65)),

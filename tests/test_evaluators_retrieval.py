@@ -10,8 +10,10 @@ from xling_tf.evaluators.data import find_bitexts, find_multilingual
 from xling_tf.evaluators.retrieval import (
     SUITES,
     BitextRetrieval,
+    MixedPoolRetrieval,
     SimilaritySearch,
     TranslationRetrieval,
+    find_mixed_pools,
 )
 
 ROWS = [(f"en {number}", f"es {number}", f"zh {number}") for number in range(300)]
@@ -91,6 +93,31 @@ def test_errors_of_three_languages_derived_by_hand():
     assert scores == {"mean/error_rate": pytest.approx(4 / 6), **with_german}
 
 
+def test_a_pool_of_two_languages_derived_by_hand():
+    degrees = {"a": 0, "A": 5, "b": 30, "B": 12}
+    vectors = {
+        text: [np.cos(np.radians(angle)), np.sin(np.radians(angle))] for text, angle in degrees.items()
+    }
+    pool = MixedPoolRetrieval([("a", "A"), ("b", "B")], ("en", "es"), name="x")
+    # a: A at 5 degrees. b: B at 18. A: a at 5. B: A at 7, of its own language, before b at 18.
+    expected = {"en/recall_at_1": 1.0, "es/recall_at_1": 0.5, "mean/recall_at_1": 0.75}
+    expected |= {
+        f"{code}/own_language_share": share for code, share in (("en", 0), ("es", 0.5), ("mean", 0.25))
+    }
+    # Of the three other sentences, one is in the query's language.
+    expected["mean/own_language_share_by_chance"] = pytest.approx(1 / 3)
+    assert pool(looked_up(vectors)) == expected
+    # If all three tie, none is found, and a third of the nearest is in the query's language.
+    tied = pool(constant)
+    assert (tied["mean/recall_at_1"], tied["mean/own_language_share"]) == (0, pytest.approx(1 / 3))
+    # Both translations of "yes" are right, and it is right for both.
+    several = MixedPoolRetrieval([("yes", "sí"), ("yes", "claro"), ("no", "No")], ("en", "es"), name="x")
+    near = {"yes": [1, 0], "sí": [1, 0.5], "claro": [1, 0.1], "no": [0, 1], "No": [0.1, 1]}
+    scores = several(looked_up(near))
+    # sí: yes at 27 degrees, but claro, of its own language, at 21.
+    assert (scores["en/recall_at_1"], scores["es/recall_at_1"]) == (1.0, pytest.approx(2 / 3))
+
+
 def test_copies_and_other_translations_are_right():
     rows = [("yes", "sí"), ("yes", "claro"), ("yes", "sí"), ("cat", "gato")]
     vectors = {"yes": [1, 0], "sí": [1, 0.1], "claro": [1, 0], "cat": [0, 1], "gato": [0, 1]}
@@ -134,3 +161,22 @@ def test_tables_of_several_languages_are_found(tmp_path):
     (found,) = SUITES[2].find(tmp_path, 3)
     assert found.name == "europarl"
     assert found.load()(by_last_word)["mean/error_rate"] == 0.0
+
+
+def test_a_pool_has_no_second_sentences_of_pairs_that_mean_the_same(tmp_path):
+    columns = "sentence1 sentence2 score"
+    for code, texts in (("en", "ABCD"), ("es", "abcd")):
+        rows = ((texts[0], texts[1], 4), (texts[2], texts[3], 3.9))
+        write_table(tmp_path / f"sts/stsb.{code}.dev.tsv", columns, *rows)
+    # Its rows are in another order.
+    write_table(tmp_path / "sts/stsb.de.dev.tsv", columns, ("c", "d", 3.9), ("a", "b", 4))
+    write_table(tmp_path / "sts/stsb.fr.dev.tsv", "sentence1 sentence2", ("a", "b"))
+    pools = {dataset.name: dataset for dataset in SUITES[3].find(tmp_path, 0)}
+    assert [path.name for path in pools["stsb.dev"].files] == ["stsb.en.dev.tsv", "stsb.es.dev.tsv"]
+    assert pools["stsb.dev"].load().pairs == [("A", "a"), ("C", "c"), ("D", "d")]
+    # At the end of a training, in the model's languages.
+    write_table(tmp_path / "eval/sts/stsb.en.dev.tsv", columns, ("A", "B", 3))
+    write_table(tmp_path / "eval/sts/stsb.es.dev.tsv", columns, ("a", "b", 3))
+    (pool,) = find_mixed_pools(tmp_path, ("es", "de", "en"))
+    assert (pool.name, pool.pairs) == ("mixed_pool/stsb.dev", [("a", "A"), ("b", "B")])
+    assert not [*find_mixed_pools(tmp_path, ("es", "de"))]

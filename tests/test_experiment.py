@@ -1,5 +1,6 @@
 """The corpora of an experiment: read once, stored for restarts, refused if they have changed."""
 
+import logging
 import shutil
 from pathlib import Path
 
@@ -123,16 +124,18 @@ def test_few_minutes_teach_one_layer(gflops, minutes, layers, monkeypatch):
 def test_data_that_should_be_there_are_missed(caplog: pytest.LogCaptureFixture) -> None:
     every = ("data.all_pairs=true", "tasks.inference.in_targets=true", "tasks.question_answering.weight=1")
     tasks = tiny_model(apply_overrides(TINY, ["data.targets=es,fr", *every])).tasks
+    caplog.set_level(logging.INFO)
     examples = {task.name: None for task in tasks if task.kind in ("conversations", "documents")}
     kept = _with_examples(tasks, examples, "en")
     assert {task.name for task in kept} == set(examples)
     # Not: translations between Spanish and French.
-    warnings = [record.message.partition(":")[0] for record in caplog.records]
-    assert warnings == [
+    messages = [record.message.partition(":")[0] for record in caplog.records]
+    assert messages == [
         "no translations in en-es, en-fr; add parallel/NAME.en-es.tsv to --data; left out",
         "no NLI data in en, es, fr; add nli/NAME.en.train.tsv to --data; left out",
         "no questions with answers in en, es, fr; add questions/NAME.en.tsv to --data; left out",
     ]
+    assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING", "INFO"]
     assert "question_answering_es, question_answering_fr" in caplog.text
     # Who has inference in one of the targets does not miss the others'.
     caplog.clear()

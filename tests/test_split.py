@@ -128,18 +128,21 @@ def test_inference_obeys_the_splits_of_file_names():
 
 
 def test_near_twins_differ_in_a_word_at_most():
-    training = [TranslationPair("I like dogs.", "Me gustan los perros."), ("Dogs!", "¡Perros!")]
+    training = [["I like dogs.", "Dogs!"], ["They sleep here."]]
     expected = {
-        ("I like big dogs.", "x"): True,  # a word more
-        ("like dogs.", "x"): True,  # a word less
-        ("I like cats.", "x"): True,  # another word
-        ("dogs. I like", "x"): True,  # a word elsewhere
-        ("I hate cats.", "x"): False,
-        ("x", "Me gustan mucho los perros."): True,
-        ("Me gustan los perros.", "x"): False,  # on the other side
-        ("Cats.", "x"): False,
+        "I like big dogs.": True,  # a word more
+        "like dogs.": True,  # a word less
+        "I like cats.": True,  # another word
+        "dogs. I like": True,  # a word elsewhere
+        "I  LIKE dogs.": True,
+        "I hate cats.": False,
+        "like I dogs. here": False,
+        "they sleep": True,
+        "Cats.": False,
+        "": False,
     }
     assert near_twins(list(expected), iter(training)).tolist() == list(expected.values())
+    assert near_twins(list(expected), []).tolist() == [False] * len(expected)
 
 
 PAIRS = [("A dog.", "Un perro."), ("A cat.", "Un gato.")]

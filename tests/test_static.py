@@ -117,7 +117,7 @@ def test_words_start_as_their_teacher_has_them(dim, tmp_path):
     model = tiny_model(apply_overrides(STATIC, [f"encoder.embedding_dim={dim}"]))
     words = model.tokenizer.vocabulary
     teach = random_vectors(dim=DIM)
-    start_words(model, Teacher(Embedder(name="teacher", sentences=teach), "one", DIM), tmp_path)
+    start_words(model, Teacher(Embedder(name="teacher", sentences=teach), "one", DIM), tmp_path, [])
     vectors = teach(list(words))
     shares = 1 / np.arange(1, len(words) + 1)
     weights = np.sqrt(shares) / np.sqrt(shares).sum()
@@ -132,3 +132,30 @@ def test_words_start_as_their_teacher_has_them(dim, tmp_path):
     relative = lengths / np.linalg.norm(expected, axis=1) / factors
     assert relative == pytest.approx(np.full(len(words), relative[0]), rel=1e-3)
     assert not table[len(words) :].any()
+
+
+def test_words_start_near_the_sentences_with_them(tmp_path):
+    # Sentences of vectors e0 and e1, whose mean is (e0 + e1) / 2. "a" is in both (once each, though twice in
+    # the second), so its context is zero; "b" has e0, "c" e1, each twice, with the translations: the centred
+    # contexts are (e0 - e1) / 2 and (e1 - e0) / 2. No other word is in a sentence.
+    model = tiny_model(STATIC)
+    words = list(model.tokenizer.vocabulary)
+    vectors = np.eye(2, DIM, dtype=np.float32)
+    pairs = make_examples(["a b", "a a c"], ["b", "c unseen"], vectors=vectors)
+    teach = random_vectors(dim=DIM)
+    start_words(model, Teacher(Embedder(name="teacher", sentences=teach), "one", DIM), tmp_path, [pairs])
+    alone = teach(words)
+    weights = np.sqrt(1 / np.arange(1, len(words) + 1))
+    expected = alone - weights @ alone / weights.sum()
+    length = np.linalg.norm(expected, axis=1).mean()
+    # Contexts have the words' mean length: those of a, b and c have 0, 1/sqrt(2) and 1/sqrt(2), on average
+    # sqrt(2) / 3. Two sentences of _RARE + 2 are a half, and half of that is the share of contexts, 1/4.
+    context = length / (np.sqrt(2) / 3) * (vectors[0] - vectors[1]) / 2
+    for word, vector in {"a": 0 * context, "b": context, "c": -context}.items():
+        place = words.index(word)
+        expected[place] = 3 / 4 * expected[place] + 1 / 4 * vector
+    table = model.encoder.embedding.words.table.numpy()[: len(words)]
+    found = table @ model.encoder.input_projection.kernel.numpy()
+    cosines = np.sum(found * expected, axis=1)
+    cosines /= np.linalg.norm(found, axis=1) * np.linalg.norm(expected, axis=1)
+    assert cosines == pytest.approx(np.ones(len(words)), abs=1e-4)

@@ -7,7 +7,6 @@ from testing import EXAMPLES, TWO_TASKS, corpus, make_batch, make_examples, tiny
 from xling_tf.corpora.records import TranslationPair
 from xling_tf.corpora.store import transient_store
 from xling_tf.encoders import serving
-from xling_tf.sentence_encoder import SentenceEncoder
 from xling_tf.settings import apply_overrides
 from xling_tf.trainer import validation as module
 from xling_tf.trainer.validation import evaluate, held_out_scores, held_out_translations
@@ -42,21 +41,51 @@ def test_every_seed_is_scored_on_the_same_batches_of_one_size():
 
 
 def score_retrieval(store):
-    encoder = SentenceEncoder(lambda texts: np.ones((len(texts), 2)))
     model = tiny_model(CONFIG)
-    suites = evaluate(model, model.tasks, CONFIG, ("en", "es"), encoder, {}, store.corpora, None)
+
+    def encode(texts):
+        return np.ones((len(texts), 2))
+
+    suites = evaluate(model, model.tasks, CONFIG, ("en", "es"), encode, {}, store.corpora, None)
     return {name: scores["num_queries"] for name, scores in suites.items()}
 
 
 def test_retrieval_is_over_the_held_out_pairs_of_a_store(monkeypatch):
-    # Of 1000 sources about a tenth is held out, of which every fifth or so is drawn from.
+    # Of 1000 sources about a tenth is held out.
     pairs = [TranslationPair(f"sentence {n}", f"frase {n}") for n in range(1000)]
     store = transient_store([corpus("parallel", pairs)])
     num_held_out = len(store.corpora[0].held_out)
     assert score_retrieval(store) == {"retrieval/en-es/all": num_held_out}
-    monkeypatch.setattr(module, "_DRAWN_FROM", 20)
-    step = -(-num_held_out // 20)
-    assert score_retrieval(store) == {"retrieval/en-es/all": len(range(0, num_held_out, step))}
+    monkeypatch.setattr(module, "_QUERIES", 20)
+    assert score_retrieval(store) == {"retrieval/en-es/all": 20}
+
+
+def test_corpora_and_languages_are_scored_on_the_same_sources(monkeypatch):
+    monkeypatch.setattr(module, "_CANDIDATES", 15)
+    monkeypatch.setattr(module, "_QUERIES", 15)
+    sizes = {"a.en-es": 400, "b.en-es": 800, "a.en-fr": 400}
+    parts = [
+        corpus(
+            "parallel",
+            [TranslationPair(f"sentence {n}", f"{languages} {n}") for n in range(size)],
+            name=name,
+            languages=languages,
+        )
+        for name, languages, size in ((*title.split("."), size) for title, size in sizes.items())
+    ]
+    store = transient_store(parts)
+    texts = []
+
+    def encode(batch):
+        texts.append(sorted(text for text in batch if text.startswith("sentence")))
+        return np.ones((len(batch), 2))
+
+    model = tiny_model(CONFIG)
+    evaluate(model, [], CONFIG, ("en", "es", "fr"), encode, {}, store.corpora, None)
+    (spanish, larger, smaller), (french, of_french) = texts[:6:2], texts[6::2]
+    assert smaller == french == of_french  # the corpora named "a" have the same sources
+    assert set(spanish) <= set(larger)  # half of the pairs are from each corpus, with the same sources
+    assert len(larger) == len(smaller) == 15 > len(spanish)
 
 
 def test_retrieval_is_scored_without_near_twins_of_training_too(monkeypatch):

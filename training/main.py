@@ -10,6 +10,8 @@ import ctypes
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -63,12 +65,16 @@ def main(argv: list[str]) -> None:
     _keep_freed_memory()
     with one_line_errors("the same command continues"):
         config = _config()
-        if _DATA.value is None and not config.data.sample:
-            _prepare_default_corpora(config)
         distillation = config.task("distillation")
         needs_published = distillation.weight and PUBLISHED in distillation.teacher.split(",")
-        if (needs_published or config.initial.model == PUBLISHED) and not Path(PUBLISHED).exists():
-            _run_program("export/import_model.py", "--output", PUBLISHED)
+        with ExitStack() as stack:
+            if (needs_published or config.initial.model == PUBLISHED) and not Path(PUBLISHED).exists():
+                # Beside the corpora, and while TensorFlow starts here.
+                stack.enter_context(_program("export/import_model.py", "--output", PUBLISHED))
+            if _DATA.value is None and not config.data.sample:
+                _prepare_default_corpora(config)
+            with quiet_start():
+                import xling_tf.trainer.experiment  # noqa: F401
         results = _run(config)
     if results is None:
         sys.exit(1)
@@ -106,20 +112,23 @@ def _prepare_default_corpora(config: ExperimentConfig) -> None:
     targets = config.data.targets
     if ALL_LANGUAGES in targets:
         targets = DEFAULT_TARGETS
-    _run_program("data/default.py", "--source", config.data.source, "--target", ",".join(targets))
+    with _program("data/default.py", "--source", config.data.source, "--target", ",".join(targets)):
+        pass
 
 
-def _run_program(name: str, *arguments: str) -> None:
+@contextmanager
+def _program(name: str, *arguments: str) -> Iterator[None]:
+    """Runs a program beside the block; if the program fails, this one ends too."""
     program = str(Path(__file__).resolve().parents[1] / name)
-    process = subprocess.run([sys.executable, program, *arguments], stdout=subprocess.DEVNULL)
+    with subprocess.Popen([sys.executable, program, *arguments], stdout=subprocess.DEVNULL) as process:
+        yield
     if process.returncode:
         sys.exit(process.returncode)
 
 
 def _run(config: ExperimentConfig) -> dict[str, Any] | None:
-    with quiet_start():
-        from xling_tf.trainer.distribution import read_cluster
-        from xling_tf.trainer.experiment import Run, run_experiment
+    from xling_tf.trainer.distribution import read_cluster
+    from xling_tf.trainer.experiment import Run, run_experiment
 
     name = name_of_run(_PRESET.value, config)
     output = Path(_OUTPUT.value or f"exported/{name}")

@@ -18,6 +18,7 @@ _HOMES = {
     "Model": "model",
     "SentenceEncoder": "sentence_encoder",
     "UserError": "errors",
+    "calibrate": "exporters.base",
     "bitext_mining": "search.search",
     "fine_tune": "trainer.fine_tuning",
     "load": "sentence_encoder",

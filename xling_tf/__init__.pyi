@@ -1,4 +1,5 @@
 from xling_tf.errors import UserError as UserError
+from xling_tf.exporters.base import calibrate as calibrate
 from xling_tf.model import Model as Model
 from xling_tf.savedmodel.keras_layer import KerasEncoder as KerasEncoder
 from xling_tf.search.hard_negatives import MiningConfig as MiningConfig

@@ -445,6 +445,8 @@ class ModelInfo:
         prompts: Texts that are put before inputs, by name, as in sentence-transformers: {"query": "query: "}.
         default_prompt_name: Name of the prompt of inputs that are not known to be queries or documents; None
             for no prompt.
+        same_meaning: Slope and intercept of the log odds that two sentences mean the same, over their cosine;
+            () if that was not calibrated.
     """
 
     description: str = ""
@@ -452,6 +454,7 @@ class ModelInfo:
     similarity: SimilarityConfig = field(default_factory=SimilarityConfig)
     prompts: Mapping[str, str] = field(default_factory=dict)
     default_prompt_name: str | None = None
+    same_meaning: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         if self.default_prompt_name not in (None, *self.prompts):

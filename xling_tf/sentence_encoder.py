@@ -279,6 +279,30 @@ class SentenceEncoder:
         results = {name: rows[0] for name, rows in results.items()} if is_one else results
         return results if len(results) > 1 else next(iter(results.values()))
 
+    def probability(self, sentences1: Texts, sentences2: Texts, *, batch_size: int = _BATCH_SIZE) -> Any:
+        """The probability that two sentences mean the same, if as many pairs do as not.
+
+        It is calibrated on translations, at the end of a training, or on your own pairs by
+        `xling_tf.calibrate`, which makes it reliable for pairs of that kind.
+
+        Args:
+            sentences1: Texts; a single one is compared with each of the others.
+            sentences2: Texts.
+            batch_size: Number of pairs in one call of the model.
+
+        Returns:
+            `[pairs]` float32; a number if both are single texts.
+
+        Raises:
+            UserError: The model is not calibrated, or the numbers of texts differ.
+        """
+        if "same_meaning" not in self._signatures:
+            raise UserError(
+                "a calibrated model is expected, which has the signature same_meaning; calibrate it with "
+                "xling_tf.calibrate(model, pairs, output=...)"
+            )
+        return self.call("same_meaning", batch_size=batch_size, sentence1=sentences1, sentence2=sentences2)
+
     def translate(self, sentences: Texts, language: str) -> Any:
         """Decodes the vectors of sentences into a language (Yu et al. 2018, sec. 2.2).
 

@@ -7,7 +7,7 @@ negatives too, but keep their record. Sentences that differ in a word remain: se
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple
 
@@ -19,6 +19,8 @@ from xling_tf.corpora.records import Corpus, RecordType
 
 HELD_OUT_FRACTION = 0.1
 _HASH_BYTES = 8
+_BASE = np.uint64(0x9E3779B97F4A7C15)
+_INVERSE = np.uint64(pow(int(_BASE), -1, 2**64))
 
 
 class Part(IntEnum):
@@ -50,7 +52,11 @@ Division = tuple[NDArray[np.int8], NDArray[np.int32]]
 
 def normalised(text: str) -> str:
     """Removes differences in spelling that leave the sentence the same: case, width and spaces."""
-    return " ".join(normal_form(text, "NFKC").casefold().split())
+    return " ".join(_words(text))
+
+
+def _words(text: str) -> list[str]:
+    return normal_form(text, "NFKC").casefold().split()
 
 
 def text_hash(text: str) -> int:
@@ -140,20 +146,42 @@ def are_among(
     return begin < end
 
 
-def near_twins(held_out: Sequence[tuple[Any, ...]], training: Iterable[tuple[Any, ...]]) -> NDArray[np.bool_]:
-    """Marks held-out pairs of which a side is in training but for one word more, less, exchanged or moved."""
-    unseen = [{key for pair in held_out for key in _without_a_word(pair[side])} for side in (0, 1)]
-    seen: tuple[set[int], set[int]] = (set(), set())
-    for pair in training:
-        for side in (0, 1):
-            seen[side].update(unseen[side].intersection(_without_a_word(pair[side])))
-    twins = [any(not seen[s].isdisjoint(_without_a_word(pair[s])) for s in (0, 1)) for pair in held_out]
-    return np.array(twins, bool)
+def near_twins(held_out: Sequence[str], training: Iterable[Sequence[str]]) -> NDArray[np.bool_]:
+    """Marks held-out texts that are in training but for one word more, less, exchanged or moved.
+
+    Args:
+        held_out: The texts to mark.
+        training: Blocks of texts of the same language.
+
+    Returns:
+        `[held_out]` bool.
+    """
+    keys, rows = _without_a_word(held_out)
+    distinct, places = np.unique(keys, return_inverse=True)
+    is_seen = np.zeros(len(distinct), bool)
+    for texts in training:
+        of_training, _ = _without_a_word(texts)
+        is_seen |= are_among(distinct, np.sort(of_training))
+    twins = np.zeros(len(held_out), bool)
+    twins[rows[is_seen[places]]] = True
+    return twins
 
 
-def _without_a_word(text: str) -> Iterator[int]:
-    words = normalised(text).split()
-    yield hash(" ".join(words))
-    if len(words) > 1:  # any two single words would be twins
-        for place in range(len(words)):
-            yield hash(" ".join(words[:place] + words[place + 1 :]))
+def _without_a_word(texts: Sequence[str]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+    """Hashes each text, whole and without each of its words; returns hashes and the numbers of texts."""
+    words = list(map(_words, texts))
+    counts = np.array(list(map(len, words)), np.int64)
+    hashes = np.array([hash(word) for of_text in words for word in of_text], np.int64).view(np.uint64)
+    rows = np.repeat(np.arange(len(texts)), counts)
+    begins = np.cumsum(counts) - counts
+    places = np.arange(len(hashes)) - begins[rows]
+    # The hash of a text is the sum of its words' hashes times _BASE ** place, modulo 2 ** 64. Without a word,
+    # the words after it are a place further to the left.
+    powers = np.cumprod(np.append(np.uint64(1), np.full(counts.max(initial=1), _BASE)))
+    sums = np.append(np.uint64(0), np.cumsum(hashes * powers[places]))
+    begin, end = sums[begins], sums[begins + counts]
+    after = (end[rows] - sums[1:]) * _INVERSE
+    shorter = sums[:-1] - begin[rows] + after
+    is_one_of_several = counts[rows] > 1  # any two single words would be twins
+    keys = np.concatenate([end - begin, shorter[is_one_of_several]])
+    return keys, np.concatenate([np.arange(len(texts)), rows[is_one_of_several]])

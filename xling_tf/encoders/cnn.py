@@ -1,7 +1,7 @@
 """The CNN encoder of universal-sentence-encoder-multilingual/3 (Yang et al. 2019)."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
 from keras import KerasTensor as Tensor
@@ -29,6 +29,8 @@ class CnnEncoder(TokenEncoder):
         num_words: Rows of the table.
         **kwargs: Fields of `CnnConfig`, and arguments of every Keras layer.
     """
+
+    length_groups: ClassVar[int] = 3
 
     def __init__(
         self,

@@ -18,7 +18,7 @@ from xling_tf.corpora.trained_on import TrainedOn
 from xling_tf.errors import UserError
 from xling_tf.evaluators.encoding import BatchLimits, Embedder, encode_checked
 from xling_tf.files import SAVED_MODEL, read_json
-from xling_tf.savedmodel.saved_models import load_saved_model, model_name, one_line, resolve
+from xling_tf.savedmodel.saved_models import load_saved_model, model_name, one_line, read_info, resolve
 
 # Half a megabyte of JSON comes back, in well under a second from most servers.
 _REST_LIMITS = BatchLimits(128, 2**16)
@@ -101,6 +101,7 @@ def _open_saved_model(specification: str) -> Embedder:
         checksum=_checksum(folder, [folder / SAVED_MODEL, *parts]),
         description=description,
         trained_on=TrainedOn.read(folder),
+        same_meaning=tuple(read_info(folder).get("same_meaning", ())),
     )
     try:
         encode_checked(embedder, ["one", "two"])

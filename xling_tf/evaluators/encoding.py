@@ -69,6 +69,7 @@ class Embedder:
     checksum: str | None = None  # of the vectors; None: nothing tells when they change, none are stored
     description: Mapping[str, Any] = field(default_factory=dict)  # settings and origin, for result files
     trained_on: TrainedOn | None = None  # None: unknown
+    same_meaning: tuple[float, ...] = ()  # see `ModelInfo.same_meaning`; () if it is not known
 
     def __call__(self, texts: Texts) -> np.ndarray:
         """Encodes sentences: `[n, dim]`; a single text gives `[dim]`."""

@@ -1,9 +1,10 @@
-"""Translation retrieval: finds each sentence's translation among random sentences, or all of a corpus."""
+"""Translation retrieval: finds translations among random sentences, all of a corpus, or many languages."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import combinations, permutations
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from xling_tf.corpora.split import normalised
 from xling_tf.errors import UserError
 from xling_tf.evaluators import data
 from xling_tf.evaluators.encoding import TIE, Encode, encode_checked, encode_in_chunks
+from xling_tf.evaluators.sts import find_translated_sts
 from xling_tf.search.neighbours import index_kind, nearest
 
 _QUERIES_PER_CHUNK = 256
@@ -168,6 +170,64 @@ class BitextRetrieval(SimilaritySearch):
         return {**scores, "error_rate": 1 - float(np.mean([*precisions.values()]))}
 
 
+class MixedPoolRetrieval(SimilaritySearch):
+    """Recall at 1 of a translation among the sentences of all languages at once, the query itself left out.
+
+    Every translation of the query in any other language is right. How often the nearest candidate is in the
+    query's own language, which has none that is right, says how much the vectors depend on the language
+    (compare Roy et al. 2020, "LAReQA", on pools of answers). Ties count as errors. See `SimilaritySearch` for
+    the arguments and the search.
+    """
+
+    def __call__(self, encode: Encode) -> dict[str, float]:
+        """Returns "recall_at_1" and "own_language_share" of each query language.
+
+        Their names are "<language>/..."; "mean/..." are the means over the languages, and
+        "mean/own_language_share_by_chance" is the share of a random candidate.
+        """
+        texts, rows = zip(*self._sides.values(), strict=True)
+        sizes = [len(side) for side in texts]
+        vectors = encode_in_chunks(encode, [text for side in texts for text in side])
+        language, queries = np.repeat(np.arange(len(sizes)), sizes), np.arange(len(vectors))[:, np.newaxis]
+        places = [np.searchsorted(language, code) + side for code, side in enumerate(rows)]
+        right = np.unique([one * len(vectors) + other for one, other in permutations(places, 2)])
+        neighbours = nearest(vectors, vectors, min(2 + _MAX_ANSWERS, len(vectors)))
+        is_right = np.isin(queries * len(vectors) + neighbours.indices, right)
+        is_candidate = (neighbours.indices != queries) & (neighbours.indices >= 0)
+
+        def best(which: NDArray[np.bool_]) -> NDArray[np.float32]:
+            return np.where(which, neighbours.scores, -np.inf).max(axis=1)
+
+        is_found = best(is_right) - TIE > best(is_candidate & ~is_right)
+        is_nearest = is_candidate & (neighbours.scores >= best(is_candidate)[:, np.newaxis] - TIE)
+        is_own = is_nearest & (language[neighbours.indices] == language[:, np.newaxis])
+        measures = {
+            "recall_at_1": is_found,
+            "own_language_share": is_own.sum(axis=1) / is_nearest.sum(axis=1),
+            "own_language_share_by_chance": (np.array(sizes)[language] - 1) / (len(vectors) - 1),
+        }
+        by_language = {
+            f"{code}/{name}": float(values[language == number].mean())
+            for name, values in measures.items()
+            for number, code in enumerate(self._sides)
+        }
+        means = {
+            f"mean/{name}": float(np.mean([by_language[f"{code}/{name}"] for code in self._sides]))
+            for name in measures
+        }
+        return means | {key: value for key, value in by_language.items() if not key.endswith("_by_chance")}
+
+
+def find_mixed_pools(folder: Path, languages: Sequence[str]) -> Iterator[MixedPoolRetrieval]:
+    """Makes a pool of the development sets `eval/sts/stsb.<language>.dev.tsv` that a data folder has."""
+    for texts in find_translated_sts(folder / "eval"):
+        places = [texts.languages.index(code) for code in languages if code in texts.languages]
+        if texts.name == "stsb.dev" and len(places) > 1:
+            codes = [texts.languages[place] for place in places]
+            rows = [tuple(row[place] for place in places) for row in texts.read()]
+            yield MixedPoolRetrieval(rows, codes, name=f"mixed_pool/{texts.name}")
+
+
 def share_found(
     queries: NDArray[np.float32],
     query_rows: NDArray[np.int64],
@@ -217,5 +277,14 @@ SUITES = (
         source="Yu et al. 2018, sec. 4, Table 2",  # on Europarl and WMT's newstest2012
         layout="similarity_search/<name>.tsv, a column a language (data/convert.py --format parallel_lines)",
         find=lambda folder, seed: data.parallel_datasets(data.find_multilingual(folder), SimilaritySearch),
+    ),
+    data.Suite(
+        name="mixed_pool",
+        title="A translation among the sentences of all languages at once",
+        source="compare Roy et al. 2020, sec. 2",  # LAReQA, whose candidates are answers in 11 languages
+        layout="similarity_search/<name>.tsv, a column a language, or sts/stsb.<language>.<split>.tsv in two",
+        find=lambda folder, seed: data.parallel_datasets(
+            [*data.find_multilingual(folder), *find_translated_sts(folder)], MixedPoolRetrieval
+        ),
     ),
 )

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from xling_tf.evaluators.encoding import Encode, encode_units
 
 Scored = Sequence[tuple[str, str, float]]  # two sentences, and their similarity as people judged it
 
+_SAME = 4.0  # "mostly equivalent" in the annotators' instructions: what is graded lower differs in meaning
 # The angles (in radians) of equal vectors differ by rounding errors of about 1e-8.
 _CONSTANT = 1e-6
 
@@ -110,6 +112,31 @@ def _across(name: str, first: Path, second: Path) -> Iterator[data.Dataset]:
     rows = [(a, b, gold) for (a, _, gold), (_, b, _) in zip(firsts, seconds, strict=True)]
     load = partial(SemanticTextualSimilarity, rows, name=name, built_from=origin)
     yield data.Dataset(name=name, files=(first, second), load=load)
+
+
+def find_translated_sts(folder: Path) -> Iterator[data.ParallelTexts]:
+    """Finds the STS Benchmark's sentences in several languages, whose files translate each other row by row.
+
+    Of pairs that people graded 4 or more, which mean the same, the second sentences are left out. Languages
+    whose scores differ from those of English, or of the first language, are left out, too.
+    """
+    tables = data.find_tables(folder / "sts").get("stsb", {})
+    for split in ("dev", "test"):
+        scored: dict[str, Scored] = {}
+        for language in sorted(tables, key=lambda code: (code != "en", code)):
+            if path := tables[language].get(split):
+                with suppress(UserError):  # the run reports it when it comes to the file itself
+                    scored[language] = read_scored(path)
+        first = [score for *_, score in next(iter(scored.values()), ())]
+        columns = {
+            language: [a for a, _, _ in rows] + [b for _, b, score in rows if score < _SAME]
+            for language, rows in scored.items()
+            if [score for *_, score in rows] == first
+        }
+        if len(columns) > 1:
+            rows = [*zip(*columns.values(), strict=True)]
+            files = tuple(tables[language][split] for language in columns)
+            yield data.ParallelTexts(f"stsb.{split}", tuple(columns), files, rows.copy)
 
 
 SUITE = data.Suite(

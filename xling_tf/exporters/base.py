@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from itertools import islice
+from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -18,7 +19,7 @@ from xling_tf.errors import UserError, require_known
 from xling_tf.files import RUNTIME_SETTINGS, SAVED_MODEL, replacing_folder
 from xling_tf.model import WEIGHTS, Model
 from xling_tf.savedmodel.module import require_replaceable
-from xling_tf.savedmodel.saved_models import LICENCE_FILES, load_saved_model
+from xling_tf.savedmodel.saved_models import LICENCE_FILES, load_saved_model, resolve
 
 Encode = Callable[[Sequence[str]], NDArray[np.float32]]
 
@@ -154,6 +155,22 @@ def export(folder: Path, form: str, output: Path, *, data: Path | None = None, *
             shutil.copy(path, temporary)
         if (card := temporary / "README.md").is_file() and form != "savedmodel":
             card.write_text(_metadata(folder / "README.md", form) + card.read_text("utf-8"), "utf-8")
+
+
+def calibrate(model: str | PathLike[str], pairs: Any, *, output: str | PathLike[str]) -> None:
+    """Exports a model with `SentenceEncoder.probability`, the signature `same_meaning`.
+
+    Args:
+        model: An exported model, in any form that `xling_tf.load` takes.
+        pairs: Pairs of texts with scores or labels, of which the highest mean the same; or translations, for
+            each of which the nearest of the others is taken as a pair that does not. See `fine_tune` for
+            their form.
+        output: Folder of the exported model, which may not be `model` itself.
+
+    Raises:
+        UserError: The model or the pairs cannot be used.
+    """
+    export(resolve(model), "savedmodel", Path(output), tables="float32", same_meaning=pairs)
 
 
 def _metadata(card: Path, library: str) -> str:

@@ -1,17 +1,24 @@
-"""Smaller copies of an exported model, with quantized tables or fewer words."""
+"""Changed copies of an exported model: smaller tables, fewer words, neutral of language, calibrated."""
 
+import dataclasses
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from numpy.typing import NDArray
 
+from xling_tf.corpora.folder import CorpusFile, discover
 from xling_tf.corpora.trained_on import TRAINED_ON
 from xling_tf.encoders.base import build_encoder
+from xling_tf.errors import UserError
 from xling_tf.exporters.base import PROBES, Encode, Source, read_texts
 from xling_tf.model import Model
 from xling_tf.savedmodel.saved_models import load_saved_model
+from xling_tf.search.same_meaning import fit_pairs
 from xling_tf.tokenizers.words import WordTokenizer, ngram_buckets
 from xling_tf.weights import arrays, assign_weights
 
@@ -26,23 +33,48 @@ _FEWER_WORDS = """
 
 The model has only the words, or pieces of words, of these languages: {languages}.
 """
+_NEUTRAL = """
+## Neutral of language
+
+The {count} directions in which the mean vectors of translations differ between {languages} were removed from
+the vectors, which are not comparable with those of the original model.
+"""
+_CALIBRATED = """
+## Calibrated
+
+The signature `same_meaning` takes `sentence1` and `sentence2`, and gives the probability that both mean the
+same, if as many pairs do as not: `xling_tf.load(".").probability("Hola", "Hello")`.
+"""
 _TEXTS_AT_ONCE = 8192
+_TRANSLATIONS = 2000  # of each language pair, whose mean difference is a direction of language
 _WORDS, _NGRAMS = "encoder/embedding/words/table", "encoder/embedding/ngrams/table"
 
 
 def export(
-    source: Source, folder: Path, tables: str = "float32", languages: Sequence[str] = ()
+    source: Source,
+    folder: Path,
+    tables: str = "float32",
+    languages: Sequence[str] = (),
+    neutral: bool = False,
+    same_meaning: Any = None,
 ) -> tuple[Sequence[str], Encode] | None:
-    """Writes a SavedModel with smaller tables: fewer rows, float16, or int8 with a scale for each row.
+    """Writes a SavedModel that is changed, usually with smaller tables: float16, or int8 with scales of rows.
 
     Args:
         source: The model.
         folder: Folder to write.
         tables: "float32", "float16" or "int8".
         languages: Languages in `source.data` whose words are kept; () to keep all words.
+        neutral: Whether to remove from the vectors the directions in which the languages of `source.data`
+            differ.
+        same_meaning: Pairs, as `fit_pairs` takes them, on which the signature `same_meaning` is calibrated;
+            None for the source's calibration, if it has one.
 
     Returns:
         Texts and the new model; None if its vectors differ.
+
+    Raises:
+        UserError: The pairs or translations cannot be used, or the encoder cannot be made neutral.
     """
     model = source.model
     card = source.folder / "README.md"
@@ -50,17 +82,65 @@ def export(
     if languages:
         model = _keep_words(model, read_texts(source.data, languages))
         text += _FEWER_WORDS.format(languages=", ".join(languages))
+    if neutral:
+        codes, directions = _language_directions(source)
+        _project_out(model, directions)
+        text += _NEUTRAL.format(count=len(directions), languages=", ".join(codes))
     if tables != "float32":
         scales = ", with a scale for each row" if tables == "int8" else ""
         text += _CARD.format(tables=tables, scales=scales)
+    if same_meaning is not None:
+        if neutral:
+            raise UserError("neutral and same_meaning are expected one after the other; export twice")
+        line = fit_pairs(source.encode, same_meaning)
+        model.info = dataclasses.replace(model.info, same_meaning=line)
+        text += _CALIBRATED
     files: dict[str, str | bytes] = {"README.md": text}
     if (source.folder / TRAINED_ON).is_file():
         files[TRAINED_ON] = (source.folder / TRAINED_ON).read_bytes()
     model.export(folder, files, model.module(tables))
-    if languages or tables != "float32":
+    if languages or neutral or tables != "float32":
         return None
     saved = load_saved_model(folder)
     return PROBES, lambda texts: saved(tf.constant(texts)).numpy()
+
+
+def _language_directions(source: Source) -> tuple[list[str], NDArray[np.floating]]:
+    """The languages of translations, and orthonormal directions `[n, dim]` of their mean differences."""
+    by_languages: defaultdict[tuple[str, ...], list[CorpusFile]] = defaultdict(list)
+    for file in discover(source.data) if source.data else ():
+        if file.kind == "parallel":
+            by_languages[file.languages].append(file)
+    differences = []
+    for files in by_languages.values():
+        rows = (islice(file.read(*file.paths), -(-_TRANSLATIONS // len(files))) for file in files)
+        pairs = [record[:2] for record, _ in chain.from_iterable(rows)]
+        first, second = (source.encode([pair[side] for pair in pairs]) for side in (0, 1))
+        differences.append((second - first).mean(axis=0))
+    codes = sorted({code for languages in by_languages for code in languages})
+    if not codes:
+        raise UserError(f"neutral needs translations, parallel/NAME.en-es.tsv in --data, got {source.data}")
+    directions = np.linalg.svd(np.stack(differences), full_matrices=False)[2]
+    return codes, directions[: len(codes) - 1]
+
+
+def _project_out(model: Model, directions: NDArray[np.floating]) -> None:
+    """Removes directions from a model's vectors, by one more dense layer."""
+    if model.encoder_settings["kind"] != "bert":
+        kind = model.encoder_settings["kind"]
+        raise UserError(f"neutral needs an encoder of the kind bert, whose last layer it becomes, got {kind}")
+    weights, settings = arrays(model.weights), model.encoder_settings
+    layer, dim = f"encoder/dense_{len(settings['dense_dims'])}", model.encoder.hidden_dim
+    weights[f"{layer}/kernel"] = np.eye(dim, dtype=np.float32) - directions.T @ directions
+    weights[f"{layer}/bias"] = np.zeros(dim, np.float32)
+    model.encoder_settings = {
+        **settings,
+        "dense_dims": [*settings["dense_dims"], dim],
+        "dense_activations": [*settings["dense_activations"], "linear"],
+    }
+    model.info = dataclasses.replace(model.info, same_meaning=())  # fitted on other cosines
+    model.encoder = build_encoder(model.encoder_settings)
+    assign_weights(model.weights, weights, "the model")
 
 
 def _keep_words(model: Model, texts: Iterator[str]) -> Model:

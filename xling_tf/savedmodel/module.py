@@ -1,7 +1,7 @@
 """The SavedModel: made from an encoder and its heads, exported, and saved again after fine-tuning."""
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,14 @@ from xling_tf.errors import UserError
 from xling_tf.files import RUNTIME_SETTINGS, SAVED_MODEL, replacing_folder, require_writable_folder
 from xling_tf.layers.base import float32_copy
 from xling_tf.tasks.base import Heads, scale_for_heads, task_class
-from xling_tf.tasks.signatures import About, RawSignature, SentenceSignature, Served, Signature
+from xling_tf.tasks.signatures import (
+    About,
+    RawSignature,
+    SameMeaningSignature,
+    SentenceSignature,
+    Served,
+    Signature,
+)
 from xling_tf.weights import named_weights
 
 # Appended to the model card.
@@ -40,6 +47,11 @@ _OTHERS: tuple[tuple[type[Signature], About], ...] = (
 )
 # Of models with a default prompt, which their other signatures put before texts.
 _UNPROMPTED = About("unprompted", ("inputs",), "vectors of texts with their prompts, not normalised", role="")
+_SAME_MEANING = About(
+    "same_meaning",
+    ("sentence1", "sentence2"),
+    "the probability that both mean the same, if as many pairs do as not",
+)
 
 
 class ExportedModule(SentenceSignature):
@@ -71,7 +83,15 @@ class ExportedModule(SentenceSignature):
         for name, part in parts.items():
             setattr(self, name, part)
         self._parts = lambda: parts
+        if info.same_meaning:
+            self.calibrate(info.same_meaning)
         self.named_weights = weights
+
+    def calibrate(self, line: Sequence[float]) -> None:
+        """Adds the signature `same_meaning`; `line` is that of `ModelInfo.same_meaning`."""
+        self.same_meaning = self._parts()["same_meaning"] = SameMeaningSignature(
+            self._served(), _SAME_MEANING, line
+        )
 
     @property
     def signatures(self) -> dict[str, Signature]:

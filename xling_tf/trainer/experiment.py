@@ -5,7 +5,7 @@ import os
 import random
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,8 @@ from xling_tf.corpora.records import Corpus
 from xling_tf.corpora.store import CorpusStore, open_store, transient_store
 from xling_tf.corpora.trained_on import TRAINED_ON, TrainedOn
 from xling_tf.errors import UserError
+from xling_tf.evaluators.cache import cached
+from xling_tf.evaluators.encoding import Embedder
 from xling_tf.files import locked, require_writable_folder
 from xling_tf.importers.base import read_base_model
 from xling_tf.model import WEIGHTS, Model
@@ -41,7 +43,7 @@ from xling_tf.trainer.loop import Trainer
 from xling_tf.trainer.resolution import START, VECTORS, Resolved, resolve
 from xling_tf.trainer.run_folder import RunFolder
 from xling_tf.trainer.teacher import open_teachers, require_width, start_words, with_vectors
-from xling_tf.trainer.validation import evaluate, held_out_translations
+from xling_tf.trainer.validation import calibrate, evaluate, held_out_translations
 from xling_tf.weights import Weights, assign_weights, read_weights
 
 _PROJECTED = 500  # held-out translations of each language pair for TensorBoard's projector
@@ -113,12 +115,13 @@ def _train(run: Run, data: DataConfig, workers: Workers) -> dict[str, Any] | Non
         kind, teacher = teachers.popitem()
         # A teacher without a checksum may have changed since another run.
         folder = run.cache if run.cache and teacher.system.checksum else run_folder_vectors
-        if kind is Distillation and starts_words and not run.config.initial.model:
-            if workers.is_chief:
-                start_words(model, teacher, folder)
-            workers.share([v.value for v in model.encoder.trainable_variables])
         learners = [task for task in tasks if isinstance(task, kind)]
         examples = with_vectors(learners, examples, teacher, folder)
+        if kind is Distillation and starts_words and not run.config.initial.model:
+            if workers.is_chief:
+                pairs = [examples[task.name].train for task in learners]
+                start_words(model, teacher, folder, pairs)
+            workers.share([v.value for v in model.encoder.trainable_variables])
         del teacher
     train = {task: parts.train for task, parts in examples.items()}
     held_out = {task: parts.held_out for task, parts in examples.items()}
@@ -272,7 +275,7 @@ def _trained_on(config: ExperimentConfig, tasks: Sequence[Task], store: CorpusSt
 
 
 def _with_examples(tasks: Sequence[Task], examples: Mapping[str, Any], source: str) -> list[Task]:
-    """Returns the tasks that have examples, and warns about the others, in one line for each kind of data."""
+    """Returns the tasks that have examples, and reports the others, in one line for each kind of data."""
     # Optional: translations between targets, inference in target languages, and scored pairs that are not in
     # the source language alone. But inference that is missing in all target languages is reported.
     kinds = ("parallel", "nli")
@@ -286,7 +289,9 @@ def _with_examples(tasks: Sequence[Task], examples: Mapping[str, Any], source: s
         if left_out := [task for task in lacking if task.kind == kind]:
             languages = list(dict.fromkeys(task.languages for task in left_out))
             names = ", ".join(task.name for task in left_out)
-            logging.warning("%s; left out: %s", record_type.missing(languages), names)
+            # Most presets learn from these if there are any; the default corpora have none.
+            report = logging.info if kind in ("questions", "similarity") else logging.warning
+            report("%s; left out: %s", record_type.missing(languages), names)
     trained = [task for task in tasks if task.name in examples]
     if tasks and not trained:
         raise UserError("at least one task with examples is expected, got none; see the warnings")
@@ -307,21 +312,30 @@ def _finish(
     if share := config.initial.average:
         average_with_start(run.run_dir, model, share)
     module = model.module()
-    encoder = SentenceEncoder(module)
+    precision = keras.config.dtype_policy().name
+    encoder = SentenceEncoder(module, "bfloat16" if precision == "mixed_bfloat16" else "float32")
+    # Several evaluators share texts.
+    encode = cached(Embedder(name=run.name, sentences=encoder.encode), None, show_progress=False)
     labels = held_out_translations(store.corpora, _PROJECTED)
-    write_projection(run.run_dir, labels, encoder.encode([text for _, text in labels]))
+    write_projection(run.run_dir, labels, encode([text for _, text in labels]))
+    line, reliability = ((), {}) if run.corpora else calibrate(encode, store.corpora)
+    scores = evaluate(model, tasks, config, data.languages, encode, held_out, store.corpora, run.data)
+    if line:
+        model.info = replace(model.info, same_meaning=line)
+        module.calibrate(line)
+        scores["same_meaning"] = reliability
     # An export is for other people: it has nothing about this machine.
     published = {
         "preset": run.name,
         "steps": trainer.step,
         "minutes": trainer.seconds / 60,
-        "scores": evaluate(model, tasks, config, data.languages, encoder, held_out, store.corpora, run.data),
+        "scores": scores,
         "corpora": {corpus.title: corpus.num_records for corpus in store.corpora},
         "config": to_dict(config),
     }
     results = {
         **published,
-        "precision": keras.config.dtype_policy().name,
+        "precision": precision,
         "num_parameters": model.encoder.count_params(),
         **provenance(),
         "model": model.config(),

@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import tensorflow as tf
 from absl import logging
 from numpy.typing import NDArray
+from scipy import sparse
 from tqdm import tqdm
 
 from xling_tf.config import ExperimentConfig
@@ -32,6 +34,9 @@ _CHUNK = 2**14
 # The a of Arora et al. 2017, sec. 3. Their 10^-3 preserved less of the teacher's similarities.
 _SIF = 1e-4
 _NGRAM_SCALE = 0.1
+# Share of a word's contexts in its vector, the rest being the teacher's vector of the word alone; a word in n
+# sentences gets n / (n + _RARE) of this share.
+_CONTEXT, _RARE = 0.5, 2
 _Rows = Sequence[tuple[str, ...]]  # for each example, the texts of the task's columns
 
 
@@ -146,13 +151,24 @@ def with_vectors(
     return {**examples, **{name: TaskExamples(*map(add_vectors, examples[name])) for name in names}}
 
 
-def start_words(model: Model, teacher: Teacher, folder: Path | None) -> None:
-    """Initialises the word vectors with the teacher's vectors of the words.
+def start_words(model: Model, teacher: Teacher, folder: Path | None, pairs: Sequence[Examples]) -> None:
+    """Initialises the word vectors with the teacher's vectors of the words and of the sentences with them.
 
-    The average of words is then a sentence encoder before any training. The vectors are centred and reduced
-    to their `embedding_dim` principal components; the projection restores them if they are as wide as the
-    sentence vectors. Frequent words get less weight (Arora et al. 2017, "A Simple but
-    Tough-to-Beat Baseline for Sentence Embeddings", sec. 3). N-grams and hash buckets start near zero.
+    The average of words is then a sentence encoder before any training. A word's vector is the mean of the
+    teacher's vector of the word alone, and of its vectors of the training sentences with the word. (Wada et
+    al. 2025, "Static Word Embeddings for Sentence Semantic Representation", average the word's own positions
+    in sentences, which not every teacher shows.) A translation has the vector of its source, so the teacher
+    need not know its language.
+    The vectors are centred and reduced to their `embedding_dim` principal components; the projection restores
+    them if they are as wide as the sentence vectors. Frequent words get less weight (Arora et al. 2017, "A
+    Simple but Tough-to-Beat Baseline for Sentence Embeddings", sec. 3). N-grams and hash buckets start near
+    zero.
+
+    Args:
+        model: A model whose tokenizer knows words.
+        teacher: The teacher of distillation.
+        folder: Cache of the teacher's vectors; None for a temporary one.
+        pairs: Translations with the teacher's vectors of the sources, of unit length.
     """
     assert isinstance(model.tokenizer, WordTokenizer)
     bow, vocabulary = model.encoder.bow_encoder, model.tokenizer.vocabulary
@@ -167,6 +183,12 @@ def start_words(model: Model, teacher: Teacher, folder: Path | None) -> None:
     shares /= shares.sum()
     weights = np.sqrt(shares) / np.sqrt(shares).sum()
     centred = (vectors - weights @ vectors) / np.linalg.norm(vectors, axis=1).mean()
+    contexts, counts = _contexts(model.tokenizer, pairs, vectors.shape[1])
+    if counts.any():
+        lengths = np.linalg.norm(contexts, axis=1)
+        contexts *= np.linalg.norm(centred, axis=1).mean() / lengths[counts > 0].mean()
+        share = (_CONTEXT * counts / (counts + _RARE))[:, None]
+        centred = (1 - share) * centred + share * contexts
     dim = bow.embedding_dim
     _, directions = np.linalg.eigh((centred * weights[:, None]).T @ centred)  # in ascending order
     components = np.zeros((vectors.shape[1], dim))
@@ -175,6 +197,31 @@ def start_words(model: Model, teacher: Teacher, folder: Path | None) -> None:
     is_same_space = vectors.shape[1] == bow.hidden_dim
     projection = components.T if is_same_space else np.eye(dim, bow.hidden_dim)
     bow.assign_teacher_words(rows, projection, ngram_scale=_NGRAM_SCALE)
+
+
+def _contexts(
+    tokenizer: WordTokenizer, pairs: Iterable[Examples], dim: int
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """Returns for each word the mean centred vector of the sentences with it, and their number."""
+    num_words = len(tokenizer.vocabulary)
+    sums, counts = np.zeros((num_words, dim), np.float32), np.zeros(num_words, np.int64)
+    total, num_pairs = np.zeros(dim), 0
+    for part in pairs:
+        for begin in range(0, len(part), _CHUNK):
+            indices = np.arange(begin, min(begin + _CHUNK, len(part)))
+            vectors, number = part.vectors[indices], len(indices)
+            total, num_pairs = total + vectors.sum(axis=0), num_pairs + number
+            for texts in part.columns(indices):
+                tokens = tokenizer.tokenize(tf.constant(list(texts)))
+                ids = tokenizer.word_ids(tokens.values).numpy()
+                cells = np.unique((ids * np.int64(number) + tokens.value_rowids())[ids < num_words])
+                words, places = np.unique(cells // number, return_inverse=True)
+                ones, shape = np.ones(len(cells), np.float32), (len(words), number)
+                sums[words] += sparse.csr_array((ones, (places, cells % number)), shape) @ vectors
+                counts[words] += np.bincount(places)
+    seen = counts > 0
+    sums[seen] = sums[seen] / counts[seen, None] - total / max(num_pairs, 1)
+    return sums, counts
 
 
 class TeacherVectors:

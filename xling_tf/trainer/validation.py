@@ -1,11 +1,10 @@
 """Validation: scores of a trained model on held-out examples."""
 
-import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import chain, combinations, islice
+from itertools import chain, combinations
 from pathlib import Path
 from typing import Any
 
@@ -14,24 +13,26 @@ import tensorflow as tf
 from absl import logging
 
 from xling_tf.config import ExperimentConfig
-from xling_tf.corpora.records import Record, TranslationPair
 from xling_tf.corpora.split import near_twins
-from xling_tf.corpora.store import StoredCorpus
+from xling_tf.corpora.store import StoredCorpus, StoredRecords, join
 from xling_tf.encoders.base import TokenEncoder
 from xling_tf.encoders.serving import in_micro_batches
-from xling_tf.evaluators.retrieval import TranslationRetrieval
+from xling_tf.evaluators.encoding import Encode
+from xling_tf.evaluators.retrieval import TranslationRetrieval, find_mixed_pools
 from xling_tf.evaluators.sts import find_sts
 from xling_tf.model import Model
-from xling_tf.sentence_encoder import SentenceEncoder
+from xling_tf.search.same_meaning import calibration_error, fit_line, probabilities, translation_cosines
 from xling_tf.tasks.base import Batch, Task
 from xling_tf.trainer.input_pipeline import BatchSampler, Examples, make_dataset
 
-# Number of candidates in the paper. Corpora with fewer held-out pairs have no score of their own.
+# Number of candidates in the paper, and of queries to a corpus. Smaller corpora have no score of their own.
 _CANDIDATES = 1000
-_QUERIES = 2000
+_QUERIES = 2000  # to all corpora of a language pair
 _SCORED_CORPORA = 4
-# Maximum number of held-out pairs of a corpus that are read into memory.
-_DRAWN_FROM = 100_000
+_BLOCK = 1 << 13  # training texts in memory at once
+_ODD = np.uint64(0x9E3779B97F4A7C15)  # mixes the bits of hashes, which are small in the held-out tenth
+# Pairs of a corpus on which the probability of the same meaning is calibrated.
+_CALIBRATED, _FEWEST_CALIBRATED = 250, 50
 
 
 def held_out_scores(
@@ -100,53 +101,100 @@ def evaluate(
     tasks: Sequence[Task],
     config: ExperimentConfig,
     languages: Sequence[str],
-    encoder: SentenceEncoder,
+    encode: Encode,
     held_out: Mapping[str, Examples],
     corpora: Sequence[StoredCorpus],
     data: Path | None,
 ) -> dict[str, dict[str, float]]:
-    """Scores tasks by the model in training, retrieval and similarity by the encoder as it is exported."""
+    """Scores tasks by the model in training, and retrieval and similarity by `encode`."""
     logging.info("evaluating the tasks")
     of_tasks = held_out_scores(model, tasks, config, held_out)
     scores = {f"task/{name}": of_task for name, of_task in of_tasks.items()}
     evaluators: list[Any] = [e for pair in combinations(languages, 2) for e in _retrieval(*pair, corpora)]
-    for evaluator in [*evaluators, *(find_sts(data, languages) if data else ())]:
+    if data:
+        evaluators += [*find_sts(data, languages), *find_mixed_pools(data, languages)]
+    for evaluator in evaluators:
         logging.info("evaluating %s", evaluator.name)
-        scores[evaluator.name] = evaluator(encoder.encode)
+        scores[evaluator.name] = evaluator(encode)
     return scores
+
+
+def calibrate(encode: Encode, corpora: Sequence[StoredCorpus]) -> tuple[tuple[float, ...], dict[str, float]]:
+    """Calibrates the probability that two sentences mean the same, on held-out translations.
+
+    The pairs that do not are each sentence with its nearest wrong translation in the same corpus. One half
+    of all pairs is fitted, the other scored.
+
+    Returns:
+        `ModelInfo.same_meaning`, and "expected_calibration_error" and "num_pairs"; both empty if there are
+        too few translations.
+    """
+    by_languages: defaultdict[str, list[StoredCorpus]] = defaultdict(list)
+    for corpus in sorted(corpora, key=lambda corpus: -len(corpus.held_out)):
+        if corpus.kind == "parallel" and len(by_languages[corpus.languages]) < _SCORED_CORPORA:
+            by_languages[corpus.languages].append(corpus)
+    parts = []
+    for corpus in chain.from_iterable(by_languages.values()):
+        pairs = _pairs(_drawn([corpus.held_out], _CALIBRATED))
+        if len(pairs) >= _FEWEST_CALIBRATED:
+            parts.append(translation_cosines(encode, pairs))
+    if not parts:
+        return (), {}
+    cosines, is_same = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    line = fit_line(cosines[::2], is_same[::2])
+    error = calibration_error(probabilities(cosines[1::2], line), is_same[1::2])
+    return line, {"expected_calibration_error": error, "num_pairs": float(len(cosines))}
 
 
 def held_out_translations(corpora: Sequence[StoredCorpus], most: int) -> list[tuple[str, str]]:
     """Returns language and text of both sides of at most `most` held-out translations of each pair."""
-    by_languages: defaultdict[str, list[TranslationPair]] = defaultdict(list)
-    for corpus in corpora:
-        by_languages[corpus.languages] += islice(_pairs(corpus.held_out), most)
-    return [
-        label
-        for languages, pairs in by_languages.items()
-        for pair in pairs[:: math.ceil(len(pairs) / most) or 1]
-        for label in zip(languages.split("-"), (pair.source, pair.target), strict=True)
-    ]
+    parallel = [corpus for corpus in corpora if corpus.kind == "parallel"]
+    labels = list[tuple[str, str]]()
+    for pair in dict.fromkeys(corpus.languages for corpus in parallel):
+        parts = [corpus.held_out for corpus in parallel if corpus.languages == pair]
+        for texts in _pairs(_drawn(parts, most)):
+            labels += zip(pair.split("-"), texts, strict=True)
+    return labels
 
 
 def _retrieval(source: str, target: str, corpora: Sequence[StoredCorpus]) -> Iterator[TranslationRetrieval]:
     """Yields retrieval among all held-out translations, among those without a near twin, and by corpus."""
-    corpora = [corpus for corpus in corpora if corpus.languages == f"{source}-{target}"]
-    steps = {c.name: math.ceil(len(c.held_out) / _DRAWN_FROM) or 1 for c in corpora}
-    by_corpus = {c.name: [*_pairs(c.held_out[:: steps[c.name]])] for c in corpora}
-    name = f"retrieval/{source}-{target}"
+    pair = f"{source}-{target}"
+    corpora = [corpus for corpus in corpora if corpus.kind == "parallel" and corpus.languages == pair]
+    if not corpora:
+        return
+    drawn = _drawn([corpus.held_out for corpus in corpora], _QUERIES)
+    pairs = _pairs(drawn)
     make = partial(TranslationRetrieval, source=source, target=target)
-    all_pairs = [pair for pairs in by_corpus.values() for pair in pairs]
-    if len(all_pairs) > 1:
-        yield make(all_pairs, name=f"{name}/all")
-    is_twin = near_twins(all_pairs, _pairs(chain.from_iterable(corpus.train for corpus in corpora)))
-    unlike = [pair for pair, twin in zip(all_pairs, is_twin, strict=True) if not twin]
-    if len(unlike) >= _CANDIDATES:
-        yield make(unlike, name=f"{name}/no_near_twins", max_queries=_QUERIES)
-    large = [corpus for corpus, pairs in by_corpus.items() if len(pairs) >= _CANDIDATES]
-    for corpus in sorted(large, key=lambda corpus: -len(by_corpus[corpus]))[:_SCORED_CORPORA]:
-        yield make(by_corpus[corpus], name=f"{name}/{corpus}", max_queries=_QUERIES)
+    if len(pairs) > 1:
+        yield make(pairs, name=f"retrieval/{pair}/all")
+    if len(pairs) >= _CANDIDATES:
+        is_twin = np.zeros(len(pairs), bool)
+        training = join([corpus.train for corpus in corpora])
+        for side in ("source", "target"):
+            blocks = (training[begin : begin + _BLOCK] for begin in range(0, len(training), _BLOCK))
+            is_twin |= near_twins(_texts(drawn, side), (_texts(block, side) for block in blocks))
+        unlike = [pair for pair, twin in zip(pairs, is_twin, strict=True) if not twin]
+        if len(unlike) >= _CANDIDATES:
+            yield make(unlike, name=f"retrieval/{pair}/no_near_twins")
+    large = [corpus for corpus in corpora if len(corpus.held_out) >= _CANDIDATES]
+    for corpus in sorted(large, key=lambda corpus: -len(corpus.held_out))[:_SCORED_CORPORA]:
+        yield make(_pairs(_drawn([corpus.held_out], _CANDIDATES)), name=f"retrieval/{pair}/{corpus.name}")
 
 
-def _pairs(records: Iterable[Record]) -> Iterator[TranslationPair]:
-    return (record for record in records if isinstance(record, TranslationPair))
+def _drawn(parts: Sequence[StoredRecords], most: int) -> StoredRecords:
+    """Draws at most `most` records at random, the same for every seed."""
+    # The hashes of the sources decide. So the draws of several corpora and languages share many texts, which
+    # are encoded once, and all translations of a source come together.
+    records = join(parts)
+    hashes = next(records.text_hashes, np.zeros(0, np.uint64))
+    return records[np.argsort(hashes * _ODD, kind="stable")[:most]]
+
+
+def _pairs(records: StoredRecords) -> list[tuple[str, str]]:
+    """Returns translations as pairs of texts."""
+    return list(zip(_texts(records, "source"), _texts(records, "target"), strict=True))
+
+
+def _texts(records: StoredRecords, side: str) -> list[str]:
+    return [text.decode() for text in records.column(side)]

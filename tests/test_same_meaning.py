@@ -1,0 +1,115 @@
+"""The probability that two sentences mean the same: its fit, the signature, and calibrated models."""
+
+import dataclasses
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from encode_functions import looked_up
+from testing import CARD_FILES, SENTENCES
+
+import xling_tf
+from xling_tf.errors import UserError
+from xling_tf.evaluators.embedders import open_embedder
+from xling_tf.evaluators.semantic_retrieval import SemanticRetrieval
+from xling_tf.model import Model
+from xling_tf.search.same_meaning import (
+    calibration_error,
+    fit_line,
+    fit_pairs,
+    probabilities,
+    translation_cosines,
+)
+
+# A logit of 0 at the cosine .5, and of log 3 at .75.
+LINE = (4 * np.log(3), -2 * np.log(3))
+
+
+def test_the_fit_has_the_odds_of_the_pairs():
+    # Of 4,000 pairs at .25 a quarter is the same, of those at .75 three quarters are.
+    cosines = np.repeat([0.25, 0.75], 4000)
+    is_same = np.concatenate([np.arange(4000) % 4 == 0, np.arange(4000) % 4 != 0])
+    assert fit_line(cosines, is_same) == pytest.approx(LINE, rel=2e-3)
+    # Both kinds count equally: ten times as many different pairs change nothing.
+    rare = np.concatenate([np.flatnonzero(is_same), np.tile(np.flatnonzero(~is_same), 10)])
+    assert fit_line(cosines[rare], is_same[rare]) == pytest.approx(LINE, rel=2e-3)
+    # Cosines that separate both kinds give a finite line, with its middle between them.
+    slope, intercept = fit_line(np.array([0.2, 0.3, 0.7, 0.8]), np.array([False, False, True, True]))
+    assert 0 < slope < 100
+    assert -intercept / slope == pytest.approx(0.5)
+    with pytest.raises(UserError, match="3 that mean the same, 0 that do not"):
+        fit_line(np.ones(3), np.ones(3, bool))
+
+
+def test_probabilities_and_their_error_derived_by_hand():
+    predicted = probabilities(np.array([0.25, 0.5, 0.75]), LINE)
+    assert predicted == pytest.approx([0.25, 0.5, 0.75])
+    # The bin of .25 has one pair that differs, that of .75 one of each kind. Weights: 1/4 of each different
+    # pair and 1/2 of the same one: |.25 / 4| + |.75 / 4 + (.75 - 1) / 2|.
+    predicted, is_same = np.array([0.25, 0.75, 0.75]), np.array([False, False, True])
+    assert calibration_error(predicted, is_same) == pytest.approx(0.0625 + 0.0625)
+    assert calibration_error(np.array([0.0, 1.0]), np.array([False, True])) == 0
+
+
+def test_the_nearest_wrong_translation_is_no_translation():
+    pairs = [("yes", "sí"), ("Yes", "claro"), ("no", "no"), ("cat", "gato")]
+    vectors = {
+        "yes": [1, 0],
+        "Yes": [1, 0],
+        "sí": [1, 0],
+        "claro": [0.8, 0.6],
+        "no": [0, 1],
+        "cat": [0.6, 0.8],
+    }
+    cosines, is_same = translation_cosines(looked_up({**vectors, "gato": [0.6, 0.8]}), pairs)
+    # yes and Yes: gato at .6, as both their translations are right. no: gato .8. cat: claro .48 + .48.
+    assert cosines == pytest.approx([1, 0.8, 1, 1, 0.6, 0.6, 0.8, 0.96])
+    assert is_same.tolist() == [True] * 4 + [False] * 4
+
+
+def test_pairs_between_the_same_and_different_are_left_out():
+    graded = [("a", "a", 5), ("a", "b", 4), ("a", "c", 3.5), ("a", "d", 3), ("a", "d", 0)]
+    vectors = {"a": [1, 0], "b": [0.8, 0.6], "c": [-1, 0], "d": [0, 1]}
+    line = fit_line(np.array([1, 0.8, 0, 0]), np.array([True, True, False, False]))
+    assert fit_pairs(looked_up(vectors), graded) == pytest.approx(line)
+
+
+def test_a_calibrated_model_gives_probabilities_wherever_it_goes(hub_model, tmp_path):
+    model = Model(hub_model.tokenizer, hub_model.encoder_settings, hub_model.info)
+    for variable, trained in zip(model.encoder.variables, hub_model.encoder.variables, strict=True):
+        variable.assign(trained)
+    model.info = dataclasses.replace(hub_model.info, same_meaning=LINE)
+    model.save_pretrained(tmp_path / "folder")
+    model = Model.from_pretrained(tmp_path / "folder")
+    assert model.info.same_meaning == pytest.approx(LINE)
+    model.export(tmp_path / "exported", CARD_FILES)
+    encoder = xling_tf.load(tmp_path / "exported")
+    vectors = encoder.encode(SENTENCES)
+    expected = probabilities(vectors @ vectors[0], LINE)
+    assert encoder.probability(SENTENCES[0], SENTENCES) == pytest.approx(expected, abs=1e-5)
+    # The vector of one text with itself has the cosine 1.
+    assert encoder.probability("hola", "hola") == pytest.approx(0.9)
+    loaded = tf.saved_model.load(str(tmp_path / "exported"))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="as many sentences"):
+        loaded.same_meaning(["a", "b"], ["c"])
+    # The probabilities of its pairs are scored.
+    pairs = [(SENTENCES[0], SENTENCES[1], True), (SENTENCES[0], SENTENCES[2], False)]
+    embedder = open_embedder(str(tmp_path / "exported"))
+    error = calibration_error(expected[[1, 2]], np.array([True, False]))
+    scores = SemanticRetrieval({"en": pairs}, name="x")(embedder)
+    assert scores["expected_calibration_error"] == pytest.approx(error, abs=1e-5)
+
+
+def test_calibrating_an_exported_model(hub_folder, tmp_path):
+    with pytest.raises(UserError, match=r"xling_tf\.calibrate"):
+        xling_tf.load(hub_folder).probability("a", "b")
+    source = tmp_path / "source"
+    shutil.copytree(hub_folder, source)
+    pairs = [(text, text) for text in dict.fromkeys(SENTENCES) if text.strip()]
+    xling_tf.calibrate(source, pairs, output=tmp_path / "calibrated")
+    encoder = xling_tf.load(tmp_path / "calibrated")
+    line = fit_pairs(encoder.encode, pairs)
+    assert Model.from_pretrained(tmp_path / "calibrated").info.same_meaning == pytest.approx(line, rel=1e-4)
+    assert encoder.probability(*pairs[0]) > 0.5
+    assert "same_meaning" in (tmp_path / "calibrated/README.md").read_text("utf-8")
