@@ -77,10 +77,14 @@ YU = (
     *(*LSTM, "tasks.translation.weight=1"),
     *("tasks.translation.regularizer=contrastive", "tasks.translation.alpha=2"),
 )
-# Encodes in groups of similar length, of which a replica with few rows leaves some empty.
+# Both encode in groups of similar length, of which a replica with few rows leaves some empty.
 BERT = (
     *("encoder.kind=bert", "encoder.embedding_dim=8", "encoder.intermediate_dim=12", "encoder.num_layers=1"),
     *("encoder.num_heads=2", "tokenizer.ngram_sizes="),
+)
+CNN = (
+    *("encoder.kind=cnn", "encoder.embedding_dim=8", "encoder.hidden_dim=8", "encoder.intermediate_dim=5"),
+    *("encoder.num_filters=4", "encoder.num_layers=1", "tokenizer.ngram_sizes="),
 )
 # Of "hello" the same, wherever it stands.
 VECTORS = np.random.default_rng(2).standard_normal((8, DIM)).astype(np.float32)
@@ -142,6 +146,7 @@ class Replica:
         pytest.param("translation_detection_en-es", "sgd", False, DETECTED, marks=pytest.mark.slow),
         pytest.param("translation_en-es", "sgd", False, YU, marks=pytest.mark.slow),
         ("translation_ranking_en-es", "sgd", True, BERT),
+        ("translation_ranking_en-es", "sgd", True, CNN),
     ],
 )
 def test_two_replicas_are_one(name, optimizer, normalize, overrides, tmp_path):

@@ -2,14 +2,16 @@
 
 import dataclasses
 import shutil
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import tensorflow as tf
-from encode_functions import looked_up
+from encode_functions import by_last_word, looked_up
 from testing import CARD_FILES, SENTENCES
 
 import xling_tf
+from xling_tf.corpora.records import TranslationPair
 from xling_tf.errors import UserError
 from xling_tf.evaluators.embedders import open_embedder
 from xling_tf.evaluators.semantic_retrieval import SemanticRetrieval
@@ -21,6 +23,7 @@ from xling_tf.search.same_meaning import (
     probabilities,
     translation_cosines,
 )
+from xling_tf.trainer.validation import calibrate
 
 # A logit of 0 at the cosine .5, and of log 3 at .75.
 LINE = (4 * np.log(3), -2 * np.log(3))
@@ -113,3 +116,16 @@ def test_calibrating_an_exported_model(hub_folder, tmp_path):
     assert Model.from_pretrained(tmp_path / "calibrated").info.same_meaning == pytest.approx(line, rel=1e-4)
     assert encoder.probability(*pairs[0]) > 0.5
     assert "same_meaning" in (tmp_path / "calibrated/README.md").read_text("utf-8")
+
+
+def test_a_training_calibrates_on_held_out_translations():
+    pairs = [TranslationPair(f"en {n}", f"es {n}") for n in range(100)]
+    corpus = SimpleNamespace(kind="parallel", languages="en-es", held_out=pairs)
+    line, scores = calibrate(by_last_word, [corpus])
+    # Fitted on 50 pairs of cosine 1 and 50 with others near 0, so that Platt's targets are 51/52 and 1/52.
+    assert probabilities(np.ones(1), line) == pytest.approx(51 / 52, abs=2e-3)
+    assert scores == {"expected_calibration_error": pytest.approx(1 / 52, abs=5e-3), "num_pairs": 200}
+    corpus.held_out = pairs[:49]
+    assert calibrate(by_last_word, [corpus]) == ((), {})
+    corpus.held_out = [TranslationPair("en 1", f"es {n}") for n in range(100)]  # none is wrong
+    assert calibrate(by_last_word, [corpus]) == ((), {})

@@ -24,6 +24,8 @@ def _convolve_in_training(inputs: Any, kernel: Any) -> Any:
         padded, length = tf.pad(inputs, [[0, 0], [left, right], [0, 0]]), tf.shape(inputs)[1]
         shifted = (tf.reshape(padded[:, i : i + length], [-1, kernel.shape[1]]) for i in range(width))
         rows = tf.reshape(of_outputs, [-1, kernel.shape[2]])
+        # Of an empty batch, a replica's or a group's, conv1d does not have the right length.
+        of_inputs = tf.reshape(of_inputs, tf.shape(inputs))
         return of_inputs, tf.stack([tf.matmul(part, rows, transpose_a=True) for part in shifted])
 
     return tf.nn.conv1d(inputs, kernel, 1, "SAME"), gradient

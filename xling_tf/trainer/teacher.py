@@ -159,6 +159,7 @@ def start_words(model: Model, teacher: Teacher, folder: Path | None, pairs: Sequ
     al. 2025, "Static Word Embeddings for Sentence Semantic Representation", average the word's own positions
     in sentences, which not every teacher shows.) A translation has the vector of its source, so the teacher
     need not know its language.
+
     The vectors are centred and reduced to their `embedding_dim` principal components; the projection restores
     them if they are as wide as the sentence vectors. Frequent words get less weight (Arora et al. 2017, "A
     Simple but Tough-to-Beat Baseline for Sentence Embeddings", sec. 3). N-grams and hash buckets start near
@@ -185,10 +186,11 @@ def start_words(model: Model, teacher: Teacher, folder: Path | None, pairs: Sequ
     centred = (vectors - weights @ vectors) / np.linalg.norm(vectors, axis=1).mean()
     contexts, counts = _contexts(model.tokenizer, pairs, vectors.shape[1])
     if counts.any():
-        lengths = np.linalg.norm(contexts, axis=1)
-        contexts *= np.linalg.norm(centred, axis=1).mean() / lengths[counts > 0].mean()
-        share = (_CONTEXT * counts / (counts + _RARE))[:, None]
-        centred = (1 - share) * centred + share * contexts
+        share = (_CONTEXT * counts / (counts + _RARE)).astype(np.float32)[:, None]
+        length = max(np.linalg.norm(contexts[counts > 0], axis=1).mean(), 1e-6)  # 0 for a single sentence
+        contexts *= share * np.float32(np.linalg.norm(centred, axis=1).mean() / length)
+        centred *= 1 - share
+        centred += contexts
     dim = bow.embedding_dim
     _, directions = np.linalg.eigh((centred * weights[:, None]).T @ centred)  # in ascending order
     components = np.zeros((vectors.shape[1], dim))

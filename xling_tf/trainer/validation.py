@@ -138,7 +138,7 @@ def calibrate(encode: Encode, corpora: Sequence[StoredCorpus]) -> tuple[tuple[fl
         pairs = _pairs(_drawn([corpus.held_out], _CALIBRATED))
         if len(pairs) >= _FEWEST_CALIBRATED:
             parts.append(translation_cosines(encode, pairs))
-    if not parts:
+    if not any(len(cosines) for cosines, _ in parts):
         return (), {}
     cosines, is_same = (np.concatenate(columns) for columns in zip(*parts, strict=True))
     line = fit_line(cosines[::2], is_same[::2])
