@@ -3,6 +3,7 @@ r"""Compares results with each other and with the papers' figures, on a page or 
     python evaluation/report.py runs/evaluation/en-es.json runs/evaluation/theirs.json --training runs/en-es
     python evaluation/report.py runs/evaluation/en-es.json --markdown report.md
     python evaluation/report.py runs/en-es/results.json runs/no-snli/results.json --markdown -   # trainings
+    python evaluation/report.py --recipes evaluation/results/recipes.json --output docs/recipes.svg
 
 Files are results of evaluation/main.py or of trainings (`results.json`).
 """
@@ -24,7 +25,7 @@ import numpy as np
 import pandas as pd
 from absl import app, flags
 
-from evaluation.charts import Chart, learning_curves, picture, reading, sweep_curves
+from evaluation.charts import Chart, learning_curves, picture, quality_against_speed, reading, sweep_curves
 from xling_tf.errors import UserError
 from xling_tf.evaluators.running import SEEN, SUITES
 from xling_tf.files import read_json, replacing, require_writable_folder
@@ -105,6 +106,11 @@ def main(argv: list[str]) -> None:
     """Reads the results that the arguments name, and writes the report."""
     values = flags.FLAGS
     with one_line_errors("the same command makes the report again"):
+        if values.recipes is not None:
+            if argv[1:]:
+                raise UserError(f"--recipes is drawn alone, got {argv[1:]} too; give them to another command")
+            _write(values.output or "recipes.svg", quality_against_speed(Path(values.recipes)))
+            return
         results = read_results([Path(name) for name in argv[1:]]) if argv[1:] or not values.sweep else []
         if values.markdown is not None:
             _write(values.markdown, render(sections(results), results, as_page=False))
@@ -423,5 +429,8 @@ if __name__ == "__main__":
     flags.DEFINE_string("output", None, "The page; default report.html, unless --markdown is given.")
     flags.DEFINE_string("markdown", None, "Tables in Markdown; - prints them.")
     flags.DEFINE_multi_string("training", [], "Run folder whose learning curves are drawn. Repeatable.")
+    flags.DEFINE_string(
+        "recipes", None, "Models with speeds and scores, to draw as an SVG; default recipes.svg."
+    )
     flags.DEFINE_multi_string("sweep", [], "results.jsonl of training/sweep.py, to draw. Repeatable.")
     app.run(main, flags_parser=parse_flags_and_files)

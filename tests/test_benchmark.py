@@ -78,8 +78,10 @@ def test_peers_are_compared_with_the_fastest_of_them(hub_folder, tmp_path):
     texts = tmp_path / "texts.txt"
     texts.write_text("a b\n\nhola\n", encoding="utf-8")
     flags = [f"--python={peers}", f"--model={hub_folder}", f"--peer={tmp_path}", f"--texts={texts}"]
+    flags += [f"--others={hub_folder}"]
     figures = figures_of(tmp_path, "imported", *flags)["sentences_per_second"]
-    assert set(figures) == {"encoding", "one sentence"}
+    assert set(figures) == {"encoding", "one sentence", "others"}
+    assert figures.pop("others").keys() == {hub_folder.name}
     for rates in figures.values():
         assert rates["sentence-transformers"] == 0.001
         assert rates[ratio] == pytest.approx(rates["xling_tf"] / 0.001)

@@ -5,11 +5,14 @@ import json
 import re
 from html.parser import HTMLParser
 from pathlib import Path
+from xml.etree import ElementTree
 
 import charts
 import pytest
 import report
 from programs import ROOT, run_python
+
+from xling_tf.errors import UserError
 
 PROGRAM = ROOT / "evaluation" / "report.py"
 # As evaluations write them.
@@ -219,6 +222,47 @@ def test_learning_curves_are_means_and_a_cut_last_line_is_left_out(tmp_path):
     assert points.loc["nli", 1.5].tolist() == [1.0, 0.5]
     titles = [title.rpartition(": ")[2] for title, _ in charts.learning_curves(tmp_path)]
     assert titles == ["loss in training", "accuracy in training"]
+
+
+def test_models_are_drawn_by_speed_in_the_panels_whose_scores_they_have(tmp_path):
+    models = [
+        {"name": "words", "sentences_per_second": 10, "scores": {"sts": 0.8}},
+        {"name": "C<N>N", "sentences_per_second": 100, "scores": {"sts": 0.85, "questions": 58.3}},
+        {
+            **{"name": "theirs", "sentences_per_second": 1000, "scores": {"sts": 0.9, "questions": 69.7}},
+            **{"is_peer": True, "label": "left"},
+        },
+    ]
+    panels = {"sts": "Similarity", "questions": "Answers"}
+    path = write(tmp_path, {"panels": panels, "models": models}, "recipes")
+    run = run_python(tmp_path, str(PROGRAM), f"--recipes={path}", "--output=recipes.svg")
+    assert run.status == 0, run.errors
+    image = ElementTree.parse(tmp_path / "recipes.svg")
+    texts = [element.text for element in image.iter() if element.tag.endswith("}text")]
+    drawn = [text for text in texts if text in {"words", "C<N>N", "theirs", *panels.values()}]
+    assert drawn == ["words", "C<N>N", "theirs", "Similarity", "C<N>N", "theirs", "Answers"]
+    # On a logarithmic axis, 100 is as far from 10 as from 1000; better scores are higher.
+    places = [
+        (float(use.get("x")), float(use.get("y")))
+        for group in image.iter()
+        if group.get("id", "").startswith("PathCollection")
+        for use in group.iter()
+        if use.tag.endswith("}use")
+    ]
+    (left, low), (middle, between), (right, high), *_ = places
+    assert middle - left == pytest.approx(right - middle, abs=0.01) != 0
+    assert low - between == pytest.approx(between - high, abs=0.01) != 0
+    assert len(places) == 3 + 2 + 2  # two in the legend
+    models[0]["label"] = "nowhere"
+    write(tmp_path, {"panels": panels, "models": models}, "recipes")
+    with pytest.raises(UserError, match=r"recipes\.json must be a file of models"):
+        charts.quality_against_speed(path)
+
+
+def test_the_plot_in_the_docs_shows_the_models_of_its_file():
+    content = json.loads((ROOT / "evaluation/results/recipes.json").read_text("utf-8"))
+    plot = (ROOT / "docs/recipes.svg").read_text("utf-8")
+    assert [row["name"] for row in content["models"] if f">{row['name']}<" not in plot] == []
 
 
 FIGURES = [

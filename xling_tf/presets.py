@@ -92,7 +92,12 @@ _STATIC = replace(
     training=TrainingConfig(minutes=10.0),
 )
 
-_RANKING = replace(_RECIPE, tasks={"translation_ranking": _RECIPE.task("translation_ranking")})
+# Without a teacher, words that the corpora lack would keep their random vectors.
+_RANKING = replace(
+    _RECIPE,
+    tokenizer=WordsConfig(lowercase=True, min_word_count=3),
+    tasks={"translation_ranking": _RECIPE.task("translation_ranking")},
+)
 
 # 2019, sec. 2.2 and 3.2, with one difference: the paper minimises -log P(source | target) and gives each
 # example 5 wrong translations. Wrong translations are candidates for a source, so P(target | source) is
