@@ -174,7 +174,7 @@ _BEST = replace(
     data=DataConfig(corpus_weights=_EVERYDAY_WEIGHTS),
     tokenizer=None,
     encoder=None,
-    initial=InitialConfig(model=PUBLISHED, average=0.4),
+    initial=InitialConfig(model=PUBLISHED, average=0.25),
     similarity=replace(_RECIPE.similarity, margin=0.2),
     tasks={
         "translation_ranking": TranslationRankingConfig(weight=6, examples_per_batch=256),

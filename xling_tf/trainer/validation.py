@@ -183,12 +183,12 @@ def _retrieval(source: str, target: str, corpora: Sequence[StoredCorpus]) -> Ite
 
 
 def _drawn(parts: Sequence[StoredRecords], most: int) -> StoredRecords:
-    """Draws at most `most` records at random, the same for every seed."""
+    """Draws at most `most` records with different sources at random, the same for every seed."""
     # The hashes of the sources decide. So the draws of several corpora and languages share many texts, which
-    # are encoded once, and all translations of a source come together.
+    # are encoded once.
     records = join(parts)
-    hashes = next(records.text_hashes, np.zeros(0, np.uint64))
-    return records[np.argsort(hashes * _ODD, kind="stable")[:most]]
+    hashes, rows = np.unique(next(records.text_hashes, np.zeros(0, np.uint64)), return_index=True)
+    return records[rows[np.argsort(hashes * _ODD, kind="stable")[:most]]]
 
 
 def _pairs(records: StoredRecords) -> list[tuple[str, str]]:
