@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import matplotlib
 import pandas as pd
@@ -123,8 +123,8 @@ _POINTS = {False: {"marker": "o", "color": "tab:blue"}, True: {"marker": "D", "c
 _LABELS: Mapping[str, tuple[tuple[int, int], Mapping[str, str]]] = {
     "right": ((6, 0), {"ha": "left", "va": "center"}),
     "left": ((-6, 0), {"ha": "right", "va": "center"}),
-    "above": ((0, 6), {"ha": "center", "va": "bottom"}),
-    "below": ((0, -6), {"ha": "center", "va": "top"}),
+    "above": ((-4, 6), {"ha": "left", "va": "bottom"}),
+    "below": ((-4, -6), {"ha": "left", "va": "top"}),
 }
 
 
@@ -163,10 +163,11 @@ def _data_url(figure: Figure) -> str:
     return f"data:image/svg+xml;base64,{base64.b64encode(_svg(figure).encode()).decode()}"
 
 
-def _svg(figure: Figure, fonttype: str = "path") -> str:
+def _svg(figure: Figure, fonttype: Literal["path", "none"] = "path") -> str:
     buffer = io.StringIO()
-    settings = {"svg.hashsalt": "xling_tf", "svg.fonttype": fonttype, "text.parse_math": False}
-    with matplotlib.rc_context(settings):
+    with matplotlib.rc_context(
+        {"svg.hashsalt": "xling_tf", "svg.fonttype": fonttype, "text.parse_math": False}
+    ):
         figure.savefig(buffer, format="svg", metadata={"Date": None})
     return buffer.getvalue()
 
