@@ -1,6 +1,5 @@
 """The corpora of an experiment: read once, stored for restarts, refused if they have changed."""
 
-import logging
 import shutil
 from pathlib import Path
 
@@ -124,7 +123,7 @@ def test_few_minutes_teach_one_layer(gflops, minutes, layers, monkeypatch):
 def test_data_that_should_be_there_are_missed(caplog: pytest.LogCaptureFixture) -> None:
     every = ("data.all_pairs=true", "tasks.inference.in_targets=true", "tasks.question_answering.weight=1")
     tasks = tiny_model(apply_overrides(TINY, ["data.targets=es,fr", *every])).tasks
-    caplog.set_level(logging.INFO)
+    caplog.set_level("INFO", logger="absl")
     examples = {task.name: None for task in tasks if task.kind in ("conversations", "documents")}
     kept = _with_examples(tasks, examples, "en")
     assert {task.name for task in kept} == set(examples)
