@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from encode_functions import by_last_word, looked_up
-from testing import CARD_FILES, SENTENCES
+from testing import CARD_FILES, SENTENCES, corpus
 
 import xling_tf
 from xling_tf.corpora.records import TranslationPair
+from xling_tf.corpora.store import transient_store
 from xling_tf.errors import UserError
 from xling_tf.evaluators.embedders import open_embedder
 from xling_tf.evaluators.semantic_retrieval import SemanticRetrieval
@@ -119,13 +120,12 @@ def test_calibrating_an_exported_model(hub_folder, tmp_path):
 
 
 def test_a_training_calibrates_on_held_out_translations():
-    pairs = [TranslationPair(f"en {n}", f"es {n}") for n in range(100)]
-    corpus = SimpleNamespace(kind="parallel", languages="en-es", held_out=pairs)
-    line, scores = calibrate(by_last_word, [corpus])
+    pairs = [TranslationPair(f"en {n}", f"es {n}") for n in range(150)]
+    records = transient_store([corpus("parallel", pairs)]).corpora[0].train[:100]
+    held_out = SimpleNamespace(kind="parallel", languages="en-es", held_out=records)
+    line, scores = calibrate(by_last_word, [held_out])
     # Fitted on 50 pairs of cosine 1 and 50 with others near 0, so that Platt's targets are 51/52 and 1/52.
     assert probabilities(np.ones(1), line) == pytest.approx(51 / 52, abs=2e-3)
     assert scores == {"expected_calibration_error": pytest.approx(1 / 52, abs=5e-3), "num_pairs": 200}
-    corpus.held_out = pairs[:49]
-    assert calibrate(by_last_word, [corpus]) == ((), {})
-    corpus.held_out = [TranslationPair("en 1", f"es {n}") for n in range(100)]  # none is wrong
-    assert calibrate(by_last_word, [corpus]) == ((), {})
+    held_out.held_out = records[:49]
+    assert calibrate(by_last_word, [held_out]) == ((), {})
