@@ -100,7 +100,7 @@ class QuestionAnswering(RankingTask):
     def signatures(cls, served: Served) -> list[Signature]:
         """See `Task.signatures`."""
         heads = dict(served.heads)
-        towers = {name: heads.pop(name) for name in ("question_tower",) if name in heads}
+        towers = {"question_tower": heads.pop("question_tower")} if heads else {}
         question, answer = served._replace(heads=towers), served._replace(heads=heads)
         card = "vectors of questions, near the answers that `response_encoder` encodes"
         example = 'encoder.question_encoder(["Where is it?"])      # near the answer of the next line'
