@@ -214,9 +214,9 @@ def test_hinges_by_hand():
 
 def test_the_gradients_of_sums_are_those_of_each_pair_and_the_sentences_after_it():
     a, b = (np.array(rows, np.float32) for rows in ([[1, 0], [2, 0], [0, 3]], [[1, 1], [0, 1], [0, 2]]))
-    # Of the first pair |a - b|^2 = 1, of the second 5, of the third 1; the translations after them are at 2 and
-    # 5, at 8 and 2, at 5 and 4. With a margin of 2.5, the hinges of 1 + 2.5 - 2, 5 + 2.5 - 2 and no others are
-    # above 0: the first pair with the second b, and the second pair with the first b.
+    # |a - b|^2 of the pairs is 1, 5 and 1; the two translations after them are at 2 and 5, 8 and 2, 5 and 4.
+    # With a margin of 2.5, two hinges are above 0: 1 + 2.5 - 2, of the first pair with the second b, and
+    # 5 + 2.5 - 2, of the second pair with the first b.
     by_a = [[-2, 0], [2, 0], [0, 0]]
     by_b = [[0 + 2, 2 - 2], [-4 + 2, 2 - 2], [0, 0]]
     assert additive_gradients(a, b, margin=2.5, noise=2).tolist() == by_a + by_b

@@ -222,15 +222,15 @@ _E5 = replace(
 
 # Words without n-grams, for pretrained word vectors.
 _WORDS = WordsConfig(ngram_sizes=(), num_oov_buckets=1, lowercase=True)
-# Yu et al. 2018, sec. 2. The paper gives no batch size, optimizer, learning rates or dropout, and trains for a
-# day and a half on 4 GPUs; ours are for an hour on a CPU. Other differences:
-# - The word vectors are BIVCD's, learned from the same translations. The paper's (multi-CCA, Ammar et al. 2016)
-#   need texts of each language; such files are read by initial.vectors=my.{}.vec.
-# - Each word is predicted among the words of the batch, not all 85,000, which would double the time of a step.
-# - The norm of the dense layers' gradient is clipped, without the word vectors', whose learning rate is higher.
-# - All pairs of languages in the data are trained; the paper pairs each with English and Spanish only.
-# - The "L2 norm on the encoder weights" is its square, as usual, and leaves the word vectors out.
-# - Self-attention has one hop, so that the vector has the paper's 1024 numbers.
+# Yu et al. 2018, sec. 2. The paper gives no batch size, optimizer, learning rates or dropout, and trains for
+# a day and a half on 4 GPUs; ours are for an hour on a CPU. Other differences:
+# - The word vectors are BIVCD's, learned from the same translations. The paper's (multi-CCA, Ammar et al.
+#   2016) need further texts; initial.vectors=FILE reads such vectors.
+# - A word is predicted among the words of the batch, not among all 85,000 (`losses.token_likelihood`).
+# - The gradient of the word vectors, which have a learning rate of their own, is not clipped.
+# - All pairs of languages in the data are trained; the paper pairs each with English and Spanish alone.
+# - The "L2 norm on the encoder weights" is its square, as usual, without the word vectors.
+# - Self-attention has one hop, so that vectors keep the paper's 1024 numbers.
 _SEQ2SEQ = ExperimentConfig(
     data=DataConfig(targets=(ALL_LANGUAGES,), all_pairs=True, corpus_weights=_CORPUS_WEIGHTS),
     tokenizer=replace(_WORDS, max_words=85_000),
@@ -253,9 +253,9 @@ _REGULARIZERS: Mapping[str, Mapping[str, Any]] = {
 
 # Rücklé et al. 2018 do not cut sentences; the longest of their tasks here has 134 words.
 _WHOLE = replace(_WORDS, max_tokens=256)
-# Rücklé et al. 2018, sec. 5.1, on fixed word vectors, with the sizes and the batches of Conneau et al. 2017, sec.
-# 3.3. Adam, its rates and the budget are ours; so are the steps of the tasks in turns, where the paper mixes
-# their examples. InferSent has no dropout.
+# Rücklé et al. 2018, sec. 5.1, on fixed word vectors, with the sizes and batches of Conneau et al. 2017, sec.
+# 3.3, and without dropout, as there. Adam, its rates and the budget are ours, and so are steps of the tasks in
+# turns, where the paper mixes their examples.
 _INFERSENT = replace(
     _SEQ2SEQ,
     description="InferSent: English inference on word vectors of all languages (Conneau et al. 2017)",
