@@ -253,9 +253,9 @@ _REGULARIZERS: Mapping[str, Mapping[str, Any]] = {
 
 # Rücklé et al. 2018 do not cut sentences; the longest of their tasks here has 134 words.
 _WHOLE = replace(_WORDS, max_tokens=256)
-# Rücklé et al. 2018, sec. 5.1, on fixed word vectors, with the sizes and batches of Conneau et al. 2017, sec.
-# 3.3, and without dropout, as there. Adam, its rates and the budget are ours. Tasks have steps in turns;
-# the paper mixes their examples.
+# Rücklé et al. 2018, sec. 5.1, on fixed word vectors (the paper: those that do best), with the sizes and the
+# batches of Conneau et al. 2017, sec. 3.3, and without dropout, as there. Adam, its rates and the budget are
+# ours. Tasks have steps in turns; the paper mixes their examples.
 _INFERSENT = replace(
     _SEQ2SEQ,
     description="InferSent: English inference on word vectors of all languages (Conneau et al. 2017)",
