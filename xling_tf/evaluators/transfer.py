@@ -26,16 +26,25 @@ class TransferClassification:
     10-fold cross-validation. `dev`, or else a part of the training set, chooses the regularisation.
     """
 
-    def __init__(self, train: Rows, dev: Rows = (), test: Rows = (), *, name: str, seed: int = 0) -> None:
+    def __init__(
+        self,
+        train: Rows,
+        dev: Rows = (),
+        test: Rows = (),
+        *,
+        name: str,
+        hidden: int = classifiers.NETWORK["hidden"],
+        seed: int = 0,
+    ) -> None:
         self.name = name
         self._train, self._dev, self._test = map(classifiers.by_text, (train, dev, test))
         self.pairs = _pairs(test or train)
         classifiers.require_trained(name, train, (*dev, *test))
         counts = {"num_train": len(train), "num_dev": len(dev), "num_test": len(test)}
-        self.protocol: Mapping[str, Any] = {"seed": seed, **counts}
+        self.protocol: Mapping[str, Any] = {"seed": seed, "hidden": hidden, **counts}
         self._fits: Mapping[str, Callable[..., classifiers.Predict]] = {
             "logistic": partial(classifiers.fit_logistic, folds=_INNER_FOLDS, seed=seed),
-            "network": partial(classifiers.fit_network, folds=_HELD_OUT, seed=seed),
+            "network": partial(classifiers.fit_network, folds=_HELD_OUT, hidden=hidden, seed=seed),
         }
         self._seed = seed
 
@@ -140,11 +149,14 @@ _TASKS: dict[str, tuple[Mapping[str, str], tuple[str, ...], Callable[..., Evalua
 }
 
 
-def _find(folder: Path, seed: int) -> Iterator[Dataset]:
+def find(folder: Path, seed: int, hidden: int = classifiers.NETWORK["hidden"]) -> Iterator[Dataset]:
+    """Finds the data sets of a folder; `hidden` is the number of the network's hidden units."""
+
     def load(name: str, paths: Mapping[str, Path]) -> Evaluator:
         _, columns, make = _TASKS[name]
         rows = {split: read_table(path, columns) for split, path in paths.items()}
-        return make(**rows, name=name, seed=seed)
+        settings = {"hidden": hidden} if make is TransferClassification else {}
+        return make(**rows, **settings, name=name, seed=seed)
 
     for name, (tables, _, _) in _TASKS.items():
         split_paths = {split: find_file(folder, f"{stem}.tsv") for split, stem in tables.items()}
@@ -159,5 +171,5 @@ SUITE = Suite(
     source="Chidambaram et al. 2019, Table 1; Yang et al. 2019, Table 8; Yu et al. 2018, Table 1",
     layout="senteval/<task>[.<split>].tsv (label TAB text, or label, sentence1 and sentence2, so named in "
     "line 1; data/convert.py --format senteval)",
-    find=_find,
+    find=find,
 )
