@@ -312,6 +312,13 @@ def pictures(results: Sequence[Results]) -> list[Section]:
             title += f", {drawing['num_errors']} errors in {drawing['num_queries']} queries"
             headings = ["query", "found", "right", "score of found", "of right"]
             tables.append(Table(title, headings, rows))
+            rows = [
+                Row([item["query"] * (place == 0), text], [Cell(f"{score:.2f}", is_right)])
+                for item in drawing["nearest"]
+                for place, (text, score, is_right) in enumerate(item["found"])
+            ]
+            headings = ["query", "its nearest (bold: its translation)", "score"]
+            tables.append(Table(f"{name}: {dataset}, the nearest three", headings, rows))
     return [Section("Pictures of the space", "", tables, charts)] if tables or charts else []
 
 

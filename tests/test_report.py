@@ -29,7 +29,10 @@ DRAWN = {
         "texts": [["one", "two"], ["eins", "zwei"]],
         "similarities": [[0.9, 0.1], [-0.2, 0.8]],
     },
-    "retrieval_errors": {"num_queries": 2, "num_errors": 1, "errors": [WRONG]},
+    "retrieval_errors": {
+        **{"num_queries": 2, "num_errors": 1, "errors": [WRONG]},
+        "nearest": [{"query": "one", "found": [["zwei", 0.8, False], ["eins", 0.7, True]]}],
+    },
 }
 RESULTS = {
     "system": {"name": "mine", "checksum": "c0ffee", "description": {"preset": "en-es"}},
@@ -199,6 +202,7 @@ def test_texts_are_escaped(tmp_path):
     made["illustrations"]["heat_map"]["numbers"]["texts"] = [[HOSTILE] * 2] * 2
     (error,) = made["illustrations"]["retrieval_errors"]["numbers"]["errors"]
     error |= dict.fromkeys(("query", "found", "right"), HOSTILE)
+    made["illustrations"]["retrieval_errors"]["numbers"]["nearest"][0]["query"] = HOSTILE
     made["command"] = HOSTILE
     read = report.read_results([write(tmp_path, results()), write(tmp_path, made, "hostile")])
     parts = [*report.sections(read), *report.pictures(read)]
