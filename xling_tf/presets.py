@@ -67,8 +67,10 @@ _RECIPE = ExperimentConfig(
         "response_prediction": NativeTaskConfig(examples_per_batch=128, loss_weight=0.01),
         "quick_thought": NativeTaskConfig(examples_per_batch=96, loss_weight=0.01),
         "inference": InferenceConfig(weight=2, examples_per_batch=128, loss_weight=0.05, head_rate=4.0),
-        "question_answering": QuestionAnsweringConfig(examples_per_batch=128, with_context=False),
-        "graded_similarity": TaskConfig(examples_per_batch=128),
+        "question_answering": QuestionAnsweringConfig(
+            examples_per_batch=128, loss_weight=0.1, with_context=False
+        ),
+        "graded_similarity": TaskConfig(examples_per_batch=128, loss_weight=0.3),
         "distillation": DistillationConfig(
             weight=4, examples_per_batch=256, teacher=PUBLISHED, score_scale=20.0, every=4
         ),
