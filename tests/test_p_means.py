@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from unittest import mock
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -318,6 +319,20 @@ def test_sums_are_learned_from_a_dictionary(tmp_path):
     )
     distances = np.linalg.norm(english[:, None] - german, axis=2)
     assert np.mean(np.argmin(distances, axis=1) == np.arange(200)) > 0.9
+
+
+def test_training_ends_when_the_loss_stops_falling_and_keeps_the_best():
+    losses = iter([5.0, 3.0, 4.0, 3.5, 9.0, 9.0, 3.0, 1.0])
+    epochs = keras.Variable(0.0)
+
+    def train_epoch():
+        epochs.assign_add(1)
+        return next(losses)
+
+    word_vectors._train_to_lowest([epochs], train_epoch)
+    # Five epochs after the second, which has the lowest loss, it ends.
+    assert list(losses) == [1.0]
+    assert float(epochs) == 2
 
 
 def test_batches_of_all_translations_are_mixed():
