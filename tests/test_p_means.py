@@ -28,6 +28,7 @@ from xling_tf.trainer import word_vectors
 from xling_tf.trainer.experiment import Run, run_experiment
 from xling_tf.trainer.word_vectors import (
     Bitext,
+    Words,
     _epoch,
     additive_gradients,
     cosine_hinge,
@@ -287,6 +288,19 @@ def test_words_come_near_their_translations(tmp_path, name):
     english, *others = (rows[[fitted.words.index(f"{lang}{i}") for i in range(12)]] for lang in languages)
     for other in others:
         assert np.mean(np.argmax(english @ other.T, axis=1) == np.arange(12)) > 0.5
+
+
+def test_canonical_correlations_by_hand():
+    # German has English's second column, tripled, and its first with as much of a third, unrelated one: the
+    # correlations are 1 and 1 / sqrt(2).
+    first, second, third = np.array([[1, 1, -1, -1], [1, -1, 1, -1], [1, -1, -1, 1]], np.float32)
+    sides = {"en": np.stack([first, second], axis=1), "de": np.stack([first + third, 3 * second], axis=1)}
+    space = {c: Words({f"{c}{i}": i for i in range(4)}, rows + 5) for c, rows in sides.items()}
+    bitext = Bitext({("en", "de"): tuple([[f"{c}{i}"] for i in range(4)] for c in sides)}, BITEXT.counts)
+    english, german = (words.rows for words in word_vectors._cca(space, bitext, seed=1).values())
+    for rows in (english, german):
+        assert np.cov(rows.T) == pytest.approx(np.eye(2), abs=1e-5)
+    assert english.T @ german / 3 == pytest.approx(np.diag([1, 0.5**0.5]), abs=1e-5)
 
 
 def test_cca_of_a_dictionary_undoes_a_rotation(tmp_path):
