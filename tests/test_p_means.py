@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from unittest import mock
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -27,6 +28,7 @@ from xling_tf.trainer import word_vectors
 from xling_tf.trainer.experiment import Run, run_experiment
 from xling_tf.trainer.word_vectors import (
     Bitext,
+    Words,
     _epoch,
     additive_gradients,
     cosine_hinge,
@@ -288,6 +290,19 @@ def test_words_come_near_their_translations(tmp_path, name):
         assert np.mean(np.argmax(english @ other.T, axis=1) == np.arange(12)) > 0.5
 
 
+def test_canonical_correlations_by_hand():
+    # German has English's second column, tripled, and its first with as much of a third, unrelated one: the
+    # correlations are 1 and 1 / sqrt(2).
+    first, second, third = np.array([[1, 1, -1, -1], [1, -1, 1, -1], [1, -1, -1, 1]], np.float32)
+    sides = {"en": np.stack([first, second], axis=1), "de": np.stack([first + third, 3 * second], axis=1)}
+    space = {c: Words({f"{c}{i}": i for i in range(4)}, rows + 5) for c, rows in sides.items()}
+    bitext = Bitext({("en", "de"): tuple([[f"{c}{i}"] for i in range(4)] for c in sides)}, BITEXT.counts)
+    english, german = (words.rows for words in word_vectors._cca(space, bitext, seed=1).values())
+    for rows in (english, german):
+        assert np.cov(rows.T) == pytest.approx(np.eye(2), abs=1e-5)
+    assert english.T @ german / 3 == pytest.approx(np.diag([1, 0.5**0.5]), abs=1e-5)
+
+
 def test_cca_of_a_dictionary_undoes_a_rotation(tmp_path):
     random = np.random.default_rng(0)
     english = random.normal(size=(60, 4))
@@ -318,6 +333,20 @@ def test_sums_are_learned_from_a_dictionary(tmp_path):
     )
     distances = np.linalg.norm(english[:, None] - german, axis=2)
     assert np.mean(np.argmin(distances, axis=1) == np.arange(200)) > 0.9
+
+
+def test_training_ends_when_the_loss_stops_falling_and_keeps_the_best():
+    losses = iter([5.0, 3.0, 4.0, 3.5, 9.0, 9.0, 3.0, 1.0])
+    epochs = keras.Variable(0.0)
+
+    def train_epoch():
+        epochs.assign_add(1)
+        return next(losses)
+
+    word_vectors._train_to_lowest([epochs], train_epoch)
+    # Five epochs after the second, which has the lowest loss, it ends.
+    assert list(losses) == [1.0]
+    assert float(epochs) == 2
 
 
 def test_batches_of_all_translations_are_mixed():

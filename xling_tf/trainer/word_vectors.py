@@ -36,11 +36,11 @@ _MAX_PAIRS = 200_000
 _BIVCD = {"sg": 1, "window": 5, "negative": 5, "epochs": 3}
 # A.1: "convergence is usually achieved after less than 100 epochs". The authors' example has these settings
 # too, but stops by the retrieval of held-out translations, not by their loss.
-_PROJECTION = {"batch": 128, "epochs": 100, "patience": 5, "rate": 1e-3}
+_PROJECTION: dict[str, Any] = {"batch": 128, "epochs": 100, "patience": 5, "rate": 1e-3}
 _HELD_OUT = 0.02  # share of the translations whose loss says when a projection has converged
 # Hermann and Blunsom 2014, sec. 5.1: batches of 10 or 50, steps of 0.01 or 0.05, 1, 10 or 50 noise sentences,
 # and the same regularizer; but 100 epochs or more.
-_CVM = {"batch": 50, "epochs": 5, "rate": 0.05, "noise": 10, "regularizer": 1.0}
+_CVM: dict[str, Any] = {"batch": 50, "epochs": 5, "rate": 0.05, "noise": 10, "regularizer": 1.0}
 _MARGIN = 0.5  # A.1
 _DROPOUT = 0.5  # A.1, "of the input embedding dimensions"
 _CONSTANT = 1e-10  # variances below this share of the largest one are rounding errors of float32
@@ -267,8 +267,8 @@ def _cvm(bitext: Bitext, dim: int, seed: int) -> Words:
     random = np.random.default_rng(seed)
     table = random.normal(0, 0.1, (len(places), dim)).astype(np.float32)
     squares = np.full_like(table, 0.1)
-    for _ in range(int(_CVM["epochs"])):
-        for _, batch in _epoch([first.shape[0]], int(_CVM["batch"]), random):
+    for _ in range(_CVM["epochs"]):
+        for _, batch in _epoch([first.shape[0]], _CVM["batch"], random):
             bags = sparse.vstack([first[batch], second[batch]])
             rows = np.unique(bags.indices)
             bags = bags[:, rows]
@@ -279,7 +279,7 @@ def _cvm(bitext: Bitext, dim: int, seed: int) -> Words:
     return Words(places, table)
 
 
-def additive_gradients(a: Matrix, b: Matrix, *, margin: float, noise: int = int(_CVM["noise"])) -> Matrix:
+def additive_gradients(a: Matrix, b: Matrix, *, margin: float, noise: int = _CVM["noise"]) -> Matrix:
     """Differentiates the sum of max(0, m + |a - b|^2 - |a - n|^2), where n are the next `noise` rows of b.
 
     Args:
@@ -344,24 +344,33 @@ def _project(space: Space, bitext: Bitext, seed: int) -> Space:
             raise UserError(f"project: needs translations of known words, got {len(sides[0])}")
         train.append((languages, [side[count:] for side in sides]))
         held_out.append((languages, [tf.constant(side[:count]) for side in sides]))
-    lowest, best_epoch, best = np.inf, 0, list[Any]()
     random = np.random.default_rng(seed)
-    for epoch in range(int(_PROJECTION["epochs"])):
-        for place, batch in _epoch([len(sides[0]) for _, sides in train], int(_PROJECTION["batch"]), random):
+
+    def train_epoch() -> float:
+        for place, batch in _epoch([len(sides[0]) for _, sides in train], _PROJECTION["batch"], random):
             languages, sides = train[place]
             step(languages, [tf.constant(side[batch]) for side in sides])
-        held_out_loss = sum(float(loss(*pair, training=False)) for pair in held_out)
-        if held_out_loss < lowest:
-            lowest, best_epoch, best = held_out_loss, epoch, [v.numpy() for v in variables]
-        elif epoch - best_epoch >= _PROJECTION["patience"]:
-            break
-    for variable, value in zip(variables, best, strict=True):
-        variable.assign(value)
-    logging.info("projection: %d epochs, held-out loss %.4f", best_epoch + 1, lowest)
+        return sum(float(loss(*pair, training=False)) for pair in held_out)
+
+    _train_to_lowest(variables, train_epoch)
     return {
         language: Words(words.places, np.asarray(layers[language](words.rows)))
         for language, words in space.items()
     }
+
+
+def _train_to_lowest(variables: Sequence[keras.Variable], train_epoch: Callable[[], float]) -> None:
+    """Trains until the loss has not fallen for some epochs, and restores the variables of the lowest one."""
+    lowest, best_epoch, best = np.inf, 0, [v.numpy() for v in variables]
+    for epoch in range(1, 1 + _PROJECTION["epochs"]):
+        loss = train_epoch()
+        if loss < lowest:
+            lowest, best_epoch, best = loss, epoch, [v.numpy() for v in variables]
+        elif epoch - best_epoch >= _PROJECTION["patience"]:
+            break
+    for variable, value in zip(variables, best, strict=True):
+        variable.assign(value)
+    logging.info("the loss of held-out translations is lowest, %.4f, after %d epochs", lowest, best_epoch)
 
 
 def _cca(space: Space, bitext: Bitext, seed: int) -> Space:
