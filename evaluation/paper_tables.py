@@ -33,6 +33,8 @@ _WORDS = {
 }
 _PAPERS = Path(__file__).with_name("papers.json")
 _MAX_COLUMNS = 10  # a table of more is turned
+# Parts of a command that say where its files are, as they are in no other place.
+_ELSEWHERE = re.compile(r" --(?:data|cache|run_dir|output)[= ]\S+|(?<=[= ])/\S*/")
 _QUOTED = "quoted by the paper from others"
 
 
@@ -95,7 +97,8 @@ class PaperTable:
     def headings(self) -> tuple[list[str], str]:
         """Names the columns; the parts of the metric that all of them share are the second result."""
         paths = [column["shown"].split("/") for column in self.columns]
-        shared = [part for part in paths[0] if all(part in path for path in paths)]
+        measured = [path for path in paths if path != [""]] or [[]]
+        shared = [part for part in measured[0] if all(part in path for path in measured)]
         datasets = {column.get("dataset", "") for column in self.columns}
         headings = []
         for column, path in zip(self.columns, paths, strict=True):
@@ -338,10 +341,13 @@ def _opening(paper: Mapping[str, Any], parts: Sequence[Beside]) -> str:
         f"[{paper['title']}]({paper['url']}), {paper['where']}.",
         f"Of its own {len(own)} figures, {len(pairs)} have one of ours beside them.",
     ]
+    distances = []
     for unit, values in gaps.items():
         mean = float(np.mean(values))
-        distance = f"{unit.format(abs(mean))} {'higher' if mean > 0 else 'lower'}"
-        sentences.append(f"On the paper's data ({len(values)} of these) ours are {distance} on average.")
+        than = "higher" if mean > 0 else "lower"
+        distances.append(f"{unit.format(abs(mean))} {than} on average (n = {len(values)})")
+    if distances:
+        sentences.append(f"On the paper's own data ours are {' and '.join(distances)}.")
     return " ".join([*sentences, paper["why"]])
 
 
@@ -375,8 +381,8 @@ def add_results(path: Path, results: Iterable[tuple[str, Scores, Mapping[str, An
     for name, scores, provenance in results:
         system = systems.setdefault(name, {})
         if "steps" in provenance:  # a training
-            system |= {key: provenance[key] for key in ("command", "minutes", "steps") if key in provenance}
-            system["minutes"] = round(system["minutes"], 1)
+            system["command"] = _ELSEWHERE.sub("", provenance.get("command", "")).removeprefix("python ")
+            system |= {"minutes": round(provenance["minutes"], 1), "steps": provenance["steps"]}
             system["seed"] = provenance.get("config", {}).get("training", {}).get("seed", "")
             system["machine"] = provenance.get("machine", {}).get("kind", "")
         kept = system.setdefault("scores", {})

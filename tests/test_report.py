@@ -338,9 +338,9 @@ PAPER = {
 BESIDE = """\
 ## A 2018
 
-[Title](https://example.org), here. Of its own 9 figures, 4 have one of ours beside them. On the paper's \
-data (1 of these) ours are 0.10 of correlation higher on average. On the paper's data (1 of these) ours are \
-15.0 points lower on average. Fewer minutes.
+[Title](https://example.org), here. Of its own 9 figures, 4 have one of ours beside them. On the paper's own \
+data ours are 0.10 of correlation higher on average (n = 1) and 15.0 points lower on average (n = 1). \
+Fewer minutes.
 
 ### Table 1: STS (Pearson)
 
@@ -367,12 +367,17 @@ def test_our_scores_stand_beside_those_of_a_paper_or_a_reason_does(tmp_path, mon
         ("similarity_search", "europarl", "en-de/error_rate"): 0.25,
     }
     trained = {("training", "stsb.en.dev", "pearson_angular"): 0.1}  # the evaluation's comes later
-    training = {"steps": 10, "minutes": 1.26, "command": "train", "config": {"training": {"seed": 3}}}
+    training = {
+        "steps": 10,
+        "minutes": 1.26,
+        "command": "python train --cache=/a --teacher /x/use",
+        "config": {"training": {"seed": 3}},
+    }
     paper_tables.add_results(file, [("ours", trained, training)])
     systems = paper_tables.add_results(file, [("ours", evaluated, {"command": "evaluate"})])
     assert json.loads(file.read_text("utf-8")) == systems
     assert {key: systems["ours"][key] for key in ("command", "minutes", "seed")} == {
-        **{"command": "train", "minutes": 1.3, "seed": 3}
+        **{"command": "train --teacher use", "minutes": 1.3, "seed": 3}
     }
     assert systems["ours"]["scores"]["sts/stsb.en.dev"] == {"pearson_angular": 0.8}
     assert "sts/z" not in systems["ours"]["scores"]
