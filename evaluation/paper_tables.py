@@ -82,7 +82,7 @@ class PaperTable:
             and a `note` how they differ; or a `heading` with a `reason` why nothing is measured.
         values: Each system's figures; fractions and correlations.
         quoted: Systems whose figures the paper quotes from others.
-        ours: The names of our systems beside each of the paper's.
+        ours: The names of our systems beside each of the paper's; those of other seeds end in "-seed-2".
     """
 
     paper: Mapping[str, Any]
@@ -260,8 +260,9 @@ class Beside:
                 for figure, column in zip(figures, paper_table.columns, strict=True)
             ]
             for row, figures in paper_table.values.items()
-            for name in paper_table.ours.get(row, ())
-            if name in scores
+            for base in paper_table.ours.get(row, ())
+            for name in scores
+            if name.partition("-seed-")[0] == base
         }
         self.figures = {
             (row, place): figure
