@@ -6,6 +6,7 @@ from encode_functions import constant
 from evaluation_data import write_table
 
 from xling_tf.errors import UserError
+from xling_tf.evaluators.encoding import Embedder
 from xling_tf.evaluators.transfer import (
     SUITE,
     CrossLingualTransfer,
@@ -48,6 +49,26 @@ def test_relatedness_of_constant_vectors_is_none():
     sets = scored(50), scored(50, 300), scored(50, 400)
     scores = TransferRelatedness(*sets, name="x")(constant)
     assert (scores["pearson"], scores["spearman"]) == (0.0, 0.0)
+
+
+def test_classifiers_see_the_encoders_own_lengths_and_the_network_has_the_units_asked_for(monkeypatch):
+    seen = []
+
+    def fit(x, y, **settings):
+        seen.append((np.linalg.norm(x, axis=1).round(3).tolist(), settings.get("hidden")))
+        return lambda x: np.array(["good"] * len(x))
+
+    for name in ("fit_logistic", "fit_network"):
+        monkeypatch.setattr(f"xling_tf.evaluators.classifiers.{name}", fit)
+
+    def raw(texts):
+        return 7 * np.ones((len(texts), 1))
+
+    embedder = Embedder(name="x", sentences=lambda texts: np.ones((len(texts), 1)), raw=raw)
+    evaluator = TransferClassification(sentences(2), test=sentences(2), name="x", hidden=128)
+    assert evaluator.protocol["hidden"] == 128
+    assert evaluator(embedder) == {"logistic/accuracy": 0.5, "network/accuracy": 0.5}
+    assert sorted(seen, key=str) == [([7, 7], 128), ([7, 7], None)]
 
 
 @pytest.mark.parametrize("wrong", ["1.0", "high"])

@@ -431,6 +431,7 @@ TASKS = Registry(
         "graded_similarity": (TaskConfig, "xling_tf.tasks.inference:GradedSimilarity"),
         "translation": (TranslationConfig, "xling_tf.tasks.translation:Translation"),
         "translation_detection": (TaskConfig, "xling_tf.tasks.inference:TranslationDetection"),
+        "inference_and_detection": (TaskConfig, "xling_tf.tasks.inference:InferenceAndDetection"),
     },
 )
 

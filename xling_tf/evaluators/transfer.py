@@ -36,16 +36,25 @@ class TransferClassification:
     10-fold cross-validation. `dev`, or else a part of the training set, chooses the regularisation.
     """
 
-    def __init__(self, train: Rows, dev: Rows = (), test: Rows = (), *, name: str, seed: int = 0) -> None:
+    def __init__(
+        self,
+        train: Rows,
+        dev: Rows = (),
+        test: Rows = (),
+        *,
+        name: str,
+        hidden: int = classifiers.NETWORK["hidden"],
+        seed: int = 0,
+    ) -> None:
         self.name = name
         self._train, self._dev, self._test = map(classifiers.by_text, (train, dev, test))
         self.pairs = _pairs(test or train)
         classifiers.require_trained(name, train, (*dev, *test))
         counts = {"num_train": len(train), "num_dev": len(dev), "num_test": len(test)}
-        self.protocol: Mapping[str, Any] = {"seed": seed, **counts}
+        self.protocol: Mapping[str, Any] = {"seed": seed, "hidden": hidden, **counts}
         self._fits: Mapping[str, Callable[..., classifiers.Predict]] = {
             "logistic": partial(classifiers.fit_logistic, folds=_INNER_FOLDS, seed=seed),
-            "network": partial(classifiers.fit_network, folds=_HELD_OUT, seed=seed),
+            "network": partial(classifiers.fit_network, folds=_HELD_OUT, hidden=hidden, seed=seed),
         }
         self._seed = seed
 
@@ -153,21 +162,19 @@ class CrossLingualTransfer:
         scores = {}
         for source in sets:
             targets = [*sets] if source == SOURCE else [source]
-
-            def accuracies(
-                fold: Mapping[str, Mapping[str, classifiers.Labelled]],
-                source: str = source,
-                targets: Sequence[str] = targets,
-            ) -> list[float]:
-                train, dev = fold[source]["train"], fold[source].get("dev")
-                predict = classifiers.fit_logistic(*train, dev=dev, folds=_INNER_FOLDS, seed=self._seed)
-                return [classifiers.accuracy(predict, *fold[target]["test"]) for target in targets]
-
+            accuracies = partial(self._accuracies, source, targets)
             means = np.mean(classifiers.in_threads(accuracies, folds), axis=0).tolist()
             for target, mean in zip(targets, means, strict=True):
                 pair = target if source == target else f"{source}-{target}"
                 scores[f"logistic/{pair}/accuracy"] = mean
         return scores
+
+    def _accuracies(
+        self, source: str, targets: Sequence[str], fold: Mapping[str, Mapping[str, classifiers.Labelled]]
+    ) -> list[float]:
+        train, dev = fold[source]["train"], fold[source].get("dev")
+        predict = classifiers.fit_logistic(*train, dev=dev, folds=_INNER_FOLDS, seed=self._seed)
+        return [classifiers.accuracy(predict, *fold[target]["test"]) for target in targets]
 
     def _folds(
         self, sets: Mapping[str, Mapping[str, classifiers.Labelled]]
@@ -219,11 +226,14 @@ _TASKS: dict[str, tuple[Mapping[str, str], tuple[str, ...], Callable[..., Evalua
 }
 
 
-def _find(folder: Path, seed: int) -> Iterator[Dataset]:
+def find(folder: Path, seed: int, hidden: int = classifiers.NETWORK["hidden"]) -> Iterator[Dataset]:
+    """Finds the data sets of a folder; `hidden` is the number of the network's hidden units."""
+
     def load(name: str, paths: Mapping[str, Path]) -> Evaluator:
         _, columns, make = _TASKS[name]
         rows = {split: read_table(path, columns) for split, path in paths.items()}
-        return make(**rows, name=name, seed=seed)
+        settings = {"hidden": hidden} if make is TransferClassification else {}
+        return make(**rows, **settings, name=name, seed=seed)
 
     for name, (tables, _, _) in _TASKS.items():
         split_paths = {split: find_file(folder, f"{stem}.tsv") for split, stem in tables.items()}
@@ -274,5 +284,5 @@ SUITE = Suite(
     "al. 2018, Tables 2, 3 and 6",
     layout="senteval/<task>[.<language>][.<split>].tsv (label TAB text, or label, sentence1 and sentence2, "
     "so named in line 1; data/convert.py --format senteval)",
-    find=_find,
+    find=find,
 )
