@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from evaluation.charts import Chart
+from evaluation.charts import Chart, reading
 from xling_tf.files import read_json, replacing
 
 Key = tuple[str, str, str]  # suite, data set, metric
@@ -33,8 +33,8 @@ _WORDS = {
 }
 _PAPERS = Path(__file__).with_name("papers.json")
 _MAX_COLUMNS = 10  # a table of more is turned
-# Parts of a command that say where its files are, as they are in no other place.
-_ELSEWHERE = re.compile(r" --(?:data|cache|run_dir|output)[= ]\S+|(?<=[= ])/\S*/")
+# What a command says about places on a machine.
+_PLACES = re.compile(r" --(?:data|cache|run_dir|output)[= ]\S+|(?<=[= ])/\S*/")
 _QUOTED = "quoted by the paper from others"
 
 
@@ -368,24 +368,41 @@ def flat(scores: Mapping[str, Mapping[str, float]]) -> dict[Key, float]:
 def add_results(path: Path, results: Iterable[tuple[str, Scores, Mapping[str, Any]]]) -> dict[str, Any]:
     """Adds results to the file of our systems' scores that stand beside the papers'.
 
+    Scores of another training or another model of the same name are dropped.
+
     Args:
         path: The file; it is made if there is none.
         results: The system's name, scores and provenance of each results file. Of the scores, those that a
             column of `papers.json` shows are kept.
 
     Returns:
-        The systems by name: "scores" by "suite/data set" and metric and, of their trainings, "command",
-        "machine", "minutes", "steps" and "seed".
+        The systems by name: "scores" by "suite/data set" and metric, the model's "checksum" and, of the
+        training, "command", "minutes", "steps" and "seed". "machine" is written by hand.
+
+    Raises:
+        UserError: The file is of another kind.
     """
-    systems: dict[str, Any] = read_json(path) if path.exists() else {}
+    with reading(path, "a file of our systems' scores, as evaluation/results/papers.json"):
+        systems: dict[str, dict[str, Any]] = dict(read_json(path).items()) if path.exists() else {}
     wanted = _wanted()
-    for name, scores, provenance in results:
-        system = systems.setdefault(name, {})
-        if "steps" in provenance:  # a training
-            system["command"] = _ELSEWHERE.sub("", provenance.get("command", "")).removeprefix("python ")
-            system |= {"minutes": round(provenance["minutes"], 1), "steps": provenance["steps"]}
-            system["seed"] = provenance.get("config", {}).get("training", {}).get("seed", "")
-            system["machine"] = provenance.get("machine", {}).get("kind", "")
+    # Trainings first.
+    for name, scores, provenance in sorted(results, key=lambda result: "steps" not in result[2]):
+        system = systems.setdefault(name, {"machine": ""})
+        if "steps" in provenance:
+            described = {
+                "command": _PLACES.sub("", provenance["command"]).removeprefix("python "),
+                "minutes": round(provenance["minutes"], 1),
+                "steps": provenance["steps"],
+                "seed": provenance["config"]["training"]["seed"],
+            }
+            before = system
+        else:
+            described = {"checksum": provenance["system"]["checksum"]}
+            before = system if "checksum" in system else described
+        if {key: before.get(key) for key in described} != described:
+            system["scores"] = {}
+            system.pop("checksum", None)
+        system |= described
         kept = system.setdefault("scores", {})
         for key, value in scores.items():
             suite, dataset, metric = _held_out(key)
