@@ -346,9 +346,9 @@ def _opening(paper: Mapping[str, Any], parts: Sequence[Beside]) -> str:
     for unit, values in gaps.items():
         mean = float(np.mean(values))
         than = "higher" if mean > 0 else "lower"
-        distances.append(f"{unit.format(abs(mean))} {than} on average (n = {len(values)})")
+        distances.append(f"{unit.format(abs(mean))} {than} (n = {len(values)})")
     if distances:
-        sentences.append(f"On the paper's own data ours are {' and '.join(distances)}.")
+        sentences.append(f"On the paper's own data ours are on average {' and '.join(distances)}.")
     return " ".join([*sentences, paper["why"]])
 
 
@@ -390,10 +390,10 @@ def add_results(path: Path, results: Iterable[tuple[str, Scores, Mapping[str, An
         system = systems.setdefault(name, {"machine": ""})
         if "steps" in provenance:
             described = {
-                "command": _PLACES.sub("", provenance["command"]).removeprefix("python "),
+                "command": _PLACES.sub("", provenance.get("command", "")).removeprefix("python "),
                 "minutes": round(provenance["minutes"], 1),
                 "steps": provenance["steps"],
-                "seed": provenance["config"]["training"]["seed"],
+                "seed": provenance.get("config", {}).get("training", {}).get("seed", ""),
             }
             before = system
         else:

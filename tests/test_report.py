@@ -339,8 +339,7 @@ BESIDE = """\
 ## A 2018
 
 [Title](https://example.org), here. Of its own 9 figures, 4 have one of ours beside them. On the paper's own \
-data ours are 0.10 of correlation higher on average (n = 1) and 15.0 points lower on average (n = 1). \
-Fewer minutes.
+data ours are on average 0.10 of correlation higher (n = 1) and 15.0 points lower (n = 1). Fewer minutes.
 
 ### Table 1: STS (Pearson)
 
