@@ -359,9 +359,7 @@ def _text(column: Mapping[str, Any], value: float | None) -> str:
 def flat(scores: Mapping[str, Mapping[str, float]]) -> dict[Key, float]:
     """Scores by suite, data set and metric, from those by "suite/data set" and metric."""
     return {
-        (*name.split("/", 1), metric): value
-        for name, values in scores.items()
-        for metric, value in values.items()
+        _key(f"{name}/{metric}"): value for name, values in scores.items() for metric, value in values.items()
     }
 
 

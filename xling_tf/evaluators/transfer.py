@@ -252,10 +252,10 @@ def find(folder: Path, seed: int, hidden: int = classifiers.NETWORK["hidden"]) -
             rows = {code: {"": [pairs[number] for number in numbers]} for code, pairs in by_number.items()}
         return CrossLingualTransfer(rows, name=name, seed=seed)
 
-    for name, tables, columns in _find_cross_lingual(folder):
-        files = tuple(path for splits in tables.values() for path in splits.values())
-        load_tables = partial(load_cross_lingual, name, tables, columns)
-        yield Dataset(name=f"cross-lingual.{name}", files=files, load=load_tables)
+    for name, languages, columns in _find_cross_lingual(folder):
+        files = tuple(path for splits in languages.values() for path in splits.values())
+        load_languages = partial(load_cross_lingual, name, languages, columns)
+        yield Dataset(name=f"cross-lingual.{name}", files=files, load=load_languages)
 
 
 def _find_cross_lingual(folder: Path) -> Iterator[tuple[str, Tables, Sequence[str]]]:
