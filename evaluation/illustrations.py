@@ -115,7 +115,8 @@ def retrieval_errors(columns: Columns, encode: Encode, seed: int) -> dict[str, A
     candidates = sorted(set(translations))
     place_of = {text: place for place, text in enumerate(candidates)}
     units, candidate_units = _unit_vectors(encode, [list(answers), candidates])
-    errors, nearest = [], []
+    errors: list[tuple[float, str, dict[str, Any]]] = []
+    nearest: list[dict[str, Any]] = []
     for query, scores in zip(answers, units @ candidate_units.T, strict=True):
         right = max((place_of[text] for text in answers[query]), key=scores.__getitem__)
 
@@ -128,8 +129,8 @@ def retrieval_errors(columns: Columns, encode: Encode, seed: int) -> dict[str, A
             nearest.append({"query": _shorten(query), "found": of_query})
         if scores[best[0]] > scores[right]:
             (found, found_score), (text, right_score) = scored(best[0]), scored(right)
-            error = {"query": _shorten(query), "found": found, "right": text}
-            error |= {"found_score": found_score, "right_score": right_score}
+            pair = {"query": _shorten(query), "found": found, "right": text}
+            error = {**pair, "found_score": found_score, "right_score": right_score}
             errors.append((float(scores[right] - scores[best[0]]), query, error))
     errors.sort(key=lambda item: item[:2])
     shown = [error for *_, error in errors[:_MAX_ERRORS]]

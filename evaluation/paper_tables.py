@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from evaluation.charts import Chart
+from evaluation.charts import Chart, reading
 from xling_tf.files import read_json, replacing
 
 Key = tuple[str, str, str]  # suite, data set, metric
@@ -33,6 +33,8 @@ _WORDS = {
 }
 _PAPERS = Path(__file__).with_name("papers.json")
 _MAX_COLUMNS = 10  # a table of more is turned
+# What a command says about places on a machine.
+_PLACES = re.compile(r" --(?:data|cache|run_dir|output)[= ]\S+|(?<=[= ])/\S*/")
 _QUOTED = "quoted by the paper from others"
 
 
@@ -80,7 +82,7 @@ class PaperTable:
             and a `note` how they differ; or a `heading` with a `reason` why nothing is measured.
         values: Each system's figures; fractions and correlations.
         quoted: Systems whose figures the paper quotes from others.
-        ours: The names of our systems beside each of the paper's.
+        ours: The names of our systems beside each of the paper's; those of other seeds end in "-seed-2".
     """
 
     paper: Mapping[str, Any]
@@ -95,7 +97,8 @@ class PaperTable:
     def headings(self) -> tuple[list[str], str]:
         """Names the columns; the parts of the metric that all of them share are the second result."""
         paths = [column["shown"].split("/") for column in self.columns]
-        shared = [part for part in paths[0] if all(part in path for path in paths)]
+        measured = [path for path in paths if path != [""]] or [[]]
+        shared = [part for part in measured[0] if all(part in path for path in measured)]
         datasets = {column.get("dataset", "") for column in self.columns}
         headings = []
         for column, path in zip(self.columns, paths, strict=True):
@@ -257,8 +260,9 @@ class Beside:
                 for figure, column in zip(figures, paper_table.columns, strict=True)
             ]
             for row, figures in paper_table.values.items()
-            for name in paper_table.ours.get(row, ())
-            if name in scores
+            for base in paper_table.ours.get(row, ())
+            for name in scores
+            if name.partition("-seed-")[0] == base
         }
         self.figures = {
             (row, place): figure
@@ -338,10 +342,13 @@ def _opening(paper: Mapping[str, Any], parts: Sequence[Beside]) -> str:
         f"[{paper['title']}]({paper['url']}), {paper['where']}.",
         f"Of its own {len(own)} figures, {len(pairs)} have one of ours beside them.",
     ]
+    distances = []
     for unit, values in gaps.items():
         mean = float(np.mean(values))
-        distance = f"{unit.format(abs(mean))} {'higher' if mean > 0 else 'lower'}"
-        sentences.append(f"On the paper's data ({len(values)} of these) ours are {distance} on average.")
+        than = "higher" if mean > 0 else "lower"
+        distances.append(f"{unit.format(abs(mean))} {than} (n = {len(values)})")
+    if distances:
+        sentences.append(f"On the paper's own data ours are on average {' and '.join(distances)}.")
     return " ".join([*sentences, paper["why"]])
 
 
@@ -352,14 +359,14 @@ def _text(column: Mapping[str, Any], value: float | None) -> str:
 def flat(scores: Mapping[str, Mapping[str, float]]) -> dict[Key, float]:
     """Scores by suite, data set and metric, from those by "suite/data set" and metric."""
     return {
-        (*name.split("/", 1), metric): value
-        for name, values in scores.items()
-        for metric, value in values.items()
+        _key(f"{name}/{metric}"): value for name, values in scores.items() for metric, value in values.items()
     }
 
 
 def add_results(path: Path, results: Iterable[tuple[str, Scores, Mapping[str, Any]]]) -> dict[str, Any]:
     """Adds results to the file of our systems' scores that stand beside the papers'.
+
+    Scores of another training or another model of the same name are dropped.
 
     Args:
         path: The file; it is made if there is none.
@@ -367,18 +374,33 @@ def add_results(path: Path, results: Iterable[tuple[str, Scores, Mapping[str, An
             column of `papers.json` shows are kept.
 
     Returns:
-        The systems by name: "scores" by "suite/data set" and metric and, of their trainings, "command",
-        "machine", "minutes", "steps" and "seed".
+        The systems by name: "scores" by "suite/data set" and metric, the model's "checksum" and, of the
+        training, "command", "minutes", "steps" and "seed". "machine" is written by hand.
+
+    Raises:
+        UserError: The file is of another kind.
     """
-    systems: dict[str, Any] = read_json(path) if path.exists() else {}
+    with reading(path, "a file of our systems' scores, as evaluation/results/papers.json"):
+        systems: dict[str, dict[str, Any]] = dict(read_json(path).items()) if path.exists() else {}
     wanted = _wanted()
-    for name, scores, provenance in results:
-        system = systems.setdefault(name, {})
-        if "steps" in provenance:  # a training
-            system |= {key: provenance[key] for key in ("command", "minutes", "steps") if key in provenance}
-            system["minutes"] = round(system["minutes"], 1)
-            system["seed"] = provenance.get("config", {}).get("training", {}).get("seed", "")
-            system["machine"] = provenance.get("machine", {}).get("kind", "")
+    # Trainings first.
+    for name, scores, provenance in sorted(results, key=lambda result: "steps" not in result[2]):
+        system = systems.setdefault(name, {"machine": ""})
+        if "steps" in provenance:
+            described = {
+                "command": _PLACES.sub("", provenance.get("command", "")).removeprefix("python "),
+                "minutes": round(provenance["minutes"], 1),
+                "steps": provenance["steps"],
+                "seed": provenance.get("config", {}).get("training", {}).get("seed", ""),
+            }
+            before = system
+        else:
+            described = {"checksum": provenance["system"]["checksum"]}
+            before = system if "checksum" in system else described
+        if {key: before.get(key) for key in described} != described:
+            system["scores"] = {}
+            system.pop("checksum", None)
+        system |= described
         kept = system.setdefault("scores", {})
         for key, value in scores.items():
             suite, dataset, metric = _held_out(key)

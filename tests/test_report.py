@@ -338,9 +338,8 @@ PAPER = {
 BESIDE = """\
 ## A 2018
 
-[Title](https://example.org), here. Of its own 9 figures, 4 have one of ours beside them. On the paper's \
-data (1 of these) ours are 0.10 of correlation higher on average. On the paper's data (1 of these) ours are \
-15.0 points lower on average. Fewer minutes.
+[Title](https://example.org), here. Of its own 9 figures, 4 have one of ours beside them. On the paper's own \
+data ours are on average 0.10 of correlation higher (n = 1) and 15.0 points lower (n = 1). Fewer minutes.
 
 ### Table 1: STS (Pearson)
 
@@ -366,13 +365,16 @@ def test_our_scores_stand_beside_those_of_a_paper_or_a_reason_does(tmp_path, mon
         **{("sts", "x", "pearson"): 0.2, ("sts", "y", "pearson"): 0.4, ("sts", "z", "pearson"): 0.9},
         ("similarity_search", "europarl", "en-de/error_rate"): 0.25,
     }
-    trained = {("training", "stsb.en.dev", "pearson_angular"): 0.1}  # the evaluation's comes later
-    training = {"steps": 10, "minutes": 1.26, "command": "train", "config": {"training": {"seed": 3}}}
-    paper_tables.add_results(file, [("ours", trained, training)])
-    systems = paper_tables.add_results(file, [("ours", evaluated, {"command": "evaluate"})])
+    trained = {("training", "stsb.en.dev", "pearson_angular"): 0.1}
+    training = {"steps": 10, "minutes": 1.26, "command": "python train --cache=/a --teacher /x/use"}
+    training |= {"config": {"training": {"seed": 3}}}
+    of_training = ("ours", trained, training)
+    of_model = ("ours", evaluated, {"command": "evaluate", "system": {"checksum": "c0"}})
+    # The evaluation's score is the later one, in whichever order.
+    systems = paper_tables.add_results(file, [of_model, of_training])
     assert json.loads(file.read_text("utf-8")) == systems
     assert {key: systems["ours"][key] for key in ("command", "minutes", "seed")} == {
-        **{"command": "train", "minutes": 1.3, "seed": 3}
+        **{"command": "train --teacher use", "minutes": 1.3, "seed": 3}
     }
     assert systems["ours"]["scores"]["sts/stsb.en.dev"] == {"pearson_angular": 0.8}
     assert "sts/z" not in systems["ours"]["scores"]
@@ -381,6 +383,14 @@ def test_our_scores_stand_beside_those_of_a_paper_or_a_reason_does(tmp_path, mon
     # An error rate of .25 is an accuracy of 75.0; (.2 + .4) / 2 = .3.
     assert "| Its model | 90.0 | 0.500 |\n| **`ours`** | 75.0 | 0.300 |" in text
     assert "| `ours` | 1.3 | 10 | 3 |" in text
+    # Scores of the same model are kept, those of another one or another training are not.
+    more = ("ours", {("sts", "x", "pearson"): 0.3}, {"system": {"checksum": "c0"}})
+    assert len(paper_tables.add_results(file, [more])["ours"]["scores"]) == 5
+    again = ("ours", trained, training | {"steps": 20})
+    scores = paper_tables.add_results(file, [again, more])["ours"]["scores"]
+    assert scores == {"sts/stsb.en.dev": {"pearson_angular": 0.1}, "sts/x": {"pearson": 0.3}}
+    another = (*more[:2], {"system": {"checksum": "c1"}})
+    assert paper_tables.add_results(file, [another])["ours"]["scores"] == {"sts/x": {"pearson": 0.3}}
 
 
 def test_wide_tables_are_turned(tmp_path, monkeypatch):
@@ -390,12 +400,12 @@ def test_wide_tables_are_turned(tmp_path, monkeypatch):
     content["tables"][0] |= {"columns": columns, "systems": {"Its model": [0.5] * 11}, "prior_work": {}}
     monkeypatch.setattr(paper_tables, "_PAPERS", write(tmp_path, content, "paper"))
     scores = {f"sts/{n}": {"pearson_angular": n / 20} for n in range(11)}
-    (section, _) = paper_tables.beside({"ours": {"scores": scores}})
+    another = {"sts/10": {"pearson_angular": 0.6}}
+    (section, _) = paper_tables.beside({"ours": {"scores": scores}, "ours-seed-2": {"scores": another}})
     (table,) = section.tables
-    assert table.headings == ["", "Its model", "**`ours`**"]
-    assert [(*row.names, *(cell.text for cell in row.cells)) for row in table.rows][10] == (
-        *("10", "0.500", "0.500"),
-    )
+    assert table.headings == ["", "Its model", "**`ours`**", "**`ours-seed-2`**"]
+    rows = [(*row.names, *(cell.text for cell in row.cells)) for row in table.rows]
+    assert rows[9:] == [("9", "0.500", "0.450", ""), ("10", "0.500", "0.500", "0.600")]
 
 
 SYSTEMS = json.loads((ROOT / "evaluation/results/papers.json").read_text("utf-8"))
@@ -415,7 +425,7 @@ def test_every_figure_of_the_papers_has_one_of_ours_or_a_reason():
 
 def test_every_system_of_ours_stands_beside_a_row_of_a_paper():
     beside = {name for table in paper_tables.papers() for names in table.ours.values() for name in names}
-    assert SYSTEMS.keys() <= beside
+    assert {name.partition("-seed-")[0] for name in SYSTEMS} <= beside
 
 
 def test_the_page_in_the_docs_is_made_of_its_files():
@@ -430,3 +440,13 @@ def test_the_program_writes_both_forms(tmp_path):
     assert run.status == 0, run.errors
     assert "<!doctype html>" in (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "table 2: STS Benchmark" in (tmp_path / "tables.md").read_text(encoding="utf-8")
+    run = run_python(tmp_path, str(PROGRAM), str(path), "--papers=ours.json", "--output=papers.md")
+    assert run.status == 0, run.errors
+    # "mine" is none of the systems that stand beside a paper's, but its scores are kept.
+    assert "**`" not in (tmp_path / "papers.md").read_text(encoding="utf-8")
+    kept = json.loads((tmp_path / "ours.json").read_text(encoding="utf-8"))["mine"]["scores"]
+    assert kept["sts/stsb.en.dev"] == {"pearson_angular": 0.7}
+    (tmp_path / "ours.json").write_text("[]", encoding="utf-8")
+    run = run_python(tmp_path, str(PROGRAM), str(path), "--papers=ours.json", "--output=papers.md")
+    assert run.status == 2
+    assert "ours.json must be" in run.errors

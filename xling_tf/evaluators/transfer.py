@@ -162,21 +162,19 @@ class CrossLingualTransfer:
         scores = {}
         for source in sets:
             targets = [*sets] if source == SOURCE else [source]
-
-            def accuracies(
-                fold: Mapping[str, Mapping[str, classifiers.Labelled]],
-                source: str = source,
-                targets: Sequence[str] = targets,
-            ) -> list[float]:
-                train, dev = fold[source]["train"], fold[source].get("dev")
-                predict = classifiers.fit_logistic(*train, dev=dev, folds=_INNER_FOLDS, seed=self._seed)
-                return [classifiers.accuracy(predict, *fold[target]["test"]) for target in targets]
-
+            accuracies = partial(self._accuracies, source, targets)
             means = np.mean(classifiers.in_threads(accuracies, folds), axis=0).tolist()
             for target, mean in zip(targets, means, strict=True):
                 pair = target if source == target else f"{source}-{target}"
                 scores[f"logistic/{pair}/accuracy"] = mean
         return scores
+
+    def _accuracies(
+        self, source: str, targets: Sequence[str], fold: Mapping[str, Mapping[str, classifiers.Labelled]]
+    ) -> list[float]:
+        train, dev = fold[source]["train"], fold[source].get("dev")
+        predict = classifiers.fit_logistic(*train, dev=dev, folds=_INNER_FOLDS, seed=self._seed)
+        return [classifiers.accuracy(predict, *fold[target]["test"]) for target in targets]
 
     def _folds(
         self, sets: Mapping[str, Mapping[str, classifiers.Labelled]]
@@ -254,10 +252,10 @@ def find(folder: Path, seed: int, hidden: int = classifiers.NETWORK["hidden"]) -
             rows = {code: {"": [pairs[number] for number in numbers]} for code, pairs in by_number.items()}
         return CrossLingualTransfer(rows, name=name, seed=seed)
 
-    for name, tables, columns in _find_cross_lingual(folder):
-        files = tuple(path for splits in tables.values() for path in splits.values())
-        load_tables = partial(load_cross_lingual, name, tables, columns)
-        yield Dataset(name=f"cross-lingual.{name}", files=files, load=load_tables)
+    for name, languages, columns in _find_cross_lingual(folder):
+        files = tuple(path for splits in languages.values() for path in splits.values())
+        load_languages = partial(load_cross_lingual, name, languages, columns)
+        yield Dataset(name=f"cross-lingual.{name}", files=files, load=load_languages)
 
 
 def _find_cross_lingual(folder: Path) -> Iterator[tuple[str, Tables, Sequence[str]]]:
