@@ -398,7 +398,7 @@ def add_results(path: Path, results: Iterable[tuple[str, Scores, Mapping[str, An
             described = {"checksum": provenance["system"]["checksum"]}
             before = system if "checksum" in system else described
         if {key: before.get(key) for key in described} != described:
-            system["scores"] = {}
+            system |= {"machine": "", "scores": {}}
             system.pop("checksum", None)
         system |= described
         kept = system.setdefault("scores", {})

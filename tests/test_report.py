@@ -388,6 +388,7 @@ def test_our_scores_stand_beside_those_of_a_paper_or_a_reason_does(tmp_path, mon
     assert len(paper_tables.add_results(file, [more])["ours"]["scores"]) == 5
     again = ("ours", trained, training | {"steps": 20})
     scores = paper_tables.add_results(file, [again, more])["ours"]["scores"]
+    assert paper_tables.add_results(file, [])["ours"]["steps"] == 20
     assert scores == {"sts/stsb.en.dev": {"pearson_angular": 0.1}, "sts/x": {"pearson": 0.3}}
     another = (*more[:2], {"system": {"checksum": "c1"}})
     assert paper_tables.add_results(file, [another])["ours"]["scores"] == {"sts/x": {"pearson": 0.3}}
