@@ -7,6 +7,8 @@ The same command continues an evaluation that was stopped or killed.
 """
 
 import sys
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 # Works in a checkout without installation.
@@ -17,7 +19,9 @@ from tabulate import tabulate
 
 from evaluation.illustrations import SUITES as ILLUSTRATIONS
 from xling_tf.errors import UserError
+from xling_tf.evaluators import transfer
 from xling_tf.evaluators.cache import cached
+from xling_tf.evaluators.classifiers import NETWORK
 from xling_tf.evaluators.data import select
 from xling_tf.evaluators.embedders import open_embedder
 from xling_tf.evaluators.running import SUITES as SCORES
@@ -35,6 +39,12 @@ _SUITE = flags.DEFINE_list(
 )
 _OUTPUT = flags.DEFINE_string("output", None, "Results file; default runs/evaluation/<name>.json.")
 _CACHE = flags.DEFINE_string("cache", "runs/embeddings", "Folder in which vectors are stored.")
+_HIDDEN = flags.DEFINE_integer(
+    "hidden",
+    NETWORK["hidden"],
+    "Hidden units of the network of the suite senteval; 128 in Yu et al. 2018, Table 1.",
+    lower_bound=1,
+)
 _SEED = flags.DEFINE_integer("seed", 0, "Random seed.")
 _LIST = flags.DEFINE_bool("list", False, "Lists the suites and exits.")
 
@@ -55,7 +65,8 @@ def _run() -> None:
     if _MODEL.value is None or _DATA.value is None:
         raise UserError("--model and --data are expected; --helpshort describes them")
     folder = Path(_DATA.value)
-    datasets, missing = select(SUITES, folder, _SUITE.value, _SEED.value)
+    senteval = replace(transfer.SUITE, find=partial(transfer.find, hidden=_HIDDEN.value))
+    datasets, missing = select({**SUITES, "senteval": senteval}, folder, _SUITE.value, _SEED.value)
     with quiet_start():
         embedder = open_embedder(_MODEL.value)
     output = Path(_OUTPUT.value or f"runs/evaluation/{embedder.name}.json")

@@ -3,6 +3,8 @@ r"""Compares results with each other and with the papers' figures, on a page or 
     python evaluation/report.py runs/evaluation/en-es.json runs/evaluation/theirs.json --training runs/en-es
     python evaluation/report.py runs/evaluation/en-es.json --markdown report.md
     python evaluation/report.py runs/en-es/results.json runs/no-snli/results.json --markdown -   # trainings
+    python evaluation/report.py --papers evaluation/results/papers.json runs/evaluation/en-es.json \
+        --output docs/papers.md
     python evaluation/report.py --recipes evaluation/results/recipes.json --output docs/recipes.svg
 
 Files are results of evaluation/main.py or of trainings (`results.json`).
@@ -14,8 +16,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from string import ascii_lowercase
-from typing import Any, NamedTuple
+from typing import Any
 
 # Works in a checkout without installation.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -25,61 +26,34 @@ import numpy as np
 import pandas as pd
 from absl import app, flags
 
-from evaluation.charts import Chart, learning_curves, picture, quality_against_speed, reading, sweep_curves
+from evaluation.charts import learning_curves, picture, quality_against_speed, reading, sweep_curves
+from evaluation.paper_tables import (
+    Cell,
+    Key,
+    Row,
+    Section,
+    Table,
+    add_results,
+    beside,
+    is_correlation,
+    is_fraction,
+    label,
+    marked,
+    with_best,
+)
 from xling_tf.errors import UserError
 from xling_tf.evaluators.running import SEEN, SUITES
 from xling_tf.files import read_json, replacing, require_writable_folder
 from xling_tf.program import one_line_errors, parse_flags_and_files
 
-Key = tuple[str, str, str]  # suite, data set, metric
+ABOUT_PAPERS = """# The papers, table by table
 
-# Smaller is better.
-_COSTS = ("error", "own_language_share", "eigen_similarity", "seconds", "mib", "loss")
-# Printed times 100, as in the papers.
-_FRACTIONS = ("accuracy", "f1", "precision", "recall", "reciprocal_rank", "error", "share")
-_CORRELATIONS = ("pearson", "spearman")
-_WORDS = {
-    **{f"precision_at_{k}": f"P@{k}" for k in (1, 3, 10)},
-    "mean_average_precision_at_100": "MAP@100",
-    "mean_reciprocal_rank": "MRR",
-    "macro_f1": "macro F1",
-    "f1": "F1",
-    "pearson_angular": "Pearson",
-    "spearman_angular": "Spearman",
-}
+Scores of our systems (**bold**) beside the papers' figures, made by `evaluation/report.py --papers` from
+[our scores](../evaluation/results/papers.json) and [the papers'](../evaluation/papers.json).
+[Commands and machines](#our-systems) are at the end. A row or column without a figure of ours is named below
+its table, with the reason. "The data folder" is [the collection](results.md#how-to-read-the-numbers).
 
-
-class Cell(NamedTuple):
-    """A score as it is printed; "" without one."""
-
-    text: str = ""
-    is_best: bool = False
-
-
-class Row(NamedTuple):
-    """Names and scores; `kind` is "published" for a paper's own systems."""
-
-    names: Sequence[str]
-    cells: Sequence[Cell]
-    kind: str = "measured"
-
-
-class Table(NamedTuple):
-    """A table with notes below it."""
-
-    title: str
-    headings: Sequence[str]
-    rows: Sequence[Row]
-    notes: Sequence[str] = ()
-
-
-class Section(NamedTuple):
-    """Tables and charts under one heading."""
-
-    title: str
-    source: str
-    tables: Sequence[Table]
-    charts: Sequence[Chart] = ()
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,6 +84,12 @@ def main(argv: list[str]) -> None:
             if argv[1:]:
                 raise UserError(f"--recipes is drawn alone, got {argv[1:]} too; give them to another command")
             _write(values.output or "recipes.svg", quality_against_speed(Path(values.recipes)))
+            return
+        if values.papers is not None:
+            results = [result for name in argv[1:] for result in read_results([Path(name)])]
+            added = ((result.name, result.scores, result.provenance) for result in results)
+            sections_beside = beside(add_results(Path(values.papers), added))
+            _write(values.output or "papers.md", ABOUT_PAPERS + render(sections_beside, [], as_page=False))
             return
         results = read_results([Path(name) for name in argv[1:]]) if argv[1:] or not values.sweep else []
         if values.markdown is not None:
@@ -230,31 +210,6 @@ def _results(content: Mapping[str, Any]) -> Results:
 # Tables.
 
 
-def label(metric: str) -> str:
-    """A metric's name in words: "en-es, P@1" for "en-es/precision_at_1"."""
-    *path, name = metric.split("/")
-    return ", ".join(part.replace("_", " ") for part in (*path, _WORDS.get(name, name)))
-
-
-def shown(metric: str, value: float) -> str:
-    """Formats a value as the papers do: fractions in percent, correlations unchanged."""
-    name = metric.rpartition("/")[2]
-    if any(part in name for part in _CORRELATIONS):
-        return f"{value + 1e-9:.3f}"
-    if any(part in name for part in _FRACTIONS):
-        return f"{100 * value + 1e-9:.1f}"
-    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
-
-
-def marked(metric: str, values: Sequence[float | None]) -> list[Cell]:
-    """Makes cells; marks the best if there are several."""
-    present = [value for value in values if value is not None]
-    is_cost = any(cost in metric.rpartition("/")[2] for cost in _COSTS)
-    winner = shown(metric, min(present) if is_cost else max(present)) if len(present) > 1 else None
-    texts = ["" if value is None else shown(metric, value) for value in values]
-    return [Cell(text, bool(text) and text == winner) for text in texts]
-
-
 def sections(results: Sequence[Results]) -> list[Section]:
     """An overview, and for each suite the papers' tables and all scores."""
     keys = list(dict.fromkeys(key for result in results for key in result.scores))
@@ -264,7 +219,7 @@ def sections(results: Sequence[Results]) -> list[Section]:
     if means := list(_means(results, keys)):
         overview = Table("Mean of first scores", ["suite", "data sets", *names], means)
         parts.append(Section("Overview", "", [overview]))
-    paper_scores = list(paper_tables(results))
+    paper_scores = list(with_best({result.name: result.scores for result in results}))
     for suite in dict.fromkeys(key[0] for key in keys):
         suite_keys = [key for key in keys if key[0] == suite]
         datasets = dict.fromkeys(key[1] for key in suite_keys)
@@ -300,7 +255,7 @@ def _means(results: Sequence[Results], keys: Sequence[Key]) -> Iterator[Row]:
             key
             for key in firsts
             if key[0] == suite
-            and any(part in key[2] for part in (*_FRACTIONS, *_CORRELATIONS))
+            and (is_fraction(key[2]) or is_correlation(key[2]))
             and all(key in result.scores for result in results)
         ]
         unseen = [
@@ -337,71 +292,6 @@ def differences(results: Sequence[Results], suite: str, dataset: str) -> list[st
     ]
 
 
-def papers() -> Iterator[tuple[str, Mapping[str, Any], dict[str, list[float | None]]]]:
-    """Yields each table of papers.json: its name, its content, and the values of each system as fractions."""
-    content = read_json(Path(__file__).with_name("papers.json"))
-    for table in content["tables"]:
-        frame = pd.DataFrame({**table.get("systems", {}), **table.get("prior_work", {})}, dtype=float)
-        # Rounded, since 77.9 / 100 is not the float 0.779.
-        frame = (frame / 100).round(6) if table["percent"] else frame
-        frame = (1 - frame).round(6) if table.get("complement") else frame
-        systems = {
-            str(name): [None if np.isnan(value) else value for value in values]
-            for name, values in frame.items()
-        }
-        number = table["table"]
-        number = number if number.startswith("section") else f"table {number}"
-        yield f"{content['papers'][table['paper']]['name']}, {number}", table, systems
-
-
-def paper_tables(results: Sequence[Results]) -> Iterator[tuple[str, Table]]:
-    """Yields the suite and the table for each table of a paper that has a measured score."""
-    for source, table, systems in papers():
-        columns = table["columns"]
-        paths = [column["metric"].split("/") for column in columns]
-        shared = [part for part in paths[0] if all(part in path for path in paths)]
-        is_single_dataset = len({column["dataset"] for column in columns}) == 1
-        measured = {r.name: [_measured(r, column) for column in columns] for r in results}
-        notes: list[str] = []
-        headings = [""]
-        for place, (column, path) in enumerate(zip(columns, paths, strict=True)):
-            metric = label("/".join(part for part in path if part not in shared))
-            heading = f"{column['dataset']}: {metric}" if metric else column["dataset"]
-            note = next((row[place][1] for row in measured.values() if row[place][1]), "")
-            headings.append((metric if metric and is_single_dataset else heading) + _mark(notes, note))
-        ours = {name: [value for value, _ in row] for name, row in measured.items()}
-        ours = {name: values for name, values in ours.items() if values.count(None) < len(values)}
-        rows = []
-        for group, kind in ((ours, "measured"), (systems, "published")):
-            values = zip(*group.values(), strict=True)
-            cells = [marked(c["metric"], v) for c, v in zip(columns, values, strict=False)]
-            for name, row in zip(group, zip(*cells, strict=True), strict=False):
-                rows.append(Row([name], row, kind))
-        below = [f"({letter}) {note}" for letter, note in zip(ascii_lowercase, notes, strict=False)]
-        below += [table["note"]] if "note" in table else []
-        if ours:
-            metric = f" ({label('/'.join(shared))})" if shared else ""
-            title = f"{source}: {table['title']}{metric}"
-            yield columns[0]["suite"], Table(title, headings, rows, below)
-
-
-def _measured(result: Results, column: Mapping[str, str]) -> tuple[float | None, str]:
-    """The score for a column of a paper's table, and how its data differ from the paper's."""
-    note, stand_in = column.get("note", ""), column.get("stand_in", "")
-    value = result.scores.get((column["suite"], column["dataset"], column["metric"]))
-    if value is not None:
-        return value, "" if stand_in else note
-    value = result.scores.get((column["suite"], stand_in, column["metric"]))
-    return value, f"{stand_in} here: {note}" if value is not None else ""
-
-
-def _mark(notes: list[str], note: str) -> str:
-    """Adds a note, and returns the letter that refers to it."""
-    if note and note not in notes:
-        notes.append(note)
-    return f" ({ascii_lowercase[notes.index(note)]})" if note else ""
-
-
 def pictures(results: Sequence[Results]) -> list[Section]:
     """Makes a section of maps, heat maps and retrieval errors."""
     tables, charts = [], []
@@ -422,6 +312,13 @@ def pictures(results: Sequence[Results]) -> list[Section]:
             title += f", {drawing['num_errors']} errors in {drawing['num_queries']} queries"
             headings = ["query", "found", "right", "score of found", "of right"]
             tables.append(Table(title, headings, rows))
+            rows = [
+                Row([item["query"] * (place == 0), text], [Cell(f"{score:.2f}", is_right)])
+                for item in drawing["nearest"]
+                for place, (text, score, is_right) in enumerate(item["found"])
+            ]
+            headings = ["query", "its nearest (bold: its translation)", "score"]
+            tables.append(Table(f"{name}: {dataset}, the nearest three", headings, rows))
     return [Section("Pictures of the space", "", tables, charts)] if tables or charts else []
 
 
@@ -431,6 +328,9 @@ if __name__ == "__main__":
     flags.DEFINE_multi_string("training", [], "Run folder whose learning curves are drawn. Repeatable.")
     flags.DEFINE_string(
         "recipes", None, "Models with speeds and scores, to draw as an SVG; default recipes.svg."
+    )
+    flags.DEFINE_string(
+        "papers", None, "Scores of our systems to add to, and to put beside the papers'; default papers.md."
     )
     flags.DEFINE_multi_string("sweep", [], "results.jsonl of training/sweep.py, to draw. Repeatable.")
     app.run(main, flags_parser=parse_flags_and_files)

@@ -78,3 +78,17 @@ def test_a_perfect_system_makes_no_errors_and_chance_nearly_only(drawn):
     assert len(made["errors"]) == 12
     leads = [error["found_score"] - error["right_score"] for error in made["errors"]]
     assert leads == pytest.approx(sorted(leads, reverse=True), abs=2e-3)
+
+
+def test_the_nearest_three_of_a_query_are_shown_right_or_wrong(drawn):
+    # The first words' numbers are the angles in degrees: 0 is nearest to 1, then 4 (its translation), then 9.
+    rows = [("0 a", "4 A"), ("90 b", "1 B"), ("180 c", "9 C"), ("270 d", "200 D")]
+
+    def by_angle(texts):
+        angles = np.radians([float(text.split()[0]) for text in texts])
+        return np.stack([np.cos(angles), np.sin(angles)], axis=1)
+
+    (of_a,) = (
+        item for item in drawn("retrieval_errors", by_angle, rows)["nearest"] if item["query"] == "0 a"
+    )
+    assert of_a["found"] == [("1 B", 1.0, False), ("4 A", 0.998, True), ("9 C", 0.988, False)]

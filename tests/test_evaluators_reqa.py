@@ -113,6 +113,10 @@ def test_bm25_is_its_formula():
     scores = np.concatenate(list(bm25(["Fox!", "whale"], ["owl", "a fox", "fox fox den"])))
     idf = math.log(1 + 1.5 / 2.5)
     np.testing.assert_allclose(scores, [[0, idf / 2.2, 2 * idf / 3.65], [0, 0, 0]], rtol=1e-6)
+    # In the paper's, a word of two of three documents counts against them: idf log(1.5 / 2.5).
+    idf = math.log(1.5 / 2.5)
+    scores = np.concatenate(list(bm25(["Fox!"], ["owl", "a fox", "fox fox den"], negative_weights=True)))
+    np.testing.assert_allclose(scores, [[0, idf / 2.2, 2 * idf / 3.65]], rtol=1e-6)
 
 
 def test_an_encoder_and_bm25_together_find_more_than_each():

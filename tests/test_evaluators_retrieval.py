@@ -89,8 +89,20 @@ def test_errors_of_three_languages_derived_by_hand():
     vectors = {"a": [1, 0], "A": [0, 1], "1": [3, 1], "b": [0, 1], "B": [1, 0], "2": [1, 3]}
     scores = SimilaritySearch(rows, ("en", "de", "zh"), name="x")(looked_up(vectors))
     pairs = ["en-de", "en-zh", "de-en", "de-zh", "zh-en", "zh-de"]
-    with_german = {f"{pair}/error_rate": float("de" in pair) for pair in pairs}
-    assert scores == {"mean/error_rate": pytest.approx(4 / 6), **with_german}
+    errors = {f"{pair}/error_rate": float("de" in pair) for pair in pairs}
+    errors |= {f"{code}-{code}/error_rate": 0.0 for code in ("en", "de", "zh")}
+    means = {"mean/error_rate": pytest.approx(4 / 6), "all/error_rate": pytest.approx(4 / 9)}
+    assert scores == {**means, **errors}
+
+
+def test_a_sentence_finds_itself_unless_another_row_is_the_same():
+    # "yes" is there twice, and "Cat" has the vector of "cat": one row of five finds itself.
+    rows = [(text, f"x{number}") for number, text in enumerate(["yes", "yes", "cat", "Cat", "no"])]
+    vectors = {"yes": [1, 0], "cat": [0, 1], "Cat": [0, 2], "no": [1, 1]}
+    others = {f"x{number}": [np.cos(number), np.sin(number)] for number in range(5)}
+    scores = SimilaritySearch(rows, ("en", "es"), name="x")(looked_up({**vectors, **others}))
+    assert scores["en-en/error_rate"] == pytest.approx(4 / 5)
+    assert scores["es-es/error_rate"] == 0
 
 
 def test_a_pool_of_two_languages_derived_by_hand():

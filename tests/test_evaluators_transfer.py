@@ -3,9 +3,16 @@
 import numpy as np
 import pytest
 from encode_functions import constant
+from evaluation_data import write_table
 
 from xling_tf.errors import UserError
-from xling_tf.evaluators.transfer import TransferClassification, TransferRelatedness
+from xling_tf.evaluators.encoding import Embedder
+from xling_tf.evaluators.transfer import (
+    SUITE,
+    CrossLingualTransfer,
+    TransferClassification,
+    TransferRelatedness,
+)
 
 pytestmark = pytest.mark.usefixtures("small_classifiers")
 
@@ -44,9 +51,82 @@ def test_relatedness_of_constant_vectors_is_none():
     assert (scores["pearson"], scores["spearman"]) == (0.0, 0.0)
 
 
+def test_classifiers_see_the_encoders_own_lengths_and_the_network_has_the_units_asked_for(monkeypatch):
+    seen = []
+
+    def fit(x, y, **settings):
+        seen.append((np.linalg.norm(x, axis=1).round(3).tolist(), settings.get("hidden")))
+        return lambda x: np.array(["good"] * len(x))
+
+    for name in ("fit_logistic", "fit_network"):
+        monkeypatch.setattr(f"xling_tf.evaluators.classifiers.{name}", fit)
+
+    def raw(texts):
+        return 7 * np.ones((len(texts), 1))
+
+    embedder = Embedder(name="x", sentences=lambda texts: np.ones((len(texts), 1)), raw=raw)
+    evaluator = TransferClassification(sentences(2), test=sentences(2), name="x", hidden=128)
+    assert evaluator.protocol["hidden"] == 128
+    assert evaluator(embedder) == {"logistic/accuracy": 0.5, "network/accuracy": 0.5}
+    assert sorted(seen, key=str) == [([7, 7], 128), ([7, 7], None)]
+
+
 @pytest.mark.parametrize("wrong", ["1.0", "high"])
 def test_invalid_labels_and_scores_are_reported(wrong):
     with pytest.raises(UserError, match="'ugly 0' is labelled 'ugly'"):
         TransferClassification(sentences(4), test=sentences(1, ("ugly",)), name="x")
     with pytest.raises(UserError, match="numbers as scores, two different ones"):
         TransferRelatedness(scored(9), (), [("1.0", "a", "b"), (wrong, "c", "d")], name="x")
+
+
+def signs(texts):
+    """1 for "good" and -1 for "bad"; texts of "wrong" the other way round."""
+    return np.array([[(1 if "good" in t else -1) * (-1 if "wrong" in t else 1), 0.5] for t in texts])
+
+
+def wrong(rows, every=1):
+    return [
+        (label, f"{text} wrong" if n % every == 0 else f"{text} de") for n, (label, text) in enumerate(rows)
+    ]
+
+
+def test_given_parts_are_learnt_in_english_and_in_the_language_itself():
+    # What English teaches is the wrong way round in German, which itself can be learnt.
+    parts = {"train": sentences(40), "dev": sentences(20, start=40), "test": sentences(20, start=60)}
+    german = {part: wrong(rows) for part, rows in parts.items()}
+    evaluator = CrossLingualTransfer({"de": german, "en": parts}, name="x")
+    assert evaluator(signs) == {
+        **{"logistic/en/accuracy": 1.0, "logistic/en-de/accuracy": 0.0, "logistic/de/accuracy": 1.0},
+    }
+    assert evaluator.protocol["num_rows"] == {"en": 80, "de": 80}
+
+
+def test_translated_rows_are_cross_validated_in_the_same_folds():
+    # Ten folds of the 40 rows test each row once; one in eight is the wrong way round in German.
+    rows = sentences(40)
+    scores = CrossLingualTransfer({"en": {"": rows}, "de": {"": wrong(rows, every=8)}}, name="x")(signs)
+    assert scores["logistic/en/accuracy"] == 1.0
+    assert scores["logistic/en-de/accuracy"] == pytest.approx(35 / 40)
+    with pytest.raises(UserError, match="equal labels in every language"):
+        CrossLingualTransfer({"en": {"": rows}, "de": {"": rows[::-1]}}, name="x")
+    with pytest.raises(UserError, match="parts train and test in each language"):
+        CrossLingualTransfer({"en": {"": rows}, "de": {"train": rows, "test": rows}}, name="x")
+
+
+def test_tasks_sentiment_and_xnli_of_several_languages_are_found(tmp_path):
+    rows = sentences(40)
+    write_table(tmp_path / "senteval/CR.tsv", "label text", *rows)
+    write_table(tmp_path / "senteval/CR.de.tsv", "label text", *wrong(rows, every=8))
+    for code in ("en", "fr"):
+        for part in ("train", "test"):
+            write_table(tmp_path / f"sentiment/tweets.{code}.{part}.tsv", "label text", *rows)
+    write_table(tmp_path / "sentiment/reviews.zh.train.tsv", "label text", *rows)
+    numbered = [(str(n), label, text, text) for n, (label, text) in enumerate(rows)]
+    for code, part in (("en", numbered), ("es", numbered[::-1][:30])):
+        write_table(tmp_path / f"nli/xnli.{code}.dev.tsv", "pair_id label premise hypothesis", *part)
+    found = {dataset.name: dataset.load() for dataset in SUITE.find(tmp_path, 0)}
+    assert [*found] == ["CR", "cross-lingual.CR", "cross-lingual.tweets", "cross-lingual.xnli.dev"]
+    assert found["cross-lingual.CR"](signs)["logistic/en-de/accuracy"] == pytest.approx(35 / 40)
+    # The pairs that all languages have, by their numbers.
+    assert found["cross-lingual.xnli.dev"].protocol["num_rows"] == {"en": 30, "es": 30}
+    assert found["cross-lingual.tweets"].protocol["num_rows"] == {"en": 80, "fr": 80}

@@ -92,8 +92,8 @@ def test_scored_pairs_and_answers():
     assert found == {"questions/sentence-transformers_gooaq.en": [answer]}
 
 
-def test_articles_are_documents_and_no_triplet_spans_an_unfit_sentence():
-    first = "Escribió. Murió.\n\nObras\n\n= 1 + 2 = 3\n\nUna. Dos. Tres."
+def test_articles_are_documents_and_no_triplet_spans_markup():
+    first = "Escribió. Murió.\n\nObras\n\n= Obras ==\n\nUna. Dos. Tres."
     rows = [{"title": "Ada", "text": first}, {"title": "Eva", "text": "Vino. Se fue."}]
     publish("wikimedia/wikipedia", "20231101.es", train=rows)
     ((title, found),) = read("hf:wikimedia/wikipedia:20231101.es", "en", "es").items()

@@ -3,9 +3,12 @@
 import dataclasses
 import gzip
 import json
+from collections import Counter
 from functools import partial
 from pathlib import Path
+from unittest import mock
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -21,11 +24,13 @@ from xling_tf.presets import get_preset
 from xling_tf.serving.models import ModelConfig
 from xling_tf.settings import apply_overrides
 from xling_tf.tokenizers.words import WordTokenizer
+from xling_tf.trainer import word_vectors
 from xling_tf.trainer.experiment import Run, run_experiment
 from xling_tf.trainer.word_vectors import (
     Bitext,
-    _batches,
-    additive_hinge_gradients,
+    Words,
+    _epoch,
+    additive_gradients,
     cosine_hinge,
     fit_vectors,
     read_vectors,
@@ -125,7 +130,7 @@ def test_vectors_are_read_and_a_word_is_its_languages(folder):
     with gzip.open(folder / "glove.txt.gz", "wt") as file:
         file.write("red 4\nen:x 2\n")
     # Words of the third have tags of their languages.
-    (folder / "both.txt").write_text("en:red 1\nde:rot 2\nde:red 3\n")
+    (folder / "both.txt").write_text("en:red 1\nde_rot 2\nde:red 3\n")
     names = [f"{folder}/{name}" for name in ("{}.vec", "glove.txt.gz", "both.txt")]
     fitted = fit_vectors(names, BITEXT, TOKENIZER, seed=1)
     of = dict(zip(fitted.words, fitted.rows.tolist(), strict=True))
@@ -204,12 +209,43 @@ def test_what_makes_no_space_is_refused(folder, name):
 
 def test_hinges_by_hand():
     a, b, n = (np.array([x], np.float32) for x in ([1, 0], [1, 1], [0, 1]))
-    # |a - b|^2 = 1, |a - n|^2 = 2; cos(a, b) = 0.7071, cos(a, n) = 0. A slope is twice a difference.
-    gradients = [[[-2, 0]], [[0, 2]], [[2, -2]]]
-    assert [part.tolist() for part in additive_hinge_gradients(a, b, n, 3.0)] == gradients
-    assert not np.any(additive_hinge_gradients(a, b, n, 0.5))
+    # cos(a, b) = 0.7071, cos(a, n) = 0.
     assert float(cosine_hinge(a, b, n, 1.0)[0]) == pytest.approx(1 - 0.5**0.5)
     assert float(cosine_hinge(a, n, b, 0.5)[0]) == pytest.approx(0.5 + 0.5**0.5)
+
+
+def test_the_gradients_of_sums_are_those_of_each_pair_and_the_sentences_after_it():
+    a, b = (np.array(rows, np.float32) for rows in ([[1, 0], [2, 0], [0, 3]], [[1, 1], [0, 1], [0, 2]]))
+    # |a - b|^2 of the pairs is 1, 5 and 1; the two translations after them are at 2 and 5, 8 and 2, 5 and 4.
+    # With a margin of 2.5, two hinges are above 0: 1 + 2.5 - 2, of the first pair with the second b, and
+    # 5 + 2.5 - 2, of the second pair with the first b.
+    by_a = [[-2, 0], [2, 0], [0, 0]]
+    by_b = [[0 + 2, 2 - 2], [-4 + 2, 2 - 2], [0, 0]]
+    assert additive_gradients(a, b, margin=2.5, noise=2).tolist() == by_a + by_b
+    assert not np.any(additive_gradients(a, b, margin=-9.0, noise=2))
+    both = tf.Variable(np.concatenate([a, b]))
+    with tf.GradientTape() as tape:
+        loss = 0.0
+        for row in range(3):
+            near = tf.reduce_sum((both[row] - both[3 + row]) ** 2)
+            for shift in (1, 2):
+                far = tf.reduce_sum((both[row] - both[3 + (row + shift) % 3]) ** 2)
+                loss += tf.maximum(0.0, 9.0 + near - far)
+    expected = tape.gradient(loss, both).numpy()
+    assert additive_gradients(a, b, margin=9.0, noise=2) == pytest.approx(expected, abs=1e-5)
+
+
+def test_the_regularizer_of_sums_by_hand():
+    # With a single pair, its translation is the only noise sentence, and the hinge has no gradient. That of
+    # the regularizer is the vector itself, also of a word that occurs twice.
+    bitext = Bitext({("en", "de"): ([["a", "a"]], [["x"]])}, {"en": Counter("aa"), "de": Counter("x")})
+    fitted = fit_vectors(["cvm:3"], bitext, TOKENIZER, seed=1)
+    rows = np.random.default_rng(1).normal(0, 0.1, (2, 3))
+    squares = 0.1
+    for _ in range(5):
+        squares = squares + rows**2
+        rows = rows - 0.05 * rows / np.sqrt(squares)
+    assert fitted.rows[[fitted.words.index(word) for word in "ax"]] == pytest.approx(rows, abs=1e-6)
 
 
 def test_sif_weighs_words_and_takes_the_first_direction_out(folder):
@@ -246,11 +282,25 @@ def test_words_come_near_their_translations(tmp_path, name):
         return [[" ".join(f"{lang}{i}" for i in words) for lang in ("en", target)] for words in sentences]
 
     bitext = Bitext.read({f"en-{target}": pairs(target) for target in languages[1:]}, TOKENIZER, 1)
-    fitted = fit_vectors([name.format(f"{tmp_path}/{{}}.vec")], bitext, TOKENIZER, 1)
+    with mock.patch.dict(word_vectors._PROJECTION, epochs=10):
+        fitted = fit_vectors([name.format(f"{tmp_path}/{{}}.vec")], bitext, TOKENIZER, 1)
     rows = fitted.rows / np.maximum(np.linalg.norm(fitted.rows, axis=1, keepdims=True), 1e-9)
     english, *others = (rows[[fitted.words.index(f"{lang}{i}") for i in range(12)]] for lang in languages)
     for other in others:
         assert np.mean(np.argmax(english @ other.T, axis=1) == np.arange(12)) > 0.5
+
+
+def test_canonical_correlations_by_hand():
+    # German has English's second column, tripled, and its first with as much of a third, unrelated one: the
+    # correlations are 1 and 1 / sqrt(2).
+    first, second, third = np.array([[1, 1, -1, -1], [1, -1, 1, -1], [1, -1, -1, 1]], np.float32)
+    sides = {"en": np.stack([first, second], axis=1), "de": np.stack([first + third, 3 * second], axis=1)}
+    space = {c: Words({f"{c}{i}": i for i in range(4)}, rows + 5) for c, rows in sides.items()}
+    bitext = Bitext({("en", "de"): tuple([[f"{c}{i}"] for i in range(4)] for c in sides)}, BITEXT.counts)
+    english, german = (words.rows for words in word_vectors._cca(space, bitext, seed=1).values())
+    for rows in (english, german):
+        assert np.cov(rows.T) == pytest.approx(np.eye(2), abs=1e-5)
+    assert english.T @ german / 3 == pytest.approx(np.diag([1, 0.5**0.5]), abs=1e-5)
 
 
 def test_cca_of_a_dictionary_undoes_a_rotation(tmp_path):
@@ -272,8 +322,35 @@ def test_cca_of_a_dictionary_undoes_a_rotation(tmp_path):
         np.testing.assert_allclose(of[f"en{i}"], of[f"de{i}"], atol=1e-3)
 
 
+def test_sums_are_learned_from_a_dictionary(tmp_path):
+    (tmp_path / "words.tsv").write_text("".join(f"en{i}\tde{i}\n" for i in range(200)))
+    wrong = [[f"en{i}", f"de{59 - i}"] for i in range(60)]
+    bitext = Bitext.read({"en-de": wrong}, TOKENIZER, 1)
+    with mock.patch.dict(word_vectors._CVM, epochs=100):
+        fitted = fit_vectors([f"cvm@{tmp_path}/words.tsv:8"], bitext, TOKENIZER, 1)
+    english, german = (
+        fitted.rows[[fitted.words.index(f"{language}{i}") for i in range(200)]] for language in ("en", "de")
+    )
+    distances = np.linalg.norm(english[:, None] - german, axis=2)
+    assert np.mean(np.argmin(distances, axis=1) == np.arange(200)) > 0.9
+
+
+def test_training_ends_when_the_loss_stops_falling_and_keeps_the_best():
+    losses = iter([5.0, 3.0, 4.0, 3.5, 9.0, 9.0, 3.0, 1.0])
+    epochs = keras.Variable(0.0)
+
+    def train_epoch():
+        epochs.assign_add(1)
+        return next(losses)
+
+    word_vectors._train_to_lowest([epochs], train_epoch)
+    # Five epochs after the second, which has the lowest loss, it ends.
+    assert list(losses) == [1.0]
+    assert float(epochs) == 2
+
+
 def test_batches_of_all_translations_are_mixed():
-    batches = [*_batches([40, 20], {"batch": 4, "epochs": 1}, seed=0)]
+    batches = [*_epoch([40, 20], 4, np.random.default_rng(0))]
     for table, count in enumerate((40, 20)):
         assert sorted(np.concatenate([rows for place, rows in batches if place == table])) == [*range(count)]
     places = [place for place, _ in batches]
@@ -305,6 +382,27 @@ def test_infersent_tells_translations_from_other_sentences():
     losses, hits = task.losses(model.encoder, batch)
     assert losses.numpy() == pytest.approx([(np.log(4) + np.log(4 / 3)) / 2] * 2, abs=1e-6)
     assert hits.numpy().tolist() == [0.5, 0.5]
+
+
+def test_inference_and_detection_share_a_classifier_of_five_classes():
+    model = tiny_model(apply_overrides(TINY, ["tasks.inference_and_detection.weight=1"]))
+    detection, inference, spanish = (
+        find_task(model, f"inference_and_detection{languages}") for languages in ("_en-es", "", "_es")
+    )
+    assert detection.heads == inference.heads == spanish.heads
+    assert detection.trace_key != inference.trace_key == spanish.trace_key
+    # Classes have a bias alone: e^0 to e^2 for inference, e^3 for unrelated sentences, e^4 for translations.
+    classifier = inference.heads["classifier"]
+    classifier.logits.set_weights([np.zeros((7, 5)), np.arange(5.0)])
+    total = np.log(np.exp(np.arange(5.0)).sum())
+    batch = make_batch(model, make_examples(["a b c", "d"], ["b", "hello e"]))
+    assert detection.losses(model.encoder, batch)[0].numpy() == pytest.approx([total - 3.5] * 2, abs=1e-5)
+    labelled = make_batch(model, make_examples(["a", "b"], ["c", "d"], labels=[0, 2]))
+    assert inference.losses(model.encoder, labelled)[0].numpy() == pytest.approx([total, total - 2], abs=1e-5)
+    # What is exported is inference: the probabilities of its three classes.
+    shares = np.exp(np.arange(3.0)) / np.exp(np.arange(3.0)).sum()
+    served = model.module().signatures["inference"]
+    assert served(tf.constant(["a"]), tf.constant(["b"])).numpy()[0] == pytest.approx(shares, abs=1e-5)
 
 
 def test_the_preset_is_fitted_evaluated_and_exported(tmp_path):

@@ -11,7 +11,7 @@ from starting_models import export_model, make_model
 from xling_tf.config import ExperimentConfig, OptimizerConfig
 from xling_tf.corpora.folder import SAMPLE_FOLDER
 from xling_tf.model import Model
-from xling_tf.presets import get_preset
+from xling_tf.presets import get_preset, name_of_run
 from xling_tf.serving.models import ModelConfig
 from xling_tf.settings import apply_overrides
 from xling_tf.tasks.base import Task, task_class
@@ -60,6 +60,28 @@ def test_every_pair_has_the_six_tasks_a_baseline_and_the_literal_recipe():
     }.items():
         found = [task for task in tasks_of(name) if task not in added_tasks("es")]
         assert found == [task for task in six_tasks("es") if task not in left_out]
+
+
+def test_another_language_of_a_preset_is_in_the_name_of_the_run():
+    names = {
+        "en-es": "en-fr",
+        "translation-ranking-en-es": "translation-ranking-en-fr",
+        "no-snli": "no-snli-en-fr",
+        "word-only": "word-only-en-fr",
+    }
+    for preset, name in names.items():
+        config = apply_overrides(get_preset(preset), ["data.targets=fr"])
+        assert name_of_run(preset, config) == name
+    config = apply_overrides(get_preset("no-target-native"), ["data.targets=fr"])
+    found = [task.name for task in make_tasks(config)]
+    left_out = ("response_prediction_fr", "quick_thought_fr")
+    assert found == [task for task in (*six_tasks("fr"), *added_tasks("fr")) if task not in left_out]
+
+
+def test_answers_have_their_context_in_the_multilingual_presets():
+    # Yang, sec. 3.1: one "multi-feature question-answer prediction task".
+    for name in ("multilingual", "multilingual-large", "multilingual-qa"):
+        assert get_preset(name).tasks["question_answering"].with_context
 
 
 def test_the_literal_recipe():

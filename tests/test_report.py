@@ -12,6 +12,7 @@ import pytest
 import report
 from programs import ROOT, run_python
 
+from evaluation import paper_tables
 from xling_tf.errors import UserError
 
 PROGRAM = ROOT / "evaluation" / "report.py"
@@ -28,7 +29,10 @@ DRAWN = {
         "texts": [["one", "two"], ["eins", "zwei"]],
         "similarities": [[0.9, 0.1], [-0.2, 0.8]],
     },
-    "retrieval_errors": {"num_queries": 2, "num_errors": 1, "errors": [WRONG]},
+    "retrieval_errors": {
+        **{"num_queries": 2, "num_errors": 1, "errors": [WRONG]},
+        "nearest": [{"query": "one", "found": [["zwei", 0.8, False], ["eins", 0.7, True]]}],
+    },
 }
 RESULTS = {
     "system": {"name": "mine", "checksum": "c0ffee", "description": {"preset": "en-es"}},
@@ -144,7 +148,7 @@ def test_data_that_replace_those_of_a_paper_are_marked(two):
     # The column en-zh is filled from WMT 2022, the others are empty.
     assert [cell.text for cell in table.rows[0].cells] == ["", "", "", "50.0"]
     assert table.headings[4].endswith(" (a)")
-    assert table.notes[0].startswith("(a) wmt22.en-zh here")
+    assert table.notes[0].startswith("(a) 2,000 sentences of WMT 2022 instead of")
 
 
 def test_results_that_do_not_compare_are_marked(tmp_path):
@@ -198,6 +202,7 @@ def test_texts_are_escaped(tmp_path):
     made["illustrations"]["heat_map"]["numbers"]["texts"] = [[HOSTILE] * 2] * 2
     (error,) = made["illustrations"]["retrieval_errors"]["numbers"]["errors"]
     error |= dict.fromkeys(("query", "found", "right"), HOSTILE)
+    made["illustrations"]["retrieval_errors"]["numbers"]["nearest"][0]["query"] = HOSTILE
     made["command"] = HOSTILE
     read = report.read_results([write(tmp_path, results()), write(tmp_path, made, "hostile")])
     parts = [*report.sections(read), *report.pictures(read)]
@@ -266,11 +271,11 @@ def test_the_plot_in_the_docs_shows_the_models_of_its_file():
 
 
 FIGURES = [
-    (source, system, column, value)
-    for source, table, systems in report.papers()
-    for system, values in systems.items()
-    for column, value in zip(table["columns"], values, strict=True)
-    if value is not None
+    (table.source, system, column, value)
+    for table in paper_tables.papers()
+    for system, values in table.values.items()
+    for column, value in zip(table.columns, values, strict=True)
+    if value is not None and "heading" not in column
 ]
 
 
@@ -289,6 +294,145 @@ def test_the_means_of_figures_are_those_of_the_papers():
         assert 100 * sum(values) / len(values) == pytest.approx(printed, abs=0.06), system
 
 
+# Two tables of a made-up paper: "ours" stands beside "Its model", and beside nothing else.
+PAPER = {
+    "papers": {
+        "a": {
+            **{"name": "A 2018", "title": "Title", "where": "here", "url": "https://example.org"},
+            **{
+                "why": "Fewer minutes.",
+                "reason": "not trained",
+                "reasons": {"Its larger model": "too large"},
+            },
+        }
+    },
+    "tables": [
+        {
+            **{"paper": "a", "table": "1", "title": "STS", "percent": False, "note": "A note."},
+            "column": {"suite": "sts", "metric": "pearson_angular"},
+            "columns": [
+                {"dataset": "stsb.en.dev"},
+                {"dataset": "stsb.en.test", "stand_in": "stsb.es.dev", "note": "Spanish"},
+                {"dataset": "sick.test", "reason": "no data"},
+            ],
+            "systems": {
+                "Its model": [0.7, 0.5, 0.6],
+                "Its larger model": [0.8, 0.7, 0.7],
+                "Its smaller model": [0.5, None, None],
+            },
+            "prior_work": {"Others (2010)": [0.4, 0.3, None]},
+            "ours": {"Its model": ["ours", "missing"]},
+        },
+        {
+            **{"paper": "a", "table": "2", "title": "Search", "percent": True},
+            "column": {"suite": "similarity_search", "dataset": "europarl"},
+            "columns": [
+                {"metric": "en-de/error_rate"},
+                {"heading": "both", "mean_of": ["sts/x/pearson", "sts/y/pearson"], "note": "of two"},
+            ],
+            "systems": {"Its model": [90.0, 50.0]},
+            "ours": {"Its model": ["ours"]},
+        },
+    ],
+}
+BESIDE = """\
+## A 2018
+
+[Title](https://example.org), here. Of its own 9 figures, 4 have one of ours beside them. On the paper's own \
+data ours are on average 0.10 of correlation higher (n = 1) and 15.0 points lower (n = 1). Fewer minutes.
+
+### Table 1: STS (Pearson)
+
+|  | stsb.en.dev | stsb.en.test (a) |
+|:---|---:|---:|
+| Its model | 0.700 | 0.500 |
+| **`ours`** | 0.800 | 0.300 |
+
+(a) Spanish
+
+A note.
+
+Without a figure of ours: sick.test: no data. Its larger model: too large. Its smaller model: not trained. \
+Others (2010): quoted by the paper from others.
+"""
+
+
+def test_our_scores_stand_beside_those_of_a_paper_or_a_reason_does(tmp_path, monkeypatch):
+    monkeypatch.setattr(paper_tables, "_PAPERS", write(tmp_path, PAPER, "paper"))
+    file = tmp_path / "ours.json"
+    evaluated = {
+        **{("sts", "stsb.en.dev", "pearson_angular"): 0.8, ("sts", "stsb.es.dev", "pearson_angular"): 0.3},
+        **{("sts", "x", "pearson"): 0.2, ("sts", "y", "pearson"): 0.4, ("sts", "z", "pearson"): 0.9},
+        ("similarity_search", "europarl", "en-de/error_rate"): 0.25,
+    }
+    trained = {("training", "stsb.en.dev", "pearson_angular"): 0.1}
+    training = {"steps": 10, "minutes": 1.26, "command": "python train --cache=/a --teacher /x/use"}
+    training |= {"config": {"training": {"seed": 3}}}
+    of_training = ("ours", trained, training)
+    of_model = ("ours", evaluated, {"command": "evaluate", "system": {"checksum": "c0"}})
+    # The evaluation's score is the later one, in whichever order.
+    systems = paper_tables.add_results(file, [of_model, of_training])
+    assert json.loads(file.read_text("utf-8")) == systems
+    assert {key: systems["ours"][key] for key in ("command", "minutes", "seed")} == {
+        **{"command": "train --teacher use", "minutes": 1.3, "seed": 3}
+    }
+    assert systems["ours"]["scores"]["sts/stsb.en.dev"] == {"pearson_angular": 0.8}
+    assert "sts/z" not in systems["ours"]["scores"]
+    text = report.render(paper_tables.beside(systems), [], as_page=False)
+    assert text.startswith(BESIDE)
+    # An error rate of .25 is an accuracy of 75.0; (.2 + .4) / 2 = .3.
+    assert "| Its model | 90.0 | 0.500 |\n| **`ours`** | 75.0 | 0.300 |" in text
+    assert "| `ours` | 1.3 | 10 | 3 |" in text
+    # Scores of the same model are kept, those of another one or another training are not.
+    more = ("ours", {("sts", "x", "pearson"): 0.3}, {"system": {"checksum": "c0"}})
+    assert len(paper_tables.add_results(file, [more])["ours"]["scores"]) == 5
+    again = ("ours", trained, training | {"steps": 20})
+    scores = paper_tables.add_results(file, [again, more])["ours"]["scores"]
+    assert scores == {"sts/stsb.en.dev": {"pearson_angular": 0.1}, "sts/x": {"pearson": 0.3}}
+    another = (*more[:2], {"system": {"checksum": "c1"}})
+    assert paper_tables.add_results(file, [another])["ours"]["scores"] == {"sts/x": {"pearson": 0.3}}
+
+
+def test_wide_tables_are_turned(tmp_path, monkeypatch):
+    content = copy.deepcopy(PAPER)
+    content["tables"] = [content["tables"][0]]
+    columns = [{"dataset": str(n)} for n in range(11)]
+    content["tables"][0] |= {"columns": columns, "systems": {"Its model": [0.5] * 11}, "prior_work": {}}
+    monkeypatch.setattr(paper_tables, "_PAPERS", write(tmp_path, content, "paper"))
+    scores = {f"sts/{n}": {"pearson_angular": n / 20} for n in range(11)}
+    another = {"sts/10": {"pearson_angular": 0.6}}
+    (section, _) = paper_tables.beside({"ours": {"scores": scores}, "ours-seed-2": {"scores": another}})
+    (table,) = section.tables
+    assert table.headings == ["", "Its model", "**`ours`**", "**`ours-seed-2`**"]
+    rows = [(*row.names, *(cell.text for cell in row.cells)) for row in table.rows]
+    assert rows[9:] == [("9", "0.500", "0.450", ""), ("10", "0.500", "0.500", "0.600")]
+
+
+SYSTEMS = json.loads((ROOT / "evaluation/results/papers.json").read_text("utf-8"))
+
+
+def test_every_figure_of_the_papers_has_one_of_ours_or_a_reason():
+    scores = {name: paper_tables.flat(system["scores"]) for name, system in SYSTEMS.items()}
+    for table in paper_tables.papers():
+        part = paper_tables.Beside(table, scores)
+        named = {what for names in part.reasons().values() for what in names}
+        headings, _ = table.headings()
+        for row, place in part.figures.keys() - part.scores.keys():
+            assert named & {row, headings[place]}, (table.source, row, headings[place])
+        assert all(map(str.strip, part.reasons()))
+        assert table.ours.keys() <= table.values.keys()
+
+
+def test_every_system_of_ours_stands_beside_a_row_of_a_paper():
+    beside = {name for table in paper_tables.papers() for names in table.ours.values() for name in names}
+    assert {name.partition("-seed-")[0] for name in SYSTEMS} <= beside
+
+
+def test_the_page_in_the_docs_is_made_of_its_files():
+    page = report.ABOUT_PAPERS + report.render(paper_tables.beside(SYSTEMS), [], as_page=False)
+    assert (ROOT / "docs/papers.md").read_text("utf-8") == page
+
+
 def test_the_program_writes_both_forms(tmp_path):
     path = write(tmp_path, results())
     flags = ["--output=page.html", "--markdown=tables.md"]
@@ -296,3 +440,13 @@ def test_the_program_writes_both_forms(tmp_path):
     assert run.status == 0, run.errors
     assert "<!doctype html>" in (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "table 2: STS Benchmark" in (tmp_path / "tables.md").read_text(encoding="utf-8")
+    run = run_python(tmp_path, str(PROGRAM), str(path), "--papers=ours.json", "--output=papers.md")
+    assert run.status == 0, run.errors
+    # "mine" is none of the systems that stand beside a paper's, but its scores are kept.
+    assert "**`" not in (tmp_path / "papers.md").read_text(encoding="utf-8")
+    kept = json.loads((tmp_path / "ours.json").read_text(encoding="utf-8"))["mine"]["scores"]
+    assert kept["sts/stsb.en.dev"] == {"pearson_angular": 0.7}
+    (tmp_path / "ours.json").write_text("[]", encoding="utf-8")
+    run = run_python(tmp_path, str(PROGRAM), str(path), "--papers=ours.json", "--output=papers.md")
+    assert run.status == 2
+    assert "ours.json must be" in run.errors

@@ -18,7 +18,9 @@ from testing import (
     tiny_model,
 )
 
+from xling_tf.documents import divide, pool
 from xling_tf.errors import UserError
+from xling_tf.evaluators.embedders import open_embedder
 from xling_tf.layers.pooling import AttentionPooling, masked_max
 from xling_tf.layers.recurrent import Lstm
 from xling_tf.sentence_encoder import SentenceEncoder
@@ -206,6 +208,29 @@ def test_each_pair_teaches_the_decoder_its_own_languages(tmp_path):
     before = languages.numpy()
     trainer.train()
     assert (np.abs(languages.numpy() - before).max(axis=1) > 0).tolist() == [True] * 3
+
+
+def test_the_papers_protocols_see_the_mean_of_the_hidden_states(tmp_path):
+    """From the exported model to the document, whose vector is the mean of its sentences' raw ones."""
+    model, *_ = yu()
+    model.export(tmp_path / "m", {}, model.module())
+    embedder = open_embedder(str(tmp_path / "m"))
+    texts = ["a b c", "hello mundo", "d"]
+    expected = []
+    for text in texts:
+        features = model.tokenizer([text])
+        words = model.encoder.embed_words(features.words).numpy()[features.tokens.numpy()]
+        both = [read(words, features.lengths) for read in (model.encoder.forward, model.encoder.backward)]
+        states = model.encoder.top(np.concatenate(both, axis=2), features.lengths).numpy()
+        expected.append(states[0].mean(axis=0))
+    assert embedder.encode_raw(texts) == pytest.approx(np.array(expected), abs=1e-5)
+    units = expected / np.linalg.norm(expected, axis=1, keepdims=True)
+    assert embedder(texts) == pytest.approx(units, abs=1e-5)
+    # As the evaluators of documents do: the pooled vectors are raw ones too.
+    parts = [divide("a b c. hello mundo.", "en", "sentences"), ["d"]]
+    pooled = pool(embedder.encode_raw, parts)["mean"]
+    assert pooled[1] == pytest.approx(expected[2], abs=1e-5)
+    assert pooled[0] == pytest.approx(embedder.encode_raw(parts[0]).mean(axis=0), abs=1e-5)
 
 
 def test_it_learns_to_translate_and_is_exported(tmp_path):

@@ -16,6 +16,7 @@ PROGRAMS = {
     "prepare": "data/default.py",
     "convert": "data/convert.py",
     "mine": "data/mine.py",
+    "translate": "data/translate.py",
 }
 
 

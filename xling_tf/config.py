@@ -161,11 +161,14 @@ class TransformerConfig:
     num_heads: int = 8  # 2019, sec. 2.1
     norm_first: bool = False  # normalises the input of each sub-layer, not the sum after it
     bow_residual: bool = False  # adds the output to the average of the word vectors
+    # 0.1 in Vaswani et al. 2017, sec. 5.4, on which 2019, sec. 2.1, builds without naming a rate.
+    dropout: float = 0.0
 
     def __post_init__(self) -> None:
         _require_positive(self, "encoder", "embedding_dim", "hidden_dim", "intermediate_dim", "num_heads")
         layers = self.num_layers
         require(layers is None or layers >= 0, "encoder.num_layers", "at least 0, or auto", layers)
+        require(0 <= self.dropout < 1, "encoder.dropout", "at least 0 and below 1", self.dropout)
         is_multiple = self.hidden_dim % self.num_heads == 0
         expected = f"a multiple of encoder.num_heads, {self.num_heads}"
         require(is_multiple, "encoder.hidden_dim", expected, self.hidden_dim)
@@ -431,6 +434,7 @@ TASKS = Registry(
         "graded_similarity": (TaskConfig, "xling_tf.tasks.inference:GradedSimilarity"),
         "translation": (TranslationConfig, "xling_tf.tasks.translation:Translation"),
         "translation_detection": (TaskConfig, "xling_tf.tasks.inference:TranslationDetection"),
+        "inference_and_detection": (TaskConfig, "xling_tf.tasks.inference:InferenceAndDetection"),
     },
 )
 

@@ -9,7 +9,7 @@ from apache_beam.pvalue import PCollection
 from pipelines.articles import Page, article_sentences, file_prefixes, parse_page
 from pipelines.common import count, dropping, open_raw
 from xling_tf.compressed import unpacked
-from xling_tf.corpora.cleaning import sentence_fault
+from xling_tf.corpora.cleaning import has_leftovers
 from xling_tf.corpora.line_files import split_blocks
 from xling_tf.corpora.readers import MalformedLineError
 from xling_tf.errors import UserError
@@ -40,14 +40,14 @@ class Documents(beam.PTransform[Any, Any]):
 
 
 def articles(path: str, language: str) -> Iterator[tuple[str, list[list[str]]]]:
-    """Yields the title and the runs of contiguous fit sentences of each article of a dump."""
+    """Yields the title and the runs of contiguous sentences of each article of a dump."""
     for page, prefixes in _pages(path):
         if page.fault:
             count(f"pages dropped: {page.fault}")
             continue
         count("articles")
         with dropping("articles"):
-            runs = list(_runs(article_sentences(page, language, prefixes), language))
+            runs = list(_runs(article_sentences(page, language, prefixes)))
             if not runs:
                 raise MalformedLineError("nothing left")
             yield page.title, runs
@@ -83,12 +83,13 @@ def _pages(path: str) -> Iterator[tuple[Page, Collection[str]]]:
         )
 
 
-def _runs(sentences: Iterable[str], language: str) -> Iterator[list[str]]:
-    # A dropped sentence splits the document: its neighbours are not contiguous.
+def _runs(sentences: Iterable[str]) -> Iterator[list[str]]:
+    # The paper drops no sentence, short or long. Only what no reader sees is dropped here, and splits the
+    # document, because its neighbours are not contiguous.
     runs: list[list[str]] = [[]]
     for sentence in sentences:
-        if fault := sentence_fault(sentence, language, min_words=1):
-            count(f"sentences dropped: {fault}")
+        if not sentence or has_leftovers(sentence):
+            count("sentences dropped: empty, or markup is left")
             runs.append([])
         else:
             runs[-1].append(sentence)

@@ -99,7 +99,12 @@ def form_fault(text: str) -> str | None:
         return "too long"
     if letter_share(text) < _MIN_LETTERS:
         return "few letters"
-    return "markup or placeholder" if _LEFTOVER.search(text) else None
+    return "markup or placeholder" if has_leftovers(text) else None
+
+
+def has_leftovers(text: str) -> bool:
+    """Returns True if a text has markup, a placeholder or damaged characters."""
+    return bool(_LEFTOVER.search(text))
 
 
 def translation_fault(pair: TranslationPair, source: str, target: str) -> str | None:

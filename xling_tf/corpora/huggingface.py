@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from absl import logging
 
-from xling_tf.corpora.cleaning import normalise, sentence_fault
+from xling_tf.corpora.cleaning import has_leftovers, normalise
 from xling_tf.corpora.readers import percentages
 from xling_tf.corpora.record_types import RECORD_TYPES
 from xling_tf.corpora.records import NLI_LABELS, Corpus, Row, SentenceTriplet
@@ -108,9 +108,9 @@ class HubCorpus(Corpus):
 
 
 def _triplets(title: str, text: str, language: str) -> list[Row]:
-    # The title is a sentence, and no triplet spans an unfit sentence (Chidambaram et al. 2018, sec. A.1).
+    # The title is a sentence (Chidambaram et al. 2018, sec. A.1). No triplet spans what no reader sees.
     lines = [normalise(title), *(s for part in paragraphs(text) for s in sentences(part, language))]
-    fit = [not sentence_fault(line, language, min_words=1) for line in lines]
+    fit = [line and not has_leftovers(line) for line in lines]
     places = (place for place in range(len(lines) - 2) if all(fit[place : place + 3]))
     return [(SentenceTriplet._make(lines[place : place + 3]), text) for place in places]
 

@@ -9,7 +9,7 @@ from keras import ops
 
 from xling_tf.encoders.base import TokenEncoder
 from xling_tf.encoders.static import StaticEncoder
-from xling_tf.layers.base import LayerNorm
+from xling_tf.layers.base import Dropout, LayerNorm
 from xling_tf.layers.embeddings import sinusoidal_positions
 from xling_tf.layers.pooling import MASKED, masked_mean, token_mask, unit_entries, unit_length
 from xling_tf.layers.transformer import EPSILON, TransformerBlock
@@ -48,13 +48,14 @@ class TransformerEncoder(TokenEncoder):
         num_heads: int = 8,
         norm_first: bool = False,
         bow_residual: bool = False,
+        dropout: float = 0.0,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.num_words, self.num_ngrams, self.max_tokens = num_words, num_ngrams, max_tokens
         self.embedding_dim, self.hidden_dim = embedding_dim, hidden_dim
         self.intermediate_dim, self.num_layers, self.num_heads = intermediate_dim, num_layers, num_heads
-        self.norm_first, self.bow_residual = norm_first, bow_residual
+        self.norm_first, self.bow_residual, self.dropout = norm_first, bow_residual, dropout
         dtype = self.dtype_policy
         self.static = StaticEncoder(
             num_words=num_words,
@@ -70,6 +71,7 @@ class TransformerEncoder(TokenEncoder):
                 num_heads,
                 intermediate_dim,
                 norm_first=norm_first,
+                dropout=dropout,
                 dtype=dtype,
                 name=f"block_{index}",
             )
@@ -78,6 +80,7 @@ class TransformerEncoder(TokenEncoder):
         # If the blocks normalise their inputs, the output of the last one still has to be normalised.
         self.final_norm = LayerNorm(epsilon=EPSILON, dtype=dtype, name="final_norm") if norm_first else None
         self.positions = sinusoidal_positions(max_tokens, hidden_dim)
+        self.drop = Dropout(dropout, dtype=dtype, name="dropout")
         if bow_residual:
             self.context_projection = keras.layers.Dense(
                 hidden_dim, kernel_initializer="zeros", dtype=dtype, name="context_projection"
@@ -121,7 +124,7 @@ class TransformerEncoder(TokenEncoder):
         # Vaswani et al. 2017, sec. 3.4: without the factor, the positions would outweigh the words. With the
         # residual, the length of a word's vector is its weight in the average, so it is normalised here.
         words = unit_entries(inputs) if self.bow_residual else inputs * self.hidden_dim**0.5
-        hidden = ops.cast(words + positions, self.compute_dtype)
+        hidden = self.drop(ops.cast(words + positions, self.compute_dtype), training=training)
         for block in self.blocks:
             hidden = block(hidden, attention_bias, training=training)
         if self.final_norm:

@@ -102,7 +102,13 @@ def logistic_path(
 
 
 def fit_network(
-    x: Array, y: Array, *, dev: Labelled | None = None, folds: int = 10, seed: int = 0
+    x: Array,
+    y: Array,
+    *,
+    dev: Labelled | None = None,
+    folds: int = 10,
+    hidden: int = NETWORK["hidden"],
+    seed: int = 0,
 ) -> Predict:
     """Fits SentEval's network of sigmoid units; accuracy on `dev` or a fold chooses weight decay and epochs.
 
@@ -114,7 +120,7 @@ def fit_network(
     with single_threaded():
         train_x, train_y, *held_out = (x, y, *dev) if dev else next(stratified_splits(x, y, folds, seed))
         for decay in NETWORK["weight_decay"]:
-            network = _network(train_x, (NETWORK["hidden"],), "logistic", NETWORK, seed, decay)
+            network = _network(train_x, (hidden,), "logistic", NETWORK, seed, decay)
             best_of_decay, patience = -1.0, NETWORK["patience"]
             for _ in range(0, NETWORK["max_epochs"], NETWORK["epochs_a_check"]):
                 for _ in range(NETWORK["epochs_a_check"]):

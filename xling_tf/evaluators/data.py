@@ -180,7 +180,7 @@ def find_bitexts(folder: Path) -> list[ParallelTexts]:
     for name, path in tables_in(folder / "bitext").items():
         if match := re.fullmatch(rf".+\.({LANGUAGE})-({LANGUAGE})", name):
             texts.append(_table(name, path, match.groups()))
-    paths = _xnli(folder)
+    paths = xnli_paths(folder)
     if english := paths.pop("en", None):
         for language, path in paths.items():
             texts.append(_hypotheses(f".en-{language}", {"en": english, language: path}))
@@ -191,7 +191,7 @@ def find_multilingual(folder: Path) -> list[ParallelTexts]:
     """Finds texts in several languages: `similarity_search/<name>.tsv`, and XNLI's hypotheses."""
     tables = tables_in(folder / "similarity_search").items()
     texts = [_table(name, path, tuple(header_of(path))) for name, path in tables]
-    if len(paths := _xnli(folder)) > 1:
+    if len(paths := xnli_paths(folder)) > 1:
         texts.append(_hypotheses("", paths))
     return sorted(texts)
 
@@ -200,8 +200,8 @@ def _table(name: str, path: Path, languages: tuple[str, ...]) -> ParallelTexts:
     return ParallelTexts(name, languages, (path,), partial(read_table, path, languages))
 
 
-def _xnli(folder: Path) -> dict[str, Path]:
-    """XNLI's development sets with the numbers of their pairs, by language."""
+def xnli_paths(folder: Path) -> dict[str, Path]:
+    """Finds XNLI's development sets with the numbers of their pairs, by language."""
     languages = find_tables(folder / "nli").get("xnli", {})
     paths = {code: splits["dev"] for code, splits in languages.items() if "dev" in splits}
     return {code: path for code, path in paths.items() if "pair_id" in header_of(path)}

@@ -19,7 +19,7 @@ from xling_tf.evaluators import data
 from xling_tf.evaluators.encoding import Encode, as_embedder, encode_checked, encode_units
 from xling_tf.evaluators.semantic_retrieval import inner_products, relevant_ranks
 
-# Lucene's defaults: Yang et al. 2019, sec. 5.3, use the "default parameters" of an implementation.
+# Lucene's defaults, and those of the implementation that Yang et al. 2019, footnote 16, name.
 _BM25 = {"method": "lucene", "k1": 1.2, "b": 0.75}
 _UNSPACED = "".join(f"{first}-{last}" for first, last in UNSPACED_RANGES)
 # Marks of Indic scripts are parts of words, but no letters for `re`; the danda is a full stop.
@@ -97,15 +97,17 @@ class RetrievalQuestionAnswering:
             (right,), (pool,) = self._right.values(), self._pools.values()
             questions = [pool.questions[row] for row in right]
             self._lexical = lambda unit: bm25(questions, unit.texts)
-            self._baseline = _measures("bm25", pool, right, self._lexical)
+            self._baseline = _measures("bm25", pool, right, self._lexical) | _measures(
+                "bm25_of_paper", pool, right, lambda unit: bm25(questions, unit.texts, negative_weights=True)
+            )
         self.protocol: Mapping[str, Any] = {"bm25s": version("bm25s") if self._lexical else None}
 
     def __call__(self, encode: Encode) -> dict[str, float]:
         """Returns "<encoders>/<unit>/precision_at_1" and "<encoders>/<unit>/mean_reciprocal_rank".
 
         Encoders are "qa_encoders" (if the embedder has them), "sentence_encoder", both also with
-        "_and_bm25", and "bm25"; units are "sentence" and, if known, "paragraph". With several languages, all
-        for each direction: "<query language>-<candidate language>/...".
+        "_and_bm25", "bm25" and "bm25_of_paper" (see `bm25`); units are "sentence" and, if known, "paragraph".
+        With several languages, all for each direction: "<query language>-<candidate language>/...".
         """
         scores: dict[str, float] = {}
         embedder = as_embedder(encode)
@@ -175,10 +177,21 @@ def _measures(
     return scores
 
 
-def bm25(queries: Sequence[str], documents: Sequence[str]) -> Iterator[NDArray[np.float32]]:
-    """Yields the scores of all documents for each query, `[1, documents]`: the lexical baseline."""
+def bm25(
+    queries: Sequence[str], documents: Sequence[str], *, negative_weights: bool = False
+) -> Iterator[NDArray[np.float32]]:
+    """Yields the scores of all documents for each query, `[1, documents]`: the lexical baseline.
+
+    With `negative_weights`, words of more than half of the documents count against a document, as in the
+    implementation of Yang et al. 2019, footnote 16: log((N - n + .5) / (n + .5)), without Lucene's "1 +".
+    """
     index = library("bm25s", "bm25s", "evaluation").BM25(**_BM25)
     index.index([tokens_of(document) for document in documents], show_progress=False)
+    if negative_weights:
+        counts = np.diff(index.scores["indptr"])
+        odds = (len(documents) - counts + 0.5) / (counts + 0.5)
+        ratios = (np.log(odds) / np.log1p(odds)).astype(np.float32)
+        index.scores["data"] = index.scores["data"] * np.repeat(ratios, counts)
     for query in queries:
         yield index.get_scores_from_ids(index.get_tokens_ids(tokens_of(query)))[np.newaxis]
 

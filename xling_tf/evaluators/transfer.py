@@ -9,7 +9,17 @@ import numpy as np
 
 from xling_tf.errors import UserError
 from xling_tf.evaluators import classifiers
-from xling_tf.evaluators.data import Dataset, Rows, Suite, find_file, read_table
+from xling_tf.evaluators.classification import SOURCE
+from xling_tf.evaluators.data import (
+    Dataset,
+    Rows,
+    Suite,
+    Tables,
+    find_file,
+    find_tables,
+    read_table,
+    xnli_paths,
+)
 from xling_tf.evaluators.encoding import Encode, Evaluator, as_embedder
 from xling_tf.evaluators.sts import correlations
 
@@ -26,16 +36,25 @@ class TransferClassification:
     10-fold cross-validation. `dev`, or else a part of the training set, chooses the regularisation.
     """
 
-    def __init__(self, train: Rows, dev: Rows = (), test: Rows = (), *, name: str, seed: int = 0) -> None:
+    def __init__(
+        self,
+        train: Rows,
+        dev: Rows = (),
+        test: Rows = (),
+        *,
+        name: str,
+        hidden: int = classifiers.NETWORK["hidden"],
+        seed: int = 0,
+    ) -> None:
         self.name = name
         self._train, self._dev, self._test = map(classifiers.by_text, (train, dev, test))
         self.pairs = _pairs(test or train)
         classifiers.require_trained(name, train, (*dev, *test))
         counts = {"num_train": len(train), "num_dev": len(dev), "num_test": len(test)}
-        self.protocol: Mapping[str, Any] = {"seed": seed, **counts}
+        self.protocol: Mapping[str, Any] = {"seed": seed, "hidden": hidden, **counts}
         self._fits: Mapping[str, Callable[..., classifiers.Predict]] = {
             "logistic": partial(classifiers.fit_logistic, folds=_INNER_FOLDS, seed=seed),
-            "network": partial(classifiers.fit_network, folds=_HELD_OUT, seed=seed),
+            "network": partial(classifiers.fit_network, folds=_HELD_OUT, hidden=hidden, seed=seed),
         }
         self._seed = seed
 
@@ -104,6 +123,71 @@ class TransferRelatedness:
         return {"pearson": pearson, "spearman": spearman}
 
 
+class CrossLingualTransfer:
+    """Accuracy of SentEval's logistic regression, within and across languages.
+
+    It learns in English and is tested in each language (Rücklé et al. 2018, sec. 5.1 and Table 3), and it
+    learns in the language itself. Without parts "train" and "test", rows with the same number translate each
+    other, and are cross-validated in the same folds in all languages.
+
+    Args:
+        rows: (label, sentence) or (label, sentence, sentence), by language and split: "train", "dev" (or
+            else a part of the training set) and "test", or "".
+    """
+
+    def __init__(self, rows: Mapping[str, Mapping[str, Rows]], *, name: str, seed: int = 0) -> None:
+        self.name = name
+        self._rows = dict(sorted(rows.items(), key=lambda item: (item[0] != SOURCE, item[0])))
+        self._seed = seed
+        self._is_split = all({"train", "test"} <= splits.keys() for splits in rows.values())
+        if not self._is_split and any("" not in splits for splits in rows.values()):
+            raise UserError(f"{name} must have parts train and test in each language, or no parts in any")
+        counts = {code: sum(map(len, splits.values())) for code, splits in self._rows.items()}
+        self.protocol: Mapping[str, Any] = {"seed": seed, "num_rows": counts}
+        if self._is_split:
+            for splits in self._rows.values():
+                classifiers.require_trained(name, splits["train"], splits["test"])
+        elif len({tuple(label for label, *_ in splits[""]) for splits in rows.values()}) > 1:
+            raise UserError(f"{name} must have equal labels in every language, row by row; correct it")
+
+    def __call__(self, encode: Encode) -> dict[str, float]:
+        """Returns "logistic/en-<language>/accuracy" and "logistic/<language>/accuracy"."""
+        parts = [rows for splits in self._rows.values() for rows in splits.values()]
+        vectors = iter(_features(encode, parts))
+        sets = {
+            code: {part: (next(vectors), np.array([row[0] for row in rows])) for part, rows in splits.items()}
+            for code, splits in self._rows.items()
+        }
+        folds = [sets] if self._is_split else list(self._folds(sets))
+        scores = {}
+        for source in sets:
+            targets = [*sets] if source == SOURCE else [source]
+            accuracies = partial(self._accuracies, source, targets)
+            means = np.mean(classifiers.in_threads(accuracies, folds), axis=0).tolist()
+            for target, mean in zip(targets, means, strict=True):
+                pair = target if source == target else f"{source}-{target}"
+                scores[f"logistic/{pair}/accuracy"] = mean
+        return scores
+
+    def _accuracies(
+        self, source: str, targets: Sequence[str], fold: Mapping[str, Mapping[str, classifiers.Labelled]]
+    ) -> list[float]:
+        train, dev = fold[source]["train"], fold[source].get("dev")
+        predict = classifiers.fit_logistic(*train, dev=dev, folds=_INNER_FOLDS, seed=self._seed)
+        return [classifiers.accuracy(predict, *fold[target]["test"]) for target in targets]
+
+    def _folds(
+        self, sets: Mapping[str, Mapping[str, classifiers.Labelled]]
+    ) -> Iterator[dict[str, dict[str, classifiers.Labelled]]]:
+        """Yields the parts "train" and "test" of each language in each fold."""
+        whole = {code: splits[""] for code, splits in sets.items()}
+        y = next(iter(whole.values()))[1]
+        places = np.arange(len(y))
+        for *parts, _ in classifiers.stratified_splits(places, y, _FOLDS, self._seed):
+            rows = {"train": parts[0], "test": parts[2]}
+            yield {code: {n: (x[r], y[r]) for n, r in rows.items()} for code, (x, _) in whole.items()}
+
+
 def _pairs(examples: Rows) -> list[tuple[str, str]]:
     return [(example[1], example[2]) for example in examples if len(example) == 3]
 
@@ -126,6 +210,8 @@ def _all(stem: str) -> dict[str, str]:
 
 
 _TEXT = ("label", "text")
+_PARTS = ("", "train", "dev", "test")
+_XNLI = "xnli.dev"
 # The papers give the score of the development set too, which is all that many folders have.
 _STSB_DEV = {"train": "sts/stsb.en.train", "test": "sts/stsb.en.dev"}
 # The tables of each task by split; their columns, the label first; and the evaluator.
@@ -140,11 +226,14 @@ _TASKS: dict[str, tuple[Mapping[str, str], tuple[str, ...], Callable[..., Evalua
 }
 
 
-def _find(folder: Path, seed: int) -> Iterator[Dataset]:
+def find(folder: Path, seed: int, hidden: int = classifiers.NETWORK["hidden"]) -> Iterator[Dataset]:
+    """Finds the data sets of a folder; `hidden` is the number of the network's hidden units."""
+
     def load(name: str, paths: Mapping[str, Path]) -> Evaluator:
         _, columns, make = _TASKS[name]
         rows = {split: read_table(path, columns) for split, path in paths.items()}
-        return make(**rows, name=name, seed=seed)
+        settings = {"hidden": hidden} if make is TransferClassification else {}
+        return make(**rows, **settings, name=name, seed=seed)
 
     for name, (tables, _, _) in _TASKS.items():
         split_paths = {split: find_file(folder, f"{stem}.tsv") for split, stem in tables.items()}
@@ -152,12 +241,48 @@ def _find(folder: Path, seed: int) -> Iterator[Dataset]:
         if tables.keys() - {"dev"} <= paths.keys():
             yield Dataset(name=name, files=tuple(paths.values()), load=partial(load, name, paths))
 
+    def load_cross_lingual(name: str, tables: Tables, columns: Sequence[str]) -> Evaluator:
+        rows: dict[str, dict[str, Rows]] = {
+            code: {split: read_table(path, columns) for split, path in splits.items()}
+            for code, splits in tables.items()
+        }
+        if name == _XNLI:  # the first column is the pair's number
+            by_number = {code: {row[0]: row[1:] for row in splits[""]} for code, splits in rows.items()}
+            numbers = sorted(set.intersection(*map(set, by_number.values())))
+            rows = {code: {"": [pairs[number] for number in numbers]} for code, pairs in by_number.items()}
+        return CrossLingualTransfer(rows, name=name, seed=seed)
+
+    for name, languages, columns in _find_cross_lingual(folder):
+        files = tuple(path for splits in languages.values() for path in splits.values())
+        load_languages = partial(load_cross_lingual, name, languages, columns)
+        yield Dataset(name=f"cross-lingual.{name}", files=files, load=load_languages)
+
+
+def _find_cross_lingual(folder: Path) -> Iterator[tuple[str, Tables, Sequence[str]]]:
+    """Yields SentEval's tasks in other languages, sentiment and XNLI, with the tables and their columns."""
+    for name, languages in find_tables(folder / "senteval").items():
+        if name in _TASKS:
+            files = {part: find_file(folder, f"senteval/{name}{part and '.'}{part}.tsv") for part in _PARTS}
+            yield (
+                name,
+                {SOURCE: {part: path for part, path in files.items() if path}, **languages},
+                _TASKS[name][1],
+            )
+    for name, languages in find_tables(folder / "sentiment").items():
+        splits = {code: tables for code, tables in languages.items() if {"train", "test"} <= tables.keys()}
+        if SOURCE in splits and len(splits) > 1:
+            yield name, splits, _TEXT
+    if len(xnli := xnli_paths(folder)) > 1 and SOURCE in xnli:
+        columns = ("pair_id", "label", "premise", "hypothesis")
+        yield _XNLI, {code: {"": path} for code, path in xnli.items()}, columns
+
 
 SUITE = Suite(
     name="senteval",
     title="SentEval's transfer tasks",
-    source="Chidambaram et al. 2019, Table 1; Yang et al. 2019, Table 8; Yu et al. 2018, Table 1",
-    layout="senteval/<task>[.<split>].tsv (label TAB text, or label, sentence1 and sentence2, so named in "
-    "line 1; data/convert.py --format senteval)",
-    find=_find,
+    source="Chidambaram et al. 2019, Table 1; Yang et al. 2019, Table 8; Yu et al. 2018, Table 1; Rücklé et "
+    "al. 2018, Tables 2, 3 and 6",
+    layout="senteval/<task>[.<language>][.<split>].tsv (label TAB text, or label, sentence1 and sentence2, "
+    "so named in line 1; data/convert.py --format senteval)",
+    find=find,
 )

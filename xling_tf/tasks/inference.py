@@ -24,7 +24,8 @@ class InferenceSignature(Signature):
         message = "as many hypotheses as premises are expected"
         hypothesis = require_as_many(hypothesis, premise, message)
         vectors = self.seen_by_heads(self.encode(tf.concat([premise, hypothesis], axis=0)))
-        return tf.nn.softmax(self.head("classifier")(*tf.split(vectors, 2)))
+        logits = self.head("classifier")(*tf.split(vectors, 2))
+        return tf.nn.softmax(logits[:, : len(NLI_LABELS)])
 
 
 class Inference(Task):
@@ -69,11 +70,12 @@ class TranslationDetection(Task):
 
     kind: ClassVar[str] = "parallel"
     columns = ("source", "target")
+    num_classes: ClassVar[int] = 2  # the last two: unrelated sentences, and translations
 
     @classmethod
     def make_heads(cls, config: ExperimentConfig, data: DataConfig, encoder: TokenEncoder) -> Heads:
-        """See `Task.make_heads`: a classifier of two classes."""
-        return {"classifier": _classifier(config, encoder, 2)}
+        """See `Task.make_heads`: a classifier of `num_classes`."""
+        return {"classifier": _classifier(config, encoder, cls.num_classes)}
 
     def score(self, columns: list[tf.Tensor], batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
         """See `Task.score`: classifies sources with their targets and, if there are any, random others."""
@@ -82,13 +84,36 @@ class TranslationDetection(Task):
         classifier, other = self.heads["classifier"], tf.gather(gather_candidates(target)[0], places)
         wrong, right = (
             in_batch_softmax(classifier(source, side), tf.fill([tf.shape(source)[0]], label), excluded=False)
-            for label, side in enumerate((other, target))
+            for label, side in enumerate((other, target), start=self.num_classes - 2)
         )
         losses, hits = (
             tf.where(has_other, (of_wrong + of_right) / 2, of_right)
             for of_wrong, of_right in zip(wrong, right, strict=True)
         )
         return losses, hits
+
+
+class InferenceAndDetection(TranslationDetection):
+    """Inference in each language that has it and translation detection, by one classifier of five classes.
+
+    This is InferSent MT+TD (Rücklé et al. 2018, sec. 5.1): "The two label sets are combined". The steps of
+    the two alternate; the paper mixes their examples.
+    """
+
+    num_classes: ClassVar[int] = len(NLI_LABELS) + 2
+
+    @classmethod
+    def signatures(cls, served: Served) -> list[Signature]:
+        """See `Task.signatures`: those of inference."""
+        return Inference.signatures(served)
+
+    @classmethod
+    def mirrored(
+        cls, name: str, config: ExperimentConfig, data: DataConfig, heads: Mapping[str, Any]
+    ) -> list[Any]:
+        """See `Task.mirrored`: detection in each pair of languages, then inference in each language."""
+        detection = super().mirrored(name, config, data, heads)
+        return [*detection, *Inference.mirrored(name, config, data, heads)]
 
 
 class GradedSimilarity(Task):

@@ -1,7 +1,7 @@
 """Word vectors to start from, read or learned (Rücklé et al. 2018, sec. 5.1, appendix A.1).
 
-docs/training.md has the names of spaces: files, `bivcd:300`, `cvm:300`, and `project:`, `cca:`,
-`cca@DICTIONARY:` or `sif:` before the name of another space.
+docs/training.md has the names of spaces: files, `bivcd:300`, `cvm:300`, and `project:`, `cca:` or `sif:`
+before the name of another space. `cvm@DICTIONARY:` and `cca@DICTIONARY:` learn from pairs of words.
 """
 
 import itertools
@@ -34,8 +34,13 @@ Matrix = NDArray[np.float32]
 # parameters of learning.
 _MAX_PAIRS = 200_000
 _BIVCD = {"sg": 1, "window": 5, "negative": 5, "epochs": 3}
-_PROJECTION = {"batch": 256, "epochs": 20, "rate": 1e-3}
-_CVM = {"batch": 256, "epochs": 5, "rate": 0.05}
+# A.1: "convergence is usually achieved after less than 100 epochs". The authors' example has these settings
+# too, but stops by the retrieval of held-out translations, not by their loss.
+_PROJECTION: dict[str, Any] = {"batch": 128, "epochs": 100, "patience": 5, "rate": 1e-3}
+_HELD_OUT = 0.02  # share of the translations whose loss says when a projection has converged
+# Hermann and Blunsom 2014, sec. 5.1: batches of 10 or 50, steps of 0.01 or 0.05, 1, 10 or 50 noise sentences,
+# and the same regularizer; but 100 epochs or more.
+_CVM: dict[str, Any] = {"batch": 50, "epochs": 5, "rate": 0.05, "noise": 10, "regularizer": 1.0}
 _MARGIN = 0.5  # A.1
 _DROPOUT = 0.5  # A.1, "of the input embedding dimensions"
 _CONSTANT = 1e-10  # variances below this share of the largest one are rounding errors of float32
@@ -143,18 +148,17 @@ def _rows(
 
 
 def _make(name: str, bitext: Bitext, config: WordsConfig, seed: int) -> Space:
-    kind, colon, rest = name.partition(":")
-    mapping, _, dictionary = kind.partition("@")
-    if colon and (kind in _MAPPINGS or (mapping == "cca" and dictionary)):
-        space = _make(rest, bitext, config, seed)
-        translations = _read_dictionary(dictionary, bitext, config) if dictionary else bitext
-        return _MAPPINGS[mapping](space, translations, seed)
-    if kind in _LEARNED:
-        if not rest.isdecimal() or not int(rest):
-            raise UserError(f"initial.vectors expects a width, such as {kind}:300, got {name!r}")
-        words = _LEARNED[kind](bitext, int(rest), seed)
-        return dict.fromkeys(bitext.counts, words)
-    return _read(name, list(bitext.counts))
+    prefix, colon, rest = name.partition(":")
+    kind, _, dictionary = prefix.partition("@")
+    is_mapping = bool(colon) and kind in _MAPPINGS
+    if not (is_mapping or kind in _LEARNED) or (dictionary and kind not in _FROM_WORDS):
+        return _read(name, list(bitext.counts))
+    translations = _read_dictionary(dictionary, bitext, config) if dictionary else bitext
+    if is_mapping:
+        return _MAPPINGS[kind](_make(rest, bitext, config, seed), translations, seed)
+    if not rest.isdecimal() or not int(rest):
+        raise UserError(f"initial.vectors expects a width, such as {prefix}:300, got {name!r}")
+    return dict.fromkeys(bitext.counts, _LEARNED[kind](translations, int(rest), seed))
 
 
 def _read_dictionary(path: str, bitext: Bitext, config: WordsConfig) -> Bitext:
@@ -180,13 +184,13 @@ def _read(pattern: str, languages: Sequence[str]) -> Space:
 
 
 def _by_tag(words: Words, languages: Sequence[str]) -> Space:
-    """Separates languages by tags ("en:house"); if one word lacks a tag, all languages share all words."""
+    """Separates languages by tags, "en:house" or "en_house"; without them, all languages share all words."""
     tagged: dict[str, dict[str, int]] = {language: {} for language in languages}
     for word, place in words.places.items():
-        language, colon, plain = word.partition(":")
-        if not (colon and plain and language in tagged):
+        language, *plain = re.split("[:_]", word, maxsplit=1)
+        if not any(plain) or language not in tagged:
             return dict.fromkeys(languages, words)
-        tagged[language][plain] = place
+        tagged[language][plain[0]] = place
     if empty := [language for language, places in tagged.items() if not places]:
         raise UserError(f"words of {', '.join(languages)} are expected, but no word begins with {empty[0]}:")
     return {language: Words(places, words.rows) for language, places in tagged.items()}
@@ -253,29 +257,48 @@ def _bivcd(bitext: Bitext, dim: int, seed: int) -> Words:
 
 def _cvm(bitext: Bitext, dim: int, seed: int) -> Words:
     """Learns word vectors whose sums are near those of translations (ADD of Hermann and Blunsom 2014)."""
-    # Eq. 2 and 3 with AdaGrad and a margin of `dim`, here with one unrelated sentence for each pair.
-    words = dict.fromkeys(itertools.chain.from_iterable(bitext.counts.values()))
+    # Eq. 2 and 3 with AdaGrad and a margin of `dim`. Of the regularizer, which is for a whole epoch, each
+    # occurrence of a word has an equal share.
+    sides = [*zip(*_translations(bitext), strict=True)]
+    words = dict.fromkeys(word for side in sides for sentence in side for word in sentence)
     places = {word: place for place, word in enumerate(words)}
-    first, second = (_bags(places, len(places), side) for side in zip(*_translations(bitext), strict=True))
-    table = np.random.default_rng(seed).normal(0, 0.1, (len(places), dim)).astype(np.float32)
+    first, second = (_bags(places, len(places), side) for side in sides)
+    decay = _CVM["regularizer"] / np.bincount(np.concatenate([first.indices, second.indices]))
+    random = np.random.default_rng(seed)
+    table = random.normal(0, 0.1, (len(places), dim)).astype(np.float32)
     squares = np.full_like(table, 0.1)
-    for _, batch in _batches([first.shape[0]], _CVM, seed):
-        bags = sparse.vstack([first[batch], second[batch]])
-        rows = np.unique(bags.indices)
-        bags = bags[:, rows]
-        a, b = np.split(bags @ table[rows], 2)
-        of_a, of_b, of_noise = additive_hinge_gradients(a, b, np.roll(b, 1, axis=0), dim)
-        gradients = bags.T @ np.concatenate([of_a, of_b + np.roll(of_noise, -1, axis=0)])
-        squares[rows] += gradients**2
-        table[rows] -= _CVM["rate"] * gradients / np.sqrt(squares[rows])
+    for _ in range(_CVM["epochs"]):
+        for _, batch in _epoch([first.shape[0]], _CVM["batch"], random):
+            bags = sparse.vstack([first[batch], second[batch]])
+            rows = np.unique(bags.indices)
+            bags = bags[:, rows]
+            gradients = bags.T @ additive_gradients(*np.split(bags @ table[rows], 2), margin=dim)
+            gradients += (decay[rows] * bags.sum(axis=0))[:, None] * table[rows]
+            squares[rows] += gradients**2
+            table[rows] -= _CVM["rate"] * gradients / np.sqrt(squares[rows])
     return Words(places, table)
 
 
-def additive_hinge_gradients(a: Matrix, b: Matrix, noise: Matrix, margin: float) -> tuple[Matrix, ...]:
-    """Differentiates max(0, m + |a - b|^2 - |a - n|^2) by rows a, b and n of `[batch, dim]`."""
-    near, far = (np.sum((a - other) ** 2, axis=1, keepdims=True) for other in (b, noise))
-    slope = 2 * (margin + near > far)
-    return slope * (noise - b), slope * (b - a), slope * (a - noise)
+def additive_gradients(a: Matrix, b: Matrix, *, margin: float, noise: int = _CVM["noise"]) -> Matrix:
+    """Differentiates the sum of max(0, m + |a - b|^2 - |a - n|^2), where n are the next `noise` rows of b.
+
+    Args:
+        a: `[batch, dim]` sums of the words of sentences.
+        b: `[batch, dim]` sums of the words of their translations.
+        margin: The margin m (Hermann and Blunsom 2014, eq. 2).
+        noise: Number of unrelated sentences of each pair.
+
+    Returns:
+        `[2 * batch, dim]` derivatives by the rows of a, then of b.
+    """
+    of_a, of_b = np.zeros_like(a), np.zeros_like(b)
+    near = np.sum((a - b) ** 2, axis=1, keepdims=True)
+    for shift in range(1, noise + 1):
+        other = np.roll(b, -shift, axis=0)
+        slope = 2 * (margin + near > np.sum((a - other) ** 2, axis=1, keepdims=True))
+        of_a += slope * (other - b)
+        of_b += slope * (b - a) + np.roll(slope * (a - other), shift, axis=0)
+    return np.concatenate([of_a, of_b])
 
 
 def cosine_hinge(s: tf.Tensor, t: tf.Tensor, u: tf.Tensor, margin: float) -> tf.Tensor:
@@ -299,23 +322,55 @@ def _project(space: Space, bitext: Bitext, seed: int) -> Space:
     dropout = keras.layers.Dropout(_DROPOUT, seed=seed, dtype="float32")
 
     @tf.function(reduce_retracing=True)
-    def step(first: str, second: str, s: tf.Tensor, t: tf.Tensor) -> None:
+    def loss(languages: tuple[str, str], sides: Sequence[tf.Tensor], training: bool) -> tf.Tensor:
+        source, target = (
+            layers[language](dropout(side, training=training))
+            for language, side in zip(languages, sides, strict=True)
+        )
+        return tf.reduce_mean(cosine_hinge(source, target, tf.roll(target, 1, axis=0), _MARGIN))
+
+    @tf.function(reduce_retracing=True)
+    def step(languages: tuple[str, str], sides: Sequence[tf.Tensor]) -> None:
         with tf.GradientTape() as tape:
-            source = layers[first](dropout(s, training=True))
-            target = layers[second](dropout(t, training=True))
-            loss = tf.reduce_mean(cosine_hinge(source, target, tf.roll(target, 1, axis=0), _MARGIN))
+            mean = loss(languages, sides, training=True)
         values = [v.value for v in variables]
-        gradients = tape.gradient(loss, values, unconnected_gradients="zero")
+        gradients = tape.gradient(mean, values, unconnected_gradients="zero")
         optimizer.apply(gradients, variables)
 
-    pairs = [*_averages(space, bitext)]
-    for place, batch in _batches([len(sides[0]) for _, sides in pairs], _PROJECTION, seed):
-        languages, sides = pairs[place]
-        step(*languages, *(tf.constant(side[batch]) for side in sides))
+    train, held_out = [], []
+    for languages, sides in _averages(space, bitext):
+        count = max(2, int(_HELD_OUT * len(sides[0])))
+        if len(sides[0]) <= count:
+            raise UserError(f"project: needs translations of known words, got {len(sides[0])}")
+        train.append((languages, [side[count:] for side in sides]))
+        held_out.append((languages, [tf.constant(side[:count]) for side in sides]))
+    random = np.random.default_rng(seed)
+
+    def train_epoch() -> float:
+        for place, batch in _epoch([len(sides[0]) for _, sides in train], _PROJECTION["batch"], random):
+            languages, sides = train[place]
+            step(languages, [tf.constant(side[batch]) for side in sides])
+        return sum(float(loss(*pair, training=False)) for pair in held_out)
+
+    _train_to_lowest(variables, train_epoch)
     return {
         language: Words(words.places, np.asarray(layers[language](words.rows)))
         for language, words in space.items()
     }
+
+
+def _train_to_lowest(variables: Sequence[keras.Variable], train_epoch: Callable[[], float]) -> None:
+    """Trains until the loss has not fallen for some epochs, and restores the variables of the lowest one."""
+    lowest, best_epoch, best = np.inf, 0, [v.numpy() for v in variables]
+    for epoch in range(1, 1 + _PROJECTION["epochs"]):
+        loss = train_epoch()
+        if loss < lowest:
+            lowest, best_epoch, best = loss, epoch, [v.numpy() for v in variables]
+        elif epoch - best_epoch >= _PROJECTION["patience"]:
+            break
+    for variable, value in zip(variables, best, strict=True):
+        variable.assign(value)
+    logging.info("the loss of held-out translations is lowest, %.4f, after %d epochs", lowest, best_epoch)
 
 
 def _cca(space: Space, bitext: Bitext, seed: int) -> Space:
@@ -365,6 +420,7 @@ def _sif(space: Space, bitext: Bitext, seed: int) -> Space:
     }
 
 
+_FROM_WORDS = ("cvm", "cca")  # learn from a dictionary too
 _LEARNED: Mapping[str, Callable[[Bitext, int, int], Words]] = {"bivcd": _bivcd, "cvm": _cvm}
 _MAPPINGS: Mapping[str, Callable[[Space, Bitext, int], Space]] = {
     "project": _project,
@@ -386,19 +442,17 @@ def _averages(space: Space, bitext: Bitext) -> Iterator[tuple[tuple[str, str], l
         yield languages, [side[has_both] for side in pair]
 
 
-def _batches(
-    counts: Sequence[int], settings: Mapping[str, Any], seed: int
+def _epoch(
+    counts: Sequence[int], most: int, random: np.random.Generator
 ) -> Iterator[tuple[int, NDArray[np.int64]]]:
     """Yields batches of several tables in random order: the position of a table, and rows of it."""
-    random = np.random.default_rng(seed)
-    for _ in range(settings["epochs"]):
-        batches = []
-        for place, count in enumerate(counts):
-            size, order = min(count, settings["batch"]), random.permutation(count)
-            batches += [
-                (place, order[begin : begin + size]) for begin in range(0, count - size + 1, max(1, size))
-            ]
-        yield from (batches[place] for place in random.permutation(len(batches)))
+    batches = []
+    for place, count in enumerate(counts):
+        size, order = min(count, most), random.permutation(count)
+        batches += [
+            (place, order[begin : begin + size]) for begin in range(0, count - size + 1, max(1, size))
+        ]
+    yield from (batches[place] for place in random.permutation(len(batches)))
 
 
 def _tokenized(texts: Sequence[str], config: WordsConfig) -> list[list[str]]:

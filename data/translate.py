@@ -1,0 +1,243 @@
+"""Translates inference pairs and questions, which tasks in other languages then learn from.
+
+    python data/translate.py --data DIR --target de,fr,es --translator openai:http://localhost:8000/v1#MODEL
+    python data/translate.py --data DIR --target de --translator python:my_module:translate
+    python data/translate.py --data DIR --target de --translator 'ctranslate2:models/{source}-{target}'
+
+Yang et al. 2019 (sec. 4.1) and Rücklé et al. 2018 (sec. 5.1) train on such translations. The same command
+continues after an interruption. Files that exist are kept.
+"""
+
+import json
+import os
+import pkgutil
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+# A bare checkout is enough: the package need not be installed.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from absl import app, flags, logging
+
+from xling_tf.corpora.cleaning import normalise
+from xling_tf.corpora.folder import load_folder
+from xling_tf.corpora.line_files import write_lines
+from xling_tf.corpora.records import NLI_LABELS, Record
+from xling_tf.corpora.store import StoredCorpus, transient_store
+from xling_tf.errors import UserError, library, require_known
+from xling_tf.program import one_line_errors, parse_flags, progress, quiet_start, set_up_logging
+
+# Translates texts from the first language to the second, each to one text.
+Translator = Callable[[Sequence[str], str, str], Sequence[str]]
+# Returns the cosine of each text and its translation back.
+Similarity = Callable[[Sequence[str], Sequence[str]], Iterable[float]]
+_Row = tuple[str, str, float]  # a text, its translation, and the cosine after translation back
+
+# Yang et al. 2019, footnote 18: translations with a lower cosine, there of an English encoder, are rejected.
+_MIN_COSINE = 0.5
+_TEXTS_AT_ONCE = 256
+_REQUESTS_AT_ONCE = 16
+_PROMPT = "Translate the text from {source} to {target} (ISO 639-1). Answer with the translation alone."
+
+
+def main(argv: list[str]) -> None:
+    """Translates what the flags name, and prints the counts."""
+    del argv
+    set_up_logging()
+    values = flags.FLAGS
+    with one_line_errors("the same command continues"):
+        counts = translate_folder(
+            Path(values.data),
+            open_translator(values.translator),
+            source=values.source,
+            targets=values.target,
+            names=values.corpus,
+            similarity=_open_similarity(values.model) if values.model else None,
+        )
+    for path, (written, translated) in counts.items():
+        print(f"{path}: {written} of {translated} records")
+
+
+def open_translator(name: str) -> Translator:
+    """Opens the translator of `--translator`; an unknown or absent one raises a `UserError`."""
+    kind, _, target = name.partition(":")
+    kinds = {"openai": _open_server, "python": _open_python_function, "ctranslate2": _open_marian}
+    if kind not in kinds or not target:
+        expected = "openai:URL#MODEL, python:module:function or ctranslate2:FOLDER"
+        raise UserError(f"--translator expects {expected}, got {name!r}")
+    return kinds[kind](target)
+
+
+def _open_python_function(target: str) -> Translator:
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        function: Translator = pkgutil.resolve_name(target)
+    except (AttributeError, ImportError, ValueError) as error:
+        raise UserError(f"python: expects module:function, here or installed, but {error}") from error
+    return function
+
+
+def _open_server(target: str) -> Translator:
+    openai = library("openai", "openai", "translation")
+    url, _, model = target.partition("#")
+    key = os.environ.get("OPENAI_API_KEY", "none")
+    client = openai.OpenAI(base_url=url, api_key=key, max_retries=5)
+
+    def translate(texts: Sequence[str], source: str, target: str) -> list[str]:
+        prompt = {"role": "system", "content": _PROMPT.format(source=source, target=target)}
+
+        def ask(text: str) -> str:
+            messages = [prompt, {"role": "user", "content": text}]
+            answer = client.chat.completions.create(model=model, messages=messages, temperature=0)
+            return answer.choices[0].message.content or ""
+
+        try:
+            with ThreadPoolExecutor(_REQUESTS_AT_ONCE) as threads:
+                return list(threads.map(ask, texts))
+        except (openai.OpenAIError, LookupError, TypeError, AttributeError) as error:
+            raise UserError(f"{url} must answer as OpenAI's /chat/completions does, but: {error}") from error
+
+    return translate
+
+
+def _open_marian(target: str) -> Translator:
+    ctranslate2 = library("ctranslate2", "ctranslate2", "translation")
+    sentencepiece = library("sentencepiece", "sentencepiece", "tensorflow")
+
+    @cache
+    def model(source: str, language: str) -> list[Any]:
+        folder = target.format(source=source, target=language)
+        try:
+            spm = (f"{folder}/{side}.spm" for side in ("source", "target"))
+            return [ctranslate2.Translator(folder), *map(sentencepiece.SentencePieceProcessor, spm)]
+        except (OSError, RuntimeError) as error:
+            raise UserError(
+                f"{folder} must have model.bin, source.spm and target.spm, but {error}"
+            ) from error
+
+    def translate(texts: Sequence[str], source: str, target: str) -> list[str]:
+        translator, source_pieces, target_pieces = model(source, target)
+        tokens = [[*pieces, "</s>"] for pieces in source_pieces.encode([*texts], out_type=str)]
+        results = translator.translate_batch(tokens, max_batch_size=4096, batch_type="tokens")
+        return [target_pieces.decode(result.hypotheses[0]) for result in results]
+
+    return translate
+
+
+def _open_similarity(model: str) -> Similarity:
+    with quiet_start():
+        from xling_tf.sentence_encoder import SentenceEncoder
+    encode = SentenceEncoder(model).encode
+    return lambda texts, others: (encode([*texts]) * encode([*others])).sum(axis=1).tolist()
+
+
+def translate_folder(
+    data: Path,
+    translator: Translator,
+    *,
+    source: str,
+    targets: Sequence[str],
+    names: Sequence[str] = (),
+    similarity: Similarity | None = None,
+) -> dict[Path, tuple[int, int]]:
+    """Writes `nli/<name>.<target>.train.tsv.gz` and `questions/<name>.<target>.tsv.gz` for each corpus.
+
+    Only training records are translated, so that no language learns from what another holds out.
+
+    Args:
+        data: The data folder.
+        translator: Translates batches of texts.
+        source: Language of the corpora that are translated.
+        targets: Languages to translate to.
+        names: Names of corpora; empty for all.
+        similarity: If given, texts are translated back, and a record is dropped if one of its texts is too
+            unlike what comes back.
+
+    Returns:
+        The numbers of records written and translated, by file.
+    """
+    corpora = [c for c in load_folder(data, source=source, targets=()) if c.kind in ("nli", "questions")]
+    for name in names:
+        require_known("--corpus", name, {corpus.name for corpus in corpora})
+    parts = [c for c in transient_store(corpora).corpora if len(c.train) and (not names or c.name in names)]
+    counts = {}
+    for target in targets:
+        paths: dict[Path, StoredCorpus] = {}
+        for corpus in parts:
+            ending = f"{target}.train" if corpus.kind == "nli" else target
+            path = data / corpus.kind / f"{corpus.name}.{ending}.tsv.gz"
+            if [*path.parent.glob(f"{corpus.name}.{ending}.tsv*")]:
+                logging.info("%s exists, and is kept", path)
+            else:
+                paths[path] = corpus
+
+        def rows_of(batch: Sequence[str], target: str = target) -> list[_Row]:
+            translations = [*map(normalise, translator(batch, source, target))]
+            if len(translations) != len(batch):
+                raise UserError(f"the translator must return {len(batch)} texts, got {len(translations)}")
+            cosines: Iterable[float] = [1.0] * len(batch)
+            if similarity:
+                cosines = similarity(batch, translator(translations, target, source))
+            return [*zip(batch, translations, cosines, strict=True)]
+
+        saved = data / f".translations.{source}-{target}.jsonl"
+        records = [record for corpus in paths.values() for record in corpus.train]
+        with progress(f"translating {len(records)} records to {target}") as report:
+            rows = _read_or_make(_texts(records), rows_of, saved, report)
+        for path, corpus in paths.items():
+            lines = [line for record in corpus.train if (line := _line(record, rows))]
+            write_lines(path, lines)
+            counts[path] = len(lines), len(corpus.train)
+        saved.unlink()
+    return counts
+
+
+def _texts(records: Iterable[Record]) -> list[str]:
+    return [*dict.fromkeys(text for record in records for text in record if isinstance(text, str))]
+
+
+def _read_or_make(
+    texts: Sequence[str],
+    make: Callable[[Sequence[str]], list[_Row]],
+    saved: Path,
+    report: Callable[[str], None],
+) -> dict[str, _Row]:
+    """Returns the row of each text; a file keeps them for the next start of the program."""
+    rows: dict[str, _Row] = {}
+    with saved.open("a+b") as file:
+        file.seek(0)
+        for line in file:
+            if line.endswith(b"\n"):
+                row = tuple(json.loads(line))
+                rows[row[0]] = row
+            else:  # a killed program has written a part of it
+                file.truncate(file.tell() - len(line))
+        missing = [text for text in texts if text not in rows]
+        for begin in range(0, len(missing), _TEXTS_AT_ONCE):
+            report(f"{begin} of {len(missing)} texts")
+            for row in make(missing[begin : begin + _TEXTS_AT_ONCE]):
+                rows[row[0]] = row
+                file.write(json.dumps(row).encode() + b"\n")
+            file.flush()
+    return rows
+
+
+def _line(record: Any, rows: Mapping[str, _Row]) -> str:
+    """Returns the line of a translated record; "" if a translation is empty or unlike its original."""
+    _, texts, cosines = zip(*(rows[text] for text in record if isinstance(text, str)), strict=True)
+    label = [NLI_LABELS[record.label]] if hasattr(record, "label") else []
+    return "\t".join([*label, *texts]) if all(texts) and min(cosines) >= _MIN_COSINE else ""
+
+
+if __name__ == "__main__":
+    flags.DEFINE_string("data", None, "Folder of corpora.", required=True)
+    flags.DEFINE_string("translator", None, "What translates; see above.", required=True)
+    flags.DEFINE_string("source", "en", "Source language.")
+    flags.DEFINE_list("target", None, "Target language, or several: de,fr,es.", required=True)
+    flags.DEFINE_multi_string("corpus", [], "A corpus to translate; default all. Repeatable.")
+    flags.DEFINE_string("model", None, "Drops translations whose way back is unlike the text to this model.")
+    app.run(main, flags_parser=parse_flags)

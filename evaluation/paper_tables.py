@@ -1,0 +1,446 @@
+"""The papers' tables, with scores of ours beside the papers' figures or the reason why there is none."""
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from string import ascii_lowercase
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from evaluation.charts import Chart, reading
+from xling_tf.files import read_json, replacing
+
+Key = tuple[str, str, str]  # suite, data set, metric
+Scores = Mapping[Key, float]
+
+# Smaller is better.
+_COSTS = ("error", "own_language_share", "eigen_similarity", "seconds", "mib", "loss")
+# Printed times 100, as in the papers.
+_FRACTIONS = ("accuracy", "f1", "precision", "recall", "reciprocal_rank", "error", "share")
+_CORRELATIONS = ("pearson", "spearman")
+_WORDS = {
+    **{f"precision_at_{k}": f"P@{k}" for k in (1, 3, 10)},
+    "mean_average_precision_at_100": "MAP@100",
+    "mean_reciprocal_rank": "MRR",
+    "macro_f1": "macro F1",
+    "f1": "F1",
+    "pearson_angular": "Pearson",
+    "spearman_angular": "Spearman",
+}
+_PAPERS = Path(__file__).with_name("papers.json")
+_MAX_COLUMNS = 10  # a table of more is turned
+# What a command says about places on a machine.
+_PLACES = re.compile(r" --(?:data|cache|run_dir|output)[= ]\S+|(?<=[= ])/\S*/")
+_QUOTED = "quoted by the paper from others"
+
+
+class Cell(NamedTuple):
+    """A score as it is printed; "" without one."""
+
+    text: str = ""
+    is_best: bool = False
+
+
+class Row(NamedTuple):
+    """Names and scores; `kind` is "published" for a paper's own systems."""
+
+    names: Sequence[str]
+    cells: Sequence[Cell] = ()
+    kind: str = "measured"
+
+
+class Table(NamedTuple):
+    """A table with notes below it."""
+
+    title: str
+    headings: Sequence[str]
+    rows: Sequence[Row]
+    notes: Sequence[str] = ()
+
+
+class Section(NamedTuple):
+    """Tables and charts under one heading."""
+
+    title: str
+    source: str
+    tables: Sequence[Table]
+    charts: Sequence[Chart] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class PaperTable:
+    """A table of a paper, of `papers.json`.
+
+    Attributes:
+        paper: What the file says about the paper.
+        source: The paper's name, and the table or section.
+        columns: The suite, data set and metric of each column; `stand_in`, data sets to use without that one,
+            and a `note` how they differ; or a `heading` with a `reason` why nothing is measured.
+        values: Each system's figures; fractions and correlations.
+        quoted: Systems whose figures the paper quotes from others.
+        ours: The names of our systems beside each of the paper's; those of other seeds end in "-seed-2".
+    """
+
+    paper: Mapping[str, Any]
+    source: str
+    title: str
+    note: str
+    columns: Sequence[Mapping[str, Any]]
+    values: Mapping[str, Sequence[float | None]]
+    quoted: Iterable[str]
+    ours: Mapping[str, Sequence[str]]
+
+    def headings(self) -> tuple[list[str], str]:
+        """Names the columns; the parts of the metric that all of them share are the second result."""
+        paths = [column["shown"].split("/") for column in self.columns]
+        measured = [path for path in paths if path != [""]] or [[]]
+        shared = [part for part in measured[0] if all(part in path for path in measured)]
+        datasets = {column.get("dataset", "") for column in self.columns}
+        headings = []
+        for column, path in zip(self.columns, paths, strict=True):
+            metric = label("/".join(part for part in path if part not in shared))
+            dataset = column.get("dataset", "") if len(datasets) > 1 or not metric else ""
+            headings.append(column.get("heading") or ": ".join(filter(None, (dataset, metric))))
+        return headings, label("/".join(shared))
+
+
+def label(metric: str) -> str:
+    """A metric's name in words: "en-es, P@1" for "en-es/precision_at_1"."""
+    *path, name = metric.split("/")
+    return ", ".join(part.replace("_", " ") for part in (*path, _WORDS.get(name, name)))
+
+
+def shown(metric: str, value: float) -> str:
+    """Formats a value as the papers do: fractions in percent, correlations unchanged."""
+    name = metric.rpartition("/")[2]
+    if any(part in name for part in _CORRELATIONS):
+        return f"{value + 1e-9:.3f}"
+    if is_fraction(metric):
+        return f"{100 * value + 1e-9:.1f}"
+    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def is_fraction(metric: str) -> bool:
+    """True if the metric is printed in percent."""
+    return any(part in metric.rpartition("/")[2] for part in _FRACTIONS)
+
+
+def is_correlation(metric: str) -> bool:
+    """True if the metric is a correlation."""
+    return any(part in metric.rpartition("/")[2] for part in _CORRELATIONS)
+
+
+def marked(metric: str, values: Sequence[float | None]) -> list[Cell]:
+    """Makes cells; marks the best if there are several."""
+    present = [value for value in values if value is not None]
+    is_cost = any(cost in metric.rpartition("/")[2] for cost in _COSTS)
+    winner = shown(metric, min(present) if is_cost else max(present)) if len(present) > 1 else None
+    texts = ["" if value is None else shown(metric, value) for value in values]
+    return [Cell(text, bool(text) and text == winner) for text in texts]
+
+
+def papers() -> Iterator[PaperTable]:
+    """Reads the tables of `papers.json`."""
+    content = read_json(_PAPERS)
+    for table in content["tables"]:
+        columns = [{"shown": "", **table.get("column", {}), **column} for column in table["columns"]]
+        for column in columns:
+            metric = column.get("metric") or next((_key(name)[2] for name in column.get("mean_of", ())), "")
+            column["shown"] = metric.replace("error_rate", "accuracy")
+        scale = 100 if table["percent"] else 1
+        paper, number = content["papers"][table["paper"]], table["table"]
+        quoted = table.get("prior_work", {})
+        yield PaperTable(
+            paper=paper,
+            source=f"{paper['name']}, {number if number.startswith('section') else f'table {number}'}",
+            title=table["title"],
+            note=table.get("note", ""),
+            columns=columns,
+            values={
+                # Rounded, since 77.9 / 100 is not the float 0.779.
+                name: [None if value is None else round(value / scale, 6) for value in row]
+                for name, row in {**table.get("systems", {}), **quoted}.items()
+            },
+            quoted=quoted.keys(),
+            ours=table.get("ours", {}),
+        )
+
+
+def with_best(results: Mapping[str, Scores]) -> Iterator[tuple[str, Table]]:
+    """Yields the suite and the table for each table of a paper that has a score of the results."""
+    for table in papers():
+        measured = {
+            name: [_measured(scores, column) for column in table.columns] for name, scores in results.items()
+        }
+        ours = {name: [value for value, _ in row] for name, row in measured.items()}
+        ours = {name: values for name, values in ours.items() if values.count(None) < len(values)}
+        if not ours:
+            continue
+        notes: list[str] = []
+        names, shared = table.headings()
+        headings = [""]
+        for place, heading in enumerate(names):
+            note = next((measured[name][place][1] for name in ours if measured[name][place][1]), "")
+            headings.append(heading + _letter(notes, note))
+        rows = []
+        for group, kind in ((ours, "measured"), (table.values, "published")):
+            values = zip(*group.values(), strict=True)
+            cells = [marked(c["shown"], column) for c, column in zip(table.columns, values, strict=True)]
+            by_row = zip(group, zip(*cells, strict=True), strict=True)
+            rows += [Row([name], row, kind) for name, row in by_row]
+        title = f"{table.source}: {table.title}{shared and f' ({shared})'}"
+        below = [*_lettered(notes), *filter(None, [table.note])]
+        yield next(c["suite"] for c in table.columns if "suite" in c), Table(title, headings, rows, below)
+
+
+def _measured(scores: Scores, column: Mapping[str, Any]) -> tuple[float | None, str]:
+    """The score for a column of a paper's table, and how its data differ from the paper's."""
+    note = column.get("note", "")
+    if means := column.get("mean_of"):
+        values = [scores[key] for key in map(_key, means) if key in scores]
+        return (float(np.mean(values)), note) if len(values) == len(means) else (None, "")
+    for dataset in _datasets(column):
+        value = scores.get((column["suite"], dataset, column["metric"]))
+        if value is not None:
+            is_own = dataset == column["dataset"] and "stand_in" in column
+            return value if column["shown"] == column["metric"] else 1 - value, "" if is_own else note
+    return None, ""
+
+
+def _letter(notes: list[str], note: str) -> str:
+    """Adds a note, and returns the letter that refers to it."""
+    if note and note not in notes:
+        notes.append(note)
+    return f" ({ascii_lowercase[notes.index(note)]})" if note else ""
+
+
+def _lettered(notes: Iterable[str]) -> list[str]:
+    return [f"({letter}) {note}" for letter, note in zip(ascii_lowercase, notes, strict=False)]
+
+
+def beside(systems: Mapping[str, Mapping[str, Any]]) -> list[Section]:
+    """Makes a section of each paper's tables with our systems' scores, and a last one of the systems.
+
+    Args:
+        systems: By name, what `add_results` collects.
+    """
+    scores = {name: flat(system["scores"]) for name, system in systems.items()}
+    by_paper: defaultdict[str, list[PaperTable]] = defaultdict(list)
+    for table in papers():
+        by_paper[table.paper["name"]].append(table)
+    sections = []
+    for name, tables in by_paper.items():
+        paper = tables[0].paper
+        parts = [Beside(table, scores) for table in tables]
+        pages = [part.table() for part in parts]
+        if elsewhere := paper.get("elsewhere"):
+            pages.append(Table("Elsewhere in the paper", (), (), [f"- {text}" for text in elsewhere]))
+        sections.append(Section(name, _opening(paper, parts), pages))
+    fields = ("minutes", "steps", "seed", "machine", "command")
+    rows = [
+        Row([f"`{name}`", *(str(system.get(field, "")) for field in fields)])
+        for name, system in systems.items()
+    ]
+    return [*sections, Section("Our systems", "", [Table("", ["", *fields], rows)])]
+
+
+class Beside:
+    """A table of a paper beside the scores of our systems."""
+
+    def __init__(self, paper_table: PaperTable, scores: Mapping[str, Scores]) -> None:
+        self.paper_table = paper_table
+        # By row of the paper and system of ours.
+        self.measured = {
+            (row, name): [
+                (None, "") if figure is None else _measured(scores[name], column)
+                for figure, column in zip(figures, paper_table.columns, strict=True)
+            ]
+            for row, figures in paper_table.values.items()
+            for base in paper_table.ours.get(row, ())
+            for name in scores
+            if name.partition("-seed-")[0] == base
+        }
+        self.figures = {
+            (row, place): figure
+            for row, figures in paper_table.values.items()
+            for place, figure in enumerate(figures)
+            if figure is not None
+        }
+        # The scores of the first system that has them.
+        self.scores = {
+            (row, place): cell
+            for (row, _), cells in reversed(self.measured.items())
+            for place, cell in enumerate(cells)
+            if cell[0] is not None
+        }
+
+    def table(self) -> Table:
+        """The rows and columns with a score of ours; notes say why others have none."""
+        table = self.paper_table
+        headings, shared = table.headings()
+        lines: list[list[str]] = [["", *headings]]
+        for row, figures in table.values.items():
+            ours = [
+                [f"**`{name}`**", *map(_text, table.columns, [value for value, _ in cells])]
+                for (of, name), cells in self.measured.items()
+                if of == row and any(value is not None for value, _ in cells)
+            ]
+            lines += [[row, *map(_text, table.columns, figures)], *ours] if ours else []
+        notes: list[str] = []
+        places = sorted({place for _, place in self.scores})
+        for place in places:
+            for note in dict.fromkeys(note for (_, p), (_, note) in self.scores.items() if p == place):
+                lines[0][place + 1] += _letter(notes, note)
+        lines = [[line[0], *(line[place + 1] for place in places)] for line in lines]
+        if len(places) > _MAX_COLUMNS:
+            lines = [list(line) for line in zip(*lines, strict=True)]
+        below = [*_lettered(notes), *filter(None, [table.note])]
+        reasons = [f"{', '.join(what)}: {why}." for why, what in self.reasons().items()]
+        below += ["Without a figure of ours: " + " ".join(reasons)] if reasons else []
+        title = f"{table.source.partition(', ')[2].capitalize()}: {table.title}{shared and f' ({shared})'}"
+        rows = [Row(line[:1], [Cell(text) for text in line[1:]]) for line in lines[1:]] if places else []
+        return Table(title, lines[0], rows, below)
+
+    def reasons(self) -> dict[str, list[str]]:
+        """The columns and rows that have figures without one of ours, by reason."""
+        table, (headings, _) = self.paper_table, self.paper_table.headings()
+        trained = {name for _, name in self.measured}
+        by_reason: defaultdict[str, dict[str, None]] = defaultdict(dict)
+        for row, place in [key for key in self.figures if key not in self.scores]:
+            column, ours, paper = table.columns[place], table.ours.get(row, ()), table.paper
+            if "reason" in column:
+                by_reason[column["reason"]][headings[place]] = None
+            elif ours and trained.issuperset(ours):
+                by_reason[f"not measured; suite `{column['suite']}` does it"][row] = None
+            elif row in table.quoted and not ours:
+                by_reason[_QUOTED][row] = None
+            else:
+                by_reason[paper.get("reasons", {}).get(row, paper["reason"])][row] = None
+        return {why: [*what] for why, what in by_reason.items()}
+
+
+def _opening(paper: Mapping[str, Any], parts: Sequence[Beside]) -> str:
+    """How many figures have one of ours beside them, how far apart they are on the same data, and why."""
+    own = [(part, key) for part in parts for key in part.figures if key[0] not in part.paper_table.quoted]
+    pairs = [(part, key) for part, key in own if key in part.scores]
+    gaps: defaultdict[str, list[float]] = defaultdict(list)
+    for part, (row, place) in pairs:
+        metric = part.paper_table.columns[place]["shown"]
+        score, note = part.scores[row, place]
+        if note or score is None:
+            continue
+        gap = score - part.figures[row, place]
+        if is_fraction(metric):
+            gaps["{:.1f} points"].append(100 * gap)
+        elif is_correlation(metric):
+            gaps["{:.2f} of correlation"].append(gap)
+    sentences = [
+        f"[{paper['title']}]({paper['url']}), {paper['where']}.",
+        f"Of its own {len(own)} figures, {len(pairs)} have one of ours beside them.",
+    ]
+    distances = []
+    for unit, values in gaps.items():
+        mean = float(np.mean(values))
+        than = "higher" if mean > 0 else "lower"
+        distances.append(f"{unit.format(abs(mean))} {than} (n = {len(values)})")
+    if distances:
+        sentences.append(f"On the paper's own data ours are on average {' and '.join(distances)}.")
+    return " ".join([*sentences, paper["why"]])
+
+
+def _text(column: Mapping[str, Any], value: float | None) -> str:
+    return "" if value is None else shown(column["shown"], value)
+
+
+def flat(scores: Mapping[str, Mapping[str, float]]) -> dict[Key, float]:
+    """Scores by suite, data set and metric, from those by "suite/data set" and metric."""
+    return {
+        _key(f"{name}/{metric}"): value for name, values in scores.items() for metric, value in values.items()
+    }
+
+
+def add_results(path: Path, results: Iterable[tuple[str, Scores, Mapping[str, Any]]]) -> dict[str, Any]:
+    """Adds results to the file of our systems' scores that stand beside the papers'.
+
+    Scores of another training or another model of the same name are dropped.
+
+    Args:
+        path: The file; it is made if there is none.
+        results: The system's name, scores and provenance of each results file. Of the scores, those that a
+            column of `papers.json` shows are kept.
+
+    Returns:
+        The systems by name: "scores" by "suite/data set" and metric, the model's "checksum" and, of the
+        training, "command", "minutes", "steps" and "seed". "machine" is written by hand.
+
+    Raises:
+        UserError: The file is of another kind.
+    """
+    with reading(path, "a file of our systems' scores, as evaluation/results/papers.json"):
+        systems: dict[str, dict[str, Any]] = dict(read_json(path).items()) if path.exists() else {}
+    wanted = _wanted()
+    # Trainings first.
+    for name, scores, provenance in sorted(results, key=lambda result: "steps" not in result[2]):
+        system = systems.setdefault(name, {"machine": ""})
+        if "steps" in provenance:
+            described = {
+                "command": _PLACES.sub("", provenance.get("command", "")).removeprefix("python "),
+                "minutes": round(provenance["minutes"], 1),
+                "steps": provenance["steps"],
+                "seed": provenance.get("config", {}).get("training", {}).get("seed", ""),
+            }
+            before = system
+        else:
+            described = {"checksum": provenance["system"]["checksum"]}
+            before = system if "checksum" in system else described
+        if {key: before.get(key) for key in described} != described:
+            system["scores"] = {}
+            system.pop("checksum", None)
+        system |= described
+        kept = system.setdefault("scores", {})
+        for key, value in scores.items():
+            suite, dataset, metric = _held_out(key)
+            if (suite, dataset, metric) in wanted:
+                kept.setdefault(f"{suite}/{dataset}", {})[metric] = round(value, 5)
+    text = json.dumps(dict(sorted(systems.items())), indent=1, ensure_ascii=False)
+    # A line for each data set.
+    text = re.sub(r"\{[^{}]*\}", lambda scores: " ".join(scores[0].split()), text)
+    with replacing(path) as temporary:
+        temporary.write_text(text + "\n", encoding="utf-8")
+    return systems
+
+
+def _held_out(key: Key) -> Key:
+    """The suite and data set of a score that a training prints."""
+    suite, dataset, metric = key
+    if suite == "training" and dataset.startswith("stsb."):
+        return "sts", dataset, metric
+    if suite == "training" and (pair := re.fullmatch(r"retrieval\.(.+)\.all", dataset)):
+        return "retrieval", f"held_out.{pair[1]}", metric
+    return key
+
+
+def _wanted() -> set[Key]:
+    wanted: set[Key] = set()
+    for table in papers():
+        for column in table.columns:
+            wanted |= {_key(name) for name in column.get("mean_of", ())}
+            wanted |= {(column["suite"], name, column["metric"]) for name in _datasets(column)}
+    return wanted
+
+
+def _datasets(column: Mapping[str, Any]) -> list[str]:
+    """The data set of a column, and those that stand in for it; none of a column with a heading alone."""
+    if not {"dataset", "metric"} <= column.keys():
+        return []
+    stand_ins = column.get("stand_in", [])
+    return [column["dataset"], *([stand_ins] if isinstance(stand_ins, str) else stand_ins)]
+
+
+def _key(name: str) -> Key:
+    suite, dataset, metric = name.split("/", 2)
+    return suite, dataset, metric

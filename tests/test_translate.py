@@ -1,0 +1,190 @@
+"""Translated inference pairs and questions: by functions, servers and models, filtered and continued."""
+
+import json
+import sys
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from types import SimpleNamespace
+
+import pytest
+import translate
+from programs import ROOT, run_python, the_error
+from raw_files import shards, write_files
+
+from xling_tf.corpora.folder import load_folder
+from xling_tf.corpora.store import transient_store
+from xling_tf.errors import UserError
+
+PROGRAM = str(ROOT / "data" / "translate.py")
+NLI = "nli/snli.en.train.tsv"
+DEV = {"nli/snli.en.dev.tsv": "neutral\tno\tyes\n"}  # with it, all of the training part is for training
+# 300 pairs of 100 premises, and 400 questions, of which a tenth is held out.
+FILES = {
+    **DEV,
+    NLI: "".join(f"entailment\ta man {n % 100}\ta person {n}\n" for n in range(300)),
+    "questions/faq.en.tsv": "".join(f"where is {n}?\tit is {n}.\tHere it is {n}. Yes.\n" for n in range(400)),
+}
+
+
+def upper(texts, source, target):
+    """A "language" in which texts are in capitals, and that knows no 7."""
+    if source == "en":
+        return [text.upper().replace("7", "\t?") for text in texts]
+    return [text.lower() for text in texts]
+
+
+def same_letters(texts, others):
+    return [float(text.lower() == other) for text, other in zip(texts, others, strict=True)]
+
+
+def training_records(folder, kind):
+    corpora = [c for c in load_folder(folder, source="en", targets=()) if c.kind in ("nli", "questions")]
+    (corpus,) = (c for c in transient_store(corpora).corpora if c.kind == kind)
+    return [record[:3] for record in corpus.train]
+
+
+def test_training_records_are_translated_in_the_layout_of_the_folder(tmp_path):
+    write_files(tmp_path, FILES)
+    counts = translate.translate_folder(tmp_path, upper, source="en", targets=["de"])
+    nli, questions = tmp_path / "nli/snli.de.train.tsv.gz", tmp_path / "questions/faq.de.tsv.gz"
+    records = training_records(tmp_path, "questions")
+    assert 340 < len(records) < 380
+    assert counts == {nli: (300, 300), questions: (len(records), len(records))}
+    lines = shards(nli.parent)["snli.de.train.tsv.gz"].splitlines()
+    assert lines[1] == "entailment\tA MAN 1\tA PERSON 1"
+    assert lines[7] == "entailment\tA MAN ?\tA PERSON ?"  # on one line, in its columns
+    lines = shards(questions.parent)["faq.de.tsv.gz"].splitlines()
+    capitals = [[" ".join(text.upper().replace("7", " ?").split()) for text in row] for row in records]
+    assert lines == ["\t".join(row) for row in capitals]
+    assert not [*tmp_path.glob(".*")]
+    # Training reads them.
+    read = load_folder(tmp_path, source="de", targets=())
+    assert [corpus.title for corpus in read] == ["nli/snli.de.train", "questions/faq.de"]
+    assert len(list(read[0])) == 300
+    # What exists stays, also where somebody translated it.
+    assert translate.translate_folder(tmp_path, upper, source="en", targets=["de"]) == {}
+
+
+def test_records_whose_way_back_is_another_text_are_dropped(tmp_path):
+    write_files(tmp_path, {**DEV, NLI: FILES[NLI]})
+    translate.translate_folder(tmp_path, upper, source="en", targets=["de"], similarity=same_letters)
+    lines = shards(tmp_path / "nli")["snli.de.train.tsv.gz"].splitlines()
+    # 81 of 100 numbers have no 7 among two digits, and 100 + n, 200 + n have one where n has.
+    assert len(lines) == 243
+    assert not any("?" in line for line in lines)
+
+
+FUNCTION = """
+import os, pathlib
+
+def translate(texts, source, target):
+    log = pathlib.Path("log")
+    with log.open("a") as file:
+        file.writelines(f"{text}\\n" for text in texts)
+    if pathlib.Path("fail").exists() and len(log.read_text().splitlines()) > 300:
+        os._exit(9)
+    return [text.upper() for text in texts]
+"""
+
+
+def test_a_killed_program_continues(tmp_path):
+    files = {f"data/{name}": FILES[name] for name in (NLI, *DEV)}
+    write_files(tmp_path, {"mine.py": FUNCTION, "fail": "", **files})
+    flags = ("--data=data", "--target=de", "--translator=python:mine:translate")
+    assert run_python(tmp_path, PROGRAM, *flags).status == 9
+    saved = tmp_path / "data/.translations.en-de.jsonl"
+    assert len(saved.read_text("utf-8").splitlines()) == 256
+    assert not (tmp_path / "data/nli/snli.de.train.tsv.gz").exists()
+    with saved.open("a") as file:
+        file.write('["cut')
+    (tmp_path / "fail").unlink()
+    run = run_python(tmp_path, PROGRAM, *flags)
+    assert run.status == 0, run.errors
+    assert run.output == "data/nli/snli.de.train.tsv.gz: 300 of 300 records\n"
+    lines = shards(tmp_path / "data/nli")["snli.de.train.tsv.gz"].splitlines()
+    assert lines == FILES[NLI].replace("a man", "A MAN").replace("a person", "A PERSON").splitlines()
+    # 100 premises and 300 hypotheses; those of the batch that was lost are translated twice.
+    log = (tmp_path / "log").read_text().splitlines()
+    assert len(log) == 400 + 144
+    assert len(set(log)) == 400
+    assert not saved.exists()
+
+
+class Answers(BaseHTTPRequestHandler):
+    """A server that translates to capitals, but is busy at first."""
+
+    requests: list = []
+
+    def do_POST(self):
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.requests.append((self.path, self.headers["Authorization"], body))
+        text = body["messages"][-1]["content"]
+        message = {"role": "assistant", "content": text.upper()}
+        answer = {"id": "1", "object": "chat.completion", "created": 0, "model": "m"}
+        answer |= {"choices": [{"index": 0, "finish_reason": "stop", "message": message}]}
+        content = json.dumps(answer if text != "bad" else {"choices": []}).encode()
+        self.send_response(503 if len(self.requests) == 1 else 200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_):
+        pass
+
+
+def test_a_server_translates(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "secret")
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}/v1"
+        translator = translate.open_translator(f"openai:{url}#m")
+        texts = [f"text {n}" for n in range(40)]
+        assert translator(texts, "en", "de") == [text.upper() for text in texts]
+        path, key, body = Answers.requests[-1]
+        assert (path, key) == ("/v1/chat/completions", "Bearer secret")
+        assert (body["model"], body["temperature"]) == ("m", 0)
+        assert "from en to de" in body["messages"][0]["content"]
+        with pytest.raises(UserError, match="must answer as OpenAI"):
+            translator(["bad"], "en", "de")
+        server.shutdown()
+
+
+def test_marian_models_get_pieces_and_the_end_mark(monkeypatch):
+    class Pieces:
+        def __init__(self, path):
+            assert path in ("models/en-de/source.spm", "models/en-de/target.spm")
+
+        def encode(self, texts, out_type):
+            assert out_type is str
+            return [text.split() for text in texts]
+
+        def decode(self, pieces):
+            return " ".join(pieces)
+
+    class Translator:
+        def __init__(self, folder):
+            assert folder == "models/en-de"
+
+        def translate_batch(self, tokens, **_):
+            assert all(row.pop() == "</s>" for row in tokens)
+            return [SimpleNamespace(hypotheses=[row[::-1], []]) for row in tokens]
+
+    monkeypatch.setitem(sys.modules, "ctranslate2", SimpleNamespace(Translator=Translator))
+    monkeypatch.setattr("sentencepiece.SentencePieceProcessor", Pieces)
+    translator = translate.open_translator("ctranslate2:models/{source}-{target}")
+    assert translator(["one two", "three"], "en", "de") == ["two one", "three"]
+
+
+def test_mistakes_say_what_to_do(tmp_path):
+    write_files(tmp_path, {**DEV, NLI: FILES[NLI]})
+    for name, message in {
+        "deepl": "expects openai:URL#MODEL",
+        "python:nowhere:f": "module:function",
+    }.items():
+        run = run_python(tmp_path, PROGRAM, "--data=.", "--target=de", f"--translator={name}")
+        assert message in the_error(run)
+    with pytest.raises(UserError, match="must return 256 texts, got 1"):
+        translate.translate_folder(tmp_path, lambda *_: ["one"], source="en", targets=["de"])
+    with pytest.raises(UserError, match="did you mean snli"):
+        translate.translate_folder(tmp_path, upper, source="en", targets=["de"], names=["sni"])
