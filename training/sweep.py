@@ -1,4 +1,4 @@
-r"""Trains recipes side by side, one on each core, and prints the scores of each by minutes of training.
+r"""Trains recipes side by side, one on each GPU or else core, and prints the scores by minutes of training.
 
     python training/sweep.py --data DIR --minutes 1,3,10 \
         --recipe "one: pair=en-es encoder.num_layers=1" --recipe "three: pair=en-es encoder.num_layers=3"
@@ -10,6 +10,7 @@ continues a sweep that was stopped, and repeats no run.
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -18,7 +19,7 @@ from dataclasses import asdict, dataclass
 from itertools import product
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, NamedTuple
 
 # A bare checkout is enough: the package need not be installed.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -57,6 +58,13 @@ class Trial:
     def folder(self) -> str:
         """The name of the folder of the run."""
         return re.sub(r"\W+", "-", f"{self.recipe}-{self.minutes:g}-{self.seed}")
+
+
+class Device(NamedTuple):
+    """What one training of a sweep runs on."""
+
+    cores: tuple[int, ...]
+    gpu: str = ""  # its number
 
 
 def main(argv: list[str]) -> None:
@@ -100,18 +108,18 @@ def _run(trials: list[Trial], data: Path | None, output: Path) -> list[Mapping[s
     results = [json.loads(line) for line in lines]
     done = {(r["recipe"], tuple(r["settings"]), r["minutes"], r["seed"]) for r in results}
     left = [t for t in trials if (t.recipe, t.settings, t.minutes, t.seed) not in done]
-    cores: SimpleQueue[int] = SimpleQueue()
-    for core in os.sched_getaffinity(0):
-        cores.put(core)
+    devices: SimpleQueue[Device] = SimpleQueue()
+    for device in _devices():
+        devices.put(device)
 
     def run(trial: Trial) -> dict[str, Any]:
-        core = cores.get()
+        device = devices.get()
         try:
-            return _train_and_evaluate(trial, data, output, core)
+            return _train_and_evaluate(trial, data, output, device)
         finally:
-            cores.put(core)
+            devices.put(device)
 
-    with ThreadPoolExecutor(cores.qsize()) as pool:
+    with ThreadPoolExecutor(devices.qsize()) as pool:
         for future in as_completed([pool.submit(run, trial) for trial in left]):
             result = future.result()
             results.append(result)
@@ -121,14 +129,27 @@ def _run(trials: list[Trial], data: Path | None, output: Path) -> list[Mapping[s
     return results
 
 
-def _train_and_evaluate(trial: Trial, data: Path | None, output: Path, core: int) -> dict[str, Any]:
-    """Trains and evaluates a recipe on one core; returns the line of the results."""
+def _devices() -> list[Device]:
+    """The GPUs of this machine, each with a share of the cores; without any, the cores."""
+    cores, gpus = sorted(os.sched_getaffinity(0)), list[str]()
+    if (visible := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
+        gpus = [gpu for gpu in visible.split(",") if gpu]
+    elif shutil.which("nvidia-smi"):
+        listing = subprocess.run(["nvidia-smi", "--list-gpus"], capture_output=True, text=True).stdout
+        gpus = [str(number) for number, _ in enumerate(listing.splitlines())]
+    if not gpus:
+        return [Device((core,)) for core in cores]
+    return [Device(tuple(cores[n :: len(gpus)] or cores), gpu) for n, gpu in enumerate(gpus)]
+
+
+def _train_and_evaluate(trial: Trial, data: Path | None, output: Path, device: Device) -> dict[str, Any]:
+    """Trains and evaluates a recipe on one device; returns the line of the results."""
     folder = output / trial.folder
     run, model, scores = folder / "run", folder / "model", folder / "evaluation.json"
     settings = [f"--set={setting}" for setting in (*trial.settings, f"training.seed={trial.seed}")]
     _call(
         folder / "training.log",
-        core,
+        device,
         *("training/main.py", f"--pair={trial.pair}", f"--minutes={trial.minutes}", *settings),
         *(f"--cache={output / 'cache'}", f"--run_dir={run}", f"--output={model}"),
         *([f"--data={data}"] if data else []),
@@ -139,7 +160,7 @@ def _train_and_evaluate(trial: Trial, data: Path | None, output: Path, core: int
     if data and (data / "eval").is_dir():
         _call(
             folder / "evaluation.log",
-            core,
+            device,
             *("evaluation/main.py", f"--model={model}", f"--data={data / 'eval'}"),
             *(f"--suite={_SUITES}", f"--output={scores}", f"--cache={folder / 'vectors'}"),
         )
@@ -154,8 +175,8 @@ def _train_and_evaluate(trial: Trial, data: Path | None, output: Path, core: int
     }
 
 
-def _call(log: Path, core: int, *arguments: str) -> None:
-    """Runs a program of this project on one core."""
+def _call(log: Path, device: Device, *arguments: str) -> None:
+    """Runs a program of this project on one device."""
     log.parent.mkdir(parents=True, exist_ok=True)
     program, *flags_ = arguments
     with log.open("a") as file:
@@ -163,7 +184,8 @@ def _call(log: Path, core: int, *arguments: str) -> None:
             [sys.executable, str(_PROGRAMS / program), *flags_],
             stdout=file,
             stderr=subprocess.STDOUT,
-            preexec_fn=lambda: os.sched_setaffinity(0, {core}),
+            env={**os.environ, "CUDA_VISIBLE_DEVICES": device.gpu} if device.gpu else None,
+            preexec_fn=lambda: os.sched_setaffinity(0, device.cores),
         )
     if process.returncode:
         raise UserError(f"{program} failed with status {process.returncode}; see {log}")

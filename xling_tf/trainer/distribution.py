@@ -1,7 +1,9 @@
 """Distributed training: devices, the workers in TF_CONFIG, and the communication between them."""
 
 import json
+import os
 import pickle
+import shutil
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,6 +23,7 @@ Value = TypeVar("Value")
 
 _EXAMPLE = '{"cluster": {"worker": ["host0:2222", "host1:2222"]}, "task": {"type": "worker", "index": 0}}'
 _SECONDS_TO_START = 600.0
+_NEWEST_CAPABILITY = (9, 0)  # of the kernels in tensorflow 2.21's wheel: Hopper
 _LOST = (
     tf.errors.AbortedError,
     tf.errors.CancelledError,
@@ -124,10 +127,31 @@ def make_strategy(cluster: Cluster = ALONE) -> tf.distribute.Strategy:
     With several processes, all must call it, and it waits for them. No TensorFlow operation may run before.
     """
     cluster.wait_for_others()
+    _report_gpus()
     if len(cluster.names) > 1:
         return tf.distribute.MultiWorkerMirroredStrategy()
     gpus = tf.config.list_logical_devices("GPU")
     return tf.distribute.MirroredStrategy([gpu.name for gpu in gpus] or ["/cpu:0"])
+
+
+def _report_gpus() -> None:
+    """Logs the GPUs by name, and warns of those that TensorFlow cannot use."""
+    gpus = tf.config.list_physical_devices("GPU")
+    for gpu in gpus:
+        details = tf.config.experimental.get_device_details(gpu)
+        name, capability = details.get("device_name", gpu.name), details.get("compute_capability", (0, 0))
+        logging.info("training on %s, compute capability %d.%d", name, *capability)
+        if capability > _NEWEST_CAPABILITY:
+            logging.warning(
+                "%s is newer than the kernels of TensorFlow, for capabilities up to %d.%d; if operations "
+                "fail, set CUDA_VISIBLE_DEVICES= to train on the CPU",
+                *(name, *_NEWEST_CAPABILITY),
+            )
+    if not gpus and shutil.which("nvidia-smi") and os.environ.get("CUDA_VISIBLE_DEVICES") != "":
+        logging.warning(
+            "nvidia-smi is installed, but TensorFlow sees no GPU, and trains on the CPU; "
+            "`pip install 'xling_tf[gpu]'` installs its CUDA libraries; TF_CPP_MIN_LOG_LEVEL=0 shows more"
+        )
 
 
 @contextmanager
