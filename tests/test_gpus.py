@@ -1,7 +1,6 @@
 """Training on GPUs, as far as a CPU can show it: the kernels that TensorFlow's wheel has."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,10 +24,10 @@ def nodes(graph: tf.Graph) -> Iterator[Any]:
         yield from function.node_def
 
 
-def types(node: Any) -> set[tf.DType]:
-    """The types that a node is made for."""
-    lists = [value.list.type for value in node.attr.values()]
-    return {tf.as_dtype(number) for numbers in ([v.type for v in node.attr.values()], *lists) for number in numbers if number}
+def computes_with_floats(node: Any) -> bool:
+    """Whether a type that a node is made for is one of floats."""
+    numbers = [number for value in node.attr.values() for number in (value.type, *value.list.type) if number]
+    return any(tf.as_dtype(number).is_floating for number in numbers)
 
 
 def has_gpu_kernel(node: Any) -> bool:
@@ -49,11 +48,18 @@ def missing_kernels(graph: tf.Graph) -> set[str]:
         node.op
         for node in nodes(graph)
         if node.op not in {"Placeholder", *functions}
-        and any(dtype.is_floating for dtype in types(node))
+        and computes_with_floats(node)
         and not has_gpu_kernel(node)
     }
 
 
+def test_an_operation_without_a_gpu_kernel_is_noticed():
+    ragged = tf.RaggedTensorSpec([None, None], tf.float32)
+    pad = tf.function(lambda rows: tf.nn.tanh(rows.to_tensor()), input_signature=[ragged])
+    assert missing_kernels(pad.get_concrete_function().graph) == {"RaggedTensorToTensor"}
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "settings"),
     [
@@ -63,6 +69,7 @@ def missing_kernels(graph: tf.Graph) -> set[str]:
         ("multilingual-qa", [*SHALLOW, "tokenizer.num_pieces=700"]),
         ("seq2seq-contrastive", ["initial.vectors=bivcd:8"]),
         ("infersent-mt-td", ["encoder.intermediate_dim=4", "initial.vectors=bivcd:8"]),
+        ("multilingual-best", ["initial.model={start}"]),
     ],
 )
 def test_what_computes_with_floats_in_a_step_has_a_gpu_kernel(name, settings, tmp_path, monkeypatch):
@@ -75,9 +82,12 @@ def test_what_computes_with_floats_in_a_step_has_a_gpu_kernel(name, settings, tm
         return False
 
     monkeypatch.setattr(Trainer, "train", compile_all)
-    without = [f"tasks.{task}.weight=0" for task in ("distillation",) if get_preset(name).task(task).weight]
-    config = apply_overrides(get_preset(name), [*NARROW, *without, *settings])
-    run = Run(name=name, config=config, data=SAMPLE_FOLDER, run_dir=tmp_path / "run", output=tmp_path / "model")
+    start = export_model(make_model("cnn"), tmp_path / "start")
+    sizes = [] if "initial.model={start}" in settings else NARROW
+    settings = [setting.format(start=start) for setting in (*sizes, *settings)]
+    config = apply_overrides(get_preset(name), [*settings, "tasks.distillation.weight=0"])
+    run_dir, output = tmp_path / "run", tmp_path / "model"
+    run = Run(name=name, config=config, data=SAMPLE_FOLDER, run_dir=run_dir, output=output)
     assert run_experiment(run) is None
     assert missing
     assert set().union(*missing.values()) == set()
