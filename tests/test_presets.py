@@ -115,6 +115,7 @@ SHALLOW = ("encoder.num_layers=1", "encoder.num_heads=2")
         # The sample has no hard negatives.
         ("paper-en-zh", [*SHALLOW, "tasks.translation_ranking.hard_negatives=0"]),
         ("multilingual-qa", [*SHALLOW, "tokenizer.num_pieces=700"]),
+        ("multilingual", ["encoder.num_filters=4", "tokenizer.num_pieces=700"]),
         ("seq2seq-contrastive", ["initial.vectors=bivcd:8"]),
         ("infersent-mt-td", ["encoder.intermediate_dim=4", "initial.vectors=bivcd:8"]),
     ],
