@@ -146,23 +146,6 @@ def test_sentences_can_be_cut_shorter_than_by_the_model(exports, tmp_path):
     assert Model.from_pretrained(tmp_path / "saved").config() == live.config()
 
 
-def test_some_blocks_of_a_bert_can_be_left_out(exports, tmp_path):
-    sizes = ("embedding_dim=8", "num_heads=2", "intermediate_dim=16", "num_layers=3")
-    bert = ["tokenizer.ngram_sizes=", "encoder.kind=bert", *(f"encoder.{size}" for size in sizes)]
-    whole = build_model(apply_overrides(TINY, bert))
-    whole.save_pretrained(tmp_path / "whole")
-    live, _ = start(tmp_path / "whole", tmp_path / "run", "initial.layers=0,2")
-    expected = arrays(whole.weights)
-    moved = {name: name.replace("block_1", "block_2") for name in live.weights}
-    assert_same(arrays(live.weights), {name: expected[other] for name, other in moved.items()})
-    assert len(live.encoder.blocks) == 2
-    for layers in ("0,3", "2,1"):
-        with pytest.raises(UserError, match="of the 3 blocks"):
-            start(tmp_path / "whole", tmp_path / layers, f"initial.layers={layers}")
-    with pytest.raises(UserError, match="blocks of a BERT"):
-        start(exports("cnn")[1], tmp_path / "cnn", "initial.layers=0")
-
-
 QUESTIONS = ("tasks.question_answering.weight=1",)
 
 

@@ -486,8 +486,6 @@ class InitialConfig:
     # A model folder, a run or an exported model, whose tokenizer, encoder and heads are used.
     model: str = ""
     max_tokens: int | None = None  # cuts sentences at this length; None for the model's
-    # Numbers of a BERT's blocks that are kept, from 0, such as (1, 3, 5, 7, 9, 11); () for all.
-    layers: tuple[int, ...] = ()
     # Weight, in every loss, of 1 - cosine to the starting model's vectors of the same texts, so that indexes
     # built with the starting model stay usable.
     anchor_weight: float = 0.0
@@ -501,7 +499,7 @@ class InitialConfig:
     def __post_init__(self) -> None:
         _require_not_negative(self, "initial", "anchor_weight", "average")
         require(self.average < 1, "initial.average", "below 1", self.average)
-        for name in ("anchor_weight", "average", "max_tokens", "layers"):
+        for name in ("anchor_weight", "average", "max_tokens"):
             if getattr(self, name) and not self.model:
                 raise UserError(f"initial.{name} needs a model to start from: name it with --init")
 

@@ -3,7 +3,7 @@
 import dataclasses
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,17 +19,15 @@ from xling_tf.config import (
     ModelInfo,
     PowerMeanConfig,
     WordsConfig,
-    require,
 )
 from xling_tf.corpora.store import CorpusStore, StoredRecords, join
-from xling_tf.encoders.base import build_encoder, encoder_settings
+from xling_tf.encoders.base import encoder_settings
 from xling_tf.errors import UserError
 from xling_tf.files import replacing
 from xling_tf.model import Model
 from xling_tf.tokenizers.base import Tokenizer, implementation
 from xling_tf.tokenizers.words import WordTokenizer
 from xling_tf.trainer.word_vectors import Bitext, WordVectors, fit_vectors
-from xling_tf.weights import arrays, assign_weights
 
 # bfloat16 is about twice as fast as float32 where the hardware supports it, and slower where it is emulated.
 # A smaller gain is not worth the lost precision.
@@ -94,27 +92,8 @@ def _start(config: ExperimentConfig, run_dir: Path) -> Model:
         model.tokenizer = implementation(changed).from_files(changed, model.tokenizer.files())
         if "max_tokens" in model.encoder_settings:
             model.encoder_settings["max_tokens"] = initial.max_tokens
-    if initial.layers:
-        _keep_blocks(model, initial.layers)
     model.save_pretrained(run_dir / START)
     return model
-
-
-def _keep_blocks(model: Model, numbers: Sequence[int]) -> None:
-    """Removes the other blocks of a BERT (Sajjad et al. 2023, "On the Effect of Dropping Layers", sec. 3)."""
-    settings = model.encoder_settings
-    count = settings["num_layers"] if settings["kind"] == "bert" else 0
-    is_valid = list(numbers) == sorted({*numbers} & {*range(count)})
-    require(is_valid, "initial.layers", f"rising numbers of the {count} blocks of a BERT, from 0", numbers)
-    weights = arrays(model.weights)
-    left = {name: array for name, array in weights.items() if not name.startswith("encoder/block_")}
-    for place, number in enumerate(numbers):
-        block = f"encoder/block_{number}/"
-        part = {name.removeprefix(block): a for name, a in weights.items() if name.startswith(block)}
-        left |= {f"encoder/block_{place}/{name}": array for name, array in part.items()}
-    model.encoder_settings = {**settings, "num_layers": len(numbers)}
-    model.encoder = build_encoder(model.encoder_settings)
-    assign_weights(model.weights, left, "the model")
 
 
 def _fit_vectors(config: ExperimentConfig, store: CorpusStore, run_dir: Path) -> WordVectors:
