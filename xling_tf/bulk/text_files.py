@@ -186,19 +186,18 @@ class TextFiles:
         is_quoted = delimiter == ","
 
         def skip(row: csv.InvalidRow) -> str:
-            number = "" if row.number is None else f" {row.number}"
-            message = f"row{number} of {name} has {row.actual_columns} columns, not {row.expected_columns}"
-            self._damaged("row", message)
+            message = f"has {row.actual_columns} columns, not {row.expected_columns}"
+            self._damaged("row", f"row {row.number} of {name} {message}")
             return "skip"
 
         rules = csv.ParseOptions(
             delimiter=delimiter,
             quote_char=is_quoted and '"',
             newlines_in_values=is_quoted,
-            invalid_row_handler=skip,
+            invalid_row_handler=skip if self.skip_damaged else None,
         )
         options: dict[str, Any] = {"autogenerate_column_names": not self.header, "use_threads": False}
-        head = io.BytesIO(first.partition(b"\n")[0])
+        head = io.BytesIO(first.partition(b"\n")[0] + b"\n")
         names = csv.read_csv(head, csv.ReadOptions(**options), rules).column_names
         chosen = self._chosen(names, name)
         reader = csv.open_csv(

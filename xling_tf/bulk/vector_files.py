@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from hashlib import blake2b
+from itertools import count
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
@@ -81,10 +82,12 @@ def encode_files(
     require_writable_folder(output, "choose another --output")
     folder = resolve(model)
     encoder = SentenceEncoder(folder)
+    precision = options.setdefault("precision", "float32")
+    width = int(encoder.encode([], **options).shape[1])  # an error if the options do not fit
     settings = {
         "model": checksum(folder),
-        "dim": int(encoder.encode([], **{**options, "precision": "float32"}).shape[1]),
-        "precision": options.get("precision", "float32"),
+        "dim": width * (8 if precision in ("binary", "ubinary") else 1),
+        "precision": precision,
         "options": {name: value for name, value in sorted(options.items()) if name != "precision"},
         "input": _digest(files),
         "text_column": text_column,
@@ -93,12 +96,11 @@ def encode_files(
         "format": file_format,
         "rows_per_shard": rows_per_shard,
     }
-    encoder.encode([], **options)  # refuses a precision that does not fit
     with locked(output, "--output"):
         description = _begin(output, settings)
-        if "counts" in description:
-            return description["counts"]
-        number, position = _finished_shards(output)
+        if _fault(output, description) is None:
+            return dict(description["counts"])
+        number, position = _whole_shards(output, settings)
         rows = number * rows_per_shard
         texts = TextFiles(files, text_column, columns, header, skip_damaged)
         if number:  # the first file has set the types of all shards
@@ -138,11 +140,8 @@ class VectorFolder:
         description = _read_description(path)
         if description is None:
             raise UserError(f"a folder that `xling-tf encode` has written is expected, but {path} is none")
-        names = [_shard(path, number).name for number in range(description.get("shards", 0))]
-        missing = [name for name in names if not (path / name).is_file()]
-        if "counts" not in description or missing:
-            reason = f"{missing[0]} is missing" if missing else "it is not finished"
-            raise UserError(f"{path} cannot be used: {reason}; run the same `xling-tf encode` again")
+        if fault := _fault(path, description):
+            raise UserError(f"{path} cannot be used: {fault}; run the same `xling-tf encode` again")
         return cls(path, description)
 
     def __len__(self) -> int:
@@ -157,7 +156,7 @@ class VectorFolder:
     def vectors(self, shard: int) -> NDArray[Any]:
         """Returns the vectors `[rows, dim]` of a shard: memory-mapped in the format "npy", else read."""
         if self.description["format"] == "npy":
-            return np.load(_shard(self.path, shard, "npy"), mmap_mode="r")
+            return np.load(_shard(self.path, shard).with_suffix(".npy"), mmap_mode="r")
         return vectors_of(pa.concat_arrays(self.columns(shard, [VECTORS])[VECTORS].chunks))
 
     def columns(self, shard: int, names: Sequence[str] | None = None) -> pa.Table:
@@ -277,6 +276,19 @@ def _shard(folder: Path, number: int) -> Path:
     return folder / f"shard-{number:05}.parquet"
 
 
+def _is_whole(folder: Path, number: int, settings: Mapping[str, Any]) -> bool:
+    path = _shard(folder, number)
+    return path.is_file() and (settings["format"] != "npy" or path.with_suffix(".npy").is_file())
+
+
+def _fault(folder: Path, description: Mapping[str, Any]) -> str | None:
+    """Returns what a folder lacks to be the finished output, if anything."""
+    if "counts" not in description:
+        return "it is not finished"
+    missing = (n for n in range(description["shards"]) if not _is_whole(folder, n, description))
+    return next((f"shard {number} is missing" for number in missing), None)
+
+
 def _digest(files: Sequence[InputFile]) -> str:
     digest = blake2b(digest_size=16)
     for file in files:
@@ -315,11 +327,9 @@ def _begin(folder: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
     return description
 
 
-def _finished_shards(folder: Path) -> tuple[int, Position]:
-    """Returns the number of shards that are there, and the place behind them."""
-    number = 0
-    while _shard(folder, number).is_file():
-        number += 1
+def _whole_shards(folder: Path, settings: Mapping[str, Any]) -> tuple[int, Position]:
+    """Returns the number of shards up to the first that is missing, and the place in the input after them."""
+    number = next(number for number in count() if not _is_whole(folder, number, settings))
     if number == 0:
         return 0, Position()
     path = _shard(folder, number - 1)
