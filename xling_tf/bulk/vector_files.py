@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from pyarrow import compute, parquet
 from tqdm import tqdm
 
-from xling_tf.bulk.record_batches import VECTORS, column_of_texts, encode_batches
+from xling_tf.bulk.record_batches import VECTORS, column_of_texts, encode_batches, vectors_of
 from xling_tf.bulk.text_files import InputFile, Position, TextFiles, find_files
 from xling_tf.errors import UserError, require_known
 from xling_tf.files import locked, read_json, replacing, require_writable_folder
@@ -265,11 +265,6 @@ class _Progress:
         self._report(
             f"{self._rows:,} of about {total:,} sentences, {rate:,.0f}/s, {minutes:.0f} minutes left"
         )
-
-
-def vectors_of(column: pa.FixedSizeListArray) -> NDArray[Any]:
-    """Returns a column of vectors as an array `[rows, dim]`, without copying it."""
-    return column.flatten().to_numpy().reshape(len(column), column.type.list_size)
 
 
 def _shard(folder: Path, number: int) -> Path:
