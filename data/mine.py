@@ -29,7 +29,7 @@ from xling_tf.corpora.store import transient_store
 from xling_tf.errors import UserError
 from xling_tf.files import read_json, require_writable_folder
 from xling_tf.program import one_line_errors, parse_flags, quiet_start, set_up_logging
-from xling_tf.savedmodel.saved_models import resolve
+from xling_tf.savedmodel.saved_models import checksum, resolve
 from xling_tf.search.hard_negatives import QUERIES, STRATEGIES, MiningConfig, mine_hard_negatives
 from xling_tf.sentence_encoder import SentenceEncoder
 
@@ -50,7 +50,7 @@ def main(argv: list[str]) -> None:
             Path(values.data),
             encoder.encode,
             config,
-            model=model_fingerprint(model),
+            model=checksum(model),
             source=values.source,
             targets=values.target,
             names=values.corpus,
@@ -113,15 +113,6 @@ def mine_folder(
         write_lines(record_path, [json.dumps({"recipe": recipe, "counts": counters}, indent=2)])
         counts[f"{corpus.name}.{corpus.languages}"] = dict(counters)
     return counts
-
-
-def model_fingerprint(folder: Path) -> str:
-    """Returns a digest of the graph and the weights of a SavedModel."""
-    digest = hashlib.blake2b(digest_size=16)
-    for path in [folder / "saved_model.pb", *sorted((folder / "variables").glob("*"))]:
-        with path.open("rb") as file:
-            digest.update(hashlib.file_digest(file, "blake2b").digest())
-    return digest.hexdigest()
 
 
 def _fingerprint(pairs: Sequence[TranslationPair]) -> str:

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 import tensorflow as tf
 from encode_functions import Counting
-from mine import mine_folder, model_fingerprint
+from mine import mine_folder
 from programs import ROOT, run_python
 from raw_files import write_files
 
@@ -18,6 +18,7 @@ from xling_tf.corpora.records import TranslationPair
 from xling_tf.corpora.split import held_out
 from xling_tf.corpora.store import transient_store
 from xling_tf.errors import UserError
+from xling_tf.savedmodel.saved_models import checksum
 from xling_tf.search.hard_negatives import MiningConfig, mine_hard_negatives
 
 # Directions of texts, in degrees: the inner products of the first with all are 1, 0.8, 0.6, 0 and -1.
@@ -314,4 +315,4 @@ def test_the_program_mines_and_prints_counts(tmp_path):
     assert first.output.startswith("x.en-es: pairs 5, distinct targets 4, pairs with 0 0, ")
     assert [len(found) for _, _, found in mined(data)] == [1] * 5
     record = json.loads((data / "hard_negatives/x.en-es.json").read_text(encoding="utf-8"))
-    assert record["recipe"]["model"] == model_fingerprint(tmp_path / "model")
+    assert record["recipe"]["model"] == checksum(tmp_path / "model")

@@ -184,7 +184,7 @@ def test_numbers_values_variables_and_refusals_reach_all() -> None:
 
 def test_a_second_training_in_a_run_folder_is_refused(tmp_path: Path) -> None:
     config = apply_overrides(get_preset("smoke"), ["training.steps=1"])
-    with locked(tmp_path), pytest.raises(UserError, match="another training"):
+    with locked(tmp_path), pytest.raises(UserError, match="another process"):
         experiment.run_experiment(
             Run(name="smoke", config=config, run_dir=tmp_path, output=tmp_path / "model")
         )

@@ -10,6 +10,7 @@ PROGRAMS = {
     "evaluate": "evaluation/main.py",
     "report": "evaluation/report.py",
     "export": "export/main.py",
+    "encode": "export/encode.py",
     "serve": "export/serve.py",
     "check": "export/check.py",
     "import": "export/import_model.py",

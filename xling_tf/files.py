@@ -100,13 +100,13 @@ def recover_folder(path: Path) -> None:
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
+def locked(folder: Path, flag: str = "--run_dir") -> Iterator[None]:
     """Locks a folder against other processes that use this function; the end of the process unlocks it."""
     with (folder / "lock").open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise UserError(f"{folder} is used by another training; give another --run_dir") from error
+            raise UserError(f"{folder} is used by another process; give another {flag}") from error
         except OSError as error:
             logging.warning("%s cannot be locked (%s): start no other there", folder, error.strerror)
         yield

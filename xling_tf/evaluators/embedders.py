@@ -7,7 +7,7 @@ import os
 import pkgutil
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,15 @@ import urllib3
 from xling_tf.corpora.trained_on import TrainedOn
 from xling_tf.errors import UserError
 from xling_tf.evaluators.encoding import BatchLimits, Embedder, encode_checked
-from xling_tf.files import SAVED_MODEL, read_json
-from xling_tf.savedmodel.saved_models import load_saved_model, model_name, one_line, read_info, resolve
+from xling_tf.files import read_json
+from xling_tf.savedmodel.saved_models import (
+    checksum,
+    load_saved_model,
+    model_name,
+    one_line,
+    read_info,
+    resolve,
+)
 
 # Half a megabyte of JSON comes back, in well under a second from most servers.
 _REST_LIMITS = BatchLimits(128, 2**16)
@@ -91,14 +98,13 @@ def _open_saved_model(specification: str) -> Embedder:
             description["config"] = read_json(config)
         except ValueError as error:
             raise UserError(f"{config} must be JSON ({error}); correct or remove it") from error
-    parts = [path for name in ("variables", "assets") for path in (folder / name).rglob("*")]
     embedder = _from_signatures(
         folder,
         inputs,
         call,
         name=description["folder"],
         batch_limits=BatchLimits(),  # as published modules pad a batch to its longest text, undivided
-        checksum=_checksum(folder, [folder / SAVED_MODEL, *parts]),
+        checksum=checksum(folder),
         description=description,
         trained_on=TrainedOn.read(folder),
         same_meaning=tuple(read_info(folder).get("same_meaning", ())),
@@ -227,13 +233,3 @@ def _request(url: str, read: Callable[[Any], Any], body: Any = None) -> Any:
     except _OTHER_JSON as error:
         answer = f"{content!r} ({error!r})"
         raise UserError(f"{url} must answer as TensorFlow Serving does, but gave {answer}") from error
-
-
-def _checksum(folder: Path, paths: Iterable[Path]) -> str:
-    """Digests the files that a model's vectors depend on."""
-    digest = hashlib.blake2b(digest_size=16)
-    for path in sorted(filter(Path.is_file, paths)):
-        with path.open("rb") as file:
-            content = hashlib.file_digest(file, "blake2b").hexdigest()
-        digest.update(f"{path.relative_to(folder).as_posix()} {content}\n".encode())
-    return digest.hexdigest()

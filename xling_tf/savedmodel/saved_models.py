@@ -4,6 +4,7 @@ TensorFlow is imported when a SavedModel is loaded, and not before.
 """
 
 import difflib
+import hashlib
 import os
 import re
 import shutil
@@ -185,6 +186,17 @@ def read_info(folder: Path) -> dict[str, Any]:
     """Returns the facts that `config.json` in a model's folder has about it; {} if there are none."""
     info = _read_config(folder).get("info")
     return info if isinstance(info, dict) else {}
+
+
+def checksum(folder: Path) -> str:
+    """Returns a digest of the files of a SavedModel that its vectors depend on."""
+    digest = hashlib.blake2b(digest_size=16)
+    parts = [path for name in ("variables", "assets") for path in (folder / name).rglob("*")]
+    for path in sorted(filter(Path.is_file, [folder / SAVED_MODEL, *parts])):
+        with path.open("rb") as file:
+            content = hashlib.file_digest(file, "blake2b").hexdigest()
+        digest.update(f"{path.relative_to(folder).as_posix()} {content}\n".encode())
+    return digest.hexdigest()
 
 
 def is_foreign(folder: Path) -> bool:

@@ -1,0 +1,218 @@
+"""Files of texts to shards of vectors: contents, a kill, other settings, faults; Arrow record batches."""
+
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import tensorflow as tf
+from encode_functions import Counting
+from hashed_model import DIM, hashed, save_hashed
+from programs import ROOT, run_python
+from pyarrow import parquet
+
+from xling_tf.bulk import vector_files
+from xling_tf.bulk.record_batches import encode_batches
+from xling_tf.bulk.vector_files import VectorFolder, encode_files
+from xling_tf.errors import UserError
+from xling_tf.search.quantization import quantize_embeddings
+from xling_tf.sentence_encoder import SentenceEncoder
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_hashed(tmp_path_factory.mktemp("models") / "hashed")
+
+
+def expected(texts: list[str]) -> np.ndarray:
+    return hashed(tf.constant(texts)).numpy()
+
+
+def write_texts(folder: Path, texts: list[str], *, num_files: int = 3) -> str:
+    """Writes texts with their numbers into Parquet files; returns their pattern."""
+    folder.mkdir()
+    for number, part in enumerate(np.array_split(np.arange(len(texts)), num_files)):
+        table = pa.table({"id": part, "text": [texts[row] for row in part], "language": ["en"] * len(part)})
+        parquet.write_table(table, folder / f"{number}.parquet")
+    return str(folder / "*.parquet")
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.name != "lock"}
+
+
+TEXTS = [f"text {number % 70}" for number in range(250)]
+
+
+@pytest.mark.parametrize("file_format", ["parquet", "npy"])
+@pytest.mark.parametrize("precision", ["float32", "int8", "ubinary"])
+def test_shards_hold_columns_and_vectors_in_order(
+    model: Path, tmp_path: Path, file_format: Any, precision: Any
+) -> None:
+    pattern, output = write_texts(tmp_path / "in", TEXTS), tmp_path / "out"
+    options = {"file_format": file_format, "precision": precision, "columns": ["language", "id"]}
+    assert encode_files(model, [pattern], output, rows_per_shard=100, **options) == {"rows": 250}
+    folder = VectorFolder.open(output)
+    assert (len(folder), folder.num_shards, folder.description["dim"]) == (250, 3, DIM)
+    vectors = [folder.vectors(shard) for shard in range(3)]
+    assert list(map(len, vectors)) == [100, 100, 50]
+    # Sums may be rounded differently.
+    tolerance = {"float32": 1e-6, "int8": 1, "ubinary": 0}[precision]
+    quantized = quantize_embeddings(expected(TEXTS), precision)
+    np.testing.assert_allclose(np.concatenate(vectors), quantized, atol=tolerance)
+    columns = pa.concat_tables(folder.columns(shard, ["language", "id"]) for shard in range(3))
+    assert columns.to_pydict() == {"language": ["en"] * 250, "id": list(range(250))}
+    if file_format == "npy":
+        assert isinstance(vectors[0], np.memmap)
+        assert folder.columns(0).column_names == ["language", "id"]
+    else:
+        field = parquet.read_schema(output / "shard-00000.parquet").field("vector")
+        assert (field.type.value_type, field.type.list_size) == (
+            pa.from_numpy_dtype(vectors[0].dtype),
+            len(vectors[0][0]),
+        )
+    # The same command has nothing to do; another one is refused, and nothing is lost.
+    before = content(output)
+    assert encode_files(model, [pattern], output, rows_per_shard=100, **options) == {"rows": 250}
+    for other in (
+        {"columns": None},
+        {"precision": "binary"},
+        {"rows_per_shard": 50},
+        {"prompt_name": "query"},
+    ):
+        with pytest.raises(
+            UserError, match=r"another (columns|precision|rows_per_shard|options) .* --output"
+        ):
+            encode_files(model, [pattern], output, **{"rows_per_shard": 100, **options, **other})
+    with pytest.raises(UserError, match="another input"):
+        encode_files(model, [pattern.replace("*", "1")], output, rows_per_shard=100, **options)
+    assert content(output) == before
+
+
+def test_another_model_is_refused(model: Path, tmp_path: Path, hub_folder: Path) -> None:
+    pattern = write_texts(tmp_path / "in", TEXTS)
+    encode_files(model, [pattern], tmp_path / "out")
+    with pytest.raises(UserError, match="another model"):
+        encode_files(hub_folder, [pattern], tmp_path / "out")
+    with pytest.raises(UserError, match=r"must be empty, but has 0\.parquet"):
+        encode_files(model, [pattern], tmp_path / "in")
+    with pytest.raises(UserError, match="multiples of 8"):
+        encode_files(model, [pattern], tmp_path / "bits", precision="ubinary", truncate_dim=4)
+
+
+@pytest.mark.parametrize("file_format", ["parquet", "npy"])
+def test_a_killed_program_continues(model: Path, tmp_path: Path, file_format: str) -> None:
+    texts = [f"text {number}" for number in range(6000)]
+    pattern = write_texts(tmp_path / "in", texts, num_files=7)
+    flags = [f"--model={model}", f"--input={pattern}", "--rows_per_shard=20", f"--format={file_format}"]
+    command = [sys.executable, str(ROOT / "export/encode.py"), *flags, f"--output={tmp_path / 'killed'}"]
+    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while not (tmp_path / "killed/shard-00020.parquet").exists():
+        assert process.poll() is None
+        time.sleep(0.001)
+    process.kill()
+    assert process.wait() == -signal.SIGKILL
+    with pytest.raises(UserError, match="not finished; run the same"):
+        VectorFolder.open(tmp_path / "killed")
+    options: dict[str, Any] = {"rows_per_shard": 20, "file_format": file_format, "precision": "float32"}
+    for name in ("killed", "whole"):
+        assert encode_files(model, [pattern], tmp_path / name, **options) == {"rows": 6000}
+    assert content(tmp_path / "killed") == content(tmp_path / "whole")
+    # A shard that was removed is made again.
+    (tmp_path / "killed/shard-00100.parquet").unlink()
+    with pytest.raises(UserError, match="shard 100 is missing; run the same"):
+        VectorFolder.open(tmp_path / "killed")
+    encode_files(model, [pattern], tmp_path / "killed", **options)
+    assert content(tmp_path / "killed") == content(tmp_path / "whole")
+
+
+def test_a_full_disk_stops_it_and_nothing_is_lost(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pattern, output = write_texts(tmp_path / "in", TEXTS), tmp_path / "out"
+
+    @contextmanager
+    def full(path: Path) -> Any:
+        if path.name == "shard-00001.parquet":
+            yield Path("/dev/full")
+        else:
+            with whole(path) as temporary:
+                yield temporary
+
+    with monkeypatch.context() as patch:
+        whole = vector_files.replacing
+        patch.setattr(vector_files, "replacing", full)
+        with pytest.raises(OSError, match="No space left") as caught:
+            encode_files(model, [pattern], output, rows_per_shard=100)
+    assert caught.value.errno == 28
+    assert sorted(content(output)) == ["shard-00000.parquet", "vectors.json"]
+    encode_files(model, [pattern], output, rows_per_shard=100)
+    encode_files(model, [pattern], tmp_path / "whole", rows_per_shard=100)
+    assert content(output) == content(tmp_path / "whole")
+
+
+def test_damage_stops_it_or_is_counted(model: Path, tmp_path: Path) -> None:
+    pattern, output = write_texts(tmp_path / "in", TEXTS, num_files=5), tmp_path / "out"
+    damaged = tmp_path / "in/2.parquet"
+    damaged.write_bytes(damaged.read_bytes()[:-9])
+    with pytest.raises(UserError, match=r"2.parquet is damaged after row 0"):
+        encode_files(model, [pattern], output, rows_per_shard=40)
+    assert sorted(content(output)) == ["shard-00000.parquet", "shard-00001.parquet", "vectors.json"]
+    for name in ("out", "whole"):
+        counts = encode_files(model, [pattern], tmp_path / name, rows_per_shard=40, skip_damaged=True)
+        assert counts == {"rows": 200, "damaged files": 1}
+    assert content(output) == content(tmp_path / "whole")
+    ids = [
+        number for shard in range(5) for number in VectorFolder.open(output).columns(shard)["id"].to_pylist()
+    ]
+    assert ids == [*range(100), *range(150, 250)]
+
+
+def test_chunks_do_not_depend_on_the_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vector_files, "_CHUNK_ROWS", 4)
+    monkeypatch.setattr(vector_files, "_CHUNK_BYTES", 10)
+    texts = ["a" * length for length in (1, 2, 3, 4, 1, 30, 1, 1, 1, 1, 1, 9, 2)]
+    # 1+2+3+4 bytes; then up to 10 bytes; shards end after 7 rows, chunks after 4.
+    chunks = [texts[0:4], texts[4:5], texts[5:6], texts[6:7], texts[7:11], texts[11:12], texts[12:]]
+    for size in (1, 2, 5, 13):
+        batches = (pa.record_batch({"t": texts[i : i + size]}) for i in range(0, len(texts), size))
+        cut = [chunk["t"].to_pylist() for chunk in vector_files._chunks(batches, "t", 7)]
+        assert cut == chunks
+
+
+def test_batches_get_a_column_and_duplicates_are_encoded_once() -> None:
+    counting = Counting(
+        lambda texts: np.array([[len(text), 1] for text in texts.numpy()] or np.zeros((0, 2)), np.float32)
+    )
+    batch = pa.record_batch({"id": [1, 2, 3, 4], "sentence": ["a", None, "bcd", "a"]})
+    encoder = SentenceEncoder(counting)
+    (encoded, empty) = encode_batches([batch, batch.slice(0, 0)], encoder, "sentence", vector_column="v")
+    assert encoded.to_pydict() == {
+        **batch.to_pydict(),
+        "v": [[1, 1], [0, 1], [3, 1], [1, 1]],
+    }
+    assert empty.schema == encoded.schema
+    assert sum(map(len, counting.batches)) == 3
+    with pytest.raises(UserError, match="the column v exists already"):
+        next(encode_batches([encoded], encoder, "sentence", vector_column="v"))
+
+
+def test_the_program_reports_and_explains(model: Path, tmp_path: Path) -> None:
+    (tmp_path / "x.txt").write_text("Hola\n\nHello\n")
+    flags = [f"--model={model}", "--input=x.txt", "--output=out", "--text_column=line"]
+    program = str(ROOT / "export/encode.py")
+    done = run_python(tmp_path, program, *flags)
+    assert (done.status, done.output) == (0, "out: 3 rows, 1 empty texts\n"), done.errors
+    table = VectorFolder.open(tmp_path / "out").columns(0)
+    assert table["line"].to_pylist() == ["Hola", "", "Hello"]
+    wrong = run_python(tmp_path, program, *flags, "--precision=int8")
+    assert wrong.status == 2
+    assert wrong.errors.splitlines()[-1].startswith(
+        "error: out has vectors of another precision ('float32', not 'int8')"
+    )

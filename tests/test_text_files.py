@@ -1,0 +1,152 @@
+"""Texts out of files of every format, whole and damaged, local and remote."""
+
+import bz2
+import gzip
+import json
+import lzma
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pyarrow as pa
+import pytest
+import zstandard
+from pyarrow import feather, ipc, parquet
+
+from xling_tf.bulk.text_files import Position, TextFiles, find_files
+from xling_tf.errors import UserError
+
+ROWS = [
+    {"id": f"r{number}", "text": text} for number, text in enumerate(["Hola, señor", "", "東京", "a\u2028b"])
+]
+TABLE = pa.Table.from_pylist(ROWS)
+
+
+def stream(path: Path) -> None:
+    with ipc.new_stream(path, TABLE.schema) as file:
+        file.write_table(TABLE, max_chunksize=3)
+
+
+def lines(*parts: str) -> bytes:
+    return "".join(f"{part}\n" for part in parts).encode()
+
+
+TSV = lines("id\ttext", *(f"{row['id']}\t{row['text']}" for row in ROWS))
+FILES = {
+    "x.parquet": lambda path: parquet.write_table(TABLE, path),
+    "x.feather": lambda path: feather.write_feather(TABLE, path),
+    "x.arrow": stream,
+    "x.jsonl.gz": lambda path: path.write_bytes(gzip.compress(lines(*map(json.dumps, ROWS)))),
+    "x.json": lambda path: path.write_bytes(lines(*(json.dumps(row, ensure_ascii=False) for row in ROWS))),
+    "x.tsv.xz": lambda path: path.write_bytes(lzma.compress(TSV)),
+    "x.tsv": lambda path: path.write_bytes(b"\xef\xbb\xbf" + TSV.replace(b"\n", b"\r\n")),
+    "x.csv.bz2": lambda path: path.write_bytes(
+        bz2.compress(lines("id,text", *(f'{row["id"]},"{row["text"]}"' for row in ROWS)))
+    ),
+}
+
+
+def read(*patterns: Any, text_column: str = "text", row: int = 0, **options: Any) -> TextFiles:
+    """Reads all rows, into the attribute `rows`."""
+    files = TextFiles(find_files([str(pattern) for pattern in patterns]), text_column, **options)
+    files.rows = [row for batch in files.batches(Position(0, row), 0) for row in batch.to_pylist()]
+    return files
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_every_format_has_the_same_rows(tmp_path: Path, name: str) -> None:
+    FILES[name](tmp_path / name)
+    files = read(tmp_path / name)
+    assert files.rows == ROWS
+    assert files.counts["empty texts"] == 1
+    assert files.bytes_read == (tmp_path / name).stat().st_size
+    # Other columns are left out; reading begins anywhere.
+    assert read(tmp_path / name, columns=["text"], row=2).rows == [{"text": row["text"]} for row in ROWS[2:]]
+    with pytest.raises(UserError, match=rf"{name}: the column sentence .* only id, text"):
+        read(tmp_path / name, text_column="sentence")
+
+
+def test_plain_lines_and_tables_without_header(tmp_path: Path) -> None:
+    content = lines(*(row["text"] for row in ROWS))
+    (tmp_path / "a.txt").write_bytes(b"\xef\xbb\xbf" + content.replace(b"\n", b"\r\n").rstrip(b"\r\n"))
+    (tmp_path / "b.zst").write_bytes(zstandard.compress(content))
+    expected = [{"line": row["text"]} for row in ROWS]
+    assert read(tmp_path / "*", text_column="line").rows == 2 * expected
+    (tmp_path / "c.tsv").write_text("de\tHallo\nen\tHello\n")
+    assert read(tmp_path / "c.tsv", text_column="f1", header=False).rows == [
+        {"f0": "de", "f1": "Hallo"},
+        {"f0": "en", "f1": "Hello"},
+    ]
+    (tmp_path / "empty.tsv").touch()
+    assert read(tmp_path / "empty.tsv").rows == []
+
+
+def test_remote_files(tmp_path: Path) -> None:
+    with fsspec.open("memory://bucket/x.jsonl", "wb") as file:
+        file.write(lines(*map(json.dumps, ROWS)))
+    with fsspec.open("memory://bucket/y.parquet", "wb") as file:
+        parquet.write_table(TABLE, file)
+    assert read("memory://bucket/*").rows == 2 * ROWS
+    for pattern, message in {
+        "memory://bucket/*.tsv": "matches none",
+        tmp_path / "none": "matches none",
+        tmp_path: "matches none",
+        "nosuch://x": "cannot be looked up",
+    }.items():
+        with pytest.raises(UserError, match=message):
+            read(pattern)
+
+
+def test_types_are_those_of_the_first_file(tmp_path: Path) -> None:
+    parquet.write_table(pa.table({"n": pa.array([1], pa.int64()), "text": ["a"]}), tmp_path / "1.parquet")
+    parquet.write_table(
+        pa.table({"text": pa.array(["b"]).dictionary_encode(), "n": pa.array([2], pa.int8())}),
+        tmp_path / "2.parquet",
+    )
+    assert read(tmp_path / "*").rows == [{"n": 1, "text": "a"}, {"n": 2, "text": "b"}]
+    parquet.write_table(pa.table({"text": ["b"]}), tmp_path / "3.parquet")
+    with pytest.raises(UserError, match=r"3.parquet must have .* n int64, text string, but has text string"):
+        read(tmp_path / "*")
+    assert len(read(tmp_path / "*", columns=["text"]).rows) == 3
+
+
+@pytest.mark.parametrize("values", [[1, 2], [["a"], ["b"]]])
+def test_columns_of_other_types_are_refused(tmp_path: Path, values: list[Any]) -> None:
+    parquet.write_table(pa.table({"text": values}), tmp_path / "x.parquet")
+    with pytest.raises(UserError, match="texts are expected in the column text, but it holds"):
+        read(tmp_path / "x.parquet", skip_damaged=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "rows", "message"),
+    [
+        ("x.txt", b"a\nb\xff\nc\n", ["a", "c"], "row 2 of .*x.txt is not UTF-8"),
+        ("x.txt", b"a\n" + b"b" * (1 << 20) + b"b\nc\n", ["a", "c"], "row 2 of .*x.txt is longer"),
+        ("x.tsv", b"text\tid\na\t1\nb\nc\t3\n", ["a", "c"], "x.tsv .* Row #3: Expected 2 columns, got 1"),
+        ("x.csv", b'text,id\n"a\nb",1\nb\xff,2\n', ["a\nb"], "row 2 of .*x.csv is not UTF-8"),
+        ("x.jsonl", b'{"text": "a"}\n{"text"\n{"text": "c"}\n', ["a", "c"], "line 2 of .*x.jsonl is no JSON"),
+        ("x.jsonl", b'?\n\n{"text": "2020-01-01"}\n{"text": 3}', ["2020-01-01"], "line 1 of .*x.jsonl"),
+    ],
+)
+def test_damaged_rows(tmp_path: Path, name: str, content: bytes, rows: list[str], message: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(UserError, match=f"{message}.*--skip_damaged"):
+        read(tmp_path / name)
+    files = read(tmp_path / name, skip_damaged=True)
+    assert [row["text"] for row in files.rows] == rows
+    assert files.counts["damaged rows"] == content.count(b"\n") + (content[-1:] != b"\n") - len(rows) - (
+        name.endswith(("tsv", "csv")) + content.count(b"\n\n") + content.count(b'a\nb"')
+    )
+
+
+@pytest.mark.parametrize("name", ["x.parquet", "x.feather", "x.arrow", "x.jsonl.gz", "x.tsv.xz", "x.csv.bz2"])
+def test_damaged_files(tmp_path: Path, name: str) -> None:
+    FILES[name](tmp_path / name)
+    content = (tmp_path / name).read_bytes()
+    (tmp_path / name).write_bytes(content[: len(content) * 2 // 3])
+    FILES["x.json"](tmp_path / "y.json")
+    with pytest.raises(UserError, match=rf"{name} is damaged after row \d+: .*--skip_damaged"):
+        read(tmp_path / "*")
+    files = read(tmp_path / "*", skip_damaged=True)
+    assert files.rows[-len(ROWS) :] == ROWS
+    assert files.counts["damaged files"] == 1

@@ -1,0 +1,320 @@
+"""Reads texts from files of any common format, local or remote, as Arrow record batches in bounded memory."""
+
+import io
+import re
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain
+from pathlib import PurePosixPath
+from typing import Any, BinaryIO, NamedTuple
+
+import pyarrow as pa
+from absl import logging
+from fsspec.core import url_to_fs
+from pyarrow import compute, csv, ipc, parquet
+from pyarrow import json as arrow_json
+
+from xling_tf.bulk.record_batches import column_of_texts, require_columns
+from xling_tf.compressed import PACKED, unpacked
+from xling_tf.corpora.line_files import MAX_LINE, Unreadable, split_blocks
+from xling_tf.errors import UserError
+from xling_tf.savedmodel.saved_models import one_line
+
+_BATCH_ROWS = 4096  # rows read at once from Parquet
+_CSV_BLOCK = 4 * MAX_LINE  # bytes parsed at once; a row must fit
+_DAMAGE = (pa.ArrowException, OSError, EOFError, UserError)
+
+
+class InputFile(NamedTuple):
+    """A file on a file system of fsspec."""
+
+    name: str
+    size: int  # bytes
+    version: str  # changes with the content; "" where the file system does not tell
+    open: Callable[[], BinaryIO]
+
+
+class Position(NamedTuple):
+    """A place in a sequence of files, from which reading can continue."""
+
+    file: int = 0
+    row: int = 0  # number of sound rows of the file before the place
+    counts: dict[str, int] = {}  # what was counted in the files before
+
+
+class _FinalError(UserError):
+    """An error that --skip_damaged does not skip."""
+
+
+def find_files(patterns: Sequence[str]) -> list[InputFile]:
+    """Finds the files that match patterns, each at least one, in the order of patterns and names."""
+    files: dict[str, InputFile] = {}
+    for pattern in patterns:
+        try:
+            system, path = url_to_fs(pattern)
+            matches = {path: system.info(path)} if system.isfile(path) else system.glob(path, detail=True)
+        except (ImportError, OSError, ValueError) as error:
+            raise UserError(f"{pattern} cannot be looked up: {one_line(error)}; correct the name") from error
+        matches = {path: info for path, info in sorted(matches.items()) if info["type"] == "file"}
+        if not matches:
+            raise UserError(f"files are expected, but {pattern} matches none; correct it")
+        for path, info in matches.items():
+            name = path if "file" in system.protocol else system.unstrip_protocol(path)
+            version = str(info.get("mtime") or info.get("ETag") or info.get("LastModified") or "")
+            files[name] = InputFile(name, info["size"] or 0, version, partial(system.open, path, "rb"))
+    return list(files.values())
+
+
+@dataclass
+class TextFiles:
+    """Reads the rows of files one after another.
+
+    Args:
+        files: The files. The ending of the name tells the format: .parquet, .arrow (also .feather, .ipc),
+            .jsonl (also .json, .ndjson), .tsv, .csv, else plain lines; texts may be compressed.
+        text_column: Name of the column of texts; plain lines have it alone.
+        columns: Names of the columns to keep; None keeps all.
+        header: False: tables have no line with the names of their columns, which are then f0, f1, ...
+        skip_damaged: True counts damaged rows, and files from where they are damaged on, in place of a
+            `UserError`.
+        schema: The columns' types, if rows before have set them.
+
+    Attributes:
+        counts: Numbers of "empty texts", "damaged rows" and "damaged files" in what has been read.
+        bytes_read: Bytes of the files that have been read.
+    """
+
+    files: Sequence[InputFile]
+    text_column: str
+    columns: Sequence[str] | None = None
+    header: bool = True
+    skip_damaged: bool = False
+    schema: pa.Schema | None = None
+    counts: Counter[str] = field(default_factory=Counter)
+    bytes_read: int = 0
+    _starts: deque[tuple[int, Position]] = field(default_factory=deque)  # number of rows before a file
+
+    def batches(self, start: Position, rows_before: int) -> Iterator[pa.RecordBatch]:
+        """Yields the rows from a position on, which is behind a number of rows of all files."""
+        self.counts = Counter(start.counts)
+        rows, skipped = rows_before - start.row, start.row
+        self.bytes_read = sum(file.size for file in self.files[: start.file])
+        for number, file in enumerate(self.files[start.file :], start.file):
+            self._starts.append((rows, Position(number, 0, dict(self.counts))))
+            bytes_before = self.bytes_read
+            for batch in self._read(file):
+                rows += len(batch)
+                self.counts["empty texts"] += _num_empty(batch, self.text_column)
+                if len(batch) > skipped:
+                    yield self._selected(batch, file.name).slice(skipped)
+                skipped = max(0, skipped - len(batch))
+            self.bytes_read = bytes_before + file.size
+
+    def position(self, rows: int) -> Position:
+        """Returns the place behind a number of rows, which must not decrease from call to call."""
+        while len(self._starts) > 1 and self._starts[1][0] < rows:
+            self._starts.popleft()
+        rows_before, start = self._starts[0]
+        return start._replace(row=rows - rows_before)
+
+    def _read(self, file: InputFile) -> Iterator[pa.RecordBatch]:
+        """Yields the sound rows of a file, with all columns or the chosen ones."""
+        ending = PurePosixPath(re.sub(f"{PACKED}$", "", file.name)).suffix.lower()
+        reader, bytes_before, row = _READERS.get(ending, TextFiles._lines), self.bytes_read, 0
+        try:
+            with file.open() as stream:
+                for batch in reader(self, stream, file.name):
+                    self.bytes_read = bytes_before + stream.tell()
+                    yield batch
+                    row += len(batch)
+        except _FinalError:
+            raise
+        except _DAMAGE as error:
+            self._damaged("file", f"{file.name} is damaged after row {row}: {one_line(error)}")
+
+    def _damaged(self, kind: str, message: str) -> None:
+        """Counts a damaged "row" or "file", or raises an error."""
+        if not self.skip_damaged:
+            raise _FinalError(f"{message}; repair the file, or skip what is damaged with --skip_damaged")
+        self.counts[f"damaged {kind}s"] += 1
+        if kind == "file" or self.counts[f"damaged {kind}s"] == 1:
+            logging.warning("%s; skipped", message)
+
+    def _chosen(self, columns: Sequence[str], name: str) -> list[str]:
+        """Returns the columns of a file to read: the text's and those to keep."""
+        wanted = list(dict.fromkeys([self.text_column, *(self.columns or [])]))
+        try:
+            require_columns(wanted, columns)
+        except UserError as error:
+            raise _FinalError(f"{name}: {error}") from error
+        return list(columns) if self.columns is None else wanted
+
+    def _selected(self, batch: pa.RecordBatch, name: str) -> pa.RecordBatch:
+        """Brings a batch's columns into the order and types of the first one's."""
+        if self.schema is None:
+            fields = [batch.schema.field(column) for column in self._chosen(batch.schema.names, name)]
+            self.schema = pa.schema([each.with_nullable(True).remove_metadata() for each in fields])
+        try:
+            if self.columns is None and len(batch.schema) != len(self.schema):
+                raise KeyError("other columns")
+            return batch.select(self.schema.names).replace_schema_metadata(None).cast(self.schema)
+        except (KeyError, pa.ArrowException) as error:
+            columns = [
+                ", ".join(f"{each.name} {each.type}" for each in s) for s in (self.schema, batch.schema)
+            ]
+            raise UserError(
+                f"{name} must have the columns of the files before it, {columns[0]}, but has {columns[1]}; "
+                "choose common ones with --columns"
+            ) from error
+
+    def _lines(self, stream: BinaryIO, name: str) -> Iterator[pa.RecordBatch]:
+        number = 0
+        for block in split_blocks(unpacked(stream, name), b"\n", MAX_LINE):
+            if number == 0 and block[0]:
+                block[0] = block[0].removeprefix(b"\xef\xbb\xbf")
+            lines = [line and line.removesuffix(b"\r") for line in block]
+            yield self._decoded(pa.record_batch([pa.array(lines)], [self.text_column]), name, number)
+            number += len(block)
+
+    def _table(self, stream: BinaryIO, name: str, delimiter: str) -> Iterator[pa.RecordBatch]:
+        pieces = unpacked(stream, name)
+        first = next(pieces, b"")
+        if not first:
+            return
+        is_quoted = delimiter == ","
+
+        def skip(row: csv.InvalidRow) -> str:
+            message = f"has {row.actual_columns} columns, not {row.expected_columns}"
+            self._damaged("row", f"row {row.number} of {name} {message}")
+            return "skip"
+
+        rules = csv.ParseOptions(
+            delimiter=delimiter,
+            quote_char=is_quoted and '"',
+            newlines_in_values=is_quoted,
+            invalid_row_handler=skip if self.skip_damaged else None,
+        )
+        options: dict[str, Any] = {"autogenerate_column_names": not self.header, "use_threads": False}
+        head = io.BytesIO(first.partition(b"\n")[0] + b"\n")
+        names = csv.read_csv(head, csv.ReadOptions(**options), rules).column_names
+        chosen = self._chosen(names, name)
+        reader = csv.open_csv(
+            io.BufferedReader(_Pieces(chain([first], pieces)), 1 << 18),
+            csv.ReadOptions(**options, block_size=_CSV_BLOCK),
+            rules,
+            csv.ConvertOptions(column_types=dict.fromkeys(names, pa.binary()), include_columns=chosen),
+        )
+        number = 0
+        for batch in reader:
+            yield self._decoded(batch, name, number)
+            number += len(batch)
+
+    def _json_lines(self, stream: BinaryIO, name: str) -> Iterator[pa.RecordBatch]:
+        schema, number = None, 0
+        for block in split_blocks(unpacked(stream, name), b"\n", MAX_LINE):
+            schema = schema or self._json_schema(block, name)
+            try:
+                yield from _parsed(block, schema)
+            except pa.ArrowInvalid:
+                for place, line in enumerate(block, number + 1):
+                    try:
+                        yield from _parsed([line], schema)
+                    except pa.ArrowInvalid:
+                        fault = Unreadable.TOO_LONG if line is None else "no JSON like the others"
+                        self._damaged("row", f"line {place} of {name} is {fault}")
+            number += len(block)
+
+    def _json_schema(self, block: Sequence[bytes | None], name: str) -> pa.Schema | None:
+        """Returns the types of the first lines' fields; strings for texts and where the type is unclear."""
+        for lines in (block, *([line] for line in block)):
+            try:
+                schema = next(_parsed(lines)).schema
+            except (pa.ArrowInvalid, StopIteration):
+                continue
+            columns = self._chosen(schema.names, name)
+            is_clear = [not (pa.types.is_null(t) or pa.types.is_timestamp(t)) for t in schema.types]
+            kinds = {
+                each.name: each.type if clear and each.name != self.text_column else pa.string()
+                for each, clear in zip(schema, is_clear, strict=True)
+            }
+            return pa.schema([(column, kinds[column]) for column in columns])
+        return None
+
+    def _parquet(self, stream: BinaryIO, name: str) -> Iterator[pa.RecordBatch]:
+        # Without buffering ahead, which would hold whole row groups.
+        file = parquet.ParquetFile(stream, pre_buffer=False, buffer_size=1 << 20)
+        yield from file.iter_batches(_BATCH_ROWS, columns=self._chosen(file.schema_arrow.names, name))
+
+    def _arrow(self, stream: BinaryIO, name: str) -> Iterator[pa.RecordBatch]:
+        try:
+            file = ipc.open_file(stream)
+            batches: Iterator[pa.RecordBatch] = map(file.get_batch, range(file.num_record_batches))
+        except pa.ArrowInvalid:  # the format of streams, which Hugging Face's datasets write
+            stream.seek(0)
+            file = batches = ipc.open_stream(stream)
+        chosen = self._chosen(file.schema.names, name)
+        for batch in batches:
+            yield batch.select(chosen)
+
+    def _decoded(self, batch: pa.RecordBatch, name: str, number: int) -> pa.RecordBatch:
+        """Decodes columns of bytes, without the rows that are not UTF-8; `number` is of rows before."""
+        schema = pa.schema([(column, pa.string()) for column in batch.schema.names])
+        try:
+            if not any(column.null_count for column in batch.columns):
+                return batch.cast(schema)
+        except pa.ArrowInvalid:
+            pass
+        sound = []
+        for place, row in enumerate(batch.to_pylist(), number + 1):
+            try:
+                sound.append({column: value.decode() for column, value in row.items()})
+            except (UnicodeDecodeError, AttributeError):  # AttributeError: None, a line that is too long
+                fault = Unreadable.TOO_LONG if None in row.values() else Unreadable.NOT_UTF8
+                self._damaged("row", f"row {place} of {name} is {fault}")
+        return pa.RecordBatch.from_pylist(sound, schema)
+
+
+class _Pieces(io.RawIOBase):
+    """A stream of pieces of bytes as a file."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces, self._piece = pieces, memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        if not self._piece:
+            self._piece = memoryview(next(self._pieces, b""))
+        size = min(len(buffer), len(self._piece))
+        buffer[:size], self._piece = self._piece[:size], self._piece[size:]
+        return size
+
+
+def _parsed(lines: Sequence[bytes | None], schema: pa.Schema | None = None) -> Iterator[pa.RecordBatch]:
+    """Parses JSON lines; a line that is too long, None, is not JSON either."""
+    content = b"\n".join(b"?" if line is None else line for line in lines)
+    if not content.strip():
+        return
+    extra = "infer" if schema is None else "ignore"
+    table = arrow_json.read_json(
+        io.BytesIO(content),
+        arrow_json.ReadOptions(use_threads=False, block_size=len(content) + 1),
+        arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior=extra),
+    )
+    yield from table.to_batches()
+
+
+def _num_empty(batch: pa.RecordBatch, text_column: str) -> int:
+    return int(compute.sum(compute.equal(column_of_texts(batch, text_column).fill_null(""), "")).as_py() or 0)
+
+
+_READERS: dict[str, Callable[[TextFiles, BinaryIO, str], Iterator[pa.RecordBatch]]] = {
+    **dict.fromkeys((".parquet", ".pq"), TextFiles._parquet),
+    **dict.fromkeys((".arrow", ".feather", ".ipc"), TextFiles._arrow),
+    **dict.fromkeys((".json", ".jsonl", ".ndjson"), TextFiles._json_lines),
+    ".tsv": partial(TextFiles._table, delimiter="\t"),
+    ".csv": partial(TextFiles._table, delimiter=","),
+}

@@ -1,0 +1,374 @@
+"""Encodes files into a folder of shards, which can be continued after a kill, and reads such folders."""
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from itertools import count
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyarrow import compute, parquet
+from tqdm import tqdm
+
+from xling_tf.bulk.record_batches import VECTORS, column_of_texts, encode_batches, vectors_of
+from xling_tf.bulk.text_files import InputFile, Position, TextFiles, find_files
+from xling_tf.errors import UserError, require_known
+from xling_tf.files import locked, read_json, replacing, require_writable_folder
+from xling_tf.savedmodel.saved_models import checksum, resolve
+from xling_tf.search.neighbours import require_positive
+from xling_tf.sentence_encoder import SentenceEncoder
+
+ROWS_PER_SHARD = 1 << 17
+FORMATS = ("parquet", "npy")
+_DESCRIPTION = "vectors.json"  # what a folder holds
+_RECORD = b"xling_tf"  # the same in each shard's metadata, and from where to continue
+_CHUNK_ROWS = 1 << 14  # rows encoded at once
+_CHUNK_BYTES = 1 << 26  # bytes of text encoded at once, however few rows that are
+
+
+def encode_files(
+    model: str | PathLike[str],
+    patterns: Sequence[str],
+    output: Path,
+    *,
+    text_column: str = "text",
+    columns: Sequence[str] | None = None,
+    header: bool = True,
+    skip_damaged: bool = False,
+    file_format: str = "parquet",
+    rows_per_shard: int = ROWS_PER_SHARD,
+    report: Callable[[str], None] = lambda state: None,
+    **options: Any,
+) -> dict[str, int]:
+    """Encodes the texts of files into a folder of shards, in bounded memory.
+
+    The rows keep their order. Shards appear whole. Called again after a kill, it continues behind the last
+    one, and the folder becomes what it would have been. Texts that occur twice within 16,384 rows are encoded
+    once.
+
+    Args:
+        model: The exported model, as `SentenceEncoder` takes it.
+        patterns: Names of files, local or as fsspec takes them (`s3://bucket/*.parquet`), with wildcards.
+        output: The folder. "parquet" makes `shard-00000.parquet` with the columns and the column "vector",
+            fixed-size lists; "npy" writes the vectors beside it, in `shard-00000.npy`.
+        text_column: Name of the column of texts.
+        columns: Names of the columns to carry along; None: all.
+        header: Whether tables (.tsv, .csv) begin with the names of their columns; else they are f0, f1, ...
+        skip_damaged: True counts what is damaged in place of a `UserError`.
+        file_format: "parquet" or "npy".
+        rows_per_shard: Number of rows of each shard but the last.
+        report: Called with the state, for logs, after each chunk.
+        **options: Those of `SentenceEncoder.encode`: `precision`, `truncate_dim`, `prompt_name`.
+
+    Returns:
+        The numbers of "rows" and of "empty texts", "damaged rows" and "damaged files", where there are any.
+
+    Raises:
+        UserError: The input, the folder or an option is not as expected, or a file is damaged.
+    """
+    require_known("format", file_format, FORMATS)
+    require_positive(rows_per_shard, "rows_per_shard")
+    options = {name: value for name, value in options.items() if value is not None}
+    files = find_files(patterns)
+    require_writable_folder(output, "choose another --output")
+    folder = resolve(model)
+    encoder = SentenceEncoder(folder)
+    precision = options.setdefault("precision", "float32")
+    width = int(encoder.encode([], **options).shape[1])  # an error if the options do not fit
+    settings = {
+        "model": checksum(folder),
+        "dim": width * (8 if precision in ("binary", "ubinary") else 1),
+        "precision": precision,
+        "options": {name: value for name, value in sorted(options.items()) if name != "precision"},
+        "input": _digest(files),
+        "text_column": text_column,
+        "columns": None if columns is None else list(columns),
+        "header": header,
+        "format": file_format,
+        "rows_per_shard": rows_per_shard,
+    }
+    with locked(output, "--output"):
+        description = _begin(output, settings)
+        if _fault(output, description) is None:
+            return dict(description["counts"])
+        number, position = _whole_shards(output, settings)
+        rows = number * rows_per_shard
+        texts = TextFiles(files, text_column, columns, header, skip_damaged)
+        if number:  # the first file has set the types of all shards
+            texts.schema = next(replace(texts).batches(Position(), 0)).schema
+        chunks = _ahead(_chunks(texts.batches(position, rows), text_column, rows_per_shard))
+        progress = _Progress(texts, rows, report)
+        # On errors, the stack discards the shard that has been begun.
+        with ExitStack() as shard, progress.bar, ThreadPoolExecutor(1) as thread:
+            writer = _Writer(output, settings, texts, number, shard)
+            pending: Future[None] = thread.submit(lambda: None)
+            for batch in encode_batches(chunks, encoder, text_column, **options):
+                pending.result()
+                pending = thread.submit(writer.write, batch)
+                progress.update(len(batch))
+            pending.result()
+            writer.finish()
+        counts = {"rows": writer.rows, **{name: n for name, n in sorted(texts.counts.items()) if n}}
+        _write_description(output, {**settings, "shards": writer.number, "counts": counts})
+        return counts
+
+
+@dataclass(frozen=True)
+class VectorFolder:
+    """The finished output of `encode_files`.
+
+    Attributes:
+        path: The folder.
+        description: The "model" (a checksum), "precision", "dim", "counts" and the other settings.
+    """
+
+    path: Path
+    description: Mapping[str, Any]
+
+    @classmethod
+    def open(cls, path: Path) -> "VectorFolder":
+        """Opens a folder; a `UserError` if it is not the finished output of `encode_files`."""
+        description = _read_description(path)
+        if description is None:
+            raise UserError(f"a folder that `xling-tf encode` has written is expected, but {path} is none")
+        if fault := _fault(path, description):
+            raise UserError(f"{path} cannot be used: {fault}; run the same `xling-tf encode` again")
+        return cls(path, description)
+
+    def __len__(self) -> int:
+        """Returns the number of rows."""
+        return int(self.description["counts"]["rows"])
+
+    @property
+    def num_shards(self) -> int:
+        """Number of shards."""
+        return int(self.description["shards"])
+
+    def vectors(self, shard: int) -> NDArray[Any]:
+        """Returns the vectors `[rows, dim]` of a shard: memory-mapped in the format "npy", else read."""
+        if self.description["format"] == "npy":
+            return np.load(_shard(self.path, shard).with_suffix(".npy"), mmap_mode="r")
+        return vectors_of(pa.concat_arrays(self.columns(shard, [VECTORS])[VECTORS].chunks))
+
+    def columns(self, shard: int, names: Sequence[str] | None = None) -> pa.Table:
+        """Returns columns of a shard, by default all."""
+        return parquet.read_table(_shard(self.path, shard), columns=names)
+
+
+class _Writer:
+    """Writes batches, which do not straddle shards, into shards that appear when they are whole."""
+
+    def __init__(
+        self, folder: Path, settings: Mapping[str, Any], texts: TextFiles, number: int, shard: ExitStack
+    ) -> None:
+        self._folder, self._settings, self._texts, self._shard = folder, settings, texts, shard
+        self.number = number  # of whole shards
+        self.rows = number * settings["rows_per_shard"]
+        self._write: Callable[[pa.RecordBatch], None] | None = None
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Writes a batch, and finishes its shard if that is full."""
+        self._write = self._write or self._shard.enter_context(self._new_shard(batch.schema))
+        self._write(batch)
+        self.rows += len(batch)
+        if self.rows % self._settings["rows_per_shard"] == 0:
+            self.finish()
+
+    def finish(self) -> None:
+        """Finishes the shard that has been begun, if any."""
+        self._shard.close()
+        self.number += self._write is not None
+        self._write = None
+
+    @contextmanager
+    def _new_shard(self, schema: pa.Schema) -> Iterator[Callable[[pa.RecordBatch], None]]:
+        """Yields a function that appends batches to a shard."""
+        path = _shard(self._folder, self.number)
+        columns = self._settings["columns"]
+        names = schema.names[:-1] if columns is None else list(columns)
+        kind = schema.field(VECTORS).type
+        is_npy = self._settings["format"] == "npy"
+        kept = names if is_npy else [*names, VECTORS]
+        # By dictionaries, Parquet stores int8 in a byte; without, in four.
+        has_dictionaries = not is_npy and kind.value_type != pa.float32()
+        with replacing(path) as temporary, ExitStack() as stack:
+            file = stack.enter_context(
+                parquet.ParquetWriter(
+                    temporary,
+                    pa.schema([schema.field(name) for name in kept]),
+                    use_dictionary=[*names, f"{VECTORS}.list.element"] if has_dictionaries else names,
+                    write_statistics=names,
+                )
+            )
+            append = stack.enter_context(_npy_file(path.with_suffix(".npy"))) if is_npy else None
+
+            def write(batch: pa.RecordBatch) -> None:
+                file.write_batch(batch.select(kept))
+                if append:
+                    append(vectors_of(batch.column(VECTORS)))
+
+            yield write
+            position = self._texts.position(self.rows)._asdict()
+            record = json.dumps({**self._settings, "position": position})
+            file.add_key_value_metadata({_RECORD: record})
+
+
+@contextmanager
+def _npy_file(path: Path) -> Iterator[Callable[[NDArray[Any]], None]]:
+    """Yields a function that appends rows to a .npy file, whose header gets their number at the end."""
+    parts: list[tuple[Any, tuple[int, ...]]] = []
+    with replacing(path) as temporary, temporary.open("wb") as file:
+
+        def write_header(rows: int) -> None:
+            dtype, shape = parts[0]
+            header = {"descr": dtype, "fortran_order": False, "shape": (rows, *shape[1:])}
+            np.lib.format.write_array_header_1_0(file, header)  # padded, so that its size does not change
+
+        def append(rows: NDArray[Any]) -> None:
+            parts.append((np.lib.format.dtype_to_descr(rows.dtype), rows.shape))
+            if len(parts) == 1:
+                write_header(0)
+            file.write(rows.data)
+
+        yield append
+        file.seek(0)
+        write_header(sum(shape[0] for _, shape in parts))
+
+
+class _Progress:
+    """A bar with the rate and the time left and, for logs, the same in a line."""
+
+    def __init__(self, texts: TextFiles, rows: int, report: Callable[[str], None]) -> None:
+        self._texts, self._report = texts, report
+        self._size = sum(file.size for file in texts.files)
+        # None hides the bar where it would fill a file in place of a screen.
+        self.bar = tqdm(initial=rows, unit="sentence", disable=None if sys.stderr else True)
+        self._begin, self._first, self._rows = time.monotonic(), rows, rows
+
+    def update(self, rows: int) -> None:
+        """Shows that more rows are done; their total is estimated from the bytes that have been read."""
+        self._rows += rows
+        total = round(self._rows * self._size / max(1, self._texts.bytes_read))
+        rate = (self._rows - self._first) / (time.monotonic() - self._begin)
+        minutes = (total - self._rows) / rate / 60
+        self.bar.total = total
+        self.bar.update(rows)
+        self._report(
+            f"{self._rows:,} of about {total:,} sentences, {rate:,.0f}/s, {minutes:.0f} minutes left"
+        )
+
+
+def _shard(folder: Path, number: int) -> Path:
+    return folder / f"shard-{number:05}.parquet"
+
+
+def _is_whole(folder: Path, number: int, settings: Mapping[str, Any]) -> bool:
+    path = _shard(folder, number)
+    return path.is_file() and (settings["format"] != "npy" or path.with_suffix(".npy").is_file())
+
+
+def _fault(folder: Path, description: Mapping[str, Any]) -> str | None:
+    """Returns what a folder lacks to be the finished output, if anything."""
+    if "counts" not in description:
+        return "it is not finished"
+    missing = (n for n in range(description["shards"]) if not _is_whole(folder, n, description))
+    return next((f"shard {number} is missing" for number in missing), None)
+
+
+def _digest(files: Sequence[InputFile]) -> str:
+    digest = blake2b(digest_size=16)
+    for file in files:
+        digest.update(f"{file.name}\n{file.size} {file.version}\n".encode("utf-8", "surrogateescape"))
+    return digest.hexdigest()
+
+
+def _read_description(folder: Path) -> dict[str, Any] | None:
+    try:
+        description = read_json(folder / _DESCRIPTION)
+    except (OSError, ValueError):
+        return None
+    return description if isinstance(description, dict) else None
+
+
+def _write_description(folder: Path, description: Mapping[str, Any]) -> None:
+    with replacing(folder / _DESCRIPTION) as temporary:
+        temporary.write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
+
+
+def _begin(folder: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the description of a folder, which is written if there is none; refuses other settings."""
+    description = _read_description(folder)
+    if description is None:
+        if others := sorted(
+            path.name for path in folder.iterdir() if path.name != "lock" and path.name[0] != "."
+        ):
+            raise UserError(f"{folder} must be empty, but has {others[0]}; give another --output")
+        description = {**settings}
+        _write_description(folder, description)
+    if other := [name for name, value in settings.items() if description.get(name) != value]:
+        values = f"{description.get(other[0])!r}, not {settings[other[0]]!r}"
+        raise UserError(
+            f"{folder} has vectors of another {other[0]} ({values}); give another --output, or remove it"
+        )
+    return description
+
+
+def _whole_shards(folder: Path, settings: Mapping[str, Any]) -> tuple[int, Position]:
+    """Returns the number of shards up to the first that is missing, and the place in the input after them."""
+    number = next(number for number in count() if not _is_whole(folder, number, settings))
+    if number == 0:
+        return 0, Position()
+    path = _shard(folder, number - 1)
+    try:
+        record = json.loads(parquet.read_metadata(path).metadata[_RECORD])
+        return number, Position(**record["position"])
+    except (pa.ArrowException, OSError, KeyError, TypeError, ValueError) as error:
+        raise UserError(f"{path} is damaged; remove it, and run the same command again") from error
+
+
+def _chunks(
+    batches: Iterator[pa.RecordBatch], text_column: str, rows_per_shard: int
+) -> Iterator[pa.RecordBatch]:
+    """Joins and cuts batches into those that are encoded at once.
+
+    Where it cuts depends on the rows since the shard's beginning and not on the batches' sizes, so that a
+    continued encoding has the same vectors to the last bit.
+    """
+    parts: list[pa.RecordBatch] = []
+    rows = size = 0  # of the parts
+    rows_left = rows_per_shard  # in the shard
+    for batch in batches:
+        sizes = compute.binary_length(column_of_texts(batch, text_column)).fill_null(0).to_numpy().cumsum()
+        begin = 0
+        while begin < len(batch):
+            before = sizes[begin - 1] if begin else 0
+            by_size = int(np.searchsorted(sizes[begin:], _CHUNK_BYTES - size + before, side="right"))
+            take = min(len(batch) - begin, _CHUNK_ROWS - rows, rows_left - rows, max(by_size, not parts))
+            if take:
+                parts.append(batch.slice(begin, take))
+                begin, rows = begin + take, rows + take
+                size += int(sizes[begin - 1] - before)
+            if begin < len(batch) or rows in (_CHUNK_ROWS, rows_left):
+                yield pa.concat_batches(parts)
+                rows_left = (rows_left - rows) or rows_per_shard
+                parts, rows, size = [], 0, 0
+    if parts:
+        yield pa.concat_batches(parts)
+
+
+def _ahead(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yields batches, the next of which is made in a thread meanwhile."""
+    with ThreadPoolExecutor(1) as thread:
+        upcoming = thread.submit(next, batches, None)
+        while (batch := upcoming.result()) is not None:
+            upcoming = thread.submit(next, batches, None)
+            yield batch
