@@ -18,6 +18,7 @@ PROGRAMS = {
     "convert": "data/convert.py",
     "hard-negatives": "data/hard_negatives.py",
     "mine": "data/mine.py",
+    "clean": "data/clean.py",
 }
 
 

@@ -222,7 +222,7 @@ class _Search:
 
     def _search(self, shard: int, block: "_Block", end: int) -> None:
         parts = [self.neighbours(shard)] if block.begin else []
-        parts.append(block.nearest(_units(self.queries.vectors(shard)), self._k))
+        parts.append(block.nearest(self.queries.vectors(shard), self._k))
         best = _best(*(np.concatenate(arrays, axis=1) for arrays in zip(*parts, strict=True)), self._k)
         with replacing(self._file(shard)) as temporary, temporary.open("wb") as file:
             np.savez(file, scores=best.scores, indices=best.indices, shards=end)
@@ -258,16 +258,20 @@ class _Block:
             part = self._vectors[filled : filled + len(vectors)]
             part[:] = _units(vectors) if kind == "flat" else vectors
             filled += len(vectors)
-        self._index = None if kind == "flat" else self._bit_index()
+        self._index = self._bit_index() if kind == "ivf" and rows else None
 
-    def nearest(self, queries: NDArray[np.float32], k: int) -> Neighbours:
-        """Finds the sentences with the highest cosines to unit vectors, by their numbers in the side."""
-        if self._index is None:
-            k = min(k, len(self._vectors))
-            scores, indices = nearest(queries, self._vectors, k, kind="flat") if k else _nothing(queries)
-        else:
-            parts = [self._nearest_by_bits(chunk, k) for chunk in chunks(queries)] or [_nothing(queries)]
-            scores, indices = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    def nearest(self, queries: NDArray[Any], k: int) -> Neighbours:
+        """Finds the sentences with the highest cosines to vectors, by their numbers in the side."""
+        parts = [Neighbours(np.zeros((0, k), np.float32), np.zeros((0, k), np.int64))]
+        for part in map(_units, chunks(queries)):
+            if self._index:
+                neighbours = self._nearest_by_bits(part)
+            elif len(self._vectors):
+                neighbours = nearest(part, self._vectors, min(k, len(self._vectors)), kind="flat")
+            else:  # all sentences are repeated from other shards
+                neighbours = Neighbours(np.zeros((len(part), 0)), np.zeros((len(part), 0), np.int64))
+            parts.append(_best(*neighbours, k))
+        scores, indices = map(np.concatenate, zip(*parts, strict=True))
         return Neighbours(scores, np.where(indices < 0, -1, indices + self._first))
 
     def _bit_index(self) -> Any:
@@ -283,7 +287,7 @@ class _Block:
             index.add(_bits(part))
         return index
 
-    def _nearest_by_bits(self, queries: NDArray[np.float32], k: int) -> Neighbours:
+    def _nearest_by_bits(self, queries: NDArray[np.float32]) -> Neighbours:
         _, candidates = self._index.search(_bits(queries), _CANDIDATES)
         scores = np.empty(candidates.shape, np.float32)
         for start in range(0, len(queries), _QUERIES_AT_ONCE):
@@ -291,16 +295,11 @@ class _Block:
             units = _units(self._vectors[candidates[part].reshape(-1)])
             units = units.reshape(-1, _CANDIDATES, units.shape[1])
             scores[part] = (units @ queries[part, :, np.newaxis])[:, :, 0]
-        return _best(np.where(candidates < 0, -np.inf, scores), candidates, k)
+        return Neighbours(np.where(candidates < 0, -np.inf, scores), candidates)
 
 
 def _num_clusters(rows: int) -> int:
-    return max(1, min(_MAX_CLUSTERS, int(_CLUSTERS * rows**0.5)))
-
-
-def _nothing(queries: NDArray[Any]) -> Neighbours:
-    shape = len(queries), 0
-    return Neighbours(np.zeros(shape, np.float32), np.zeros(shape, np.int64))
+    return max(1, min(_MAX_CLUSTERS, int(_CLUSTERS * rows**0.5), rows // _TRAINING))
 
 
 def _best(scores: NDArray[np.float32], indices: NDArray[np.int64], k: int) -> Neighbours:
