@@ -34,8 +34,15 @@ def write_vectors(
     """Writes a folder as `encode_files` does, of given vectors."""
     folder.mkdir()
     values = quantize_embeddings(np.asarray(vectors, np.float32), precision)
-    description = {"model": "m", "dim": np.shape(vectors)[1], "precision": precision, "text_column": "text"}
-    settings = {**description, "format": "parquet", "rows_per_shard": rows, "input": str(texts), **changes}
+    description = {"model": "m", "dim": np.shape(vectors)[1], "precision": precision, "columns": None}
+    settings = {
+        **description,
+        "text_column": "text",
+        "format": "parquet",
+        "rows_per_shard": rows,
+        "input": str(texts),
+        **changes,
+    }
     starts = range(0, len(texts), rows)
     for shard, start in enumerate(starts):
         part = values[start : start + rows]
@@ -175,8 +182,8 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
         mine_translations(folder, write_vectors(tmp_path / "short", texts, vectors[:, :8]), tmp_path / "out")
     with pytest.raises(UserError, match=r"float32 or int8 are expected, but .* has bits"):
         mine_translations(tmp_path / "bits", tmp_path / "bits", tmp_path / "out")
-    no_texts = write_vectors(tmp_path / "no_texts", texts, vectors, text_column="sentence")
-    with pytest.raises(UserError, match="without them; encode again with --columns=sentence"):
+    no_texts = write_vectors(tmp_path / "no_texts", texts, vectors, columns=["id"])
+    with pytest.raises(UserError, match="without them; encode again with --columns=id,text"):
         mine_translations(folder, no_texts, tmp_path / "out")
     with pytest.raises(UserError, match=r"shards of 20 rows need .* GiB more; raise --memory"):
         mine_translations(folder, folder, tmp_path / "out", memory=0.5)

@@ -35,10 +35,11 @@ _GIB = 1 << 30
 _PROGRAM_BYTES = 3 << 28  # of the program without vectors: TensorFlow, and vectors of a chunk of queries
 _BYTES_PER_ROW = 64  # of the rows of both sides: the last step's means, margins, and order
 _PAIRS_AT_ONCE = 1 << 20  # pairs whose texts are in memory
-_CLUSTERS = 4  # times the root of the number of rows
+_CLUSTERS = 2  # times the root of the number of rows
 _MAX_CLUSTERS = 4096
 _PROBES = 32  # clusters that are searched for each query
-_TRAINING = 40  # rows per cluster for k-means
+_TRAINING = 40  # rows per cluster for k-means; FAISS' guidelines say 30 to 256
+_ITERATIONS = 4  # of k-means; bits move little after
 _CANDIDATES = 32  # nearest by bits, whose cosines are computed
 _QUERIES_AT_ONCE = 512  # whose candidates are float32 at once
 
@@ -82,7 +83,7 @@ def mine_translations(
     """
     require_positive(num_neighbours, "num_neighbours")
     folders = [VectorFolder.open(source), VectorFolder.open(target)]
-    _require_one_space(*folders)
+    _require_comparable(*folders)
     work = output.with_name(f"{output.name}.neighbours")
     require_writable_folder(work, "choose another --output")
     with locked(work, "--output"):
@@ -104,7 +105,7 @@ def mine_translations(
             for search in searches:
                 search.run(bar, report)
         report("choosing pairs")
-        pairs = _choose(searches, threshold)
+        pairs = _choose(searches, threshold) if all(map(len, sides)) else _Pairs(*np.zeros((3, 0), np.int64))
         report(f"writing {len(pairs.margins):,} pairs")
         _write(output, sides, pairs)
     return {"sources": len(sides[0]), "targets": len(sides[1]), "pairs": len(pairs.margins)}
@@ -141,13 +142,8 @@ class _Side:
     def texts(self, shard: int) -> pa.LargeStringArray:
         """Returns all texts of a shard."""
         name = self.folder.description["text_column"]
-        table = self.folder.columns(shard, [name])
-        if not table.num_columns:
-            raise UserError(
-                f"{self.folder.path} must have the texts beside the vectors, but was encoded without them; "
-                f"encode again with --columns={name}"
-            )
-        return column_of_texts(table.combine_chunks().to_batches()[0], name).fill_null("")
+        table = self.folder.columns(shard, [name]).combine_chunks()
+        return column_of_texts(table.to_batches()[0], name).fill_null("")
 
     def texts_of(self, numbers: NDArray[np.int64]) -> pa.LargeStringArray:
         """Returns the texts of sentences, reading each shard once."""
@@ -258,6 +254,8 @@ class _Block:
             part = self._vectors[filled : filled + len(vectors)]
             part[:] = _units(vectors) if kind == "flat" else vectors
             filled += len(vectors)
+        lengths = [np.linalg.norm(_floats(part), axis=1) for part in chunks(self._vectors)]
+        self._lengths = np.maximum(np.concatenate(lengths or [np.zeros(0)]), 1e-9).astype(np.float32)
         self._index = self._bit_index() if kind == "ivf" and rows else None
 
     def nearest(self, queries: NDArray[Any], k: int) -> Neighbours:
@@ -281,6 +279,7 @@ class _Block:
         self._quantizer = faiss.IndexBinaryFlat(-(-dim // 8) * 8)  # FAISS does not keep it alive
         index = faiss.IndexBinaryIVF(self._quantizer, self._quantizer.d, clusters)
         index.nprobe = _PROBES
+        index.cp.niter = _ITERATIONS
         sample = np.linspace(0, rows - 1, min(rows, _TRAINING * clusters)).astype(int)
         index.train(_bits(self._vectors[sample]))
         for part in chunks(self._vectors):
@@ -292,9 +291,8 @@ class _Block:
         scores = np.empty(candidates.shape, np.float32)
         for start in range(0, len(queries), _QUERIES_AT_ONCE):
             part = slice(start, start + _QUERIES_AT_ONCE)
-            units = _units(self._vectors[candidates[part].reshape(-1)])
-            units = units.reshape(-1, _CANDIDATES, units.shape[1])
-            scores[part] = (units @ queries[part, :, np.newaxis])[:, :, 0]
+            vectors = _floats(self._vectors[candidates[part]])
+            scores[part] = (vectors @ queries[part, :, np.newaxis])[:, :, 0] / self._lengths[candidates[part]]
         return Neighbours(np.where(candidates < 0, -np.inf, scores), candidates)
 
 
@@ -312,10 +310,13 @@ def _best(scores: NDArray[np.float32], indices: NDArray[np.int64], k: int) -> Ne
     )
 
 
+def _floats(vectors: NDArray[Any]) -> NDArray[np.float32]:
+    """Returns vectors in float32; int8 stands for the middles of its intervals, which begin at -128."""
+    return vectors + np.float32(0.5) if vectors.dtype == np.int8 else vectors
+
+
 def _units(vectors: NDArray[Any]) -> NDArray[np.float32]:
-    """Returns unit vectors; int8 stands for the middles of its intervals, which begin at -128."""
-    floats = vectors + np.float32(0.5) if vectors.dtype == np.int8 else vectors
-    return unit_vectors(floats, "vectors").astype(np.float32, copy=False)
+    return unit_vectors(_floats(vectors), "vectors").astype(np.float32, copy=False)
 
 
 def _bits(vectors: NDArray[Any]) -> NDArray[np.uint8]:
@@ -383,14 +384,21 @@ def _cells(texts: pa.ChunkedArray) -> list[str]:
     return compute.replace_substring_regex(texts, r"[\t\r\n]+", " ").to_pylist()
 
 
-def _require_one_space(source: VectorFolder, target: VectorFolder) -> None:
-    """Raises a `UserError` unless the cosines of the vectors of two folders mean something."""
+def _require_comparable(source: VectorFolder, target: VectorFolder) -> None:
+    """Raises a `UserError` unless two folders have texts, and vectors whose cosines mean something."""
     for name in ("model", "dim", "precision"):
         values = [folder.description[name] for folder in (source, target)]
         if values[0] != values[1]:
             raise UserError(
                 f"both folders must have vectors of one {name}, but {source.path} has {values[0]} and "
                 f"{target.path} {values[1]}; encode one of them again"
+            )
+    for folder in (source, target):
+        columns, name = (folder.description[setting] for setting in ("columns", "text_column"))
+        if columns is not None and name not in columns:
+            raise UserError(
+                f"{folder.path} must have the texts beside the vectors, but was encoded without them; encode "
+                f"again with --columns={','.join([*columns, name])}"
             )
     if source.description["precision"] not in ("float32", "int8"):
         raise UserError(f"vectors in float32 or int8 are expected, but {source.path} has bits; encode again")
