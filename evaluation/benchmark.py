@@ -38,6 +38,8 @@ sys.path.insert(0, str(ROOT))
 
 import numpy as np
 from absl import app, flags
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 from xling_tf.corpora.folder import SAMPLE_FOLDER, load_folder
 from xling_tf.corpora.readers import read_parallel
@@ -560,14 +562,11 @@ def _mining() -> None:
     values = flags.FLAGS
     planted = [pair for pair, _ in read_parallel(Path(values.texts))]
     texts = [{pair[side] for pair in planted} for side in range(2)]
-    # The sources of one half of the corpora's pairs, the targets of the other half.
-    pairs = sorted(set(_read_pairs(sys.maxsize)))
-    np.random.default_rng(0).shuffle(pairs)
-    others = [{pair[side] for pair in pairs[side::2]} - texts[side] for side in range(2)]
+    others = _without_translations(_read_pairs(sys.maxsize), texts)
     figures: dict[str, Any] = {"planted": len(planted), "sentences": values.sentences}
     with tempfile.TemporaryDirectory(dir=values.work) as work:
         for language, known, distractors in zip((values.source, values.target), texts, others, strict=True):
-            sentences = [*known, *itertools.islice(_recombined(sorted(distractors)), values.sentences)]
+            sentences = [*known, *itertools.islice(_recombined(distractors), values.sentences)]
             np.random.default_rng(1).shuffle(sentences)
             lines = Path(work, f"{language}.txt")
             lines.write_text("".join(f"{text}\n" for text in sentences), encoding="utf-8")
@@ -577,8 +576,29 @@ def _mining() -> None:
         mine = [f"--source={work}/{values.source}", f"--target={work}/{values.target}", f"--output={mined}"]
         figures["mining"] = _run("data/mine.py", *mine, "--threshold=0", f"--memory={values.memory}")
         found = [line.split("\t") for line in mined.read_text(encoding="utf-8").splitlines()]
-    figures |= _precision_and_recall([(float(score), *pair) for score, *pair in found], planted)
+    figures |= _precision_and_recall([(float(row[0]), row[1], row[2]) for row in found], planted)
     _write("scale-mining.json", figures)
+
+
+def _without_translations(pairs: Sequence[tuple[str, str]], excluded: Sequence[set[str]]) -> list[list[str]]:
+    """Returns sources and targets no two of which are connected by pairs, even by other texts'."""
+    normal = [
+        ["".join(filter(str.isalnum, text.casefold())) for text in side] for side in zip(*pairs, strict=True)
+    ]
+    numbers: dict[tuple[int, str], int] = {}
+    ends = [[numbers.setdefault((side, text), len(numbers)) for text in normal[side]] for side in range(2)]
+    graph = coo_array((np.ones(len(pairs)), ends), shape=(len(numbers), len(numbers)))
+    groups = connected_components(graph, directed=False)[1][ends[0]]
+    closed = {
+        group for pair, group in zip(pairs, groups, strict=True) if {*pair} & (excluded[0] | excluded[1])
+    }
+    results = []
+    for side in range(2):
+        rows = [row for row, group in enumerate(groups) if group % 2 == side and group not in closed]
+        texts = sorted({pairs[row][side] for row in rows})
+        np.random.default_rng(0).shuffle(texts)
+        results.append(texts)
+    return results
 
 
 def _recombined(texts: list[str]) -> Iterator[str]:

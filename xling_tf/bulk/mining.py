@@ -105,7 +105,11 @@ def mine_translations(
             for search in searches:
                 search.run(bar, report)
         report("choosing pairs")
-        pairs = _choose(searches, threshold) if all(map(len, sides)) else _Pairs(*np.zeros((3, 0), np.int64))
+        pairs = (
+            _choose(searches, threshold)
+            if all(map(len, sides))
+            else _Pairs(np.zeros(0), *np.zeros((2, 0), np.int64))
+        )
         report(f"writing {len(pairs.margins):,} pairs")
         _write(output, sides, pairs)
     return {"sources": len(sides[0]), "targets": len(sides[1]), "pairs": len(pairs.margins)}
@@ -117,6 +121,9 @@ class _Pairs(NamedTuple):
     margins: NDArray[np.float64]
     sources: NDArray[np.int64]
     targets: NDArray[np.int64]
+
+    def part(self, start: int, end: int) -> "_Pairs":
+        return _Pairs(self.margins[start:end], self.sources[start:end], self.targets[start:end])
 
 
 class _Side:
@@ -219,7 +226,8 @@ class _Search:
     def _search(self, shard: int, block: "_Block", end: int) -> None:
         parts = [self.neighbours(shard)] if block.begin else []
         parts.append(block.nearest(self.queries.vectors(shard), self._k))
-        best = _best(*(np.concatenate(arrays, axis=1) for arrays in zip(*parts, strict=True)), self._k)
+        scores, indices = (np.concatenate(arrays, axis=1) for arrays in zip(*parts, strict=True))
+        best = _best(scores, indices, self._k)
         with replacing(self._file(shard)) as temporary, temporary.open("wb") as file:
             np.savez(file, scores=best.scores, indices=best.indices, shards=end)
 
@@ -263,11 +271,13 @@ class _Block:
         parts = [Neighbours(np.zeros((0, k), np.float32), np.zeros((0, k), np.int64))]
         for part in map(_units, chunks(queries)):
             if self._index:
-                neighbours = self._nearest_by_bits(part)
+                neighbours = self._nearest_by_bits(self._index, part)
             elif len(self._vectors):
                 neighbours = nearest(part, self._vectors, min(k, len(self._vectors)), kind="flat")
             else:  # all sentences are repeated from other shards
-                neighbours = Neighbours(np.zeros((len(part), 0)), np.zeros((len(part), 0), np.int64))
+                neighbours = Neighbours(
+                    np.zeros((len(part), 0), np.float32), np.zeros((len(part), 0), np.int64)
+                )
             parts.append(_best(*neighbours, k))
         scores, indices = map(np.concatenate, zip(*parts, strict=True))
         return Neighbours(scores, np.where(indices < 0, -1, indices + self._first))
@@ -286,8 +296,8 @@ class _Block:
             index.add(_bits(part))
         return index
 
-    def _nearest_by_bits(self, queries: NDArray[np.float32]) -> Neighbours:
-        _, candidates = self._index.search(_bits(queries), _CANDIDATES)
+    def _nearest_by_bits(self, index: Any, queries: NDArray[np.float32]) -> Neighbours:
+        _, candidates = index.search(_bits(queries), _CANDIDATES)
         scores = np.empty(candidates.shape, np.float32)
         for start in range(0, len(queries), _QUERIES_AT_ONCE):
             part = slice(start, start + _QUERIES_AT_ONCE)
@@ -358,7 +368,7 @@ def _means(neighbours: Neighbours) -> NDArray[np.float64]:
 def _write(output: Path, sides: Sequence[_Side], pairs: _Pairs) -> None:
     """Writes the pairs, some at a time."""
     parts = range(0, len(pairs.margins), _PAIRS_AT_ONCE) or [0]
-    tables = (_table(sides, _Pairs(*(array[i : i + _PAIRS_AT_ONCE] for array in pairs))) for i in parts)
+    tables = (_table(sides, pairs.part(start, start + _PAIRS_AT_ONCE)) for start in parts)
     with replacing(output) as temporary:
         if output.suffix == ".parquet":
             first = next(tables)
