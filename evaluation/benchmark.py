@@ -561,7 +561,7 @@ def _mining() -> None:
     """Mines the translations of --texts, mixed into --sentences others a side that have none."""
     values = flags.FLAGS
     planted = [pair for pair, _ in read_parallel(Path(values.texts))]
-    texts = [{pair[side] for pair in planted} for side in range(2)]
+    texts = [{pair.source for pair in planted}, {pair.target for pair in planted}]
     others = _without_translations(_read_pairs(sys.maxsize), texts)
     figures: dict[str, Any] = {"planted": len(planted), "sentences": values.sentences}
     with tempfile.TemporaryDirectory(dir=values.work) as work:
