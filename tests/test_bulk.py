@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 import tensorflow as tf
 from encode_functions import Counting
+from hashed_model import DIM, hashed, save_hashed
 from programs import ROOT, run_python
 from pyarrow import parquet
 
@@ -23,23 +24,10 @@ from xling_tf.errors import UserError
 from xling_tf.search.quantization import quantize_embeddings
 from xling_tf.sentence_encoder import SentenceEncoder
 
-DIM = 8
-
-
-def hashed(texts: tf.Tensor) -> tf.Tensor:
-    """A unit vector for each text, another one for each text."""
-    keys = [tf.strings.to_hash_bucket_strong(texts, 1 << 20, [seed, 1]) for seed in range(DIM)]
-    vectors = tf.cast(tf.stack(keys, axis=1), tf.float32) / (1 << 20) - 0.5
-    return tf.math.l2_normalize(vectors, axis=1)
-
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder, module = tmp_path_factory.mktemp("models") / "toy", tf.Module()
-    spec = tf.TensorSpec([None], tf.string)
-    module.__call__ = tf.function(hashed, input_signature=[spec], autograph=False)
-    tf.saved_model.save(module, str(folder))
-    return folder
+    return save_hashed(tmp_path_factory.mktemp("models") / "hashed")
 
 
 def expected(texts: list[str]) -> np.ndarray:

@@ -1,14 +1,11 @@
 """Cleans bitext from the web (Chidambaram et al. 2018, sec. A.1)."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import apache_beam as beam
-import numpy as np
 from apache_beam.io.filesystems import FileSystems
-from apache_beam.ml.inference.base import ModelHandler, RunInference
 from apache_beam.pvalue import PCollection
 
 from pipelines.common import count, decoded, dropping, lines_of, read_lines
@@ -18,9 +15,8 @@ from xling_tf.corpora.readers import MalformedLineError
 from xling_tf.corpora.records import TranslationPair
 from xling_tf.corpora.split import normalised
 from xling_tf.errors import UserError
-from xling_tf.savedmodel.saved_models import load_saved_model, resolve
-
-_BATCH_PAIRS = 512
+from xling_tf.integrations.beam import EncodeTexts
+from xling_tf.savedmodel.saved_models import resolve
 
 
 class CleanPairs(beam.PTransform[Any, Any]):
@@ -55,8 +51,18 @@ class CleanPairs(beam.PTransform[Any, Any]):
             | beam.MapTuple(first_of)
         )
         if self._model:
-            scored = pairs | RunInference(PairScorer(self._model))
-            pairs = scored | beam.FlatMap(well_scored, self._min_cosine)
+
+            def unit_vectors(side: str) -> EncodeTexts:
+                options = {"vector_column": f"{side}_vector", "normalize_embeddings": True}
+                return EncodeTexts(self._model, side, **options)
+
+            pairs = (
+                pairs
+                | beam.Map(lambda pair: {"pair": pair, "source": pair.source, "target": pair.target})
+                | "Sources" >> unit_vectors("source")
+                | "Targets" >> unit_vectors("target")
+                | beam.FlatMap(well_scored, self._min_cosine)
+            )
         return pairs | beam.Map(lambda pair: f"{pair.source}\t{pair.target}")
 
 
@@ -119,38 +125,9 @@ def first_of(key: tuple[str, ...], pairs: Iterable[TranslationPair]) -> Translat
     return first
 
 
-class PairScorer(ModelHandler[TranslationPair, tuple[TranslationPair, float], Any]):
-    """Scores pairs by the cosine of a SavedModel's vectors; each worker loads the model once."""
-
-    def __init__(self, model: Path) -> None:
-        super().__init__()
-        self._model = model
-
-    def load_model(self) -> Any:
-        """Loads the model."""
-        return load_saved_model(self._model)
-
-    def run_inference(
-        self, batch: Sequence[TranslationPair], model: Any, inference_args: Any = None
-    ) -> Iterator[tuple[TranslationPair, float]]:
-        """Yields the pairs of a batch, each with its cosine."""
-        del inference_args
-        texts = [pair.source for pair in batch] + [pair.target for pair in batch]
-        vectors = np.asarray(model(texts), np.float32)
-        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-        units = vectors / np.maximum(lengths, 1e-12)
-        cosines = np.sum(units[: len(batch)] * units[len(batch) :], axis=1)
-        yield from zip(batch, cosines.tolist(), strict=True)
-
-    def batch_elements_kwargs(self) -> dict[str, int]:
-        """Returns the largest batch, in pairs."""
-        return {"max_batch_size": _BATCH_PAIRS}
-
-
-def well_scored(scored: tuple[TranslationPair, float], min_cosine: float) -> Iterator[TranslationPair]:
-    """Yields a pair if its score is high enough."""
-    pair, cosine = scored
-    if cosine >= min_cosine:
-        yield pair
+def well_scored(row: Mapping[str, Any], min_cosine: float) -> Iterator[TranslationPair]:
+    """Yields the pair of two unit vectors if their cosine is high enough."""
+    if row["source_vector"] @ row["target_vector"] >= min_cosine:
+        yield row["pair"]
     else:
         count("pairs dropped: low cosine")

@@ -1,16 +1,21 @@
 """Encodes the texts of Arrow record batches: the one function that files, Spark, Ray and Beam all call."""
 
 from collections.abc import Iterable, Iterator
+from functools import cache
 from os import PathLike, fspath
+from pathlib import Path
+from shutil import make_archive
 from threading import Lock
 from typing import Any
 
 import fsspec
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from xling_tf.errors import UserError
+from xling_tf.files import folder_of_this_process
 from xling_tf.inputs import as_texts
-from xling_tf.savedmodel.saved_models import HUGGING_FACE
+from xling_tf.savedmodel.saved_models import HUGGING_FACE, checksum, model_name, resolve
 from xling_tf.sentence_encoder import SentenceEncoder
 
 VECTORS = "vector"  # the column of vectors
@@ -90,6 +95,11 @@ def require_columns(names: Iterable[str], columns: Iterable[str], place: str = "
         raise UserError(f"{place}the column {missing[0]} is expected, but there is only {', '.join(columns)}")
 
 
+def vectors_of(column: pa.FixedSizeListArray) -> NDArray[Any]:
+    """Returns a column of vectors as an array `[rows, dim]`, without copying it."""
+    return column.flatten().to_numpy().reshape(len(column), column.type.list_size)
+
+
 def load_once(model: str) -> SentenceEncoder:
     """Loads a model, once in each process; threads wait for each other."""
     with _loading:
@@ -99,3 +109,15 @@ def load_once(model: str) -> SentenceEncoder:
                 path = fsspec.open_local(f"filecache::{model}")
             _loaded[model] = SentenceEncoder(path)
         return _loaded[model]
+
+
+def model_archive(model: str | PathLike[str]) -> Path:
+    """Packs a model's folder into an archive, to send it to workers; its name differs between models."""
+    folder = resolve(model).absolute()
+    name = f"{model_name(model)}-{checksum(folder)[:8]}"
+    return _packed(folder, name)
+
+
+@cache
+def _packed(folder: Path, name: str) -> Path:
+    return Path(make_archive(str(folder_of_this_process() / name), "tar", folder.parent, folder.name))

@@ -4,14 +4,14 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from itertools import count
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from pyarrow import compute, parquet
 from tqdm import tqdm
 
-from xling_tf.bulk.record_batches import VECTORS, column_of_texts, encode_batches
+from xling_tf.bulk.record_batches import VECTORS, column_of_texts, encode_batches, vectors_of
 from xling_tf.bulk.text_files import InputFile, Position, TextFiles, find_files
 from xling_tf.errors import UserError, require_known
 from xling_tf.files import locked, read_json, replacing, require_writable_folder
@@ -44,7 +44,7 @@ def encode_files(
     columns: Sequence[str] | None = None,
     header: bool = True,
     skip_damaged: bool = False,
-    file_format: Literal["parquet", "npy"] = "parquet",
+    file_format: str = "parquet",
     rows_per_shard: int = ROWS_PER_SHARD,
     report: Callable[[str], None] = lambda state: None,
     **options: Any,
@@ -110,7 +110,7 @@ def encode_files(
         # On errors, the stack discards the shard that has been begun.
         with ExitStack() as shard, progress.bar, ThreadPoolExecutor(1) as thread:
             writer = _Writer(output, settings, texts, number, shard)
-            pending = thread.submit(int)
+            pending: Future[None] = thread.submit(lambda: None)
             for batch in encode_batches(chunks, encoder, text_column, **options):
                 pending.result()
                 pending = thread.submit(writer.write, batch)
@@ -225,7 +225,7 @@ class _Writer:
 @contextmanager
 def _npy_file(path: Path) -> Iterator[Callable[[NDArray[Any]], None]]:
     """Yields a function that appends rows to a .npy file, whose header gets their number at the end."""
-    parts: list[tuple[str, tuple[int, ...]]] = []
+    parts: list[tuple[Any, tuple[int, ...]]] = []
     with replacing(path) as temporary, temporary.open("wb") as file:
 
         def write_header(rows: int) -> None:
@@ -265,11 +265,6 @@ class _Progress:
         self._report(
             f"{self._rows:,} of about {total:,} sentences, {rate:,.0f}/s, {minutes:.0f} minutes left"
         )
-
-
-def vectors_of(column: pa.FixedSizeListArray) -> NDArray[Any]:
-    """Returns a column of vectors as an array `[rows, dim]`, without copying it."""
-    return column.flatten().to_numpy().reshape(len(column), column.type.list_size)
 
 
 def _shard(folder: Path, number: int) -> Path:
