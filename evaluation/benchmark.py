@@ -6,6 +6,7 @@
     python evaluation/benchmark.py system --model exported/en-es         # by sentence length and batch size
     python evaluation/benchmark.py runtimes --model exported/en-es --litert DIR --onnx DIR --texts FILE
     python evaluation/benchmark.py vectors --model exported/en-es --data DIR   # search in fewer bytes
+    python evaluation/benchmark.py mining --model exported/en-es-static --data DIR --texts held_out.en-es.tsv
 
 `system` adds the suite `resources` to the model's results in `runs/evaluation`, where evaluation/report.py
 finds it; the others write figures to `--output`.
@@ -15,6 +16,7 @@ import importlib.metadata
 import itertools
 import json
 import multiprocessing
+import os
 import statistics
 import subprocess
 import sys
@@ -22,12 +24,13 @@ import tempfile
 import threading
 import time
 import timeit
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 ROOT = Path(__file__).resolve().parents[1]
 # Works in a checkout without installation.
@@ -35,8 +38,11 @@ sys.path.insert(0, str(ROOT))
 
 import numpy as np
 from absl import app, flags
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 from xling_tf.corpora.folder import SAMPLE_FOLDER, load_folder
+from xling_tf.corpora.readers import read_parallel
 from xling_tf.corpora.records import TranslationPair
 from xling_tf.errors import UserError, library
 from xling_tf.evaluators.data import Dataset
@@ -63,7 +69,8 @@ def main(argv: list[str]) -> None:
     set_up_logging()
     with one_line_errors("the same command starts again"):
         benchmarks = {
-            each.__name__[1:]: each for each in (_training, _peers, _imported, _system, _runtimes, _vectors)
+            each.__name__[1:]: each
+            for each in (_training, _peers, _imported, _system, _runtimes, _vectors, _mining)
         }
         if argv[1:2] not in [[name] for name in benchmarks]:
             raise UserError(f"one of {', '.join(benchmarks)} is expected, got {argv[1:]}")
@@ -550,11 +557,106 @@ def _vectors() -> None:
     _write("quantization.json", figures)
 
 
+def _mining() -> None:
+    """Mines the translations of --texts, mixed into --sentences others a side that have none."""
+    values = flags.FLAGS
+    planted = [pair for pair, _ in read_parallel(Path(values.texts))]
+    texts = [{pair.source for pair in planted}, {pair.target for pair in planted}]
+    others = _without_translations(_read_pairs(sys.maxsize), texts)
+    figures: dict[str, Any] = {"planted": len(planted), "sentences": values.sentences}
+    with tempfile.TemporaryDirectory(dir=values.work) as work:
+        for language, known, distractors in zip((values.source, values.target), texts, others, strict=True):
+            sentences = [*known, *itertools.islice(_recombined(distractors), values.sentences)]
+            np.random.default_rng(1).shuffle(sentences)
+            lines = Path(work, f"{language}.txt")
+            lines.write_text("".join(f"{text}\n" for text in sentences), encoding="utf-8")
+            encode = [f"--model={values.model}", f"--input={lines}", f"--output={work}/{language}"]
+            figures[f"encoding {language}"] = _run("export/encode.py", *encode, "--precision=int8")
+        mined = Path(work, "mined.tsv")
+        mine = [f"--source={work}/{values.source}", f"--target={work}/{values.target}", f"--output={mined}"]
+        figures["mining"] = _run("data/mine.py", *mine, "--threshold=0", f"--memory={values.memory}")
+        found = [line.split("\t") for line in mined.read_text(encoding="utf-8").splitlines()]
+    figures |= _precision_and_recall([(float(row[0]), row[1], row[2]) for row in found], planted)
+    _write("scale-mining.json", figures)
+
+
+def _without_translations(pairs: Sequence[tuple[str, str]], excluded: Sequence[set[str]]) -> list[list[str]]:
+    """Returns sources and targets no two of which are connected by pairs, even by other texts'."""
+    normal = [
+        ["".join(filter(str.isalnum, text.casefold())) for text in side] for side in zip(*pairs, strict=True)
+    ]
+    numbers: dict[tuple[int, str], int] = {}
+    ends = [[numbers.setdefault((side, text), len(numbers)) for text in normal[side]] for side in range(2)]
+    graph = coo_array((np.ones(len(pairs)), ends), shape=(len(numbers), len(numbers)))
+    groups = connected_components(graph, directed=False)[1][ends[0]]
+    closed = {
+        group for pair, group in zip(pairs, groups, strict=True) if {*pair} & (excluded[0] | excluded[1])
+    }
+    results = []
+    for side in range(2):
+        rows = [row for row, group in enumerate(groups) if group % 2 == side and group not in closed]
+        texts = sorted({pairs[row][side] for row in rows})
+        np.random.default_rng(0).shuffle(texts)
+        results.append(texts)
+    return results
+
+
+def _recombined(texts: list[str]) -> Iterator[str]:
+    """Yields texts, and then endlessly new ones of the first half of one and the second half of another."""
+    yield from texts
+    words = [text.split() for text in texts if len(text.split()) > 3]
+    seen, rng = {*texts}, np.random.default_rng(0)
+    while True:
+        for first, second in rng.integers(len(words), size=(10_000, 2)).tolist():
+            first_half, second_half = words[first], words[second]
+            half = " ".join([*first_half[: len(first_half) // 2], *second_half[len(second_half) // 2 :]])
+            if half not in seen:
+                seen.add(half)
+                yield half
+
+
+def _run(program: str, *arguments: str) -> dict[str, float]:
+    """Runs a program; its seconds and its peak memory."""
+    start = time.monotonic()
+    process = subprocess.Popen([sys.executable, str(ROOT / program), *arguments])
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise UserError(f"{program} failed with the error above; correct it")
+    return {
+        **{
+            "seconds": round(time.monotonic() - start),
+            "processor_seconds": round(usage.ru_utime + usage.ru_stime),
+        },
+        "peak_gib": round(usage.ru_maxrss / 2**20, 2),
+    }
+
+
+def _precision_and_recall(
+    mined: list[tuple[float, str, str]], planted: list[TranslationPair]
+) -> dict[str, Any]:
+    """Chooses the threshold by one half of the planted sentences, and measures with it on the other half."""
+    right = {(pair.source, pair.target) for pair in planted}
+    by_half: list[list[tuple[float, bool]]] = [[], []]
+    for score, source, target in mined:
+        by_half[crc32(source.encode()) % 2].append((score, (source, target) in right))
+    num_right = Counter(crc32(source.encode()) % 2 for source, _ in right)
+
+    def measure(half: int, threshold: float) -> tuple[float, float, float]:
+        hits = [is_right for score, is_right in by_half[half] if score >= threshold]
+        precision, recall = sum(hits) / max(1, len(hits)), sum(hits) / num_right[half]
+        return 2 * precision * recall / max(1e-9, precision + recall), precision, recall
+
+    threshold = max(np.arange(1.0, 2.0, 0.01).tolist(), key=lambda threshold: measure(0, threshold))
+    f1, precision, recall = (round(100 * value, 1) for value in measure(1, threshold))
+    return {"threshold": round(threshold, 2), "precision": precision, "recall": recall, "f1": f1}
+
+
 if __name__ == "__main__":
     flags.DEFINE_string("model", "", "Model, as evaluation/main.py takes it; peers: the published CNN.")
     flags.DEFINE_string("litert", "", "runtimes: folder of the model's LiteRT export.")
     flags.DEFINE_string("onnx", "", "runtimes: folder of its ONNX export.")
-    flags.DEFINE_string("texts", "", "imported, runtimes: file of sentences, a line each.")
+    flags.DEFINE_string("texts", "", "imported, runtimes: file of sentences, a line each; mining: of pairs.")
     flags.DEFINE_string("peer", "", "imported: folder of the same model for sentence-transformers.")
     flags.DEFINE_list("others", [], "imported: more models, timed in turns with it on the same sentences.")
     flags.DEFINE_string("python", ".peers/bin/python", "peers: interpreter of their environment.")
@@ -565,8 +667,13 @@ if __name__ == "__main__":
     flags.DEFINE_string("source", "en", "Language of the queries.")
     flags.DEFINE_string("target", "es", "Language that is searched.")
     flags.DEFINE_integer(
-        "sentences", 100_000, "vectors, imported, runtimes: largest number of texts.", lower_bound=1
+        "sentences",
+        100_000,
+        "vectors, imported, runtimes: largest number of texts; mining: others.",
+        lower_bound=1,
     )
     flags.DEFINE_integer("queries", 1000, "vectors: largest number of queries.", lower_bound=1)
+    flags.DEFINE_float("memory", 4, "mining: GiB to use.")
+    flags.DEFINE_string("work", None, "mining: folder for the collections and their vectors.")
     flags.DEFINE_string("output", None, "Results file.")
     app.run(main, flags_parser=parse_flags_and_files)

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 import tensorflow as tf
 from encode_functions import Counting
-from mine import mine_folder
+from hard_negatives import mine_folder
 from programs import ROOT, run_python
 from raw_files import write_files
 
@@ -171,7 +171,9 @@ def test_pairs_get_their_negatives_and_the_others_none(tmp_path):
     corpus = [other, bare[0], other, bare[1], bare[2], other]
     joined = list(with_negatives(corpus, path))
     assert joined == [other, MINED[0], other, MINED[1], MINED[2], other]
-    message = r"'two' of .* is not in the corpus at that place.*data/mine.py .* --source en --target es"
+    message = (
+        r"'two' of .* is not in the corpus at that place.*data/hard_negatives.py .* --source en --target es"
+    )
     with pytest.raises(UserError, match=message):
         list(with_negatives(bare[:1], path))
 
@@ -189,7 +191,7 @@ def test_a_folder_gives_negatives_where_they_are_asked_for(tmp_path):
 
 def test_without_any_mined_file_the_command_is_named(tmp_path, caplog):
     write_corpus(tmp_path, MINED)
-    message = rf"hard_negatives needs files .*data/mine.py .* --data {tmp_path}"
+    message = rf"hard_negatives needs files .*data/hard_negatives.py .* --data {tmp_path}"
     with pytest.raises(UserError, match=message):
         load_folder(tmp_path, source="en", targets=["es"], with_mined=True)
     write_mined(mined_path(tmp_path, "x", "en-es"), MINED)
@@ -309,7 +311,7 @@ class Toy(tf.Module):
 def test_the_program_mines_and_prints_counts(tmp_path):
     tf.saved_model.save(Toy(), str(tmp_path / "model"))
     data = write_corpus(tmp_path / "data", ROWS)
-    flags = (str(ROOT / "data/mine.py"), "--model=model", "--data=data", "--top=1")
+    flags = (str(ROOT / "data/hard_negatives.py"), "--model=model", "--data=data", "--top=1")
     first = run_python(tmp_path, *flags)
     assert first.status == 0, first.errors
     assert first.output.startswith("x.en-es: pairs 5, distinct targets 4, pairs with 0 0, ")

@@ -16,7 +16,9 @@ PROGRAMS = {
     "import": "export/import_model.py",
     "prepare": "data/default.py",
     "convert": "data/convert.py",
+    "hard-negatives": "data/hard_negatives.py",
     "mine": "data/mine.py",
+    "clean": "data/clean.py",
     "translate": "data/translate.py",
 }
 

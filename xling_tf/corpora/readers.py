@@ -293,7 +293,7 @@ def read_mined(path: Path) -> Iterator[TranslationPair]:
         if len(cells) < 3 or not all(cells):
             raise UserError(
                 f"{path} must hold lines of source TAB target TAB negative ..., but line {number} is "
-                f"{line[:80]!r}; delete the file and mine it again with data/mine.py"
+                f"{line[:80]!r}; delete the file and mine it again with data/hard_negatives.py"
             )
         yield TranslationPair(cells[0], cells[1], tuple(cells[2:]))
 
@@ -324,6 +324,6 @@ def _cell(text: str) -> str:
 def mining_command(data: Path, source: str, target: str) -> str:
     """Returns the advice for users who lack mined negatives."""
     return (
-        f"mine with `python data/mine.py --model exported/translation-ranking-{source}-{target} "
+        f"mine with `python data/hard_negatives.py --model exported/translation-ranking-{source}-{target} "
         f"--data {data} --source {source} --target {target}`"
     )

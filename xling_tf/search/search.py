@@ -1,5 +1,6 @@
 """Semantic search, paraphrase mining and bitext mining, with the names of sentence-transformers."""
 
+from array import array
 from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
@@ -173,32 +174,71 @@ def bitext_mining(
     source_means, target_means = (
         neighbours.scores.astype(np.float64).mean(axis=1) for neighbours in (forward, backward)
     )
-    best_target, forward_margins = _best_margin(forward, source_means, target_means)
-    best_source, backward_margins = _best_margin(backward, target_means, source_means)
+    best_target, forward_scores = best_margins(forward, source_means, target_means)
+    best_source, backward_scores = best_margins(backward, target_means, source_means)
     firsts = np.append(np.arange(len(sources)), best_source)
     seconds = np.append(best_target, np.arange(len(targets)))
-    rows = np.stack([firsts, seconds], axis=1)
-    margins = np.concatenate([forward_margins, backward_margins])
-    taken_sources: set[int] = set()
-    taken_targets: set[int] = set()
-    chosen = []
-    for pair in np.argsort(-margins, kind="stable").tolist():
-        first, second = rows[pair].tolist()
-        if first not in taken_sources and second not in taken_targets:
-            taken_sources.add(first)
-            taken_targets.add(second)
-            chosen.append(pair)
-    return _scored_pairs(margins[chosen], rows[chosen])
+    scores = np.concatenate([forward_scores, backward_scores])
+    chosen = best_pairs(scores, firsts, seconds, len(sources), len(targets))
+    return _scored_pairs(scores[chosen], np.stack([firsts, seconds], axis=1)[chosen])
 
 
-def _best_margin(
-    neighbours: Neighbours, means: NDArray[np.float64], neighbour_means: NDArray[np.float64]
+def margins(
+    cosines: NDArray[np.floating], means: NDArray[np.floating], other_means: NDArray[np.floating]
+) -> NDArray[np.float64]:
+    """Computes the margins of pairs (Artetxe and Schwenk 2019, eq. 2, ratio).
+
+    Args:
+        cosines: Of the pairs, an array of any shape.
+        means: The mean cosine of each pair's first sentence to its neighbours, of the same shape.
+        other_means: The same for the second sentence.
+    """
+    return cosines / np.maximum((means + other_means) / 2, _MIN_SIMILARITY)
+
+
+def best_margins(
+    neighbours: Neighbours, means: NDArray[np.floating], neighbour_means: NDArray[np.floating]
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """The neighbour with the largest margin of each sentence, and this margin."""
-    both_means = (means[:, np.newaxis] + neighbour_means[neighbours.indices]) / 2
-    margins = neighbours.scores / np.maximum(both_means, _MIN_SIMILARITY)
-    best = np.arange(len(margins)), np.argmax(margins, axis=1)
-    return neighbours.indices[best], margins[best]
+    """Finds the neighbour with the largest margin of each sentence, and this margin.
+
+    Args:
+        neighbours: Those of the sentences, `[sentences, k]`.
+        means: The mean cosine of each sentence to its neighbours.
+        neighbour_means: The same for each sentence of the other side.
+    """
+    scores = margins(neighbours.scores, means[:, np.newaxis], neighbour_means[neighbours.indices])
+    best = np.arange(len(scores)), np.argmax(scores, axis=1)
+    return neighbours.indices[best], scores[best]
+
+
+def best_pairs(
+    scores: NDArray[np.floating],
+    firsts: NDArray[np.int64],
+    seconds: NDArray[np.int64],
+    num_first: int,
+    num_second: int,
+) -> NDArray[np.int64]:
+    """Takes pairs greedily by their scores, each sentence at most once (retrieval strategy "max").
+
+    Args:
+        scores: Of each pair.
+        firsts: The first sentence of each pair, below `num_first`.
+        seconds: The second sentence of each pair, below `num_second`.
+        num_first: Number of sentences on the first side.
+        num_second: Number of sentences on the second side.
+
+    Returns:
+        The positions of the pairs that are taken, best first.
+    """
+    is_taken_first, is_taken_second = bytearray(num_first), bytearray(num_second)
+    chosen = array("q")
+    for part in chunks(np.argsort(-scores, kind="stable")):
+        rows = zip(part.tolist(), firsts[part].tolist(), seconds[part].tolist(), strict=True)
+        for pair, first, second in rows:
+            if not is_taken_first[first] and not is_taken_second[second]:
+                is_taken_first[first] = is_taken_second[second] = True
+                chosen.append(pair)
+    return np.frombuffer(chosen, np.int64) if chosen else np.zeros(0, np.int64)
 
 
 def _scored_pairs(scores: NDArray[np.floating], rows: NDArray[np.int64]) -> list[ScoredPair]:

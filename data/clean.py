@@ -1,0 +1,56 @@
+"""Keeps the pairs of a noisy bitext that are translations, by rules and by the margin of a model's cosines.
+
+    xling-tf clean --model exported/en-es --input noisy.en-es.tsv --output clean.en-es.tsv
+
+The pairs that are kept keep their order. `--scores scores.tsv` says of every pair its margin and its fault.
+"""
+
+import sys
+from pathlib import Path
+
+# A bare checkout is enough: the package need not be installed.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from absl import app, flags
+
+from xling_tf.errors import library
+from xling_tf.program import one_line_errors, parse_flags, progress, quiet_start, set_up_logging
+
+_MODEL = flags.DEFINE_string("model", None, "The exported model, as xling_tf.load takes it.", required=True)
+_INPUT = flags.DEFINE_string("input", None, "File of lines source TAB target.", required=True)
+_OUTPUT = flags.DEFINE_string("output", None, "File of the pairs that are kept.", required=True)
+_SOURCE = flags.DEFINE_string("source", "en", "Source language.")
+_TARGET = flags.DEFINE_string("target", "es", "Target language.")
+_THRESHOLD = flags.DEFINE_float("threshold", 1.0, "Smallest margin of a pair.")
+_BEST = flags.DEFINE_integer("best", None, "Largest number of pairs: those with the highest margins.")
+_SCORES = flags.DEFINE_string("scores", None, "File for all pairs: margin, fault, source and target.")
+
+
+def main(argv: list[str]) -> None:
+    """Cleans what the flags describe, and prints the counts."""
+    del argv
+    set_up_logging()
+    with one_line_errors("the same command starts again"):
+        with quiet_start():
+            library("tensorflow", "tensorflow", "tensorflow")
+            from xling_tf.bulk.bitext_cleaning import clean_bitext
+            from xling_tf.sentence_encoder import SentenceEncoder
+
+            encoder = SentenceEncoder(_MODEL.value)
+        with progress("cleaning") as report:
+            counts = clean_bitext(
+                encoder.encode,
+                Path(_INPUT.value),
+                Path(_OUTPUT.value),
+                source=_SOURCE.value,
+                target=_TARGET.value,
+                threshold=_THRESHOLD.value,
+                best=_BEST.value,
+                scores=Path(_SCORES.value) if _SCORES.value else None,
+                report=report,
+            )
+    print(f"{_OUTPUT.value}: {', '.join(f'{count} {name}' for name, count in counts.items())}")
+
+
+if __name__ == "__main__":
+    app.run(main, flags_parser=parse_flags)

@@ -1,0 +1,145 @@
+"""Mines hard negatives: for each translation, the most similar wrong ones.
+
+    python data/hard_negatives.py --model exported/translation-ranking-en-es --data my_corpora
+    python training/main.py --data my_corpora --set tasks.translation_ranking.hard_negatives=5
+
+The same command keeps the files that it has mined before.
+"""
+
+import hashlib
+import json
+import sys
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+# A bare checkout is enough: the package need not be installed.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from absl import app, flags, logging
+from numpy.typing import NDArray
+
+from xling_tf.corpora.folder import load_folder
+from xling_tf.corpora.line_files import write_lines
+from xling_tf.corpora.readers import MINED_FOLDER, mined_path, write_mined
+from xling_tf.corpora.records import TranslationPair
+from xling_tf.corpora.store import transient_store
+from xling_tf.errors import UserError
+from xling_tf.files import read_json, require_writable_folder
+from xling_tf.program import one_line_errors, parse_flags, quiet_start, set_up_logging
+from xling_tf.savedmodel.saved_models import checksum, resolve
+from xling_tf.search.hard_negatives import QUERIES, STRATEGIES, MiningConfig, mine_hard_negatives
+from xling_tf.sentence_encoder import SentenceEncoder
+
+
+def main(argv: list[str]) -> None:
+    """Mines what the flags describe, and prints the counts."""
+    del argv
+    set_up_logging()
+    values = flags.FLAGS
+    with one_line_errors("the same command keeps the corpora that are done"):
+        names = [field.name for field in fields(MiningConfig) if field.name in values]
+        rules: dict[str, Any] = {name: values[name].value for name in names}
+        config = MiningConfig(num_negatives=values.top, **rules)
+        model = resolve(values.model)
+        with quiet_start():
+            encoder = SentenceEncoder(model)
+        counts = mine_folder(
+            Path(values.data),
+            encoder.encode,
+            config,
+            model=checksum(model),
+            source=values.source,
+            targets=values.target,
+            names=values.corpus,
+        )
+    for corpus, counters in counts.items():
+        print(f"{corpus}: {', '.join(f'{outcome} {count}' for outcome, count in counters.items())}")
+
+
+def mine_folder(
+    data: Path,
+    encode: Callable[[list[str]], NDArray[Any]],
+    config: MiningConfig,
+    *,
+    model: str,
+    source: str,
+    targets: Sequence[str],
+    names: Sequence[str] = (),
+) -> dict[str, dict[str, int]]:
+    """Writes a mined file for each parallel corpus of a data folder, or for those with some names.
+
+    A file that was mined by the same model with the same config from the same pairs is kept. Queries and
+    candidates are training pairs alone: no sentence is seen that is held out in any corpus of the folder.
+    `model` is a fingerprint of the model, for the record beside a mined file.
+
+    Returns:
+        The counts of each corpus, by its name and languages.
+    """
+    # Corpora of all types, because a sentence that one type holds out leaves the training of the others.
+    corpora = load_folder(data, source=source, targets=targets)
+    known_names = {corpus.name for corpus in corpora if corpus.kind == "parallel"}
+    if unknown := sorted(set(names) - known_names):
+        known = ", ".join(sorted(known_names))
+        raise UserError(f"the name of a corpus is expected, got {unknown[0]!r}; {data} has {known}")
+    folder = data / MINED_FOLDER
+    require_writable_folder(folder, "copy the corpora to another folder")
+    counts: dict[str, dict[str, int]] = {}
+    for corpus in transient_store(corpora, folder).corpora:
+        if corpus.kind != "parallel" or not len(corpus.train) or (names and corpus.name not in names):
+            continue
+        pairs: list[TranslationPair] = [*corpus.train]
+        path = mined_path(data, corpus.name, corpus.languages)
+        record_path = path.with_name(path.name.removesuffix(".tsv.gz") + ".json")
+        recipe = {"model": model, **asdict(config), "pairs": _fingerprint(pairs)}
+        try:
+            earlier = dict(read_json(record_path)) if path.is_file() else {}
+        except (OSError, TypeError, ValueError):
+            earlier = {}
+        if earlier.get("recipe") == recipe:
+            logging.info("%s is kept: model, config and pairs are the same", path)
+            counts[f"{corpus.name}.{corpus.languages}"] = earlier["counts"]
+            continue
+        logging.info("mining %s: %d training pairs", path, len(pairs))
+        counters: Counter[str] = Counter()
+        texts = {"source": [pair.source for pair in pairs], "target": [pair.target for pair in pairs]}
+        record_path.unlink(missing_ok=True)
+        show_bar = sys.stderr.isatty()
+        negatives = mine_hard_negatives(encode, texts, config, counts=counters, show_progress_bar=show_bar)
+        mined = zip(pairs, negatives, strict=True)
+        write_mined(path, (pair._replace(negatives=wrong) for pair, wrong in mined if wrong))
+        write_lines(record_path, [json.dumps({"recipe": recipe, "counts": counters}, indent=2)])
+        counts[f"{corpus.name}.{corpus.languages}"] = dict(counters)
+    return counts
+
+
+def _fingerprint(pairs: Sequence[TranslationPair]) -> str:
+    digest = hashlib.blake2b(digest_size=16)
+    for source, target, _ in pairs:
+        digest.update(f"{source}\t{target}\n".encode())
+    return digest.hexdigest()
+
+
+if __name__ == "__main__":
+    flags.DEFINE_string("model", None, "Exported model whose similarity counts.", required=True)
+    flags.DEFINE_string("data", None, "Folder of corpora.", required=True)
+    flags.DEFINE_multi_string("corpus", [], "A corpus to mine; default all. Repeatable.")
+    flags.DEFINE_string("source", "en", "Source language.")
+    flags.DEFINE_list("target", ["es"], "Target language, or several: es,fr.")
+    flags.DEFINE_enum("query", "target", QUERIES, "Similar to the right translation, or to the source.")
+    flags.DEFINE_integer("top", 5, "Most negatives of a pair.")
+    flags.DEFINE_integer("range_min", 0, "Number of nearest candidates to skip.")
+    flags.DEFINE_integer("range_max", None, "Number of nearest candidates to look at.")
+    flags.DEFINE_float("max_score", None, "Drop candidates above this score.")
+    flags.DEFINE_float("min_score", None, "Drop candidates below this score.")
+    flags.DEFINE_float(
+        "absolute_margin", None, "Drop candidates less than this below the score of the right one."
+    )
+    flags.DEFINE_float("relative_margin", 0.05, "The same, as a share of the score of the right one.")
+    flags.DEFINE_enum(
+        "sampling_strategy", "top", STRATEGIES, "Take the nearest candidates that pass, or random ones."
+    )
+    flags.DEFINE_integer("seed", 1, "Seed of --sampling_strategy=random.")
+    app.run(main, flags_parser=parse_flags)

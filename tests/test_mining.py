@@ -1,0 +1,192 @@
+"""Mining of translations out of folders of vectors: margins, memory, duplicates, a kill, faults."""
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from programs import ROOT
+from pyarrow import parquet
+
+from xling_tf.bulk import mining, vector_files
+from xling_tf.bulk.mining import mine_translations
+from xling_tf.errors import UserError
+from xling_tf.search.quantization import quantize_embeddings
+from xling_tf.search.search import bitext_mining
+
+SMALL = mining._PROGRAM_BYTES / 2**30 + 3e-4  # GiB: room for a shard of some vectors
+
+
+def write_vectors(
+    folder: Path,
+    texts: list[str],
+    vectors: Any,
+    *,
+    precision: Any = "float32",
+    rows: int = 20,
+    **changes: Any,
+) -> Path:
+    """Writes a folder as `encode_files` does, of given vectors."""
+    folder.mkdir()
+    values = quantize_embeddings(np.asarray(vectors, np.float32), precision)
+    description = {"model": "m", "dim": np.shape(vectors)[1], "precision": precision, "columns": None}
+    settings = {
+        **description,
+        "text_column": "text",
+        "format": "parquet",
+        "rows_per_shard": rows,
+        "input": str(texts),
+        **changes,
+    }
+    starts = range(0, len(texts), rows)
+    for shard, start in enumerate(starts):
+        part = values[start : start + rows]
+        column = pa.FixedSizeListArray.from_arrays(pa.array(part.reshape(-1)), part.shape[1])
+        table = pa.table({"text": pa.array(texts[start : start + rows], pa.string()), "vector": column})
+        parquet.write_table(table, folder / f"shard-{shard:05}.parquet")
+    vector_files._write_description(
+        folder, {**settings, "shards": len(starts), "counts": {"rows": len(texts)}}
+    )
+    return folder
+
+
+def random_sides(count: int, dim: int = 16, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Unit vectors of sources, and noisy ones of their translations in another order."""
+    rng = np.random.default_rng(seed)
+    sources = rng.normal(size=(count, dim))
+    targets = sources[rng.permutation(count)] + rng.normal(size=(count, dim)) * 0.3
+    return tuple(
+        (side / np.linalg.norm(side, axis=1, keepdims=True)).astype(np.float32) for side in (sources, targets)
+    )
+
+
+def write_sides(folder: Path, vectors: Any, **options: Any) -> tuple[Path, Path]:
+    folders = []
+    for name, side in zip("st", vectors, strict=True):
+        texts = [f"{name}{row}" for row in range(len(side))]
+        folders.append(write_vectors(folder / name, texts, side, **options))
+    return folders[0], folders[1]
+
+
+def read(path: Path) -> list[tuple[float, str, str]]:
+    lines = [line.split("\t") for line in path.read_text(encoding="utf-8").splitlines()]
+    return [(float(score), source, target) for score, source, target in lines]
+
+
+def test_margins_by_hand(tmp_path: Path) -> None:
+    # With the two nearest: s0's cosines are 1 and .6, t0's 1 and .28, s1's .96 and .28, t1's .96 and .6.
+    sources, targets = [[1, 0], [0.28, 0.96]], [[1, 0], [0.6, 0.8]]
+    folders = write_sides(tmp_path, (sources, targets))
+    counts = mine_translations(*folders, tmp_path / "out.tsv", num_neighbours=2, threshold=0)
+    assert counts == {"sources": 2, "targets": 2, "pairs": 2}
+    # cos(s0, t0) / ((.8 + .64) / 2) = 1 / .72; cos(s1, t1) = .168 + .768 = .936: mean of s1 (.936 + .28) / 2
+    # = .608, of t1 (.6 + .936) / 2 = .768.
+    assert read(tmp_path / "out.tsv") == [
+        (pytest.approx(1 / 0.72, abs=1e-5), "s0", "t0"),
+        (pytest.approx(0.936 / ((0.608 + 0.768) / 2), abs=1e-5), "s1", "t1"),
+    ]
+    # Only the first is above 1.37: the second has 1.3605.
+    assert mine_translations(*folders, tmp_path / "out.tsv", num_neighbours=2, threshold=1.37)["pairs"] == 1
+
+
+@pytest.mark.parametrize(("kind", "memory"), [("flat", 4), ("flat", SMALL), ("ivf", 4), ("ivf", SMALL)])
+@pytest.mark.parametrize("precision", ["float32", "int8"])
+def test_blocks_of_any_size_give_what_bitext_mining_gives(
+    tmp_path: Path, kind: Any, memory: float, precision: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # All lists are searched, and all of their rows rescored.
+    monkeypatch.setattr(mining, "_CANDIDATES", 130)
+    monkeypatch.setattr(mining, "_MAX_CLUSTERS", 2)
+    sources, targets = random_sides(130)
+    folders = write_sides(tmp_path, (sources, targets[:117]), precision=precision)
+    output = tmp_path / "out.parquet"
+    mine_translations(*folders, output, threshold=0, kind=kind, memory=memory)
+    pairs = parquet.read_table(output)
+    if precision == "int8":
+        sources, targets = (quantize_embeddings(side, "int8") + 0.5 for side in (sources, targets))
+    expected = bitext_mining(sources, targets[:117])
+    assert pairs["source_row"].to_pylist() == [pair.first for pair in expected]
+    assert pairs["target_row"].to_pylist() == [pair.second for pair in expected]
+    assert pairs["source"].to_pylist() == [f"s{pair.first}" for pair in expected]
+    np.testing.assert_allclose(pairs["score"], [pair.score for pair in expected], rtol=1e-5)
+
+
+def test_the_same_sentence_counts_once(tmp_path: Path) -> None:
+    # Without repeats, margins are those of the two sentences on each side. Tabs and line feeds become spaces.
+    vectors = np.array([[1, 0], [1, 0], [0.28, 0.96], [1, 0]])
+    source = write_vectors(tmp_path / "s", ["a\tb\n", "a\tb\n", "c", "a\tb\n"], vectors, rows=3)
+    target = write_vectors(tmp_path / "t", ["B", "A", "B"], [[0.6, 0.8], [1, 0], [0.6, 0.8]], rows=1)
+    counts = mine_translations(source, target, tmp_path / "out.tsv", num_neighbours=2, threshold=0)
+    assert counts == {"sources": 2, "targets": 2, "pairs": 2}
+    expected = [(1 / 0.72, "a b ", "A"), (0.936 / 0.688, "c", "B")]
+    assert read(tmp_path / "out.tsv") == [
+        (pytest.approx(score, abs=1e-5), *pair) for score, *pair in expected
+    ]
+
+
+def test_nothing_to_find(tmp_path: Path) -> None:
+    source = write_vectors(tmp_path / "s", ["a"], [[1.0, 0]])
+    target = write_vectors(tmp_path / "t", [], np.zeros((0, 2)))
+    counts = mine_translations(source, target, tmp_path / "out.tsv")
+    assert counts == {"sources": 1, "targets": 0, "pairs": 0}
+    assert read(tmp_path / "out.tsv") == []
+
+
+def test_a_killed_program_continues(tmp_path: Path) -> None:
+    folders = write_sides(tmp_path, random_sides(1500), rows=10)
+    mine_translations(*folders, tmp_path / "whole.tsv", threshold=0)
+    output, work = tmp_path / "killed.tsv", tmp_path / "killed.tsv.neighbours"
+    flags = [f"--source={folders[0]}", f"--target={folders[1]}", "--threshold=0", f"--memory={SMALL}"]
+    command = [sys.executable, str(ROOT / "data/mine.py"), *flags, f"--output={output}"]
+    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while not (work / "forward-00020.npz").exists():
+        assert process.poll() is None
+        time.sleep(0.001)
+    process.kill()
+    assert process.wait() == -signal.SIGKILL
+    assert not output.exists()
+    before = {path.name: path.stat().st_mtime_ns for path in work.glob("forward-0000*.npz")}
+    with pytest.raises(UserError, match="another num_neighbours; remove it, or give another --output"):
+        mine_translations(*folders, output, num_neighbours=3)
+    # With more memory, the rest is searched in one block.
+    mine_translations(*folders, output, threshold=0)
+    assert output.read_text(encoding="utf-8") == (tmp_path / "whole.tsv").read_text(encoding="utf-8")
+    # Another threshold searches nothing.
+    after = {path.name: path.stat().st_mtime_ns for path in work.glob("*.npz")}
+    assert before.keys() < after.keys()
+    mine_translations(*folders, output, threshold=1.2)
+    assert {path.name: path.stat().st_mtime_ns for path in work.glob("*.npz")} == after
+    (work / "backward-00002.npz").write_bytes(b"PK")
+    with pytest.raises(UserError, match=r"backward-00002\.npz is damaged; remove it"):
+        mine_translations(*folders, output)
+
+
+def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
+    vectors = random_sides(30)[0]
+    texts = [str(row) for row in range(30)]
+    folder = write_vectors(tmp_path / "a", texts, vectors)
+    for name, other, message in (
+        ("model", {"model": "other"}, "one model, but .* has m and .* other; encode one of them again"),
+        ("bits", {"precision": "ubinary"}, "one precision, but .* has float32 and .* ubinary"),
+    ):
+        with pytest.raises(UserError, match=message):
+            mine_translations(
+                folder, write_vectors(tmp_path / name, texts, vectors, **other), tmp_path / "out"
+            )
+    with pytest.raises(UserError, match=r"one dim, but .* has 16 and .* 8"):
+        mine_translations(folder, write_vectors(tmp_path / "short", texts, vectors[:, :8]), tmp_path / "out")
+    with pytest.raises(UserError, match=r"float32 or int8 are expected, but .* has bits"):
+        mine_translations(tmp_path / "bits", tmp_path / "bits", tmp_path / "out")
+    no_texts = write_vectors(tmp_path / "no_texts", texts, vectors, columns=["id"])
+    with pytest.raises(UserError, match="without them; encode again with --columns=id,text"):
+        mine_translations(folder, no_texts, tmp_path / "out")
+    with pytest.raises(UserError, match=r"shards of 20 rows need .* GiB more; raise --memory"):
+        mine_translations(folder, folder, tmp_path / "out", memory=0.5)
+    with pytest.raises(UserError, match="a folder that `xling-tf encode` has written is expected"):
+        mine_translations(folder, tmp_path, tmp_path / "out")
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,432 @@
+"""Mines translations out of two folders of vectors, larger than memory, in runs that can be continued."""
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from hashlib import blake2b
+from itertools import chain
+from pathlib import Path
+from typing import Any, NamedTuple
+from zipfile import BadZipFile
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyarrow import compute, parquet
+from tqdm import tqdm
+
+from xling_tf.bulk.record_batches import column_of_texts
+from xling_tf.bulk.vector_files import VectorFolder
+from xling_tf.errors import UserError, library
+from xling_tf.files import locked, read_json, replacing, require_writable_folder
+from xling_tf.search.neighbours import (
+    IndexKind,
+    Neighbours,
+    chunks,
+    index_kind,
+    nearest,
+    require_positive,
+    unit_vectors,
+)
+from xling_tf.search.search import NUM_NEIGHBOURS, best_margins, best_pairs
+
+MIN_MARGIN = 1.06  # Schwenk et al. 2021, "CCMatrix", sec. 4.2
+_GIB = 1 << 30
+_PROGRAM_BYTES = 3 << 28  # of the program without vectors: TensorFlow, and vectors of a chunk of queries
+_BYTES_PER_ROW = 64  # of the rows of both sides: the last step's means, margins, and order
+_PAIRS_AT_ONCE = 1 << 20  # pairs whose texts are in memory
+_CLUSTERS = 2  # times the root of the number of rows
+_MAX_CLUSTERS = 4096
+_PROBES = 32  # clusters that are searched for each query
+_TRAINING = 40  # rows per cluster for k-means; FAISS' guidelines say 30 to 256
+_ITERATIONS = 4  # of k-means; bits move little after
+_CANDIDATES = 32  # nearest by bits, whose cosines are computed
+_QUERIES_AT_ONCE = 512  # whose candidates are float32 at once
+
+
+def mine_translations(
+    source: Path,
+    target: Path,
+    output: Path,
+    *,
+    threshold: float = MIN_MARGIN,
+    memory: float = 4.0,
+    num_neighbours: int = NUM_NEIGHBOURS,
+    kind: IndexKind | None = None,
+    report: Callable[[str], None] = lambda state: None,
+) -> dict[str, int]:
+    """Finds the translations in two folders of vectors, most of whose sentences may have none.
+
+    It does what `bitext_mining` does, in bounded memory. A side of more than 200,000 sentences is searched
+    approximately: by the bits of clusters of vectors, and by the cosines of the nearest of these. Of equal
+    sentences, only the first counts.
+
+    What is found is kept in the folder `OUTPUT.neighbours`: the same call continues there after a kill, and
+    a call with another threshold only writes the output again.
+
+    Args:
+        source: A folder of `encode_files`, in float32 or int8.
+        target: Another one, of the same model, dimension and precision.
+        output: The file to write, best pairs first: lines of the score, the source and the target, separated
+            by tabs, as LASER writes them; or, if it ends in .parquet, these columns and the sentences' rows.
+        threshold: Smallest margin of a pair.
+        memory: Memory to use, in GiB.
+        num_neighbours: Number of neighbours over which the margin's means are taken.
+        kind: "flat" for exact search, "ivf" for approximate search; None: by the number of sentences.
+        report: Called with the state, for logs.
+
+    Returns:
+        The numbers of "sources" and "targets" that differ, and of "pairs".
+
+    Raises:
+        UserError: The folders do not fit together or into the memory, or lack the texts.
+    """
+    require_positive(num_neighbours, "num_neighbours")
+    folders = [VectorFolder.open(source), VectorFolder.open(target)]
+    _require_comparable(*folders)
+    work = output.with_name(f"{output.name}.neighbours")
+    require_writable_folder(work, "choose another --output")
+    with locked(work, "--output"):
+        sides = [_Side(folder) for folder in folders]
+        settings = {
+            "source": _digest(folders[0]),
+            "target": _digest(folders[1]),
+            "num_neighbours": num_neighbours,
+            "kind": kind,
+        }
+        _require_same_search(work, settings)
+        room = memory * _GIB - _PROGRAM_BYTES - _BYTES_PER_ROW * sum(map(len, sides))
+        bar = tqdm(total=sum(map(len, sides)), unit="sentence", disable=None if sys.stderr else True)
+        with bar:
+            searches = [
+                _Search(sides[0], sides[1], work / "forward", num_neighbours, kind, room),
+                _Search(sides[1], sides[0], work / "backward", num_neighbours, kind, room),
+            ]
+            for search in searches:
+                search.run(bar, report)
+        report("choosing pairs")
+        pairs = (
+            _choose(searches, threshold)
+            if all(map(len, sides))
+            else _Pairs(np.zeros(0), *np.zeros((2, 0), np.int64))
+        )
+        report(f"writing {len(pairs.margins):,} pairs")
+        _write(output, sides, pairs)
+    return {"sources": len(sides[0]), "targets": len(sides[1]), "pairs": len(pairs.margins)}
+
+
+class _Pairs(NamedTuple):
+    """Pairs of sentences, by their numbers."""
+
+    margins: NDArray[np.float64]
+    sources: NDArray[np.int64]
+    targets: NDArray[np.int64]
+
+    def part(self, start: int, end: int) -> "_Pairs":
+        return _Pairs(self.margins[start:end], self.sources[start:end], self.targets[start:end])
+
+
+class _Side:
+    """The sentences of a folder that differ, which have numbers from 0 on."""
+
+    def __init__(self, folder: VectorFolder) -> None:
+        self.folder = folder
+        # Python's hash has 64 bits: among a billion sentences, one is lost by chance in 40 runs.
+        hashes = np.empty(len(folder), np.int64)
+        row, starts = 0, [0]
+        for shard in range(folder.num_shards):
+            texts = self.texts(shard)
+            hashes[row : row + len(texts)] = np.fromiter(map(hash, texts.to_pylist()), np.int64, len(texts))
+            row += len(texts)
+            starts.append(row)
+        self.rows = np.sort(np.unique(hashes, return_index=True)[1])  # of the folder, by number
+        self.starts = np.searchsorted(self.rows, starts)  # numbers at which shards begin
+        self._shard_starts = np.array(starts)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def texts(self, shard: int) -> pa.LargeStringArray:
+        """Returns all texts of a shard."""
+        name = self.folder.description["text_column"]
+        table = self.folder.columns(shard, [name]).combine_chunks()
+        return column_of_texts(table.to_batches()[0], name).fill_null("")
+
+    def texts_of(self, numbers: NDArray[np.int64]) -> pa.LargeStringArray:
+        """Returns the texts of sentences, reading each shard once."""
+        order = np.argsort(numbers, kind="stable")
+        bounds = np.searchsorted(numbers[order], self.starts)
+        parts = [pa.array([], pa.large_string())]
+        for shard in np.flatnonzero(np.diff(bounds)).tolist():
+            rows = self.rows[numbers[order[slice(*bounds[shard : shard + 2])]]]
+            parts.append(self.texts(shard).take(pa.array(rows - self._shard_starts[shard])))
+        positions = np.empty_like(order)
+        positions[order] = np.arange(len(order))
+        return pa.concat_arrays(parts).take(pa.array(positions))
+
+    def rows_of(self, shard: int) -> NDArray[np.int64]:
+        """Returns the rows of a shard whose sentences count."""
+        return self.rows[slice(*self.starts[shard : shard + 2])] - self._shard_starts[shard]
+
+    def vectors(self, shard: int) -> NDArray[Any]:
+        """Returns the vectors of a shard's sentences that count, in the folder's precision."""
+        vectors, rows = self.folder.vectors(shard), self.rows_of(shard)
+        return vectors if len(rows) == len(vectors) else vectors[rows]
+
+
+class _Search:
+    """The nearest sentences of one side for each sentence of another, in a file for each of its shards."""
+
+    def __init__(
+        self, queries: _Side, candidates: _Side, prefix: Path, k: int, kind: IndexKind | None, room: float
+    ) -> None:
+        self.queries, self.candidates = queries, candidates
+        self._prefix, self._k = prefix, min(k, len(candidates))
+        self._kind = kind or index_kind(len(candidates))
+        description = candidates.folder.description
+        dim, size = description["dim"], 1 if description["precision"] == "int8" else 4
+        # Exact search has a copy. Lists of bits and row numbers grow by doubling.
+        row_bytes = 8 * dim if self._kind == "flat" else size * dim + 2 * (dim / 8 + 8) + 4
+        if self._kind == "ivf":
+            room -= 4 * dim * _TRAINING * _num_clusters(len(candidates))
+        shard_rows = min(description["rows_per_shard"], max(map(len, (queries.folder, candidates.folder))))
+        room -= 3 * size * dim * shard_rows  # to read a shard
+        self._shards_at_once = int(room / row_bytes / shard_rows)
+        if self._shards_at_once < 1:
+            more = (row_bytes * shard_rows - room) / _GIB
+            raise UserError(
+                f"shards of {shard_rows:,} rows need {more:.2g} GiB more; raise --memory, or encode with a "
+                "smaller --rows_per_shard"
+            )
+
+    def run(self, bar: tqdm, report: Callable[[str], None]) -> None:
+        """Searches what has not been searched yet."""
+        done = [self._shards_searched(shard) for shard in range(self.queries.folder.num_shards)]
+        total = self.candidates.folder.num_shards
+        rows = np.diff(self.queries.starts)
+        bar.update(int(rows @ done) // max(total, 1))
+        # Blocks end where some queries were continued, perhaps with another memory.
+        while (begin := min(done, default=total)) < total:
+            end = min(begin + self._shards_at_once, total, *(each for each in done if each > begin))
+            block = None
+            for shard, shards_searched in enumerate(done):
+                if shards_searched == begin:
+                    state = f"{self._prefix.name}, candidates up to {end} of {total} shards"
+                    report(f"{state}, queries of {shard} of {len(done)}")
+                    block = block or _Block(self.candidates, begin, end, self._kind)
+                    self._search(shard, block, end)
+                    done[shard] = end
+                    bar.update(int(rows[shard]) * (end - begin) // total)
+
+    def neighbours(self, shard: int) -> Neighbours:
+        """Returns what has been found for the sentences of a shard."""
+        with np.load(self._file(shard)) as arrays:
+            return Neighbours(arrays["scores"], arrays["indices"])
+
+    def _search(self, shard: int, block: "_Block", end: int) -> None:
+        parts = [self.neighbours(shard)] if block.begin else []
+        parts.append(block.nearest(self.queries.vectors(shard), self._k))
+        scores, indices = (np.concatenate(arrays, axis=1) for arrays in zip(*parts, strict=True))
+        best = _best(scores, indices, self._k)
+        with replacing(self._file(shard)) as temporary, temporary.open("wb") as file:
+            np.savez(file, scores=best.scores, indices=best.indices, shards=end)
+
+    def _shards_searched(self, shard: int) -> int:
+        if not self._file(shard).exists():
+            return 0
+        try:
+            with np.load(self._file(shard)) as arrays:
+                return int(arrays["shards"])
+        except (OSError, ValueError, KeyError, BadZipFile) as error:
+            raise UserError(
+                f"{self._file(shard)} is damaged; remove it, and run the same command again"
+            ) from error
+
+    def _file(self, shard: int) -> Path:
+        return self._prefix.with_name(f"{self._prefix.name}-{shard:05}.npz")
+
+
+class _Block:
+    """Some shards' sentences in memory, with an index."""
+
+    def __init__(self, side: _Side, begin: int, end: int, kind: IndexKind) -> None:
+        self.begin = begin
+        self._first = int(side.starts[begin])
+        first_vectors = side.vectors(begin)
+        rows, dim = int(side.starts[end]) - self._first, first_vectors.shape[1]
+        dtype = np.float32 if kind == "flat" else first_vectors.dtype
+        self._vectors = np.empty((rows, dim), dtype)
+        filled = 0
+        for shard in range(begin, end):
+            vectors = side.vectors(shard)
+            part = self._vectors[filled : filled + len(vectors)]
+            part[:] = _units(vectors) if kind == "flat" else vectors
+            filled += len(vectors)
+        lengths = [np.linalg.norm(_floats(part), axis=1) for part in chunks(self._vectors)]
+        self._lengths = np.maximum(np.concatenate(lengths or [np.zeros(0)]), 1e-9).astype(np.float32)
+        self._index = self._bit_index() if kind == "ivf" and rows else None
+
+    def nearest(self, queries: NDArray[Any], k: int) -> Neighbours:
+        """Finds the sentences with the highest cosines to vectors, by their numbers in the side."""
+        parts = [Neighbours(np.zeros((0, k), np.float32), np.zeros((0, k), np.int64))]
+        for part in map(_units, chunks(queries)):
+            if self._index:
+                neighbours = self._nearest_by_bits(self._index, part)
+            elif len(self._vectors):
+                neighbours = nearest(part, self._vectors, min(k, len(self._vectors)), kind="flat")
+            else:  # all sentences are repeated from other shards
+                neighbours = Neighbours(
+                    np.zeros((len(part), 0), np.float32), np.zeros((len(part), 0), np.int64)
+                )
+            parts.append(_best(*neighbours, k))
+        scores, indices = map(np.concatenate, zip(*parts, strict=True))
+        return Neighbours(scores, np.where(indices < 0, -1, indices + self._first))
+
+    def _bit_index(self) -> Any:
+        faiss = library("faiss", "FAISS", "mining")
+        rows, dim = self._vectors.shape
+        clusters = _num_clusters(rows)
+        self._quantizer = faiss.IndexBinaryFlat(-(-dim // 8) * 8)  # FAISS does not keep it alive
+        index = faiss.IndexBinaryIVF(self._quantizer, self._quantizer.d, clusters)
+        index.nprobe = _PROBES
+        index.cp.niter = _ITERATIONS
+        sample = np.linspace(0, rows - 1, min(rows, _TRAINING * clusters)).astype(int)
+        index.train(_bits(self._vectors[sample]))
+        for part in chunks(self._vectors):
+            index.add(_bits(part))
+        return index
+
+    def _nearest_by_bits(self, index: Any, queries: NDArray[np.float32]) -> Neighbours:
+        _, candidates = index.search(_bits(queries), _CANDIDATES)
+        scores = np.empty(candidates.shape, np.float32)
+        for start in range(0, len(queries), _QUERIES_AT_ONCE):
+            part = slice(start, start + _QUERIES_AT_ONCE)
+            vectors = _floats(self._vectors[candidates[part]])
+            scores[part] = (vectors @ queries[part, :, np.newaxis])[:, :, 0] / self._lengths[candidates[part]]
+        return Neighbours(np.where(candidates < 0, -np.inf, scores), candidates)
+
+
+def _num_clusters(rows: int) -> int:
+    return max(1, min(_MAX_CLUSTERS, int(_CLUSTERS * rows**0.5), rows // _TRAINING))
+
+
+def _best(scores: NDArray[np.float32], indices: NDArray[np.int64], k: int) -> Neighbours:
+    """Returns the best k, padded with -inf and -1 if there are fewer."""
+    order = np.lexsort((indices, -scores), axis=1)[:, :k]
+    best = [np.take_along_axis(array, order, axis=1) for array in (scores, indices)]
+    padding = (0, 0), (0, k - order.shape[1])
+    return Neighbours(
+        np.pad(best[0], padding, constant_values=-np.inf), np.pad(best[1], padding, constant_values=-1)
+    )
+
+
+def _floats(vectors: NDArray[Any]) -> NDArray[np.float32]:
+    """Returns vectors in float32; int8 stands for the middles of its intervals, which begin at -128."""
+    return vectors + np.float32(0.5) if vectors.dtype == np.int8 else vectors
+
+
+def _units(vectors: NDArray[Any]) -> NDArray[np.float32]:
+    return unit_vectors(_floats(vectors), "vectors").astype(np.float32, copy=False)
+
+
+def _bits(vectors: NDArray[Any]) -> NDArray[np.uint8]:
+    return np.packbits(vectors >= 0, axis=1)
+
+
+def _choose(searches: Sequence[_Search], threshold: float) -> _Pairs:
+    """Returns the pairs with a margin of at least `threshold`, best first."""
+    means = [np.concatenate([np.zeros(0), *map(_means, _all_neighbours(search))]) for search in searches]
+    best = []
+    for search, own_means, other_means in zip(searches, means, means[::-1], strict=True):
+        start, parts = 0, []
+        for neighbours in _all_neighbours(search):
+            end = start + len(neighbours.scores)
+            parts.append(best_margins(neighbours, own_means[start:end], other_means))
+            start = end
+        best.append([np.concatenate(arrays) for arrays in zip(*parts, strict=True)])
+    sizes = [len(each) for each in means]
+    margins = np.concatenate([best[0][1], best[1][1]])
+    firsts = np.append(np.arange(sizes[0]), best[1][0])
+    seconds = np.append(best[0][0], np.arange(sizes[1]))
+    is_good = margins >= max(threshold, -1e30)  # not -inf: that is no neighbour
+    margins, firsts, seconds = margins[is_good], firsts[is_good], seconds[is_good]
+    chosen = best_pairs(margins, firsts, seconds, *sizes)
+    return _Pairs(margins[chosen], firsts[chosen], seconds[chosen])
+
+
+def _all_neighbours(search: _Search) -> Iterator[Neighbours]:
+    return map(search.neighbours, range(search.queries.folder.num_shards))
+
+
+def _means(neighbours: Neighbours) -> NDArray[np.float64]:
+    """Returns the mean cosine of each sentence to the neighbours that have been found."""
+    is_found = neighbours.indices >= 0
+    sums = np.where(is_found, neighbours.scores, 0).sum(axis=1, dtype=np.float64)
+    return sums / np.maximum(is_found.sum(axis=1), 1)
+
+
+def _write(output: Path, sides: Sequence[_Side], pairs: _Pairs) -> None:
+    """Writes the pairs, some at a time."""
+    parts = range(0, len(pairs.margins), _PAIRS_AT_ONCE) or [0]
+    tables = (_table(sides, pairs.part(start, start + _PAIRS_AT_ONCE)) for start in parts)
+    with replacing(output) as temporary:
+        if output.suffix == ".parquet":
+            first = next(tables)
+            with parquet.ParquetWriter(temporary, first.schema) as file:
+                for table in chain([first], tables):
+                    file.write_table(table)
+        else:
+            with temporary.open("w", encoding="utf-8", newline="\n") as lines:
+                for table in tables:
+                    columns = (_cells(table["source"]), _cells(table["target"]))
+                    for margin, *texts in zip(table["score"].to_pylist(), *columns, strict=True):
+                        lines.write(f"{margin:.6f}\t{texts[0]}\t{texts[1]}\n")
+
+
+def _table(sides: Sequence[_Side], pairs: _Pairs) -> pa.Table:
+    columns: dict[str, Any] = {"score": pairs.margins}
+    for name, side, numbers in zip(("source", "target"), sides, pairs[1:], strict=True):
+        columns |= {name: side.texts_of(numbers), f"{name}_row": side.rows[numbers]}
+    return pa.table(columns)
+
+
+def _cells(texts: pa.ChunkedArray) -> list[str]:
+    return compute.replace_substring_regex(texts, r"[\t\r\n]+", " ").to_pylist()
+
+
+def _require_comparable(source: VectorFolder, target: VectorFolder) -> None:
+    """Raises a `UserError` unless two folders have texts, and vectors whose cosines mean something."""
+    for name in ("model", "dim", "precision"):
+        values = [folder.description[name] for folder in (source, target)]
+        if values[0] != values[1]:
+            raise UserError(
+                f"both folders must have vectors of one {name}, but {source.path} has {values[0]} and "
+                f"{target.path} {values[1]}; encode one of them again"
+            )
+    for folder in (source, target):
+        columns, name = (folder.description[setting] for setting in ("columns", "text_column"))
+        if columns is not None and name not in columns:
+            raise UserError(
+                f"{folder.path} must have the texts beside the vectors, but was encoded without them; encode "
+                f"again with --columns={','.join([*columns, name])}"
+            )
+    if source.description["precision"] not in ("float32", "int8"):
+        raise UserError(f"vectors in float32 or int8 are expected, but {source.path} has bits; encode again")
+
+
+def _digest(folder: VectorFolder) -> str:
+    description = json.dumps(dict(folder.description), sort_keys=True)
+    return blake2b(description.encode(), digest_size=16).hexdigest()
+
+
+def _require_same_search(work: Path, settings: Mapping[str, Any]) -> None:
+    """Writes the settings into a new folder; a `UserError` if it has others."""
+    path = work / "search.json"
+    if not path.exists():
+        with replacing(path) as temporary:
+            temporary.write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
+    previous = read_json(path)
+    if other := [name for name, value in settings.items() if previous.get(name) != value]:
+        raise UserError(
+            f"{work} has the neighbours of another {other[0]}; remove it, or give another --output"
+        )
