@@ -636,10 +636,13 @@ def _precision_and_recall(
     mined: list[tuple[float, str, str]], planted: list[TranslationPair]
 ) -> dict[str, Any]:
     """Chooses the threshold by one half of the planted sentences, and measures with it on the other half."""
+    # Of pairs of others nobody knows which are right: templates and near-translations are among them.
     right = {(pair.source, pair.target) for pair in planted}
+    sources, targets = ({*side} for side in zip(*right, strict=True))
     by_half: list[list[tuple[float, bool]]] = [[], []]
     for score, source, target in mined:
-        by_half[crc32(source.encode()) % 2].append((score, (source, target) in right))
+        if source in sources or target in targets:
+            by_half[crc32(source.encode()) % 2].append((score, (source, target) in right))
     num_right = Counter(crc32(source.encode()) % 2 for source, _ in right)
 
     def measure(half: int, threshold: float) -> tuple[float, float, float]:
@@ -649,7 +652,9 @@ def _precision_and_recall(
 
     threshold = max(np.arange(1.0, 2.0, 0.01).tolist(), key=lambda threshold: measure(0, threshold))
     f1, precision, recall = (round(100 * value, 1) for value in measure(1, threshold))
-    return {"threshold": round(threshold, 2), "precision": precision, "recall": recall, "f1": f1}
+    num_others = sum(score >= threshold for score, *pair in mined if tuple(pair) not in right)
+    scores = {"precision": precision, "recall": recall, "f1": f1}
+    return {"threshold": round(threshold, 2), **scores, "pairs_of_others": num_others}
 
 
 if __name__ == "__main__":
