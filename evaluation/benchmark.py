@@ -652,9 +652,13 @@ def _precision_and_recall(
 
     threshold = max(np.arange(1.0, 2.0, 0.01).tolist(), key=lambda threshold: measure(0, threshold))
     f1, precision, recall = (round(100 * value, 1) for value in measure(1, threshold))
-    num_others = sum(score >= threshold for score, *pair in mined if tuple(pair) not in right)
+    others = (score for score, source, target in mined if source not in sources and target not in targets)
     scores = {"precision": precision, "recall": recall, "f1": f1}
-    return {"threshold": round(threshold, 2), **scores, "pairs_of_others": num_others}
+    return {
+        "threshold": round(threshold, 2),
+        **scores,
+        "pairs_of_others": sum(score >= threshold for score in others),
+    }
 
 
 if __name__ == "__main__":
