@@ -106,6 +106,7 @@ def test_another_model_is_refused(model: Path, tmp_path: Path, hub_folder: Path)
         encode_files(model, [pattern], tmp_path / "bits", precision="ubinary", truncate_dim=4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file_format", ["parquet", "npy"])
 def test_a_killed_program_continues(model: Path, tmp_path: Path, file_format: str) -> None:
     texts = [f"text {number}" for number in range(6000)]

@@ -63,6 +63,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("package", "script"),
     [("pyspark", SPARK), ("ray", RAY), pytest.param("apache_beam", BEAM)],

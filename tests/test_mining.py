@@ -137,6 +137,7 @@ def test_nothing_to_find(tmp_path: Path) -> None:
     assert read(tmp_path / "out.tsv") == []
 
 
+@pytest.mark.slow
 def test_a_killed_program_continues(tmp_path: Path) -> None:
     folders = write_sides(tmp_path, random_sides(1500), rows=10)
     mine_translations(*folders, tmp_path / "whole.tsv", threshold=0)
