@@ -18,13 +18,14 @@ from absl import app, flags
 
 from xling_tf.errors import library
 from xling_tf.program import one_line_errors, parse_flags, progress, quiet_start, set_up_logging
+from xling_tf.search.search import MIN_MARGIN
 
 _SOURCE = flags.DEFINE_string("source", None, "Folder of the sources' vectors.", required=True)
 _TARGET = flags.DEFINE_string("target", None, "Folder of the targets' vectors.", required=True)
 _OUTPUT = flags.DEFINE_string(
     "output", None, "File to write: lines of score, source and target, or .parquet.", required=True
 )
-_THRESHOLD = flags.DEFINE_float("threshold", 1.06, "Smallest margin of a pair.")
+_THRESHOLD = flags.DEFINE_float("threshold", MIN_MARGIN, "Smallest margin of a pair.")
 _MEMORY = flags.DEFINE_float("memory", 4, "Memory to use, in GiB.", lower_bound=0)
 
 

@@ -28,9 +28,8 @@ from xling_tf.search.neighbours import (
     require_positive,
     unit_vectors,
 )
-from xling_tf.search.search import NUM_NEIGHBOURS, best_margins, best_pairs
+from xling_tf.search.search import MIN_MARGIN, NUM_NEIGHBOURS, best_margins, best_pairs
 
-MIN_MARGIN = 1.06  # Schwenk et al. 2021, "CCMatrix"; the best on held-out sentences here too (docs/scale.md)
 _GIB = 1 << 30
 _PROGRAM_BYTES = 3 << 28  # of the program without vectors: TensorFlow, and vectors of a chunk of queries
 _BYTES_PER_ROW = 64  # of the rows of both sides: the last step's means, margins, and order

@@ -138,7 +138,7 @@ def _train(run: Run, data: DataConfig, workers: Workers) -> dict[str, Any] | Non
 
 
 def _require_start(run: Run) -> None:
-    """Checks, before corpora are read, a new run's starting model, and that it has what is trained first."""
+    """Checks the model that a new run starts from, before corpora are read."""
     start = run.config.initial.model
     if not start or run.folder.resolved() is not None:
         return
