@@ -3,6 +3,9 @@
     pip install -e '.[serving,evaluation]'; apt-get install wrk
     python evaluation/load.py --model exported/en-es                       # the load table
     python evaluation/load.py --model exported/en-es --soak_minutes 10     # memory under steady load
+    # beside another server of the same weights, which takes OpenAI's protocol:
+    python evaluation/load.py --model exported/minilm --peer 'infinity_emb v2 --model-id FOLDER \
+        --served-model-name minilm --url-prefix /v1 --port {port}'
 
 Server and clients share the machine, and take turns: compare only figures of one file. The exit status is 1
 if a request failed or memory grew.
@@ -11,19 +14,20 @@ if a request failed or memory grew.
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -45,6 +49,7 @@ _ROUNDS = flags.DEFINE_integer("rounds", 3, "Number of measurements of each row.
 _SECONDS = flags.DEFINE_float("seconds", 4, "Duration of each measurement.", 0.1)
 _CLIENTS = flags.DEFINE_multi_integer("clients", [1, 8, 64], "Number of simultaneous clients. Repeatable.", 1)
 _SENTENCES = flags.DEFINE_multi_integer("sentences", [1, 32], "Sentences of a request. Repeatable.", 1)
+_PEER = flags.DEFINE_string("peer", None, "Command of another server of the model; {port} is replaced.")
 _OUTPUT = flags.DEFINE_string("output", None, "Results file; default evaluation/results/{load,soak}.json.")
 
 _SERVER = str(Path(__file__).resolve().parents[1] / "export" / "serve.py")
@@ -58,6 +63,7 @@ _TEXTS = (
 _VERSIONS = 10  # new versions of the model
 _WARM_UP = 0.2  # share of the time in which memory pools fill
 _MAX_GROWTH = 0.1  # of memory in the rest of the time; TensorFlow keeps a little for each version
+_START_SECONDS = 180  # that a server may take to start
 
 Figures = dict[str, Any]
 
@@ -83,13 +89,33 @@ def main(argv: list[str]) -> None:
         sys.exit(1)
 
 
+class Server(NamedTuple):
+    """A running server."""
+
+    url: str
+    process: psutil.Process
+    start_seconds: float  # until the first answer
+
+    def mib(self) -> float:
+        """The resident memory of the server and its child processes, in MiB."""
+        processes = (self.process, *self.process.children(recursive=True))
+        return sum(process.memory_info().rss for process in processes) / 2**20
+
+
 def _load(model: Path) -> Figures:
     """Measures ways to call the same model, in turn, round after round."""
     with quiet_start():
         encode = SentenceEncoder(model).encode
+    commands = {"server": _command(model.name, model)}
+    if _PEER.value:
+        commands["peer"] = shlex.split(_PEER.value)
+    else:
+        commands["server without batching"] = [*commands["server"], "--noenable_batching"]
+    protocol = _embeddings if _PEER.value else _predict
     with ExitStack() as stack:
-        kinds = (("server", ()), ("server without batching", ("--noenable_batching",)))
-        urls = {kind: stack.enter_context(serving(model.name, model, *more))[0] for kind, more in kinds}
+        servers = {
+            how: stack.enter_context(serving(model.name, command)) for how, command in commands.items()
+        }
         ways: list[tuple[str, int, int, Callable[[float], Figures]]] = []
         for size in _SENTENCES.value:
             call_in_process(encode, size, 1, 0.5)  # the first calls take longer
@@ -97,8 +123,8 @@ def _load(model: Path) -> Figures:
                 call = partial(call_in_process, encode, size, threads)
                 ways.append(("in process", threads, size, call))
             ways += [
-                (how, clients, size, partial(drive, f"{url}:predict", size, clients))
-                for how, url in urls.items()
+                (how, clients, size, partial(drive, *protocol(server.url, model.name, size), clients))
+                for how, server in servers.items()
                 for clients in _CLIENTS.value
             ]
         rounds = []
@@ -107,10 +133,26 @@ def _load(model: Path) -> Figures:
                 row = {"how": how, "clients": clients, "sentences_per_request": size}
                 rounds.append({"round": number, **row, **measure(_SECONDS.value)})
                 logging.info("round %d: %s, %d clients, %d sentences each", number, *row.values())
+        processes = {
+            how: {"start_seconds": round(server.start_seconds, 1), "mib_after_load": round(server.mib())}
+            for how, server in servers.items()
+        }
     table = summary(pd.DataFrame(rounds))
     print(table.to_string(index=False, float_format="%.2f"))
+    print(pd.DataFrame(processes).T.to_string())
     passed = not bool(table["errors"].any())
-    return {"passed": passed, "rows": table.to_dict("records"), "rounds": rounds}
+    return {"passed": passed, "servers": processes, "rows": table.to_dict("records"), "rounds": rounds}
+
+
+def _predict(url: str, name: str, size: int) -> tuple[str, list[Figures]]:
+    """The address and the bodies of requests of `size` sentences, in TensorFlow Serving's protocol."""
+    return f"{url}/v1/models/{name}:predict", [{"instances": _batch(n, size)} for n in range(len(_TEXTS))]
+
+
+def _embeddings(url: str, name: str, size: int) -> tuple[str, list[Figures]]:
+    """The same in OpenAI's protocol, with vectors as decimal numbers."""
+    bodies = [{"model": name, "input": _batch(start, size)} for start in range(len(_TEXTS))]
+    return f"{url}/v1/embeddings", bodies
 
 
 def summary(rounds: pd.DataFrame) -> pd.DataFrame:
@@ -151,11 +193,10 @@ def call_in_process(
     return {"requests": len(latencies), "seconds": taken, **figures, "errors": 0}
 
 
-def drive(url: str, size: int, clients: int, seconds: float) -> Figures:
-    """Measures requests of `size` sentences each with wrk, for a whole number of seconds."""
-    bodies = (json.dumps({"instances": _batch(start, size)}) for start in range(len(_TEXTS)))
+def drive(url: str, bodies: Sequence[Figures], clients: int, seconds: float) -> Figures:
+    """Measures requests with these bodies with wrk, for a whole number of seconds."""
     with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as file:
-        file.write("\n".join(bodies) + "\n")
+        file.writelines(json.dumps(body) + "\n" for body in bodies)
         file.flush()
         command = ["wrk", "-t1", f"-c{clients}", f"-d{max(1, round(seconds))}s", "--timeout=60s"]
         script = str(Path(__file__).with_suffix(".lua"))
@@ -167,23 +208,35 @@ def drive(url: str, size: int, clients: int, seconds: float) -> Figures:
     return dict(json.loads(match[1]))
 
 
+def _command(name: str, path: Path) -> list[str]:
+    return [sys.executable, _SERVER, f"--model={name}={path}", "--port={port}"]
+
+
 @contextmanager
-def serving(name: str, path: Path, *more: str) -> Iterator[tuple[str, psutil.Process]]:
-    """Runs export/serve.py on a free port; yields the model's URL and the process."""
-    command = [sys.executable, _SERVER, f"--model={name}={path}", "--port=0", *more]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
+def serving(name: str, command: Sequence[str]) -> Iterator[Server]:
+    """Runs a server on a free port, and yields it when it answers."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    url = f"http://127.0.0.1:{port}"
+    begin = time.monotonic()
+    arguments = [argument.replace("{port}", str(port)) for argument in command]
+    with subprocess.Popen(arguments, stdout=subprocess.DEVNULL) as process:
         try:
-            for line in process.stdout:
-                if '"event": "serving"' in line:
-                    break
-            else:
-                raise UserError("the server ended before it served; see its log")
-            url = f"http://127.0.0.1:{json.loads(line)['port']}/v1/models/{name}"
-            threading.Thread(target=process.stdout.read, daemon=True).start()
-            yield url, psutil.Process(process.pid)
+            address, (body, *_) = _embeddings(url, name, 1)
+            while not _answers(address, body):
+                if process.poll() is not None or time.monotonic() > begin + _START_SECONDS:
+                    raise UserError(f"the server does not answer at {address}: {shlex.join(arguments)}")
+                time.sleep(0.1)
+            yield Server(url, psutil.Process(process.pid), time.monotonic() - begin)
         finally:
             process.send_signal(signal.SIGTERM)
+
+
+def _answers(address: str, body: Figures) -> bool:
+    try:
+        return urllib3.request("POST", address, json=body, retries=False).status == 200
+    except urllib3.exceptions.HTTPError:
+        return False
 
 
 def _soak(model: Path) -> Figures:
@@ -191,31 +244,34 @@ def _soak(model: Path) -> Figures:
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         versions, seconds = Path(folder), _SOAK.value * 60
         _put_version(model, versions, 1)
-        url, process = stack.enter_context(serving(model.name, versions))
+        server = stack.enter_context(serving(model.name, _command(model.name, versions)))
+        address, bodies = _predict(server.url, model.name, 8)
         begin, version, samples = time.monotonic(), 1, []
         outcomes: dict[str, int] = {}
         while (now := time.monotonic() - begin) < seconds:
-            samples.append((now, process.memory_info().rss / 2**20))
+            samples.append((now, server.mib()))
             if now > version * seconds / (_VERSIONS + 1):
                 version += 1
                 _put_version(model, versions, version)
                 shutil.rmtree(versions / str(version - 2), ignore_errors=True)
                 logging.info("%.0f s: version %d, %.0f MiB", now, version, samples[-1][1])
-            figures = drive(f"{url}:predict", 8, 4, 1)
+            figures = drive(address, bodies, 4, 1)
             for body, expected in ((b'{"instances": ["a"]}', 200), (b"{", 400), (b'{"inputs": 1}', 400)):
-                status = urllib3.request("POST", f"{url}:predict", body=body).status
-                key = "expected" if status == expected else f"{status} instead of {expected}"
+                answer = urllib3.request("POST", address, body=body).status
+                key = "expected" if answer == expected else f"{answer} instead of {expected}"
                 outcomes[key] = outcomes.get(key, 0) + 1
             outcomes["errors"] = outcomes.get("errors", 0) + figures["errors"]
             outcomes["expected"] += figures["requests"] - figures["errors"]
-        served = urllib3.request("GET", url).json()["model_version_status"][0]["version"]
+        served = urllib3.request("GET", address.removesuffix(":predict")).json()["model_version_status"][0][
+            "version"
+        ]
     growth = memory_growth(samples, _WARM_UP * seconds)
     failed = outcomes.keys() - {"expected", "errors"} or outcomes["errors"]
     report: Figures = {
-        "passed": growth <= _MAX_GROWTH and not failed and int(served) >= version - 1,
+        "passed": growth <= _MAX_GROWTH and not failed and served >= version - 1,
         "seconds": seconds,
         "outcomes": outcomes,
-        "versions_served": int(served),
+        "versions_served": served,
         "growth": round(growth, 4),
         "growth_bound": _MAX_GROWTH,
         "mib": [[round(at), round(mib, 1)] for at, mib in samples[:: max(1, len(samples) // 60)]],

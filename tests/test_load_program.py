@@ -1,7 +1,9 @@
 """evaluation/load.py on the tiny model."""
 
 import json
+import shlex
 import shutil
+import sys
 from pathlib import Path
 
 import pandas as pd
@@ -54,4 +56,26 @@ def test_the_load_table_is_measured_and_written(hub_folder: Path, tmp_path: Path
         assert 0 < row["p50_ms"] <= row["p99_ms"] <= row["max_ms"]
     assert rows["in process", 1]["to_first"] == 1
     assert figures["model"] == "tiny"
+    assert all(server["mib_after_load"] > 50 for server in figures["servers"].values())
     assert str(hub_folder.parent) not in json.dumps(figures)
+
+
+@pytest.mark.slow
+@with_wrk
+def test_another_server_is_measured_by_openais_protocol(hub_folder: Path, tmp_path: Path) -> None:
+    peer = shlex.join([sys.executable, str(ROOT / "export" / "serve.py"), f"--model=tiny={hub_folder}"])
+    flags = ["--clients=2", "--sentences=2", "--rounds=1", "--seconds=1", "--output=load.json"]
+    run = run_python(tmp_path, PROGRAM, f"--model={hub_folder}", f"--peer={peer} --port={{port}}", *flags)
+    assert run.status == 0, run.errors
+    figures = json.loads((tmp_path / "load.json").read_text("utf-8"))
+    assert figures["servers"].keys() == {"server", "peer"}
+    assert {row["how"]: row["errors"] for row in figures["rows"]} == {"in process": 0, "server": 0, "peer": 0}
+
+
+@pytest.mark.slow
+@with_wrk
+def test_a_peer_that_does_not_start_is_reported(hub_folder: Path, tmp_path: Path) -> None:
+    run = run_python(tmp_path, PROGRAM, f"--model={hub_folder}", "--peer=false {port}", "--output=load.json")
+    assert run.status == 2
+    assert "does not answer" in run.errors
+    assert not (tmp_path / "load.json").exists()
