@@ -541,6 +541,8 @@ class DataConfig:
     # True for batches of the same number of examples, of any length (2019, sec. 3.2). False for batches of
     # similar lengths that take equal work: the shorter the sentences, the more of them.
     equal_batches: bool = False
+    # True if each worker of TF_CONFIG has a part of the corpora, and draws its part of each batch from it.
+    shards_by_worker: bool = False
 
     def __post_init__(self) -> None:
         is_mixed = ALL_LANGUAGES in self.targets and len(self.targets) > 1

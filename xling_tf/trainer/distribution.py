@@ -191,9 +191,7 @@ class Workers:
 
     def add_up(self, numbers: Sequence[float]) -> list[float]:
         """Returns the sums of the numbers of all processes, position by position."""
-        if not self._together:
-            return list(numbers)
-        return [sum(column) for column in zip(*self._gather(list(numbers)), strict=True)]
+        return [sum(column) for column in zip(*self.gather(list(numbers)), strict=True)]
 
     def wait(self) -> None:
         """Waits until all processes have called it."""
@@ -209,7 +207,7 @@ class Workers:
                 result = (make(), None)
             except UserError as error:
                 result = (None, str(error))
-        value, message = self._gather(result)[0]
+        value, message = self.gather(result)[0]
         if message is not None:
             raise UserError(message)
         return value
@@ -222,16 +220,16 @@ class Workers:
 
     def require_same(self, facts: Mapping[str, Any]) -> None:
         """Raises a `UserError` with the first difference if a nested mapping differs between processes."""
-        if not self._together:
-            return
-        of_chief, *of_others = self._gather(facts)
+        of_chief, *of_others = self.gather(facts)
         for name, of_worker in zip(self.cluster.names[1:], of_others, strict=True):
             for key, expected, value in differences(of_chief, of_worker):
                 other = f"{self.cluster.names[0]} has {expected}"
                 raise UserError(f"all workers need the same arguments: {name} has {key}={value}, and {other}")
 
-    def _gather(self, value: Any) -> list[Any]:
+    def gather(self, value: Value) -> list[Value]:
         """Returns the values of all processes, in the order of their ranks."""
+        if not self._together:
+            return [value]
         # Unpickling is as safe as the connection: TensorFlow's peers can run any operation anyway.
         # `all_gather` takes no bytes, so the pickle is padded to whole int32; `loads` ignores the padding.
         pickled = pickle.dumps(value)

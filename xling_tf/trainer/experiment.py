@@ -6,6 +6,7 @@ import random
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -101,8 +102,9 @@ def _train(run: Run, data: DataConfig, workers: Workers) -> dict[str, Any] | Non
         _require_start(run)
     teachers = open_teachers(run.config)
     store = _read_corpora(run, data, is_chief=workers.is_chief)
-    facts = {"config": to_dict(run.config), "data": store.contents()}
-    workers.require_same({**facts, "teachers": [teacher.checksum for teacher in teachers.values()]})
+    contents = {} if run.config.data.shards_by_worker else store.contents()
+    checksums = [teacher.checksum for teacher in teachers.values()]
+    workers.require_same({"config": to_dict(run.config), "data": contents, "teachers": checksums})
     with progress("deciding on vocabulary and sizes"):
         resolved = workers.from_chief(lambda: _resolve(run, data, store))
     with progress("making the model"):
@@ -194,16 +196,12 @@ def _build(
         tasks, new_heads = make_tasks(config, data, model)
     examples = task_examples(tasks, store.corpora, model.info.role_prompts)
     tasks = _with_examples(tasks, examples, config.data.source)
+    workers.require_same({"tasks with examples": [task.name for task in tasks]})
     unused = new_heads.keys() - {task.group for task in tasks}
     model.heads = {name: heads for name, heads in model.heads.items() if name not in unused}
     if workers.is_chief:
         run.folder.write("config.json", model.description_files()["config.json"])
-        if not (run.run_dir / TRAINED_ON).exists():
-            trained_on = _trained_on(config, tasks, store)
-            if config.initial.model:
-                inherited = TrainedOn.read(resolve_model(config.initial.model))
-                trained_on = trained_on.joined(inherited or TrainedOn.of(()))
-            run.folder.write(TRAINED_ON, trained_on.to_bytes())
+    _write_trained_on(run, workers, tasks, store)
     if config.initial.model:
         start_weights(workers, run.run_dir, model, new_heads)
     elif config.initial.vectors:
@@ -260,6 +258,19 @@ def make_tasks(
             model.heads[name] = new_heads[name] = heads
         tasks += kind.mirrored(name, config, data, heads)
     return tasks, new_heads
+
+
+def _write_trained_on(run: Run, workers: Workers, tasks: Sequence[Task], store: CorpusStore) -> None:
+    """Writes the hashes of the training texts, those of the starting model and of other workers included."""
+    if workers.from_chief((run.run_dir / TRAINED_ON).exists):
+        return
+    with_shards = run.config.data.shards_by_worker
+    trained_on = _trained_on(run.config, tasks, store) if with_shards or workers.is_chief else None
+    parts = [part for part in workers.gather(trained_on) if part]
+    if workers.is_chief:
+        if run.config.initial.model:
+            parts.append(TrainedOn.read(resolve_model(run.config.initial.model)) or TrainedOn.of(()))
+        run.folder.write(TRAINED_ON, reduce(TrainedOn.joined, parts).to_bytes())
 
 
 def _trained_on(config: ExperimentConfig, tasks: Sequence[Task], store: CorpusStore) -> TrainedOn:

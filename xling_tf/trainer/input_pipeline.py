@@ -168,10 +168,13 @@ class BatchSampler:
         return [batches[place] for place in places]
 
 
-def make_sampler(examples: Examples, task: Task, config: ExperimentConfig) -> BatchSampler:
-    """Makes the sampler of a task's training batches."""
+def make_sampler(
+    examples: Examples, task: Task, config: ExperimentConfig, num_workers: int = 1
+) -> BatchSampler:
+    """Makes the sampler of a task's training batches, or of the part that one of several workers draws."""
     weights = [config.data.corpus_weights.get(name, 1.0) for name, _ in examples.corpora]
-    return BatchSampler(examples, weights, task.config.examples_per_batch, config, by_length=task.by_length)
+    size = -(-task.config.examples_per_batch // num_workers)
+    return BatchSampler(examples, weights, size, config, by_length=task.by_length)
 
 
 _ROUNDS = 4  # Luby and Rackoff 1988: with four rounds, the order is indistinguishable from a random one
@@ -284,6 +287,8 @@ class TrainingInput:
 
     The n-th step of a task takes the n-th batch of the sampler. The batch is divided among the replicas of
     all processes in order, in nearly equal parts; with fewer examples than replicas, the last ones get none.
+    With `data.shards_by_worker`, each process draws its part of the batch from its own examples. All have the
+    same seed, so that the parts of a batch have similar lengths.
     """
 
     def __init__(
@@ -291,9 +296,13 @@ class TrainingInput:
     ) -> None:
         self._examples = examples
         self._tokenizer = tokenizer
-        self._sampler = make_sampler(examples, task, config)
-        self._replicas = workers.replicas
         self._strategy = workers.strategy
+        # Positions of this process' replicas among those that share a batch of the sampler.
+        self._replicas, self._sharing = workers.replicas, workers.strategy.num_replicas_in_sync
+        if config.data.shards_by_worker:
+            self._replicas, self._sharing = range(len(workers.replicas)), len(workers.replicas)
+        num_workers = workers.strategy.num_replicas_in_sync // self._sharing
+        self._sampler = make_sampler(examples, task, config, num_workers)
 
     def spec(self) -> Any:
         """Returns the type of the elements of `batches`."""
@@ -315,7 +324,7 @@ class TrainingInput:
         return self._strategy.experimental_distribute_values_from_function(lambda _: next(stream))
 
     def texts(self, count: int) -> list[list[str]]:
-        """Returns the texts that all replicas get at the task's step `count`, a list for each column."""
+        """Returns the texts of the sampler's batch at the task's step `count`, a list for each column."""
         indices = self._sampler.batch(count)
         texts = [text.decode("utf-8") for text in self._examples.texts(indices)]
         return [texts[first : first + len(indices)] for first in range(0, len(texts), len(indices))]
@@ -329,11 +338,9 @@ class TrainingInput:
             left -= len(columns[0])
 
     def _dataset(self, count: int, is_closed: threading.Event | None = None) -> tf.data.Dataset:
-        num_replicas = self._strategy.num_replicas_in_sync
-
         def part(number: int) -> NDArray[np.int64]:
             step, replica = divmod(number, len(self._replicas))
-            parts = np.array_split(self._sampler.batch(count + step), num_replicas)
+            parts = np.array_split(self._sampler.batch(count + step), self._sharing)
             return parts[self._replicas[replica]]
 
         return make_dataset(self._examples, part, self._tokenizer, is_closed=is_closed)

@@ -84,7 +84,10 @@ class Phase:
         self.begin, self.end, self.least = 0.0, end, least
         self.bow_rate = bow_rate
         self.steps = 0
-        self._schedule = make_schedule(tasks, {n: len(p) for n, p in examples.items()}, config)
+        sizes: Sequence[float] = [len(examples[task.name]) for task in tasks]
+        if config.data.shards_by_worker:
+            sizes = workers.add_up(sizes)
+        self._schedule = make_schedule(tasks, {t.name: n for t, n in zip(tasks, sizes, strict=True)}, config)
         self.inputs = {
             task.name: TrainingInput(task, examples[task.name], tokenizer, config, workers) for task in tasks
         }
@@ -128,7 +131,7 @@ class Phase:
         self._is_closed = threading.Event()
 
     def texts(self) -> Callable[[], list[list[str]]]:
-        """Returns a function that reads the texts of the next batch of all replicas, column by column."""
+        """Returns a function that reads the texts of the next batch, see `TrainingInput.texts`."""
         name = self.task.name
         return partial(self.inputs[name].texts, self._schedule.count(name, self.steps))
 
@@ -317,7 +320,7 @@ class Trainer:
         return results
 
     def _save_batch(self, dispatched: DispatchedStep, loss: float) -> Path:
-        """Saves the texts of a step's batch of all replicas."""
+        """Saves the texts of a step's batch."""
         path, task = self._run_dir / "non_finite_batch.json", dispatched.task.name
         record = {"step": dispatched.step, "task": task, "loss": str(loss), "columns": dispatched.texts()}
         if self._workers.is_chief:
@@ -377,7 +380,7 @@ def _make_phases(
     ]
 
 
-def make_schedule(tasks: Sequence[Task], sizes: Mapping[str, int], config: ExperimentConfig) -> Schedule:
+def make_schedule(tasks: Sequence[Task], sizes: Mapping[str, float], config: ExperimentConfig) -> Schedule:
     """Makes the schedule of the tasks, given the number of training examples of each by its name."""
     weights: dict[str, int] = {}
     for _, group in groupby(tasks, key=lambda task: (task.group, type(task))):
