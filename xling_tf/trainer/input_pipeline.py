@@ -35,7 +35,7 @@ class Examples:
     labels: NDArray[np.int32]
     lengths: NDArray[np.signedinteger[Any]]  # tokens of the longest text
     corpora: tuple[tuple[str, int], ...]  # name and number of examples of each, in order
-    vectors: Any  # `[examples, dim]` float32 of a teacher, or something that is indexed in the same way
+    vectors: NDArray[np.floating[Any]]  # `[examples, dim]` of a teacher
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -240,7 +240,8 @@ def make_dataset(
     def read(number: NDArray[np.int64]) -> tuple[Any, ...]:
         is_open = is_closed is None or not is_closed.is_set()
         indices = batch(int(number)) if is_open else np.array([], np.int64)
-        return is_open, examples.texts(indices), examples.labels[indices], examples.vectors[indices]
+        vectors = examples.vectors[indices].astype(np.float32, copy=False)
+        return is_open, examples.texts(indices), examples.labels[indices], vectors
 
     # `Dataset.from_generator` is slower: its iterator makes malloc return freed memory at once.
     shape = examples.num_columns, examples.num_contexts, examples.prompts

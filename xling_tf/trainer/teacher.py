@@ -2,9 +2,8 @@
 
 import dataclasses
 import sys
-import threading
+import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -125,10 +124,12 @@ def with_vectors(
     temporary one. The teacher is not needed afterwards.
     """
     names = [task.name for task in tasks if task.name in examples]
-    parts = [part for name in names for part in examples[name]]
-    if not parts:
-        return dict(examples)
     folder = folder or folder_of_this_process()
+    parts = [
+        dataclasses.replace(part, vectors=_vectors_on_disk(folder, (len(part), teacher.dim)))
+        for name in names
+        for part in examples[name]
+    ]
     system = dataclasses.replace(teacher.system, checksum=teacher.checksum)
     encoder = cached(system, folder, show_progress=False)
     chunks = [(part, begin) for part in parts for begin in range(0, len(part), _CHUNK)]
@@ -137,18 +138,19 @@ def with_vectors(
         # With None, tqdm is hidden if the output is not a terminal.
         bar = tqdm(chunks, leave=False, disable=sys.stderr is None or None)
         for number, (part, begin) in enumerate(bar, 1):
-            teacher.encode(encoder, _texts(part, np.arange(begin, min(begin + _CHUNK, len(part)))))
+            rows = np.arange(begin, min(begin + _CHUNK, len(part)))
+            part.vectors[rows] = teacher.encode(encoder, _texts(part, rows))
             report(f"{number / len(chunks):.0%} of them")
-    # The reader has no reference to the teacher, so that the teacher's memory is free for the training.
-    missing: Any = {role: _missing for role in ("questions", "responses") if getattr(system, role)}
-    reader = Embedder(name=system.name, sentences=_missing, checksum=system.checksum, **missing)
-    encode, dim = partial(teacher.encode, cached(reader, folder, show_progress=False)), teacher.dim
-    lock = threading.Lock()  # several tasks read from one file at the same time
+    return {**examples, **dict(zip(names, map(TaskExamples, parts[::2], parts[1::2]), strict=True))}
 
-    def add_vectors(part: Examples) -> Examples:
-        return dataclasses.replace(part, vectors=TeacherVectors(encode, dim, part, lock))
 
-    return {**examples, **{name: TaskExamples(*map(add_vectors, examples[name])) for name in names}}
+def _vectors_on_disk(folder: Path, shape: tuple[int, int]) -> NDArray[np.float16]:
+    """Makes an array in a file that disappears with this process; unit vectors need no more precision."""
+    if not shape[0]:
+        return np.zeros(shape, np.float16)
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=folder) as file:
+        return np.memmap(file, np.float16, "w+", shape=shape)
 
 
 def start_words(model: Model, teacher: Teacher, folder: Path | None, pairs: Sequence[Examples]) -> None:
@@ -211,7 +213,7 @@ def _contexts(
     for part in pairs:
         for begin in range(0, len(part), _CHUNK):
             indices = np.arange(begin, min(begin + _CHUNK, len(part)))
-            vectors, number = part.vectors[indices], len(indices)
+            vectors, number = part.vectors[indices].astype(np.float32), len(indices)
             total, num_pairs = total + vectors.sum(axis=0), num_pairs + number
             for texts in part.columns(indices):
                 tokens = tokenizer.tokenize(tf.constant(list(texts)))
@@ -226,29 +228,6 @@ def _contexts(
     return sums, counts
 
 
-class TeacherVectors:
-    """A teacher's vectors of examples, read from a cache (with a lock) when they are needed."""
-
-    def __init__(
-        self, encode: Callable[[_Rows], NDArray[Any]], dim: int, examples: Examples, lock: threading.Lock
-    ) -> None:
-        self.shape = (len(examples), dim)
-        self._encode, self._examples, self._lock = encode, examples, lock
-
-    def __getitem__(self, indices: NDArray[np.int64], /) -> NDArray[np.float32]:
-        """Returns the `[indices, dim]` vectors of some examples."""
-        with self._lock:
-            vectors = self._encode(_texts(self._examples, indices))
-        return vectors.astype(np.float32).reshape(-1, self.shape[1])
-
-
 def _texts(examples: Examples, indices: NDArray[np.int64]) -> _Rows:
     columns = [[text.decode() for text in column] for column in examples.columns(indices)]
     return list(zip(*columns, strict=True))
-
-
-def _missing(texts: list[str], *contexts: list[str]) -> NDArray[np.float32]:
-    raise UserError(
-        f"the teacher's vectors of {len(texts)} texts, such as {texts[0]!r}, are missing from the cache: "
-        "start the same command again, which computes them"
-    )
