@@ -38,7 +38,7 @@ import urllib3
 from absl import app, flags, logging
 
 from xling_tf.errors import UserError
-from xling_tf.files import new_folder, replacing, require_writable_folder
+from xling_tf.files import new_folder, require_writable_folder, write_json
 from xling_tf.program import one_line_errors, parse_flags, provenance, quiet_start, set_up_logging
 from xling_tf.savedmodel.saved_models import require_saved_model, resolve
 from xling_tf.sentence_encoder import SentenceEncoder
@@ -83,8 +83,7 @@ def main(argv: list[str]) -> None:
         figures: Figures = {"model": model.name, "load_average": os.getloadavg()}
         figures |= (_soak(model) if _SOAK.value else _load(model)) | provenance()
         figures["command"] = figures["command"].replace(str(model), model.name)
-        with replacing(output) as temporary:
-            temporary.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+        write_json(output, figures)
     if not figures["passed"]:
         sys.exit(1)
 

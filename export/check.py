@@ -12,7 +12,6 @@ loads an export to any format of export/main.py --to with the library it is for,
 vectors of 2,000 sentences of --data with those of the model.
 """
 
-import json
 import os
 import resource
 import subprocess
@@ -33,7 +32,7 @@ import numpy as np
 from absl import app, flags
 
 from xling_tf.errors import UserError
-from xling_tf.files import replacing
+from xling_tf.files import write_json
 from xling_tf.program import one_line_errors, parse_flags_and_files, provenance, quiet_start, set_up_logging
 
 with quiet_start():
@@ -327,8 +326,7 @@ def main(argv: list[str]) -> None:
                 require_saved_model(folder)
             models = [_check_model(folder) for folder in folders]
         if flags.FLAGS.json:
-            with replacing(Path(flags.FLAGS.json)) as temporary:
-                temporary.write_text(json.dumps({**provenance(), "models": models}, indent=1))
+            write_json(Path(flags.FLAGS.json), {**provenance(), "models": models})
     if any(outcome["status"] == "failed" for model in models for outcome in model["checks"]):
         sys.exit(1)
 

@@ -134,6 +134,14 @@ def read_json(path: Path) -> Any:
         raise ValueError(str(error)) from None
 
 
+def write_json(path: Path, content: Any) -> None:
+    """Writes a JSON file, and its folder if that is missing."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as temporary:
+        text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
+        temporary.write_text(f"{text}\n", encoding="utf-8")
+
+
 def require_writable_folder(path: Path, remedy: str) -> None:
     """Creates a folder and checks that files can be written there, before hours of work depend on it."""
     try:

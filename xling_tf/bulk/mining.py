@@ -2,11 +2,10 @@
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from hashlib import blake2b
-from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from zipfile import BadZipFile
 
 import numpy as np
@@ -16,9 +15,9 @@ from pyarrow import compute, parquet
 from tqdm import tqdm
 
 from xling_tf.bulk.record_batches import column_of_texts
-from xling_tf.bulk.vector_files import VectorFolder
+from xling_tf.bulk.vector_files import VectorFolder, continue_with
 from xling_tf.errors import UserError, library
-from xling_tf.files import locked, read_json, replacing, require_writable_folder
+from xling_tf.files import locked, replacing, require_writable_folder
 from xling_tf.search.neighbours import (
     IndexKind,
     Neighbours,
@@ -28,7 +27,7 @@ from xling_tf.search.neighbours import (
     require_positive,
     unit_vectors,
 )
-from xling_tf.search.search import MIN_MARGIN, NUM_NEIGHBOURS, best_margins, best_pairs
+from xling_tf.search.search import MIN_MARGIN, NUM_NEIGHBOURS, best_pairs
 
 _GIB = 1 << 30
 _PROGRAM_BYTES = 3 << 28  # of the program without vectors: TensorFlow, and vectors of a chunk of queries
@@ -51,7 +50,6 @@ def mine_translations(
     threshold: float = MIN_MARGIN,
     memory: float = 4.0,
     num_neighbours: int = NUM_NEIGHBOURS,
-    kind: IndexKind | None = None,
     report: Callable[[str], None] = lambda state: None,
 ) -> dict[str, int]:
     """Finds the translations in two folders of vectors, most of whose sentences may have none.
@@ -71,7 +69,6 @@ def mine_translations(
         threshold: Smallest margin of a pair.
         memory: Memory to use, in GiB.
         num_neighbours: Number of neighbours over which the margin's means are taken.
-        kind: "flat" for exact search, "ivf" for approximate search; None: by the number of sentences.
         report: Called with the state, for logs.
 
     Returns:
@@ -87,42 +84,20 @@ def mine_translations(
     require_writable_folder(work, "choose another --output")
     with locked(work, "--output"):
         sides = [_Side(folder) for folder in folders]
-        settings = {
-            "source": _digest(folders[0]),
-            "target": _digest(folders[1]),
-            "num_neighbours": num_neighbours,
-            "kind": kind,
-        }
-        _require_same_search(work, settings)
+        digests = dict(zip(("source", "target"), map(_digest, folders), strict=True))
+        continue_with(work / "search.json", {**digests, "num_neighbours": num_neighbours})
         room = memory * _GIB - _PROGRAM_BYTES - _BYTES_PER_ROW * sum(map(len, sides))
         bar = tqdm(total=sum(map(len, sides)), unit="sentence", disable=None if sys.stderr else True)
         with bar:
-            searches = [
-                _Search(sides[0], sides[1], work / "forward", num_neighbours, kind, room),
-                _Search(sides[1], sides[0], work / "backward", num_neighbours, kind, room),
-            ]
-            for search in searches:
+            forward = _Search(sides[0], sides[1], work / "forward", num_neighbours, room)
+            backward = _Search(sides[1], sides[0], work / "backward", num_neighbours, room)
+            for search in (forward, backward):
                 search.run(bar, report)
         report("choosing pairs")
-        pairs = (
-            _choose(searches, threshold)
-            if all(map(len, sides))
-            else _Pairs(np.zeros(0), *np.zeros((2, 0), np.int64))
-        )
-        report(f"writing {len(pairs.margins):,} pairs")
-        _write(output, sides, pairs)
-    return {"sources": len(sides[0]), "targets": len(sides[1]), "pairs": len(pairs.margins)}
-
-
-class _Pairs(NamedTuple):
-    """Pairs of sentences, by their numbers."""
-
-    margins: NDArray[np.float64]
-    sources: NDArray[np.int64]
-    targets: NDArray[np.int64]
-
-    def part(self, start: int, end: int) -> "_Pairs":
-        return _Pairs(self.margins[start:end], self.sources[start:end], self.targets[start:end])
+        margins, *rows = best_pairs(forward, backward, threshold)
+        report(f"writing {len(margins):,} pairs")
+        _write(output, sides, margins, rows)
+    return {"sources": len(sides[0]), "targets": len(sides[1]), "pairs": len(margins)}
 
 
 class _Side:
@@ -176,12 +151,10 @@ class _Side:
 class _Search:
     """The nearest sentences of one side for each sentence of another, in a file for each of its shards."""
 
-    def __init__(
-        self, queries: _Side, candidates: _Side, prefix: Path, k: int, kind: IndexKind | None, room: float
-    ) -> None:
+    def __init__(self, queries: _Side, candidates: _Side, prefix: Path, k: int, room: float) -> None:
         self.queries, self.candidates = queries, candidates
         self._prefix, self._k = prefix, min(k, len(candidates))
-        self._kind = kind or index_kind(len(candidates))
+        self._kind = index_kind(len(candidates))
         description = candidates.folder.description
         dim, size = description["dim"], 1 if description["precision"] == "int8" else 4
         # Exact search has a copy. Lists of bits and row numbers grow by doubling.
@@ -217,13 +190,16 @@ class _Search:
                     done[shard] = end
                     bar.update(int(rows[shard]) * (end - begin) // total)
 
-    def neighbours(self, shard: int) -> Neighbours:
-        """Returns what has been found for the sentences of a shard."""
+    def __iter__(self) -> Iterator[Neighbours]:
+        """Yields what has been found for the sentences of each shard."""
+        return map(self._neighbours, range(self.queries.folder.num_shards))
+
+    def _neighbours(self, shard: int) -> Neighbours:
         with np.load(self._file(shard)) as arrays:
             return Neighbours(arrays["scores"], arrays["indices"])
 
     def _search(self, shard: int, block: "_Block", end: int) -> None:
-        parts = [self.neighbours(shard)] if block.begin else []
+        parts = [self._neighbours(shard)] if block.begin else []
         parts.append(block.nearest(self.queries.vectors(shard), self._k))
         scores, indices = (np.concatenate(arrays, axis=1) for arrays in zip(*parts, strict=True))
         best = _best(scores, indices, self._k)
@@ -270,14 +246,9 @@ class _Block:
         parts = [Neighbours(np.zeros((0, k), np.float32), np.zeros((0, k), np.int64))]
         for part in map(_units, chunks(queries)):
             if self._index:
-                neighbours = self._nearest_by_bits(self._index, part)
-            elif len(self._vectors):
-                neighbours = nearest(part, self._vectors, min(k, len(self._vectors)), kind="flat")
-            else:  # all sentences are repeated from other shards
-                neighbours = Neighbours(
-                    np.zeros((len(part), 0), np.float32), np.zeros((len(part), 0), np.int64)
-                )
-            parts.append(_best(*neighbours, k))
+                parts.append(_best(*self._nearest_by_bits(self._index, part), k))
+            else:
+                parts.append(nearest(part, self._vectors, k, kind="flat"))
         scores, indices = map(np.concatenate, zip(*parts, strict=True))
         return Neighbours(scores, np.where(indices < 0, -1, indices + self._first))
 
@@ -332,61 +303,33 @@ def _bits(vectors: NDArray[Any]) -> NDArray[np.uint8]:
     return np.packbits(vectors >= 0, axis=1)
 
 
-def _choose(searches: Sequence[_Search], threshold: float) -> _Pairs:
-    """Returns the pairs with a margin of at least `threshold`, best first."""
-    means = [np.concatenate([np.zeros(0), *map(_means, _all_neighbours(search))]) for search in searches]
-    best = []
-    for search, own_means, other_means in zip(searches, means, means[::-1], strict=True):
-        start, parts = 0, []
-        for neighbours in _all_neighbours(search):
-            end = start + len(neighbours.scores)
-            parts.append(best_margins(neighbours, own_means[start:end], other_means))
-            start = end
-        best.append([np.concatenate(arrays) for arrays in zip(*parts, strict=True)])
-    sizes = [len(each) for each in means]
-    margins = np.concatenate([best[0][1], best[1][1]])
-    firsts = np.append(np.arange(sizes[0]), best[1][0])
-    seconds = np.append(best[0][0], np.arange(sizes[1]))
-    is_good = margins >= max(threshold, -1e30)  # not -inf: that is no neighbour
-    margins, firsts, seconds = margins[is_good], firsts[is_good], seconds[is_good]
-    chosen = best_pairs(margins, firsts, seconds, *sizes)
-    return _Pairs(margins[chosen], firsts[chosen], seconds[chosen])
+def _write(
+    output: Path,
+    sides: Sequence[_Side],
+    margins: NDArray[np.float64],
+    numbers_of_sides: Sequence[NDArray[np.int64]],
+) -> None:
+    """Writes pairs of sentences, some at a time, by their numbers."""
 
+    def table(start: int) -> pa.Table:
+        part = slice(start, start + _PAIRS_AT_ONCE)
+        columns: dict[str, Any] = {"score": margins[part]}
+        for name, side, numbers in zip(("source", "target"), sides, numbers_of_sides, strict=True):
+            columns |= {name: side.texts_of(numbers[part]), f"{name}_row": side.rows[numbers[part]]}
+        return pa.table(columns)
 
-def _all_neighbours(search: _Search) -> Iterator[Neighbours]:
-    return map(search.neighbours, range(search.queries.folder.num_shards))
-
-
-def _means(neighbours: Neighbours) -> NDArray[np.float64]:
-    """Returns the mean cosine of each sentence to the neighbours that have been found."""
-    is_found = neighbours.indices >= 0
-    sums = np.where(is_found, neighbours.scores, 0).sum(axis=1, dtype=np.float64)
-    return sums / np.maximum(is_found.sum(axis=1), 1)
-
-
-def _write(output: Path, sides: Sequence[_Side], pairs: _Pairs) -> None:
-    """Writes the pairs, some at a time."""
-    parts = range(0, len(pairs.margins), _PAIRS_AT_ONCE) or [0]
-    tables = (_table(sides, pairs.part(start, start + _PAIRS_AT_ONCE)) for start in parts)
+    tables = map(table, range(0, len(margins), _PAIRS_AT_ONCE))
     with replacing(output) as temporary:
         if output.suffix == ".parquet":
-            first = next(tables)
-            with parquet.ParquetWriter(temporary, first.schema) as file:
-                for table in chain([first], tables):
-                    file.write_table(table)
+            with parquet.ParquetWriter(temporary, table(len(margins)).schema) as file:
+                for each in tables:
+                    file.write_table(each)
         else:
             with temporary.open("w", encoding="utf-8", newline="\n") as lines:
-                for table in tables:
-                    columns = (_cells(table["source"]), _cells(table["target"]))
-                    for margin, *texts in zip(table["score"].to_pylist(), *columns, strict=True):
-                        lines.write(f"{margin:.6f}\t{texts[0]}\t{texts[1]}\n")
-
-
-def _table(sides: Sequence[_Side], pairs: _Pairs) -> pa.Table:
-    columns: dict[str, Any] = {"score": pairs.margins}
-    for name, side, numbers in zip(("source", "target"), sides, pairs[1:], strict=True):
-        columns |= {name: side.texts_of(numbers), f"{name}_row": side.rows[numbers]}
-    return pa.table(columns)
+                for each in tables:
+                    texts = map(_cells, (each["source"], each["target"]))
+                    for margin, source, target in zip(each["score"].to_pylist(), *texts, strict=True):
+                        lines.write(f"{margin:.6f}\t{source}\t{target}\n")
 
 
 def _cells(texts: pa.ChunkedArray) -> list[str]:
@@ -416,16 +359,3 @@ def _require_comparable(source: VectorFolder, target: VectorFolder) -> None:
 def _digest(folder: VectorFolder) -> str:
     description = json.dumps(dict(folder.description), sort_keys=True)
     return blake2b(description.encode(), digest_size=16).hexdigest()
-
-
-def _require_same_search(work: Path, settings: Mapping[str, Any]) -> None:
-    """Writes the settings into a new folder; a `UserError` if it has others."""
-    path = work / "search.json"
-    if not path.exists():
-        with replacing(path) as temporary:
-            temporary.write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
-    previous = read_json(path)
-    if other := [name for name, value in settings.items() if previous.get(name) != value]:
-        raise UserError(
-            f"{work} has the neighbours of another {other[0]}; remove it, or give another --output"
-        )

@@ -73,7 +73,8 @@ def encode_batches(
 
 def column_of_texts(batch: pa.RecordBatch, name: str) -> pa.LargeStringArray:
     """Returns a column of strings, or of bytes in UTF-8; a `UserError` if it is missing or something else."""
-    require_columns([name], batch.schema.names)
+    if name not in (columns := batch.schema.names):
+        raise UserError(f"the column {name} is expected, but there is only {', '.join(columns)}")
     column = batch.column(name)
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
@@ -86,13 +87,6 @@ def column_of_texts(batch: pa.RecordBatch, name: str) -> pa.LargeStringArray:
         ) from error
     except pa.ArrowInvalid as error:
         raise UserError(f"UTF-8 is expected in the column {name}, but it has other bytes") from error
-
-
-def require_columns(names: Iterable[str], columns: Iterable[str], place: str = "") -> None:
-    """Raises a `UserError` if one of the names is not among the columns."""
-    columns = list(columns)
-    if missing := [name for name in names if name not in columns]:
-        raise UserError(f"{place}the column {missing[0]} is expected, but there is only {', '.join(columns)}")
 
 
 def vectors_of(column: pa.FixedSizeListArray) -> NDArray[Any]:
@@ -114,8 +108,7 @@ def load_once(model: str) -> SentenceEncoder:
 def model_archive(model: str | PathLike[str]) -> Path:
     """Packs a model's folder into an archive, to send it to workers; its name differs between models."""
     folder = resolve(model).absolute()
-    name = f"{model_name(model)}-{checksum(folder)[:8]}"
-    return _packed(folder, name)
+    return _packed(folder, f"{model_name(model)}-{checksum(folder)[:8]}")
 
 
 @cache

@@ -16,7 +16,7 @@ from fsspec.core import url_to_fs
 from pyarrow import compute, csv, ipc, parquet
 from pyarrow import json as arrow_json
 
-from xling_tf.bulk.record_batches import column_of_texts, require_columns
+from xling_tf.bulk.record_batches import column_of_texts
 from xling_tf.compressed import PACKED, unpacked
 from xling_tf.corpora.line_files import MAX_LINE, Unreadable, split_blocks
 from xling_tf.errors import UserError
@@ -145,10 +145,10 @@ class TextFiles:
     def _chosen(self, columns: Sequence[str], name: str) -> list[str]:
         """Returns the columns of a file to read: the text's and those to keep."""
         wanted = list(dict.fromkeys([self.text_column, *(self.columns or [])]))
-        try:
-            require_columns(wanted, columns)
-        except UserError as error:
-            raise _FinalError(f"{name}: {error}") from error
+        if missing := [column for column in wanted if column not in columns]:
+            raise _FinalError(
+                f"{name}: the column {missing[0]} is expected, but there is only {', '.join(columns)}"
+            )
         return list(columns) if self.columns is None else wanted
 
     def _selected(self, batch: pa.RecordBatch, name: str) -> pa.RecordBatch:

@@ -22,7 +22,7 @@ from tqdm import tqdm
 from xling_tf.bulk.record_batches import VECTORS, column_of_texts, encode_batches, vectors_of
 from xling_tf.bulk.text_files import InputFile, Position, TextFiles, find_files
 from xling_tf.errors import UserError, require_known
-from xling_tf.files import locked, read_json, replacing, require_writable_folder
+from xling_tf.files import locked, read_json, replacing, require_writable_folder, write_json
 from xling_tf.savedmodel.saved_models import checksum, resolve
 from xling_tf.search.neighbours import require_positive
 from xling_tf.sentence_encoder import SentenceEncoder
@@ -30,6 +30,7 @@ from xling_tf.sentence_encoder import SentenceEncoder
 ROWS_PER_SHARD = 1 << 17
 FORMATS = ("parquet", "npy")
 _DESCRIPTION = "vectors.json"  # what a folder holds
+_STATE = "{n:,} of about {total:,} sentences, {rate_noinv:,.0f}/s, {remaining} left"
 _RECORD = b"xling_tf"  # the same in each shard's metadata, and from where to continue
 _CHUNK_ROWS = 1 << 14  # rows encoded at once
 _CHUNK_BYTES = 1 << 26  # bytes of text encoded at once, however few rows that are
@@ -97,7 +98,7 @@ def encode_files(
         "rows_per_shard": rows_per_shard,
     }
     with locked(output, "--output"):
-        description = _begin(output, settings)
+        description = continue_with(output / _DESCRIPTION, settings)
         if _fault(output, description) is None:
             return dict(description["counts"])
         number, position = _whole_shards(output, settings)
@@ -106,19 +107,26 @@ def encode_files(
         if number:  # the first file has set the types of all shards
             texts.schema = next(replace(texts).batches(Position(), 0)).schema
         chunks = _ahead(_chunks(texts.batches(position, rows), text_column, rows_per_shard))
-        progress = _Progress(texts, rows, report)
+        num_bytes = sum(file.size for file in files)
+        # None hides the bar where it would fill a file in place of a screen.
+        bar = tqdm(initial=rows, unit="sentence", disable=None if sys.stderr else True)
+        begin, num_done = time.monotonic(), rows
         # On errors, the stack discards the shard that has been begun.
-        with ExitStack() as shard, progress.bar, ThreadPoolExecutor(1) as thread:
+        with ExitStack() as shard, bar, ThreadPoolExecutor(1) as thread:
             writer = _Writer(output, settings, texts, number, shard)
             pending: Future[None] = thread.submit(lambda: None)
             for batch in encode_batches(chunks, encoder, text_column, **options):
                 pending.result()
                 pending = thread.submit(writer.write, batch)
-                progress.update(len(batch))
+                num_done += len(batch)
+                bar.total = round(num_done * num_bytes / max(1, texts.bytes_read))  # estimated
+                bar.update(len(batch))
+                seconds = time.monotonic() - begin
+                report(bar.format_meter(num_done, bar.total, seconds, initial=rows, bar_format=_STATE))
             pending.result()
             writer.finish()
         counts = {"rows": writer.rows, **{name: n for name, n in sorted(texts.counts.items()) if n}}
-        _write_description(output, {**settings, "shards": writer.number, "counts": counts})
+        write_json(output / _DESCRIPTION, {**settings, "shards": writer.number, "counts": counts})
         return counts
 
 
@@ -137,7 +145,7 @@ class VectorFolder:
     @classmethod
     def open(cls, path: Path) -> "VectorFolder":
         """Opens a folder; a `UserError` if it is not the finished output of `encode_files`."""
-        description = _read_description(path)
+        description = _read_description(path / _DESCRIPTION)
         if description is None:
             raise UserError(f"a folder that `xling-tf encode` has written is expected, but {path} is none")
         if fault := _fault(path, description):
@@ -244,29 +252,6 @@ def _npy_file(path: Path) -> Iterator[Callable[[NDArray[Any]], None]]:
         write_header(sum(shape[0] for _, shape in parts))
 
 
-class _Progress:
-    """A bar with the rate and the time left and, for logs, the same in a line."""
-
-    def __init__(self, texts: TextFiles, rows: int, report: Callable[[str], None]) -> None:
-        self._texts, self._report = texts, report
-        self._size = sum(file.size for file in texts.files)
-        # None hides the bar where it would fill a file in place of a screen.
-        self.bar = tqdm(initial=rows, unit="sentence", disable=None if sys.stderr else True)
-        self._begin, self._first, self._rows = time.monotonic(), rows, rows
-
-    def update(self, rows: int) -> None:
-        """Shows that more rows are done; their total is estimated from the bytes that have been read."""
-        self._rows += rows
-        total = round(self._rows * self._size / max(1, self._texts.bytes_read))
-        rate = (self._rows - self._first) / (time.monotonic() - self._begin)
-        minutes = (total - self._rows) / rate / 60
-        self.bar.total = total
-        self.bar.update(rows)
-        self._report(
-            f"{self._rows:,} of about {total:,} sentences, {rate:,.0f}/s, {minutes:.0f} minutes left"
-        )
-
-
 def _shard(folder: Path, number: int) -> Path:
     return folder / f"shard-{number:05}.parquet"
 
@@ -291,33 +276,30 @@ def _digest(files: Sequence[InputFile]) -> str:
     return digest.hexdigest()
 
 
-def _read_description(folder: Path) -> dict[str, Any] | None:
+def _read_description(path: Path) -> dict[str, Any] | None:
     try:
-        description = read_json(folder / _DESCRIPTION)
+        description = read_json(path)
     except (OSError, ValueError):
         return None
     return description if isinstance(description, dict) else None
 
 
-def _write_description(folder: Path, description: Mapping[str, Any]) -> None:
-    with replacing(folder / _DESCRIPTION) as temporary:
-        temporary.write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
+def continue_with(path: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns what a file says about its folder: in an empty folder, these settings, which are then written.
 
-
-def _begin(folder: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the description of a folder, which is written if there is none; refuses other settings."""
-    description = _read_description(folder)
+    Work in the folder can be continued if the file has the same settings; others are a `UserError`.
+    """
+    folder, description = path.parent, _read_description(path)
     if description is None:
-        if others := sorted(
-            path.name for path in folder.iterdir() if path.name != "lock" and path.name[0] != "."
-        ):
+        names = (each.name for each in folder.iterdir())
+        if others := sorted(name for name in names if name != "lock" and name[0] != "."):
             raise UserError(f"{folder} must be empty, but has {others[0]}; give another --output")
         description = {**settings}
-        _write_description(folder, description)
+        write_json(path, description)
     if other := [name for name, value in settings.items() if description.get(name) != value]:
         values = f"{description.get(other[0])!r}, not {settings[other[0]]!r}"
         raise UserError(
-            f"{folder} has vectors of another {other[0]} ({values}); give another --output, or remove it"
+            f"{folder} is for another {other[0]} ({values}); give another --output, or remove the folder"
         )
     return description
 

@@ -1,7 +1,6 @@
 """The suites, and a run that evaluates an embedder on many data sets and saves each result at once."""
 
 import hashlib
-import json
 import os
 import re
 import time
@@ -29,7 +28,7 @@ from xling_tf.evaluators import (
 )
 from xling_tf.evaluators.data import Dataset, Suite
 from xling_tf.evaluators.encoding import Embedder, NotApplicableError
-from xling_tf.files import read_json, replacing
+from xling_tf.files import read_json, write_json
 from xling_tf.program import progress, provenance
 
 SUITES: Mapping[str, Suite] = {
@@ -89,13 +88,13 @@ def evaluate_embedder(
             continue
         with progress(f"{place} of {len(datasets)}: {name}"):
             _evaluate(results, name, dataset, embedder, folder)
-            _write(results, output)
+            write_json(output, results)
     faults = [f"{n}: {why}" for n, why in results["skipped"].items() if why.startswith(_UNUSABLE)]
     if faults:
         counts = f"{len(faults)} of {len(datasets)}"
         raise UserError(f"{counts} data sets are faulty, first {faults[0]}; {output} has all other results")
     results["complete"] = True
-    _write(results, output)
+    write_json(output, results)
     return results
 
 
@@ -206,10 +205,3 @@ def _files(dataset: Dataset, folder: Path) -> dict[str, dict[str, Any]]:
         lines = sum(1 for _ in read_lines(path))
         files[str(path.relative_to(folder))] = {"checksum": digest.hexdigest(), "lines": lines}
     return files
-
-
-def _write(results: Results, output: Path) -> None:
-    output.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(output) as temporary:
-        text = json.dumps(results, indent=1, ensure_ascii=False, allow_nan=False)
-        temporary.write_text(text + "\n", encoding="utf-8")

@@ -1,6 +1,5 @@
 """The formats that models are exported to, and what their exporters share."""
 
-import json
 import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -204,12 +203,6 @@ def refuse(source: Source, form: str, expected: str) -> NoReturn:
         f"--to {form} expects {expected}, but {source.folder} has the encoder {kind} and the tokenizer "
         f"{tokenizer}; it can be exported --to {others}"
     )
-
-
-def write_json(path: Path, content: Any) -> None:
-    """Writes a JSON file, and its folder if that is missing."""
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def read_texts(

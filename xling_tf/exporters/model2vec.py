@@ -10,15 +10,10 @@ from numpy.typing import NDArray
 
 from xling_tf.encoders.static import StaticEncoder
 from xling_tf.errors import library
-from xling_tf.exporters.base import (
-    Encode,
-    Source,
-    compare_unknown_words,
-    refuse,
-    write_json,
-)
+from xling_tf.exporters.base import Encode, Source, compare_unknown_words, refuse
 from xling_tf.exporters.sentence_transformers import vocabulary_rows, write_modules
 from xling_tf.exporters.tokenizer_json import tokenizer_json
+from xling_tf.files import write_json
 from xling_tf.tokenizers.words import WordTokenizer
 from xling_tf.weights import read_weights, write_weights
 
@@ -52,14 +47,9 @@ def export(source: Source, folder: Path) -> tuple[Sequence[str], Encode]:
     vectors[unknown] = 0
     write_weights(folder / "model.safetensors", {"embeddings": vectors[: len(of_model["vocab"])]})
     write_json(folder / "tokenizer.json", description)
-    max_tokens = model.tokenizer.config.max_tokens
-    config = {
-        "model_type": "model2vec",
-        "normalize": True,
-        "max_length": max_tokens,
-        "seq_length": max_tokens,
-    }
-    write_json(folder / "config.json", {**config, "hidden_dim": encoder.hidden_dim})
+    lengths = dict.fromkeys(("max_length", "seq_length"), model.tokenizer.config.max_tokens)
+    config = {"model_type": "model2vec", "normalize": True, "hidden_dim": encoder.hidden_dim, **lengths}
+    write_json(folder / "config.json", config)
     write_modules(folder, {"": "StaticEmbedding", "1_Normalize": "Normalize"})
     tokenizer, encode = _load(folder, unknown, source.prompt)
     cost, texts = compare_unknown_words(source, tokenizer, unknown, encode)

@@ -12,15 +12,10 @@ from numpy.typing import NDArray
 from xling_tf.encoders.bert import BertEncoder
 from xling_tf.encoders.serving import KNOWN_WORDS, ServingEncoder
 from xling_tf.errors import library
-from xling_tf.exporters.base import (
-    PROBES,
-    Encode,
-    Source,
-    compare_unknown_words,
-    write_json,
-)
+from xling_tf.exporters.base import PROBES, Encode, Source, compare_unknown_words
 from xling_tf.exporters.runtimes import embed_ids, to_onnx
 from xling_tf.exporters.tokenizer_json import UNKNOWN_WORD, tokenizer_json
+from xling_tf.files import write_json
 from xling_tf.importers.bert import FAMILIES, POSITIONS, TYPES, WORDS, tensor_names
 from xling_tf.importers.sentence_transformers import ACTIVATIONS, POOLINGS
 from xling_tf.layers.pooling import unit_length

@@ -1,6 +1,7 @@
 """Semantic search, paraphrase mining and bitext mining, with the names of sentence-transformers."""
 
 from array import array
+from collections.abc import Iterable
 from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
@@ -172,16 +173,50 @@ def bitext_mining(
     require_same_dim(sources, targets, "source", "target")
     forward = nearest(sources, targets, min(num_neighbours, len(targets)))
     backward = nearest(targets, sources, min(num_neighbours, len(sources)))
-    source_means, target_means = (
-        neighbours.scores.astype(np.float64).mean(axis=1) for neighbours in (forward, backward)
-    )
-    best_target, forward_scores = best_margins(forward, source_means, target_means)
-    best_source, backward_scores = best_margins(backward, target_means, source_means)
-    firsts = np.append(np.arange(len(sources)), best_source)
-    seconds = np.append(best_target, np.arange(len(targets)))
-    scores = np.concatenate([forward_scores, backward_scores])
-    chosen = best_pairs(scores, firsts, seconds, len(sources), len(targets))
-    return _scored_pairs(scores[chosen], np.stack([firsts, seconds], axis=1)[chosen])
+    scores, *rows = best_pairs([forward], [backward])
+    return _scored_pairs(scores, np.stack(rows, axis=1))
+
+
+def best_pairs(
+    forward: Iterable[Neighbours], backward: Iterable[Neighbours], threshold: float = -np.inf
+) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]:
+    """Pairs sentences greedily by their margins, each at most once (retrieval strategy "max").
+
+    Args:
+        forward: The neighbours of the first side's sentences, part by part; they are read twice.
+        backward: Those of the second side's sentences.
+        threshold: Smallest margin.
+
+    Returns:
+        The margins, first and second sentences of the pairs, best first.
+    """
+    means = [np.concatenate([np.zeros(0), *map(_mean_scores, side)]) for side in (forward, backward)]
+    if not all(map(len, means)):
+        return np.zeros(0), np.zeros(0, np.int64), np.zeros(0, np.int64)
+    best = []
+    for side, own_means, other_means in zip((forward, backward), means, means[::-1], strict=True):
+        start, parts = 0, []
+        for neighbours in side:
+            part = slice(start, start + len(neighbours.scores))
+            parts.append(_best_margins(neighbours, own_means[part], other_means))
+            start = part.stop
+        best.append([np.concatenate(arrays) for arrays in zip(*parts, strict=True)])
+    (seconds_found, margins_forward), (firsts_found, margins_backward) = best
+    scores = np.concatenate([margins_forward, margins_backward])
+    firsts = np.append(np.arange(len(means[0])), firsts_found)
+    seconds = np.append(seconds_found, np.arange(len(means[1])))
+    is_good = scores >= max(threshold, -1e30)  # -inf is no neighbour
+    scores, firsts, seconds = scores[is_good], firsts[is_good], seconds[is_good]
+    is_taken_first, is_taken_second = (bytearray(len(each)) for each in means)
+    chosen = array("q")
+    for rows in chunks(np.argsort(-scores, kind="stable")):
+        triples = zip(rows.tolist(), firsts[rows].tolist(), seconds[rows].tolist(), strict=True)
+        for row, first, second in triples:
+            if not is_taken_first[first] and not is_taken_second[second]:
+                is_taken_first[first] = is_taken_second[second] = True
+                chosen.append(row)
+    taken = np.array(chosen, np.int64)
+    return scores[taken], firsts[taken], seconds[taken]
 
 
 def margins(
@@ -189,59 +224,26 @@ def margins(
 ) -> NDArray[np.float64]:
     """Computes the margins of pairs (Artetxe and Schwenk 2019, eq. 2, ratio).
 
-    Args:
-        cosines: Of the pairs, an array of any shape.
-        means: The mean cosine of each pair's first sentence to its neighbours, of the same shape.
-        other_means: The same for the second sentence.
+    The means are those of each pair's first and second sentence to their neighbours.
     """
     return cosines / np.maximum((means + other_means) / 2, _MIN_SIMILARITY)
 
 
-def best_margins(
+def _best_margins(
     neighbours: Neighbours, means: NDArray[np.floating], neighbour_means: NDArray[np.floating]
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Finds the neighbour with the largest margin of each sentence, and this margin.
-
-    Args:
-        neighbours: Those of the sentences, `[sentences, k]`.
-        means: The mean cosine of each sentence to its neighbours.
-        neighbour_means: The same for each sentence of the other side.
-    """
+    """Returns the neighbour with the largest margin of each sentence, and this margin."""
     scores = margins(neighbours.scores, means[:, np.newaxis], neighbour_means[neighbours.indices])
     best = np.arange(len(scores)), np.argmax(scores, axis=1)
     return neighbours.indices[best], scores[best]
 
 
-def best_pairs(
-    scores: NDArray[np.floating],
-    firsts: NDArray[np.int64],
-    seconds: NDArray[np.int64],
-    num_first: int,
-    num_second: int,
-) -> NDArray[np.int64]:
-    """Takes pairs greedily by their scores, each sentence at most once (retrieval strategy "max").
-
-    Args:
-        scores: Of each pair.
-        firsts: The first sentence of each pair, below `num_first`.
-        seconds: The second sentence of each pair, below `num_second`.
-        num_first: Number of sentences on the first side.
-        num_second: Number of sentences on the second side.
-
-    Returns:
-        The positions of the pairs that are taken, best first.
-    """
-    is_taken_first, is_taken_second = bytearray(num_first), bytearray(num_second)
-    chosen = array("q")
-    for part in chunks(np.argsort(-scores, kind="stable")):
-        rows = zip(part.tolist(), firsts[part].tolist(), seconds[part].tolist(), strict=True)
-        for pair, first, second in rows:
-            if not is_taken_first[first] and not is_taken_second[second]:
-                is_taken_first[first] = is_taken_second[second] = True
-                chosen.append(pair)
-    return np.frombuffer(chosen, np.int64) if chosen else np.zeros(0, np.int64)
+def _mean_scores(neighbours: Neighbours) -> NDArray[np.float64]:
+    """Returns the mean cosine of each sentence to the neighbours that have been found."""
+    is_found = neighbours.indices >= 0
+    sums = np.where(is_found, neighbours.scores, 0).sum(axis=1, dtype=np.float64)
+    return sums / np.maximum(is_found.sum(axis=1), 1)
 
 
 def _scored_pairs(scores: NDArray[np.floating], rows: NDArray[np.int64]) -> list[ScoredPair]:
-    both = zip(scores.tolist(), rows.tolist(), strict=True)
-    return [ScoredPair(score, *row) for score, row in both]
+    return [ScoredPair(score, *row) for score, row in zip(scores.tolist(), rows.tolist(), strict=True)]
