@@ -24,19 +24,12 @@ Encode = Callable[[Sequence[str]], NDArray[np.float32]]
 
 
 class Source(NamedTuple):
-    """An exported model that is converted.
-
-    Attributes:
-        folder: Its folder.
-        model: The model itself.
-        encode: Encodes texts by the SavedModel: `[texts, hidden_dim]`.
-        data: Folder of corpora with texts like those that the model will see; None for the built-in sample.
-    """
+    """An exported model that is converted."""
 
     folder: Path
     model: Model
-    encode: Encode
-    data: Path | None
+    encode: Encode  # by the SavedModel: `[texts, hidden_dim]`
+    data: Path | None  # corpora with texts like those that the model will see; None: the built-in sample
 
     @property
     def prompt(self) -> str:
@@ -51,29 +44,17 @@ class Source(NamedTuple):
         return f"\nThe model expects a prompt before each text: {named}.\n" if named else ""
 
 
-class Format(NamedTuple):
-    """A format of exports.
-
-    Attributes:
-        exporter: "module:function" of a function that takes a `Source`, a folder and options. It writes the
-            folder, and returns texts and a function that encodes them with what was written; None if the
-            vectors are meant to differ.
-        mark: A file that every folder of this format has.
-    """
-
-    exporter: str
-    mark: str
-
-
-# A folder has the first of these formats whose mark it has.
-FORMATS: Mapping[str, Format] = {
-    "savedmodel": Format("compact:export", SAVED_MODEL),
-    "litert": Format("runtimes:export_litert", RUNTIME_SETTINGS),
-    "onnx": Format("runtimes:export_onnx", RUNTIME_SETTINGS),
-    "sentence-transformers": Format("sentence_transformers:export", "onnx/model.onnx"),
-    "model2vec": Format("model2vec:export", "modules.json"),
-    "mediapipe": Format("mediapipe:export", "model.tflite"),
-    "keras": Format("base:export_keras", WEIGHTS),
+# For each format, "module:function" of its exporter, and a file that its folders have; a folder has the first
+# of these formats whose file it has. Exporters take a `Source`, a folder and options, write the folder, and
+# return texts and a function that encodes them with what was written; None if vectors are meant to differ.
+FORMATS: Mapping[str, tuple[str, str]] = {
+    "savedmodel": ("compact:export", SAVED_MODEL),
+    "litert": ("runtimes:export_litert", RUNTIME_SETTINGS),
+    "onnx": ("runtimes:export_onnx", RUNTIME_SETTINGS),
+    "sentence-transformers": ("sentence_transformers:export", "onnx/model.onnx"),
+    "model2vec": ("model2vec:export", "modules.json"),
+    "mediapipe": ("mediapipe:export", "model.tflite"),
+    "keras": ("base:export_keras", WEIGHTS),
 }
 # Texts for which an export must have the vectors of the SavedModel: known and unknown words, contractions,
 # numbers, scripts without spaces, combining marks, symbols, and a blank text.
@@ -119,7 +100,7 @@ def export(folder: Path, form: str, output: Path, *, data: Path | None = None, *
     require_known("--to", form, FORMATS)
     exporter, mark = FORMATS[form]
     require_replaceable(output, "--output", mark)
-    if (output / mark).is_file() and FORMATS[earlier := format_of(output)].mark != mark:
+    if (output / mark).is_file() and FORMATS[earlier := format_of(output)][1] != mark:
         raise UserError(
             f"--output must be a new folder, or an earlier export to {form}, but {output} is one to "
             f"{earlier}; choose another with --output"
@@ -181,8 +162,8 @@ def _metadata(card: Path, library: str) -> str:
 
 def format_of(folder: Path) -> str:
     """Returns the name of the format of a folder; a `UserError` if it is none of `FORMATS`."""
-    for name, form in FORMATS.items():
-        if (folder / form.mark).is_file():
+    for name, (_, mark) in FORMATS.items():
+        if (folder / mark).is_file():
             return name
     raise UserError(f"an export to one of {', '.join(FORMATS)} is expected, but {folder} is none")
 
@@ -208,15 +189,9 @@ def refuse(source: Source, form: str, expected: str) -> NoReturn:
 def read_texts(
     data: Path | None, languages: Sequence[str] = (), *, per_file: int | None = None
 ) -> Iterator[str]:
-    """Yields the texts of corpora, of all languages and records by default.
+    """Yields the texts in some languages, or all, of a folder of corpora; None is the built-in sample.
 
-    Args:
-        data: Folder of corpora; None for the built-in sample.
-        languages: Codes of languages.
-        per_file: Maximum number of records of each file.
-
-    Raises:
-        UserError: There are no texts in a language.
+    Each file gives up to `per_file` records. It is a `UserError` if there are no texts in a language.
     """
     folder = data or SAMPLE_FOLDER
     files = list(discover(folder))
@@ -251,14 +226,8 @@ def compare_unknown_words(
 ) -> tuple[str, list[str]]:
     """Measures how an export differs that has no vectors of words outside the vocabulary.
 
-    Args:
-        source: The model.
-        tokenizer: The export's tokenizer, of the `tokenizers` library.
-        unknown: The id of unknown words.
-        encode: Encodes texts with the export.
-
-    Returns:
-        Markdown for a card, and the texts of a sample in which every word is known.
+    Returns Markdown for a card, and the texts of a sample in which every word is known to the export's
+    tokenizer, of the `tokenizers` library; `unknown` is its id of other words.
     """
     texts = sample_texts(source.data, source.model.info.languages)
     ids = [np.array(encoding.ids) for encoding in tokenizer.encode_batch([*texts, *PROBES])]

@@ -69,12 +69,6 @@ def export(
             differ.
         same_meaning: Pairs, as `fit_pairs` takes them, on which the signature `same_meaning` is calibrated;
             None for the source's calibration, if it has one.
-
-    Returns:
-        Texts and the new model; None if its vectors differ.
-
-    Raises:
-        UserError: The pairs or translations cannot be used, or the encoder cannot be made neutral.
     """
     model = source.model
     card = source.folder / "README.md"

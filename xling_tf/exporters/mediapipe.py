@@ -37,18 +37,7 @@ by xling_tf.
 
 
 def export(source: Source, folder: Path) -> tuple[Sequence[str], Encode]:
-    """Writes a LiteRT model with SentencePiece's operation as MediaPipe has it.
-
-    Args:
-        source: The model, with a SentencePiece tokenizer.
-        folder: Folder to write.
-
-    Returns:
-        Texts, and a function that encodes them with LiteRT and the operation of tensorflow-text.
-
-    Raises:
-        UserError: The model has another tokenizer.
-    """
+    """Writes a LiteRT model with SentencePiece's operation as MediaPipe has it."""
     is_recurrent = isinstance(source.model.encoder, LstmEncoder)
     if not isinstance(source.model.tokenizer, SentencePieceTokenizer) or is_recurrent:
         refuse(source, "mediapipe", "the tokenizer sentencepiece and an encoder without recurrent layers")

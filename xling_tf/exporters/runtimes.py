@@ -110,9 +110,6 @@ class IdGraph(tf.Module):
     If words have n-grams, an id from the vocabulary's size on is the number of an unknown word, described by
     its element of `buckets`, `[words]`, and its row of `ngrams`, `[words, ngrams]`, which is padded with the
     number of n-gram buckets.
-
-    Args:
-        model: The model.
     """
 
     def __init__(self, model: Model) -> None:
@@ -172,10 +169,8 @@ def embed_ids(body: TokenEncoder, tables: Sequence[tf.Tensor], ids: tf.Tensor) -
 def to_litert(module: tf.Module, function: Any, *, allow_custom_ops: bool = False) -> bytes:
     """Returns the content of a `.tflite` file.
 
-    Args:
-        module: Holds the variables of `function`.
-        function: A `tf.function` with an input signature, which returns tensors by name.
-        allow_custom_ops: Keeps operations that LiteRT does not have, for programs that add them.
+    `function` is a `tf.function` with an input signature, which returns tensors by name; `module` holds its
+    variables. With `allow_custom_ops`, operations that LiteRT lacks are kept, for programs that add them.
     """
     with tempfile.TemporaryDirectory() as folder:
         tf.saved_model.save(module, folder, signatures=function.get_concrete_function())
@@ -191,10 +186,8 @@ def to_onnx(
 ) -> bytes:
     """Returns the content of an `.onnx` file.
 
-    Args:
-        encode: Takes values of `tables` and the inputs of `signature`, and returns tensors by name.
-        tables: Embedding tables, which become initializers.
-        signature: The inputs of the model.
+    `encode` takes values of the embedding tables, which become initializers, and the inputs of `signature`;
+    it returns tensors by name.
     """
     # Tables are inputs at first, because tf2onnx copies constants many times.
     named = {f"table_{index}": table for index, table in enumerate(tables)}

@@ -50,15 +50,6 @@ def tokenizer_json(tokenizer: Tokenizer) -> dict[str, Any]:
     Texts are cut at `max_tokens`, special tokens included. Unlike here, the names of special tokens in a text
     are read as these tokens there, a text without tokens has none, and a capital sigma at the end of a word
     is lowercased to "σ", where `WordTokenizer` has "ς".
-
-    Args:
-        tokenizer: A tokenizer.
-
-    Returns:
-        JSON values.
-
-    Raises:
-        UserError: There is no such file for this kind of tokenizer.
     """
     kind = TOKENIZERS.name_of(tokenizer.config)
     require_known("the kind of a tokenizer for tokenizer.json", kind, _WRITERS)

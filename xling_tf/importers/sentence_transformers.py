@@ -26,15 +26,8 @@ _MODULES = ("Transformer", "Pooling", "Dense", "Normalize")
 def read_modules(folder: Path) -> tuple[Path, dict[str, Any], Weights]:
     """Reads `modules.json` and what it names; without the file, tokens are averaged.
 
-    Args:
-        folder: Folder of a model of sentence-transformers or transformers.
-
-    Returns:
-        Folder of the transformer, settings of `BertConfig` for the pooling and the dense layers after it, and
-        their weights by the names of training. `Normalize` is left out: exports return unit vectors anyway.
-
-    Raises:
-        UserError: A file is missing or damaged, or describes modules that are not supported.
+    Returns the folder of the transformer, settings of `BertConfig` for the pooling and the dense layers after
+    it, and their weights by the names of training. `Normalize` is left out, as exports return unit vectors.
     """
     path = folder / "modules.json"
     modules = read_settings(path, {})
@@ -84,11 +77,7 @@ def read_prompts(folder: Path) -> tuple[dict[str, str], str | None]:
 
 
 def read_settings(path: Path, default: Any = None) -> Any:
-    """Returns the content of a JSON file; `default`, unless None, if the file is missing.
-
-    Raises:
-        UserError: The file is damaged, or is missing and has no default.
-    """
+    """Returns the content of a JSON file; `default`, unless None, if the file is missing."""
     if default is not None and not path.exists():
         return default
     try:
@@ -100,15 +89,10 @@ def read_settings(path: Path, default: Any = None) -> Any:
 
 
 def read_tensors(folder: Path) -> Weights:
-    """Returns the tensors of `model.safetensors`, or of the shards that its index lists, by name.
-
-    Raises:
-        UserError: A file is missing or damaged, or there are only weights of another format.
-    """
-    index = folder / "model.safetensors.index.json"
-    files = (
-        sorted(set(read_settings(index)["weight_map"].values())) if index.exists() else ["model.safetensors"]
-    )
+    """Returns the tensors of `model.safetensors`, or of the shards that its index lists, by name."""
+    index, files = folder / "model.safetensors.index.json", ["model.safetensors"]
+    if index.exists():
+        files = sorted(set(read_settings(index)["weight_map"].values()))
     try:
         return {name: array for file in files for name, array in read_weights(folder / file).items()}
     except FileNotFoundError as error:

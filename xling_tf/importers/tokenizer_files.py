@@ -33,19 +33,10 @@ _Settings = dict[str, Any]
 
 
 def read_tokenizer(folder: Path, max_tokens: int) -> tuple[TokenizerConfig, dict[str, bytes]]:
-    """Reads the tokenizer of a model, whose ids are the rows of the model's embedding table.
+    """Reads settings and files of a model's tokenizer, whose ids are the rows of the model's embedding table.
 
-    The table may have more rows than the tokenizer has ids; no text needs them.
-
-    Args:
-        folder: A folder with tokenizer.json, or else vocab.txt, sentencepiece.bpe.model or spiece.model.
-        max_tokens: Maximum number of tokens of a sentence, special tokens included.
-
-    Returns:
-        Settings and the tokenizer's files.
-
-    Raises:
-        UserError: There are no such files, or they are damaged or of a kind that cannot be imported.
+    The table may have more rows than the tokenizer has ids; no text needs them. Special tokens count among
+    the `max_tokens` of a sentence.
     """
     path = next((folder / name for name in FILES if (folder / name).exists()), None)
     if path is None:

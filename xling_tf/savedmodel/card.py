@@ -90,7 +90,7 @@ def model_card(
     base_model: str = "",
     results: Mapping[str, Any] | None = None,
 ) -> str:
-    """Writes the model card.
+    """Returns the model card in Markdown, after metadata in YAML.
 
     Args:
         title: Name of the model.
@@ -100,9 +100,6 @@ def model_card(
         licence: The licence of its weights, by its name at Hugging Face; "" if it is unknown.
         base_model: Name at Hugging Face of the model that it was made from; "" if there is none.
         results: Content of `results.json`, whose corpora and scores become metadata; None if there is none.
-
-    Returns:
-        The card in Markdown, after metadata in YAML.
     """
     encoder = signatures["serving_default"].encoder
     languages, dim = config["info"]["languages"], encoder.hidden_dim

@@ -57,13 +57,8 @@ _SAME_MEANING = About(
 class ExportedModule(SentenceSignature):
     """The root object of a SavedModel. It encodes sentences; the other signatures are its attributes.
 
-    Args:
-        encoder: Encodes strings.
-        heads: The layers of each task, by the task's name in `TASKS` and the layer's name; they are copied.
-        info: How vectors were compared in training, and the prompts.
-
-    Attributes:
-        named_weights: All variables by name.
+    Heads are layers, by a task's name in `TASKS` and their own; they are copied. `named_weights` has all
+    variables by name.
     """
 
     def __init__(self, encoder: ServingEncoder, heads: Mapping[str, Heads], info: ModelInfo) -> None:
@@ -146,13 +141,7 @@ def reexport(model: Any, source: Path, path: Path) -> None:
 def require_replaceable(path: Path, flag: str = "--output", mark: str = SAVED_MODEL) -> None:
     """Checks that a folder can be written, and that nothing but an earlier export would be replaced.
 
-    Args:
-        path: The folder.
-        flag: Flag or argument that names it, for messages.
-        mark: Name of a file that every export has.
-
-    Raises:
-        UserError: The folder holds something else, or cannot be written.
+    Messages call the folder by `flag`; `mark` is the name of a file that every export has.
     """
     if not path.name.strip("."):
         raise UserError(

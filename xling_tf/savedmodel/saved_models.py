@@ -159,13 +159,6 @@ def load_saved_model(folder: Path) -> Any:
     """Loads a SavedModel, with the operations of tensorflow-text if that is installed.
 
     The graph runs with the rights of this process: load only models from sources you trust.
-
-    Returns:
-        The loaded object.
-
-    Raises:
-        UserError: The folder is not a SavedModel or is damaged, or the process was forked from one that used
-            TensorFlow.
     """
     require_not_forked()
     require_saved_model(folder)
@@ -227,11 +220,7 @@ def read_front_matter(folder: Path, field: str) -> list[str]:
 
 
 def require_saved_model(folder: Path) -> None:
-    """Checks that a folder is an exported model.
-
-    Raises:
-        UserError: It is not; the message says what it is and what to do.
-    """
+    """Raises a `UserError` unless a folder is an exported model, which says what it is and what to do."""
     if not (folder / SAVED_MODEL).is_file():
         raise UserError(f"the folder of an exported model is expected, but {folder} {_describe(folder)}")
 
@@ -274,11 +263,7 @@ os.register_at_fork(after_in_child=_notice_fork)
 
 
 def require_not_forked() -> None:
-    """Refuses to run TensorFlow in a forked process, where it would wait forever for the parent's threads.
-
-    Raises:
-        UserError: This process was forked from one that had used TensorFlow.
-    """
+    """Refuses to run TensorFlow in a forked process, where it would wait forever for the parent's threads."""
     if _is_forked:
         raise UserError(
             "TensorFlow does not work in a process that was forked from one that had used it; load models "

@@ -28,15 +28,7 @@ _BINS = 10
 
 
 def fit_line(cosines: NDArray[np.floating], is_same: NDArray[np.bool_]) -> Line:
-    """Fits the line by Newton's method.
-
-    Args:
-        cosines: `[pairs]`.
-        is_same: `[pairs]`, True for pairs that mean the same; a `UserError` unless there are both kinds.
-
-    Returns:
-        The slope and the intercept.
-    """
+    """Fits the line by Newton's method; a `UserError` unless some pairs mean the same and some do not."""
     counts = np.array([np.sum(~is_same), np.sum(is_same)])
     if not counts.all():
         kinds = f"{counts[1]} that mean the same, {counts[0]} that do not"
@@ -72,14 +64,9 @@ def calibration_error(predicted: NDArray[np.floating], is_same: NDArray[np.bool_
 def translation_cosines(
     encode: Encode, pairs: Sequence[tuple[str, str]]
 ) -> tuple[NDArray[np.floating], NDArray[np.bool_]]:
-    """The cosines of translations, and of each first sentence and its nearest wrong second one.
+    """The cosines of up to 1,000 translations, and of each first sentence and its nearest wrong second one.
 
-    Args:
-        encode: Encodes both sides.
-        pairs: Translations; up to 1,000 of them are used.
-
-    Returns:
-        The cosines, and which of them are of translations: as many as are not.
+    Also returns which of the cosines are of translations: as many as are not.
     """
     pairs = pairs[:: -(-len(pairs) // _POOL) or 1]
     first_vectors, second_vectors = (encode([pair[side] for pair in pairs]) for side in (0, 1))
@@ -96,16 +83,8 @@ def translation_cosines(
 def fit_pairs(encode: Encode, pairs: Any) -> Line:
     """Fits the line on pairs with scores or labels, or on translations and their nearest wrong candidates.
 
-    Args:
-        encode: Encodes texts.
-        pairs: In any form of `corpora.pairs.read_pairs`. Of pairs with scores, those from 80% of the range on
-            mean the same, those up to 60% do not, and others are left out.
-
-    Returns:
-        The slope and the intercept.
-
-    Raises:
-        UserError: The pairs cannot be read, or are all of one kind.
+    Pairs are in any form of `corpora.pairs.read_pairs`. Of those with scores, pairs from 80% of the range on
+    mean the same, those up to 60% do not, and others are left out.
     """
     rows = read_pairs(pairs)
     scores = [row.score for row in rows if row.score is not None]
