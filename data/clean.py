@@ -7,6 +7,7 @@ The pairs that are kept keep their order. `--scores scores.tsv` says of every pa
 
 import sys
 from pathlib import Path
+from typing import Any
 
 # A bare checkout is enough: the package need not be installed.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -19,16 +20,17 @@ from xling_tf.program import one_line_errors, parse_flags, progress, quiet_start
 _MODEL = flags.DEFINE_string("model", None, "The exported model, as xling_tf.load takes it.", required=True)
 _INPUT = flags.DEFINE_string("input", None, "File of lines source TAB target.", required=True)
 _OUTPUT = flags.DEFINE_string("output", None, "File of the pairs that are kept.", required=True)
-_SOURCE = flags.DEFINE_string("source", "en", "Source language.")
-_TARGET = flags.DEFINE_string("target", "es", "Target language.")
-_THRESHOLD = flags.DEFINE_float("threshold", 1.0, "Smallest margin of a pair.")
-_BEST = flags.DEFINE_integer("best", None, "Largest number of pairs: those with the highest margins.")
+_OPTIONS = (
+    flags.DEFINE_string("source", "en", "Source language."),
+    flags.DEFINE_string("target", "es", "Target language."),
+    flags.DEFINE_float("threshold", 1.0, "Smallest margin of a pair."),
+    flags.DEFINE_integer("best", None, "Largest number of pairs: those with the highest margins."),
+)
 _SCORES = flags.DEFINE_string("scores", None, "File for all pairs: margin, fault, source and target.")
 
 
-def main(argv: list[str]) -> None:
+def main(_: list[str]) -> None:
     """Cleans what the flags describe, and prints the counts."""
-    del argv
     set_up_logging()
     with one_line_errors("the same command starts again"):
         with quiet_start():
@@ -38,17 +40,10 @@ def main(argv: list[str]) -> None:
 
             encoder = SentenceEncoder(_MODEL.value)
         with progress("cleaning") as report:
-            counts = clean_bitext(
-                encoder.encode,
-                Path(_INPUT.value),
-                Path(_OUTPUT.value),
-                source=_SOURCE.value,
-                target=_TARGET.value,
-                threshold=_THRESHOLD.value,
-                best=_BEST.value,
-                scores=Path(_SCORES.value) if _SCORES.value else None,
-                report=report,
-            )
+            options: dict[str, Any] = {flag.name: flag.value for flag in _OPTIONS}
+            paths = Path(_INPUT.value), Path(_OUTPUT.value)
+            scores = Path(_SCORES.value) if _SCORES.value else None
+            counts = clean_bitext(encoder.encode, *paths, scores=scores, report=report, **options)
     print(f"{_OUTPUT.value}: {', '.join(f'{count} {name}' for name, count in counts.items())}")
 
 

@@ -7,7 +7,6 @@ The same command keeps the files that it has mined before.
 """
 
 import hashlib
-import json
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -22,21 +21,19 @@ from absl import app, flags, logging
 from numpy.typing import NDArray
 
 from xling_tf.corpora.folder import load_folder
-from xling_tf.corpora.line_files import write_lines
 from xling_tf.corpora.readers import MINED_FOLDER, mined_path, write_mined
 from xling_tf.corpora.records import TranslationPair
 from xling_tf.corpora.store import transient_store
 from xling_tf.errors import UserError
-from xling_tf.files import read_json, require_writable_folder
+from xling_tf.files import read_json, require_writable_folder, write_json
 from xling_tf.program import one_line_errors, parse_flags, quiet_start, set_up_logging
 from xling_tf.savedmodel.saved_models import checksum, resolve
 from xling_tf.search.hard_negatives import QUERIES, STRATEGIES, MiningConfig, mine_hard_negatives
 from xling_tf.sentence_encoder import SentenceEncoder
 
 
-def main(argv: list[str]) -> None:
+def main(_: list[str]) -> None:
     """Mines what the flags describe, and prints the counts."""
-    del argv
     set_up_logging()
     values = flags.FLAGS
     with one_line_errors("the same command keeps the corpora that are done"):
@@ -91,7 +88,7 @@ def mine_folder(
         if corpus.kind != "parallel" or not len(corpus.train) or (names and corpus.name not in names):
             continue
         pairs: list[TranslationPair] = [*corpus.train]
-        path = mined_path(data, corpus.name, corpus.languages)
+        path, name = mined_path(data, corpus.name, corpus.languages), f"{corpus.name}.{corpus.languages}"
         record_path = path.with_name(path.name.removesuffix(".tsv.gz") + ".json")
         recipe = {"model": model, **asdict(config), "pairs": _fingerprint(pairs)}
         try:
@@ -100,7 +97,7 @@ def mine_folder(
             earlier = {}
         if earlier.get("recipe") == recipe:
             logging.info("%s is kept: model, config and pairs are the same", path)
-            counts[f"{corpus.name}.{corpus.languages}"] = earlier["counts"]
+            counts[name] = earlier["counts"]
             continue
         logging.info("mining %s: %d training pairs", path, len(pairs))
         counters: Counter[str] = Counter()
@@ -110,8 +107,8 @@ def mine_folder(
         negatives = mine_hard_negatives(encode, texts, config, counts=counters, show_progress_bar=show_bar)
         mined = zip(pairs, negatives, strict=True)
         write_mined(path, (pair._replace(negatives=wrong) for pair, wrong in mined if wrong))
-        write_lines(record_path, [json.dumps({"recipe": recipe, "counts": counters}, indent=2)])
-        counts[f"{corpus.name}.{corpus.languages}"] = dict(counters)
+        write_json(record_path, {"recipe": recipe, "counts": counters})
+        counts[name] = dict(counters)
     return counts
 
 

@@ -29,22 +29,17 @@ _THRESHOLD = flags.DEFINE_float("threshold", MIN_MARGIN, "Smallest margin of a p
 _MEMORY = flags.DEFINE_float("memory", 4, "Memory to use, in GiB.", lower_bound=0)
 
 
-def main(argv: list[str]) -> None:
+def main(_: list[str]) -> None:
     """Mines what the flags describe, and prints the counts."""
-    del argv
     set_up_logging()
     with one_line_errors("the same command continues"):
         with quiet_start():
             library("tensorflow", "tensorflow", "tensorflow")
             from xling_tf.bulk.mining import mine_translations
         with progress("mining") as report:
+            paths = (Path(flag.value) for flag in (_SOURCE, _TARGET, _OUTPUT))
             counts = mine_translations(
-                Path(_SOURCE.value),
-                Path(_TARGET.value),
-                Path(_OUTPUT.value),
-                threshold=_THRESHOLD.value,
-                memory=_MEMORY.value,
-                report=report,
+                *paths, threshold=_THRESHOLD.value, memory=_MEMORY.value, report=report
             )
     print(f"{_OUTPUT.value}: {', '.join(f'{count} {name}' for name, count in counts.items())}")
 

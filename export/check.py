@@ -301,16 +301,13 @@ CHECKS: tuple[Callable[[Subject], Measured], ...] = (
 
 def run_check(check: Callable[[Subject], Measured], subject: Subject) -> dict[str, Any]:
     """Runs a check; any exception that the model raises fails it."""
-    start = time.perf_counter()
-    outcome: dict[str, Any] = {"check": check.__name__, "text": "", "measured": {}}
+    start, text, measured = time.perf_counter(), "", dict[str, Any]()
     try:
-        outcome |= {"status": "passed", "measured": check(subject)}
+        measured |= check(subject)
     except Exception as error:  # a model may raise anything
-        outcome |= {
-            "status": "failed",
-            "text": f"{type(error).__name__}: {' '.join(str(error).split())[:300]}",
-        }
-    return {**outcome, "seconds": round(time.perf_counter() - start, 1)}
+        text = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+    outcome = {"check": check.__name__, "status": "failed" if text else "passed", "text": text}
+    return {**outcome, "measured": measured, "seconds": round(time.perf_counter() - start, 1)}
 
 
 def main(argv: list[str]) -> None:
@@ -319,45 +316,36 @@ def main(argv: list[str]) -> None:
     with one_line_errors("the same command starts again"):
         if not (folders := [resolve(argument) for argument in argv[1:]]):
             raise UserError("folders of exported models are expected; name them")
+        checks = CHECKS
         if flags.FLAGS.model:
-            models = [_compare(folder) for folder in folders]
+            checks = (has_the_vectors_of_the_model,)
         else:
             for folder in folders:
                 require_saved_model(folder)
-            models = [_check_model(folder) for folder in folders]
+        models = [_report(Subject(folder, flags.FLAGS.sentences), checks) for folder in folders]
         if flags.FLAGS.json:
             write_json(Path(flags.FLAGS.json), {**provenance(), "models": models})
     if any(outcome["status"] == "failed" for model in models for outcome in model["checks"]):
         sys.exit(1)
 
 
-def _check_model(folder: Path) -> dict[str, Any]:
-    return _report(folder, CHECKS, Subject(folder, flags.FLAGS.sentences))
-
-
-def _compare(folder: Path) -> dict[str, Any]:
+def has_the_vectors_of_the_model(subject: Subject) -> Measured:
+    """The export's own library gives the vectors of the SavedModel that --model names."""
     from loaders import compare
 
-    model, data = resolve(flags.FLAGS.model), flags.FLAGS.data
-
-    def has_the_vectors_of_the_model(subject: Subject) -> Measured:
-        """The export's own library gives the vectors of the SavedModel."""
-        return compare(subject.folder, model, flags.FLAGS.python, Path(data) if data else None)
-
-    return _report(folder, (has_the_vectors_of_the_model,), Subject(folder, 0))
+    data = Path(flags.FLAGS.data) if flags.FLAGS.data else None
+    return compare(subject.folder, resolve(flags.FLAGS.model), flags.FLAGS.python, data)
 
 
-def _report(
-    folder: Path, checks: Sequence[Callable[[Subject], Measured]], subject: Subject
-) -> dict[str, Any]:
+def _report(subject: Subject, checks: Sequence[Callable[[Subject], Measured]]) -> dict[str, Any]:
     outcomes = []
-    print(folder, flush=True)
+    print(subject.folder, flush=True)
     for check in checks:
         outcomes.append(outcome := run_check(check, subject))
         details = outcome["text"] or ", ".join(f"{k} {v}" for k, v in outcome["measured"].items())
         name, seconds = outcome["check"].replace("_", " "), outcome["seconds"]
         print(f"{outcome['status']:7} {seconds:7.1f} s  {name}: {details}", flush=True)
-    return {"model": folder.resolve().name, "checks": outcomes}
+    return {"model": subject.folder.resolve().name, "checks": outcomes}
 
 
 def _peak_mib() -> int:

@@ -12,7 +12,7 @@ from pathlib import Path
 # A bare checkout is enough: the package need not be installed.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from typing import get_args
+from typing import Any, get_args
 
 from absl import app, flags
 
@@ -22,50 +22,38 @@ from xling_tf.search.quantization import Precision
 
 _MODEL = flags.DEFINE_string("model", None, "The exported model, as xling_tf.load takes it.", required=True)
 _INPUT = flags.DEFINE_multi_string(
-    "input",
-    None,
-    "Files, perhaps with wildcards, local or remote (s3://...). Repeatable.",
-    required=True,
+    "input", None, "Files, perhaps with wildcards, local or remote (s3://...). Repeatable.", required=True
 )
 _OUTPUT = flags.DEFINE_string("output", None, "Folder to write the shards to.", required=True)
-_TEXT_COLUMN = flags.DEFINE_string("text_column", "text", "Name of the column of texts.")
-_COLUMNS = flags.DEFINE_list("columns", None, "Names of the columns to carry along; default all.")
-_HEADER = flags.DEFINE_bool(
-    "header", True, "Whether TSV and CSV begin with the names of their columns; else they are f0, f1, ..."
+_OPTIONS = (
+    flags.DEFINE_string("text_column", "text", "Name of the column of texts."),
+    flags.DEFINE_list("columns", None, "Names of the columns to carry along; default all."),
+    flags.DEFINE_bool(
+        "header", True, "Whether TSV and CSV begin with the names of their columns; else they are f0, f1, ..."
+    ),
+    flags.DEFINE_enum("precision", "float32", get_args(Precision), "Precision of the vectors."),
+    flags.DEFINE_integer("truncate_dim", None, "Number of dimensions to keep.", lower_bound=1),
+    flags.DEFINE_string("prompt_name", None, "Name of one of the model's prompts, such as query."),
+    flags.DEFINE_integer("rows_per_shard", 1 << 17, "Rows of each shard.", lower_bound=1),
+    flags.DEFINE_bool("skip_damaged", False, "Count damaged rows and files, and leave them out."),
 )
-_PRECISION = flags.DEFINE_enum("precision", "float32", get_args(Precision), "Precision of the vectors.")
-_TRUNCATE_DIM = flags.DEFINE_integer("truncate_dim", None, "Number of dimensions to keep.", lower_bound=1)
-_PROMPT_NAME = flags.DEFINE_string("prompt_name", None, "Name of one of the model's prompts, such as query.")
 _FORMAT = flags.DEFINE_enum(
     "format", "parquet", ["parquet", "npy"], "Whether vectors are a column of the shards, or .npy files."
 )
-_ROWS_PER_SHARD = flags.DEFINE_integer("rows_per_shard", 1 << 17, "Rows of each shard.", lower_bound=1)
-_SKIP_DAMAGED = flags.DEFINE_bool("skip_damaged", False, "Count damaged rows and files, and leave them out.")
 
 
-def main(argv: list[str]) -> None:
+def main(_: list[str]) -> None:
     """Encodes what the flags describe, and prints the counts."""
-    del argv
     set_up_logging()
     with one_line_errors("the same command continues"):
         with quiet_start():
             library("tensorflow", "tensorflow", "tensorflow")
             from xling_tf.bulk.vector_files import encode_files
         with progress("encoding") as report:
+            options: dict[str, Any] = {flag.name: flag.value for flag in _OPTIONS}
+            files, output = _INPUT.value, Path(_OUTPUT.value)
             counts = encode_files(
-                _MODEL.value,
-                _INPUT.value,
-                Path(_OUTPUT.value),
-                text_column=_TEXT_COLUMN.value,
-                columns=_COLUMNS.value,
-                header=_HEADER.value,
-                skip_damaged=_SKIP_DAMAGED.value,
-                file_format=_FORMAT.value,
-                rows_per_shard=_ROWS_PER_SHARD.value,
-                report=report,
-                precision=_PRECISION.value,
-                truncate_dim=_TRUNCATE_DIM.value,
-                prompt_name=_PROMPT_NAME.value,
+                _MODEL.value, files, output, file_format=_FORMAT.value, report=report, **options
             )
     print(f"{_OUTPUT.value}: {', '.join(f'{count} {name}' for name, count in counts.items())}")
 

@@ -28,11 +28,19 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from absl import app, flags
 
+from xling_tf import __version__
 from xling_tf.errors import UserError
 from xling_tf.program import one_line_errors, parse_flags_and_files, progress, quiet_start, set_up_logging
-from xling_tf.savedmodel.saved_models import model_name
 
-_OUTPUT = flags.DEFINE_string("output", None, "Folder of the exported model; default exported/<name>.")
+with quiet_start():
+    from use_weights import LICENCE, is_published, read_published
+
+    from xling_tf.importers.base import read_base_model
+    from xling_tf.importers.e5_file import find_e5
+    from xling_tf.model import Model
+    from xling_tf.savedmodel.card import model_card
+    from xling_tf.savedmodel.module import require_replaceable
+    from xling_tf.savedmodel.saved_models import LICENCE_FILES, model_name, read_front_matter, resolve
 
 _DONE = """{output}, {size:.0f} MB: {summary}. Try it:
 
@@ -42,6 +50,19 @@ _DONE = """{output}, {size:.0f} MB: {summary}. Try it:
 
 Train it further with training/main.py --init {quoted}, or learn from it with --teacher {quoted}
 """
+# Beginnings of the texts of licences, with their names at Hugging Face.
+_LICENCES = {"Apache License": "apache-2.0", "MIT License": "mit"}
+_ORIGIN = "Imported by xling_tf {version}; nothing was trained here."
+_WEIGHTS = """
+## Where the weights are from
+
+{origin}
+
+{licence}
+
+`config.json` describes the model; `--init` starts a training from it.
+"""
+_LICENCE = "The licence of these weights is that of the original: {}."
 
 
 def main(argv: list[str]) -> None:
@@ -52,15 +73,76 @@ def main(argv: list[str]) -> None:
         if len(sources) > 1:
             raise UserError(f"one model is expected, got {' '.join(sources)}")
         source = sources[0] if sources else None
-        output = Path(_OUTPUT.value or f"exported/{model_name(source) if source else 'use-multilingual'}")
+        name = model_name(source) if source else "use-multilingual"
+        output = Path(flags.FLAGS.output or f"exported/{name}")
         with progress(f"importing {source or 'the published weights'} into {output}"):
-            with quiet_start():
-                from importing import import_model
             summary = import_model(source, output)
     size = sum(path.stat().st_size for path in output.rglob("*") if path.is_file())
     quoted = shlex.quote(str(output))
     print(_DONE.format(output=output, quoted=quoted, size=size / 1e6, summary=summary))
 
 
+def import_model(source: str | None, output: Path) -> str:
+    """Exports a model that another library has saved, and describes it in one line.
+
+    The source is in any form of `resolve`; None is the published universal-sentence-encoder-multilingual in a
+    Python package.
+    """
+    require_replaceable(output)
+    files: dict[str, str | bytes] = {}
+    if source is None or is_published(resolve(source)):
+        (model, origin), licence = read_published(resolve(source) if source else None), LICENCE
+    else:
+        folder = resolve(source)
+        model, licence = Model.from_pretrained(source), read_licence(folder)
+        what = "4-bit weights of multilingual-e5-small (Wang et al. 2024)" if find_e5(folder) else "files"
+        origin = f"The {what} of `{model_name(source)}`, in float32 here."
+        notices = (path for pattern in LICENCE_FILES for path in folder.glob(pattern))
+        files |= {path.name: path.read_bytes() for path in notices}
+    module = model.module()
+    card = model_card(
+        output.name,
+        _ORIGIN.format(version=__version__),
+        model.config(),
+        module.signatures,
+        licence=licence,
+        base_model=read_base_model(source) if source else "",
+    )
+    licence_name = licence or "not stated in its files"
+    section = _WEIGHTS.format(origin=origin, licence=_LICENCE.format(licence_name))
+    model.export(output, {**files, "README.md": card + section}, module)
+    return f"{_describe(model)}, licence {licence_name}"
+
+
+def read_licence(folder: Path) -> str:
+    """Returns the licence of a model of another library, such as "apache-2.0"; "" if it is unknown."""
+    if find_e5(folder):
+        return "mit"
+    if names := read_front_matter(folder, "license"):
+        return names[0]
+    for path in sorted(folder.glob("LICEN[CS]E*")):
+        text = path.read_text("utf-8", errors="replace")
+        for beginning, name in _LICENCES.items():
+            if text.lstrip().startswith(beginning):
+                return name
+    return ""
+
+
+def _describe(model: Model) -> str:
+    settings, info = model.encoder_settings, model.info
+    parts = [
+        settings["kind"],
+        f"{settings['num_layers']} layers" if "num_layers" in settings else "",
+        f"vectors of {model.encoder.hidden_dim} numbers",
+        f"{model.tokenizer.num_words} words or pieces of words",
+        f"{settings['pooling']} pooling" if "pooling" in settings else "",
+        f"up to {model.tokenizer.config.max_tokens} tokens",
+        *(f"{name} prompt {text!r}" for name, text in info.prompts.items()),
+        f"{info.default_prompt_name} by default" if info.default_prompt_name else "",
+    ]
+    return ", ".join(filter(None, parts))
+
+
 if __name__ == "__main__":
+    flags.DEFINE_string("output", None, "Folder of the exported model; default exported/<name>.")
     app.run(main, flags_parser=parse_flags_and_files)

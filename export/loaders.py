@@ -65,21 +65,11 @@ with TextEmbedder.create_from_options(TextEmbedderOptions(base_options=base)) as
 
 
 def compare(folder: Path, model: Path, python: str, data: Path | None) -> dict[str, float | int | str]:
-    """Compares the vectors of an export, in a process of its own, with those of the SavedModel.
+    """Compares the vectors of an export with those of the exported model that it was made from.
 
-    Args:
-        folder: The export.
-        model: The exported model that it was made from.
-        python: Interpreter of an environment with the library that the export is for.
-        data: Folder of corpora; None for the built-in sample.
-
-    Returns:
-        The format, the number of texts, the largest difference, the least cosine and the share of
-        equal texts.
-
-    Raises:
-        UserError: The library is missing or cannot load the export.
-        AssertionError: The vectors of half of the texts differ.
+    The export is loaded in a process of `python`, an interpreter with the library that it is for. Texts are
+    those of a folder of corpora, or None for the built-in sample. It is an `AssertionError` if the vectors of
+    half of them differ.
     """
     form = format_of(folder)
     package, code = _LOADERS["runtimes" if form in ("litert", "onnx") else form]

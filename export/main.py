@@ -88,20 +88,11 @@ _SHARED = """{where}. Load it with
     xling_tf.load("{name}")
 """
 
-# Flags of earlier versions, and the formats that they are now.
-_OLD_FLAGS = {"compact": "savedmodel", "litert": "litert", "onnx": "onnx"}
-for _name in _OLD_FLAGS:
-    flags.DEFINE_string(_name, None, "Replaced by --to and --output.")
 
-
-def main(argv: list[str]) -> None:
+def main(_: list[str]) -> None:
     """Converts the model as the flags say, and prints how to use the results."""
-    del argv
     set_up_logging()
     with one_line_errors("the same command starts again"):
-        for name, form in _OLD_FLAGS.items():
-            if value := flags.FLAGS[name].value:
-                raise UserError(f"--{name} {value} is now --to {form} --output {value}")
         if bool(_TO.value) != bool(_OUTPUT.value):
             raise UserError("--to and --output are expected together, got one of them")
         outputs = (_SERVING, _TO, _ARCHIVE, _PUSH)

@@ -10,17 +10,9 @@ from xling_tf.savedmodel.saved_models import HUGGING_FACE, one_line, require_sav
 
 
 def archive(model: Path, output: Path) -> Path:
-    """Packs a model as TF Hub does, with a file for `sha256sum --check` beside the archive.
+    """Packs a model as TF Hub does; `xling_tf.load` and, from a web server, `hub.load` take the archive.
 
-    Args:
-        model: Folder of an exported model.
-        output: The archive, .tar.gz, which `xling_tf.load` and, from a web server, `hub.load` take.
-
-    Returns:
-        The file with the checksum.
-
-    Raises:
-        UserError: `model` is not an exported model, or `output` has another ending.
+    Returns a file beside it for `sha256sum --check`.
     """
     require_saved_model(model)
     if not output.name.endswith(".tar.gz"):
@@ -36,20 +28,10 @@ def archive(model: Path, output: Path) -> Path:
 
 
 def push(model: Path, name: str) -> str:
-    """Uploads a model to Hugging Face in one commit.
+    """Uploads a model to Hugging Face, as `hf://owner/name`, in one commit, and returns its address.
 
     A missing repository is created as public: create it first if it should be private. Log in with
     `hf auth login` or set `HF_TOKEN`.
-
-    Args:
-        model: Folder of an exported model.
-        name: `hf://owner/name`.
-
-    Returns:
-        The address of the commit.
-
-    Raises:
-        UserError: `model` is not an exported model, or the upload is refused.
     """
     require_saved_model(model)
     if not name.startswith(HUGGING_FACE):
@@ -61,9 +43,8 @@ def push(model: Path, name: str) -> str:
     try:
         hub.create_repo(repository, exist_ok=True)
         additions = [hub.CommitOperationAdd(path, file) for path, file in files.items()]
-        commit = hub.create_commit(
-            repository, additions, commit_message=f"{model.resolve().name} of xling_tf"
-        )
+        message = f"{model.resolve().name} of xling_tf"
+        commit = hub.create_commit(repository, additions, commit_message=message)
     # Validation raises ValueErrors, files and answers OSErrors, the network httpx's errors.
     except (OSError, ValueError, errors.HTTPError) as error:
         raise UserError(

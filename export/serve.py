@@ -55,9 +55,8 @@ _LOG = flags.DEFINE_enum(
 )
 
 
-def main(argv: list[str]) -> None:
+def main(_: list[str]) -> None:
     """Serves the models that the flags name, until SIGTERM or SIGINT."""
-    del argv
     with one_line_errors("the same command starts the server again"):
         parameters: dict[str, Any] = {name: flags.FLAGS[name].value for name in _PARAMETERS}
         models, api_key = parse_models(_MODEL.value, _LABEL.value), _api_key()

@@ -86,22 +86,11 @@ _WARMUP_TEXTS = (_SENTENCES[:1], (_LONG,), _SENTENCES[:8], (*_SENTENCES * 3, _LO
 
 
 def publish(model: Path, serving: Path, name: str, version: int | None = None) -> tuple[Path, dict[str, int]]:
-    """Copies an exported model into a serving folder as a new version, with warm-up requests.
+    """Copies an exported model into the folder of all served models as a new version, by default the next.
 
     The copy does not change if the export does, and can be mounted into a container. It appears whole or not
-    at all, never overwrites a version, and has answered all its warm-up requests.
-
-    Args:
-        model: Folder of the exported model.
-        serving: Folder of all served models; created if it is missing.
-        name: The model's name there.
-        version: Its number; None: the next free one.
-
-    Returns:
-        The new folder, and the number of warm-up requests for each signature.
-
-    Raises:
-        UserError: The model cannot be served, the version cannot be added, or files cannot be written.
+    at all, never overwrites a version, and has answered all its warm-up requests. Returns the new folder, and
+    the number of these requests for each signature.
     """
     base = serving / name
     _require_place(base, name, version)

@@ -83,17 +83,11 @@ SavedModel for a few sentences, with cosines above {_LEAST_COSINE}."""
 
 
 class PublishedWeights(NamedTuple):
-    """The weights of the published module.
+    """The weights of the published module."""
 
-    Attributes:
-        sentencepiece: SentencePiece's serialized model.
-        table: `[rows, dim]` float32, a row for each piece; further rows are unused.
-        layers: Kernel and bias, or scale and offset, by our name of the layer.
-    """
-
-    sentencepiece: bytes
-    table: np.ndarray
-    layers: Mapping[str, Sequence[np.ndarray]]
+    sentencepiece: bytes  # SentencePiece's serialized model
+    table: np.ndarray  # `[rows, dim]` float32, a row for each piece; further rows are unused
+    layers: Mapping[str, Sequence[np.ndarray]]  # kernel and bias, or scale and offset, by our layer's name
 
 
 def is_published(folder: Path) -> bool:
@@ -104,17 +98,10 @@ def is_published(folder: Path) -> bool:
 
 
 def read_published(folder: Path | None = None) -> tuple[Model, str]:
-    """Reads the published encoder.
+    """Reads the published encoder, and says where its weights are from.
 
-    Args:
-        folder: Folder of the published SavedModel, or of an ONNX file of it; None for the weights in a Python
-            package.
-
-    Returns:
-        The model, and where its weights are from.
-
-    Raises:
-        UserError: The weights cannot be read, or are of another model.
+    They are in a folder of the published SavedModel or of an ONNX file of it, or, if it is None, in a Python
+    package.
     """
     if folder is None:
         return build_model(read_package()), _PACKAGE_ORIGIN
@@ -133,18 +120,13 @@ def read_package() -> PublishedWeights:
     folder = Path(spec.origin).parent / "resources"
     try:
         with np.load(folder / "weights.npz", allow_pickle=False) as arrays:
-            scales, lowest = arrays["scale"], arrays["lo"]
+            scales = zip(arrays["scale"], arrays["lo"], strict=True)
             parts = [
-                (arrays[f"q{part + 1}"] * scales[part] + lowest[part]).astype(np.float32)
-                for part in range(_NUM_PARTS)
+                (arrays[f"q{part}"] * scale + lowest).astype(np.float32)
+                for part, (scale, lowest) in enumerate(scales, start=1)
             ]
-            return PublishedWeights(
-                sentencepiece=(folder / "sp.model").read_bytes(),
-                table=_interleaved(parts),
-                layers={
-                    ours: [arrays[name] for name in package.split()] for ours, (package, _) in _NAMES.items()
-                },
-            )
+            layers = {ours: [arrays[name] for name in names.split()] for ours, (names, _) in _NAMES.items()}
+        return PublishedWeights((folder / "sp.model").read_bytes(), _interleaved(parts), layers)
     except (KeyError, OSError, ValueError) as error:
         raise UserError(
             f"the data files of {PACKAGE} 0.2.1 are expected in {folder}, but they cannot be read: "
@@ -209,18 +191,7 @@ def read_onnx(path: Path) -> PublishedWeights:
 
 
 def build_model(weights: PublishedWeights, config: CnnConfig = _PUBLISHED) -> Model:
-    """Makes a model with the published weights.
-
-    Args:
-        weights: The weights.
-        config: Sizes of the encoder.
-
-    Returns:
-        The model.
-
-    Raises:
-        UserError: The weights have other sizes.
-    """
+    """Makes a model of the published weights; a `UserError` if they are of other sizes."""
     tokenizer = SentencePieceTokenizer(
         weights.sentencepiece,
         SentencePieceConfig(num_pieces=128_000, max_tokens=_MAX_TOKENS, sentence_marks=True),

@@ -3,7 +3,7 @@
 import shutil
 
 import huggingface_hub
-from importing import read_licence
+from import_model import read_licence
 
 from xling_tf.exporters.base import export
 from xling_tf.importers.base import read_base_model

@@ -170,9 +170,7 @@ def test_what_a_format_cannot_express_is_refused(
     assert not [*tmp_path.iterdir()]
 
 
-def test_flags_of_earlier_versions_say_the_new_ones(tmp_path: Path) -> None:
-    run = run_python(tmp_path, str(ROOT / "export" / "main.py"), "--model=m", "--litert=out")
-    assert "--litert out is now --to litert --output out" in the_error(run)
+def test_a_format_without_a_folder_is_refused(tmp_path: Path) -> None:
     run = run_python(tmp_path, str(ROOT / "export" / "main.py"), "--model=m", "--to=onnx")
     assert "--to and --output are expected together" in the_error(run)
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_hub
-from importing import import_model, read_licence
+from import_model import import_model, read_licence
 from programs import PEERS, ROOT, run_python
 from safetensors.numpy import save_file
 from serving_servers import server_in_thread

@@ -13,9 +13,10 @@ import pytest
 from programs import ROOT
 from pyarrow import parquet
 
-from xling_tf.bulk import mining, vector_files
+from xling_tf.bulk import mining
 from xling_tf.bulk.mining import mine_translations
 from xling_tf.errors import UserError
+from xling_tf.files import write_json
 from xling_tf.search.quantization import quantize_embeddings
 from xling_tf.search.search import bitext_mining
 
@@ -49,9 +50,7 @@ def write_vectors(
         column = pa.FixedSizeListArray.from_arrays(pa.array(part.reshape(-1)), part.shape[1])
         table = pa.table({"text": pa.array(texts[start : start + rows], pa.string()), "vector": column})
         parquet.write_table(table, folder / f"shard-{shard:05}.parquet")
-    vector_files._write_description(
-        folder, {**settings, "shards": len(starts), "counts": {"rows": len(texts)}}
-    )
+    write_json(folder / "vectors.json", {**settings, "shards": len(starts), "counts": {"rows": len(texts)}})
     return folder
 
 

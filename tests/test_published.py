@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import use_weights as published
-from importing import import_model
+from import_model import import_model
 from published_model import SENTENCES, SMALL, pieces, random_model, save_onnx, save_published
 from use_weights import build_model, is_published, read_module, read_onnx, read_package, read_published
 
