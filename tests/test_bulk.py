@@ -215,5 +215,5 @@ def test_the_program_reports_and_explains(model: Path, tmp_path: Path) -> None:
     wrong = run_python(tmp_path, program, *flags, "--precision=int8")
     assert wrong.status == 2
     assert wrong.errors.splitlines()[-1].startswith(
-        "error: out has vectors of another precision ('float32', not 'int8')"
+        "error: out is for another precision ('float32', not 'int8')"
     )

@@ -2,7 +2,8 @@
 
 import difflib
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
@@ -17,6 +18,30 @@ class UserError(ValueError):
 
     Programs print the message without a traceback and exit with status 2.
     """
+
+
+@contextmanager
+def as_user_error(message: str, *errors: type[Exception]) -> Iterator[None]:
+    """Turns exceptions into a `UserError`, in whose message "{error}" is what they say.
+
+    Example:
+        >>> with as_user_error("--port must be a number ({error})", ValueError):
+        ...     int("x")
+        Traceback (most recent call last):
+        ...
+        xling_tf.errors.UserError: --port must be a number (invalid literal for int() with base 10: 'x')
+    """
+    try:
+        yield
+    except UserError:
+        raise
+    except errors as error:
+        raise UserError(message.replace("{error}", one_line(error))) from error
+
+
+def one_line(error: Exception) -> str:
+    """Returns the beginning of an exception's message, on one line."""
+    return " ".join(str(error).split())[:200]
 
 
 def library(module: str, package: str, extra: str) -> Any:

@@ -50,30 +50,22 @@ def replacing_folder(path: Path) -> Iterator[Path]:
     the process is killed between the two renames, the next call restores the old folder first.
     """
     recover_folder(path)
-    with _temporary_folder(path) as temporary:
+    with new_folder(path) as temporary:
         yield temporary
-        previous = _previous(path)
         if path.exists():
-            os.replace(path, previous)
-        os.replace(temporary, path)
-        shutil.rmtree(previous, ignore_errors=True)
+            os.replace(path, _previous(path))
+    shutil.rmtree(_previous(path), ignore_errors=True)
 
 
 @contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
     """Like `replacing_folder`, but an `OSError` if `path` already exists, with content."""
-    with _temporary_folder(path) as temporary:
-        yield temporary
-        os.rename(temporary, path)
-
-
-@contextmanager
-def _temporary_folder(path: Path) -> Iterator[Path]:
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = _temporary(path)
     temporary.mkdir()
     try:
         yield temporary
+        os.rename(temporary, path)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 

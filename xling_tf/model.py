@@ -15,12 +15,12 @@ from xling_tf import __version__
 from xling_tf.config import TOKENIZERS, ModelInfo
 from xling_tf.encoders.base import TokenEncoder, build_encoder
 from xling_tf.encoders.serving import ServingEncoder, restored_tables
-from xling_tf.errors import UserError
+from xling_tf.errors import UserError, one_line
 from xling_tf.files import RUNTIME_SETTINGS, SAVED_MODEL, first_names, read_json, replacing_folder
 from xling_tf.importers.base import read_model
 from xling_tf.layers.pooling import unit_length
 from xling_tf.savedmodel.module import ExportedModule, export, require_replaceable
-from xling_tf.savedmodel.saved_models import is_foreign, model_name, one_line, resolve
+from xling_tf.savedmodel.saved_models import is_foreign, model_name, resolve
 from xling_tf.settings import from_mapping, kind_from_dict
 from xling_tf.tasks.base import Heads, task_class
 from xling_tf.tokenizers.base import Tokenizer, implementation

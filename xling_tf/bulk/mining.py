@@ -16,7 +16,7 @@ from tqdm import tqdm
 
 from xling_tf.bulk.record_batches import column_of_texts
 from xling_tf.bulk.vector_files import VectorFolder, continue_with
-from xling_tf.errors import UserError, library
+from xling_tf.errors import UserError, as_user_error, library
 from xling_tf.files import locked, replacing, require_writable_folder
 from xling_tf.search.neighbours import (
     IndexKind,
@@ -94,7 +94,8 @@ def mine_translations(
             for search in (forward, backward):
                 search.run(bar, report)
         report("choosing pairs")
-        margins, *rows = best_pairs(forward, backward, threshold)
+        neighbours = (forward, backward) if all(map(len, sides)) else ([], [])
+        margins, *rows = best_pairs(*neighbours, threshold)
         report(f"writing {len(margins):,} pairs")
         _write(output, sides, margins, rows)
     return {"sources": len(sides[0]), "targets": len(sides[1]), "pairs": len(margins)}
@@ -209,13 +210,10 @@ class _Search:
     def _shards_searched(self, shard: int) -> int:
         if not self._file(shard).exists():
             return 0
-        try:
-            with np.load(self._file(shard)) as arrays:
-                return int(arrays["shards"])
-        except (OSError, ValueError, KeyError, BadZipFile) as error:
-            raise UserError(
-                f"{self._file(shard)} is damaged; remove it, and run the same command again"
-            ) from error
+        message = f"{self._file(shard)} is damaged; remove it, and run the same command again"
+        damage = as_user_error(message, OSError, ValueError, KeyError, BadZipFile)
+        with damage, np.load(self._file(shard)) as arrays:
+            return int(arrays["shards"])
 
     def _file(self, shard: int) -> Path:
         return self._prefix.with_name(f"{self._prefix.name}-{shard:05}.npz")

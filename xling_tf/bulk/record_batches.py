@@ -12,7 +12,7 @@ import fsspec
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from xling_tf.errors import UserError
+from xling_tf.errors import UserError, as_user_error
 from xling_tf.files import folder_of_this_process
 from xling_tf.inputs import as_texts
 from xling_tf.savedmodel.saved_models import HUGGING_FACE, checksum, model_name, resolve
@@ -78,15 +78,11 @@ def column_of_texts(batch: pa.RecordBatch, name: str) -> pa.LargeStringArray:
     column = batch.column(name)
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
-    try:
+    other_type = f"texts are expected in the column {name}, but it holds {column.type}; choose another column"
+    other_bytes = f"UTF-8 is expected in the column {name}, but it has other bytes"
+    with as_user_error(other_type, pa.ArrowNotImplementedError), as_user_error(other_bytes, pa.ArrowInvalid):
         # Strings, null, and any of Arrow's types of bytes. Those from files are not known to be UTF-8.
         return column.cast(pa.large_binary()).cast(pa.large_string())
-    except pa.ArrowNotImplementedError as error:
-        raise UserError(
-            f"texts are expected in the column {name}, but it holds {column.type}; choose another column"
-        ) from error
-    except pa.ArrowInvalid as error:
-        raise UserError(f"UTF-8 is expected in the column {name}, but it has other bytes") from error
 
 
 def vectors_of(column: pa.FixedSizeListArray) -> NDArray[Any]:

@@ -19,8 +19,7 @@ from pyarrow import json as arrow_json
 from xling_tf.bulk.record_batches import column_of_texts
 from xling_tf.compressed import PACKED, unpacked
 from xling_tf.corpora.line_files import MAX_LINE, Unreadable, split_blocks
-from xling_tf.errors import UserError
-from xling_tf.savedmodel.saved_models import one_line
+from xling_tf.errors import UserError, as_user_error, one_line
 
 _BATCH_ROWS = 4096  # rows read at once from Parquet
 _CSV_BLOCK = 4 * MAX_LINE  # bytes parsed at once; a row must fit
@@ -52,11 +51,10 @@ def find_files(patterns: Sequence[str]) -> list[InputFile]:
     """Finds the files that match patterns, each at least one, in the order of patterns and names."""
     files: dict[str, InputFile] = {}
     for pattern in patterns:
-        try:
+        message = f"{pattern} cannot be looked up: {{error}}; correct the name"
+        with as_user_error(message, ImportError, OSError, ValueError):
             system, path = url_to_fs(pattern)
             matches = {path: system.info(path)} if system.isfile(path) else system.glob(path, detail=True)
-        except (ImportError, OSError, ValueError) as error:
-            raise UserError(f"{pattern} cannot be looked up: {one_line(error)}; correct the name") from error
         matches = {path: info for path, info in sorted(matches.items()) if info["type"] == "file"}
         if not matches:
             raise UserError(f"files are expected, but {pattern} matches none; correct it")

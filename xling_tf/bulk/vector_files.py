@@ -21,7 +21,7 @@ from tqdm import tqdm
 
 from xling_tf.bulk.record_batches import VECTORS, column_of_texts, encode_batches, vectors_of
 from xling_tf.bulk.text_files import InputFile, Position, TextFiles, find_files
-from xling_tf.errors import UserError, require_known
+from xling_tf.errors import UserError, as_user_error, require_known
 from xling_tf.files import locked, read_json, replacing, require_writable_folder, write_json
 from xling_tf.savedmodel.saved_models import checksum, resolve
 from xling_tf.search.neighbours import require_positive
@@ -310,11 +310,10 @@ def _whole_shards(folder: Path, settings: Mapping[str, Any]) -> tuple[int, Posit
     if number == 0:
         return 0, Position()
     path = _shard(folder, number - 1)
-    try:
+    message = f"{path} is damaged; remove it, and run the same command again"
+    with as_user_error(message, pa.ArrowException, OSError, KeyError, TypeError, ValueError):
         record = json.loads(parquet.read_metadata(path).metadata[_RECORD])
         return number, Position(**record["position"])
-    except (pa.ArrowException, OSError, KeyError, TypeError, ValueError) as error:
-        raise UserError(f"{path} is damaged; remove it, and run the same command again") from error
 
 
 def _chunks(

@@ -124,7 +124,7 @@ def _find(folder: Path, seed: int) -> Iterator[data.Dataset]:
         codes = sorted(languages, key=lambda code: (code != SOURCE, code))
         tables = {code: {"": languages[code][""]} for code in codes if "" in languages[code]}
         if tables:
-            yield data.labelled_dataset(name, tables, make)
+            yield data.tables_dataset(name, tables, make)
 
 
 SUITE = data.Suite(

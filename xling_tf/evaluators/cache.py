@@ -12,7 +12,7 @@ import numpy as np
 from tqdm import tqdm
 
 from xling_tf.batching import encode_in_batches, length_sorted_batches
-from xling_tf.errors import UserError
+from xling_tf.errors import as_user_error
 from xling_tf.evaluators.encoding import BatchLimits, Embedder, encode_checked
 from xling_tf.files import require_writable_folder
 
@@ -67,7 +67,11 @@ class _Cache:
     def encode(self, role: str, encode: Callable[..., np.ndarray], *columns: list[str]) -> np.ndarray:
         """Returns the vectors of rows of texts, and encodes those that are not stored."""
         keys = {row: _digest(role, *row) for row in zip(*columns, strict=True)}
-        try:
+        message = (
+            f"the embeddings {self._path} must be readable and writable, but SQLite says '{{error}}'; make "
+            "room on the disk or, if the file is damaged, remove it"
+        )
+        with as_user_error(message, sqlite3.DatabaseError):
             self._connection.executescript(_SCHEMA)
             vectors = self._read(list(keys.values()))
             missing = {key: row for row, key in keys.items() if key not in vectors}
@@ -75,11 +79,6 @@ class _Cache:
                 self._add(role, encode, missing)
             # Read again, as another process may have stored other vectors meanwhile.
             vectors |= self._read(list(missing))
-        except sqlite3.DatabaseError as error:
-            raise UserError(
-                f"the embeddings {self._path} must be readable and writable, but SQLite says {str(error)!r}; "
-                "make room on the disk or, if the file is damaged, remove it"
-            ) from error
         if not keys:
             return np.zeros((0, 0), np.float32)
         return np.stack([vectors[keys[row]] for row in zip(*columns, strict=True)])

@@ -97,7 +97,7 @@ def _find(folder: Path, seed: int) -> Iterator[data.Dataset]:
     make = partial(CrossLingualClassification, seed=seed)
     for name, tables in data.find_tables(folder / "sentiment").items():
         if {"train", "test"} <= {split for splits in tables.values() for split in splits}:
-            yield data.labelled_dataset(name, tables, make)
+            yield data.tables_dataset(name, tables, make)
 
 
 SUITE = data.Suite(

@@ -100,7 +100,7 @@ def _find(folder: Path, seed: int) -> Iterator[data.Dataset]:
     for name, tables in data.find_tables(folder / "documents").items():
         complete = {code: splits for code, splits in tables.items() if set(_SPLITS) <= set(splits)}
         if complete:
-            yield data.labelled_dataset(name, complete, DocumentClassification)
+            yield data.tables_dataset(name, complete, DocumentClassification)
 
 
 SUITE = data.Suite(

@@ -15,17 +15,10 @@ import numpy as np
 import urllib3
 
 from xling_tf.corpora.trained_on import TrainedOn
-from xling_tf.errors import UserError
+from xling_tf.errors import UserError, as_user_error, one_line
 from xling_tf.evaluators.encoding import BatchLimits, Embedder, encode_checked
 from xling_tf.files import read_json
-from xling_tf.savedmodel.saved_models import (
-    checksum,
-    load_saved_model,
-    model_name,
-    one_line,
-    read_info,
-    resolve,
-)
+from xling_tf.savedmodel.saved_models import checksum, load_saved_model, model_name, read_info, resolve
 
 # Half a megabyte of JSON comes back, in well under a second from most servers.
 _REST_LIMITS = BatchLimits(128, 2**16)
@@ -94,10 +87,8 @@ def _open_saved_model(specification: str) -> Embedder:
         "device": "GPU" if tf.config.list_physical_devices("GPU") else "CPU",
     }
     if (config := folder / "config.json").is_file():
-        try:
+        with as_user_error(f"{config} must be JSON ({{error}}); correct or remove it", ValueError):
             description["config"] = read_json(config)
-        except ValueError as error:
-            raise UserError(f"{config} must be JSON ({error}); correct or remove it") from error
     embedder = _from_signatures(
         folder,
         inputs,
@@ -158,13 +149,13 @@ def _open_python_function(target: str) -> Embedder:
     """Imports a function. It has no checksum, as nothing tells when its vectors change."""
     here = str(Path.cwd())
     sys.path.insert(0, here)
+    cause = f"there is no {target!r} ({{error}})"
+    message = f"python: must be followed by module:function, here or installed; {cause}"
     try:
-        function = pkgutil.resolve_name(target)
-        if not callable(function):
-            raise ValueError("it cannot be called")
-    except (AttributeError, ImportError, ValueError) as error:
-        cause = f"there is no {target!r} ({error})"
-        raise UserError(f"python: must be followed by module:function, here or installed; {cause}") from error
+        with as_user_error(message, AttributeError, ImportError, ValueError):
+            function = pkgutil.resolve_name(target)
+            if not callable(function):
+                raise ValueError("it cannot be called")
     finally:
         sys.path.remove(here)
     return Embedder(

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from xling_tf.batching import encode_in_batches
 from xling_tf.corpora.trained_on import TrainedOn
-from xling_tf.errors import UserError
+from xling_tf.errors import UserError, as_user_error
 from xling_tf.inputs import Texts, as_texts, is_single, require_as_many
 
 Encode = Callable[[list[str]], np.ndarray]
@@ -126,10 +126,8 @@ def encode_checked(
     name = name or _name_of(encode)
     encoded = encode(texts, *others)
     expected = f"{name} must return an array of numbers of shape [{len(texts)}, dim]"
-    try:
+    with as_user_error(f"{expected}, but returned {{error}}", TypeError, ValueError):
         vectors = np.asarray(encoded, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise UserError(f"{expected}, but returned {error}") from error
     if vectors.ndim != 2 or len(vectors) != len(texts):
         raise UserError(f"{expected}, but returned shape {list(vectors.shape)}")
     _require(np.asarray(np.isfinite(vectors).all(axis=1)), texts, "finite vectors", name)

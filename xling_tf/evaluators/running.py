@@ -12,7 +12,7 @@ from typing import Any
 from absl import logging
 
 from xling_tf.corpora.line_files import read_lines
-from xling_tf.errors import UserError
+from xling_tf.errors import UserError, as_user_error
 from xling_tf.evaluators import (
     argument,
     bitext_mining,
@@ -133,7 +133,8 @@ def _begin(embedder: Embedder, output: Path, seed: int) -> tuple[Results, bool]:
 
 def _read(output: Path) -> Results:
     """Reads and checks the results of an earlier run."""
-    try:
+    message = f"--output {output} is not a file of evaluation results ({{error}})"
+    with as_user_error(message, OSError, ValueError, LookupError, TypeError, AttributeError):
         before: Results = read_json(output)
         checksum = before["system"]["checksum"]
         if not (checksum is None or re.fullmatch(r"[\w.=]+", checksum)):  # it becomes part of a file name
@@ -142,8 +143,6 @@ def _read(output: Path) -> Results:
         before["complete"] = bool(before["complete"])
         for part in _BY_SUITE:
             before[part] = {suite: dict(datasets) for suite, datasets in before[part].items()}
-    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-        raise UserError(f"--output {output} is not a file of evaluation results ({error!r})") from error
     return before
 
 

@@ -8,18 +8,9 @@ from typing import Any
 import numpy as np
 
 from xling_tf.errors import UserError
-from xling_tf.evaluators import classifiers
+from xling_tf.evaluators import classifiers, data
 from xling_tf.evaluators.classification import SOURCE
-from xling_tf.evaluators.data import (
-    Dataset,
-    Rows,
-    Suite,
-    Tables,
-    find_file,
-    find_tables,
-    read_table,
-    xnli_paths,
-)
+from xling_tf.evaluators.data import Rows
 from xling_tf.evaluators.encoding import Encode, Evaluator, as_embedder
 from xling_tf.evaluators.sts import correlations
 
@@ -211,7 +202,6 @@ def _all(stem: str) -> dict[str, str]:
 
 _TEXT = ("label", "text")
 _PARTS = ("", "train", "dev", "test")
-_XNLI = "xnli.dev"
 # The papers give the score of the development set too, which is all that many folders have.
 _STSB_DEV = {"train": "sts/stsb.en.train", "test": "sts/stsb.en.dev"}
 # The tables of each task by split; their columns, the label first; and the evaluator.
@@ -226,58 +216,48 @@ _TASKS: dict[str, tuple[Mapping[str, str], tuple[str, ...], Callable[..., Evalua
 }
 
 
-def find(folder: Path, seed: int, hidden: int = classifiers.NETWORK["hidden"]) -> Iterator[Dataset]:
+def find(folder: Path, seed: int, hidden: int = classifiers.NETWORK["hidden"]) -> Iterator[data.Dataset]:
     """Finds the data sets of a folder; `hidden` is the number of the network's hidden units."""
 
     def load(name: str, paths: Mapping[str, Path]) -> Evaluator:
         _, columns, make = _TASKS[name]
-        rows = {split: read_table(path, columns) for split, path in paths.items()}
+        rows = {split: data.read_table(path, columns) for split, path in paths.items()}
         settings = {"hidden": hidden} if make is TransferClassification else {}
         return make(**rows, **settings, name=name, seed=seed)
 
     for name, (tables, _, _) in _TASKS.items():
-        split_paths = {split: find_file(folder, f"{stem}.tsv") for split, stem in tables.items()}
+        split_paths = {split: data.find_file(folder, f"{stem}.tsv") for split, stem in tables.items()}
         paths = {split: path for split, path in split_paths.items() if path}
         if tables.keys() - {"dev"} <= paths.keys():
-            yield Dataset(name=name, files=tuple(paths.values()), load=partial(load, name, paths))
+            yield data.Dataset(name=name, files=tuple(paths.values()), load=partial(load, name, paths))
 
-    def load_cross_lingual(name: str, tables: Tables, columns: Sequence[str]) -> Evaluator:
-        rows: dict[str, dict[str, Rows]] = {
-            code: {split: read_table(path, columns) for split, path in splits.items()}
-            for code, splits in tables.items()
-        }
-        if name == _XNLI:  # the first column is the pair's number
-            by_number = {code: {row[0]: row[1:] for row in splits[""]} for code, splits in rows.items()}
-            numbers = sorted(set.intersection(*map(set, by_number.values())))
-            rows = {code: {"": [pairs[number] for number in numbers]} for code, pairs in by_number.items()}
-        return CrossLingualTransfer(rows, name=name, seed=seed)
-
-    for name, languages, columns in _find_cross_lingual(folder):
-        files = tuple(path for splits in languages.values() for path in splits.values())
-        load_languages = partial(load_cross_lingual, name, languages, columns)
-        yield Dataset(name=f"cross-lingual.{name}", files=files, load=load_languages)
-
-
-def _find_cross_lingual(folder: Path) -> Iterator[tuple[str, Tables, Sequence[str]]]:
-    """Yields SentEval's tasks in other languages, sentiment and XNLI, with the tables and their columns."""
-    for name, languages in find_tables(folder / "senteval").items():
+    # SentEval's tasks in other languages, sentiment and XNLI.
+    make_cross_lingual = partial(CrossLingualTransfer, seed=seed)
+    for name, languages in data.find_tables(folder / "senteval").items():
         if name in _TASKS:
-            files = {part: find_file(folder, f"senteval/{name}{part and '.'}{part}.tsv") for part in _PARTS}
-            yield (
-                name,
-                {SOURCE: {part: path for part, path in files.items() if path}, **languages},
-                _TASKS[name][1],
-            )
-    for name, languages in find_tables(folder / "sentiment").items():
+            paths_of = {p: data.find_file(folder, f"senteval/{name}{p and '.'}{p}.tsv") for p in _PARTS}
+            tables = {SOURCE: {part: path for part, path in paths_of.items() if path}, **languages}
+            full_name = f"cross-lingual.{name}"
+            yield data.tables_dataset(full_name, tables, make_cross_lingual, _TASKS[name][1])
+    for name, languages in data.find_tables(folder / "sentiment").items():
         splits = {code: tables for code, tables in languages.items() if {"train", "test"} <= tables.keys()}
         if SOURCE in splits and len(splits) > 1:
-            yield name, splits, _TEXT
-    if len(xnli := xnli_paths(folder)) > 1 and SOURCE in xnli:
+            yield data.tables_dataset(f"cross-lingual.{name}", splits, make_cross_lingual)
+    if len(xnli := data.xnli_paths(folder)) > 1 and SOURCE in xnli:
+        tables = {code: {"": path} for code, path in xnli.items()}
+        make = partial(_aligned, make_cross_lingual)
         columns = ("pair_id", "label", "premise", "hypothesis")
-        yield _XNLI, {code: {"": path} for code, path in xnli.items()}, columns
+        yield data.tables_dataset("cross-lingual.xnli.dev", tables, make, columns)
 
 
-SUITE = Suite(
+def _aligned(make: Callable[..., Evaluator], rows: Mapping[str, Mapping[str, Rows]], name: str) -> Evaluator:
+    """Makes an evaluator of the rows whose number, in their first column, is there in all languages."""
+    by_number = {code: {row[0]: row[1:] for row in splits[""]} for code, splits in rows.items()}
+    numbers = sorted(set.intersection(*map(set, by_number.values())))
+    return make({code: {"": [pairs[n] for n in numbers]} for code, pairs in by_number.items()}, name=name)
+
+
+SUITE = data.Suite(
     name="senteval",
     title="SentEval's transfer tasks",
     source="Chidambaram et al. 2019, Table 1; Yang et al. 2019, Table 8; Yu et al. 2018, Table 1; Rücklé et "

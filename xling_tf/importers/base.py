@@ -10,7 +10,7 @@ import numpy as np
 
 from xling_tf.config import ENCODERS, TOKENIZERS, TokenizerConfig
 from xling_tf.encoders.base import encoder_settings
-from xling_tf.errors import UserError
+from xling_tf.errors import UserError, as_user_error
 from xling_tf.files import first_names
 from xling_tf.importers.bert import read_bert
 from xling_tf.importers.e5_file import PROMPTS, find_e5, read_e5
@@ -31,16 +31,13 @@ def read_model(folder: Path) -> tuple[dict[str, Any], dict[str, bytes], Weights]
 
     Returns the content of a `config.json`, the tokenizer's files, and weights by the names of training.
     """
-    try:
+    message = (
+        f"{folder} must hold a model as its library has saved it, but a file lacks something or was changed "
+        "({error}); download it again"
+    )
+    with as_user_error(message, AttributeError, LookupError, OverflowError, TypeError, ValueError):
         tokenizer, files, settings, weights = _read_parts(folder)
         prompts, default_prompt = PROMPTS if find_e5(folder) else read_prompts(folder)
-    except UserError:
-        raise
-    except (AttributeError, LookupError, OverflowError, TypeError, ValueError) as error:
-        raise UserError(
-            f"{folder} must hold a model as its library has saved it, but a file lacks something or was "
-            f"changed ({error!r}); download it again"
-        ) from error
     fitted = implementation(tokenizer).from_files(tokenizer, files)
     if len(weights[_WORDS]) < fitted.num_words:
         raise UserError(

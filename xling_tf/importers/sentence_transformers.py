@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from xling_tf.errors import UserError, require_known
+from xling_tf.errors import UserError, as_user_error, require_known
 from xling_tf.files import first_names, read_json
 from xling_tf.weights import Weights, read_weights, require_shapes
 
@@ -80,12 +80,9 @@ def read_settings(path: Path, default: Any = None) -> Any:
     """Returns the content of a JSON file; `default`, unless None, if the file is missing."""
     if default is not None and not path.exists():
         return default
-    try:
+    message = f"{path} must be a JSON file, but cannot be read ({{error}}); download it again"
+    with as_user_error(message, OSError, ValueError):
         return read_json(path)
-    except (OSError, ValueError) as error:
-        raise UserError(
-            f"{path} must be a JSON file, but cannot be read ({error}); download it again"
-        ) from error
 
 
 def read_tensors(folder: Path) -> Weights:

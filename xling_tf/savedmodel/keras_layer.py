@@ -6,8 +6,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from xling_tf.errors import UserError
-from xling_tf.savedmodel.saved_models import load_saved_model, one_line, require_not_forked, resolve
+from xling_tf.errors import UserError, as_user_error
+from xling_tf.savedmodel.saved_models import load_saved_model, require_not_forked, resolve
 
 _Shape = tuple[int | None, ...]
 
@@ -72,12 +72,9 @@ class KerasEncoder(keras.layers.Layer):
     def __call__(self, texts: Any, **kwargs: Any) -> Any:
         """Encodes texts, also in lists and arrays of strings, which Keras would convert to floats."""
         if not isinstance(texts, keras.KerasTensor):
-            try:
+            message = "strings are expected, in rows of equal length: {error}"
+            with as_user_error(message, TypeError, ValueError):
                 texts = tf.convert_to_tensor(texts, tf.string)
-            except (TypeError, ValueError) as error:
-                raise UserError(
-                    f"strings are expected, in rows of equal length: {one_line(error)}"
-                ) from error
         return super().__call__(texts, **kwargs)
 
     def call(self, texts: Any) -> Any:

