@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -94,8 +94,8 @@ def mine_translations(
             for search in (forward, backward):
                 search.run(bar, report)
         report("choosing pairs")
-        neighbours = (forward, backward) if all(map(len, sides)) else ([], [])
-        margins, *rows = best_pairs(*neighbours, threshold)
+        found: Sequence[Iterable[Neighbours]] = (forward, backward) if all(map(len, sides)) else ((), ())
+        margins, *rows = best_pairs(*found, threshold)
         report(f"writing {len(margins):,} pairs")
         _write(output, sides, margins, rows)
     return {"sources": len(sides[0]), "targets": len(sides[1]), "pairs": len(margins)}
@@ -107,16 +107,14 @@ class _Side:
     def __init__(self, folder: VectorFolder) -> None:
         self.folder = folder
         # Python's hash has 64 bits: among a billion sentences, one is lost by chance in 40 runs.
-        hashes = np.empty(len(folder), np.int64)
-        row, starts = 0, [0]
-        for shard in range(folder.num_shards):
-            texts = self.texts(shard)
-            hashes[row : row + len(texts)] = np.fromiter(map(hash, texts.to_pylist()), np.int64, len(texts))
-            row += len(texts)
-            starts.append(row)
-        self.rows = np.sort(np.unique(hashes, return_index=True)[1])  # of the folder, by number
-        self.starts = np.searchsorted(self.rows, starts)  # numbers at which shards begin
-        self._shard_starts = np.array(starts)
+        hashes = [
+            np.fromiter(map(hash, self.texts(shard).to_pylist()), np.int64)
+            for shard in range(folder.num_shards)
+        ]
+        every = np.concatenate([np.zeros(0, np.int64), *hashes])
+        self.rows = np.sort(np.unique(every, return_index=True)[1])  # of the folder, by number
+        self._shard_starts = np.cumsum([0, *map(len, hashes)])
+        self.starts = np.searchsorted(self.rows, self._shard_starts)  # numbers at which shards begin
 
     def __len__(self) -> int:
         return len(self.rows)

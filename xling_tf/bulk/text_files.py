@@ -69,28 +69,16 @@ def find_files(patterns: Sequence[str]) -> list[InputFile]:
 class TextFiles:
     """Reads the rows of files one after another.
 
-    Args:
-        files: The files. The ending of the name tells the format: .parquet, .arrow (also .feather, .ipc),
-            .jsonl (also .json, .ndjson), .tsv, .csv, else plain lines; texts may be compressed.
-        text_column: Name of the column of texts; plain lines have it alone.
-        columns: Names of the columns to keep; None keeps all.
-        header: False: tables have no line with the names of their columns, which are then f0, f1, ...
-        skip_damaged: True counts damaged rows, and files from where they are damaged on, in place of a
-            `UserError`.
-        schema: The columns' types, if rows before have set them.
-
-    Attributes:
-        counts: Numbers of "empty texts", "damaged rows" and "damaged files" in what has been read.
-        bytes_read: Bytes of the files that have been read.
+    The ending of a file's name tells its format, see `_READERS`; texts may be compressed.
     """
 
     files: Sequence[InputFile]
-    text_column: str
-    columns: Sequence[str] | None = None
-    header: bool = True
-    skip_damaged: bool = False
-    schema: pa.Schema | None = None
-    counts: Counter[str] = field(default_factory=Counter)
+    text_column: str  # which plain lines have alone
+    columns: Sequence[str] | None = None  # to keep; None keeps all
+    header: bool = True  # False: tables do not begin with the names of their columns: they are f0, f1, ...
+    skip_damaged: bool = False  # counts damaged rows, and files from where they are, in place of an error
+    schema: pa.Schema | None = None  # the columns' types, if rows before have set them
+    counts: Counter[str] = field(default_factory=Counter)  # "empty texts", "damaged rows", "damaged files"
     bytes_read: int = 0
     _starts: deque[tuple[int, Position]] = field(default_factory=deque)  # number of rows before a file
 
@@ -104,7 +92,8 @@ class TextFiles:
             bytes_before = self.bytes_read
             for batch in self._read(file):
                 rows += len(batch)
-                self.counts["empty texts"] += _num_empty(batch, self.text_column)
+                is_empty = compute.equal(column_of_texts(batch, self.text_column).fill_null(""), "")
+                self.counts["empty texts"] += compute.sum(is_empty).as_py() or 0
                 if len(batch) > skipped:
                     yield self._selected(batch, file.name).slice(skipped)
                 skipped = max(0, skipped - len(batch))
@@ -154,18 +143,17 @@ class TextFiles:
         if self.schema is None:
             fields = [batch.schema.field(column) for column in self._chosen(batch.schema.names, name)]
             self.schema = pa.schema([each.with_nullable(True).remove_metadata() for each in fields])
-        try:
+        expected, columns = (
+            ", ".join(f"{each.name} {each.type}" for each in schema) for schema in (self.schema, batch.schema)
+        )
+        message = (
+            f"{name} must have the columns of the files before it, {expected}, but has {columns}; choose "
+            "common ones with --columns"
+        )
+        with as_user_error(message, KeyError, pa.ArrowException):
             if self.columns is None and len(batch.schema) != len(self.schema):
                 raise KeyError("other columns")
             return batch.select(self.schema.names).replace_schema_metadata(None).cast(self.schema)
-        except (KeyError, pa.ArrowException) as error:
-            columns = [
-                ", ".join(f"{each.name} {each.type}" for each in s) for s in (self.schema, batch.schema)
-            ]
-            raise UserError(
-                f"{name} must have the columns of the files before it, {columns[0]}, but has {columns[1]}; "
-                "choose common ones with --columns"
-            ) from error
 
     def _lines(self, stream: BinaryIO, name: str) -> Iterator[pa.RecordBatch]:
         number = 0
@@ -303,10 +291,6 @@ def _parsed(lines: Sequence[bytes | None], schema: pa.Schema | None = None) -> I
         arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior=extra),
     )
     yield from table.to_batches()
-
-
-def _num_empty(batch: pa.RecordBatch, text_column: str) -> int:
-    return int(compute.sum(compute.equal(column_of_texts(batch, text_column).fill_null(""), "")).as_py() or 0)
 
 
 _READERS: dict[str, Callable[[TextFiles, BinaryIO, str], Iterator[pa.RecordBatch]]] = {

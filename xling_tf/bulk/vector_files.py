@@ -132,15 +132,10 @@ def encode_files(
 
 @dataclass(frozen=True)
 class VectorFolder:
-    """The finished output of `encode_files`.
-
-    Attributes:
-        path: The folder.
-        description: The "model" (a checksum), "precision", "dim", "counts" and the other settings.
-    """
+    """The finished output of `encode_files`."""
 
     path: Path
-    description: Mapping[str, Any]
+    description: Mapping[str, Any]  # "model" (a checksum), "precision", "dim", "counts" and other settings
 
     @classmethod
     def open(cls, path: Path) -> "VectorFolder":

@@ -58,10 +58,14 @@ def encode_columns(
 
 
 def encode_rows(encode: Encode, sets: Iterable[Rows]) -> list[Labelled]:
-    """Encodes sets of (label, text) rows."""
+    """Encodes sets of (label, text) rows to vectors, or of (label, text, text) rows to `pair_features`."""
     sets = list(sets)
-    columns = encode_columns(encode, [[text for _, text in rows] for rows in sets])
-    return [(x, np.array([label for label, _ in rows])) for x, rows in zip(columns, sets, strict=True)]
+    width = max((len(row) for rows in sets for row in rows), default=2) - 1
+    columns = [[row[1 + side] for row in rows] for rows in sets for side in range(width)]
+    vectors: Iterable[Array] = encode_columns(encode, columns)
+    if width == 2:
+        vectors = map(pair_features, *([*vectors][side::2] for side in (0, 1)))
+    return [(x, np.array([row[0] for row in rows])) for x, rows in zip(vectors, sets, strict=True)]
 
 
 def by_text(rows: Iterable[tuple[str, ...]]) -> list[tuple[str, ...]]:

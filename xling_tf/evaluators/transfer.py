@@ -51,9 +51,7 @@ class TransferClassification:
 
     def __call__(self, encode: Encode) -> dict[str, float]:
         """Returns "logistic/accuracy" and "network/accuracy"."""
-        parts = (self._train, self._dev, self._test)
-        labels = [np.array([label for label, *_ in part]) for part in parts]
-        train, dev, test = zip(_features(encode, parts), labels, strict=True)
+        train, dev, test = _encode_rows(encode, (self._train, self._dev, self._test))
         if not self._test:
             validate = partial(classifiers.cross_validated, *train, folds=_FOLDS, seed=self._seed)
             return {f"{name}/accuracy": validate(fit) for name, fit in self._fits.items()}
@@ -96,9 +94,8 @@ class TransferRelatedness:
 
     def __call__(self, encode: Encode) -> dict[str, float]:
         """Returns "pearson" and "spearman", which are 0 for constant predictions."""
-        parts = (self._train, self._dev, self._test)
-        train_y, dev_y, test_y = (np.array([float(score) for score, *_ in part]) for part in parts)
-        train_x, dev_x, test_x = _features(encode, parts)
+        sets = _encode_rows(encode, (self._train, self._dev, self._test))
+        (train_x, train_y), (dev_x, dev_y), (test_x, test_y) = ((x, y.astype(np.float64)) for x, y in sets)
         # Each row is there twice, with the integers below and above its score as labels, and their weights.
         below = np.floor(train_y)
         weights = np.concatenate([1 - (train_y - below), train_y - below])
@@ -144,11 +141,8 @@ class CrossLingualTransfer:
     def __call__(self, encode: Encode) -> dict[str, float]:
         """Returns "logistic/en-<language>/accuracy" and "logistic/<language>/accuracy"."""
         parts = [rows for splits in self._rows.values() for rows in splits.values()]
-        vectors = iter(_features(encode, parts))
-        sets = {
-            code: {part: (next(vectors), np.array([row[0] for row in rows])) for part, rows in splits.items()}
-            for code, splits in self._rows.items()
-        }
+        encoded = iter(_encode_rows(encode, parts))
+        sets = {code: {part: next(encoded) for part in splits} for code, splits in self._rows.items()}
         folds = [sets] if self._is_split else list(self._folds(sets))
         scores = {}
         for source in sets:
@@ -183,14 +177,8 @@ def _pairs(examples: Rows) -> list[tuple[str, str]]:
     return [(example[1], example[2]) for example in examples if len(example) == 3]
 
 
-def _features(encode: Encode, parts: Sequence[Rows]) -> list[np.ndarray]:
-    """The vectors of each set's sentences, `[n, dim]`, or the features of its pairs, `[n, 2 * dim]`."""
-    width = len(parts[0][0]) - 1
-    columns = [[example[1 + n] for example in part] for part in parts for n in range(width)]
-    vectors = classifiers.encode_columns(as_embedder(encode).encode_raw, columns)
-    if width == 1:
-        return vectors
-    return list(map(classifiers.pair_features, vectors[::2], vectors[1::2]))
+def _encode_rows(encode: Encode, parts: Sequence[Rows]) -> list[classifiers.Labelled]:
+    return classifiers.encode_rows(as_embedder(encode).encode_raw, parts)
 
 
 _PAIR = ("sentence1", "sentence2")
@@ -236,18 +224,18 @@ def find(folder: Path, seed: int, hidden: int = classifiers.NETWORK["hidden"]) -
     for name, languages in data.find_tables(folder / "senteval").items():
         if name in _TASKS:
             paths_of = {p: data.find_file(folder, f"senteval/{name}{p and '.'}{p}.tsv") for p in _PARTS}
-            tables = {SOURCE: {part: path for part, path in paths_of.items() if path}, **languages}
+            splits = {SOURCE: {part: path for part, path in paths_of.items() if path}, **languages}
             full_name = f"cross-lingual.{name}"
-            yield data.tables_dataset(full_name, tables, make_cross_lingual, _TASKS[name][1])
+            yield data.tables_dataset(full_name, splits, make_cross_lingual, _TASKS[name][1])
     for name, languages in data.find_tables(folder / "sentiment").items():
-        splits = {code: tables for code, tables in languages.items() if {"train", "test"} <= tables.keys()}
+        splits = {code: parts for code, parts in languages.items() if {"train", "test"} <= parts.keys()}
         if SOURCE in splits and len(splits) > 1:
             yield data.tables_dataset(f"cross-lingual.{name}", splits, make_cross_lingual)
     if len(xnli := data.xnli_paths(folder)) > 1 and SOURCE in xnli:
-        tables = {code: {"": path} for code, path in xnli.items()}
+        splits = {code: {"": path} for code, path in xnli.items()}
         make = partial(_aligned, make_cross_lingual)
         columns = ("pair_id", "label", "premise", "hypothesis")
-        yield data.tables_dataset("cross-lingual.xnli.dev", tables, make, columns)
+        yield data.tables_dataset("cross-lingual.xnli.dev", splits, make, columns)
 
 
 def _aligned(make: Callable[..., Evaluator], rows: Mapping[str, Mapping[str, Rows]], name: str) -> Evaluator:

@@ -18,7 +18,7 @@ from tensorflow.core.protobuf.meta_graph_pb2 import SignatureDef
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 from tensorflow_serving.apis import prediction_log_pb2
 
-from xling_tf.errors import UserError, first_line
+from xling_tf.errors import UserError, as_user_error, first_line
 from xling_tf.files import SAVED_MODEL
 from xling_tf.savedmodel.saved_models import load_saved_model, release_resources
 from xling_tf.serving.batching import SignatureQueue
@@ -74,15 +74,13 @@ class Servable:
                 with suppress(ServingError):  # A signature may refuse an empty row.
                     queue.run(_one_empty_row(self.signatures[name]))
             return len(self.queues)
-        calls = 0
-        try:
+        calls, message = 0, f"a warm-up request of {path} failed: {{error}}; remove it"
+        with as_user_error(message, ServingError, KeyError, tf.errors.OpError):
             for record in tf.data.TFRecordDataset(str(path)).take(1000).as_numpy_iterator():
                 request = prediction_log_pb2.PredictionLog.FromString(record).predict_log.request
                 inputs = {key: tf.make_ndarray(value) for key, value in request.inputs.items()}
                 self.queues[request.model_spec.signature_name or "serving_default"].run(inputs)
                 calls += 1
-        except (ServingError, KeyError, tf.errors.OpError) as error:
-            raise UserError(f"a warm-up request of {path} failed: {error}; remove it") from error
         return calls
 
 
