@@ -117,11 +117,11 @@ def _make(model: Path) -> Iterator[str]:
 
         output = Path(_OUTPUT.value)
         is_smaller = _TO.value == "savedmodel"
-        options: dict[str, Any] = {}
-        if is_smaller:
-            options = {name: flags.FLAGS[name].value for name in ("tables", "languages", "neutral")}
+        options: dict[str, Any] = {f.name: f.value for f in (_TABLES, _LANGUAGES, _NEUTRAL) if is_smaller}
         if _SAME_MEANING.value:
-            options["same_meaning"] = _read_columns(Path(_SAME_MEANING.value))
+            table = Path(_SAME_MEANING.value)
+            columns = zip(*read_table(table, names := header_of(table)), strict=True)
+            options["same_meaning"] = dict(zip(names, columns, strict=True))
         with progress(f"exporting {_MODEL.value} to {output}"):
             export(model, _TO.value, output, data=Path(_DATA.value) if _DATA.value else None, **options)
         # Vectors of a smaller model differ from the model's on purpose.
@@ -135,12 +135,6 @@ def _make(model: Path) -> Iterator[str]:
             yield _SHARED.format(where=f"{_ARCHIVE.value} and {checksum}", name=_ARCHIVE.value)
         if _PUSH.value:
             yield _SHARED.format(where=push(model, _PUSH.value), name=_PUSH.value)
-
-
-def _read_columns(path: Path) -> dict[str, tuple[str, ...]]:
-    """Reads the columns of a table by their names."""
-    names = header_of(path)
-    return dict(zip(names, zip(*read_table(path, names), strict=True), strict=True))
 
 
 def _serve(model: Path, serving: Path) -> str:

@@ -1,6 +1,7 @@
 """Import of the published weights of universal-sentence-encoder-multilingual."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
@@ -140,16 +141,9 @@ def read_module(folder: Path) -> PublishedWeights:
         parts = range(sum(other.startswith(f"{name}/{kind}_") for other in variables))
         return [variables[f"{name}/{kind}_{n}"].numpy() for n in parts] or [variables[name].numpy()]
 
-    try:
+    with _refusing_others(folder):
         layers = {ours: [np.concatenate(whole(name)) for name in variable_names(ours)] for ours in _NAMES}
-        table = _interleaved(whole("Embeddings", "sharded"))
-        return PublishedWeights(next(_pieces(folder)), table, layers)
-    except (KeyError, StopIteration) as error:
-        missing = error.args[0] if error.args else "a SentencePiece model"
-        raise UserError(
-            f"the variables of {NAME} are expected in {folder}, but {missing} is not among its "
-            f"{len(variables)}; use the folder of the CNN as it was published"
-        ) from error
+        return PublishedWeights(_pieces(folder), _interleaved(whole("Embeddings", "sharded")), layers)
 
 
 def read_onnx(path: Path) -> PublishedWeights:
@@ -162,26 +156,34 @@ def read_onnx(path: Path) -> PublishedWeights:
     def array(name: str) -> np.ndarray:
         if name in constants:
             return onnx.numpy_helper.to_array(constants[name])
+        if f"{name}_quantized" not in constants:
+            raise KeyError(name)
         quantized, scale, zero = (
             onnx.numpy_helper.to_array(constants[f"{name}_{part}"])
             for part in ("quantized", "scale", "zero_point")
         )
         return (quantized.astype(np.float32) - zero) * scale
 
-    try:
+    with _refusing_others(path):
         parts = [array(f"Func/StatefulPartitionedCall/input/_{1 + part}:0") for part in range(_NUM_PARTS)]
         layers = {
             ours: [array(f"StatefulPartitionedCall/{name}:0") for name in variable_names(ours)]
             for ours in _NAMES
         }
-        models = (a.s for node in graph.node for a in node.attribute if a.name == "model")
-        return PublishedWeights(next(models), _interleaved(parts), layers)
-    except (KeyError, StopIteration) as error:
-        missing = error.args[0].removesuffix("_quantized") if error.args else "a SentencePiece model"
-        raise UserError(
-            f"the variables of {NAME} are expected in {path}, but {missing} is not among its "
-            f"{len(constants)} constants; use an ONNX export of the CNN as it was published"
-        ) from error
+        pieces = _first(a.s for node in graph.node for a in node.attribute if a.name == "model")
+        return PublishedWeights(pieces, _interleaved(parts), layers)
+
+
+def _refusing_others(path: Path) -> AbstractContextManager[None]:
+    """Refuses a model that lacks a name of the published one."""
+    message = f"the variables of {NAME} are expected in {path}, but it lacks {{error}}; use the published CNN"
+    return as_user_error(message, KeyError)
+
+
+def _first(pieces: Iterable[bytes]) -> bytes:
+    for each in pieces:
+        return each
+    raise KeyError("a SentencePiece model")
 
 
 def build_model(weights: PublishedWeights, config: CnnConfig = _PUBLISHED) -> Model:
@@ -227,14 +229,13 @@ def _require_same_vectors(model: Model, source: Path) -> None:
         )
 
 
-def _pieces(folder: Path) -> Iterator[bytes]:
-    """Yields the SentencePiece models in the operations of a SavedModel."""
+def _pieces(folder: Path) -> bytes:
+    """Returns the first SentencePiece model in the operations of a SavedModel."""
     saved = SavedModel.FromString((folder / SAVED_MODEL).read_bytes())
     graph = saved.meta_graphs[0].graph_def
     functions = (node for function in graph.library.function for node in function.node_def)
-    for node in (*graph.node, *functions):
-        if node.op == "SentencepieceOp" and node.attr["model"].s:
-            yield node.attr["model"].s
+    operations = (node for node in (*graph.node, *functions) if node.op == "SentencepieceOp")
+    return _first(node.attr["model"].s for node in operations if node.attr["model"].s)
 
 
 def _interleaved(parts: Sequence[np.ndarray]) -> np.ndarray:

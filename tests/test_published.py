@@ -95,7 +95,7 @@ def test_the_constants_of_an_onnx_file_are_found_in_a_wheel_too(tmp_path):
     with pytest.raises(UserError, match="weights of the sizes of"):
         read_published(folder)
     file.write_bytes(file.read_bytes().replace(b"Ngram-3-Conv_1/bias", b"Ngram-3-Conv_1/BIAS"))
-    with pytest.raises(UserError, match=r"but StatefulPartitionedCall/.*Ngram-3-Conv_1/bias:0 is not among"):
+    with pytest.raises(UserError, match=r"lacks 'StatefulPartitionedCall/.*Ngram-3-Conv_1/bias:0'"):
         read_onnx(file)
     file.write_bytes(b"?")
     with pytest.raises(UserError, match=r"x\.onnx must be an ONNX file"):
@@ -103,7 +103,7 @@ def test_the_constants_of_an_onnx_file_are_found_in_a_wheel_too(tmp_path):
 
 
 def test_other_models_are_errors(tmp_path, hub_folder):
-    with pytest.raises(UserError, match=r"CNN_layers/.* is not among its"):
+    with pytest.raises(UserError, match=r"lacks .*CNN_layers/"):
         read_module(hub_folder)
     with pytest.raises(UserError, match="has no saved_model"):
         read_module(tmp_path)

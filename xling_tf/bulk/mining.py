@@ -84,8 +84,10 @@ def mine_translations(
     require_writable_folder(work, "choose another --output")
     with locked(work, "--output"):
         sides = [_Side(folder) for folder in folders]
-        digests = dict(zip(("source", "target"), map(_digest, folders), strict=True))
-        continue_with(work / "search.json", {**digests, "num_neighbours": num_neighbours})
+        descriptions = (json.dumps(dict(folder.description), sort_keys=True) for folder in folders)
+        digests = [blake2b(text.encode(), digest_size=16).hexdigest() for text in descriptions]
+        settings = {"source": digests[0], "target": digests[1], "num_neighbours": num_neighbours}
+        continue_with(work / "search.json", settings)
         room = memory * _GIB - _PROGRAM_BYTES - _BYTES_PER_ROW * sum(map(len, sides))
         bar = tqdm(total=sum(map(len, sides)), unit="sentence", disable=None if sys.stderr else True)
         with bar:
@@ -323,13 +325,12 @@ def _write(
         else:
             with temporary.open("w", encoding="utf-8", newline="\n") as lines:
                 for each in tables:
-                    texts = map(_cells, (each["source"], each["target"]))
+                    texts = (
+                        compute.replace_substring_regex(each[name], r"[\t\r\n]+", " ").to_pylist()
+                        for name in ("source", "target")
+                    )
                     for margin, source, target in zip(each["score"].to_pylist(), *texts, strict=True):
                         lines.write(f"{margin:.6f}\t{source}\t{target}\n")
-
-
-def _cells(texts: pa.ChunkedArray) -> list[str]:
-    return compute.replace_substring_regex(texts, r"[\t\r\n]+", " ").to_pylist()
 
 
 def _require_comparable(source: VectorFolder, target: VectorFolder) -> None:
@@ -350,8 +351,3 @@ def _require_comparable(source: VectorFolder, target: VectorFolder) -> None:
             )
     if source.description["precision"] not in ("float32", "int8"):
         raise UserError(f"vectors in float32 or int8 are expected, but {source.path} has bits; encode again")
-
-
-def _digest(folder: VectorFolder) -> str:
-    description = json.dumps(dict(folder.description), sort_keys=True)
-    return blake2b(description.encode(), digest_size=16).hexdigest()

@@ -119,7 +119,8 @@ def encode_files(
                 pending.result()
                 pending = thread.submit(writer.write, batch)
                 num_done += len(batch)
-                bar.total = round(num_done * num_bytes / max(1, texts.bytes_read))  # estimated
+                estimate = round(num_done * num_bytes / max(1, texts.bytes_read))
+                bar.total = max(num_done, estimate)  # sizes of remote files may be unknown
                 bar.update(len(batch))
                 seconds = time.monotonic() - begin
                 report(bar.format_meter(num_done, bar.total, seconds, initial=rows, bar_format=_STATE))

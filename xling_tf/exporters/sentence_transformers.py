@@ -144,7 +144,10 @@ class _Graph:
             is_empty = lengths < len(self._empty)
             lengths = tf.where(is_empty, len(self._empty), lengths)
             width = tf.maximum(tf.shape(ids)[1], len(self._empty))
-            ids, empty = (_padded(rows, width) for rows in (ids, tf.constant([self._empty])))
+            ids, empty = (
+                tf.pad(rows, [[0, 0], [0, width - tf.shape(rows)[1]]])
+                for rows in (ids, tf.constant([self._empty]))
+            )
             ids = tf.where(is_empty[:, None], empty, ids)[:, : tf.reduce_max(lengths)]
         vectors = unit_length(body.encode_tokens(self._embed(tables, ids), lengths))
         width = tf.maximum(tf.shape(input_ids)[1], 1)
@@ -152,10 +155,6 @@ class _Graph:
             "last_hidden_state": tf.tile(vectors[:, None], [1, width, 1]),
             "sentence_embedding": vectors,
         }
-
-
-def _padded(rows: tf.Tensor, width: tf.Tensor) -> tf.Tensor:
-    return tf.pad(rows, [[0, 0], [0, width - tf.shape(rows)[1]]])
 
 
 def vocabulary_rows(model: Model) -> NDArray[np.float32]:
