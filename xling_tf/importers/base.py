@@ -14,8 +14,7 @@ from xling_tf.errors import UserError, as_user_error
 from xling_tf.files import first_names
 from xling_tf.importers.bert import read_bert
 from xling_tf.importers.e5_file import PROMPTS, find_e5, read_e5
-from xling_tf.importers.sentence_transformers import read_prompts, read_settings
-from xling_tf.importers.static import read_static
+from xling_tf.importers.sentence_transformers import read_prompts, read_settings, read_tensors
 from xling_tf.importers.tokenizer_files import read_tokenizer
 from xling_tf.savedmodel.saved_models import HUGGING_FACE, read_front_matter, resolve
 from xling_tf.settings import kind_from_dict
@@ -24,6 +23,8 @@ from xling_tf.weights import Weights
 
 _WORDS = "encoder/embedding/words/table"
 _CONFIG, _MODULES = "config.json", "modules.json"
+# model2vec's default; sentence-transformers does not cut texts, and so has a limit far beyond a sentence's.
+_MODEL2VEC_TOKENS, _MAX_TOKENS = 512, 8192
 
 
 def read_model(folder: Path) -> tuple[dict[str, Any], dict[str, bytes], Weights]:
@@ -86,16 +87,57 @@ def _read_parts(folder: Path) -> tuple[TokenizerConfig, dict[str, bytes], dict[s
                 f"{folder / _MODULES} expects nothing but Normalize after StaticEmbedding, got "
                 f"{', '.join(others)}"
             )
-        return read_static(first)
+        return _read_static(first)
     if modules or config:
         settings, weights = read_bert(folder)
-        max_tokens, _ = settings.pop("max_tokens"), settings.pop("num_words")
-        return *read_tokenizer(first, max_tokens), settings, weights
+        return *read_tokenizer(first, settings.pop("max_tokens")), settings, weights
     names = sorted(path.name for path in folder.iterdir())
     raise UserError(
         "a model of xling_tf, transformers, sentence-transformers or model2vec is expected, with config.json "
         f"and model.safetensors, but {folder} has only {first_names(names)}"
     )
+
+
+def _read_static(folder: Path) -> tuple[Any, dict[str, bytes], dict[str, Any], Weights]:
+    """Reads a table of token vectors, which are averaged, from a folder of model2vec or StaticEmbedding."""
+    config = read_settings(folder / "config.json", {})
+    tensors = read_tensors(folder)
+    stored = tensors.get("embeddings", tensors.get("embedding.weight"))
+    if stored is None:
+        raise UserError(
+            f"{folder / 'model.safetensors'} expects a tensor embeddings or embedding.weight, got "
+            f"{', '.join(tensors) or 'none'}"
+        )
+    table = stored.astype(np.float32)
+    if "mapping" in tensors:  # of tokens to rows
+        table = table[tensors["mapping"]]
+    if "weights" in tensors:
+        table = table * tensors["weights"].astype(np.float32)[:, None]
+    is_model2vec = "embeddings" in tensors
+    max_tokens = config.get("max_length", _MODEL2VEC_TOKENS) if is_model2vec else None
+    tokenizer, files = read_tokenizer(folder, max_tokens or _MAX_TOKENS)
+    if is_model2vec and (unknown := _unknown_row(folder)) is not None:
+        # model2vec leaves unknown tokens out, which changes the length of the average alone.
+        table[unknown] = 0
+    dim = table.shape[1]
+    weights = {
+        _WORDS: table,
+        "encoder/input_projection/kernel": np.eye(dim, dtype=np.float32),
+        "encoder/input_projection/bias": np.zeros(dim, np.float32),
+    }
+    settings = {"kind": "static", "embedding_dim": dim, "hidden_dim": dim}
+    marks: dict[str, Any] = {"sentence_marks": False}
+    return dataclasses.replace(tokenizer, **marks), files, settings, weights
+
+
+def _unknown_row(folder: Path) -> int | None:
+    """Returns the id of the token for unknown words in tokenizer.json; None if there is none."""
+    content = read_settings(folder / "tokenizer.json")
+    model = content["model"]
+    if (name := model.get("unk_token")) is None:
+        return model.get("unk_id")
+    added = {token["content"]: token["id"] for token in content.get("added_tokens", ())}
+    return model["vocab"].get(name, added.get(name))
 
 
 def read_base_model(name: str | PathLike[str]) -> str:

@@ -121,7 +121,6 @@ def read_bert(folder: Path) -> tuple[dict[str, Any], Weights]:
     num_positions = config["max_position_embeddings"] - offset
     encoder = {
         "kind": "bert",
-        "num_words": config["vocab_size"],
         "max_tokens": read_max_tokens(transformer, num_positions),
         **settings,
         "max_positions": num_positions,
