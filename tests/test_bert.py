@@ -62,7 +62,8 @@ def write(folder, arrays, config=CONFIG, **files):
 
 def read(folder, **decided):
     settings, weights = read_bert(folder)
-    encoder = build_encoder({**settings, **decided})
+    num_words = len(weights["encoder/embedding/words/table"])
+    encoder = build_encoder({"num_words": num_words, **settings, **decided})
     assign_weights(named_weights(encoder, "encoder"), weights, str(folder))
     return encoder
 
