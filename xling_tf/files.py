@@ -65,7 +65,7 @@ def new_folder(path: Path) -> Iterator[Path]:
     temporary.mkdir()
     try:
         yield temporary
-        os.rename(temporary, path)
+        os.replace(temporary, path)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from xling_tf.files import locked, replacing, require_writable_folder
 from xling_tf.search.neighbours import (
     IndexKind,
     Neighbours,
+    best_neighbours,
     chunks,
     index_kind,
     nearest,
@@ -96,15 +97,14 @@ def mine_translations(
             for search in (forward, backward):
                 search.run(bar, report)
         report("choosing pairs")
-        found: Sequence[Iterable[Neighbours]] = (forward, backward) if all(map(len, sides)) else ((), ())
-        margins, *rows = best_pairs(*found, threshold)
+        margins, *rows = best_pairs(forward, backward, threshold)
         report(f"writing {len(margins):,} pairs")
         _write(output, sides, margins, rows)
     return {"sources": len(sides[0]), "targets": len(sides[1]), "pairs": len(margins)}
 
 
 class _Side:
-    """The sentences of a folder that differ, which have numbers from 0 on."""
+    """The distinct sentences of a folder, numbered from 0."""
 
     def __init__(self, folder: VectorFolder) -> None:
         self.folder = folder
@@ -139,13 +139,10 @@ class _Side:
         positions[order] = np.arange(len(order))
         return pa.concat_arrays(parts).take(pa.array(positions))
 
-    def rows_of(self, shard: int) -> NDArray[np.int64]:
-        """Returns the rows of a shard whose sentences count."""
-        return self.rows[slice(*self.starts[shard : shard + 2])] - self._shard_starts[shard]
-
     def vectors(self, shard: int) -> NDArray[Any]:
-        """Returns the vectors of a shard's sentences that count, in the folder's precision."""
-        vectors, rows = self.folder.vectors(shard), self.rows_of(shard)
+        """Returns the vectors of a shard's sentences, without repeated ones, in the folder's precision."""
+        vectors, numbers = self.folder.vectors(shard), slice(*self.starts[shard : shard + 2])
+        rows = self.rows[numbers] - self._shard_starts[shard]
         return vectors if len(rows) == len(vectors) else vectors[rows]
 
 
@@ -192,8 +189,8 @@ class _Search:
                     bar.update(int(rows[shard]) * (end - begin) // total)
 
     def __iter__(self) -> Iterator[Neighbours]:
-        """Yields what has been found for the sentences of each shard."""
-        return map(self._neighbours, range(self.queries.folder.num_shards))
+        """Yields what has been found for the sentences of each shard; nothing without candidates."""
+        return map(self._neighbours, range(self.queries.folder.num_shards if self._k else 0))
 
     def _neighbours(self, shard: int) -> Neighbours:
         with np.load(self._file(shard)) as arrays:
@@ -203,7 +200,7 @@ class _Search:
         parts = [self._neighbours(shard)] if block.begin else []
         parts.append(block.nearest(self.queries.vectors(shard), self._k))
         scores, indices = (np.concatenate(arrays, axis=1) for arrays in zip(*parts, strict=True))
-        best = _best(scores, indices, self._k)
+        best = best_neighbours(scores, indices, self._k)
         with replacing(self._file(shard)) as temporary, temporary.open("wb") as file:
             np.savez(file, scores=best.scores, indices=best.indices, shards=end)
 
@@ -244,7 +241,7 @@ class _Block:
         parts = [Neighbours(np.zeros((0, k), np.float32), np.zeros((0, k), np.int64))]
         for part in map(_units, chunks(queries)):
             if self._index:
-                parts.append(_best(*self._nearest_by_bits(self._index, part), k))
+                parts.append(best_neighbours(*self._nearest_by_bits(self._index, part), k))
             else:
                 parts.append(nearest(part, self._vectors, k, kind="flat"))
         scores, indices = map(np.concatenate, zip(*parts, strict=True))
@@ -276,16 +273,6 @@ class _Block:
 
 def _num_clusters(rows: int) -> int:
     return max(1, min(_MAX_CLUSTERS, int(_CLUSTERS * rows**0.5), rows // _TRAINING))
-
-
-def _best(scores: NDArray[np.float32], indices: NDArray[np.int64], k: int) -> Neighbours:
-    """Returns the best k, padded with -inf and -1 if there are fewer."""
-    order = np.lexsort((indices, -scores), axis=1)[:, :k]
-    best = [np.take_along_axis(array, order, axis=1) for array in (scores, indices)]
-    padding = (0, 0), (0, k - order.shape[1])
-    return Neighbours(
-        np.pad(best[0], padding, constant_values=-np.inf), np.pad(best[1], padding, constant_values=-1)
-    )
 
 
 def _floats(vectors: NDArray[Any]) -> NDArray[np.float32]:

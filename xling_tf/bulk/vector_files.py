@@ -31,7 +31,7 @@ ROWS_PER_SHARD = 1 << 17
 FORMATS = ("parquet", "npy")
 _DESCRIPTION = "vectors.json"  # what a folder holds
 _STATE = "{n:,} of about {total:,} sentences, {rate_noinv:,.0f}/s, {remaining} left"
-_RECORD = b"xling_tf"  # the same in each shard's metadata, and from where to continue
+_RECORD = b"xling_tf"  # key in a shard's metadata: the folder's description, and where to continue
 _CHUNK_ROWS = 1 << 14  # rows encoded at once
 _CHUNK_BYTES = 1 << 26  # bytes of text encoded at once, however few rows that are
 

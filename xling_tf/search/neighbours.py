@@ -77,10 +77,18 @@ def nearest_in_chunks(
     with tqdm(total=len(rows), disable=is_hidden, unit="query", desc="searching") as bar:
         for chunk in chunks(rows):
             scores, indices = index.search(_float32(queries[chunk]), int(k))  # FAISS takes no NumPy integer
-            scores = np.where(indices < 0, -np.inf, scores)
-            order = np.lexsort((indices, -scores), axis=1)
-            yield Neighbours(*(np.take_along_axis(array, order, axis=1) for array in (scores, indices)))
+            yield best_neighbours(np.where(indices < 0, -np.inf, scores), indices, k)
             bar.update(len(chunk))
+
+
+def best_neighbours(scores: NDArray[np.float32], indices: NDArray[np.int64], k: int) -> Neighbours:
+    """Sorts `[queries, n]` scores and indices; returns the best k, with -inf and -1 if there are fewer."""
+    order = np.lexsort((indices, -scores), axis=1)[:, :k]
+    best = [np.take_along_axis(array, order, axis=1) for array in (scores, indices)]
+    padding = (0, 0), (0, k - order.shape[1])
+    return Neighbours(
+        np.pad(best[0], padding, constant_values=-np.inf), np.pad(best[1], padding, constant_values=-1)
+    )
 
 
 def _build(candidates: NDArray[np.floating], kind: IndexKind) -> Any:
