@@ -82,20 +82,10 @@ The vectors are those of the signature `serving_default`. The SavedModel also ha
 
 
 def export(folder: Path, form: str, output: Path, *, data: Path | None = None, **options: Any) -> None:
-    """Exports a model to the format of another loader.
+    """Exports a model to one of `FORMATS`, with options of its exporter; for `data`, see `Source`.
 
-    The result is compared with the SavedModel's vectors before it is moved into place.
-
-    Args:
-        folder: Folder of an exported model.
-        form: Name of a format in `FORMATS`.
-        output: Folder to write, which must be new or an earlier export to this format.
-        data: Folder of corpora; see `Source`.
-        **options: Arguments of the exporter.
-
-    Raises:
-        UserError: `folder` is not a model of xling_tf, the format cannot express it, the vectors of the
-            result differ, `output` holds something else, or a package is missing.
+    The result is compared with the SavedModel's vectors before it is moved into place. The output must be new
+    or an earlier export to this format.
     """
     require_known("--to", form, FORMATS)
     exporter, mark = FORMATS[form]

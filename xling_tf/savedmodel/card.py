@@ -103,15 +103,12 @@ def model_card(
     """
     encoder = signatures["serving_default"].encoder
     languages, dim = config["info"]["languages"], encoder.hidden_dim
-    abouts = [signature.about for signature in signatures.values()]
-    rows = (
-        (
-            f"`{signature.about.name}`",
-            ", ".join(f"`{name}`" for name in signature.about.inputs),
-            signature.about.card + (f"; puts `{signature.prompt}` before texts" if signature.prompt else ""),
-        )
-        for signature in signatures.values()
-    )
+    examples = (signature.about.example.replace("{dim}", str(dim)) for signature in signatures.values())
+    rows = []
+    for signature in signatures.values():
+        about, inputs = signature.about, ", ".join(f"`{name}`" for name in signature.about.inputs)
+        prompt = f"; puts `{signature.prompt}` before texts" if signature.prompt else ""
+        rows.append(f"| `{about.name}` | {inputs} | {about.card}{prompt} |")
     kind = config["encoder"]["kind"]
     is_plain = not any(map(encoder.tokenizer.rules().get, ("begin", "end")))
     unavailable = {
@@ -120,11 +117,7 @@ def model_card(
         "litert": kind == "lstm",
     }
     loaders = (
-        (
-            name.replace("NAME", title),
-            f"`{form}`" if form else "this folder",
-            f"`{use.replace('NAME', title)}`",
-        )
+        f"| {name} | {f'`{form}`' if form else 'this folder'} | `{use}` |".replace("NAME", title)
         for name, form, use in _LOADERS
         if not unavailable.get(form)
     )
@@ -135,14 +128,12 @@ def model_card(
         dim=dim,
         origin=origin,
         imports=_TEXT_OPS if encoder.tokenizer.needs_text_ops else "",
-        examples="\n".join(
-            f"    {about.example.replace('{dim}', str(dim))}" for about in abouts if about.example
-        ),
-        signatures="\n".join(f"| {' | '.join(row)} |" for row in rows),
+        examples="\n".join(f"    {example}" for example in examples if example),
+        signatures="\n".join(rows),
         needs=_NEEDS[encoder.tokenizer.needs_text_ops],
         max_tokens=config["tokenizer"]["max_tokens"],
         prefixes=_PREFIXES.format(dims=", ".join(map(str, dims))) if dims else "",
-        loaders="\n".join(f"| {' | '.join(row)} |" for row in loaders),
+        loaders="\n".join(loaders),
     )
 
 

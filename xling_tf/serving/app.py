@@ -67,28 +67,27 @@ def make_app(
 ) -> Starlette:
     """Makes the ASGI application of models by name."""
 
-    def metrics_page(request: Request) -> Response:
-        return Response(metrics.page(), media_type="text/plain; version=0.0.4")
-
     def readiness(request: Request) -> Response:
         if all(model.is_available() for model in models.values()):
             return JSONResponse({"status": "ready"})
         return _error(ServingError("Not every model is available", 503))
 
-    def refused(request: Request, error: Any) -> Response:
-        return _error(ServingError(error.detail, error.status_code))
-
-    page = resources.files(__package__) / "page"
+    media_type, page = "text/plain; version=0.0.4", resources.files(__package__) / "page"
     app = Starlette(
         routes=[
-            Route("/monitoring/prometheus/metrics", metrics_page),
+            Route(
+                "/monitoring/prometheus/metrics",
+                lambda request: Response(metrics.page(), media_type=media_type),
+            ),
             Route("/healthz", lambda request: JSONResponse({"status": "alive"})),
             Route("/readyz", readiness),
             Route("/", lambda request: FileResponse(str(page / "index.html"))),
             Route("/page/models", lambda request: JSONResponse({"models": list(models)})),
             Mount("/page", StaticFiles(directory=str(page))),
         ],
-        exception_handlers={HTTPException: refused},
+        exception_handlers={
+            HTTPException: lambda request, error: _error(ServingError(error.detail, error.status_code))
+        },
         middleware=[Middleware(CORSMiddleware, config.origins, allow_methods=["*"], allow_headers=["*"])],
     )
     app.router.default = _Protocol(models, scheduler, metrics, config)
