@@ -110,7 +110,7 @@ def read_bert(folder: Path) -> tuple[dict[str, Any], Weights]:
     for name, value in _REQUIRED.items():
         if config.get(name, value) != value:
             raise UserError(f"{name} in {path} is expected to be {value}, got {config[name]}")
-    names = [*family.sizes.values(), "vocab_size", "max_position_embeddings"]
+    names = [*family.sizes.values(), "max_position_embeddings"]
     if missing := [name for name in names if name not in config]:
         raise UserError(
             f"{path} must be the config of a {config['model_type']}, but has no {', '.join(missing)}"
