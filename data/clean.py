@@ -12,10 +12,10 @@ from typing import Any
 # A bare checkout is enough: the package need not be installed.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from absl import app, flags
+from absl import flags
 
 from xling_tf.errors import library
-from xling_tf.program import one_line_errors, parse_flags, progress, quiet_start, set_up_logging
+from xling_tf.program import progress, quiet_start, run
 
 _MODEL = flags.DEFINE_string("model", None, "The exported model, as xling_tf.load takes it.", required=True)
 _INPUT = flags.DEFINE_string("input", None, "File of lines source TAB target.", required=True)
@@ -29,23 +29,21 @@ _OPTIONS = (
 _SCORES = flags.DEFINE_string("scores", None, "File for all pairs: margin, fault, source and target.")
 
 
-def main(_: list[str]) -> None:
+def main() -> None:
     """Cleans what the flags describe, and prints the counts."""
-    set_up_logging()
-    with one_line_errors("the same command starts again"):
-        with quiet_start():
-            library("tensorflow", "tensorflow", "tensorflow")
-            from xling_tf.bulk.bitext_cleaning import clean_bitext
-            from xling_tf.sentence_encoder import SentenceEncoder
+    with quiet_start():
+        library("tensorflow", "tensorflow", "tensorflow")
+        from xling_tf.bulk.bitext_cleaning import clean_bitext
+        from xling_tf.sentence_encoder import SentenceEncoder
 
-            encoder = SentenceEncoder(_MODEL.value)
-        with progress("cleaning") as report:
-            options: dict[str, Any] = {flag.name: flag.value for flag in _OPTIONS}
-            paths = Path(_INPUT.value), Path(_OUTPUT.value)
-            scores = Path(_SCORES.value) if _SCORES.value else None
-            counts = clean_bitext(encoder.encode, *paths, scores=scores, report=report, **options)
+        encoder = SentenceEncoder(_MODEL.value)
+    with progress("cleaning") as report:
+        options: dict[str, Any] = {flag.name: flag.value for flag in _OPTIONS}
+        paths = Path(_INPUT.value), Path(_OUTPUT.value)
+        scores = Path(_SCORES.value) if _SCORES.value else None
+        counts = clean_bitext(encoder.encode, *paths, scores=scores, report=report, **options)
     print(f"{_OUTPUT.value}: {', '.join(f'{count} {name}' for name, count in counts.items())}")
 
 
 if __name__ == "__main__":
-    app.run(main, flags_parser=parse_flags)
+    run(main, "the same command starts again")

@@ -17,7 +17,7 @@ from typing import Any
 # A bare checkout is enough: the package need not be installed.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from absl import app, flags, logging
+from absl import flags, logging
 from numpy.typing import NDArray
 
 from xling_tf.corpora.folder import load_folder
@@ -26,32 +26,30 @@ from xling_tf.corpora.records import TranslationPair
 from xling_tf.corpora.store import transient_store
 from xling_tf.errors import UserError
 from xling_tf.files import read_json, require_writable_folder, write_json
-from xling_tf.program import one_line_errors, parse_flags, quiet_start, set_up_logging
+from xling_tf.program import quiet_start, run
 from xling_tf.savedmodel.saved_models import checksum, resolve
 from xling_tf.search.hard_negatives import QUERIES, STRATEGIES, MiningConfig, mine_hard_negatives
 from xling_tf.sentence_encoder import SentenceEncoder
 
 
-def main(_: list[str]) -> None:
+def main() -> None:
     """Mines what the flags describe, and prints the counts."""
-    set_up_logging()
     values = flags.FLAGS
-    with one_line_errors("the same command keeps the corpora that are done"):
-        names = [field.name for field in fields(MiningConfig) if field.name in values]
-        rules: dict[str, Any] = {name: values[name].value for name in names}
-        config = MiningConfig(num_negatives=values.top, **rules)
-        model = resolve(values.model)
-        with quiet_start():
-            encoder = SentenceEncoder(model)
-        counts = mine_folder(
-            Path(values.data),
-            encoder.encode,
-            config,
-            model=checksum(model),
-            source=values.source,
-            targets=values.target,
-            names=values.corpus,
-        )
+    names = [field.name for field in fields(MiningConfig) if field.name in values]
+    rules: dict[str, Any] = {name: values[name].value for name in names}
+    config = MiningConfig(num_negatives=values.top, **rules)
+    model = resolve(values.model)
+    with quiet_start():
+        encoder = SentenceEncoder(model)
+    counts = mine_folder(
+        Path(values.data),
+        encoder.encode,
+        config,
+        model=checksum(model),
+        source=values.source,
+        targets=values.target,
+        names=values.corpus,
+    )
     for corpus, counters in counts.items():
         print(f"{corpus}: {', '.join(f'{outcome} {count}' for outcome, count in counters.items())}")
 
@@ -139,4 +137,4 @@ if __name__ == "__main__":
         "sampling_strategy", "top", STRATEGIES, "Take the nearest candidates that pass, or random ones."
     )
     flags.DEFINE_integer("seed", 1, "Seed of --sampling_strategy=random.")
-    app.run(main, flags_parser=parse_flags)
+    run(main, "the same command keeps the corpora that are done")

@@ -14,10 +14,10 @@ from pathlib import Path
 # A bare checkout is enough: the package need not be installed.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from absl import app, flags
+from absl import flags
 
 from xling_tf.errors import library
-from xling_tf.program import one_line_errors, parse_flags, progress, quiet_start, set_up_logging
+from xling_tf.program import progress, quiet_start, run
 from xling_tf.search.search import MIN_MARGIN
 
 _SOURCE = flags.DEFINE_string("source", None, "Folder of the sources' vectors.", required=True)
@@ -29,20 +29,16 @@ _THRESHOLD = flags.DEFINE_float("threshold", MIN_MARGIN, "Smallest margin of a p
 _MEMORY = flags.DEFINE_float("memory", 4, "Memory to use, in GiB.", lower_bound=0)
 
 
-def main(_: list[str]) -> None:
+def main() -> None:
     """Mines what the flags describe, and prints the counts."""
-    set_up_logging()
-    with one_line_errors("the same command continues"):
-        with quiet_start():
-            library("tensorflow", "tensorflow", "tensorflow")
-            from xling_tf.bulk.mining import mine_translations
-        with progress("mining") as report:
-            paths = (Path(flag.value) for flag in (_SOURCE, _TARGET, _OUTPUT))
-            counts = mine_translations(
-                *paths, threshold=_THRESHOLD.value, memory=_MEMORY.value, report=report
-            )
+    with quiet_start():
+        library("tensorflow", "tensorflow", "tensorflow")
+        from xling_tf.bulk.mining import mine_translations
+    with progress("mining") as report:
+        paths = (Path(flag.value) for flag in (_SOURCE, _TARGET, _OUTPUT))
+        counts = mine_translations(*paths, threshold=_THRESHOLD.value, memory=_MEMORY.value, report=report)
     print(f"{_OUTPUT.value}: {', '.join(f'{count} {name}' for name, count in counts.items())}")
 
 
 if __name__ == "__main__":
-    app.run(main, flags_parser=parse_flags)
+    run(main, "the same command continues")

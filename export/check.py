@@ -29,11 +29,11 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import numpy as np
-from absl import app, flags
+from absl import flags
 
 from xling_tf.errors import UserError
 from xling_tf.files import write_json
-from xling_tf.program import one_line_errors, parse_flags_and_files, provenance, quiet_start, set_up_logging
+from xling_tf.program import provenance, quiet_start, run
 
 with quiet_start():
     import tensorflow as tf
@@ -310,22 +310,20 @@ def run_check(check: Callable[[Subject], Measured], subject: Subject) -> dict[st
     return {**outcome, "measured": measured, "seconds": round(time.perf_counter() - start, 1)}
 
 
-def main(argv: list[str]) -> None:
+def main(*models: str) -> None:
     """Checks the models that the command line names."""
-    set_up_logging()
-    with one_line_errors("the same command starts again"):
-        if not (folders := [resolve(argument) for argument in argv[1:]]):
-            raise UserError("folders of exported models are expected; name them")
-        checks = CHECKS
-        if flags.FLAGS.model:
-            checks = (has_the_vectors_of_the_model,)
-        else:
-            for folder in folders:
-                require_saved_model(folder)
-        models = [_report(Subject(folder, flags.FLAGS.sentences), checks) for folder in folders]
-        if flags.FLAGS.json:
-            write_json(Path(flags.FLAGS.json), {**provenance(), "models": models})
-    if any(outcome["status"] == "failed" for model in models for outcome in model["checks"]):
+    if not (folders := [resolve(model) for model in models]):
+        raise UserError("folders of exported models are expected; name them")
+    checks = CHECKS
+    if flags.FLAGS.model:
+        checks = (has_the_vectors_of_the_model,)
+    else:
+        for folder in folders:
+            require_saved_model(folder)
+    reports = [_report(Subject(folder, flags.FLAGS.sentences), checks) for folder in folders]
+    if flags.FLAGS.json:
+        write_json(Path(flags.FLAGS.json), {**provenance(), "models": reports})
+    if any(outcome["status"] == "failed" for report in reports for outcome in report["checks"]):
         sys.exit(1)
 
 
@@ -372,4 +370,4 @@ if __name__ == "__main__":
     flags.DEFINE_string("python", sys.executable, "Python with the library of an export.")
     flags.DEFINE_string("data", None, "Folder of corpora with the compared sentences; default a sample.")
     flags.DEFINE_integer("sentences", 10_000, "Number of texts in the large call.", lower_bound=1)
-    app.run(main, flags_parser=parse_flags_and_files)
+    run(main, "the same command starts again", takes_files=True)

@@ -14,10 +14,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from typing import Any, get_args
 
-from absl import app, flags
+from absl import flags
 
 from xling_tf.errors import library
-from xling_tf.program import one_line_errors, parse_flags, progress, quiet_start, set_up_logging
+from xling_tf.program import progress, quiet_start, run
 from xling_tf.search.quantization import Precision
 
 _MODEL = flags.DEFINE_string("model", None, "The exported model, as xling_tf.load takes it.", required=True)
@@ -42,21 +42,19 @@ _FORMAT = flags.DEFINE_enum(
 )
 
 
-def main(_: list[str]) -> None:
+def main() -> None:
     """Encodes what the flags describe, and prints the counts."""
-    set_up_logging()
-    with one_line_errors("the same command continues"):
-        with quiet_start():
-            library("tensorflow", "tensorflow", "tensorflow")
-            from xling_tf.bulk.vector_files import encode_files
-        with progress("encoding") as report:
-            options: dict[str, Any] = {flag.name: flag.value for flag in _OPTIONS}
-            files, output = _INPUT.value, Path(_OUTPUT.value)
-            counts = encode_files(
-                _MODEL.value, files, output, file_format=_FORMAT.value, report=report, **options
-            )
+    with quiet_start():
+        library("tensorflow", "tensorflow", "tensorflow")
+        from xling_tf.bulk.vector_files import encode_files
+    with progress("encoding") as report:
+        options: dict[str, Any] = {flag.name: flag.value for flag in _OPTIONS}
+        files, output = _INPUT.value, Path(_OUTPUT.value)
+        counts = encode_files(
+            _MODEL.value, files, output, file_format=_FORMAT.value, report=report, **options
+        )
     print(f"{_OUTPUT.value}: {', '.join(f'{count} {name}' for name, count in counts.items())}")
 
 
 if __name__ == "__main__":
-    app.run(main, flags_parser=parse_flags)
+    run(main, "the same command continues")

@@ -26,11 +26,11 @@ from pathlib import Path
 # A bare checkout is enough: the package need not be installed.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from absl import app, flags
+from absl import flags
 
 from xling_tf import __version__
 from xling_tf.errors import UserError
-from xling_tf.program import one_line_errors, parse_flags_and_files, progress, quiet_start, set_up_logging
+from xling_tf.program import progress, quiet_start, run
 
 with quiet_start():
     from use_weights import LICENCE, is_published, read_published
@@ -65,18 +65,15 @@ _WEIGHTS = """
 _LICENCE = "The licence of these weights is that of the original: {}."
 
 
-def main(argv: list[str]) -> None:
+def main(*sources: str) -> None:
     """Imports the model that the command line names, and prints how to use it."""
-    _, *sources = argv
-    set_up_logging()
-    with one_line_errors("the same command starts again"):
-        if len(sources) > 1:
-            raise UserError(f"one model is expected, got {' '.join(sources)}")
-        source = sources[0] if sources else None
-        name = model_name(source) if source else "use-multilingual"
-        output = Path(flags.FLAGS.output or f"exported/{name}")
-        with progress(f"importing {source or 'the published weights'} into {output}"):
-            summary = import_model(source, output)
+    if len(sources) > 1:
+        raise UserError(f"one model is expected, got {' '.join(sources)}")
+    source = sources[0] if sources else None
+    name = model_name(source) if source else "use-multilingual"
+    output = Path(flags.FLAGS.output or f"exported/{name}")
+    with progress(f"importing {source or 'the published weights'} into {output}"):
+        summary = import_model(source, output)
     size = sum(path.stat().st_size for path in output.rglob("*") if path.is_file())
     quoted = shlex.quote(str(output))
     print(_DONE.format(output=output, quoted=quoted, size=size / 1e6, summary=summary))
@@ -145,4 +142,4 @@ def _describe(model: Model) -> str:
 
 if __name__ == "__main__":
     flags.DEFINE_string("output", None, "Folder of the exported model; default exported/<name>.")
-    app.run(main, flags_parser=parse_flags_and_files)
+    run(main, "the same command starts again", takes_files=True)

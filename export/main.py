@@ -28,11 +28,11 @@ from typing import Any
 # A bare checkout is enough: the package need not be installed.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from absl import app, flags
+from absl import flags
 
 from xling_tf.errors import UserError
 from xling_tf.evaluators.data import header_of, read_table
-from xling_tf.program import one_line_errors, parse_flags, progress, quiet_start, set_up_logging
+from xling_tf.program import progress, quiet_start, run
 from xling_tf.savedmodel.saved_models import model_name, resolve
 
 _MODEL = flags.DEFINE_string("model", None, "The exported model, as xling_tf.load takes it.", required=True)
@@ -89,23 +89,21 @@ _SHARED = """{where}. Load it with
 """
 
 
-def main(_: list[str]) -> None:
+def main() -> None:
     """Converts the model as the flags say, and prints how to use the results."""
-    set_up_logging()
-    with one_line_errors("the same command starts again"):
-        if bool(_TO.value) != bool(_OUTPUT.value):
-            raise UserError("--to and --output are expected together, got one of them")
-        outputs = (_SERVING, _TO, _ARCHIVE, _PUSH)
-        if not any(flag.value for flag in outputs):
-            raise UserError(f"at least one of {', '.join(f'--{flag.name}' for flag in outputs)} is expected")
-        if not _SERVING.value and (_NAME.value or _VERSION.value):
-            raise UserError("--name and --version need --serving")
-        if _LANGUAGES.value and not (_TO.value == "savedmodel" and _DATA.value):
-            raise UserError("--languages needs --to savedmodel and --data")
-        if (_SAME_MEANING.value or _NEUTRAL.value) and _TO.value != "savedmodel":
-            raise UserError("--same_meaning and --neutral need --to savedmodel")
-        for message in _make(resolve(_MODEL.value)):
-            print(message)
+    if bool(_TO.value) != bool(_OUTPUT.value):
+        raise UserError("--to and --output are expected together, got one of them")
+    outputs = (_SERVING, _TO, _ARCHIVE, _PUSH)
+    if not any(flag.value for flag in outputs):
+        raise UserError(f"at least one of {', '.join(f'--{flag.name}' for flag in outputs)} is expected")
+    if not _SERVING.value and (_NAME.value or _VERSION.value):
+        raise UserError("--name and --version need --serving")
+    if _LANGUAGES.value and not (_TO.value == "savedmodel" and _DATA.value):
+        raise UserError("--languages needs --to savedmodel and --data")
+    if (_SAME_MEANING.value or _NEUTRAL.value) and _TO.value != "savedmodel":
+        raise UserError("--same_meaning and --neutral need --to savedmodel")
+    for message in _make(resolve(_MODEL.value)):
+        print(message)
 
 
 def _make(model: Path) -> Iterator[str]:
@@ -158,4 +156,4 @@ def _megabytes(folder: Path) -> float:
 
 
 if __name__ == "__main__":
-    app.run(main, flags_parser=parse_flags)
+    run(main, "the same command starts again")

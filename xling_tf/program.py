@@ -16,7 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any, NoReturn
 
-from absl import flags, logging
+from absl import app, flags, logging
 from tabulate import tabulate
 
 from xling_tf import __version__
@@ -27,6 +27,20 @@ _PACKAGE = Path(__file__).resolve().parent
 _LOGGED = (str(_PACKAGE), *(str(_PACKAGE.with_name(n)) for n in ("data", "evaluation", "export", "training")))
 _SECONDS_BETWEEN_LINES = 30.0
 _PACKAGES = ("tensorflow", "keras", "numpy", "scipy", "scikit-learn")
+
+
+def run(main: Callable[..., None], again: str, *, takes_files: bool = False) -> None:
+    """Runs a program after parsing its flags; `main` gets the files on its command line, if it `takes_files`.
+
+    Mistakes of users are printed in one line, with what happens if the same command is started `again`.
+    """
+
+    def start(argv: list[str]) -> None:
+        set_up_logging()
+        with one_line_errors(again):
+            main(*argv[1:])
+
+    app.run(start, flags_parser=parse_flags_and_files if takes_files else parse_flags)
 
 
 @contextmanager
