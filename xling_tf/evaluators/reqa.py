@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from xling_tf.corpora.line_files import UNSPACED_RANGES, normal_form
 from xling_tf.corpora.sentences import surroundings
-from xling_tf.errors import UserError, library
+from xling_tf.errors import UserError, as_user_error, library
 from xling_tf.evaluators import data
 from xling_tf.evaluators.encoding import Encode, as_embedder, encode_checked, encode_units
 from xling_tf.evaluators.semantic_retrieval import inner_products, relevant_ranks
@@ -224,7 +224,8 @@ def read_tables(tables: Mapping[str, Path]) -> ReqaData:
     key = "question_id" if "question_id" in data.header_of(tables["questions"]) else "question"
     questions = data.read_table(tables["questions"], (key, "question", "answer_sentence_id"))
     columns, contexts = ["sentence_id", "sentence"], {"": ""}
-    try:
+    beside = "which must be in the sentences or paragraphs beside it"
+    with as_user_error(f"{tables['questions']} names {{error}}, {beside}", KeyError):
         if "paragraph_id" in data.header_of(tables["sentences"]):
             columns.append("paragraph_id")
             rows = data.read_table(tables["paragraphs"], ("paragraph_id", "context"))
@@ -233,9 +234,6 @@ def read_tables(tables: Mapping[str, Path]) -> ReqaData:
         sentences = {row[0]: (row[1], contexts["".join(row[2:])]) for row in rows}
         answered = [(key, text, sentences[answer][0]) for key, text, answer in questions]
         return ReqaData(answered, list(sentences.values()))
-    except KeyError as error:
-        wanted = f"{tables['questions']} names {str(error)[:80]}"
-        raise UserError(f"{wanted}, which must be in the sentences or paragraphs beside it") from None
 
 
 def _find(folder: Path, seed: int) -> Iterator[data.Dataset]:

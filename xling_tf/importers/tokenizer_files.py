@@ -76,15 +76,18 @@ def _read_vocabulary(folder: Path) -> tuple[_Settings, bytes]:
     config = read_settings(folder / "tokenizer_config.json", {})
     name = config.get("tokenizer_class", "BertTokenizer")
     _require("tokenizer_class", "Japanese" in name and name, False)
-    lowercase = config.get("do_lower_case", True)
-    accents = config.get("strip_accents")
     lines = (folder / _VOCABULARY).read_text("utf-8").removesuffix("\n").split("\n")
-    settings = {
-        "lowercase": lowercase,
-        "strip_accents": lowercase if accents is None else accents,
-        "split_chinese": config.get("tokenize_chinese_chars", True),
-    }
+    settings = _rules_of_bert(
+        config.get("do_lower_case", True),
+        config.get("strip_accents"),
+        config.get("tokenize_chinese_chars", True),
+    )
     return settings, _lines(_by_row((line, row) for row, line in enumerate(lines)))
+
+
+def _rules_of_bert(lowercase: bool, accents: bool | None, chinese: bool) -> _Settings:
+    strip_accents = lowercase if accents is None else accents
+    return {"lowercase": lowercase, "strip_accents": strip_accents, "split_chinese": chinese}
 
 
 def _read_wordpiece(content: Mapping[str, Any]) -> tuple[_Settings, bytes]:
@@ -100,14 +103,9 @@ def _read_wordpiece(content: Mapping[str, Any]) -> tuple[_Settings, bytes]:
     begin, end = _frame(content)
     marks = [tokens[row] for row in (*begin, *end)]
     _require("the special tokens around a sentence", marks, [BEGIN, END], [])
-    lowercase, accents = normalizer["lowercase"], normalizer["strip_accents"]
-    settings = {
-        "lowercase": lowercase,
-        "strip_accents": lowercase if accents is None else accents,
-        "split_chinese": normalizer["handle_chinese_chars"],
-        "sentence_marks": bool(marks),
-    }
-    return settings, _lines(tokens)
+    names = ("lowercase", "strip_accents", "handle_chinese_chars")
+    settings = _rules_of_bert(*(normalizer[name] for name in names))
+    return {**settings, "sentence_marks": bool(marks)}, _lines(tokens)
 
 
 def _read_unigram(content: Mapping[str, Any]) -> tuple[_Settings, bytes]:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, get_args
 import numpy as np
 
 from xling_tf.errors import UserError
-from xling_tf.evaluators import data, sts
+from xling_tf.evaluators import data, reqa, sts
 from xling_tf.evaluators.embedders import open_embedder
 from xling_tf.files import read_json
 from xling_tf.inputs import as_texts
@@ -194,14 +194,11 @@ def _translations(texts: data.ParallelTexts) -> Any:
 
 def _questions(tables: Mapping[str, Path]) -> dict[str, Any]:
     """Candidates are the distinct sentences; all that answer a question are right."""
-    rows = data.read_table(tables["sentences"], ("sentence_id", "sentence"))
-    sentences = {row[0]: row[1] for row in rows}
-    ids = {text: f"s{number}" for number, text in enumerate(dict.fromkeys(sentences.values()))}
+    questions, sentences = reqa.read_tables(tables)
+    ids = {text: f"s{number}" for number, text in enumerate(dict.fromkeys(text for text, _ in sentences))}
     answers: defaultdict[str, dict[str, int]] = defaultdict(dict)
-    for question, answer in data.read_table(tables["questions"], ("question", "answer_sentence_id")):
-        if answer not in sentences:
-            raise UserError(f"{tables['questions']} names {answer!r}, which {tables['sentences']} must have")
-        answers[question][ids[sentences[answer]]] = 1
+    for _, question, answer in questions:
+        answers[question][ids[answer]] = 1
     numbers = [f"q{number}" for number in range(len(answers))]
     return {
         "corpus": _rows(id=ids.values(), text=ids, title=[""] * len(ids)),
