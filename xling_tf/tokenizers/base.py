@@ -13,31 +13,19 @@ from xling_tf.tokenizers.treebank import lowercased, readable
 
 
 class SpelledWords(NamedTuple):
-    """Distinct words with their character n-grams.
+    """Distinct words with their character n-grams."""
 
-    Attributes:
-        ids: `[words]` int32 rows of the word table.
-        ngram_ids: `[ngrams]` int32 rows of the n-gram table, word by word.
-        ngram_words: `[ngrams]` int32 position in `ids` of the word that each n-gram belongs to, ascending.
-    """
-
-    ids: tf.Tensor
-    ngram_ids: tf.Tensor
-    ngram_words: tf.Tensor
+    ids: tf.Tensor  # [words] int32 rows of the word table
+    ngram_ids: tf.Tensor  # [ngrams] int32 rows of the n-gram table, word by word
+    ngram_words: tf.Tensor  # [ngrams] int32 positions in `ids` of the words of the n-grams, ascending
 
 
 class TokenFeatures(NamedTuple):
-    """The tokens of a batch; each distinct token is represented once.
+    """The tokens of a batch; each distinct token is represented once."""
 
-    Attributes:
-        words: `[words]` int32 rows of the word table; `SpelledWords` if words have n-grams.
-        tokens: `[batch, length]` int32 positions in `words`; padding points at 0.
-        lengths: `[batch]` int32 number of tokens, at least 1.
-    """
-
-    words: Any
-    tokens: tf.Tensor
-    lengths: tf.Tensor
+    words: Any  # [words] int32 rows of the word table; `SpelledWords` if words have n-grams
+    tokens: tf.Tensor  # [batch, length] int32 positions in `words`; padding points at 0
+    lengths: tf.Tensor  # [batch] int32 numbers of tokens, at least 1
 
     @property
     def ids(self) -> tf.Tensor:
@@ -72,26 +60,16 @@ class Tokenizer(tf.Module, ABC):
     @classmethod
     @abstractmethod
     def fit(cls, config: Any, texts_by_language: Mapping[str, Iterable[str]]) -> Self:
-        """Learns a tokenizer from texts, which are read once.
-
-        Args:
-            config: Settings of this kind of tokenizer.
-            texts_by_language: Texts by language code.
-        """
+        """Learns a tokenizer from the texts of each language, by its code, which are read once."""
 
     @classmethod
     @abstractmethod
     def from_files(cls, config: Any, files: Mapping[str, bytes]) -> Self:
-        """Makes a tokenizer from the contents of its files.
-
-        Args:
-            config: Settings of this kind of tokenizer.
-            files: Contents by file name, as `files` returns them.
-        """
+        """Makes a tokenizer from the contents of its files by name, as `files` returns them."""
 
     @abstractmethod
     def files(self) -> dict[str, bytes]:
-        """Returns the contents of the tokenizer's files by name, for `from_files`."""
+        """Returns the contents of the tokenizer's files by name."""
 
     @abstractmethod
     def tokenize(self, sentences: tf.Tensor, max_tokens: int | None = None) -> tf.RaggedTensor:
