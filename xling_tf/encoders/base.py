@@ -45,16 +45,7 @@ class TokenEncoder(keras.Model, ABC):
 
     @abstractmethod
     def encode_tokens(self, inputs: Tensor, lengths: Tensor, training: bool = False) -> Tensor:
-        """Encodes sentences of embedded words.
-
-        Args:
-            inputs: `[batch, length, any]` rows of `embed_words`, one at each position.
-            lengths: `[batch]` int32 number of tokens.
-            training: True in a training step.
-
-        Returns:
-            `[batch, hidden_dim]` float32, not normalised.
-        """
+        """Encodes `[batch, length, any]` embedded words as `[batch, hidden_dim]` float32, not normalised."""
 
     def encode(self, words: Tensor, tokens: Tensor, lengths: Tensor, training: bool = False) -> Tensor:
         """Encodes sentences of words that are embedded once each; calls `encode_tokens` by default.
@@ -96,13 +87,8 @@ class TokenEncoder(keras.Model, ABC):
         return [v for v in self.trainable_variables if id(v) not in tables]
 
     def assign_word_vectors(self, rows: NDArray[np.float32], is_known: NDArray[np.bool_]) -> None:
-        """Initialises the table with pretrained word vectors; words without one keep their rows.
-
-        Args:
-            rows: `[words, any]` vectors of the first words of the table: of one space, or of several
-                concatenated.
-            is_known: `[words, spaces]`, true if the space has a vector of the word.
-        """
+        """Initialises the first rows of the table; words that a space lacks keep their random rows."""
+        # `[words, any]` rows of all spaces together, and `[words, spaces]`, true if the space has the word.
         table = self.embedding.words.table
         values = tf.convert_to_tensor(table.value).numpy().copy()
         values[: len(rows)][is_known.all(axis=1)] = rows[is_known.all(axis=1)]
@@ -132,13 +118,7 @@ class TokenEncoder(keras.Model, ABC):
 
 
 def encoder_settings(config: Any, tokenizer: Tokenizer, **decided: Any) -> dict[str, Any]:
-    """Returns the arguments of an encoder's constructor, and its kind under the key "kind".
-
-    Args:
-        config: Settings of a kind in `ENCODERS`.
-        tokenizer: The encoder's tokenizer, whose sizes the constructor may take.
-        **decided: Arguments that replace settings or are not among them.
-    """
+    """Returns the arguments of an encoder's constructor, some of them `decided`, and its "kind"."""
     kind = ENCODERS.name_of(config)
     sizes = {
         "num_words": tokenizer.num_words,

@@ -219,18 +219,9 @@ class _SpelledWords(tf.Module):
 def restored_tables(
     exported: Mapping[str, NDArray[Any]], tokenizer: Tokenizer, encoder: TokenEncoder
 ) -> Weights:
-    """Returns a model's weights, by the names of training, from those of an export.
-
-    Quantized tables become float32 again, and word embeddings are separated from their n-grams.
-
-    Args:
-        exported: Weights of an export by name, as `ServingEncoder.named_weights` names them.
-        tokenizer: The encoder's tokenizer.
-        encoder: An encoder of the same sizes. If words have n-grams, its n-gram weights are overwritten.
-
-    Raises:
-        UserError: A weight that the n-grams need is missing, or has another shape.
-    """
+    """Returns a model's weights, by the names of training, from those of an export."""
+    # Quantized tables become float32 again. Word embeddings are separated from their n-grams, for which the
+    # n-gram weights of the encoder are overwritten.
     weights = {name: array for name, array in exported.items() if not name.endswith(_SCALES)}
     for name in weights:
         if (scales := exported.get(name + _SCALES)) is not None:

@@ -32,8 +32,7 @@ class Batch(NamedTuple):
 class AnchorEncoder:
     """Keeps a copy of the weights that training will change, and pulls encodings towards those of the copy.
 
-    An index of vectors from before the training then stays usable. The weight is that of 1 - cosine to the
-    earlier encodings in the losses.
+    An index of vectors from before the training then stays usable.
     """
 
     def __init__(self, variables: Sequence[keras.Variable], anchor_weight: float) -> None:
@@ -219,11 +218,8 @@ def task_class(name: str) -> type[Task]:
 
 
 def gather_candidates(values: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Concatenates the rows of all replicas, so that they share the candidates of the whole batch.
-
-    Returns:
-        The rows of all replicas in order, and the position of this replica's first row.
-    """
+    """Concatenates the rows of all replicas; also returns the position of the first row of this one."""
+    # So that the replicas share the candidates of the whole batch.
     context = tf.distribute.get_replica_context()
     if context is None or context.num_replicas_in_sync == 1:
         return values, tf.constant(0)

@@ -73,15 +73,7 @@ class Tokenizer(tf.Module, ABC):
 
     @abstractmethod
     def tokenize(self, sentences: tf.Tensor, max_tokens: int | None = None) -> tf.RaggedTensor:
-        """Splits sentences into tokens.
-
-        Args:
-            sentences: `[batch]` strings.
-            max_tokens: Maximum number of tokens of a sentence; None for `config.max_tokens`.
-
-        Returns:
-            `[batch, (tokens)]`, at least one token for each sentence.
-        """
+        """Splits `[batch]` strings into `[batch, (tokens)]`, at least one and at most `max_tokens` each."""
 
     @abstractmethod
     def word_ids(self, tokens: tf.Tensor) -> tf.Tensor:
@@ -93,14 +85,7 @@ class Tokenizer(tf.Module, ABC):
 
     @abstractmethod
     def keep(self, is_used: NDArray[np.bool_]) -> tuple[Self, NDArray[np.bool_]]:
-        """Makes a tokenizer without the words or pieces that no text uses.
-
-        Args:
-            is_used: `[num_words]`, true for the rows of the word table that occur in texts.
-
-        Returns:
-            The smaller tokenizer, and `[num_words]`, true for the rows that it keeps.
-        """
+        """Makes a tokenizer of the used rows, `[num_words]` bool; also returns the rows that it keeps."""
 
     @abstractmethod
     def rules(self) -> dict[str, Any]:
@@ -108,15 +93,7 @@ class Tokenizer(tf.Module, ABC):
 
     @tf.Module.with_name_scope
     def __call__(self, sentences: tf.Tensor, contexts: tf.Tensor | None = None) -> TokenFeatures:
-        """Tokenizes a batch.
-
-        Args:
-            sentences: `[batch]` strings, cut at `config.max_tokens`.
-            contexts: More strings, cut at `config.max_context_tokens`, whose features follow.
-
-        Returns:
-            The features of the sentences, then of the contexts.
-        """
+        """Tokenizes `[batch]` sentences, then contexts, which are cut at `config.max_context_tokens`."""
         tokens = self.tokenize(sentences)
         if contexts is not None:
             tokens = tf.concat([tokens, self.tokenize(contexts, self.config.max_context_tokens)], axis=0)
@@ -139,13 +116,34 @@ class Tokenizer(tf.Module, ABC):
         return tf.strings.to_hash_bucket_fast(texts, 2**62)
 
 
+class VocabularyTokenizer(Tokenizer):
+    """A tokenizer with a list of words or pieces, which are saved in a file, one a line."""
+
+    vocabulary: tuple[str, ...]
+
+    def __init__(self, vocabulary: Sequence[str], config: Any) -> None:
+        super().__init__(config)
+        self.vocabulary = tuple(vocabulary)
+
+    @classmethod
+    def from_files(cls, config: Any, files: Mapping[str, bytes]) -> Self:
+        """See `Tokenizer.from_files`."""
+        (name,) = cls.file_names
+        return cls(files[name].decode().split("\n")[:-1], config)
+
+    def files(self) -> dict[str, bytes]:
+        """See `Tokenizer.files`."""
+        (name,) = self.file_names
+        return {name: "".join(f"{word}\n" for word in self.vocabulary).encode()}
+
+
 def framed(
     rows: tf.RaggedTensor, max_tokens: int, *, begin: Sequence[int], end: Sequence[int], empty: int | None
 ) -> tf.RaggedTensor:
-    """Cuts sentences, and puts marks around them.
+    """Cuts sentences, `[batch, (tokens)]` int32 rows, and puts marks around them.
 
     Args:
-        rows: `[batch, (tokens)]` int32 rows of the word table.
+        rows: Rows of the word table.
         max_tokens: Maximum number of tokens of a sentence, marks included.
         begin: Rows of the marks before each sentence.
         end: Rows of the marks after each sentence.

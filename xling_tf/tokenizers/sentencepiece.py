@@ -34,6 +34,7 @@ _NUM_THREADS = 16
 # Values in SentencePiece's sentencepiece_model.proto, and the fields of it that are used here.
 UNIGRAM = 1
 NORMAL, UNKNOWN, CONTROL, UNUSED, BYTE = 1, 2, 3, 5, 6
+# The module that sentencepiece ships for it needs a newer protobuf than TensorFlow allows.
 _PROTO = """
 name: "pieces.proto" package: "pieces" syntax: "proto2"
 message_type {
@@ -124,11 +125,7 @@ class SentencePieceTokenizer(Tokenizer):
     def fit(
         cls, config: SentencePieceConfig, texts_by_language: Mapping[str, Iterable[str]]
     ) -> "SentencePieceTokenizer":
-        """See `Tokenizer.fit`: learns a unigram model of at most `config.num_pieces` pieces.
-
-        Returns:
-            The tokenizer.
-        """
+        """See `Tokenizer.fit`: learns a unigram model of at most `config.num_pieces` pieces."""
         return cls(_fit(config, texts_by_language), config)
 
     @classmethod
@@ -229,16 +226,7 @@ def _fit(config: SentencePieceConfig, texts_by_language: Mapping[str, Iterable[s
 
 
 def model_proto(serialized: bytes = b"") -> Any:
-    """Parses SentencePiece's serialized model: a message with the fields above, which keeps all others.
-
-    The module that sentencepiece ships for it needs a newer protobuf than TensorFlow allows.
-
-    Args:
-        serialized: The model; empty for a new message.
-
-    Returns:
-        The message.
-    """
+    """Parses SentencePiece's serialized model: a message with the fields above, which keeps all others."""
     return _message_class().FromString(serialized)
 
 
@@ -250,18 +238,9 @@ def _message_class() -> Any:
 
 
 def draw_balanced(texts_by_language: Mapping[str, Iterable[str]], count: int) -> dict[str, list[str]]:
-    """Samples the same number of texts of each language (Vitter 1985, alg. R), with a fixed seed.
-
-    All texts of a language with fewer than its share are taken (Yang et al. 2019, sec. 3.2: "sampled from
-    our training corpus and balanced across the 16 languages").
-
-    Args:
-        texts_by_language: Texts by language code, which are read once.
-        count: Number of texts of all languages together.
-
-    Returns:
-        The sample by language.
-    """
+    """Samples the same number of texts of each language (Vitter 1985, alg. R), with a fixed seed."""
+    # Yang et al. 2019, sec. 3.2: "sampled from our training corpus and balanced across the 16 languages". All
+    # texts of a language with fewer than its share are taken.
     share = count // max(1, len(texts_by_language))
     drawn: dict[str, list[str]] = {}
     for language, texts in texts_by_language.items():

@@ -44,15 +44,7 @@ RULES = (
 
 
 def readable(sentences: tf.Tensor, max_tokens: int) -> tf.Tensor:
-    """Returns valid UTF-8 in NFC, cut to a length that holds enough tokens.
-
-    Args:
-        sentences: `[batch]` strings.
-        max_tokens: Number of tokens that will be kept.
-
-    Returns:
-        `[batch]` strings, in which spaces replace bytes that are not UTF-8.
-    """
+    """Returns `[batch]` valid UTF-8 in NFC, cut to a length that holds `max_tokens` tokens."""
     # The first cut makes a megabyte cost no more than a page. The second comes after NFC, so that composed
     # and decomposed forms of a text are cut at the same character.
     most = BYTES_PER_TOKEN * max_tokens
@@ -75,7 +67,7 @@ def lowercased(text: tf.Tensor) -> tf.Tensor:
 
 
 def tokenize(sentences: tf.Tensor, *, max_tokens: int, lowercase: bool) -> tf.RaggedTensor:
-    """Splits strings into words.
+    """Splits strings into words; a sentence without words has the single token `EMPTY_TOKEN`.
 
     Args:
         sentences: `[batch]` strings.
@@ -83,7 +75,7 @@ def tokenize(sentences: tf.Tensor, *, max_tokens: int, lowercase: bool) -> tf.Ra
         lowercase: Lowercases the sentences first.
 
     Returns:
-        `[batch, (tokens)]` strings; a sentence without words has the single token `EMPTY_TOKEN`.
+        `[batch, (tokens)]` strings.
 
     Example:
         >>> tokenize(tf.constant(["Don't go, Ana."]), max_tokens=64, lowercase=True).to_list()
