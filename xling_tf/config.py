@@ -417,24 +417,15 @@ TASKS = Registry(
 
 @dataclass(frozen=True, kw_only=True)
 class ModelInfo:
-    """Facts about a model besides its layers, saved in `config.json`.
+    """Facts about a model besides its layers, saved in `config.json`."""
 
-    Attributes:
-        description: A one-line description.
-        languages: Codes of its languages, the source language first.
-        similarity: How vectors were compared in training.
-        prompts: Texts that are put before inputs, by name, as in sentence-transformers: {"query": "query: "}.
-        default_prompt_name: Name of the prompt of inputs that are not known to be queries or documents; None
-            for no prompt.
-        same_meaning: Slope and intercept of the log odds that two sentences mean the same, over their cosine;
-            () if that was not calibrated.
-    """
-
-    description: str = ""
-    languages: tuple[str, ...] = ()
-    similarity: SimilarityConfig = field(default_factory=SimilarityConfig)
+    description: str = ""  # one line
+    languages: tuple[str, ...] = ()  # codes, the source language first
+    similarity: SimilarityConfig = SimilarityConfig()  # how vectors were compared in training
+    # Texts that are put before inputs, by name, as in sentence-transformers: {"query": "query: "}.
     prompts: Mapping[str, str] = field(default_factory=dict)
-    default_prompt_name: str | None = None
+    default_prompt_name: str | None = None  # for inputs that are not known to be queries or documents
+    # Slope and intercept of the log odds that two sentences mean the same, over their cosine, if calibrated.
     same_meaning: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
@@ -574,7 +565,37 @@ class ExperimentConfig:
     training: TrainingConfig = TrainingConfig()
 
     def __post_init__(self) -> None:
-        _require_fit(self)
+        tokenizer, encoder, vectors = self.tokenizer, self.encoder, self.initial.vectors
+        if self.initial.model:
+            if tokenizer is not None or encoder is not None:
+                raise UserError(
+                    "training that starts from a model (initial.model) uses its tokenizer and encoder: leave "
+                    "their settings out"
+                )
+            return
+        if tokenizer is None or encoder is None:
+            raise UserError("this preset starts from a model: name one with --init")
+        has_ngrams = isinstance(tokenizer, WordsConfig) and bool(tokenizer.ngram_sizes)
+        if has_ngrams and not isinstance(encoder, TransformerConfig | StaticConfig):
+            raise UserError(
+                "this encoder does not support n-grams: set an empty tokenizer.ngram_sizes=, or "
+                "tokenizer.kind=sentencepiece"
+            )
+        if vectors and (has_ngrams or not isinstance(tokenizer, WordsConfig)):
+            raise UserError("initial.vectors needs tokenizer.kind=words and an empty tokenizer.ngram_sizes=")
+        if isinstance(encoder, PowerMeanConfig) and not vectors:
+            raise UserError(
+                "encoder.kind=p_mean needs word vectors: name files with --set initial.vectors=my.{}.vec, or "
+                "learn them from the translations with --set initial.vectors=bivcd:300"
+            )
+        if self.training.bow_share and not getattr(encoder, "bow_residual", False):
+            raise UserError(
+                "training.bow_share expects encoder.bow_residual=true: it trains the average of words before "
+                f"the rest, got {self.training.bow_share}"
+            )
+        hidden_dim = getattr(encoder, "hidden_dim", math.inf)
+        if max(self.similarity.matryoshka_dims, default=0) >= hidden_dim:
+            raise UserError(f"similarity.matryoshka_dims must be below encoder.hidden_dim, {hidden_dim}")
 
     @property
     def active_tasks(self) -> dict[str, TaskConfig]:
@@ -584,38 +605,3 @@ class ExperimentConfig:
     def task(self, name: str) -> Any:
         """Returns the settings of a task; its defaults with weight 0 if it is not trained."""
         return self.tasks[name] if name in self.tasks else TASKS.config_type(name)(weight=0)
-
-
-def _require_fit(config: ExperimentConfig) -> None:
-    """Refuses settings that contradict each other."""
-    tokenizer, encoder, vectors = config.tokenizer, config.encoder, config.initial.vectors
-    if config.initial.model:
-        if tokenizer is not None or encoder is not None:
-            raise UserError(
-                "training that starts from a model (initial.model) uses its tokenizer and encoder: leave "
-                "their settings out"
-            )
-        return
-    if tokenizer is None or encoder is None:
-        raise UserError("this preset starts from a model: name one with --init")
-    has_ngrams = isinstance(tokenizer, WordsConfig) and bool(tokenizer.ngram_sizes)
-    if has_ngrams and not isinstance(encoder, TransformerConfig | StaticConfig):
-        raise UserError(
-            "this encoder does not support n-grams: set an empty tokenizer.ngram_sizes=, or "
-            "tokenizer.kind=sentencepiece"
-        )
-    if vectors and (has_ngrams or not isinstance(tokenizer, WordsConfig)):
-        raise UserError("initial.vectors needs tokenizer.kind=words and an empty tokenizer.ngram_sizes=")
-    if isinstance(encoder, PowerMeanConfig) and not vectors:
-        raise UserError(
-            "encoder.kind=p_mean needs word vectors: name files with --set initial.vectors=my.{}.vec, or "
-            "learn them from the translations with --set initial.vectors=bivcd:300"
-        )
-    if config.training.bow_share and not getattr(encoder, "bow_residual", False):
-        raise UserError(
-            "training.bow_share expects encoder.bow_residual=true: it trains the average of words before "
-            f"the rest, got {config.training.bow_share}"
-        )
-    hidden_dim = getattr(encoder, "hidden_dim", math.inf)
-    if max(config.similarity.matryoshka_dims, default=0) >= hidden_dim:
-        raise UserError(f"similarity.matryoshka_dims must be below encoder.hidden_dim, {hidden_dim}")

@@ -14,12 +14,7 @@ from tqdm import tqdm
 from xling_tf.batching import length_sorted_batches
 from xling_tf.errors import UserError, first_line, require_known
 from xling_tf.inputs import Texts, as_texts, is_single, require_as_many, shown
-from xling_tf.savedmodel.saved_models import (
-    load_saved_model,
-    read_info,
-    require_not_forked,
-    resolve,
-)
+from xling_tf.savedmodel.saved_models import load_saved_model, read_info, require_not_forked, resolve
 from xling_tf.search.neighbours import cosine_similarity, require_positive, truncated, unit_vectors
 from xling_tf.search.quantization import Precision, quantize_embeddings, require_precision
 

@@ -16,7 +16,7 @@ _NONE = ("auto", "none")
 
 
 def apply_overrides(config: ExperimentConfig, overrides: Iterable[str]) -> ExperimentConfig:
-    """Changes settings of an experiment.
+    """Returns an experiment with some settings changed.
 
     Overrides of `tokenizer.kind` and `encoder.kind` are applied first, and give the section the defaults of
     that kind. An override of `initial.model` removes both sections, because they are the model's.
@@ -25,9 +25,6 @@ def apply_overrides(config: ExperimentConfig, overrides: Iterable[str]) -> Exper
         config: The experiment, which is not changed.
         overrides: "dotted.name=value" each. Commas separate the values of a tuple. The key of a dictionary
             is the last part of the dotted name.
-
-    Returns:
-        The changed experiment.
 
     Raises:
         UserError: An override is malformed, names no field, or has a value of another type.

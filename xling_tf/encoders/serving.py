@@ -131,16 +131,7 @@ class ServingEncoder(tf.Module):
 def in_micro_batches(
     encode: Callable[[tf.RaggedTensor], tf.Tensor], tokens: tf.RaggedTensor, dim: int | None
 ) -> tf.Tensor:
-    """Encodes any number of sentences in bounded memory, in batches of similar length.
-
-    Args:
-        encode: Maps `[n, (tokens)]` sentences to `[n, dim]` float32.
-        tokens: `[batch, (tokens)]`.
-        dim: Width of the vectors; None if it is unknown.
-
-    Returns:
-        `[batch, dim]` float32.
-    """
+    """Encodes `[batch, (tokens)]` as `[batch, dim]` in bounded memory, by batches of similar length."""
     lengths = tf.cast(tokens.row_lengths(), tf.int32)
     order = tf.argsort(lengths)
     tokens, lengths = tf.gather(tokens, order), tf.gather(lengths, order)

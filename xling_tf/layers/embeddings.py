@@ -52,12 +52,9 @@ class EmbeddingTable(Layer):
         num_rows: Rows of the table.
         dim: Width of a row.
         stddev: Standard deviation of the initial values.
-
-    Attributes:
-        stored: Maps `[n]` ids to `[n, dim]` rows in place of the table, if an export quantizes the table.
     """
 
-    stored: Callable[[Any], Any] | None = None
+    stored: Callable[[Any], Any] | None = None  # maps `[n]` ids to rows if an export quantizes the table
 
     def __init__(self, num_rows: int, dim: int, stddev: float, **kwargs: Any) -> None:
         super().__init__(**{**kwargs, "dtype": "float32"})

@@ -54,8 +54,7 @@ class Task:
         name: Name in logs and scores, unique in the experiment.
         languages: Languages of its corpora, such as "en-es" or "en".
         config: Settings of the task.
-        similarity: How vectors are compared. If by cosine, vectors are scaled to entries of about 1 for the
-            heads: tanh layers are nearly linear on the entries of unit vectors, about 0.04.
+        similarity: How vectors are compared; see `scale_for_heads`.
         heads: The layers from `make_heads`.
     """
 
@@ -209,6 +208,7 @@ def _encode_in_groups(
 
 def scale_for_heads(similarity: SimilarityConfig) -> Callable[[tf.Tensor], tf.Tensor]:
     """Returns the function that scales `[n, dim]` encodings for the heads."""
+    # Tanh layers are nearly linear on the entries of unit vectors, about 0.04.
     return unit_entries if similarity.normalize else tf.identity
 
 

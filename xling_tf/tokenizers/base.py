@@ -37,21 +37,12 @@ class Tokenizer(tf.Module, ABC):
     """Turns strings into `TokenFeatures`, in the input pipeline, the encoder and the SavedModel.
 
     A new kind of tokenizer is a subclass and a row of `xling_tf.config.TOKENIZERS`.
-
-    Args:
-        config: Settings of this kind of tokenizer.
-
-    Attributes:
-        num_words: Number of rows of the word table.
-        num_ngrams: Number of rows of the n-gram table; 0 if words have no n-grams.
-        file_names: Names of the files in which a fitted tokenizer is saved.
-        needs_text_ops: True if loading a SavedModel with this tokenizer needs tensorflow-text.
     """
 
-    num_words: int
-    num_ngrams: int = 0
-    file_names: ClassVar[tuple[str, ...]]
-    needs_text_ops: ClassVar[bool] = False
+    num_words: int  # number of rows of the word table
+    num_ngrams: int = 0  # number of rows of the n-gram table; 0 if words have no n-grams
+    file_names: ClassVar[tuple[str, ...]]  # of the files in which a fitted tokenizer is saved
+    needs_text_ops: ClassVar[bool] = False  # true if loading a SavedModel of it needs tensorflow-text
 
     def __init__(self, config: Any) -> None:
         super().__init__()
@@ -75,9 +66,9 @@ class Tokenizer(tf.Module, ABC):
     def tokenize(self, sentences: tf.Tensor, max_tokens: int | None = None) -> tf.RaggedTensor:
         """Splits `[batch]` strings into `[batch, (tokens)]`, at least one and at most `max_tokens` each."""
 
-    @abstractmethod
     def word_ids(self, tokens: tf.Tensor) -> tf.Tensor:
-        """Maps `[n]` tokens, as `tokenize` returns them, to `[n]` int32 rows of the word table."""
+        """Maps `[n]` results of `tokenize` to `[n]` int32 rows of the word table, which they often are."""
+        return tokens
 
     @abstractmethod
     def join(self, ids: tf.RaggedTensor) -> tf.Tensor:

@@ -175,10 +175,6 @@ class SentencePieceTokenizer(Tokenizer):
         rows = tf.RaggedTensor.from_row_splits(ids, row_splits, validate=False)
         return framed(rows, max_tokens, begin=self._begin, end=self._end, empty=self._empty)
 
-    def word_ids(self, tokens: tf.Tensor) -> tf.Tensor:
-        """See `Tokenizer.word_ids`: the tokens are rows already."""
-        return tokens
-
     def join(self, ids: tf.RaggedTensor) -> tf.Tensor:
         """See `Tokenizer.join`."""
         return self._operations.sentencepiece_detokenize_op(

@@ -96,10 +96,6 @@ class WordPieceTokenizer(VocabularyTokenizer):
         empty = None if self._begin else self._unknown
         return framed(rows, max_tokens, begin=self._begin, end=self._end, empty=empty)
 
-    def word_ids(self, tokens: tf.Tensor) -> tf.Tensor:
-        """See `Tokenizer.word_ids`: the tokens are rows already."""
-        return tokens
-
     def join(self, ids: tf.RaggedTensor) -> tf.Tensor:
         """See `Tokenizer.join`: puts spaces between words."""
         pieces = ids.with_values(tf.gather(tf.constant(self.vocabulary), ids.values))

@@ -37,9 +37,6 @@ class WordTokenizer(VocabularyTokenizer):
         vocabulary: The known words, most frequent first; word i has row i of the word table.
         config: Sizes and rules.
 
-    Attributes:
-        ngram_rows: `[num_ngram_buckets]` int32 row of each bucket; None without n-grams.
-
     Example:
         >>> tokenizer = WordTokenizer(["<empty>", "hola"], WordsConfig(ngram_sizes=(), num_oov_buckets=1))
         >>> tokenizer(tf.constant(["hola hola amigo"])).ids.numpy().tolist()
@@ -48,7 +45,7 @@ class WordTokenizer(VocabularyTokenizer):
 
     file_names = ("vocabulary.txt",)
     config: WordsConfig
-    ngram_rows: NDArray[np.int32] | None = None
+    ngram_rows: NDArray[np.int32] | None = None  # [num_ngram_buckets] rows; None without n-grams
 
     def __init__(self, vocabulary: Sequence[str], config: WordsConfig) -> None:
         super().__init__(vocabulary, config)
@@ -81,8 +78,7 @@ class WordTokenizer(VocabularyTokenizer):
 
     def tokenize(self, sentences: tf.Tensor, max_tokens: int | None = None) -> tf.RaggedTensor:
         """See `Tokenizer.tokenize`: strings."""
-        max_tokens = max_tokens or self.config.max_tokens
-        return tokenize(sentences, max_tokens=max_tokens, lowercase=self.config.lowercase)
+        return tokenize(sentences, self.config, max_tokens)
 
     def word_ids(self, tokens: tf.Tensor) -> tf.Tensor:
         """See `Tokenizer.word_ids`."""
@@ -170,7 +166,7 @@ def count_words(sentences: Iterable[str], config: WordsConfig) -> Counter[str]:
 
 def _count(sentences: list[str], config: WordsConfig) -> dict[str, int]:
     # The tokenizer's operations use one thread each, and release Python's lock.
-    tokens = tokenize(tf.constant(sentences), max_tokens=config.max_tokens, lowercase=config.lowercase)
+    tokens = tokenize(tf.constant(sentences), config)
     words, _, counts = tf.unique_with_counts(tokens.values)
     decoded = (word.decode("utf-8") for word in words.numpy().tolist())
     return dict(zip(decoded, counts.numpy().tolist(), strict=True))
@@ -194,7 +190,6 @@ def common_words(languages: Iterable[str], vocabulary: Sequence[str], config: Wo
     present = set(vocabulary)
     new = [word for word in ranked if word not in present]
     # Other rules split some of them: "don't", and Chinese words.
-    tokens = tokenize(tf.constant(new, tf.string), max_tokens=config.max_tokens, lowercase=config.lowercase)
-    whole = tf.equal(tokens.row_lengths(), 1).numpy()
+    whole = tf.equal(tokenize(tf.constant(new, tf.string), config).row_lengths(), 1).numpy()
     room = max(0, config.max_words + 1 - len(vocabulary))
     return [word for word, is_whole in zip(new, whole, strict=True) if is_whole][:room]
