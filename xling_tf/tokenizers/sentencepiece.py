@@ -126,7 +126,19 @@ class SentencePieceTokenizer(Tokenizer):
         cls, config: SentencePieceConfig, texts_by_language: Mapping[str, Iterable[str]]
     ) -> "SentencePieceTokenizer":
         """See `Tokenizer.fit`: learns a unigram model of at most `config.num_pieces` pieces."""
-        return cls(_fit(config, texts_by_language), config)
+        drawn = draw_balanced(texts_by_language, _SAMPLED_TEXTS)
+        texts = [text for of_language in drawn.values() for text in of_language]
+        # All the rarest characters may be of one language, such as Chinese among European languages: the
+        # whole allowance of unknown characters may then fall on that language.
+        unknown = (1 - _CHARACTER_COVERAGE) / max(1, len(drawn))
+        tokenizer = cls(_train_pieces(texts, config, character_coverage=1 - unknown), config)
+        logging.info("learned %d pieces from %d texts", tokenizer.num_words, len(texts))
+        if tokenizer.num_words < config.num_pieces:
+            logging.warning(
+                "tokenizer.num_pieces=%d asks for more pieces than the texts have; add more texts",
+                config.num_pieces,
+            )
+        return tokenizer
 
     @classmethod
     def from_files(cls, config: SentencePieceConfig, files: Mapping[str, bytes]) -> "SentencePieceTokenizer":
@@ -201,24 +213,6 @@ class _ModelResource(tf.saved_model.experimental.TrackableResource):
     def _create_resource(self) -> tf.Tensor:
         name = hashlib.sha256(self._model).hexdigest()
         return self._operations.sentencepiece_op(model=self._model, shared_name=name)
-
-
-def _fit(config: SentencePieceConfig, texts_by_language: Mapping[str, Iterable[str]]) -> bytes:
-    """Learns the serialized model; see `SentencePieceTokenizer.fit`."""
-    drawn = draw_balanced(texts_by_language, _SAMPLED_TEXTS)
-    texts = [text for of_language in drawn.values() for text in of_language]
-    # All the rarest characters may be of one language, such as Chinese among European languages: the whole
-    # allowance of unknown characters may then fall on that language.
-    unknown = (1 - _CHARACTER_COVERAGE) / max(1, len(drawn))
-    model = _train_pieces(texts, config, character_coverage=1 - unknown)
-    processor = sentencepiece.SentencePieceProcessor(model_proto=model)
-    logging.info("learned %d pieces from %d texts", processor.get_piece_size(), len(texts))
-    if processor.get_piece_size() < config.num_pieces:
-        logging.warning(
-            "tokenizer.num_pieces=%d asks for more pieces than the texts have; add more texts",
-            config.num_pieces,
-        )
-    return model
 
 
 def model_proto(serialized: bytes = b"") -> Any:
