@@ -78,12 +78,12 @@ class ServingEncoder(tf.Module):
         self.tokenizer = tokenizer
         body = float32_copy(encoder)
         self._body: _Hidden = lambda: body
-        words = _SpelledWords if tokenizer.num_ngrams else _PlainWords
-        self.words = words(tokenizer, self._body, tables)
+        self.words = _SpelledWords(tokenizer, self._body, tables) if tokenizer.num_ngrams else None
+        stored = self.words.named if self.words else _stored(body.embedding.words, tables, _WORDS)
         tabled = {id(table) for table in body.table_variables}
         dense = {n: v for n, v in named_weights(body, "encoder").items() if id(v) not in tabled}
         # Hidden in a function, because `ExportedModule` saves these variables as an attribute of its own.
-        weights = self.words.named | {name: variable.value for name, variable in dense.items()}
+        weights = stored | {name: variable.value for name, variable in dense.items()}
         self._named = lambda: weights
 
     @property
@@ -119,13 +119,19 @@ class ServingEncoder(tf.Module):
         return words(tf.range(words.num_rows)) if words.stored else tf.convert_to_tensor(words.table)
 
     def _encode(self, tokens: tf.RaggedTensor) -> tf.Tensor:
-        words, positions = tf.unique(tokens.values)
-        places = tokens.with_values(positions).to_tensor()
-        return self._body().encode(self.words(words), places, tf.cast(tokens.row_lengths(), tf.int32))
+        words, positions = self._embed(tokens)
+        return self._body().encode(words, positions.to_tensor(), tf.cast(tokens.row_lengths(), tf.int32))
 
     def _average(self, tokens: tf.RaggedTensor) -> tf.Tensor:
+        return self._body().average(*self._embed(tokens))
+
+    def _embed(self, tokens: tf.RaggedTensor) -> tuple[tf.Tensor, tf.RaggedTensor]:
+        """Returns the vectors of the distinct words, and the positions of the tokens among them."""
         words, positions = tf.unique(tokens.values)
-        return self._body().average(self.words(words), tokens.with_values(positions))
+        body, positions = self._body(), tokens.with_values(positions)
+        if self.words:
+            return self.words(words), positions
+        return body.embed_words(self.tokenizer.word_features(words)), positions
 
 
 def in_micro_batches(
@@ -157,20 +163,6 @@ def in_micro_batches(
         parallel_iterations=1,
     )
     return tf.gather(encodings.concat(), tf.argsort(order))
-
-
-class _PlainWords(tf.Module):
-    """Embeds words without n-grams, as training does."""
-
-    def __init__(self, tokenizer: Tokenizer, body: _Hidden, tables: str) -> None:
-        super().__init__()
-        self._tokenizer = tokenizer
-        self._body = body
-        self.named = _stored(body().embedding.words, tables, _WORDS)
-
-    def __call__(self, tokens: tf.Tensor) -> tf.Tensor:
-        """Embeds `[words]` tokens: `[words, any]`."""
-        return self._body().embed_words(self._tokenizer.word_features(tokens))
 
 
 class _SpelledWords(tf.Module):

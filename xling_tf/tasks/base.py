@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from xling_tf.config import TASKS, DataConfig, ExperimentConfig, SimilarityConfig
 from xling_tf.corpora.store import StoredRecords
 from xling_tf.encoders.base import TokenEncoder
+from xling_tf.encoders.serving import in_micro_batches
 from xling_tf.layers.pooling import unit_entries
 from xling_tf.losses import cosine_distance
 from xling_tf.tasks.signatures import Served, Signature
@@ -171,7 +172,13 @@ class Task:
     ) -> tf.Tensor:
         """Encodes sentences of `[words, any]` embedded words as `[sentences, dim]`, scaled for the heads."""
         tokens, lengths = features.tokens, features.lengths
-        if training and encoder.length_groups > 1:
+        if not training:
+            encodings = in_micro_batches(
+                lambda part: encoder.encode(words, part.to_tensor(), tf.cast(part.row_lengths(), tf.int32)),
+                tf.RaggedTensor.from_tensor(tokens, lengths),
+                encoder.hidden_dim,
+            )
+        elif encoder.length_groups > 1:
             encodings = _encode_in_groups(encoder, words, tokens, lengths)
         else:
             encodings = encoder.encode(words, tokens, lengths, training)
