@@ -9,7 +9,7 @@ from keras import KerasTensor as Tensor
 
 from xling_tf.config import StaticConfig
 from xling_tf.encoders.base import TokenEncoder, average_words
-from xling_tf.layers.embeddings import WordEmbedding, WordNgramEmbedding
+from xling_tf.layers.embeddings import WordEmbedding
 from xling_tf.layers.pooling import masked_mean, token_mask
 from xling_tf.tokenizers.base import SpelledWords
 
@@ -36,11 +36,12 @@ class StaticEncoder(TokenEncoder):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        arguments = {"dtype": self.dtype_policy, "name": "embedding"}
-        self.embedding = (
-            WordNgramEmbedding(self.num_words, self.num_ngrams, self.embedding_dim, **arguments)
-            if self.num_ngrams
-            else WordEmbedding(self.num_words, self.embedding_dim, **arguments)
+        self.embedding = WordEmbedding(
+            self.num_words,
+            self.embedding_dim,
+            num_ngrams=self.num_ngrams,
+            dtype=self.dtype_policy,
+            name="embedding",
         )
         # In float32, because its outputs are the sentence vectors.
         self.input_projection = keras.layers.Dense(self.hidden_dim, dtype="float32", name="input_projection")
