@@ -50,7 +50,7 @@ _MAX_SAME_RESPONSES = 10
 _MAX_NEAR_DUPLICATES = 3
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Source:
     """One corpus made from packages."""
 
@@ -72,10 +72,7 @@ class Source:
 def prepare_default_corpora(source: str, target: str, *, raw_dir: Path, prepared_dir: Path) -> Path:
     """Downloads and prepares the default corpora of a language pair, unless that is done already.
 
-    Each package has a folder in `raw_dir`.
-
-    Returns:
-        The folder "<source>-<target>" with the corpora, preparation.json (counts) and SOURCES.md (licences).
+    Returns the folder "<source>-<target>": corpora, preparation.json (counts) and SOURCES.md (licences).
     """
     pair = f"{source}-{target}"
     if pair not in _PAIRS:
@@ -117,10 +114,7 @@ def _failed_before(folder: Path) -> list[str] | None:
 
 
 def _prepare(
-    packages: Mapping[str, Sequence[Path]],
-    failed: Sequence[str],
-    languages: tuple[str, str],
-    folder: Path,
+    packages: Mapping[str, Sequence[Path]], failed: Sequence[str], languages: tuple[str, str], folder: Path
 ) -> None:
     cleaner = Cleaner(*languages)
     reports, sections = [], ["# Sources"]
@@ -283,8 +277,7 @@ _KEPT_SUFFIXES = frozenset({"", ".mo", ".cfg", ".json", ".html", ".page"})
 def fetch(patterns: Sequence[str], raw_dir: Path) -> tuple[dict[str, list[Path]], list[str]]:
     """Downloads and unpacks the packages whose names match patterns, unless they are there.
 
-    Returns:
-        The unpacked folders of each pattern, and the names of packages whose download failed.
+    Returns the unpacked folders of each pattern, and the names of packages whose download failed.
     """
     # Two trainings started together share the downloads.
     with (raw_dir / ".lock").open("w") as lock:
@@ -418,48 +411,42 @@ def aligned_sentences(pair: TranslationPair, source: str, target: str) -> Iterat
 
 SOURCES = (
     Source(
-        name="wesnoth",
-        description="The Battle for Wesnoth: dialogues, stories, unit descriptions, help",
-        licence="GPL-2+",
-        packages=(r"wesnoth-(?P<version>\d+\.\d+)-(?!(?:core|dbg|music|server|tools)$)[a-z]+",),
-        extract=extract_wesnoth,
+        "wesnoth",
+        "The Battle for Wesnoth: dialogues, stories, unit descriptions, help",
+        "GPL-2+",
+        (r"wesnoth-(?P<version>\d+\.\d+)-(?!(?:core|dbg|music|server|tools)$)[a-z]+",),
+        extract_wesnoth,
     ),
     Source(
-        name="cataclysm-dda",
-        description="Cataclysm: Dark Days Ahead: talk, lore, item and monster descriptions",
-        licence="CC-BY-SA-3.0",
-        packages=("cataclysm-dda-data",),
-        extract=extract_cataclysm,
+        "cataclysm-dda",
+        "Cataclysm: Dark Days Ahead: talk, lore, item and monster descriptions",
+        "CC-BY-SA-3.0",
+        ("cataclysm-dda-data",),
+        extract_cataclysm,
     ),
     Source(
-        name="libreoffice-help",
-        description="LibreOffice help",
-        licence="MPL-2.0",
-        packages=("libreoffice-help-{}(?:-us)?",),
-        extract=partial(extract_manual, "usr/share/libreoffice/help/{locale}/text"),
+        "libreoffice-help",
+        "LibreOffice help",
+        "MPL-2.0",
+        ("libreoffice-help-{}(?:-us)?",),
+        partial(extract_manual, "usr/share/libreoffice/help/{locale}/text"),
     ),
     Source(
-        name="gimp-help",
-        description="GIMP user manual",
-        licence="GFDL-1.2+, no invariant sections",
-        packages=("gimp-help-{}",),
-        extract=partial(extract_manual, "usr/share/gimp/*/help/{locale}"),
+        "gimp-help",
+        "GIMP user manual",
+        "GFDL-1.2+, no invariant sections",
+        ("gimp-help-{}",),
+        partial(extract_manual, "usr/share/gimp/*/help/{locale}"),
     ),
+    Source("freeciv", "Freeciv help and messages", "GPL-2+", ("freeciv-data",), extract_gettext),
     Source(
-        name="freeciv",
-        description="Freeciv help and messages",
-        licence="GPL-2+",
-        packages=("freeciv-data",),
-        extract=extract_gettext,
-    ),
-    Source(
-        name="applications",
-        description="Messages, tooltips and help of applications",
-        licence="GPL-2+",
-        packages=(
+        "applications",
+        "Messages, tooltips and help of applications",
+        "GPL-2+",
+        (
             *("krita-l10n", "digikam-data", "gnucash-common", "vlc-l10n", "darktable", "gramps"),
             *("git", "libvirt-l10n", "wordpress-l10n", "evolution-common", "kmymoney-common"),
         ),
-        extract=extract_gettext,
+        extract_gettext,
     ),
 )

@@ -48,15 +48,7 @@ def write_held_out(
 ) -> dict[Path, int]:
     """Writes a file for each corpus with a thousand held-out pairs, and one for all corpora of a target.
 
-    Args:
-        data: The data folder.
-        output: The evaluation folder.
-        source: Language code.
-        targets: Language codes.
-        max_pairs: Most pairs in a file; of more pairs every n-th is written.
-
-    Returns:
-        The number of pairs by file.
+    Of more than `max_pairs`, every n-th is written. Returns the number of pairs by file.
     """
     corpora = load_folder(data, source=source, targets=targets)
     store = transient_store([corpus for corpus in corpora if corpus.kind == "parallel"])

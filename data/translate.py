@@ -146,19 +146,9 @@ def translate_folder(
 ) -> dict[Path, tuple[int, int]]:
     """Writes `nli/<name>.<target>.train.tsv.gz` and `questions/<name>.<target>.tsv.gz` for each corpus.
 
-    Only training records are translated, so that no language learns from what another holds out.
-
-    Args:
-        data: The data folder.
-        translator: Translates batches of texts.
-        source: Language of the corpora that are translated.
-        targets: Languages to translate to.
-        names: Names of corpora; empty for all.
-        similarity: If given, texts are translated back, and a record is dropped if one of its texts is too
-            unlike what comes back.
-
-    Returns:
-        The numbers of records written and translated, by file.
+    Only training records are translated, so that no language learns from what another holds out. With
+    `similarity`, texts are translated back, and a record is dropped if one of its texts is too unlike what
+    comes back. Returns the numbers of records written and translated, by file.
     """
     corpora = [c for c in load_folder(data, source=source, targets=()) if c.kind in ("nli", "questions")]
     for name in names:

@@ -112,20 +112,6 @@ def test_a_model_to_start_from_takes_tokenizer_and_encoder_away():
         apply_overrides(get_preset("en-es-best"), ["initial.average=0", "initial.model="])
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("text.max_tokens=3", "tokenizer.max_tokens"),
-        ("text.tokenizer=words", "tokenizer.kind"),
-        ("training.static_share=0.1", "training.bow_share"),
-        ("tasks.similarity.scale=3", "similarity.scale"),
-    ],
-)
-def test_an_old_name_is_refused_with_the_new_one(old, new):
-    with pytest.raises(UserError, match=f"called {new}$"):
-        override(old)
-
-
 def test_json_round_trip():
     for preset in PRESETS.values():
         assert from_dict(json.loads(json.dumps(to_dict(preset)))) == preset

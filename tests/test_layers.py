@@ -16,7 +16,6 @@ from xling_tf.layers.convolution import (
 from xling_tf.layers.embeddings import (
     EmbeddingTable,
     WordEmbedding,
-    WordNgramEmbedding,
     sinusoidal_positions,
     sum_groups,
 )
@@ -45,7 +44,7 @@ LAYERS = {
     "table": (lambda: EmbeddingTable(4, 6, stddev=1.0), (IDS,), (3, 6), True),
     "words": (lambda: WordEmbedding(4, 6, stddev=0.5), (IDS,), (3, 6), True),
     "words and n-grams": (
-        lambda: WordNgramEmbedding(4, 9, 6),
+        lambda: WordEmbedding(4, 6, num_ngrams=9),
         (IDS, np.array([8, 2, 2, 0], np.int32), np.array([0, 0, 1, 2], np.int32)),
         (3, 6),
         True,
@@ -256,7 +255,7 @@ def test_sums_of_rows_and_their_gradients_by_hand(scope):
 def test_words_and_ngrams_average_by_hand():
     # Word 0 has n-grams 0 and 1, word 1 has n-gram 1. With the identity in the tanh layer:
     # (word + tanh(sum of n-grams)) / 2.
-    layer = WordNgramEmbedding(3, 2, 2)
+    layer = WordEmbedding(3, 2, num_ngrams=2)
     ids = (np.array([2, 0], np.int32), np.array([0, 1, 1], np.int32), np.array([0, 0, 1], np.int32))
     layer(*ids)
     layer.words.set_weights([np.array([[1.0, 2.0], [9.0, 9.0], [-4.0, 0.0]])])

@@ -122,10 +122,3 @@ def test_columns_of_words_are_texts_beside_one_other_or_among_others():
 def test_anything_else_is_refused(pairs):
     with pytest.raises(UserError, match=r"pair|expected"):
         read_pairs(pairs)
-
-
-def test_columns_may_be_chosen():
-    frame = table("left", "right", "score")
-    assert read_pairs(frame, ("right", "left"))[0] == Pair("another text 0", "one text 0")
-    with pytest.raises(UserError, match=r"'middle' is expected, .* left, right"):
-        read_pairs(frame, ("left", "middle"))

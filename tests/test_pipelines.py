@@ -168,8 +168,8 @@ def test_the_first_reason_against_a_pair():
         # Nobody can tell the language of short sentences, so they stay.
         ("Good morning!", "¡Buenos días!", "es"): None,
         ("12 + 34 = 46 a", "12 + 34 = 46 b", "es"): "few letters",
-        ("Los niños están jugando en el jardín.", CHILDREN, "es"): "en side in another language",
-        (CHILDREN, "Die Kinder spielen draußen im Garten.", "es"): "es side in another language",
+        ("Los niños están jugando en el jardín.", CHILDREN, "es"): "another language",
+        (CHILDREN, "Die Kinder spielen draußen im Garten.", "es"): "another language",
         # Klingon is no language of the model: whatever its side looks like, it stays.
         (CHILDREN, "tlhIngan maH taHjaj Qapla' batlh", "tlh"): None,
         (CHILDREN, "こどもたちがそとであそんでいます。", "ja"): None,

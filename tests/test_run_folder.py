@@ -122,11 +122,3 @@ def test_a_garbled_request_stops_the_restart(run, content):
     for read in (lambda: run.require_same(REQUEST, DATA), run.resolved):
         with pytest.raises(UserError, match=r"request\.json must be as the run has written it"):
             read()
-
-
-def test_a_run_of_an_earlier_version_is_refused_in_one_line(tmp_path):
-    # Such a request has no resolution.
-    (tmp_path / "request.json").write_text('{"config": {}, "data": {}, "files": {}}')
-    with pytest.raises(UserError, match="an earlier version") as caught:
-        RunFolder(tmp_path).resolved()
-    assert "\n" not in str(caught.value)

@@ -97,11 +97,12 @@ class MaxConfig:
 class MaxEncoder(TokenEncoder):
     """The maximum of the letters' vectors, and a dense layer."""
 
-    def __init__(self, *, num_words: int, hidden_dim: int, **kwargs: Any) -> None:
+    config_type = MaxConfig
+
+    def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.num_words, self.hidden_dim = num_words, hidden_dim
-        self.embedding = WordEmbedding(num_words, hidden_dim, name="embedding")
-        self.dense = keras.layers.Dense(hidden_dim, name="dense")
+        self.embedding = WordEmbedding(self.num_words, self.hidden_dim, name="embedding")
+        self.dense = keras.layers.Dense(self.hidden_dim, name="dense")
 
     def embed_words(self, words: Any, training: bool = False) -> keras.KerasTensor:
         return self.embedding(words)

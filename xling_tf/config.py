@@ -7,11 +7,11 @@ reads and writes settings.
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from itertools import combinations
-from typing import Any
+from typing import Annotated, Any, NamedTuple, get_type_hints
 
 from xling_tf.errors import UserError, require_known
 
@@ -21,23 +21,45 @@ PRECISIONS = ("float32", "mixed_bfloat16")
 ALL_LANGUAGES = "all"  # the only entry of `data.targets`, for every language in the data
 
 
-def require(is_valid: bool, name: str, expected: str, value: object) -> None:
-    """Raises a `UserError` unless the value of the setting of this dotted name is valid."""
-    if not is_valid:
-        raise UserError(f"{name} must be {expected}, got {value}")
+class Check(NamedTuple):
+    """What the value of a setting must be; it is part of the field's type."""
+
+    expected: str  # for the message
+    is_valid: Callable[[Any], bool]
 
 
-def _require_positive(config: Any, section: str, *names: str) -> None:
-    for name in names:
-        value = getattr(config, name)
-        is_valid = min(value, default=1) >= 1 if isinstance(value, tuple) else value >= 1
-        require(is_valid, f"{section}.{name}", "at least 1", value)
+def one_of(*names: str) -> Check:
+    """Returns the check of a setting that is one of some names."""
+    return Check(" or ".join(names), names.__contains__)
 
 
-def _require_not_negative(config: Any, section: str, *names: str) -> None:
-    for name in names:
-        value = getattr(config, name)
-        require(0 <= value < math.inf, f"{section}.{name}", "a number of at least 0", value)
+Positive = Annotated[int, Check("at least 1", lambda number: number >= 1)]
+Sizes = Annotated[tuple[int, ...], Check("at least 1", lambda sizes: min(sizes, default=1) >= 1)]
+_NOT_NEGATIVE = Check("a number of at least 0", lambda number: 0 <= number < math.inf)
+NotNegative = Annotated[float, _NOT_NEGATIVE]
+Count = Annotated[int, _NOT_NEGATIVE]
+Share = Annotated[float, Check("at least 0 and below 1", lambda share: 0 <= share < 1)]
+
+
+class Section:
+    """Base class of the dataclasses of settings: checks each field whose type has a `Check`."""
+
+    _name = ""  # of the section, for messages
+
+    def __init_subclass__(cls, name: str = "") -> None:
+        cls._name = name or cls._name
+
+    def __post_init__(self) -> None:
+        for setting, hint in get_type_hints(type(self), include_extras=True).items():
+            for check in getattr(hint, "__metadata__", ()):
+                self._require(check.is_valid(getattr(self, setting)), setting, check.expected)
+
+    def _require(self, is_valid: bool, setting: str, expected: str) -> None:
+        """Raises a `UserError` unless the value of a setting is valid."""
+        if not is_valid:
+            value = getattr(self, setting)
+            shown = (",".join(map(str, value)) or "none") if isinstance(value, tuple) else value
+            raise UserError(f"{self._name}.{setting} must be {expected}, got {shown}")
 
 
 class Registry:
@@ -86,15 +108,12 @@ class Registry:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TokenizerConfig:
+class TokenizerConfig(Section, name="tokenizer"):
     """The settings that all tokenizers have in common."""
 
-    max_tokens: int = 64  # 2018, sec. 4.2: "sentence lengths clipped to 64"
-    max_context_tokens: int = 256  # the paragraph around an answer is cut to this length
+    max_tokens: Positive = 64  # 2018, sec. 4.2: "sentence lengths clipped to 64"
+    max_context_tokens: Positive = 256  # the paragraph around an answer is cut to this length
     lowercase: bool = False
-
-    def __post_init__(self) -> None:
-        _require_positive(self, "tokenizer", "max_tokens", "max_context_tokens")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,226 +123,193 @@ class WordsConfig(TokenizerConfig):
     max_words: int = 200_000  # 2019, sec. 3.2
     min_word_count: int = 1
     common_words: int = 0  # adds so many of the most frequent words of each language to those of the corpora
-    num_oov_buckets: int = 10_000  # hash buckets for unknown words; 2019, sec. 3.2
-    ngram_sizes: tuple[int, ...] = (3, 4)  # 2019, sec. 3.2; empty for words without n-grams (sec. 5.1)
-    num_ngram_buckets: int = 200_000  # 2019, sec. 3.2
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _require_positive(self, "tokenizer", "num_oov_buckets", "ngram_sizes", "num_ngram_buckets")
+    num_oov_buckets: Positive = 10_000  # hash buckets for unknown words; 2019, sec. 3.2
+    ngram_sizes: Sizes = (3, 4)  # 2019, sec. 3.2; empty for words without n-grams (sec. 5.1)
+    num_ngram_buckets: Positive = 200_000  # 2019, sec. 3.2
 
 
 @dataclass(frozen=True, kw_only=True)
-class SentencePieceConfig(TokenizerConfig):
+class MarkedConfig(TokenizerConfig):
+    """Pieces of words, perhaps with the model's marks, such as <s> and </s>, around each sentence."""
+
+    sentence_marks: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        shortest = min(self.max_tokens, self.max_context_tokens)
+        if self.sentence_marks and shortest < 3:
+            raise UserError(
+                "tokenizer.sentence_marks=true adds two tokens to each sentence: tokenizer.max_tokens and "
+                f"tokenizer.max_context_tokens must be at least 3, got {shortest}"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SentencePieceConfig(MarkedConfig):
     """SentencePiece's unigram pieces, learned from the corpora (2019, sec. 5.1; Yang, sec. 3.2)."""
 
-    num_pieces: int = 32_000  # maximum; 128k in Yang, sec. 3.2
-    sentence_marks: bool = False  # puts <s> and </s> around each sentence, like multilingual/3
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _require_positive(self, "tokenizer", "num_pieces")
-        _require_room_for_marks(self)
+    num_pieces: Positive = 32_000  # maximum; 128k in Yang, sec. 3.2
 
 
 @dataclass(frozen=True, kw_only=True)
-class WordPieceConfig(TokenizerConfig):
+class WordPieceConfig(MarkedConfig):
     """The pieces of words of a BERT, from its files (Devlin et al. 2019, sec. 3)."""
 
     strip_accents: bool = False
     split_chinese: bool = True  # each Chinese character is a word
-    sentence_marks: bool = True  # puts [CLS] and [SEP] around each sentence
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _require_room_for_marks(self)
-
-
-def _require_room_for_marks(config: SentencePieceConfig | WordPieceConfig) -> None:
-    shortest = min(config.max_tokens, config.max_context_tokens)
-    if config.sentence_marks and shortest < 3:
-        raise UserError(
-            "tokenizer.sentence_marks=true adds two tokens to each sentence: tokenizer.max_tokens and "
-            f"tokenizer.max_context_tokens must be at least 3, got {shortest}"
-        )
+    sentence_marks: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
-class TransformerConfig:
+class TransformerConfig(Section, name="encoder"):
     """The transformer of the shared encoder g (2019, sec. 2.1)."""
 
-    embedding_dim: int = 320  # 2019, sec. 3.2
-    hidden_dim: int = 512  # 2019, sec. 2.1
-    intermediate_dim: int = 2048  # 2019, sec. 2.1: "filter size"
+    embedding_dim: Positive = 320  # 2019, sec. 3.2
+    hidden_dim: Positive = 512  # 2019, sec. 2.1
+    intermediate_dim: Positive = 2048  # 2019, sec. 2.1: "filter size"
     # 2019, sec. 2.1; 6 in Yang, sec. 4.2. None (--set encoder.num_layers=auto) is 3, or 1 if the budget is
     # too small for 3 layers on this machine.
-    num_layers: int | None = 3
-    num_heads: int = 8  # 2019, sec. 2.1
+    num_layers: Annotated[int | None, Check("at least 0, or auto", lambda n: n is None or n >= 0)] = 3
+    num_heads: Positive = 8  # 2019, sec. 2.1
     norm_first: bool = False  # normalises the input of each sub-layer, not the sum after it
     bow_residual: bool = False  # adds the output to the average of the word vectors
     # 0.1 in Vaswani et al. 2017, sec. 5.4, on which 2019, sec. 2.1, builds without naming a rate.
-    dropout: float = 0.0
+    dropout: Share = 0.0
 
     def __post_init__(self) -> None:
-        _require_positive(self, "encoder", "embedding_dim", "hidden_dim", "intermediate_dim", "num_heads")
-        layers = self.num_layers
-        require(layers is None or layers >= 0, "encoder.num_layers", "at least 0, or auto", layers)
-        require(0 <= self.dropout < 1, "encoder.dropout", "at least 0 and below 1", self.dropout)
+        super().__post_init__()
         is_multiple = self.hidden_dim % self.num_heads == 0
-        expected = f"a multiple of encoder.num_heads, {self.num_heads}"
-        require(is_multiple, "encoder.hidden_dim", expected, self.hidden_dim)
+        self._require(is_multiple, "hidden_dim", f"a multiple of encoder.num_heads, {self.num_heads}")
 
 
 @dataclass(frozen=True, kw_only=True)
-class CnnConfig:
+class CnnConfig(Section, name="encoder"):
     """The CNN of the published multilingual encoder (Yang, sec. 3.3 and 4.2)."""
 
-    embedding_dim: int = 512
-    hidden_dim: int = 512
-    intermediate_dim: int = 320  # of the feed-forward layers after the pooling
-    num_layers: int = 2  # number of convolutions of each width
-    filter_widths: tuple[int, ...] = (1, 2, 3, 5)
-    num_filters: int = 256  # for each width
-
-    def __post_init__(self) -> None:
-        _require_positive(self, "encoder", "embedding_dim", "hidden_dim", "intermediate_dim")
-        _require_positive(self, "encoder", "num_layers", "filter_widths", "num_filters")
+    embedding_dim: Positive = 512
+    hidden_dim: Positive = 512
+    intermediate_dim: Positive = 320  # of the feed-forward layers after the pooling
+    num_layers: Positive = 2  # number of convolutions of each width
+    filter_widths: Sizes = (1, 2, 3, 5)
+    num_filters: Positive = 256  # for each width
 
 
 @dataclass(frozen=True, kw_only=True)
-class StaticConfig:
+class StaticConfig(Section, name="encoder"):
     """The average of word vectors."""
 
-    embedding_dim: int = 320  # 2019, sec. 3.2
-    hidden_dim: int = 512
-
-    def __post_init__(self) -> None:
-        _require_positive(self, "encoder", "embedding_dim", "hidden_dim")
+    embedding_dim: Positive = 320  # 2019, sec. 3.2
+    hidden_dim: Positive = 512
 
 
 @dataclass(frozen=True, kw_only=True)
-class LstmConfig:
+class LstmConfig(Section, name="encoder"):
     """A bidirectional LSTM, and one on top of it (Yu, sec. 2)."""
 
-    embedding_dim: int = 300
-    hidden_dim: int = 1024  # of the second layer; with a single layer, twice intermediate_dim
-    intermediate_dim: int = 512  # of each direction of the first layer
-    num_layers: int = 2  # 1 for the bidirectional layer alone
-    pooling: str = "mean"  # or "max" or "attention" (Yu, sec. 3)
+    embedding_dim: Positive = 300
+    hidden_dim: Positive = 1024  # of the second layer; with a single layer, twice intermediate_dim
+    intermediate_dim: Positive = 512  # of each direction of the first layer
+    # 1 for the bidirectional layer alone
+    num_layers: Annotated[int, Check("1 or 2", (1, 2).__contains__)] = 2
+    pooling: Annotated[str, one_of("mean", "max", "attention")] = "mean"  # Yu, sec. 3
 
     def __post_init__(self) -> None:
-        _require_positive(self, "encoder", "embedding_dim", "hidden_dim", "intermediate_dim")
-        require(self.num_layers in (1, 2), "encoder.num_layers", "1 or 2", self.num_layers)
-        poolings = ("mean", "max", "attention")
-        require(self.pooling in poolings, "encoder.pooling", " or ".join(poolings), self.pooling)
+        super().__post_init__()
         both = 2 * self.intermediate_dim
         is_valid = self.num_layers > 1 or self.hidden_dim == both
         expected = f"twice encoder.intermediate_dim, {both}, if there is one layer"
-        require(is_valid, "encoder.hidden_dim", expected, self.hidden_dim)
+        self._require(is_valid, "hidden_dim", expected)
+
+
+def _are_numbers(texts: tuple[str, ...]) -> bool:
+    try:
+        return bool(texts) and not any(math.isnan(float(text)) for text in texts)
+    except ValueError:
+        return False
+
+
+_Powers = Annotated[tuple[str, ...], Check("numbers such as -inf,1,inf", _are_numbers)]
 
 
 @dataclass(frozen=True, kw_only=True)
-class PowerMeanConfig:
+class PowerMeanConfig(Section, name="encoder"):
     """Concatenated power means of the word vectors in `initial.vectors` (Rücklé, sec. 3)."""
 
-    p_values: tuple[str, ...] = ("-inf", "1", "inf")  # Rücklé, sec. 4.1
+    p_values: _Powers = ("-inf", "1", "inf")  # Rücklé, sec. 4.1
 
-    def __post_init__(self) -> None:
-        try:
-            is_valid = bool(self.p_values) and not any(math.isnan(float(p)) for p in self.p_values)
-        except ValueError:
-            is_valid = False
-        require(is_valid, "encoder.p_values", "numbers such as -inf,1,inf", ",".join(self.p_values) or "none")
+
+_ACTIVATIONS = ("gelu", "gelu_tanh", "relu", "silu")
 
 
 @dataclass(frozen=True, kw_only=True)
-class BertConfig:
+class BertConfig(Section, name="encoder"):
     """BERT (Devlin et al. 2019), XLM-RoBERTa (Conneau et al. 2020) and models of the same layers."""
 
-    embedding_dim: int = 384  # of the tables and the blocks
-    intermediate_dim: int = 1536
-    num_layers: int = 12
-    num_heads: int = 12
-    max_positions: int = 512  # rows of the table of positions
-    epsilon: float = 1e-12  # of layer norms
-    activation: str = "gelu"  # of the feed-forward layers: "gelu", "gelu_tanh", "relu" or "silu"
-    pooling: str = "mean"  # or "cls", "max", "weighted_mean", "mean_sqrt_len" or "last"
-    dense_dims: tuple[int, ...] = ()  # widths of layers after the pooling
+    embedding_dim: Positive = 384  # of the tables and the blocks
+    intermediate_dim: Positive = 1536
+    num_layers: Positive = 12
+    num_heads: Positive = 12
+    max_positions: Positive = 512  # rows of the table of positions
+    epsilon: NotNegative = 1e-12  # of layer norms
+    activation: Annotated[str, one_of(*_ACTIVATIONS)] = "gelu"  # of the feed-forward layers
+    pooling: Annotated[str, one_of("mean", "cls", "max", "weighted_mean", "mean_sqrt_len", "last")] = "mean"
+    dense_dims: Sizes = ()  # widths of layers after the pooling
     dense_activations: tuple[str, ...] = ()  # one for each: as `activation`, or "tanh" or "linear"
 
     def __post_init__(self) -> None:
-        sizes = ("embedding_dim", "intermediate_dim", "num_layers", "num_heads", "max_positions")
-        _require_positive(self, "encoder", *sizes, "dense_dims")
-        _require_not_negative(self, "encoder", "epsilon")
+        super().__post_init__()
         is_multiple = self.embedding_dim % self.num_heads == 0
-        expected = f"a multiple of encoder.num_heads, {self.num_heads}"
-        require(is_multiple, "encoder.embedding_dim", expected, self.embedding_dim)
-        activations = ("gelu", "gelu_tanh", "relu", "silu")
-        require_known("encoder.activation", self.activation, activations)
+        self._require(is_multiple, "embedding_dim", f"a multiple of encoder.num_heads, {self.num_heads}")
         for name in self.dense_activations:
-            require_known("encoder.dense_activations", name, (*activations, "tanh", "linear"))
-        poolings = ("mean", "cls", "max", "weighted_mean", "mean_sqrt_len", "last")
-        require_known("encoder.pooling", self.pooling, poolings)
+            require_known("encoder.dense_activations", name, (*_ACTIVATIONS, "tanh", "linear"))
         is_valid = len(self.dense_activations) == len(self.dense_dims)
         expected = f"as many names as encoder.dense_dims has numbers, {len(self.dense_dims)}"
-        require(is_valid, "encoder.dense_activations", expected, ",".join(self.dense_activations) or "none")
+        self._require(is_valid, "dense_activations", expected)
 
 
 @dataclass(frozen=True, kw_only=True)
-class SimilarityConfig:
+class SimilarityConfig(Section, name="similarity"):
     """How ranking tasks score a candidate for a query."""
 
     normalize: bool = False  # cosines; False for the dot products of 2019, eq. 1
-    scale: float = 1.0  # multiplies the scores
+    # Multiplies the scores.
+    scale: Annotated[float, Check("above 0", lambda scale: 0 < scale < math.inf)] = 1.0
     margin: float = 0.0  # subtracted from the right candidate's score, before the scale
     bidirectional: bool = False  # translation ranking ranks sources for targets and targets for sources
     # Lengths of prefixes of the vectors that are ranked too, so that vectors can be cut to them (Kusupati et
     # al. 2022, "Matryoshka Representation Learning", eq. 1).
-    matryoshka_dims: tuple[int, ...] = ()
-
-    def __post_init__(self) -> None:
-        require(0 < self.scale < math.inf, "similarity.scale", "above 0", self.scale)
-        dims = self.matryoshka_dims
-        is_valid = all(dim > 0 for dim in dims) and len(set(dims)) == len(dims)
-        expected = "different numbers above 0, such as 64,128,256"
-        require(is_valid, "similarity.matryoshka_dims", expected, dims)
-
-
-@dataclass(frozen=True, kw_only=True)
-class HeadsConfig:
-    """Sizes of the layers that tasks put on the encoder (2019, sec. 2.2)."""
-
-    tower_dims: tuple[int, ...] = (320,)  # hidden layers; the last layer is as wide as the encoder's vectors
-    residual_towers: bool = False  # adds zero-initialised towers to their inputs
-    inference_dim: int = 512
-
-    def __post_init__(self) -> None:
-        _require_positive(self, "heads", "tower_dims", "inference_dim")
-
-
-@dataclass(frozen=True, kw_only=True)
-class TaskConfig:
-    """The settings that all training tasks have in common."""
-
-    weight: int = 1  # number of steps in each cycle of the schedule; 0 leaves the task out
-    examples_per_batch: int = 100  # of all replicas together; 2019, sec. 3.2
-    loss_weight: float = 1.0  # multiplies the loss
-    head_rate: float = 1.0  # learning rate of the task's heads, as a multiple of optimizer.learning_rate
-
-    def __post_init__(self) -> None:
-        _require_positive(self, "tasks.*", "examples_per_batch")
-        _require_not_negative(self, "tasks.*", "weight", "loss_weight", "head_rate")
-
-
-@dataclass(frozen=True, kw_only=True)
-class TranslationRankingConfig(TaskConfig):
-    """Ranking translations within a batch (2019, sec. 2.2)."""
-
-    hard_negatives: int = 0  # number of mined wrong translations of each example; 5 in 2019, sec. 2.2
+    matryoshka_dims: Sizes = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _require_not_negative(self, "tasks.translation_ranking", "hard_negatives")
+        dims = self.matryoshka_dims
+        self._require(len(set(dims)) == len(dims), "matryoshka_dims", "different numbers, such as 64,128,256")
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadsConfig(Section, name="heads"):
+    """Sizes of the layers that tasks put on the encoder (2019, sec. 2.2)."""
+
+    tower_dims: Sizes = (320,)  # hidden layers; the last layer is as wide as the encoder's vectors
+    residual_towers: bool = False  # adds zero-initialised towers to their inputs
+    inference_dim: Positive = 512
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskConfig(Section, name="tasks.*"):
+    """The settings that all training tasks have in common."""
+
+    weight: Count = 1  # number of steps in each cycle of the schedule; 0 leaves the task out
+    examples_per_batch: Positive = 100  # of all replicas together; 2019, sec. 3.2
+    loss_weight: NotNegative = 1.0  # multiplies the loss
+    head_rate: NotNegative = 1.0  # multiplies optimizer.learning_rate for the task's heads
+
+
+@dataclass(frozen=True, kw_only=True)
+class TranslationRankingConfig(TaskConfig, name="tasks.translation_ranking"):
+    """Ranking translations within a batch (2019, sec. 2.2)."""
+
+    hard_negatives: Count = 0  # number of mined wrong translations of each example; 5 in 2019, sec. 2.2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -341,18 +327,17 @@ class InferenceConfig(TaskConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class QuestionAnsweringConfig(TaskConfig):
+class QuestionAnsweringConfig(TaskConfig, name="tasks.question_answering"):
     """Ranking the answers to a question (Yang, sec. 3.1 and 4.1)."""
 
     # Compares vectors that went through towers; False for the encoder's own, which every loader has.
     with_towers: bool = True
     with_context: bool = True  # encodes answers together with the paragraph they are from; needs the towers
     teacher: str = ""  # a model whose similarities of questions and answers are learned; see distillation
-    teacher_weight: float = 3.0  # multiplies the teacher's term of the loss
+    teacher_weight: NotNegative = 3.0  # multiplies the teacher's term of the loss
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _require_not_negative(self, "tasks.question_answering", "teacher_weight")
         if self.with_context and not self.with_towers:
             raise UserError(
                 "tasks.question_answering.with_context=true encodes contexts for the towers: set "
@@ -361,7 +346,7 @@ class QuestionAnsweringConfig(TaskConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DistillationConfig(TaskConfig):
+class DistillationConfig(TaskConfig, name="tasks.distillation"):
     """Learning a teacher's vectors, or its similarities, for a sentence and its translation."""
 
     # One or more models, separated by commas, each as in evaluation/main.py --model: a folder, hub:, rest:,
@@ -369,13 +354,11 @@ class DistillationConfig(TaskConfig):
     teacher: str = ""
     # If above 0, learn the teacher's similarities instead of its vectors, whose width may then differ;
     # multiplies the cosines.
-    score_scale: float = 0.0
-    every: int = 1  # uses every n-th pair only, because the teacher has to encode them all
+    score_scale: NotNegative = 0.0
+    every: Positive = 1  # uses every n-th pair only, because the teacher has to encode them all
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _require_not_negative(self, "tasks.distillation", "score_scale")
-        _require_positive(self, "tasks.distillation", "every")
         if self.weight and not self.teacher:
             raise UserError(
                 "tasks.distillation.weight expects a teacher, got none: name one, such as "
@@ -384,18 +367,11 @@ class DistillationConfig(TaskConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TranslationConfig(TaskConfig):
+class TranslationConfig(TaskConfig, name="tasks.translation"):
     """Translation from the vector, in both directions (Yu, sec. 2.2)."""
 
-    regularizer: str = "similarity"  # or "contrastive", "weight_decay" or "none"
-    alpha: float = 0.0  # weight of the regularizer
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        kinds = ("similarity", "contrastive", "weight_decay", "none")
-        is_valid = self.regularizer in kinds
-        require(is_valid, "tasks.translation.regularizer", " or ".join(kinds), self.regularizer)
-        _require_not_negative(self, "tasks.translation", "alpha")
+    regularizer: Annotated[str, one_of("similarity", "contrastive", "weight_decay", "none")] = "similarity"
+    alpha: NotNegative = 0.0  # weight of the regularizer
 
 
 TOKENIZERS = Registry(
@@ -441,24 +417,15 @@ TASKS = Registry(
 
 @dataclass(frozen=True, kw_only=True)
 class ModelInfo:
-    """Facts about a model besides its layers, saved in `config.json`.
+    """Facts about a model besides its layers, saved in `config.json`."""
 
-    Attributes:
-        description: A one-line description.
-        languages: Codes of its languages, the source language first.
-        similarity: How vectors were compared in training.
-        prompts: Texts that are put before inputs, by name, as in sentence-transformers: {"query": "query: "}.
-        default_prompt_name: Name of the prompt of inputs that are not known to be queries or documents; None
-            for no prompt.
-        same_meaning: Slope and intercept of the log odds that two sentences mean the same, over their cosine;
-            () if that was not calibrated.
-    """
-
-    description: str = ""
-    languages: tuple[str, ...] = ()
-    similarity: SimilarityConfig = field(default_factory=SimilarityConfig)
+    description: str = ""  # one line
+    languages: tuple[str, ...] = ()  # codes, the source language first
+    similarity: SimilarityConfig = SimilarityConfig()  # how vectors were compared in training
+    # Texts that are put before inputs, by name, as in sentence-transformers: {"query": "query: "}.
     prompts: Mapping[str, str] = field(default_factory=dict)
-    default_prompt_name: str | None = None
+    default_prompt_name: str | None = None  # for inputs that are not known to be queries or documents
+    # Slope and intercept of the log odds that two sentences mean the same, over their cosine, if calibrated.
     same_meaning: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
@@ -480,7 +447,7 @@ class ModelInfo:
 
 
 @dataclass(frozen=True, kw_only=True)
-class InitialConfig:
+class InitialConfig(Section, name="initial"):
     """The model or the word vectors that training starts from."""
 
     # A model folder, a run or an exported model, whose tokenizer, encoder and heads are used.
@@ -488,43 +455,39 @@ class InitialConfig:
     max_tokens: int | None = None  # cuts sentences at this length; None for the model's
     # Weight, in every loss, of 1 - cosine to the starting model's vectors of the same texts, so that indexes
     # built with the starting model stay usable.
-    anchor_weight: float = 0.0
+    anchor_weight: NotNegative = 0.0
     # Share of the starting weights in the exported mean of starting and trained weights, which preserves more
     # of what the training texts lack, such as other languages ("WiSE-FT", Wortsman et al. 2022, eq. 1).
-    average: float = 0.0
+    average: Share = 0.0
     # Word vectors of one or more spaces, which are concatenated: files, or "bivcd:300" (see
     # trainer/word_vectors.py).
     vectors: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        _require_not_negative(self, "initial", "anchor_weight", "average")
-        require(self.average < 1, "initial.average", "below 1", self.average)
+        super().__post_init__()
         for name in ("anchor_weight", "average", "max_tokens"):
             if getattr(self, name) and not self.model:
                 raise UserError(f"initial.{name} needs a model to start from: name it with --init")
 
 
 @dataclass(frozen=True, kw_only=True)
-class OptimizerConfig:
+class OptimizerConfig(Section, name="optimizer"):
     """The optimizers of the dense layers and of the embedding tables."""
 
-    name: str = "sgd"  # or "adam", with row-wise RMSprop for the tables
-    learning_rate: float = 0.008  # 2019, sec. 3.2
+    # "adam" has row-wise RMSprop for the tables.
+    name: Annotated[str, one_of("sgd", "adam")] = "sgd"
+    learning_rate: NotNegative = 0.008  # 2019, sec. 3.2
     # 2019, sec. 3.2: embedding gradients times 100. 0 leaves the tables unchanged.
-    embedding_learning_rate: float = 0.8
-    warmup: float = 0.0  # share of the budget in which the learning rates rise
-    decay: str = "constant"  # after the warmup; or "linear" for a linear fall to 0
-    clip_norm: float = 0.0  # maximum norm of the dense layers' gradient; 0 for no limit
-
-    def __post_init__(self) -> None:
-        require(self.name in ("sgd", "adam"), "optimizer.name", "sgd or adam", self.name)
-        require(self.decay in ("constant", "linear"), "optimizer.decay", "constant or linear", self.decay)
-        _require_not_negative(self, "optimizer", "clip_norm", "learning_rate", "embedding_learning_rate")
-        require(0 <= self.warmup <= 1, "optimizer.warmup", "from 0 to 1", self.warmup)
+    embedding_learning_rate: NotNegative = 0.8
+    # Share of the budget in which the learning rates rise.
+    warmup: Annotated[float, Check("from 0 to 1", lambda share: 0 <= share <= 1)] = 0.0
+    # After the warmup; "linear" falls to 0.
+    decay: Annotated[str, one_of("constant", "linear")] = "constant"
+    clip_norm: NotNegative = 0.0  # maximum norm of the dense layers' gradient; 0 for no limit
 
 
 @dataclass(frozen=True, kw_only=True)
-class DataConfig:
+class DataConfig(Section, name="data"):
     """Languages, and the sampling of examples."""
 
     source: str = "en"
@@ -533,11 +496,11 @@ class DataConfig:
     sources: tuple[str, ...] = ()  # further corpora: "hf:OWNER/NAME[:CONFIG]"
     # A language or pair is drawn in proportion to its number of examples to the power of 1 / temperature
     # (Arivazhagan et al. 2019, sec. 4.2); 0 draws all languages equally often.
-    sampling_temperature: float = 0.0
+    sampling_temperature: NotNegative = 0.0
     sample: bool = False  # without --data, trains on the built-in sample instead of Debian's packages
     # How often a corpus is drawn from relative to its size, by its name; 1 for corpora that are not named.
     corpus_weights: dict[str, float] = field(default_factory=dict)
-    pool_batches: int = 64  # number of batches that are bucketed by length together
+    pool_batches: Positive = 64  # number of batches that are bucketed by length together
     # True for batches of the same number of examples, of any length (2019, sec. 3.2). False for batches of
     # similar lengths that take equal work: the shorter the sentences, the more of them.
     equal_batches: bool = False
@@ -545,14 +508,13 @@ class DataConfig:
     shards_by_worker: bool = False
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         is_mixed = ALL_LANGUAGES in self.targets and len(self.targets) > 1
         if not self.targets or self.source in self.targets or is_mixed:
             raise UserError(
                 f"data.targets expects at least one language besides data.source, {self.source!r}, or "
                 f"{ALL_LANGUAGES} alone for every language in the data, got {list(self.targets)}"
             )
-        _require_positive(self, "data", "pool_batches")
-        _require_not_negative(self, "data", "sampling_temperature")
 
     @property
     def languages(self) -> tuple[str, ...]:
@@ -569,30 +531,21 @@ class DataConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainingConfig:
+class TrainingConfig(Section, name="training"):
     """Budget, precision and housekeeping."""
 
-    minutes: float = 0.0  # minutes of training, all restarts together; 0 for no limit
-    steps: int = 0  # 0 for no limit
+    minutes: NotNegative = 0.0  # minutes of training, all restarts together; 0 for no limit
+    steps: Count = 0  # 0 for no limit
     # Share of the budget for the first phase, "bow" (bag of words), which trains the average of words and the
     # heads on it; needs encoder.bow_residual.
-    bow_share: float = 0.0
-    bow_steps: int = 0  # minimum number of steps of this phase; shortens the later one on a small budget
-    bow_batch: int = 1024  # examples per batch of this phase
-    bow_rate: float = 1.0  # factor on the learning rates of the average in the later phase
+    bow_share: Share = 0.0
+    bow_steps: Count = 0  # minimum number of steps of this phase; shortens the later one on a small budget
+    bow_batch: Positive = 1024  # examples per batch of this phase
+    bow_rate: NotNegative = 1.0  # factor on the learning rates of the average in the later phase
     seed: int = 1
-    precision: str = "auto"  # "float32", "mixed_bfloat16", or "auto" for the faster one on this machine
+    precision: Annotated[str, one_of("auto", *PRECISIONS)] = "auto"  # the faster one on this machine
     checkpoint_minutes: float = 3.0
-    dev_batches: int = 8  # held-out batches on which each task is scored at the end
-
-    def __post_init__(self) -> None:
-        precisions = ("auto", *PRECISIONS)
-        is_valid = self.precision in precisions
-        require(is_valid, "training.precision", " or ".join(precisions), self.precision)
-        _require_positive(self, "training", "dev_batches", "bow_batch")
-        _require_not_negative(self, "training", "minutes", "steps", "bow_share", "bow_steps", "bow_rate")
-        expected = "below 1 (to train nothing but the average of words, set encoder.kind=static)"
-        require(self.bow_share < 1, "training.bow_share", expected, self.bow_share)
+    dev_batches: Positive = 8  # held-out batches on which each task is scored at the end
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -612,7 +565,37 @@ class ExperimentConfig:
     training: TrainingConfig = TrainingConfig()
 
     def __post_init__(self) -> None:
-        _require_fit(self)
+        tokenizer, encoder, vectors = self.tokenizer, self.encoder, self.initial.vectors
+        if self.initial.model:
+            if tokenizer is not None or encoder is not None:
+                raise UserError(
+                    "training that starts from a model (initial.model) uses its tokenizer and encoder: leave "
+                    "their settings out"
+                )
+            return
+        if tokenizer is None or encoder is None:
+            raise UserError("this preset starts from a model: name one with --init")
+        has_ngrams = isinstance(tokenizer, WordsConfig) and bool(tokenizer.ngram_sizes)
+        if has_ngrams and not isinstance(encoder, TransformerConfig | StaticConfig):
+            raise UserError(
+                "this encoder does not support n-grams: set an empty tokenizer.ngram_sizes=, or "
+                "tokenizer.kind=sentencepiece"
+            )
+        if vectors and (has_ngrams or not isinstance(tokenizer, WordsConfig)):
+            raise UserError("initial.vectors needs tokenizer.kind=words and an empty tokenizer.ngram_sizes=")
+        if isinstance(encoder, PowerMeanConfig) and not vectors:
+            raise UserError(
+                "encoder.kind=p_mean needs word vectors: name files with --set initial.vectors=my.{}.vec, or "
+                "learn them from the translations with --set initial.vectors=bivcd:300"
+            )
+        if self.training.bow_share and not getattr(encoder, "bow_residual", False):
+            raise UserError(
+                "training.bow_share expects encoder.bow_residual=true: it trains the average of words before "
+                f"the rest, got {self.training.bow_share}"
+            )
+        hidden_dim = getattr(encoder, "hidden_dim", math.inf)
+        if max(self.similarity.matryoshka_dims, default=0) >= hidden_dim:
+            raise UserError(f"similarity.matryoshka_dims must be below encoder.hidden_dim, {hidden_dim}")
 
     @property
     def active_tasks(self) -> dict[str, TaskConfig]:
@@ -622,39 +605,3 @@ class ExperimentConfig:
     def task(self, name: str) -> Any:
         """Returns the settings of a task; its defaults with weight 0 if it is not trained."""
         return self.tasks[name] if name in self.tasks else TASKS.config_type(name)(weight=0)
-
-
-def _require_fit(config: ExperimentConfig) -> None:
-    """Refuses settings that contradict each other."""
-    tokenizer, encoder, vectors = config.tokenizer, config.encoder, config.initial.vectors
-    if config.initial.model:
-        if tokenizer is not None or encoder is not None:
-            raise UserError(
-                "training that starts from a model (initial.model) uses its tokenizer and encoder: leave "
-                "their settings out"
-            )
-        return
-    if tokenizer is None or encoder is None:
-        raise UserError("this preset starts from a model: name one with --init")
-    has_ngrams = isinstance(tokenizer, WordsConfig) and bool(tokenizer.ngram_sizes)
-    if has_ngrams and not isinstance(encoder, TransformerConfig | StaticConfig):
-        raise UserError(
-            "this encoder does not support n-grams: set an empty tokenizer.ngram_sizes=, or "
-            "tokenizer.kind=sentencepiece"
-        )
-    if vectors and (has_ngrams or not isinstance(tokenizer, WordsConfig)):
-        raise UserError("initial.vectors needs tokenizer.kind=words and an empty tokenizer.ngram_sizes=")
-    if isinstance(encoder, PowerMeanConfig) and not vectors:
-        raise UserError(
-            "encoder.kind=p_mean needs word vectors: name files with --set initial.vectors=my.{}.vec, or "
-            "learn them from the translations with --set initial.vectors=bivcd:300"
-        )
-    if config.training.bow_share and not getattr(encoder, "bow_residual", False):
-        raise UserError(
-            "training.bow_share expects encoder.bow_residual=true: it trains the average of words before "
-            f"the rest, got {config.training.bow_share}"
-        )
-    dims = config.similarity.matryoshka_dims
-    hidden_dim = getattr(encoder, "hidden_dim", math.inf)
-    expected = f"below encoder.hidden_dim, {hidden_dim}"
-    require(max(dims, default=0) < hidden_dim, "similarity.matryoshka_dims", expected, dims)

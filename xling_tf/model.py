@@ -50,10 +50,8 @@ class Model:
         info: Description and languages.
 
     Attributes:
-        tokenizer: See `Args`.
         encoder: A Keras model from token features to `[batch, hidden_dim]`; its weights are random at first.
         heads: Keras layers of each task, by the task's name in `TASKS` and the layer's name.
-        info: See `Args`.
 
     Example:
         >>> model = Model.from_pretrained("exported/en-es")  # doctest: +SKIP
@@ -108,18 +106,7 @@ class Model:
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], read: Callable[[str], bytes]) -> Self:
-        """Makes a model with random weights.
-
-        Args:
-            config: Content of `config.json`.
-            read: Returns the content of a file of the tokenizer by its name.
-
-        Returns:
-            The model.
-
-        Raises:
-            UserError: The config or a file is damaged.
-        """
+        """Makes a model with random weights from `config.json` and the tokenizer's files, by `read`."""
         try:
             tokenizer_config = kind_from_dict(TOKENIZERS, config["tokenizer"])
             names = implementation(tokenizer_config).file_names
@@ -221,11 +208,7 @@ class Model:
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """Returns the content of the `config.json` of a model folder, an export or a run.
-
-    Raises:
-        UserError: The file is missing or damaged, or was written by another version of this package.
-    """
+    """Returns the content of a `config.json` that this version wrote; a `UserError` if there is none."""
     path = folder / CONFIG
     try:
         config = read_json(path)

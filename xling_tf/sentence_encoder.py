@@ -14,12 +14,7 @@ from tqdm import tqdm
 from xling_tf.batching import length_sorted_batches
 from xling_tf.errors import UserError, first_line, require_known
 from xling_tf.inputs import Texts, as_texts, is_single, require_as_many, shown
-from xling_tf.savedmodel.saved_models import (
-    load_saved_model,
-    read_info,
-    require_not_forked,
-    resolve,
-)
+from xling_tf.savedmodel.saved_models import load_saved_model, read_info, require_not_forked, resolve
 from xling_tf.search.neighbours import cosine_similarity, require_positive, truncated, unit_vectors
 from xling_tf.search.quantization import Precision, quantize_embeddings, require_precision
 
@@ -162,26 +157,18 @@ class SentenceEncoder:
         texts = options.pop("sentences", None) if inputs is None else inputs
         contexts = options.pop("contexts", None)
         _require_supported({"device": device, "pool": pool, **options})
-        if output_value != "sentence_embedding":
-            raise UserError(f"output_value must be 'sentence_embedding', but is {output_value!r}")
-        require_precision(precision)
-        if chunk_size is not None:
-            require_positive(chunk_size, "chunk_size")
-        if precision == "int8" and normalize_embeddings is False:
-            raise UserError("precision='int8' needs unit vectors; leave out normalize_embeddings=False")
-        if contexts is not None and not self._takes_contexts:
-            raise UserError("contexts: this model was trained without them; leave them out")
-        more = {"contexts": "" if contexts is None else contexts} if self._takes_contexts else {}
-        columns, is_one = _columns({"inputs": texts, **more})
         is_raw = normalize_embeddings is False
-        embed = self._embed_raw if is_raw else self._embed
+        _require_output(output_value, precision, chunk_size, is_raw)
+        columns, is_one = self._columns(texts, contexts)
         prompt = self._prompt(prompt, prompt_name)
+        if prompt:
+            columns[0] = as_texts([prompt + text for text in columns[0]], "prompt")
+        embed = self._embed_raw if is_raw else self._embed
         if self.prompts.get(self.default_prompt_name or "") and prompt is not None:
             # The other signatures put the default prompt before texts.
             embed, normalize_embeddings = self._encoder("unprompted")[0], not is_raw
-        if prompt:
-            columns[0] = as_texts([prompt + text for text in columns[0]], "prompt")
-        truncate_dim = self._truncate_dim if truncate_dim is None else truncate_dim
+        if truncate_dim is None:
+            truncate_dim = self._truncate_dim
 
         def encode(*tensors: Any) -> dict[str, NDArray[Any]]:
             vectors, count = np.asarray(embed(*tensors), np.float32), len(tensors[0])
@@ -204,6 +191,13 @@ class SentenceEncoder:
 
         tensor = tf.constant(vectors)
         return tensor if convert_to_tensor or vectors.ndim == 1 else list(tensor)
+
+    def _columns(self, texts: Any, contexts: Any) -> tuple[list[list[str]], bool]:
+        """Returns the columns of the model's inputs, and True for a single text."""
+        if contexts is not None and not self._takes_contexts:
+            raise UserError("contexts: this model was trained without them; leave them out")
+        more = {"contexts": "" if contexts is None else contexts} if self._takes_contexts else {}
+        return _columns({"inputs": texts, **more})
 
     def _prompt(self, prompt: str | None, name: str | None) -> str | None:
         """Returns the prompt that the arguments of `encode` ask for; None for the default."""
@@ -572,6 +566,16 @@ def _device() -> str:
     import tensorflow as tf
 
     return "cuda" if tf.config.get_visible_devices("GPU") else "cpu"
+
+
+def _require_output(output_value: Any, precision: Any, chunk_size: int | None, is_raw: bool) -> None:
+    if output_value != "sentence_embedding":
+        raise UserError(f"output_value must be 'sentence_embedding', but is {output_value!r}")
+    require_precision(precision)
+    if chunk_size is not None:
+        require_positive(chunk_size, "chunk_size")
+    if precision == "int8" and is_raw:
+        raise UserError("precision='int8' needs unit vectors; leave out normalize_embeddings=False")
 
 
 def _require_supported(options: Mapping[str, Any]) -> None:

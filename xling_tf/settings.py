@@ -11,28 +11,12 @@ from xling_tf.errors import UserError, require_known
 # Sections whose fields depend on their kind.
 _BY_KIND = {"tokenizer": TOKENIZERS, "encoder": ENCODERS}
 _KIND = "kind"
-# New names of settings, by old names or their prefixes.
-_RENAMED = {
-    "text.tokenizer": "tokenizer.kind",
-    "text.sentencepiece_size": "tokenizer.num_pieces",
-    "text": "tokenizer",
-    "encoder.add_average": "encoder.bow_residual",
-    "training.static_": "training.bow_",
-    "initial.keep_weight": "initial.anchor_weight",
-    "tasks.similarity": "similarity",
-    "tasks.tower_dims": "heads.tower_dims (without the last)",
-    "tasks.residual_towers": "heads.residual_towers",
-    "tasks.inference_dim": "heads.inference_dim",
-    "tasks.hard_negatives": "tasks.translation_ranking.hard_negatives",
-    "tasks.target_native": "tasks.response_prediction.in_targets, and of quick_thought",
-    "tasks.target_inference": "tasks.inference.in_targets, and of entailment_ranking",
-}
 _BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 _NONE = ("auto", "none")
 
 
 def apply_overrides(config: ExperimentConfig, overrides: Iterable[str]) -> ExperimentConfig:
-    """Changes settings of an experiment.
+    """Returns an experiment with some settings changed.
 
     Overrides of `tokenizer.kind` and `encoder.kind` are applied first, and give the section the defaults of
     that kind. An override of `initial.model` removes both sections, because they are the model's.
@@ -41,9 +25,6 @@ def apply_overrides(config: ExperimentConfig, overrides: Iterable[str]) -> Exper
         config: The experiment, which is not changed.
         overrides: "dotted.name=value" each. Commas separate the values of a tuple. The key of a dictionary
             is the last part of the dotted name.
-
-    Returns:
-        The changed experiment.
 
     Raises:
         UserError: An override is malformed, names no field, or has a value of another type.
@@ -64,10 +45,6 @@ def apply_overrides(config: ExperimentConfig, overrides: Iterable[str]) -> Exper
     first = (*(f"{section}.{_KIND}" for section in _BY_KIND), "initial.model")
     for name, value in sorted(pairs, key=lambda pair: pair[0] not in first):
         path = name.split(".")
-        for old, new in _RENAMED.items():
-            if name == old or name.startswith(old if old.endswith("_") else f"{old}."):
-                rest = "" if "(" in new else name[len(old) :]
-                raise UserError(f"--set {name}: this setting is now called {new}{rest}")
         if name == "initial.model" and value:
             values |= dict.fromkeys(_BY_KIND)
         if path[0] in _BY_KIND and path[1:] == [_KIND]:

@@ -45,16 +45,7 @@ def named_weights(layer: keras.layers.Layer, name: str) -> dict[str, keras.Varia
 
 
 def assign_weights(variables: Mapping[str, Any], weights: Mapping[str, NDArray[Any]], where: str) -> None:
-    """Assigns values to the variables of the same names, and changes none unless all of them fit.
-
-    Args:
-        variables: Variables by name.
-        weights: Values by name.
-        where: File or folder of the values, for messages.
-
-    Raises:
-        UserError: See `require_shapes`.
-    """
+    """Assigns values to the variables of the same names; none if `require_shapes` refuses any."""
     require_shapes({name: variable.shape for name, variable in variables.items()}, weights, where)
     for name, variable in variables.items():
         variable.assign(weights[name])
@@ -63,16 +54,7 @@ def assign_weights(variables: Mapping[str, Any], weights: Mapping[str, NDArray[A
 def require_shapes(
     shapes: Mapping[str, Sequence[int] | None], weights: Mapping[str, NDArray[Any]], where: str
 ) -> None:
-    """Refuses weights of which some are missing, unexpected, or of another shape.
-
-    Args:
-        shapes: The expected shapes by name; None for any shape.
-        weights: Values by name.
-        where: File or folder of the values, for messages.
-
-    Raises:
-        UserError: The weights have other names or shapes.
-    """
+    """Raises a `UserError` if weights are missing, unexpected, or of another shape; None is any shape."""
     missing = [name for name in shapes if name not in weights]
     unexpected = [name for name in weights if name not in shapes]
     misshapen = [
@@ -102,11 +84,7 @@ def write_weights(path: Path, weights: Mapping[str, NDArray[Any]]) -> None:
 
 
 def read_weights(path: Path) -> Weights:
-    """Returns the values in a safetensors file by name; an `OSError` says that the file cannot be read.
-
-    Raises:
-        UserError: The file is damaged.
-    """
+    """Returns the values in a safetensors file by name; raises an `OSError`, or a `UserError` of damage."""
     try:
         # Unlike `safetensors.numpy.load`, this reads bfloat16, which TensorFlow adds to NumPy.
         with safe_open(path, "numpy") as file:
@@ -121,11 +99,7 @@ def read_weights(path: Path) -> Weights:
 
 
 def read_saved_model_weights(folder: Path, attribute: str) -> Weights:
-    """Returns a dictionary of variables, an attribute of a SavedModel's root, without loading its graph.
-
-    Raises:
-        UserError: The variables cannot be read, or the SavedModel has no such dictionary.
-    """
+    """Returns a dictionary of variables, an attribute of a SavedModel's root, without loading its graph."""
     from tensorflow.core.protobuf.trackable_object_graph_pb2 import TrackableObjectGraph
 
     try:

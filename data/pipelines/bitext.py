@@ -10,7 +10,7 @@ from apache_beam.pvalue import PCollection
 
 from pipelines.common import count, decoded, dropping, lines_of, read_lines
 from xling_tf.compressed import PACKED
-from xling_tf.corpora.cleaning import form_fault, looks_foreign, normalise, translation_fault
+from xling_tf.corpora.cleaning import bitext_fault, normalise
 from xling_tf.corpora.readers import MalformedLineError
 from xling_tf.corpora.records import TranslationPair
 from xling_tf.corpora.split import normalised
@@ -105,15 +105,6 @@ def sound_pair(columns: Sequence[bytes], source: str, target: str) -> Iterator[T
         if fault := bitext_fault(pair, source, target):
             raise MalformedLineError(fault)
         yield pair
-
-
-def bitext_fault(pair: TranslationPair, source: str, target: str) -> str | None:
-    """Works like debian.py's `pair_fault`, but for all known languages, and keeps short sentences."""
-    reason = form_fault(pair.source) or form_fault(pair.target) or translation_fault(pair, source, target)
-    for text, language in zip(pair[:2], (source, target), strict=True):
-        if not reason and looks_foreign(str(text), language, (source, target)):
-            reason = f"{language} side in another language"
-    return reason
 
 
 def first_of(key: tuple[str, ...], pairs: Iterable[TranslationPair]) -> TranslationPair:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from xling_tf.corpora.cleaning import form_fault, looks_foreign, normalise, require_known, translation_fault
+from xling_tf.corpora.cleaning import bitext_fault, normalise, require_known
 from xling_tf.corpora.line_files import write_lines
 from xling_tf.corpora.readers import read_parallel
 from xling_tf.corpora.records import TranslationPair
@@ -92,14 +92,8 @@ def clean_bitext(
 
 
 def _fault(pair: TranslationPair, source: str, target: str) -> str | None:
-    """Returns the first reason, but the margin, why a pair is no translation, or None."""
     pair = pair._replace(source=normalise(pair.source), target=normalise(pair.target))
-    for text, language in ((pair.source, source), (pair.target, target)):
-        if fault := form_fault(text):
-            return fault
-        if looks_foreign(text, language, (source, target)):
-            return "another language"
-    return translation_fault(pair, source, target)
+    return bitext_fault(pair, source, target)
 
 
 def _margins(

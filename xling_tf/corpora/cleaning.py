@@ -149,6 +149,15 @@ def looks_foreign(text: str, language: str, languages: Collection[str]) -> bool:
     return _is_recognisable(language) and recognised not in (None, _plain(language))
 
 
+def bitext_fault(pair: TranslationPair, source: str, target: str) -> str | None:
+    """Returns the first reason why normalised sentences of any languages are no translations, or None."""
+    reason = form_fault(pair.source) or form_fault(pair.target) or translation_fault(pair, source, target)
+    sides = ((pair.source, source), (pair.target, target))
+    if not reason and any(looks_foreign(*side, (source, target)) for side in sides):
+        return "another language"
+    return reason
+
+
 def require_known(language: str, used: Collection[str] = ()) -> None:
     """Raises a `UserError` for a code that is unknown to py3langid and `locale` and not in `used`."""
     known = {re.split(r"\W|_", name)[0] for name in locale.locale_alias.values()}

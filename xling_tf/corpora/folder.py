@@ -60,14 +60,12 @@ class CorpusFile(NamedTuple):
 class FileCorpus(Corpus):
     """A corpus in files, its shards. Reading logs a warning for each file with lines left out."""
 
-    shards: tuple[tuple[Path, ...], ...]
-    read: Callable[..., Reading[Any]]
-    is_reversed: bool = False  # source and target change places
+    files: tuple[CorpusFile, ...]  # its shards; source and target may be in the other order
     mined: Path | None = None  # the file of hard negatives
 
     def version(self) -> str:
         """Returns a digest of the names, sizes and modification times of the files."""
-        paths = [path for shard in self.shards for path in shard]
+        paths = [path for file in self.files for path in file.paths]
         digest = hashlib.blake2b(digest_size=8)
         for path in [*paths, *([self.mined] if self.mined else [])]:
             try:
@@ -84,10 +82,11 @@ class FileCorpus(Corpus):
         return ((pair, None) for pair in with_negatives(pairs, self.mined))
 
     def _rows(self) -> Iterator[Row]:
-        readings = [self.read(*paths) for paths in self.shards]
+        readings = [file.read(*file.paths) for file in self.files]
+        is_reversed = self.languages != "-".join(self.files[0].languages)
         for reading in readings:
             for record, key in reading:
-                yield (type(record)(record[1], record[0]) if self.is_reversed else record), key
+                yield (type(record)(record[1], record[0]) if is_reversed else record), key
             if reading.malformed:
                 logging.warning("%s", reading.summary())
         if not any(reading.num_records for reading in readings):
@@ -254,8 +253,7 @@ def _moses_paths(path: Path, match: re.Match[str]) -> tuple[Path, ...]:
 
 def _corpus(shards: Sequence[CorpusFile], order: Sequence[str], mined_in: Path | None) -> FileCorpus:
     file = shards[0]
-    ordered = tuple(sorted(file.languages, key=order.index))
-    languages = "-".join(ordered)
+    languages = "-".join(sorted(file.languages, key=order.index))
     mined = None
     if file.kind == "parallel" and mined_in is not None:
         mined = mined_path(mined_in, file.name, languages)
@@ -267,9 +265,7 @@ def _corpus(shards: Sequence[CorpusFile], order: Sequence[str], mined_in: Path |
         kind=file.kind,
         languages=languages,
         split=file.split,
-        shards=tuple(shard.paths for shard in shards),
-        read=file.read,
-        is_reversed=ordered != file.languages,
+        files=tuple(shards),
         mined=mined,
     )
 

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 from absl import logging
 
 from xling_tf.corpora.cleaning import has_leftovers, normalise
-from xling_tf.corpora.readers import percentages
+from xling_tf.corpora.readers import percentages, triplets
 from xling_tf.corpora.record_types import RECORD_TYPES
-from xling_tf.corpora.records import NLI_LABELS, Corpus, Row, SentenceTriplet
+from xling_tf.corpora.records import NLI_LABELS, Corpus, Row
 from xling_tf.corpora.sentences import paragraphs, sentences
 from xling_tf.errors import UserError, library
 
@@ -110,9 +110,7 @@ class HubCorpus(Corpus):
 def _triplets(title: str, text: str, language: str) -> list[Row]:
     # The title is a sentence (Chidambaram et al. 2018, sec. A.1). No triplet spans what no reader sees.
     lines = [normalise(title), *(s for part in paragraphs(text) for s in sentences(part, language))]
-    fit = [line and not has_leftovers(line) for line in lines]
-    places = (place for place in range(len(lines) - 2) if all(fit[place : place + 3]))
-    return [(SentenceTriplet._make(lines[place : place + 3]), text) for place in places]
+    return [(triplet, text) for triplet in triplets(["" if has_leftovers(s) else s for s in lines])]
 
 
 def read_source(spec: str, languages: Sequence[str]) -> list[HubCorpus]:

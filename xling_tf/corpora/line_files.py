@@ -3,10 +3,10 @@
 import gzip
 import unicodedata
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import nullcontext
 from enum import StrEnum
 from pathlib import Path
-from typing import IO, Literal
+from typing import Any, Literal
 
 from xling_tf.compressed import unpacked
 from xling_tf.errors import UserError
@@ -96,14 +96,12 @@ def split_blocks(pieces: Iterable[bytes], separator: bytes, limit: int) -> Itera
 def write_lines(path: Path, lines: Iterable[str]) -> None:
     """Writes lines to a file that appears whole or not at all; compresses if the name ends in .gz."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with ExitStack() as stack:
-        file: IO[bytes] | gzip.GzipFile
-        file = stack.enter_context(stack.enter_context(replacing(path)).open("wb"))
-        if path.suffix == ".gz":
-            # Without the time and the temporary name, so that the bytes are reproducible.
-            file = gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0)
-            stack.enter_context(file)
-        file.writelines(f"{line}\n".encode() for line in lines)
+    with replacing(path) as temporary, temporary.open("wb") as file:
+        output: Any = nullcontext(file)
+        if path.suffix == ".gz":  # without the time and the temporary name: the bytes are reproducible
+            output = gzip.GzipFile("", "wb", fileobj=file, mtime=0)
+        with output as lines_file:
+            lines_file.writelines(f"{line}\n".encode() for line in lines)
 
 
 def normal_form(text: str, form: Literal["NFC", "NFKC"] = "NFC") -> str:

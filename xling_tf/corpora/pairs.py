@@ -37,10 +37,8 @@ class Pair(NamedTuple):
     wrong: tuple[str, ...] = ()
 
 
-def read_pairs(pairs: Any, chosen: Sequence[str] = ()) -> list[Pair]:
+def read_pairs(pairs: Any) -> list[Pair]:
     """Reads pairs of texts from rows or a table; all have a score, or none has.
-
-    If the names of the columns of the two texts are chosen, no other column is read.
 
     Example:
         >>> read_pairs([{"negative": "dos", "query": "one", "answer": "uno"}])
@@ -49,10 +47,7 @@ def read_pairs(pairs: Any, chosen: Sequence[str] = ()) -> list[Pair]:
     names, rows = _as_rows(pairs)
     if not rows:
         raise UserError("pairs are expected, but there are none; an iterator gives its rows only once")
-    for name in chosen:
-        if name not in (names or ()):
-            raise UserError(f"a column named {name!r} is expected, but the pairs have {_listed(names)}")
-    places = [(names or []).index(name) for name in chosen] or _known_places(names or [])
+    places = _known_places(names or [])
     if places:
         rows = [[row[place] for place in places] for row in rows]
     for row in rows:  # a cell may be a list of wrong texts
@@ -141,7 +136,7 @@ def _known_places(names: list[str]) -> list[int]:
     if len(unknown) != len(missing) or any(len(side) > 1 for side in sides) or len(scores) + bool(wrong) > 1:
         raise UserError(
             "two columns of texts are expected, as anchor and positive, perhaps with score or negatives, "
-            f"but the pairs have {_listed(names)}; choose and rename columns"
+            f"but the pairs have {', '.join(names)}; choose and rename columns"
         )
     others = iter(unknown)
     return [*(side[0] if side else next(others) for side in sides), *scores, *wrong]
@@ -203,7 +198,3 @@ def _not_a_pair(number: int, row: Any) -> UserError:
         f"pair {number} is expected to be two texts that are not empty, and perhaps a score (a finite "
         f"number) or wrong texts, got {shown(row)}; correct it, or leave it out"
     )
-
-
-def _listed(names: Sequence[Any] | None) -> str:
-    return ", ".join(map(str, names)) if names else "columns without names"

@@ -4,7 +4,7 @@ import json
 import math
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
@@ -207,11 +207,16 @@ def read_documents(path: Path) -> Reading[SentenceTriplet]:
 
     def rows(reading: Reading[SentenceTriplet]) -> Iterator[tuple[SentenceTriplet, str]]:
         for key, document in _documents(path, reading):
-            for triplet in zip(document, document[1:], document[2:], strict=False):
-                if all(triplet):
-                    yield SentenceTriplet._make(triplet), key
+            for triplet in triplets(document):
+                yield triplet, key
 
     return Reading(path, "a sentence a line, in documents of three sentences or more", rows)
+
+
+def triplets(document: Sequence[str]) -> Iterator[SentenceTriplet]:
+    """Yields the contiguous triplets of a document; "" is in the place of a sentence that is not used."""
+    contiguous = zip(document, document[1:], document[2:], strict=False)
+    return (SentenceTriplet._make(triplet) for triplet in contiguous if all(triplet))
 
 
 def _documents(path: Path, reading: Reading[Any]) -> Iterator[tuple[str, list[str]]]:

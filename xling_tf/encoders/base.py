@@ -1,7 +1,6 @@
 """Base class of the encoders, and the functions that make an encoder from its settings."""
 
 import dataclasses
-import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar, Self
@@ -13,7 +12,6 @@ from keras import KerasTensor as Tensor
 from numpy.typing import NDArray
 
 from xling_tf.config import ENCODERS
-from xling_tf.layers.base import arguments_of
 from xling_tf.layers.embeddings import sum_groups
 from xling_tf.tokenizers.base import TokenFeatures, Tokenizer
 
@@ -22,22 +20,29 @@ class TokenEncoder(keras.Model, ABC):
     """Maps token features to sentence vectors: embeds each distinct word of a batch, then encodes sentences.
 
     A new kind of encoder is a subclass and a row of `xling_tf.config.ENCODERS`. Its constructor takes the
-    fields of its settings, `num_words`, and optionally `num_ngrams` and `max_tokens`, all by keyword, and
-    keeps each as an attribute. It sets `embedding`, and implements `encode_tokens`.
-
-    Attributes:
-        embedding: The layer of the embedding tables, with an attribute `tables`.
-        hidden_dim: Width of the sentence vectors.
-        length_groups: In how many groups of similar length a training step encodes the sentences of a batch.
-            More groups compute less on padding, but the graph has a copy of the encoder for each.
+    sizes and the fields of its settings by keyword, all of which become attributes. It sets `embedding`, and
+    implements `encode_tokens`.
     """
 
-    embedding: Any
-    hidden_dim: int
+    config_type: ClassVar[type[Any]]  # the dataclass of its settings
+    # The constructor's other arguments: sizes of the tokenizer, or what training decides.
+    sizes: ClassVar[tuple[str, ...]] = ("num_words",)
+    num_ngrams = 0
+    embedding: Any  # the layer of the embedding tables, with an attribute `tables`
+    hidden_dim: int  # width of the sentence vectors
+    # In how many groups of similar length a training step encodes the sentences of a batch. More groups
+    # compute less on padding, but the graph has a copy of the encoder for each.
     length_groups: ClassVar[int] = 1
 
     def __init__(self, **kwargs: Any) -> None:
+        # JSON makes lists of tuples.
+        kwargs = {name: tuple(value) if isinstance(value, list) else value for name, value in kwargs.items()}
+        names = [field.name for field in dataclasses.fields(self.config_type)]
+        settings = self.config_type(**{name: kwargs.pop(name) for name in names if name in kwargs})
+        sizes = {name: kwargs.pop(name) for name in self.sizes if name in kwargs}
         super().__init__(**{"name": "encoder", **kwargs})
+        for name, value in {**sizes, **dataclasses.asdict(settings)}.items():
+            setattr(self, name, value)
 
     def embed_words(self, words: Any, training: bool = False) -> Tensor:
         """Maps `TokenFeatures.words` to `[words, any]`; by default float32 rows of the table."""
@@ -45,16 +50,7 @@ class TokenEncoder(keras.Model, ABC):
 
     @abstractmethod
     def encode_tokens(self, inputs: Tensor, lengths: Tensor, training: bool = False) -> Tensor:
-        """Encodes sentences of embedded words.
-
-        Args:
-            inputs: `[batch, length, any]` rows of `embed_words`, one at each position.
-            lengths: `[batch]` int32 number of tokens.
-            training: True in a training step.
-
-        Returns:
-            `[batch, hidden_dim]` float32, not normalised.
-        """
+        """Encodes `[batch, length, any]` embedded words as `[batch, hidden_dim]` float32, not normalised."""
 
     def encode(self, words: Tensor, tokens: Tensor, lengths: Tensor, training: bool = False) -> Tensor:
         """Encodes sentences of words that are embedded once each; calls `encode_tokens` by default.
@@ -96,13 +92,8 @@ class TokenEncoder(keras.Model, ABC):
         return [v for v in self.trainable_variables if id(v) not in tables]
 
     def assign_word_vectors(self, rows: NDArray[np.float32], is_known: NDArray[np.bool_]) -> None:
-        """Initialises the table with pretrained word vectors; words without one keep their rows.
-
-        Args:
-            rows: `[words, any]` vectors of the first words of the table: of one space, or of several
-                concatenated.
-            is_known: `[words, spaces]`, true if the space has a vector of the word.
-        """
+        """Initialises the first rows of the table; words that a space lacks keep their random rows."""
+        # `[words, any]` rows of all spaces together, and `[words, spaces]`, true if the space has the word.
         table = self.embedding.words.table
         values = tf.convert_to_tensor(table.value).numpy().copy()
         values[: len(rows)][is_known.all(axis=1)] = rows[is_known.all(axis=1)]
@@ -121,7 +112,9 @@ class TokenEncoder(keras.Model, ABC):
 
     def get_config(self) -> dict[str, Any]:
         """Returns the arguments of the constructor."""
-        return {**super().get_config(), **arguments_of(self)}
+        fields = dataclasses.fields(self.config_type)
+        names = (*self.sizes, *(field.name for field in fields))
+        return {**super().get_config(), **{name: getattr(self, name) for name in names}}
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], custom_objects: Any = None) -> Self:
@@ -132,28 +125,21 @@ class TokenEncoder(keras.Model, ABC):
 
 
 def encoder_settings(config: Any, tokenizer: Tokenizer, **decided: Any) -> dict[str, Any]:
-    """Returns the arguments of an encoder's constructor, and its kind under the key "kind".
-
-    Args:
-        config: Settings of a kind in `ENCODERS`.
-        tokenizer: The encoder's tokenizer, whose sizes the constructor may take.
-        **decided: Arguments that replace settings or are not among them.
-    """
+    """Returns the arguments of an encoder's constructor, some of them `decided`, and its "kind"."""
     kind = ENCODERS.name_of(config)
-    sizes = {
+    known = {
         "num_words": tokenizer.num_words,
         "num_ngrams": tokenizer.num_ngrams,
         "max_tokens": tokenizer.config.max_tokens,
     }
-    parameters = inspect.signature(ENCODERS.implementation(kind)).parameters
-    sizes = {name: size for name, size in sizes.items() if name in parameters}
+    sizes = {name: known[name] for name in ENCODERS.implementation(kind).sizes if name in known}
     return {"kind": kind, **dataclasses.asdict(config), **sizes, **decided}
 
 
 def build_encoder(settings: Mapping[str, Any]) -> TokenEncoder:
     """Makes an encoder with random weights from the result of `encoder_settings`."""
-    arguments = {n: tuple(v) if isinstance(v, list) else v for n, v in settings.items() if n != "kind"}
-    encoder: TokenEncoder = ENCODERS.implementation(settings["kind"])(**arguments)
+    arguments = dict(settings)
+    encoder: TokenEncoder = ENCODERS.implementation(arguments.pop("kind"))(**arguments)
     encoder.build_variables()
     return encoder
 

@@ -1,12 +1,12 @@
 """BERT and XLM-RoBERTa as sentence encoders."""
 
-from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import keras
 from keras import KerasTensor as Tensor
 from keras import ops
 
+from xling_tf.config import BertConfig
 from xling_tf.encoders.base import TokenEncoder
 from xling_tf.errors import UserError
 from xling_tf.layers.base import ACTIVATIONS, LayerNorm
@@ -25,9 +25,8 @@ class BertEncoder(TokenEncoder):
     sub-layers. The embedding of the first segment, which all tokens are in, is part of the positions'.
 
     Args:
-        num_words: Rows of the word table.
-        max_tokens: Maximum number of tokens of a sentence, special tokens included.
-        **kwargs: Fields of `BertConfig`, and arguments of every Keras layer.
+        **kwargs: `num_words`, `max_tokens` (special tokens included), the fields of `BertConfig`, and
+            arguments of every Keras layer.
 
     Raises:
         UserError: Sentences may have more tokens than there are positions.
@@ -39,64 +38,43 @@ class BertEncoder(TokenEncoder):
         [(512, 8), (10, 8), (8,)]
     """
 
+    config_type = BertConfig
+    sizes = ("num_words", "max_tokens")
     length_groups: ClassVar[int] = 3
 
-    def __init__(
-        self,
-        *,
-        num_words: int,
-        max_tokens: int,
-        embedding_dim: int = 384,
-        intermediate_dim: int = 1536,
-        num_layers: int = 12,
-        num_heads: int = 12,
-        max_positions: int = 512,
-        epsilon: float = 1e-12,
-        activation: str = "gelu",
-        pooling: str = "mean",
-        dense_dims: Sequence[int] = (),
-        dense_activations: Sequence[str] = (),
-        **kwargs: Any,
-    ) -> None:
+    def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        if max_tokens > max_positions:
+        if self.max_tokens > self.max_positions:
             raise UserError(
-                f"the encoder has positions for {max_positions} tokens, but tokenizer.max_tokens is "
-                f"{max_tokens}: cut sentences at {max_positions} tokens or fewer"
+                f"the encoder has positions for {self.max_positions} tokens, but tokenizer.max_tokens is "
+                f"{self.max_tokens}: cut sentences at {self.max_positions} tokens or fewer"
             )
-        self.num_words, self.max_tokens, self.embedding_dim = num_words, max_tokens, embedding_dim
-        self.intermediate_dim, self.num_layers, self.num_heads = intermediate_dim, num_layers, num_heads
-        self.max_positions, self.epsilon, self.activation = max_positions, epsilon, activation
-        self.pooling = pooling
-        self.dense_dims, self.dense_activations = tuple(dense_dims), tuple(dense_activations)
-        self.hidden_dim = self.dense_dims[-1] if dense_dims else embedding_dim
-        dtype = self.dtype_policy
-        self.embedding = WordEmbedding(
-            num_words, embedding_dim, stddev=_STDDEV, dtype=dtype, name="embedding"
-        )
+        dtype, dim, epsilon = self.dtype_policy, self.embedding_dim, self.epsilon
+        self.hidden_dim = (dim, *self.dense_dims)[-1]
+        self.embedding = WordEmbedding(self.num_words, dim, stddev=_STDDEV, dtype=dtype, name="embedding")
         self.positions = self.add_weight(
-            shape=(max_positions, embedding_dim),
+            shape=(self.max_positions, dim),
             initializer=keras.initializers.RandomNormal(stddev=_STDDEV),
             name="positions",
         )
         self.embedding_norm = LayerNorm(epsilon=epsilon, dtype=dtype, name="embedding_norm")
         self.blocks = [
             TransformerBlock(
-                embedding_dim,
-                num_heads,
-                intermediate_dim,
+                dim,
+                self.num_heads,
+                self.intermediate_dim,
                 norm_first=False,
-                activation=activation,
+                activation=self.activation,
                 epsilon=epsilon,
                 dtype=dtype,
                 name=f"block_{index}",
             )
-            for index in range(num_layers)
+            for index in range(self.num_layers)
         ]
         # In float32, because their outputs are the sentence vectors.
         self.dense = [
             keras.layers.Dense(dim, ACTIVATIONS[name], dtype="float32", name=f"dense_{index}")
-            for index, (dim, name) in enumerate(zip(dense_dims, dense_activations, strict=True))
+            for index, (dim, name) in enumerate(zip(self.dense_dims, self.dense_activations, strict=True))
         ]
 
     def encode_tokens(self, inputs: Tensor, lengths: Tensor, training: bool = False) -> Tensor:

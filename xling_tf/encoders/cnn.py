@@ -1,12 +1,12 @@
 """The CNN encoder of universal-sentence-encoder-multilingual/3 (Yang et al. 2019)."""
 
-from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import keras
 from keras import KerasTensor as Tensor
 from keras import ops
 
+from xling_tf.config import CnnConfig
 from xling_tf.encoders.base import TokenEncoder
 from xling_tf.layers.base import LayerNorm
 from xling_tf.layers.convolution import EPSILON, ConvolutionBranch, NormalizedProjection, ResidualFeedforward
@@ -26,43 +26,31 @@ class CnnEncoder(TokenEncoder):
     multiplied by the square root of the length, because the published module divides the sum by that root.
 
     Args:
-        num_words: Rows of the table.
-        **kwargs: Fields of `CnnConfig`, and arguments of every Keras layer.
+        **kwargs: `num_words`, the fields of `CnnConfig`, and arguments of every Keras layer.
     """
 
+    config_type = CnnConfig
     length_groups: ClassVar[int] = 3
 
-    def __init__(
-        self,
-        *,
-        num_words: int,
-        embedding_dim: int = 512,
-        hidden_dim: int = 512,
-        intermediate_dim: int = 320,
-        num_layers: int = 2,
-        filter_widths: Sequence[int] = (1, 2, 3, 5),
-        num_filters: int = 256,
-        **kwargs: Any,
-    ) -> None:
+    def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.num_words, self.embedding_dim, self.hidden_dim = num_words, embedding_dim, hidden_dim
-        self.intermediate_dim, self.num_layers = intermediate_dim, num_layers
-        self.filter_widths, self.num_filters = tuple(filter_widths), num_filters
-        dtype = self.dtype_policy
+        dtype, num_filters = self.dtype_policy, self.num_filters
         self.embedding = WordEmbedding(
-            num_words, embedding_dim, stddev=_TABLE_STDDEV, dtype=dtype, name="embedding"
+            self.num_words, self.embedding_dim, stddev=_TABLE_STDDEV, dtype=dtype, name="embedding"
         )
-        widths = [width for width in filter_widths if width > 1]
+        widths = [width for width in self.filter_widths if width > 1]
         self.projections = [
             NormalizedProjection(num_filters, dtype=dtype, name=f"projection_{width}") for width in widths
         ]
         self.branches = [
-            ConvolutionBranch(num_filters, width, num_layers, dtype=dtype, name=f"branch_{width}")
+            ConvolutionBranch(num_filters, width, self.num_layers, dtype=dtype, name=f"branch_{width}")
             for width in widths
         ]
         self.norm = LayerNorm(epsilon=EPSILON, dtype=dtype, name="norm")
-        self.pooled_projection = keras.layers.Dense(hidden_dim, dtype=dtype, name="pooled_projection")
-        self.feedforward = ResidualFeedforward(intermediate_dim, hidden_dim, dtype=dtype, name="feedforward")
+        self.pooled_projection = keras.layers.Dense(self.hidden_dim, dtype=dtype, name="pooled_projection")
+        self.feedforward = ResidualFeedforward(
+            self.intermediate_dim, self.hidden_dim, dtype=dtype, name="feedforward"
+        )
 
     def embed_words(self, words: Any, training: bool = False) -> Tensor:
         """See `TokenEncoder.embed_words`: returns the embedding of each piece, then the branches' inputs."""

@@ -6,6 +6,7 @@ import keras
 from keras import KerasTensor as Tensor
 from keras import ops
 
+from xling_tf.config import LstmConfig
 from xling_tf.encoders.base import TokenEncoder
 from xling_tf.layers.embeddings import WordEmbedding
 from xling_tf.layers.pooling import POOLINGS, AttentionPooling, token_mask
@@ -21,33 +22,22 @@ class LstmEncoder(TokenEncoder):
     Sentence Representations", sec. 3.2).
 
     Args:
-        num_words: Rows of the table.
-        **kwargs: Fields of `LstmConfig`, and arguments of every Keras layer.
+        **kwargs: `num_words`, the fields of `LstmConfig`, and arguments of every Keras layer.
     """
 
-    def __init__(
-        self,
-        *,
-        num_words: int,
-        embedding_dim: int = 300,
-        hidden_dim: int = 1024,
-        intermediate_dim: int = 512,
-        num_layers: int = 2,
-        pooling: str = "mean",
-        **kwargs: Any,
-    ) -> None:
+    config_type = LstmConfig
+
+    def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.num_words, self.embedding_dim, self.hidden_dim = num_words, embedding_dim, hidden_dim
-        self.intermediate_dim, self.num_layers, self.pooling = intermediate_dim, num_layers, pooling
         dtype = self.dtype_policy
-        self.embedding = WordEmbedding(num_words, embedding_dim, dtype=dtype, name="embedding")
-        self.forward = Lstm(intermediate_dim, dtype=dtype, name="forward")
-        self.backward = Lstm(intermediate_dim, reverse=True, dtype=dtype, name="backward")
-        self.top = Lstm(hidden_dim, dtype=dtype, name="top") if num_layers > 1 else None
+        self.embedding = WordEmbedding(self.num_words, self.embedding_dim, dtype=dtype, name="embedding")
+        self.forward = Lstm(self.intermediate_dim, dtype=dtype, name="forward")
+        self.backward = Lstm(self.intermediate_dim, reverse=True, dtype=dtype, name="backward")
+        self.top = Lstm(self.hidden_dim, dtype=dtype, name="top") if self.num_layers > 1 else None
         self.pool = (
-            AttentionPooling(hidden_dim, dtype=dtype, name="attention_pooling")
-            if pooling == "attention"
-            else POOLINGS[pooling]
+            AttentionPooling(self.hidden_dim, dtype=dtype, name="attention_pooling")
+            if self.pooling == "attention"
+            else POOLINGS[self.pooling]
         )
 
     def encode_tokens(self, inputs: Tensor, lengths: Tensor, training: bool = False) -> Tensor:

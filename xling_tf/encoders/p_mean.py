@@ -1,6 +1,6 @@
 """The encoder of concatenated power means of word vectors (Rücklé et al. 2018)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -11,6 +11,7 @@ from keras import KerasTensor as Tensor
 from keras import ops
 from numpy.typing import NDArray
 
+from xling_tf.config import PowerMeanConfig
 from xling_tf.encoders.base import TokenEncoder
 from xling_tf.layers.embeddings import WordEmbedding
 from xling_tf.layers.pooling import Reduction, masked_max, masked_mean, power_mean, token_mask
@@ -25,24 +26,19 @@ class PowerMeanEncoder(TokenEncoder):
     mean vector of the space, which is stored in the rows of missing words.
 
     Args:
-        num_words: Rows of the table.
-        space_dims: Width of each space.
-        p_values: The powers, such as "-inf", "1", "inf".
+        **kwargs: `num_words`, `space_dims` (the width of each space), the fields of `PowerMeanConfig`, and
+            arguments of every Keras layer.
     """
 
-    def __init__(
-        self,
-        *,
-        num_words: int,
-        space_dims: Sequence[int],
-        p_values: Sequence[str] = ("-inf", "1", "inf"),
-        **kwargs: Any,
-    ) -> None:
+    config_type = PowerMeanConfig
+    sizes = ("num_words", "space_dims")
+
+    def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.num_words, self.space_dims, self.p_values = num_words, tuple(space_dims), tuple(p_values)
-        self.hidden_dim = sum(space_dims) * len(p_values)
-        width = sum(space_dims) + len(space_dims)
-        self.embedding = WordEmbedding(num_words, width, dtype=self.dtype_policy, name="embedding")
+        dim = sum(self.space_dims)
+        self.hidden_dim = dim * len(self.p_values)
+        width = dim + len(self.space_dims)
+        self.embedding = WordEmbedding(self.num_words, width, dtype=self.dtype_policy, name="embedding")
 
     def encode(self, words: Tensor, tokens: Tensor, lengths: Tensor, training: bool = False) -> Tensor:
         """See `TokenEncoder.encode`; computes the powers of each distinct word once."""

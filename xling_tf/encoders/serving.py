@@ -78,12 +78,12 @@ class ServingEncoder(tf.Module):
         self.tokenizer = tokenizer
         body = float32_copy(encoder)
         self._body: _Hidden = lambda: body
-        words = _SpelledWords if tokenizer.num_ngrams else _PlainWords
-        self.words = words(tokenizer, self._body, tables)
+        self.words = _SpelledWords(tokenizer, self._body, tables) if tokenizer.num_ngrams else None
+        stored = self.words.named if self.words else _stored(body.embedding.words, tables, _WORDS)
         tabled = {id(table) for table in body.table_variables}
         dense = {n: v for n, v in named_weights(body, "encoder").items() if id(v) not in tabled}
         # Hidden in a function, because `ExportedModule` saves these variables as an attribute of its own.
-        weights = self.words.named | {name: variable.value for name, variable in dense.items()}
+        weights = stored | {name: variable.value for name, variable in dense.items()}
         self._named = lambda: weights
 
     @property
@@ -119,28 +119,25 @@ class ServingEncoder(tf.Module):
         return words(tf.range(words.num_rows)) if words.stored else tf.convert_to_tensor(words.table)
 
     def _encode(self, tokens: tf.RaggedTensor) -> tf.Tensor:
-        words, positions = tf.unique(tokens.values)
-        places = tokens.with_values(positions).to_tensor()
-        return self._body().encode(self.words(words), places, tf.cast(tokens.row_lengths(), tf.int32))
+        words, positions = self._embed(tokens)
+        return self._body().encode(words, positions.to_tensor(), tf.cast(tokens.row_lengths(), tf.int32))
 
     def _average(self, tokens: tf.RaggedTensor) -> tf.Tensor:
+        return self._body().average(*self._embed(tokens))
+
+    def _embed(self, tokens: tf.RaggedTensor) -> tuple[tf.Tensor, tf.RaggedTensor]:
+        """Returns the vectors of the distinct words, and the positions of the tokens among them."""
         words, positions = tf.unique(tokens.values)
-        return self._body().average(self.words(words), tokens.with_values(positions))
+        body, positions = self._body(), tokens.with_values(positions)
+        if self.words:
+            return self.words(words), positions
+        return body.embed_words(self.tokenizer.word_features(words)), positions
 
 
 def in_micro_batches(
     encode: Callable[[tf.RaggedTensor], tf.Tensor], tokens: tf.RaggedTensor, dim: int | None
 ) -> tf.Tensor:
-    """Encodes any number of sentences in bounded memory, in batches of similar length.
-
-    Args:
-        encode: Maps `[n, (tokens)]` sentences to `[n, dim]` float32.
-        tokens: `[batch, (tokens)]`.
-        dim: Width of the vectors; None if it is unknown.
-
-    Returns:
-        `[batch, dim]` float32.
-    """
+    """Encodes `[batch, (tokens)]` as `[batch, dim]` in bounded memory, by batches of similar length."""
     lengths = tf.cast(tokens.row_lengths(), tf.int32)
     order = tf.argsort(lengths)
     tokens, lengths = tf.gather(tokens, order), tf.gather(lengths, order)
@@ -166,20 +163,6 @@ def in_micro_batches(
         parallel_iterations=1,
     )
     return tf.gather(encodings.concat(), tf.argsort(order))
-
-
-class _PlainWords(tf.Module):
-    """Embeds words without n-grams, as training does."""
-
-    def __init__(self, tokenizer: Tokenizer, body: _Hidden, tables: str) -> None:
-        super().__init__()
-        self._tokenizer = tokenizer
-        self._body = body
-        self.named = _stored(body().embedding.words, tables, _WORDS)
-
-    def __call__(self, tokens: tf.Tensor) -> tf.Tensor:
-        """Embeds `[words]` tokens: `[words, any]`."""
-        return self._body().embed_words(self._tokenizer.word_features(tokens))
 
 
 class _SpelledWords(tf.Module):
@@ -219,18 +202,9 @@ class _SpelledWords(tf.Module):
 def restored_tables(
     exported: Mapping[str, NDArray[Any]], tokenizer: Tokenizer, encoder: TokenEncoder
 ) -> Weights:
-    """Returns a model's weights, by the names of training, from those of an export.
-
-    Quantized tables become float32 again, and word embeddings are separated from their n-grams.
-
-    Args:
-        exported: Weights of an export by name, as `ServingEncoder.named_weights` names them.
-        tokenizer: The encoder's tokenizer.
-        encoder: An encoder of the same sizes. If words have n-grams, its n-gram weights are overwritten.
-
-    Raises:
-        UserError: A weight that the n-grams need is missing, or has another shape.
-    """
+    """Returns a model's weights, by the names of training, from those of an export."""
+    # Quantized tables become float32 again. Word embeddings are separated from their n-grams, for which the
+    # n-gram weights of the encoder are overwritten.
     weights = {name: array for name, array in exported.items() if not name.endswith(_SCALES)}
     for name in weights:
         if (scales := exported.get(name + _SCALES)) is not None:

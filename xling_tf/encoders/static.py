@@ -7,8 +7,9 @@ import numpy as np
 import tensorflow as tf
 from keras import KerasTensor as Tensor
 
+from xling_tf.config import StaticConfig
 from xling_tf.encoders.base import TokenEncoder, average_words
-from xling_tf.layers.embeddings import WordEmbedding, WordNgramEmbedding
+from xling_tf.layers.embeddings import WordEmbedding
 from xling_tf.layers.pooling import masked_mean, token_mask
 from xling_tf.tokenizers.base import SpelledWords
 
@@ -21,10 +22,7 @@ class StaticEncoder(TokenEncoder):
     the average. This encoder trains and encodes tens of times as fast as a transformer.
 
     Args:
-        num_words: Rows of the word table, hash buckets included.
-        num_ngrams: Rows of the n-gram table; 0 if words have no n-grams.
-        embedding_dim: Width of the tables.
-        hidden_dim: Width of the sentence vectors.
+        **kwargs: `num_words`, `num_ngrams`, the fields of `StaticConfig`, and arguments of every Keras layer.
 
     Example:
         >>> encoder = StaticEncoder(num_words=10, embedding_dim=4, hidden_dim=8)
@@ -33,27 +31,20 @@ class StaticEncoder(TokenEncoder):
         [(10, 4), (4, 8), (8,)]
     """
 
-    def __init__(
-        self,
-        *,
-        num_words: int,
-        num_ngrams: int = 0,
-        embedding_dim: int = 320,
-        hidden_dim: int = 512,
-        **kwargs: Any,
-    ) -> None:
+    config_type = StaticConfig
+    sizes = ("num_words", "num_ngrams")
+
+    def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.num_words, self.num_ngrams = num_words, num_ngrams
-        self.embedding_dim, self.hidden_dim = embedding_dim, hidden_dim
-        self.embedding = (
-            WordNgramEmbedding(
-                num_words, num_ngrams, embedding_dim, dtype=self.dtype_policy, name="embedding"
-            )
-            if num_ngrams
-            else WordEmbedding(num_words, embedding_dim, dtype=self.dtype_policy, name="embedding")
+        self.embedding = WordEmbedding(
+            self.num_words,
+            self.embedding_dim,
+            num_ngrams=self.num_ngrams,
+            dtype=self.dtype_policy,
+            name="embedding",
         )
         # In float32, because its outputs are the sentence vectors.
-        self.input_projection = keras.layers.Dense(hidden_dim, dtype="float32", name="input_projection")
+        self.input_projection = keras.layers.Dense(self.hidden_dim, dtype="float32", name="input_projection")
 
     @property
     def bow_encoder(self) -> "StaticEncoder":

@@ -7,6 +7,7 @@ import tensorflow as tf
 from keras import KerasTensor as Tensor
 from keras import ops
 
+from xling_tf.config import TransformerConfig
 from xling_tf.encoders.base import TokenEncoder
 from xling_tf.encoders.static import StaticEncoder
 from xling_tf.layers.base import Dropout, LayerNorm
@@ -23,10 +24,8 @@ class TransformerEncoder(TokenEncoder):
     vectors, at unit length: the untrained encoder returns that average.
 
     Args:
-        num_words: Rows of the word table, hash buckets included.
-        num_ngrams: Rows of the n-gram table; 0 if words have no n-grams.
-        max_tokens: Maximum number of tokens of a sentence.
-        **kwargs: Fields of `TransformerConfig`, and arguments of every Keras layer.
+        **kwargs: `num_words`, `num_ngrams`, `max_tokens`, the fields of `TransformerConfig`, and arguments of
+            every Keras layer.
 
     Example:
         >>> encoder = TransformerEncoder(num_words=10, max_tokens=4, hidden_dim=8, num_heads=2, num_layers=1)
@@ -35,55 +34,39 @@ class TransformerEncoder(TokenEncoder):
         40912
     """
 
-    def __init__(
-        self,
-        *,
-        num_words: int,
-        num_ngrams: int = 0,
-        max_tokens: int,
-        embedding_dim: int = 320,
-        hidden_dim: int = 512,
-        intermediate_dim: int = 2048,
-        num_layers: int = 3,
-        num_heads: int = 8,
-        norm_first: bool = False,
-        bow_residual: bool = False,
-        dropout: float = 0.0,
-        **kwargs: Any,
-    ) -> None:
+    config_type = TransformerConfig
+    sizes = ("num_words", "num_ngrams", "max_tokens")
+
+    def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.num_words, self.num_ngrams, self.max_tokens = num_words, num_ngrams, max_tokens
-        self.embedding_dim, self.hidden_dim = embedding_dim, hidden_dim
-        self.intermediate_dim, self.num_layers, self.num_heads = intermediate_dim, num_layers, num_heads
-        self.norm_first, self.bow_residual, self.dropout = norm_first, bow_residual, dropout
         dtype = self.dtype_policy
         self.static = StaticEncoder(
-            num_words=num_words,
-            num_ngrams=num_ngrams,
-            embedding_dim=embedding_dim,
-            hidden_dim=hidden_dim,
+            num_words=self.num_words,
+            num_ngrams=self.num_ngrams,
+            embedding_dim=self.embedding_dim,
+            hidden_dim=self.hidden_dim,
             dtype=dtype,
             name="static",
         )
         self.blocks = [
             TransformerBlock(
-                hidden_dim,
-                num_heads,
-                intermediate_dim,
-                norm_first=norm_first,
-                dropout=dropout,
+                self.hidden_dim,
+                self.num_heads,
+                self.intermediate_dim,
+                norm_first=self.norm_first,
+                dropout=self.dropout,
                 dtype=dtype,
                 name=f"block_{index}",
             )
-            for index in range(num_layers)
+            for index in range(self.num_layers)
         ]
-        # If the blocks normalise their inputs, the output of the last one still has to be normalised.
-        self.final_norm = LayerNorm(epsilon=EPSILON, dtype=dtype, name="final_norm") if norm_first else None
-        self.positions = sinusoidal_positions(max_tokens, hidden_dim)
-        self.drop = Dropout(dropout, dtype=dtype, name="dropout")
-        if bow_residual:
+        self.positions = sinusoidal_positions(self.max_tokens, self.hidden_dim)
+        self.drop = Dropout(self.dropout, dtype=dtype, name="dropout")
+        if self.norm_first:  # the blocks normalise their inputs, but not the output of the last one
+            self.final_norm = LayerNorm(epsilon=EPSILON, dtype=dtype, name="final_norm")
+        if self.bow_residual:
             self.context_projection = keras.layers.Dense(
-                hidden_dim, kernel_initializer="zeros", dtype=dtype, name="context_projection"
+                self.hidden_dim, kernel_initializer="zeros", dtype=dtype, name="context_projection"
             )
 
     @property
@@ -127,7 +110,7 @@ class TransformerEncoder(TokenEncoder):
         hidden = self.drop(ops.cast(words + positions, self.compute_dtype), training=training)
         for block in self.blocks:
             hidden = block(hidden, attention_bias, training=training)
-        if self.final_norm:
+        if self.norm_first:
             hidden = self.final_norm(hidden, training=training)
         pooled = masked_mean(hidden, is_token)
         if not self.bow_residual:

@@ -25,18 +25,13 @@ ACTIVATIONS: Mapping[str, Callable[[Any], Any]] = {
 }
 
 
-def arguments_of(layer: keras.layers.Layer) -> dict[str, Any]:
-    """Returns the constructor arguments of a layer, read from its attributes of the same names."""
-    names = inspect.signature(type(layer)).parameters
-    return {name: getattr(layer, name) for name in names if name != "kwargs"}
-
-
 class Layer(keras.layers.Layer):
     """A layer that keeps every constructor argument as an attribute, from which `get_config` reads them."""
 
     def get_config(self) -> dict[str, Any]:
         """Returns the constructor arguments."""
-        return {**super().get_config(), **arguments_of(self)}
+        names = inspect.signature(type(self)).parameters
+        return {**super().get_config(), **{name: getattr(self, name) for name in names if name != "kwargs"}}
 
 
 @keras.saving.register_keras_serializable(package="xling_tf")

@@ -78,11 +78,7 @@ class ConvolutionBranch(Layer):
 
 @keras.saving.register_keras_serializable(package="xling_tf")
 class NormalizedProjection(Layer):
-    """A linear projection and a layer norm.
-
-    Args:
-        dim: Width of the outputs.
-    """
+    """A linear projection to `dim` numbers, and a layer norm."""
 
     def __init__(self, dim: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)

@@ -52,12 +52,9 @@ class EmbeddingTable(Layer):
         num_rows: Rows of the table.
         dim: Width of a row.
         stddev: Standard deviation of the initial values.
-
-    Attributes:
-        stored: Maps `[n]` ids to `[n, dim]` rows in place of the table, if an export quantizes the table.
     """
 
-    stored: Callable[[Any], Any] | None = None
+    stored: Callable[[Any], Any] | None = None  # maps `[n]` ids to rows if an export quantizes the table
 
     def __init__(self, num_rows: int, dim: int, stddev: float, **kwargs: Any) -> None:
         super().__init__(**{**kwargs, "dtype": "float32"})
@@ -90,61 +87,46 @@ class EmbeddingTable(Layer):
 
 @keras.saving.register_keras_serializable(package="xling_tf")
 class WordEmbedding(Layer):
-    """Represents a word, or a piece of a word, by one embedding (Chidambaram et al. 2019, sec. 5.1).
+    """Represents a word, or a piece of a word, by an embedding, and perhaps its n-grams by theirs.
+
+    With n-grams, the vector of a word is the mean of its embedding and of a tanh layer over the sum of those
+    of its n-grams (Chidambaram et al. 2019, sec. 2.1; without, sec. 5.1).
 
     Args:
         num_words: Rows of the word table, hash buckets included.
-        dim: Width of the table.
+        dim: Width of the tables (320 in sec. 3.2).
+        num_ngrams: Rows of the n-gram table; 0 for no n-grams.
         stddev: Standard deviation of the initial values; None for vectors of about length 1.
     """
 
-    def __init__(self, num_words: int, dim: int, *, stddev: float | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self, num_words: int, dim: int, *, num_ngrams: int = 0, stddev: float | None = None, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs, autocast=False)
-        self.num_words, self.dim, self.stddev = num_words, dim, stddev
+        self.num_words, self.dim, self.num_ngrams, self.stddev = num_words, dim, num_ngrams, stddev
         self.words = EmbeddingTable(num_words, dim, stddev or dim**-0.5, name="words")
+        if num_ngrams:
+            # A word has about ten n-grams: their sum starts at the length of one word embedding.
+            self.ngrams = EmbeddingTable(num_ngrams, dim, (10 * dim) ** -0.5, name="ngrams")
+            self.combine_ngrams = keras.layers.Dense(
+                dim, activation="tanh", dtype=self.dtype_policy, name="combine_ngrams"
+            )
 
     @property
     def tables(self) -> list[keras.Variable]:
         """The variables that are updated row by row."""
-        return [self.words.table]
-
-    def call(self, word_ids: Tensor) -> Tensor:
-        """Maps `[words]` int32 ids to `[words, dim]` float32."""
-        return self.words(word_ids)
-
-
-@keras.saving.register_keras_serializable(package="xling_tf")
-class WordNgramEmbedding(Layer):
-    """Represents a word by the mean of its embedding and of a tanh layer over its summed n-gram embeddings.
-
-    See Chidambaram et al. 2019, sec. 2.1.
-
-    Args:
-        num_words: Rows of the word table, hash buckets included.
-        num_ngrams: Rows of the n-gram table.
-        dim: Width of both (320 in sec. 3.2).
-    """
-
-    def __init__(self, num_words: int, num_ngrams: int, dim: int, **kwargs: Any) -> None:
-        super().__init__(**kwargs, autocast=False)
-        self.num_words, self.num_ngrams, self.dim = num_words, num_ngrams, dim
-        self.words = EmbeddingTable(num_words, dim, dim**-0.5, name="words")
-        # A word has about ten n-grams: their sum starts at the length of one word embedding.
-        self.ngrams = EmbeddingTable(num_ngrams, dim, (10 * dim) ** -0.5, name="ngrams")
-        self.combine_ngrams = keras.layers.Dense(
-            dim, activation="tanh", dtype=self.dtype_policy, name="combine_ngrams"
-        )
-
-    @property
-    def tables(self) -> list[keras.Variable]:
-        """The variables that are updated row by row."""
-        return [self.words.table, self.ngrams.table]
+        return [self.words.table, self.ngrams.table] if self.num_ngrams else [self.words.table]
 
     def call(
-        self, word_ids: Tensor, ngram_ids: Tensor, ngram_words: Tensor, training: bool = False
+        self,
+        word_ids: Tensor,
+        ngram_ids: Tensor | None = None,
+        ngram_words: Tensor | None = None,
+        training: bool = False,
     ) -> Tensor:
-        """Embeds words, described as in `SpelledWords`: `[words, dim]` float32."""
-        return self.combine(self.words(word_ids), ngram_ids, ngram_words, training)
+        """Embeds `[words]` int32 ids, with n-grams as in `SpelledWords`: `[words, dim]` float32."""
+        words = self.words(word_ids)
+        return words if ngram_ids is None else self.combine(words, ngram_ids, ngram_words, training)
 
     def combine(
         self, words: Tensor, ngram_ids: Tensor, ngram_words: Tensor, training: bool = False

@@ -71,17 +71,12 @@ class Lstm(Layer):
 
 @keras.saving.register_keras_serializable(package="xling_tf")
 class LstmCell(Layer):
-    """One step of an LSTM whose inputs are already multiplied by their kernel.
-
-    Args:
-        units: Width of the state.
-        product_dtype: Dtype of the matrix product with the hidden state.
-    """
+    """One step of an LSTM whose inputs are already multiplied by their kernel."""
 
     def __init__(self, units: int, product_dtype: str, **kwargs: Any) -> None:
         super().__init__(**kwargs, autocast=False)
         self.units = self.output_size = units
-        self.product_dtype = product_dtype
+        self.product_dtype = product_dtype  # of the matrix product with the hidden state
         self.state_size = [units, units]
 
     def build(self, inputs_shape: Sequence[Any]) -> None:

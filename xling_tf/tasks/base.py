@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from xling_tf.config import TASKS, DataConfig, ExperimentConfig, SimilarityConfig
 from xling_tf.corpora.store import StoredRecords
 from xling_tf.encoders.base import TokenEncoder
+from xling_tf.encoders.serving import in_micro_batches
 from xling_tf.layers.pooling import unit_entries
 from xling_tf.losses import cosine_distance
 from xling_tf.tasks.signatures import Served, Signature
@@ -32,8 +33,7 @@ class Batch(NamedTuple):
 class AnchorEncoder:
     """Keeps a copy of the weights that training will change, and pulls encodings towards those of the copy.
 
-    An index of vectors from before the training then stays usable. The weight is that of 1 - cosine to the
-    earlier encodings in the losses.
+    An index of vectors from before the training then stays usable.
     """
 
     def __init__(self, variables: Sequence[keras.Variable], anchor_weight: float) -> None:
@@ -55,8 +55,7 @@ class Task:
         name: Name in logs and scores, unique in the experiment.
         languages: Languages of its corpora, such as "en-es" or "en".
         config: Settings of the task.
-        similarity: How vectors are compared. If by cosine, vectors are scaled to entries of about 1 for the
-            heads: tanh layers are nearly linear on the entries of unit vectors, about 0.04.
+        similarity: How vectors are compared; see `scale_for_heads`.
         heads: The layers from `make_heads`.
     """
 
@@ -173,7 +172,13 @@ class Task:
     ) -> tf.Tensor:
         """Encodes sentences of `[words, any]` embedded words as `[sentences, dim]`, scaled for the heads."""
         tokens, lengths = features.tokens, features.lengths
-        if training and encoder.length_groups > 1:
+        if not training:
+            encodings = in_micro_batches(
+                lambda part: encoder.encode(words, part.to_tensor(), tf.cast(part.row_lengths(), tf.int32)),
+                tf.RaggedTensor.from_tensor(tokens, lengths),
+                encoder.hidden_dim,
+            )
+        elif encoder.length_groups > 1:
             encodings = _encode_in_groups(encoder, words, tokens, lengths)
         else:
             encodings = encoder.encode(words, tokens, lengths, training)
@@ -210,6 +215,7 @@ def _encode_in_groups(
 
 def scale_for_heads(similarity: SimilarityConfig) -> Callable[[tf.Tensor], tf.Tensor]:
     """Returns the function that scales `[n, dim]` encodings for the heads."""
+    # Tanh layers are nearly linear on the entries of unit vectors, about 0.04.
     return unit_entries if similarity.normalize else tf.identity
 
 
@@ -219,11 +225,8 @@ def task_class(name: str) -> type[Task]:
 
 
 def gather_candidates(values: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Concatenates the rows of all replicas, so that they share the candidates of the whole batch.
-
-    Returns:
-        The rows of all replicas in order, and the position of this replica's first row.
-    """
+    """Concatenates the rows of all replicas; also returns the position of the first row of this one."""
+    # So that the replicas share the candidates of the whole batch.
     context = tf.distribute.get_replica_context()
     if context is None or context.num_replicas_in_sync == 1:
         return values, tf.constant(0)

@@ -13,31 +13,19 @@ from xling_tf.tokenizers.treebank import lowercased, readable
 
 
 class SpelledWords(NamedTuple):
-    """Distinct words with their character n-grams.
+    """Distinct words with their character n-grams."""
 
-    Attributes:
-        ids: `[words]` int32 rows of the word table.
-        ngram_ids: `[ngrams]` int32 rows of the n-gram table, word by word.
-        ngram_words: `[ngrams]` int32 position in `ids` of the word that each n-gram belongs to, ascending.
-    """
-
-    ids: tf.Tensor
-    ngram_ids: tf.Tensor
-    ngram_words: tf.Tensor
+    ids: tf.Tensor  # [words] int32 rows of the word table
+    ngram_ids: tf.Tensor  # [ngrams] int32 rows of the n-gram table, word by word
+    ngram_words: tf.Tensor  # [ngrams] int32 positions in `ids` of the words of the n-grams, ascending
 
 
 class TokenFeatures(NamedTuple):
-    """The tokens of a batch; each distinct token is represented once.
+    """The tokens of a batch; each distinct token is represented once."""
 
-    Attributes:
-        words: `[words]` int32 rows of the word table; `SpelledWords` if words have n-grams.
-        tokens: `[batch, length]` int32 positions in `words`; padding points at 0.
-        lengths: `[batch]` int32 number of tokens, at least 1.
-    """
-
-    words: Any
-    tokens: tf.Tensor
-    lengths: tf.Tensor
+    words: Any  # [words] int32 rows of the word table; `SpelledWords` if words have n-grams
+    tokens: tf.Tensor  # [batch, length] int32 positions in `words`; padding points at 0
+    lengths: tf.Tensor  # [batch] int32 numbers of tokens, at least 1
 
     @property
     def ids(self) -> tf.Tensor:
@@ -49,21 +37,12 @@ class Tokenizer(tf.Module, ABC):
     """Turns strings into `TokenFeatures`, in the input pipeline, the encoder and the SavedModel.
 
     A new kind of tokenizer is a subclass and a row of `xling_tf.config.TOKENIZERS`.
-
-    Args:
-        config: Settings of this kind of tokenizer.
-
-    Attributes:
-        num_words: Number of rows of the word table.
-        num_ngrams: Number of rows of the n-gram table; 0 if words have no n-grams.
-        file_names: Names of the files in which a fitted tokenizer is saved.
-        needs_text_ops: True if loading a SavedModel with this tokenizer needs tensorflow-text.
     """
 
-    num_words: int
-    num_ngrams: int = 0
-    file_names: ClassVar[tuple[str, ...]]
-    needs_text_ops: ClassVar[bool] = False
+    num_words: int  # number of rows of the word table
+    num_ngrams: int = 0  # number of rows of the n-gram table; 0 if words have no n-grams
+    file_names: ClassVar[tuple[str, ...]]  # of the files in which a fitted tokenizer is saved
+    needs_text_ops: ClassVar[bool] = False  # true if loading a SavedModel of it needs tensorflow-text
 
     def __init__(self, config: Any) -> None:
         super().__init__()
@@ -72,42 +51,24 @@ class Tokenizer(tf.Module, ABC):
     @classmethod
     @abstractmethod
     def fit(cls, config: Any, texts_by_language: Mapping[str, Iterable[str]]) -> Self:
-        """Learns a tokenizer from texts, which are read once.
-
-        Args:
-            config: Settings of this kind of tokenizer.
-            texts_by_language: Texts by language code.
-        """
+        """Learns a tokenizer from the texts of each language, by its code, which are read once."""
 
     @classmethod
     @abstractmethod
     def from_files(cls, config: Any, files: Mapping[str, bytes]) -> Self:
-        """Makes a tokenizer from the contents of its files.
-
-        Args:
-            config: Settings of this kind of tokenizer.
-            files: Contents by file name, as `files` returns them.
-        """
+        """Makes a tokenizer from the contents of its files by name, as `files` returns them."""
 
     @abstractmethod
     def files(self) -> dict[str, bytes]:
-        """Returns the contents of the tokenizer's files by name, for `from_files`."""
+        """Returns the contents of the tokenizer's files by name."""
 
     @abstractmethod
     def tokenize(self, sentences: tf.Tensor, max_tokens: int | None = None) -> tf.RaggedTensor:
-        """Splits sentences into tokens.
+        """Splits `[batch]` strings into `[batch, (tokens)]`, at least one and at most `max_tokens` each."""
 
-        Args:
-            sentences: `[batch]` strings.
-            max_tokens: Maximum number of tokens of a sentence; None for `config.max_tokens`.
-
-        Returns:
-            `[batch, (tokens)]`, at least one token for each sentence.
-        """
-
-    @abstractmethod
     def word_ids(self, tokens: tf.Tensor) -> tf.Tensor:
-        """Maps `[n]` tokens, as `tokenize` returns them, to `[n]` int32 rows of the word table."""
+        """Maps `[n]` results of `tokenize` to `[n]` int32 rows of the word table, which they often are."""
+        return tokens
 
     @abstractmethod
     def join(self, ids: tf.RaggedTensor) -> tf.Tensor:
@@ -115,14 +76,7 @@ class Tokenizer(tf.Module, ABC):
 
     @abstractmethod
     def keep(self, is_used: NDArray[np.bool_]) -> tuple[Self, NDArray[np.bool_]]:
-        """Makes a tokenizer without the words or pieces that no text uses.
-
-        Args:
-            is_used: `[num_words]`, true for the rows of the word table that occur in texts.
-
-        Returns:
-            The smaller tokenizer, and `[num_words]`, true for the rows that it keeps.
-        """
+        """Makes a tokenizer of the used rows, `[num_words]` bool; also returns the rows that it keeps."""
 
     @abstractmethod
     def rules(self) -> dict[str, Any]:
@@ -130,15 +84,7 @@ class Tokenizer(tf.Module, ABC):
 
     @tf.Module.with_name_scope
     def __call__(self, sentences: tf.Tensor, contexts: tf.Tensor | None = None) -> TokenFeatures:
-        """Tokenizes a batch.
-
-        Args:
-            sentences: `[batch]` strings, cut at `config.max_tokens`.
-            contexts: More strings, cut at `config.max_context_tokens`, whose features follow.
-
-        Returns:
-            The features of the sentences, then of the contexts.
-        """
+        """Tokenizes `[batch]` sentences, then contexts, which are cut at `config.max_context_tokens`."""
         tokens = self.tokenize(sentences)
         if contexts is not None:
             tokens = tf.concat([tokens, self.tokenize(contexts, self.config.max_context_tokens)], axis=0)
@@ -161,13 +107,34 @@ class Tokenizer(tf.Module, ABC):
         return tf.strings.to_hash_bucket_fast(texts, 2**62)
 
 
+class VocabularyTokenizer(Tokenizer):
+    """A tokenizer with a list of words or pieces, which are saved in a file, one a line."""
+
+    vocabulary: tuple[str, ...]
+
+    def __init__(self, vocabulary: Sequence[str], config: Any) -> None:
+        super().__init__(config)
+        self.vocabulary = tuple(vocabulary)
+
+    @classmethod
+    def from_files(cls, config: Any, files: Mapping[str, bytes]) -> Self:
+        """See `Tokenizer.from_files`."""
+        (name,) = cls.file_names
+        return cls(files[name].decode().split("\n")[:-1], config)
+
+    def files(self) -> dict[str, bytes]:
+        """See `Tokenizer.files`."""
+        (name,) = self.file_names
+        return {name: "".join(f"{word}\n" for word in self.vocabulary).encode()}
+
+
 def framed(
     rows: tf.RaggedTensor, max_tokens: int, *, begin: Sequence[int], end: Sequence[int], empty: int | None
 ) -> tf.RaggedTensor:
-    """Cuts sentences, and puts marks around them.
+    """Cuts sentences, `[batch, (tokens)]` int32 rows, and puts marks around them.
 
     Args:
-        rows: `[batch, (tokens)]` int32 rows of the word table.
+        rows: Rows of the word table.
         max_tokens: Maximum number of tokens of a sentence, marks included.
         begin: Rows of the marks before each sentence.
         end: Rows of the marks after each sentence.

@@ -21,21 +21,13 @@ _TEXTS_AT_ONCE = 2048  # bounds the memory
 
 
 class _Tables(NamedTuple):
-    """Unicode's composition data, as arrays or as constants of a graph.
+    """Unicode's composition data, as arrays or as constants of a graph."""
 
-    Attributes:
-        pattern: RE2 pattern of texts that are certainly in NFC: characters, each followed by sorted marks.
-        listed: `[listed]` code points that decompose or are marks, ascending.
-        parts: `[listed, 4]` characters that each code point of `listed` decomposes to, padded with `_NONE`.
-        pairs: `[pairs]` pairs of code points that compose, each packed into one number, ascending.
-        composites: `[pairs]` code point that each pair composes to.
-    """
-
-    pattern: str
-    listed: Any
-    parts: Any
-    pairs: Any
-    composites: Any
+    pattern: str  # RE2, of texts that are certainly in NFC: characters, each followed by sorted marks
+    listed: Any  # [listed] code points that decompose or are marks, ascending
+    parts: Any  # [listed, 4] characters that they decompose to, padded with `_NONE`
+    pairs: Any  # [pairs] pairs of code points that compose, each packed into one number, ascending
+    composites: Any  # [pairs] code points that they compose to
 
 
 @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)

@@ -34,6 +34,7 @@ _NUM_THREADS = 16
 # Values in SentencePiece's sentencepiece_model.proto, and the fields of it that are used here.
 UNIGRAM = 1
 NORMAL, UNKNOWN, CONTROL, UNUSED, BYTE = 1, 2, 3, 5, 6
+# The module that sentencepiece ships for it needs a newer protobuf than TensorFlow allows.
 _PROTO = """
 name: "pieces.proto" package: "pieces" syntax: "proto2"
 message_type {
@@ -124,12 +125,20 @@ class SentencePieceTokenizer(Tokenizer):
     def fit(
         cls, config: SentencePieceConfig, texts_by_language: Mapping[str, Iterable[str]]
     ) -> "SentencePieceTokenizer":
-        """See `Tokenizer.fit`: learns a unigram model of at most `config.num_pieces` pieces.
-
-        Returns:
-            The tokenizer.
-        """
-        return cls(_fit(config, texts_by_language), config)
+        """See `Tokenizer.fit`: learns a unigram model of at most `config.num_pieces` pieces."""
+        drawn = draw_balanced(texts_by_language, _SAMPLED_TEXTS)
+        texts = [text for of_language in drawn.values() for text in of_language]
+        # All the rarest characters may be of one language, such as Chinese among European languages: the
+        # whole allowance of unknown characters may then fall on that language.
+        unknown = (1 - _CHARACTER_COVERAGE) / max(1, len(drawn))
+        tokenizer = cls(_train_pieces(texts, config, character_coverage=1 - unknown), config)
+        logging.info("learned %d pieces from %d texts", tokenizer.num_words, len(texts))
+        if tokenizer.num_words < config.num_pieces:
+            logging.warning(
+                "tokenizer.num_pieces=%d asks for more pieces than the texts have; add more texts",
+                config.num_pieces,
+            )
+        return tokenizer
 
     @classmethod
     def from_files(cls, config: SentencePieceConfig, files: Mapping[str, bytes]) -> "SentencePieceTokenizer":
@@ -178,10 +187,6 @@ class SentencePieceTokenizer(Tokenizer):
         rows = tf.RaggedTensor.from_row_splits(ids, row_splits, validate=False)
         return framed(rows, max_tokens, begin=self._begin, end=self._end, empty=self._empty)
 
-    def word_ids(self, tokens: tf.Tensor) -> tf.Tensor:
-        """See `Tokenizer.word_ids`: the tokens are rows already."""
-        return tokens
-
     def join(self, ids: tf.RaggedTensor) -> tf.Tensor:
         """See `Tokenizer.join`."""
         return self._operations.sentencepiece_detokenize_op(
@@ -210,35 +215,8 @@ class _ModelResource(tf.saved_model.experimental.TrackableResource):
         return self._operations.sentencepiece_op(model=self._model, shared_name=name)
 
 
-def _fit(config: SentencePieceConfig, texts_by_language: Mapping[str, Iterable[str]]) -> bytes:
-    """Learns the serialized model; see `SentencePieceTokenizer.fit`."""
-    drawn = draw_balanced(texts_by_language, _SAMPLED_TEXTS)
-    texts = [text for of_language in drawn.values() for text in of_language]
-    # All the rarest characters may be of one language, such as Chinese among European languages: the whole
-    # allowance of unknown characters may then fall on that language.
-    unknown = (1 - _CHARACTER_COVERAGE) / max(1, len(drawn))
-    model = _train_pieces(texts, config, character_coverage=1 - unknown)
-    processor = sentencepiece.SentencePieceProcessor(model_proto=model)
-    logging.info("learned %d pieces from %d texts", processor.get_piece_size(), len(texts))
-    if processor.get_piece_size() < config.num_pieces:
-        logging.warning(
-            "tokenizer.num_pieces=%d asks for more pieces than the texts have; add more texts",
-            config.num_pieces,
-        )
-    return model
-
-
 def model_proto(serialized: bytes = b"") -> Any:
-    """Parses SentencePiece's serialized model: a message with the fields above, which keeps all others.
-
-    The module that sentencepiece ships for it needs a newer protobuf than TensorFlow allows.
-
-    Args:
-        serialized: The model; empty for a new message.
-
-    Returns:
-        The message.
-    """
+    """Parses SentencePiece's serialized model: a message with the fields above, which keeps all others."""
     return _message_class().FromString(serialized)
 
 
@@ -250,18 +228,9 @@ def _message_class() -> Any:
 
 
 def draw_balanced(texts_by_language: Mapping[str, Iterable[str]], count: int) -> dict[str, list[str]]:
-    """Samples the same number of texts of each language (Vitter 1985, alg. R), with a fixed seed.
-
-    All texts of a language with fewer than its share are taken (Yang et al. 2019, sec. 3.2: "sampled from
-    our training corpus and balanced across the 16 languages").
-
-    Args:
-        texts_by_language: Texts by language code, which are read once.
-        count: Number of texts of all languages together.
-
-    Returns:
-        The sample by language.
-    """
+    """Samples the same number of texts of each language (Vitter 1985, alg. R), with a fixed seed."""
+    # Yang et al. 2019, sec. 3.2: "sampled from our training corpus and balanced across the 16 languages". All
+    # texts of a language with fewer than its share are taken.
     share = count // max(1, len(texts_by_language))
     drawn: dict[str, list[str]] = {}
     for language, texts in texts_by_language.items():

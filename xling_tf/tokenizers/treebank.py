@@ -9,6 +9,7 @@ from functools import cache
 import numpy as np
 import tensorflow as tf
 
+from xling_tf.config import WordsConfig
 from xling_tf.corpora.line_files import MAX_EXPANSION
 from xling_tf.tokenizers.composition import composed
 
@@ -44,15 +45,7 @@ RULES = (
 
 
 def readable(sentences: tf.Tensor, max_tokens: int) -> tf.Tensor:
-    """Returns valid UTF-8 in NFC, cut to a length that holds enough tokens.
-
-    Args:
-        sentences: `[batch]` strings.
-        max_tokens: Number of tokens that will be kept.
-
-    Returns:
-        `[batch]` strings, in which spaces replace bytes that are not UTF-8.
-    """
+    """Returns `[batch]` valid UTF-8 in NFC, cut to a length that holds `max_tokens` tokens."""
     # The first cut makes a megabyte cost no more than a page. The second comes after NFC, so that composed
     # and decomposed forms of a text are cut at the same character.
     most = BYTES_PER_TOKEN * max_tokens
@@ -74,23 +67,24 @@ def lowercased(text: tf.Tensor) -> tf.Tensor:
     return tf.strings.lower(tf.strings.regex_replace(text, r"\x00", " "), encoding="utf-8")
 
 
-def tokenize(sentences: tf.Tensor, *, max_tokens: int, lowercase: bool) -> tf.RaggedTensor:
-    """Splits strings into words.
+def tokenize(sentences: tf.Tensor, config: WordsConfig, max_tokens: int | None = None) -> tf.RaggedTensor:
+    """Splits `[batch]` strings into words.
 
     Args:
-        sentences: `[batch]` strings.
-        max_tokens: Maximum number of tokens of a sentence.
-        lowercase: Lowercases the sentences first.
+        sentences: The strings.
+        config: `max_tokens` and `lowercase`.
+        max_tokens: Maximum number of tokens of a sentence in place of that of `config`.
 
     Returns:
         `[batch, (tokens)]` strings; a sentence without words has the single token `EMPTY_TOKEN`.
 
     Example:
-        >>> tokenize(tf.constant(["Don't go, Ana."]), max_tokens=64, lowercase=True).to_list()
+        >>> tokenize(tf.constant(["Don't go, Ana."]), WordsConfig(lowercase=True)).to_list()
         [[b'do', b"n't", b'go', b',', b'ana', b'.']]
     """
+    max_tokens = max_tokens or config.max_tokens
     text = readable(sentences, max_tokens)
-    if lowercase:
+    if config.lowercase:
         text = lowercased(text)
     for pattern, replacement in RULES:
         text = tf.strings.regex_replace(text, pattern, replacement)

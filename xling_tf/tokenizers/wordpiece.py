@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from xling_tf.config import WordPieceConfig
 from xling_tf.errors import UserError
-from xling_tf.tokenizers.base import Tokenizer, framed
+from xling_tf.tokenizers.base import VocabularyTokenizer, framed
 from xling_tf.tokenizers.treebank import BYTES_PER_TOKEN, first_bytes
 
 UNKNOWN, BEGIN, END = "[UNK]", "[CLS]", "[SEP]"
@@ -35,7 +35,7 @@ _CHINESE = (
 )
 
 
-class WordPieceTokenizer(Tokenizer):
+class WordPieceTokenizer(VocabularyTokenizer):
     """Splits words into the longest pieces of a vocabulary; pieces inside a word begin with "##".
 
     Args:
@@ -55,8 +55,7 @@ class WordPieceTokenizer(Tokenizer):
     config: WordPieceConfig
 
     def __init__(self, vocabulary: Sequence[str], config: WordPieceConfig) -> None:
-        super().__init__(config)
-        self.vocabulary = tuple(vocabulary)
+        super().__init__(vocabulary, config)
         self.num_words = len(self.vocabulary)
         rows = {piece: row for row, piece in enumerate(self.vocabulary)}
         required = (UNKNOWN, BEGIN, END) if config.sentence_marks else (UNKNOWN,)
@@ -81,26 +80,11 @@ class WordPieceTokenizer(Tokenizer):
     def fit(
         cls, config: WordPieceConfig, texts_by_language: Mapping[str, Iterable[str]]
     ) -> "WordPieceTokenizer":
-        """See `Tokenizer.fit`: these vocabularies are not learned here.
-
-        Raises:
-            UserError: Always.
-        """
+        """Raises a `UserError`: these vocabularies are not learned here."""
         raise UserError(
             "tokenizer.kind=wordpiece is for imported models, whose vocabulary is kept; to learn pieces, set "
             "tokenizer.kind=sentencepiece"
         )
-
-    @classmethod
-    def from_files(cls, config: WordPieceConfig, files: Mapping[str, bytes]) -> "WordPieceTokenizer":
-        """See `Tokenizer.from_files`: the vocabulary, one piece per line."""
-        (name,) = cls.file_names
-        return cls(files[name].decode().split("\n")[:-1], config)
-
-    def files(self) -> dict[str, bytes]:
-        """See `Tokenizer.files`."""
-        (name,) = self.file_names
-        return {name: "".join(f"{piece}\n" for piece in self.vocabulary).encode()}
 
     def tokenize(self, sentences: tf.Tensor, max_tokens: int | None = None) -> tf.RaggedTensor:
         """See `Tokenizer.tokenize`: int32 rows of the table."""
@@ -111,10 +95,6 @@ class WordPieceTokenizer(Tokenizer):
         rows = tf.cast(words.with_values(pieces).merge_dims(1, 2), tf.int32)
         empty = None if self._begin else self._unknown
         return framed(rows, max_tokens, begin=self._begin, end=self._end, empty=empty)
-
-    def word_ids(self, tokens: tf.Tensor) -> tf.Tensor:
-        """See `Tokenizer.word_ids`: the tokens are rows already."""
-        return tokens
 
     def join(self, ids: tf.RaggedTensor) -> tf.Tensor:
         """See `Tokenizer.join`: puts spaces between words."""

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from xling_tf.config import WordsConfig
 from xling_tf.errors import library
-from xling_tf.tokenizers.base import SpelledWords, Tokenizer
+from xling_tf.tokenizers.base import SpelledWords, VocabularyTokenizer
 from xling_tf.tokenizers.treebank import BYTES_PER_TOKEN, EMPTY_TOKEN, RULES, character_classes, tokenize
 
 # Words are clipped to this length before n-grams are taken, which bounds the memory for "aaaa...".
@@ -24,7 +24,7 @@ MAX_WORD_CHARACTERS = 50
 _SENTENCES_PER_CHUNK = 50_000
 
 
-class WordTokenizer(Tokenizer):
+class WordTokenizer(VocabularyTokenizer):
     """Splits text into words, each with a row of the word table and, optionally, rows for its n-grams.
 
     Words outside the vocabulary are hashed to the rows after it. With `config.ngram_sizes`, these words have
@@ -37,9 +37,6 @@ class WordTokenizer(Tokenizer):
         vocabulary: The known words, most frequent first; word i has row i of the word table.
         config: Sizes and rules.
 
-    Attributes:
-        ngram_rows: `[num_ngram_buckets]` int32 row of each bucket; None without n-grams.
-
     Example:
         >>> tokenizer = WordTokenizer(["<empty>", "hola"], WordsConfig(ngram_sizes=(), num_oov_buckets=1))
         >>> tokenizer(tf.constant(["hola hola amigo"])).ids.numpy().tolist()
@@ -48,11 +45,10 @@ class WordTokenizer(Tokenizer):
 
     file_names = ("vocabulary.txt",)
     config: WordsConfig
-    ngram_rows: NDArray[np.int32] | None = None
+    ngram_rows: NDArray[np.int32] | None = None  # [num_ngram_buckets] rows; None without n-grams
 
     def __init__(self, vocabulary: Sequence[str], config: WordsConfig) -> None:
-        super().__init__(config)
-        self.vocabulary = tuple(vocabulary)
+        super().__init__(vocabulary, config)
         self.num_words = len(self.vocabulary) + config.num_oov_buckets
         initializer = tf.lookup.KeyValueTensorInitializer(
             tf.constant(self.vocabulary, tf.string), tf.range(len(vocabulary), dtype=tf.int64)
@@ -80,21 +76,9 @@ class WordTokenizer(Tokenizer):
             logging.info("%d of %d n-gram buckets", tokenizer.num_ngrams - 1, config.num_ngram_buckets)
         return tokenizer
 
-    @classmethod
-    def from_files(cls, config: WordsConfig, files: Mapping[str, bytes]) -> "WordTokenizer":
-        """See `Tokenizer.from_files`: the vocabulary, one word per line."""
-        (name,) = cls.file_names
-        return cls(files[name].decode().split("\n")[:-1], config)
-
-    def files(self) -> dict[str, bytes]:
-        """See `Tokenizer.files`."""
-        (name,) = self.file_names
-        return {name: "".join(f"{word}\n" for word in self.vocabulary).encode()}
-
     def tokenize(self, sentences: tf.Tensor, max_tokens: int | None = None) -> tf.RaggedTensor:
         """See `Tokenizer.tokenize`: strings."""
-        max_tokens = max_tokens or self.config.max_tokens
-        return tokenize(sentences, max_tokens=max_tokens, lowercase=self.config.lowercase)
+        return tokenize(sentences, self.config, max_tokens)
 
     def word_ids(self, tokens: tf.Tensor) -> tf.Tensor:
         """See `Tokenizer.word_ids`."""
@@ -158,18 +142,9 @@ class WordTokenizer(Tokenizer):
 
 
 def ngram_buckets(words: tf.Tensor, config: WordsConfig) -> tf.RaggedTensor:
-    """Hashes the character n-grams of words.
-
-    "<" and ">" mark both ends of a word, so that n-grams at its ends differ from those inside, and a word of
-    one letter still has one.
-
-    Args:
-        words: `[words]` strings.
-        config: Sizes of n-grams and number of buckets.
-
-    Returns:
-        `[words, (ngrams)]` int32 buckets.
-    """
+    """Hashes the n-grams of `[words]` strings to `[words, (ngrams)]` int32 buckets."""
+    # "<" and ">" mark the ends of a word: n-grams at its ends differ from those inside, and a word of one
+    # letter still has one.
     clipped = tf.strings.substr(words, 0, MAX_WORD_CHARACTERS, unit="UTF8_CHAR")
     characters = tf.strings.unicode_split(tf.strings.join(["<", clipped, ">"]), "UTF-8")
     ngrams = tf.strings.ngrams(characters, ngram_width=list(config.ngram_sizes), separator="")
@@ -178,15 +153,7 @@ def ngram_buckets(words: tf.Tensor, config: WordsConfig) -> tf.RaggedTensor:
 
 
 def count_words(sentences: Iterable[str], config: WordsConfig) -> Counter[str]:
-    """Counts words, on all processors.
-
-    Args:
-        sentences: Any number of sentences, which are read once.
-        config: Rules for splitting them.
-
-    Returns:
-        The number of occurrences of each word.
-    """
+    """Counts the words of any number of sentences, which are read once, on all processors."""
     counts: Counter[str] = Counter()
     rest = iter(sentences)
     processors = os.cpu_count() or 1
@@ -199,7 +166,7 @@ def count_words(sentences: Iterable[str], config: WordsConfig) -> Counter[str]:
 
 def _count(sentences: list[str], config: WordsConfig) -> dict[str, int]:
     # The tokenizer's operations use one thread each, and release Python's lock.
-    tokens = tokenize(tf.constant(sentences), max_tokens=config.max_tokens, lowercase=config.lowercase)
+    tokens = tokenize(tf.constant(sentences), config)
     words, _, counts = tf.unique_with_counts(tokens.values)
     decoded = (word.decode("utf-8") for word in words.numpy().tolist())
     return dict(zip(decoded, counts.numpy().tolist(), strict=True))
@@ -214,18 +181,8 @@ def select_vocabulary(counts: Counter[str], config: WordsConfig) -> list[str]:
 
 
 def common_words(languages: Iterable[str], vocabulary: Sequence[str], config: WordsConfig) -> list[str]:
-    """Returns the most frequent words of languages that a vocabulary lacks and still has room for.
-
-    Their frequencies are those of subtitles, books, news, the web and Wikipedia (the package wordfreq).
-
-    Args:
-        languages: Language codes; one that wordfreq does not know adds nothing.
-        vocabulary: The known words.
-        config: `common_words` of each language, and the rules for splitting texts into words.
-
-    Raises:
-        UserError: The package wordfreq is not installed.
-    """
+    """Returns the most frequent words of languages that a vocabulary lacks and still has room for."""
+    # wordfreq counts them in subtitles, books, news, the web and Wikipedia.
     wordfreq = library("wordfreq", "wordfreq", "tensorflow")
     known = wordfreq.available_languages()
     lists = [wordfreq.top_n_list(code, config.common_words) for code in languages if code in known]
@@ -233,7 +190,6 @@ def common_words(languages: Iterable[str], vocabulary: Sequence[str], config: Wo
     present = set(vocabulary)
     new = [word for word in ranked if word not in present]
     # Other rules split some of them: "don't", and Chinese words.
-    tokens = tokenize(tf.constant(new, tf.string), max_tokens=config.max_tokens, lowercase=config.lowercase)
-    whole = tf.equal(tokens.row_lengths(), 1).numpy()
+    whole = tf.equal(tokenize(tf.constant(new, tf.string), config).row_lengths(), 1).numpy()
     room = max(0, config.max_words + 1 - len(vocabulary))
     return [word for word, is_whole in zip(new, whole, strict=True) if is_whole][:room]

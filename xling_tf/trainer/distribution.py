@@ -34,10 +34,6 @@ _LOST = (
 )
 
 
-class WorkerLostError(UserError):
-    """Another worker has ended or cannot be reached."""
-
-
 class Cluster(NamedTuple):
     """The processes that train together. The first one is the chief; only its disk is used."""
 
@@ -156,7 +152,7 @@ def _report_gpus() -> None:
 
 @contextmanager
 def lost_workers(cluster: Cluster) -> Iterator[None]:
-    """Replaces TensorFlow's errors about other processes by a one-line `WorkerLostError`."""
+    """Replaces TensorFlow's errors about other processes by a one-line `UserError`."""
     try:
         yield
     except _LOST as error:
@@ -164,7 +160,7 @@ def lost_workers(cluster: Cluster) -> Iterator[None]:
             raise
         reason = str(error.message).rpartition("Collective ops is aborted by: ")[2]
         first_line = reason.partition("\n")[0].rstrip(":. ")
-        raise WorkerLostError(
+        raise UserError(
             f"another worker has ended or cannot be reached ({first_line}); see its own error, "
             "then start the same command on every worker: it continues at the last checkpoint"
         ) from error

@@ -55,16 +55,7 @@ class TaskExamples(NamedTuple):
 def task_examples(
     tasks: Iterable[Task], corpora: Sequence[StoredCorpus], prompts: Mapping[str, str]
 ) -> dict[str, TaskExamples]:
-    """Collects the examples of each task.
-
-    Args:
-        tasks: The tasks.
-        corpora: The corpora.
-        prompts: See `ModelInfo.role_prompts`.
-
-    Returns:
-        The examples by the task's name, without tasks that have none for training.
-    """
+    """Collects the examples of each task that has any for training, by its name."""
     examples = {}
     for task in tasks:
         matching = [c for c in corpora if (c.kind, c.languages) == (task.kind, task.languages)]
@@ -224,18 +215,7 @@ def make_dataset(
     count: int | None = None,
     is_closed: threading.Event | None = None,
 ) -> tf.data.Dataset:
-    """Streams batches of a task, whose examples `batch` gives by the batch's number.
-
-    Args:
-        examples: The task's examples.
-        batch: Maps 0, 1, ... to the indices of the examples of a batch.
-        tokenizer: The tokenizer.
-        count: Number of batches; None for no limit.
-        is_closed: Ends the stream once it is set.
-
-    Returns:
-        A stream of `Batch`.
-    """
+    """Streams `Batch`es of a task, `count` or any number; `batch` maps 0, 1, ... to indices of examples."""
 
     def read(number: NDArray[np.int64]) -> tuple[Any, ...]:
         is_open = is_closed is None or not is_closed.is_set()

@@ -50,10 +50,6 @@ class DispatchedStep(NamedTuple):
     measurements: tf.Tensor
 
 
-class NonFiniteLossError(UserError):
-    """A loss or gradient is not finite; checkpoints are unchanged, and a file has the texts of the batch."""
-
-
 class Phase:
     """A share of the training budget, in which an encoder is trained on some tasks.
 
@@ -299,7 +295,7 @@ class Trainer:
         for each, (loss, hits, count, tokens, norm) in zip(dispatched, rows, strict=True):
             if not math.isfinite(loss) or not math.isfinite(norm):
                 path = self._save_batch(each, loss)
-                raise NonFiniteLossError(
+                raise UserError(
                     f"training diverged at step {each.step}, in task {each.task.name} (loss {loss}, gradient "
                     f"norm {norm}); {path} has the batch, and the last checkpoint is from before; try lower "
                     "learning rates with --set optimizer.learning_rate=... in another --run_dir"

@@ -42,12 +42,7 @@ class RowwiseRMSprop(keras.optimizers.Optimizer):
     learning rate. Momentum did not help (docs/results.md).
     """
 
-    def __init__(
-        self, learning_rate: float = 1e-3, beta_2: float = 0.99, epsilon: float = 1e-8, **kwargs: Any
-    ) -> None:
-        super().__init__(learning_rate=learning_rate, **kwargs)
-        self.beta_2 = beta_2
-        self.epsilon = epsilon
+    beta_2, epsilon = 0.99, 1e-8
 
     def build(self, variables: Sequence[keras.Variable]) -> None:
         """Creates the mean squares, and the number of look-ups of each row."""

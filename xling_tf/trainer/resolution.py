@@ -12,14 +12,7 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from xling_tf.config import (
-    PRECISIONS,
-    DataConfig,
-    ExperimentConfig,
-    ModelInfo,
-    PowerMeanConfig,
-    WordsConfig,
-)
+from xling_tf.config import PRECISIONS, DataConfig, ExperimentConfig, ModelInfo, PowerMeanConfig, WordsConfig
 from xling_tf.corpora.store import CorpusStore, StoredRecords, join
 from xling_tf.encoders.base import encoder_settings
 from xling_tf.errors import UserError
@@ -49,13 +42,7 @@ class Resolved:
 
 
 def resolve(config: ExperimentConfig, data: DataConfig, store: CorpusStore, run_dir: Path) -> Resolved:
-    """Decides the tokenizer, the sizes of the encoder and the precision.
-
-    Writes the model to start from, or the word vectors, to the run folder.
-
-    Returns:
-        The decisions.
-    """
+    """Decides tokenizer, sizes and precision, and saves what training starts from in the run folder."""
     precision, num_layers = fit_to_machine(config)
     info = ModelInfo(description=config.description, languages=data.languages, similarity=config.similarity)
     if config.initial.model:

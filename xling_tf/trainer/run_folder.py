@@ -86,13 +86,8 @@ class RunFolder:
         except (OSError, ValueError) as error:
             raise self._damaged(_REQUEST, error) from error
         parts = request if isinstance(request, dict) else {}
-        if not all(isinstance(parts.get(part), dict) for part in ("config", "data", "files")):
+        if not all(isinstance(parts.get(part), dict) for part in ("config", "data", "files", "resolved")):
             raise self._damaged(_REQUEST, "it lacks a part")
-        if "resolved" not in parts:
-            raise UserError(
-                f"{self.path} holds a run of an earlier version of xling_tf; start another with --run_dir or "
-                "by deleting this folder"
-            )
         return parts
 
     def _damaged(self, name: str, reason: object) -> UserError:

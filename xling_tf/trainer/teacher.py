@@ -36,17 +36,16 @@ _NGRAM_SCALE = 0.1
 # Share of a word's contexts in its vector, the rest being the teacher's vector of the word alone; a word in n
 # sentences gets n / (n + _RARE) of this share.
 _CONTEXT, _RARE = 0.5, 2
-_Rows = Sequence[tuple[str, ...]]  # for each example, the texts of the task's columns
+_Columns = Sequence[list[str]]  # texts of examples, for each of the task's columns
 
 
-def _sources(system: Embedder, rows: _Rows) -> NDArray[Any]:
-    return encode_units(system, [row[0] for row in rows])
+def _sources(system: Embedder, columns: _Columns) -> NDArray[Any]:
+    return encode_units(system, columns[0])
 
 
-def _questions_and_answers(system: Embedder, rows: _Rows) -> NDArray[Any]:
-    answers = [row[1] for row in rows]
-    questions = encode_units(system.encode_questions, [row[0] for row in rows])
-    responses = encode_units(lambda texts: system.encode_responses(texts, texts), answers)
+def _questions_and_answers(system: Embedder, columns: _Columns) -> NDArray[Any]:
+    questions = encode_units(system.encode_questions, columns[0])
+    responses = encode_units(lambda texts: system.encode_responses(texts, texts), columns[1])
     return np.concatenate([questions, responses], axis=1)
 
 
@@ -56,7 +55,7 @@ class Teacher(NamedTuple):
     system: Embedder
     checksum: str  # identifies the model
     dim: int  # width of the vectors that `encode` returns
-    encode: Callable[[Embedder, _Rows], NDArray[Any]] = _sources  # maps examples to `[examples, dim]`
+    encode: Callable[[Embedder, _Columns], NDArray[Any]] = _sources  # maps examples to `[examples, dim]`
 
 
 def open_teachers(config: ExperimentConfig) -> dict[type[Task], Teacher]:
@@ -139,7 +138,8 @@ def with_vectors(
         bar = tqdm(chunks, leave=False, disable=sys.stderr is None or None)
         for number, (part, begin) in enumerate(bar, 1):
             rows = np.arange(begin, min(begin + _CHUNK, len(part)))
-            part.vectors[rows] = teacher.encode(encoder, _texts(part, rows))
+            columns = [[text.decode() for text in column] for column in part.columns(rows)]
+            part.vectors[rows] = teacher.encode(encoder, columns)
             report(f"{number / len(chunks):.0%} of them")
     return {**examples, **dict(zip(names, map(TaskExamples, parts[::2], parts[1::2]), strict=True))}
 
@@ -226,8 +226,3 @@ def _contexts(
     seen = counts > 0
     sums[seen] = sums[seen] / counts[seen, None] - total / max(num_pairs, 1)
     return sums, counts
-
-
-def _texts(examples: Examples, indices: NDArray[np.int64]) -> _Rows:
-    columns = [[text.decode() for text in column] for column in examples.columns(indices)]
-    return list(zip(*columns, strict=True))

@@ -15,8 +15,6 @@ from absl import logging
 from xling_tf.config import ExperimentConfig
 from xling_tf.corpora.split import near_twins
 from xling_tf.corpora.store import StoredCorpus, StoredRecords, join
-from xling_tf.encoders.base import TokenEncoder
-from xling_tf.encoders.serving import in_micro_batches
 from xling_tf.evaluators.encoding import Encode
 from xling_tf.evaluators.retrieval import TranslationRetrieval, find_mixed_pools
 from xling_tf.evaluators.sts import find_sts
@@ -41,7 +39,6 @@ def held_out_scores(
     """Returns loss, accuracy and number of examples of each task that has held-out examples, by its name."""
     # By trace key: tasks of several languages share a graph.
     graphs: dict[str, Callable[[Batch], tuple[tf.Tensor, tf.Tensor]]] = {}
-    encoder: Any = _InMicroBatches(model.encoder)
     scores = {}
     for task in tasks:
         if not (examples := held_out.get(task.name)):
@@ -49,7 +46,7 @@ def held_out_scores(
         batches = _batches(model, task, config, examples)
         if task.trace_key not in graphs:
             graphs[task.trace_key] = tf.function(
-                partial(task.losses, encoder), input_signature=[batches.element_spec], autograph=False
+                partial(task.losses, model.encoder), input_signature=[batches.element_spec], autograph=False
             )
         results = [graphs[task.trace_key](batch) for batch in batches]
         losses, hits = (np.concatenate(parts) for parts in zip(*results, strict=True))
@@ -71,29 +68,6 @@ def _batches(model: Model, task: Task, config: ExperimentConfig, examples: Examp
     # At most one pass over the examples.
     count = min(config.training.dev_batches, len(examples) // size)
     return make_dataset(examples, sampler.batch, model.tokenizer, count=count)
-
-
-class _InMicroBatches:
-    """An encoder that encodes sentences in micro-batches of similar length, to save padding."""
-
-    def __init__(self, encoder: TokenEncoder) -> None:
-        self._encoder = encoder
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._encoder, name)
-
-    def encode(
-        self, words: tf.Tensor, tokens: tf.Tensor, lengths: tf.Tensor, training: bool = False
-    ) -> tf.Tensor:
-        """See `TokenEncoder.encode`."""
-        del training  # the model is scored as it will be exported
-
-        def encode(part: tf.RaggedTensor) -> tf.Tensor:
-            return self._encoder.encode(words, part.to_tensor(), tf.cast(part.row_lengths(), tf.int32))
-
-        return in_micro_batches(
-            encode, tf.RaggedTensor.from_tensor(tokens, lengths), self._encoder.hidden_dim
-        )
 
 
 def evaluate(

@@ -105,13 +105,7 @@ class WordVectors(NamedTuple):
 
 
 def fit_vectors(names: Sequence[str], bitext: Bitext, config: WordsConfig, seed: int) -> WordVectors:
-    """Reads or learns the spaces of these names, and joins them.
-
-    A word of several languages has the vector of the language that uses it most often.
-
-    Returns:
-        The word vectors.
-    """
+    """Reads or learns the spaces of these names, and joins them."""
     spaces = [_make(name, bitext, config, seed) for name in names]
     totals = {language: max(1, counts.total()) for language, counts in bitext.counts.items()}
     shares = {
@@ -125,6 +119,7 @@ def fit_vectors(names: Sequence[str], bitext: Bitext, config: WordsConfig, seed:
         ranks.update(dict.fromkeys(words.places, 0))
     ranked = [word for word, _ in ranks.most_common() if word != EMPTY_TOKEN]
     vocabulary = [EMPTY_TOKEN, *ranked[: config.max_words]]
+    # A word of several languages has the vector of the language that uses it most often.
     parts = [_rows(space, vocabulary, shares) for space in spaces]
     return WordVectors(
         vocabulary,
@@ -280,17 +275,9 @@ def _cvm(bitext: Bitext, dim: int, seed: int) -> Words:
 
 
 def additive_gradients(a: Matrix, b: Matrix, *, margin: float, noise: int = _CVM["noise"]) -> Matrix:
-    """Differentiates the sum of max(0, m + |a - b|^2 - |a - n|^2), where n are the next `noise` rows of b.
-
-    Args:
-        a: `[batch, dim]` sums of the words of sentences.
-        b: `[batch, dim]` sums of the words of their translations.
-        margin: The margin m (Hermann and Blunsom 2014, eq. 2).
-        noise: Number of unrelated sentences of each pair.
-
-    Returns:
-        `[2 * batch, dim]` derivatives by the rows of a, then of b.
-    """
+    """Returns the gradient of the sum of max(0, m + |a - b|^2 - |a - n|^2) by the rows of a, then of b."""
+    # Sentence vectors a and b, `[batch, dim]`, are translations; n are the next `noise` rows of b (eq. 2 of
+    # Hermann and Blunsom 2014).
     of_a, of_b = np.zeros_like(a), np.zeros_like(b)
     near = np.sum((a - b) ** 2, axis=1, keepdims=True)
     for shift in range(1, noise + 1):
@@ -459,11 +446,6 @@ def _tokenized(texts: Sequence[str], config: WordsConfig) -> list[list[str]]:
     words: dict[bytes, str] = {}
     rows: list[list[str]] = []
     for begin in range(0, len(texts), _CHUNK):
-        tokens = tokenize(
-            tf.constant(texts[begin : begin + _CHUNK]),
-            max_tokens=config.max_tokens,
-            lowercase=config.lowercase,
-        )
-        for row in tokens.to_list():
+        for row in tokenize(tf.constant(texts[begin : begin + _CHUNK]), config).to_list():
             rows.append([words.setdefault(word, word.decode()) for word in row])
     return rows
