@@ -45,7 +45,7 @@ class Schedule:
         return whole * self.cycle.count(name) + self.cycle[:rest].count(name)
 
 
-def sampling_weights(weight: int, sizes: Sequence[int], temperature: float) -> list[int]:
+def sampling_weights(weight: int, sizes: Sequence[float], temperature: float) -> list[int]:
     """Divides the steps of one kind of task among its languages, by their numbers of examples.
 
     Steps are in proportion to size to the power of 1 / temperature (Arivazhagan et al. 2019, sec. 4.2).
