@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from xling_tf.errors import UserError
 from xling_tf.search.neighbours import (
+    Neighbours,
     as_vectors,
     cosine_similarity,
     index_kind,
@@ -19,6 +20,7 @@ from xling_tf.search.neighbours import (
 )
 from xling_tf.search.quantization import quantize_embeddings
 from xling_tf.search.search import (
+    best_pairs,
     bitext_mining,
     paraphrase_mining,
     paraphrase_mining_embeddings,
@@ -225,3 +227,14 @@ def test_impossible_numbers_of_results_are_rejected(wrong):
     ):
         with pytest.raises(UserError, match="integer of at least 1"):
             call()
+
+
+def test_neighbours_that_the_search_missed_do_not_count():
+    # The clusters gave the first sentence one neighbour instead of two: its mean is 0.8, not -inf.
+    # The second's is (0.9 + 0.5) / 2; those of the other side are 0.8 and 0.9.
+    inf = np.inf
+    forward = Neighbours(np.float32([[0.8, -inf], [0.9, 0.5]]), np.int64([[0, -1], [1, 0]]))
+    backward = Neighbours(np.float32([[0.8], [0.9]]), np.int64([[0], [1]]))
+    scores, firsts, seconds = best_pairs([forward], [backward])
+    assert [*zip(firsts.tolist(), seconds.tolist(), strict=True)] == [(1, 1), (0, 0)]
+    assert scores == pytest.approx([0.9 / ((0.7 + 0.9) / 2), 0.8 / 0.8], rel=1e-6)
