@@ -38,7 +38,8 @@ Sizes = Annotated[tuple[int, ...], Check("at least 1", lambda sizes: min(sizes, 
 _NOT_NEGATIVE = Check("a number of at least 0", lambda number: 0 <= number < math.inf)
 NotNegative = Annotated[float, _NOT_NEGATIVE]
 Count = Annotated[int, _NOT_NEGATIVE]
-Share = Annotated[float, Check("at least 0 and below 1", lambda share: 0 <= share < 1)]
+_SHARE = Check("at least 0 and below 1", lambda share: 0 <= share < 1)
+Share = Annotated[float, _SHARE]
 
 
 class Section:
@@ -538,7 +539,9 @@ class TrainingConfig(Section, name="training"):
     steps: Count = 0  # 0 for no limit
     # Share of the budget for the first phase, "bow" (bag of words), which trains the average of words and the
     # heads on it; needs encoder.bow_residual.
-    bow_share: Share = 0.0
+    bow_share: Annotated[
+        float, _SHARE._replace(expected="below 1 (for the average of words alone, set encoder.kind=static)")
+    ] = 0.0
     bow_steps: Count = 0  # minimum number of steps of this phase; shortens the later one on a small budget
     bow_batch: Positive = 1024  # examples per batch of this phase
     bow_rate: NotNegative = 1.0  # factor on the learning rates of the average in the later phase
