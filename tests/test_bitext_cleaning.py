@@ -44,7 +44,7 @@ def test_margins_and_faults(tmp_path: Path) -> None:
     scores = [line.split("\t") for line in (tmp_path / "scores.tsv").read_text(encoding="utf-8").splitlines()]
     assert [tuple(pair) for _, _, *pair in scores] == PAIRS
     assert [fault for _, fault, *_ in scores] == [
-        *("", "another language", "numbers differ", "another language", "", ""),
+        *("", "same on both sides", "numbers differ", "another language", "", ""),
     ]
     # Cosines of the three pairs without a fault: .8 0 .6 / .6 1 0 / .36 .6 .64. The mean of each row and
     # column: 1.4, 1.6, 1.6 and 1.76, 1.6, 1.24, thirds.
@@ -52,7 +52,8 @@ def test_margins_and_faults(tmp_path: Path) -> None:
     expected = {0: 0.8 * 6 / (1.4 + 1.76), 4: 1 * 6 / (1.6 + 1.6), 5: 0.64 * 6 / (1.6 + 1.24)}
     assert [margins[row] for row in expected] == pytest.approx([*expected.values()], abs=1e-5)
     assert kept == []
-    faults = {"dropped: another language": 2, "dropped: numbers differ": 1}
+    reasons = ("same on both sides", "numbers differ", "another language")
+    faults = {f"dropped: {reason}": 1 for reason in reasons}
     assert counts == {"kept": 0, "dropped: low margin": 3, **faults}
     counts, kept = clean(tmp_path, threshold=1.4)
     assert kept == [PAIRS[0], PAIRS[4]]
