@@ -8,13 +8,13 @@ from programs import read_lines
 from serving_servers import server_in_thread
 from starting_models import export_model, make_model
 
-from xling_tf.config import ExperimentConfig, OptimizerConfig
+from xling_tf.config import TASKS, ExperimentConfig, OptimizerConfig
 from xling_tf.corpora.folder import SAMPLE_FOLDER
 from xling_tf.model import Model
 from xling_tf.presets import get_preset, name_of_run
 from xling_tf.serving.models import ModelConfig
 from xling_tf.settings import apply_overrides
-from xling_tf.tasks.base import Task, task_class
+from xling_tf.tasks.base import Task
 from xling_tf.trainer.experiment import Run, run_experiment
 from xling_tf.trainer.loop import make_schedule
 from xling_tf.weights import arrays
@@ -38,7 +38,9 @@ def added_tasks(target):
 
 def make_tasks(preset: ExperimentConfig) -> list[Task]:
     """Its tasks, without heads."""
-    parts = (task_class(name).mirrored(name, preset, preset.data, {}) for name in preset.active_tasks)
+    parts = (
+        TASKS.implementation(name).mirrored(name, preset, preset.data, {}) for name in preset.active_tasks
+    )
     return [task for part in parts for task in part]
 
 

@@ -13,12 +13,11 @@ import tensorflow as tf
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors
 from tricky_texts import FRAGMENTS, sample_sentences
 
-from xling_tf.config import SentencePieceConfig, WordPieceConfig
+from xling_tf.config import TOKENIZERS, SentencePieceConfig, WordPieceConfig
 from xling_tf.errors import UserError
 from xling_tf.exporters.tokenizer_json import tokenizer_json
 from xling_tf.importers.tokenizer_files import read_tokenizer
 from xling_tf.tokenizers.base import Tokenizer as OurTokenizer
-from xling_tf.tokenizers.base import implementation
 from xling_tf.tokenizers.sentencepiece import SentencePieceTokenizer, model_proto
 from xling_tf.tokenizers.wordpiece import WordPieceTokenizer
 
@@ -92,7 +91,7 @@ def fairseq(pieces: bytes) -> Tokenizer:
 
 def read(folder: Path, max_tokens: int = 16) -> OurTokenizer:
     config, files = read_tokenizer(folder, max_tokens)
-    return implementation(config).from_files(config, files)
+    return TOKENIZERS.of(config).from_files(config, files)
 
 
 def rows(tokenizer: OurTokenizer, texts: Sequence[str]) -> list[list[int]]:

@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from xling_tf.config import (
+    TOKENIZERS,
     ExperimentConfig,
     HeadsConfig,
     InferenceConfig,
@@ -28,7 +29,6 @@ from xling_tf.encoders.base import encoder_settings
 from xling_tf.model import Model
 from xling_tf.settings import apply_overrides
 from xling_tf.tasks.base import Batch, Task
-from xling_tf.tokenizers.base import implementation
 from xling_tf.tokenizers.words import WordTokenizer
 from xling_tf.trainer.distribution import Workers, make_strategy
 from xling_tf.trainer.experiment import make_tasks
@@ -94,7 +94,7 @@ def build_model(
     """A model with random weights, of a vocabulary or of a tokenizer that is fitted to texts by language."""
     assert config.tokenizer is not None
     tokenizer: Any = (
-        implementation(config.tokenizer).fit(config.tokenizer, texts)
+        TOKENIZERS.of(config.tokenizer).fit(config.tokenizer, texts)
         if isinstance(texts, Mapping)
         else WordTokenizer(texts, config.tokenizer)
     )

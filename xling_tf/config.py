@@ -103,6 +103,10 @@ class Registry:
             implementation = getattr(import_module(module), class_name)
         return implementation
 
+    def of(self, config: object) -> Any:
+        """Returns the class of a kind by its settings."""
+        return self.implementation(self.name_of(config))
+
     def _find(self, name: str) -> tuple[type, Any]:
         require_known(self._setting, name, self._kinds)
         return self._kinds[name]

@@ -12,7 +12,7 @@ import keras
 import tensorflow as tf
 
 from xling_tf import __version__
-from xling_tf.config import TOKENIZERS, ModelInfo
+from xling_tf.config import TASKS, TOKENIZERS, ModelInfo
 from xling_tf.encoders.base import TokenEncoder, build_encoder
 from xling_tf.encoders.serving import ServingEncoder, restored_tables
 from xling_tf.errors import UserError, one_line
@@ -21,9 +21,9 @@ from xling_tf.importers.base import read_model
 from xling_tf.layers.pooling import unit_length
 from xling_tf.savedmodel.module import ExportedModule, export, require_replaceable
 from xling_tf.savedmodel.saved_models import is_foreign, model_name, resolve
-from xling_tf.settings import from_mapping, kind_from_dict
-from xling_tf.tasks.base import Heads, task_class
-from xling_tf.tokenizers.base import Tokenizer, implementation
+from xling_tf.settings import from_mapping, kind_from_dict, kind_to_dict
+from xling_tf.tasks.base import Heads
+from xling_tf.tokenizers.base import Tokenizer
 from xling_tf.weights import (
     arrays,
     assign_weights,
@@ -109,10 +109,9 @@ class Model:
         """Makes a model with random weights from `config.json` and the tokenizer's files, by `read`."""
         try:
             tokenizer_config = kind_from_dict(TOKENIZERS, config["tokenizer"])
-            names = implementation(tokenizer_config).file_names
-            tokenizer = implementation(tokenizer_config).from_files(
-                tokenizer_config, {name: read(name) for name in names}
-            )
+            tokenizer_class = TOKENIZERS.of(tokenizer_config)
+            files = {name: read(name) for name in tokenizer_class.file_names}
+            tokenizer = tokenizer_class.from_files(tokenizer_config, files)
             for size in ("num_words", "num_ngrams"):
                 expected, actual = config["encoder"].get(size), getattr(tokenizer, size)
                 if expected not in (None, actual):
@@ -122,7 +121,7 @@ class Model:
                     )
             model = cls(tokenizer, config["encoder"], from_mapping(ModelInfo, config["info"]))
             for task, layers in config["heads"].items():
-                task_class(task)  # its module registers the layers with Keras
+                TASKS.implementation(task)  # its module registers the layers with Keras
                 model.heads[task] = {
                     name: keras.saving.deserialize_keras_object(layer) for name, layer in layers.items()
                 }
@@ -137,12 +136,11 @@ class Model:
 
     def config(self) -> dict[str, Any]:
         """Returns the content of `config.json`."""
-        tokenizer = self.tokenizer.config
         return {
             "format": FORMAT,
             "xling_tf": __version__,
             "info": dataclasses.asdict(self.info),
-            "tokenizer": {"kind": TOKENIZERS.name_of(tokenizer), **dataclasses.asdict(tokenizer)},
+            "tokenizer": kind_to_dict(TOKENIZERS, self.tokenizer.config),
             "encoder": self.encoder_settings,
             "num_parameters": self.encoder.count_params(),
             "num_embedding_parameters": sum(math.prod(v.shape) for v in self.encoder.table_variables),

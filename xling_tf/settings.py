@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
-from xling_tf.config import ENCODERS, TASKS, TOKENIZERS, ExperimentConfig
+from xling_tf.config import ENCODERS, TASKS, TOKENIZERS, ExperimentConfig, Registry
 from xling_tf.errors import UserError, require_known
 
 # Sections whose fields depend on their kind.
@@ -48,7 +48,7 @@ def apply_overrides(config: ExperimentConfig, overrides: Iterable[str]) -> Exper
         if name == "initial.model" and value:
             values |= dict.fromkeys(_BY_KIND)
         if path[0] in _BY_KIND and path[1:] == [_KIND]:
-            values[path[0]] = {_KIND: value, **dataclasses.asdict(_BY_KIND[path[0]].config_type(value)())}
+            values[path[0]] = kind_to_dict(_BY_KIND[path[0]], _BY_KIND[path[0]].config_type(value)())
         else:
             _set(values, ExperimentConfig, path, value, name)
     # All overrides are checked together, because some are only valid together.
@@ -61,7 +61,7 @@ def to_dict(config: ExperimentConfig) -> dict[str, Any]:
     for section, registry in _BY_KIND.items():
         settings = getattr(config, section)
         if settings is not None:
-            values[section] = {_KIND: registry.name_of(settings), **dataclasses.asdict(settings)}
+            values[section] = kind_to_dict(registry, settings)
     values["tasks"] = {name: dataclasses.asdict(task) for name, task in config.tasks.items()}
     return values
 
@@ -78,7 +78,12 @@ def from_dict(values: Mapping[str, Any]) -> ExperimentConfig:
     return config
 
 
-def kind_from_dict(registry: Any, values: Mapping[str, Any]) -> Any:
+def kind_to_dict(registry: Registry, settings: Any) -> dict[str, Any]:
+    """Returns the settings of a tokenizer or encoder as a dictionary of its kind and fields."""
+    return {_KIND: registry.name_of(settings), **dataclasses.asdict(settings)}
+
+
+def kind_from_dict(registry: Registry, values: Mapping[str, Any]) -> Any:
     """Makes the settings of a tokenizer or encoder from a dictionary of its kind and fields."""
     fields = dict(values)
     return from_mapping(registry.config_type(fields.pop(_KIND, "")), fields)

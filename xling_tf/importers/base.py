@@ -17,8 +17,7 @@ from xling_tf.importers.e5_file import PROMPTS, find_e5, read_e5
 from xling_tf.importers.sentence_transformers import read_prompts, read_settings, read_tensors
 from xling_tf.importers.tokenizer_files import read_tokenizer
 from xling_tf.savedmodel.saved_models import HUGGING_FACE, read_front_matter, resolve
-from xling_tf.settings import kind_from_dict
-from xling_tf.tokenizers.base import implementation
+from xling_tf.settings import kind_from_dict, kind_to_dict
 from xling_tf.weights import Weights
 
 _WORDS = "encoder/embedding/words/table"
@@ -39,7 +38,7 @@ def read_model(folder: Path) -> tuple[dict[str, Any], dict[str, bytes], Weights]
     with as_user_error(message, AttributeError, LookupError, OverflowError, TypeError, ValueError):
         tokenizer, files, settings, weights = _read_parts(folder)
         prompts, default_prompt = PROMPTS if find_e5(folder) else read_prompts(folder)
-    fitted = implementation(tokenizer).from_files(tokenizer, files)
+    fitted = TOKENIZERS.of(tokenizer).from_files(tokenizer, files)
     if len(weights[_WORDS]) < fitted.num_words:
         raise UserError(
             f"{folder} must have a vector for each of the {fitted.num_words} tokens of its vocabulary, but "
@@ -59,7 +58,7 @@ def read_model(folder: Path) -> tuple[dict[str, Any], dict[str, bytes], Weights]
     }
     config = {
         "info": info,
-        "tokenizer": {"kind": TOKENIZERS.name_of(tokenizer), **dataclasses.asdict(tokenizer)},
+        "tokenizer": kind_to_dict(TOKENIZERS, tokenizer),
         "encoder": encoder_settings(kind_from_dict(ENCODERS, settings), fitted),
         "heads": {},
     }

@@ -12,7 +12,7 @@ from xling_tf.encoders.serving import ServingEncoder
 from xling_tf.errors import UserError
 from xling_tf.files import RUNTIME_SETTINGS, SAVED_MODEL, replacing_folder, require_writable_folder
 from xling_tf.layers.base import float32_copy
-from xling_tf.tasks.base import Heads, scale_for_heads, task_class
+from xling_tf.tasks.base import Heads, scale_for_heads
 from xling_tf.tasks.signatures import (
     About,
     RawSignature,
@@ -70,7 +70,7 @@ class ExportedModule(SentenceSignature):
         weights = dict(encoder.named_weights)
         for task in (name for name in TASKS if name in heads):
             copies = {name: float32_copy(layer) for name, layer in heads[task].items()}
-            signatures = task_class(task).signatures(served._replace(heads=copies))
+            signatures = TASKS.implementation(task).signatures(served._replace(heads=copies))
             parts |= {signature.about.name: signature for signature in signatures}
             for name, layer in copies.items():
                 named = named_weights(layer, f"heads/{task}/{name}")

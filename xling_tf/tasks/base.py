@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from xling_tf.config import TASKS, DataConfig, ExperimentConfig, SimilarityConfig
+from xling_tf.config import DataConfig, ExperimentConfig, SimilarityConfig
 from xling_tf.corpora.store import StoredRecords
 from xling_tf.encoders.base import TokenEncoder
 from xling_tf.encoders.serving import in_micro_batches
@@ -217,11 +217,6 @@ def scale_for_heads(similarity: SimilarityConfig) -> Callable[[tf.Tensor], tf.Te
     """Returns the function that scales `[n, dim]` encodings for the heads."""
     # Tanh layers are nearly linear on the entries of unit vectors, about 0.04.
     return unit_entries if similarity.normalize else tf.identity
-
-
-def task_class(name: str) -> type[Task]:
-    """Returns the class of a task by its name in `TASKS`."""
-    return TASKS.implementation(name)
 
 
 def gather_candidates(values: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

@@ -8,7 +8,6 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from xling_tf.config import TOKENIZERS
 from xling_tf.tokenizers.treebank import lowercased, readable
 
 
@@ -149,9 +148,3 @@ def framed(
         rows = tf.concat([rows, tf.RaggedTensor.from_row_lengths(fill, tf.cast(is_empty, tf.int64))], axis=1)
     before, after = (tf.tile(tf.constant([marks], tf.int32), [rows.nrows(), 1]) for marks in (begin, end))
     return tf.concat([before, rows[:, : max_tokens - len(begin) - len(end)], after], axis=1)
-
-
-def implementation(config: Any) -> type[Tokenizer]:
-    """Returns the tokenizer class of a dataclass of settings."""
-    kind: type[Tokenizer] = TOKENIZERS.implementation(TOKENIZERS.name_of(config))
-    return kind

@@ -14,7 +14,7 @@ import keras
 import numpy as np
 from absl import logging
 
-from xling_tf.config import DataConfig, ExperimentConfig
+from xling_tf.config import TASKS, DataConfig, ExperimentConfig
 from xling_tf.corpora.folder import load_corpora, resolve_languages
 from xling_tf.corpora.huggingface import read_source
 from xling_tf.corpora.record_types import RECORD_TYPES
@@ -34,7 +34,7 @@ from xling_tf.savedmodel.saved_models import require_not_forked
 from xling_tf.savedmodel.saved_models import resolve as resolve_model
 from xling_tf.sentence_encoder import SentenceEncoder
 from xling_tf.settings import to_dict
-from xling_tf.tasks.base import Heads, Task, task_class
+from xling_tf.tasks.base import Heads, Task
 from xling_tf.tasks.distillation import Distillation
 from xling_tf.tokenizers.words import WordTokenizer
 from xling_tf.trainer.distribution import Workers, lost_workers, make_strategy, read_cluster
@@ -164,7 +164,7 @@ def _read_corpora(run: Run, data: DataConfig, *, is_chief: bool) -> CorpusStore:
         )
         for source in data.sources:
             corpora += read_source(source, data.languages)
-        kinds = {"parallel", *(task_class(name).kind for name in config.active_tasks)}
+        kinds = {"parallel", *(TASKS.implementation(name).kind for name in config.active_tasks)}
         if not config.initial.model:  # a tokenizer also learns from texts that no task uses
             kinds |= {"documents", "conversations", "nli"}
         corpora = [corpus for corpus in corpora if corpus.kind in kinds]
@@ -250,7 +250,7 @@ def make_tasks(
     """Makes the tasks, and the heads (also returned, by task) that the model lacks or that do not fit."""
     tasks, new_heads = list[Task](), dict[str, Heads]()
     for name in config.active_tasks:
-        kind, existing = task_class(name), model.heads.setdefault(name, {})
+        kind, existing = TASKS.implementation(name), model.heads.setdefault(name, {})
         heads = kind.make_heads(config, data, model.encoder)
         if heads.keys() == existing.keys() and kind.can_use(existing, data):
             heads = existing

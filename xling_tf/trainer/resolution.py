@@ -12,13 +12,21 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from xling_tf.config import PRECISIONS, DataConfig, ExperimentConfig, ModelInfo, PowerMeanConfig, WordsConfig
+from xling_tf.config import (
+    PRECISIONS,
+    TOKENIZERS,
+    DataConfig,
+    ExperimentConfig,
+    ModelInfo,
+    PowerMeanConfig,
+    WordsConfig,
+)
 from xling_tf.corpora.store import CorpusStore, StoredRecords, join
 from xling_tf.encoders.base import encoder_settings
 from xling_tf.errors import UserError
 from xling_tf.files import replacing
 from xling_tf.model import Model
-from xling_tf.tokenizers.base import Tokenizer, implementation
+from xling_tf.tokenizers.base import Tokenizer
 from xling_tf.tokenizers.words import WordTokenizer
 from xling_tf.trainer.word_vectors import Bitext, WordVectors, fit_vectors
 
@@ -63,7 +71,7 @@ def resolve(config: ExperimentConfig, data: DataConfig, store: CorpusStore, run_
                 decided["space_dims"] = vectors.dims
         else:
             texts = store.training_texts_by_language()
-            tokenizer = implementation(config.tokenizer).fit(config.tokenizer, texts)
+            tokenizer = TOKENIZERS.of(config.tokenizer).fit(config.tokenizer, texts)
         if num_layers is not None:
             decided["num_layers"] = num_layers
         model = Model(tokenizer, encoder_settings(config.encoder, tokenizer, **decided), info)
@@ -76,7 +84,7 @@ def _start(config: ExperimentConfig, run_dir: Path) -> Model:
     model = Model.from_pretrained(initial.model)
     if initial.max_tokens:
         changed = dataclasses.replace(model.tokenizer.config, max_tokens=initial.max_tokens)
-        model.tokenizer = implementation(changed).from_files(changed, model.tokenizer.files())
+        model.tokenizer = TOKENIZERS.of(changed).from_files(changed, model.tokenizer.files())
         if "max_tokens" in model.encoder_settings:
             model.encoder_settings["max_tokens"] = initial.max_tokens
     model.save_pretrained(run_dir / START)
