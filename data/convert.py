@@ -22,7 +22,7 @@ from xml.etree import ElementTree
 # A bare checkout is enough: the package need not be installed.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from absl import app, flags
+from absl import flags
 
 from xling_tf.compressed import PACKED, unpacked
 from xling_tf.corpora.line_files import read_every_line, write_lines
@@ -30,7 +30,7 @@ from xling_tf.corpora.questions import read_paragraphs
 from xling_tf.corpora.readers import MalformedLineError, nli_columns
 from xling_tf.errors import UserError
 from xling_tf.evaluators.data import LANGUAGE, read_table
-from xling_tf.program import one_line_errors, parse_flags, set_up_logging
+from xling_tf.program import run
 
 
 class Table(NamedTuple):
@@ -417,20 +417,17 @@ def argument_mining(source: Path) -> Iterator[Table]:
         yield Table(name, ("label", "text"), aligned(labels, path))
 
 
-def main(argv: list[str]) -> None:
+def main() -> None:
     """Converts one format, or lists all of them."""
-    del argv
-    set_up_logging()
     if flags.FLAGS.list:
         for name, (files, read) in FORMATS.items():
             print(f"{name}: {(read.__doc__ or '').splitlines()[0]}\n    {files}")
         return
-    with one_line_errors("the same command starts again"):
-        if not flags.FLAGS.format or not flags.FLAGS.input:
-            raise UserError("--format and --input must be given; --list names the formats")
-        output = Path(flags.FLAGS.output)
-        for name, count in convert(flags.FLAGS.format, Path(flags.FLAGS.input), output).items():
-            print(f"{output / name}.tsv.gz: {count} rows")
+    if not flags.FLAGS.format or not flags.FLAGS.input:
+        raise UserError("--format and --input must be given; --list names the formats")
+    output = Path(flags.FLAGS.output)
+    for name, count in convert(flags.FLAGS.format, Path(flags.FLAGS.input), output).items():
+        print(f"{output / name}.tsv.gz: {count} rows")
 
 
 if __name__ == "__main__":
@@ -439,4 +436,4 @@ if __name__ == "__main__":
     flags.DEFINE_string("format", None, "The format of --input.")
     flags.DEFINE_string("input", None, "The published file, or a folder of the files.")
     flags.DEFINE_string("output", "data/eval", "The evaluation folder.")
-    app.run(main, flags_parser=parse_flags)
+    run(main, "the same command starts again")

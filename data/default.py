@@ -17,31 +17,28 @@ from pathlib import Path
 # A bare checkout is enough: the package need not be installed.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from absl import app, flags, logging
+from absl import flags, logging
 from debian import prepare_default_corpora
 
 from xling_tf.corpora.folder import discover
 from xling_tf.files import replacing_folder, require_writable_folder
-from xling_tf.program import one_line_errors, parse_flags, progress, set_up_logging
+from xling_tf.program import progress, run
 
 SNLI_URL = "https://nlp.stanford.edu/projects/snli/snli_1.0.zip"
 _TIMEOUT_SECONDS = 5
 
 
-def main(argv: list[str]) -> None:
+def main() -> None:
     """Prepares the pairs of the flags, and prints their folders."""
-    del argv
-    set_up_logging()
     values = flags.FLAGS
     raw, prepared = Path(values.raw), Path(values.output)
-    with one_line_errors("the same command continues"):
-        for folder in (raw, prepared):
-            require_writable_folder(folder, "start in another folder, or give corpora with --data")
-        for target in values.target:
-            folder = prepare_default_corpora(values.source, target, raw_dir=raw, prepared_dir=prepared)
-            with progress(f"looking for SNLI in {folder}, or downloading it"):
-                fetch_snli(folder)
-            print(folder)
+    for folder in (raw, prepared):
+        require_writable_folder(folder, "start in another folder, or give corpora with --data")
+    for target in values.target:
+        folder = prepare_default_corpora(values.source, target, raw_dir=raw, prepared_dir=prepared)
+        with progress(f"looking for SNLI in {folder}, or downloading it"):
+            fetch_snli(folder)
+        print(folder)
 
 
 def fetch_snli(folder: Path) -> None:
@@ -69,4 +66,4 @@ if __name__ == "__main__":
     flags.DEFINE_list("target", ["es"], "Target language, or several: es,fr.")
     flags.DEFINE_string("raw", "data/raw", "Folder for the text of the packages, with a folder for each.")
     flags.DEFINE_string("output", "data/prepared", "Folder for the corpora, with a folder for each pair.")
-    app.run(main, flags_parser=parse_flags)
+    run(main, "the same command continues")

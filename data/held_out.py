@@ -14,13 +14,13 @@ from pathlib import Path
 # A bare checkout is enough: the package need not be installed.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from absl import app, flags
+from absl import flags
 
 from xling_tf.corpora.folder import load_folder
 from xling_tf.corpora.line_files import write_lines
 from xling_tf.corpora.store import transient_store
 from xling_tf.errors import UserError
-from xling_tf.program import one_line_errors, parse_flags, set_up_logging
+from xling_tf.program import run
 
 # A smaller corpus has no file of its own: the papers search a thousand sentences for the right one.
 MIN_PAIRS = 1000
@@ -32,13 +32,10 @@ _TARGET = flags.DEFINE_list("target", ["es"], "Target language, or several: es,f
 _MAX = flags.DEFINE_integer("max_pairs", 5000, "Most pairs in a file.", lower_bound=MIN_PAIRS)
 
 
-def main(argv: list[str]) -> None:
+def main() -> None:
     """Writes the files of the flags, and prints the counts."""
-    del argv
-    set_up_logging()
-    with one_line_errors("the files that exist are complete"):
-        data, output = Path(_DATA.value), Path(_OUTPUT.value)
-        written = write_held_out(data, output, _SOURCE.value, _TARGET.value, _MAX.value)
+    data, output = Path(_DATA.value), Path(_OUTPUT.value)
+    written = write_held_out(data, output, _SOURCE.value, _TARGET.value, _MAX.value)
     for path, count in written.items():
         print(f"{path}: {count} pairs")
 
@@ -71,4 +68,4 @@ def write_held_out(
 
 
 if __name__ == "__main__":
-    app.run(main, flags_parser=parse_flags)
+    run(main, "the files that exist are complete")

@@ -21,7 +21,7 @@ from typing import Any
 # A bare checkout is enough: the package need not be installed.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from absl import app, flags, logging
+from absl import flags, logging
 
 from xling_tf.corpora.cleaning import normalise
 from xling_tf.corpora.folder import load_folder
@@ -29,7 +29,7 @@ from xling_tf.corpora.line_files import write_lines
 from xling_tf.corpora.records import NLI_LABELS, Record
 from xling_tf.corpora.store import StoredCorpus, transient_store
 from xling_tf.errors import UserError, library, require_known
-from xling_tf.program import one_line_errors, parse_flags, progress, quiet_start, set_up_logging
+from xling_tf.program import progress, quiet_start, run
 
 # Translates texts from the first language to the second, each to one text.
 Translator = Callable[[Sequence[str], str, str], Sequence[str]]
@@ -44,20 +44,17 @@ _REQUESTS_AT_ONCE = 16
 _PROMPT = "Translate the text from {source} to {target} (ISO 639-1). Answer with the translation alone."
 
 
-def main(argv: list[str]) -> None:
+def main() -> None:
     """Translates what the flags name, and prints the counts."""
-    del argv
-    set_up_logging()
     values = flags.FLAGS
-    with one_line_errors("the same command continues"):
-        counts = translate_folder(
-            Path(values.data),
-            open_translator(values.translator),
-            source=values.source,
-            targets=values.target,
-            names=values.corpus,
-            similarity=_open_similarity(values.model) if values.model else None,
-        )
+    counts = translate_folder(
+        Path(values.data),
+        open_translator(values.translator),
+        source=values.source,
+        targets=values.target,
+        names=values.corpus,
+        similarity=_open_similarity(values.model) if values.model else None,
+    )
     for path, (written, translated) in counts.items():
         print(f"{path}: {written} of {translated} records")
 
@@ -230,4 +227,4 @@ if __name__ == "__main__":
     flags.DEFINE_list("target", None, "Target language, or several: de,fr,es.", required=True)
     flags.DEFINE_multi_string("corpus", [], "A corpus to translate; default all. Repeatable.")
     flags.DEFINE_string("model", None, "Drops translations whose way back is unlike the text to this model.")
-    app.run(main, flags_parser=parse_flags)
+    run(main, "the same command continues")

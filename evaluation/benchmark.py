@@ -37,7 +37,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 import numpy as np
-from absl import app, flags
+from absl import flags
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
@@ -51,7 +51,7 @@ from xling_tf.evaluators.encoding import Encode, as_embedder, encode_checked
 from xling_tf.evaluators.running import evaluate_embedder
 from xling_tf.files import read_json, replacing
 from xling_tf.presets import get_preset
-from xling_tf.program import one_line_errors, parse_flags_and_files, provenance, quiet_start, set_up_logging
+from xling_tf.program import provenance, quiet_start, run
 from xling_tf.search.neighbours import nearest, truncated, unit_vectors
 from xling_tf.sentence_encoder import SentenceEncoder
 
@@ -64,17 +64,15 @@ _MAX_TEXTS = 10_000
 _MIB = 2**20
 
 
-def main(argv: list[str]) -> None:
+def main(*arguments: str) -> None:
     """Runs the benchmark that the first argument names."""
-    set_up_logging()
-    with one_line_errors("the same command starts again"):
-        benchmarks = {
-            each.__name__[1:]: each
-            for each in (_training, _peers, _imported, _system, _runtimes, _vectors, _mining)
-        }
-        if argv[1:2] not in [[name] for name in benchmarks]:
-            raise UserError(f"one of {', '.join(benchmarks)} is expected, got {argv[1:]}")
-        benchmarks[argv[1]]()
+    benchmarks = {
+        each.__name__[1:]: each
+        for each in (_training, _peers, _imported, _system, _runtimes, _vectors, _mining)
+    }
+    if len(arguments) != 1 or arguments[0] not in benchmarks:
+        raise UserError(f"one of {', '.join(benchmarks)} is expected, got {' '.join(arguments) or 'none'}")
+    benchmarks[arguments[0]]()
 
 
 def _write(default: str, figures: Mapping[str, Any]) -> None:
@@ -685,4 +683,4 @@ if __name__ == "__main__":
     flags.DEFINE_float("memory", 4, "mining: GiB to use.")
     flags.DEFINE_string("work", None, "mining: folder for the collections and their vectors.")
     flags.DEFINE_string("output", None, "Results file.")
-    app.run(main, flags_parser=parse_flags_and_files)
+    run(main, "the same command starts again", takes_files=True)

@@ -35,11 +35,11 @@ import numpy as np
 import pandas as pd
 import psutil
 import urllib3
-from absl import app, flags, logging
+from absl import flags, logging
 
 from xling_tf.errors import UserError
 from xling_tf.files import new_folder, require_writable_folder, write_json
-from xling_tf.program import one_line_errors, parse_flags, provenance, quiet_start, set_up_logging
+from xling_tf.program import provenance, quiet_start, run
 from xling_tf.savedmodel.saved_models import require_saved_model, resolve
 from xling_tf.sentence_encoder import SentenceEncoder
 
@@ -68,22 +68,19 @@ _START_SECONDS = 180  # that a server may take to start
 Figures = dict[str, Any]
 
 
-def main(argv: list[str]) -> None:
+def main() -> None:
     """Runs the load or the soak test, and writes its figures."""
-    del argv
-    set_up_logging()
-    with one_line_errors("the same command starts again"):
-        model = resolve(_MODEL.value)
-        require_saved_model(model)
-        if shutil.which("wrk") is None:
-            raise UserError("wrk must be on the PATH, but is not; apt-get install wrk")
-        kind = "soak" if _SOAK.value else "load"
-        output = Path(_OUTPUT.value or f"evaluation/results/{kind}.json")
-        require_writable_folder(output.parent, "give another --output")
-        figures: Figures = {"model": model.name, "load_average": os.getloadavg()}
-        figures |= (_soak(model) if _SOAK.value else _load(model)) | provenance()
-        figures["command"] = figures["command"].replace(str(model), model.name)
-        write_json(output, figures)
+    model = resolve(_MODEL.value)
+    require_saved_model(model)
+    if shutil.which("wrk") is None:
+        raise UserError("wrk must be on the PATH, but is not; apt-get install wrk")
+    kind = "soak" if _SOAK.value else "load"
+    output = Path(_OUTPUT.value or f"evaluation/results/{kind}.json")
+    require_writable_folder(output.parent, "give another --output")
+    figures: Figures = {"model": model.name, "load_average": os.getloadavg()}
+    figures |= (_soak(model) if _SOAK.value else _load(model)) | provenance()
+    figures["command"] = figures["command"].replace(str(model), model.name)
+    write_json(output, figures)
     if not figures["passed"]:
         sys.exit(1)
 
@@ -296,4 +293,4 @@ def _batch(start: int, size: int) -> list[str]:
 
 
 if __name__ == "__main__":
-    app.run(main, flags_parser=parse_flags)
+    run(main, "the same command starts again")

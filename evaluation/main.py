@@ -14,7 +14,7 @@ from pathlib import Path
 # Works in a checkout without installation.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from absl import app, flags
+from absl import flags
 from tabulate import tabulate
 
 from evaluation.illustrations import SUITES as ILLUSTRATIONS
@@ -26,7 +26,7 @@ from xling_tf.evaluators.data import select
 from xling_tf.evaluators.embedders import open_embedder
 from xling_tf.evaluators.running import SUITES as SCORES
 from xling_tf.evaluators.running import evaluate_embedder, headlines
-from xling_tf.program import format_table, one_line_errors, parse_flags, quiet_start, set_up_logging
+from xling_tf.program import format_table, quiet_start, run
 
 SUITES = {**SCORES, **ILLUSTRATIONS}
 
@@ -49,16 +49,13 @@ _SEED = flags.DEFINE_integer("seed", 0, "Random seed.")
 _LIST = flags.DEFINE_bool("list", False, "Lists the suites and exits.")
 
 
-def main(argv: list[str]) -> None:
+def main() -> None:
     """Runs the suites that the flags ask for."""
-    del argv
     if _LIST.value:
         rows = [(suite.name, suite.title, suite.source) for suite in SUITES.values()]
         print(tabulate(rows, tablefmt="plain"))
         return
-    set_up_logging()
-    with one_line_errors("the same command continues"):
-        _run()
+    _run()
 
 
 def _run() -> None:
@@ -80,4 +77,4 @@ def _run() -> None:
 
 
 if __name__ == "__main__":
-    app.run(main, flags_parser=parse_flags)
+    run(main, "the same command continues")

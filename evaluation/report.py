@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import jinja2
 import numpy as np
 import pandas as pd
-from absl import app, flags
+from absl import flags
 
 from evaluation.charts import learning_curves, picture, quality_against_speed, reading, sweep_curves
 from evaluation.paper_tables import (
@@ -44,7 +44,7 @@ from evaluation.paper_tables import (
 from xling_tf.errors import UserError
 from xling_tf.evaluators.running import SEEN, SUITES
 from xling_tf.files import read_json, replacing, require_writable_folder
-from xling_tf.program import one_line_errors, parse_flags_and_files
+from xling_tf.program import run
 
 ABOUT_PAPERS = """# The papers, table by table
 
@@ -76,32 +76,33 @@ class Results:
     provenance: Mapping[str, Any]
 
 
-def main(argv: list[str]) -> None:
+def main(*names: str) -> None:
     """Reads the results that the arguments name, and writes the report."""
     values = flags.FLAGS
-    with one_line_errors("the same command makes the report again"):
-        if values.recipes is not None:
-            if argv[1:]:
-                raise UserError(f"--recipes is drawn alone, got {argv[1:]} too; give them to another command")
-            _write(values.output or "recipes.svg", quality_against_speed(Path(values.recipes)))
-            return
-        if values.papers is not None:
-            results = [result for name in argv[1:] for result in read_results([Path(name)])]
-            added = ((result.name, result.scores, result.provenance) for result in results)
-            sections_beside = beside(add_results(Path(values.papers), added))
-            _write(values.output or "papers.md", ABOUT_PAPERS + render(sections_beside, [], as_page=False))
-            return
-        results = read_results([Path(name) for name in argv[1:]]) if argv[1:] or not values.sweep else []
-        if values.markdown is not None:
-            _write(values.markdown, render(sections(results), results, as_page=False))
-        if values.output is not None or values.markdown is None:
-            curves = [chart for run_dir in values.training for chart in learning_curves(Path(run_dir))]
-            swept = [chart for path in values.sweep for chart in sweep_curves(Path(path))]
-            parts = [*sections(results)]
-            parts += [Section("Learning curves", "", (), curves)] if curves else []
-            parts += [Section("Quality against minutes", "", (), swept)] if swept else []
-            parts += pictures(results)
-            _write(values.output or "report.html", render(parts, results, as_page=True))
+    if values.recipes is not None:
+        if names:
+            raise UserError(
+                f"--recipes is drawn alone, got {', '.join(names)} too; give them to another command"
+            )
+        _write(values.output or "recipes.svg", quality_against_speed(Path(values.recipes)))
+        return
+    if values.papers is not None:
+        results = [result for name in names for result in read_results([Path(name)])]
+        added = ((result.name, result.scores, result.provenance) for result in results)
+        sections_beside = beside(add_results(Path(values.papers), added))
+        _write(values.output or "papers.md", ABOUT_PAPERS + render(sections_beside, [], as_page=False))
+        return
+    results = read_results([Path(name) for name in names]) if names or not values.sweep else []
+    if values.markdown is not None:
+        _write(values.markdown, render(sections(results), results, as_page=False))
+    if values.output is not None or values.markdown is None:
+        curves = [chart for run_dir in values.training for chart in learning_curves(Path(run_dir))]
+        swept = [chart for path in values.sweep for chart in sweep_curves(Path(path))]
+        parts = [*sections(results)]
+        parts += [Section("Learning curves", "", (), curves)] if curves else []
+        parts += [Section("Quality against minutes", "", (), swept)] if swept else []
+        parts += pictures(results)
+        _write(values.output or "report.html", render(parts, results, as_page=True))
 
 
 def _write(name: str, text: str) -> None:
@@ -333,4 +334,4 @@ if __name__ == "__main__":
         "papers", None, "Scores of our systems to add to, and to put beside the papers'; default papers.md."
     )
     flags.DEFINE_multi_string("sweep", [], "results.jsonl of training/sweep.py, to draw. Repeatable.")
-    app.run(main, flags_parser=parse_flags_and_files)
+    run(main, "the same command makes the report again", takes_files=True)

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any
 # A bare checkout is enough: the package need not be installed.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from absl import app, flags
+from absl import flags
 
 from xling_tf.config import ALL_LANGUAGES, TOKENIZERS, ExperimentConfig
 from xling_tf.corpora.folder import DEFAULT_TARGETS
 from xling_tf.errors import UserError, library
 from xling_tf.presets import E5, PRESETS, PUBLISHED, get_preset, name_of_run
-from xling_tf.program import format_table, one_line_errors, parse_flags, quiet_start, set_up_logging
+from xling_tf.program import format_table, quiet_start, run
 from xling_tf.settings import apply_overrides, to_dict
 
 if TYPE_CHECKING:
@@ -53,29 +53,26 @@ _LIST = flags.DEFINE_bool("list", False, "Lists the presets and exits.")
 _MALLOC = {-8: 1, -4: 0, -1: 2**31 - 1, -2: 2**28}
 
 
-def main(argv: list[str]) -> None:
+def main() -> None:
     """Runs the experiment of the flags."""
-    del argv
     if _LIST.value:
         width = max(map(len, PRESETS))
         for name, preset in PRESETS.items():
             print(f"{name:{width}}  {preset.description}")
         return
-    set_up_logging()
     _keep_freed_memory()
-    with one_line_errors("the same command continues"):
-        config = _config()
-        distillation = config.task("distillation")
-        needs_published = distillation.weight and PUBLISHED in distillation.teacher.split(",")
-        with ExitStack() as stack:
-            if (needs_published or config.initial.model == PUBLISHED) and not Path(PUBLISHED).exists():
-                # Beside the corpora, and while TensorFlow starts here.
-                stack.enter_context(_program("export/import_model.py", "--output", PUBLISHED))
-            if _DATA.value is None and not config.data.sample:
-                _prepare_default_corpora(config)
-            with quiet_start():
-                import xling_tf.trainer.experiment  # noqa: F401
-        results = _run(config)
+    config = _config()
+    distillation = config.task("distillation")
+    needs_published = distillation.weight and PUBLISHED in distillation.teacher.split(",")
+    with ExitStack() as stack:
+        if (needs_published or config.initial.model == PUBLISHED) and not Path(PUBLISHED).exists():
+            # Beside the corpora, and while TensorFlow starts here.
+            stack.enter_context(_program("export/import_model.py", "--output", PUBLISHED))
+        if _DATA.value is None and not config.data.sample:
+            _prepare_default_corpora(config)
+        with quiet_start():
+            import xling_tf.trainer.experiment  # noqa: F401
+    results = _run(config)
     if results is None:
         sys.exit(1)
 
@@ -175,4 +172,4 @@ def _follow(run: "Run") -> Any:
 
 
 if __name__ == "__main__":
-    app.run(main, flags_parser=parse_flags)
+    run(main, "the same command continues")

@@ -25,13 +25,13 @@ from typing import Any, NamedTuple
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import pandas as pd
-from absl import app, flags, logging
+from absl import flags, logging
 from tabulate import tabulate
 
 from xling_tf.errors import UserError
 from xling_tf.files import locked, read_json
 from xling_tf.presets import get_preset
-from xling_tf.program import one_line_errors, parse_flags, provenance, set_up_logging
+from xling_tf.program import provenance, run
 from xling_tf.settings import apply_overrides
 
 _DATA = flags.DEFINE_string("data", None, "Folder of corpora, perhaps with evaluation data in eval/.")
@@ -67,20 +67,17 @@ class Device(NamedTuple):
     gpu: str = ""  # its number
 
 
-def main(argv: list[str]) -> None:
+def main() -> None:
     """Runs the trials without results, and prints the results of all."""
-    del argv
-    set_up_logging()
-    with one_line_errors("the same command continues"):
-        # The shortest first: they show early which recipes are not worth a longer run.
-        budgets, recipes = sorted(map(float, _MINUTES.value)), list(map(parse_recipe, _RECIPE.value))
-        trials = [Trial(*recipe, m, int(seed)) for m, seed, recipe in product(budgets, _SEEDS.value, recipes)]
-        if not trials:
-            raise UserError("at least one --recipe is expected, as 'three layers: pair=en-es'")
-        output, data = Path(_OUTPUT.value), Path(_DATA.value) if _DATA.value is not None else None
-        output.mkdir(parents=True, exist_ok=True)
-        with locked(output):
-            results = _run(trials, data, output)
+    # The shortest first: they show early which recipes are not worth a longer run.
+    budgets, recipes = sorted(map(float, _MINUTES.value)), list(map(parse_recipe, _RECIPE.value))
+    trials = [Trial(*recipe, m, int(seed)) for m, seed, recipe in product(budgets, _SEEDS.value, recipes)]
+    if not trials:
+        raise UserError("at least one --recipe is expected, as 'three layers: pair=en-es'")
+    output, data = Path(_OUTPUT.value), Path(_DATA.value) if _DATA.value is not None else None
+    output.mkdir(parents=True, exist_ok=True)
+    with locked(output):
+        results = _run(trials, data, output)
     print(table(results))
 
 
@@ -192,4 +189,4 @@ def _call(log: Path, device: Device, *arguments: str) -> None:
 
 
 if __name__ == "__main__":
-    app.run(main, flags_parser=parse_flags)
+    run(main, "the same command continues")
