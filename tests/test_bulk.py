@@ -26,7 +26,7 @@ from xling_tf.sentence_encoder import SentenceEncoder
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def model(tmp_path_factory):
     return save_hashed(tmp_path_factory.mktemp("models") / "hashed")
 
 
@@ -52,9 +52,7 @@ TEXTS = [f"text {number % 70}" for number in range(250)]
 
 @pytest.mark.parametrize("file_format", ["parquet", "npy"])
 @pytest.mark.parametrize("precision", ["float32", "int8", "ubinary"])
-def test_shards_hold_columns_and_vectors_in_order(
-    model: Path, tmp_path: Path, file_format: Any, precision: Any
-) -> None:
+def test_shards_hold_columns_and_vectors_in_order(model, tmp_path, file_format, precision):
     pattern, output = write_texts(tmp_path / "in", TEXTS), tmp_path / "out"
     options = {"file_format": file_format, "precision": precision, "columns": ["language", "id"]}
     assert encode_files(model, [pattern], output, rows_per_shard=100, **options) == {"rows": 250}
@@ -95,7 +93,7 @@ def test_shards_hold_columns_and_vectors_in_order(
     assert content(output) == before
 
 
-def test_another_model_is_refused(model: Path, tmp_path: Path, hub_folder: Path) -> None:
+def test_another_model_is_refused(model, tmp_path, hub_folder):
     pattern = write_texts(tmp_path / "in", TEXTS)
     encode_files(model, [pattern], tmp_path / "out")
     with pytest.raises(UserError, match="another model"):
@@ -108,7 +106,7 @@ def test_another_model_is_refused(model: Path, tmp_path: Path, hub_folder: Path)
 
 @pytest.mark.slow
 @pytest.mark.parametrize("file_format", ["parquet", "npy"])
-def test_a_killed_program_continues(model: Path, tmp_path: Path, file_format: str) -> None:
+def test_a_killed_program_continues(model, tmp_path, file_format):
     texts = [f"text {number}" for number in range(6000)]
     pattern = write_texts(tmp_path / "in", texts, num_files=7)
     flags = [f"--model={model}", f"--input={pattern}", "--rows_per_shard=20", f"--format={file_format}"]
@@ -133,9 +131,7 @@ def test_a_killed_program_continues(model: Path, tmp_path: Path, file_format: st
     assert content(tmp_path / "killed") == content(tmp_path / "whole")
 
 
-def test_a_full_disk_stops_it_and_nothing_is_lost(
-    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_stops_it_and_nothing_is_lost(model, tmp_path, monkeypatch):
     pattern, output = write_texts(tmp_path / "in", TEXTS), tmp_path / "out"
 
     @contextmanager
@@ -158,7 +154,7 @@ def test_a_full_disk_stops_it_and_nothing_is_lost(
     assert content(output) == content(tmp_path / "whole")
 
 
-def test_damage_stops_it_or_is_counted(model: Path, tmp_path: Path) -> None:
+def test_damage_stops_it_or_is_counted(model, tmp_path):
     pattern, output = write_texts(tmp_path / "in", TEXTS, num_files=5), tmp_path / "out"
     damaged = tmp_path / "in/2.parquet"
     damaged.write_bytes(damaged.read_bytes()[:-9])
@@ -175,7 +171,7 @@ def test_damage_stops_it_or_is_counted(model: Path, tmp_path: Path) -> None:
     assert ids == [*range(100), *range(150, 250)]
 
 
-def test_chunks_do_not_depend_on_the_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chunks_do_not_depend_on_the_batches(monkeypatch):
     monkeypatch.setattr(vector_files, "_CHUNK_ROWS", 4)
     monkeypatch.setattr(vector_files, "_CHUNK_BYTES", 10)
     texts = ["a" * length for length in (1, 2, 3, 4, 1, 30, 1, 1, 1, 1, 1, 9, 2)]
@@ -187,24 +183,21 @@ def test_chunks_do_not_depend_on_the_batches(monkeypatch: pytest.MonkeyPatch) ->
         assert cut == chunks
 
 
-def test_batches_get_a_column_and_duplicates_are_encoded_once() -> None:
+def test_batches_get_a_column_and_duplicates_are_encoded_once():
     counting = Counting(
         lambda texts: np.array([[len(text), 1] for text in texts.numpy()] or np.zeros((0, 2)), np.float32)
     )
     batch = pa.record_batch({"id": [1, 2, 3, 4], "sentence": ["a", None, "bcd", "a"]})
     encoder = SentenceEncoder(counting)
     (encoded, empty) = encode_batches([batch, batch.slice(0, 0)], encoder, "sentence", vector_column="v")
-    assert encoded.to_pydict() == {
-        **batch.to_pydict(),
-        "v": [[1, 1], [0, 1], [3, 1], [1, 1]],
-    }
+    assert encoded.to_pydict() == {**batch.to_pydict(), "v": [[1, 1], [0, 1], [3, 1], [1, 1]]}
     assert empty.schema == encoded.schema
     assert sum(map(len, counting.batches)) == 3
     with pytest.raises(UserError, match="the column v exists already"):
         next(encode_batches([encoded], encoder, "sentence", vector_column="v"))
 
 
-def test_the_program_reports_and_explains(model: Path, tmp_path: Path) -> None:
+def test_the_program_reports_and_explains(model, tmp_path):
     (tmp_path / "x.txt").write_text("Hola\n\nHello\n")
     flags = [f"--model={model}", "--input=x.txt", "--output=out", "--text_column=line"]
     program = str(ROOT / "export/encode.py")

@@ -5,12 +5,7 @@ import json
 
 import pytest
 
-from xling_tf.config import (
-    ExperimentConfig,
-    SentencePieceConfig,
-    StaticConfig,
-    TransformerConfig,
-)
+from xling_tf.config import ExperimentConfig, SentencePieceConfig, StaticConfig, TransformerConfig
 from xling_tf.errors import UserError
 from xling_tf.presets import PRESETS, get_preset
 from xling_tf.settings import apply_overrides, from_dict, to_dict

@@ -36,7 +36,7 @@ def called(function: Any = lengths, spec: tf.TensorSpec = STRINGS) -> tf.Module:
     return model
 
 
-def test_our_models_have_every_function(hub_folder: Path, hub_loaded: Any) -> None:
+def test_our_models_have_every_function(hub_folder, hub_loaded):
     ours = dataclasses.replace(open_embedder(f"hub:{hub_folder}"), batch_limits=BatchLimits(4))
     turned = SENTENCES[::-1]
     for given, expected in (
@@ -52,14 +52,14 @@ def test_our_models_have_every_function(hub_folder: Path, hub_loaded: Any) -> No
     assert ours.description["config"]["encoder"]["kind"] == "transformer"
 
 
-def test_the_raw_signature(tmp_path: Path) -> None:
+def test_the_raw_signature(tmp_path):
     unit = called(lambda texts: lengths(texts) * 0 + 1)
     save(tmp_path, unit, serving_default=unit.__call__, raw=called().__call__)
     embedder = open_embedder(str(tmp_path))
     assert (embedder(["ab"]).tolist(), embedder.encode_raw(["ab"]).tolist()) == ([[1, 1]], [[2, 2]])
 
 
-def test_the_checksum_covers_the_files_that_vectors_depend_on(tmp_path: Path) -> None:
+def test_the_checksum_covers_the_files_that_vectors_depend_on(tmp_path):
     plain_folder = save(tmp_path / "plain", called())
     copy = Path(shutil.copytree(plain_folder, tmp_path / "copy"))
     (copy / "README.md").write_text("More words")
@@ -73,7 +73,7 @@ def test_the_checksum_covers_the_files_that_vectors_depend_on(tmp_path: Path) ->
     assert open_embedder(str(copy)).checksum != checksum
 
 
-def test_a_module_with_only_questions_and_responses(tmp_path: Path) -> None:
+def test_a_module_with_only_questions_and_responses(tmp_path):
     """Like multilingual-qa; responses take a context."""
 
     named = [tf.TensorSpec([None], tf.string, name=name) for name in ("input", "context")]
@@ -93,7 +93,7 @@ def test_a_module_with_only_questions_and_responses(tmp_path: Path) -> None:
     assert responses.tolist() == [[21, 21], [3, 3], [42, 42]]
 
 
-def test_models_that_do_not_map_strings_to_vectors_are_rejected(tmp_path: Path) -> None:
+def test_models_that_do_not_map_strings_to_vectors_are_rejected(tmp_path):
     numbers = called(lambda x: x * 2, tf.TensorSpec([None], tf.float32))
     for number, (model, message) in enumerate(
         [
@@ -117,7 +117,7 @@ number = 3
 """
 
 
-def test_a_python_function_of_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_python_function_of_the_current_folder(tmp_path, monkeypatch):
     (tmp_path / "my_functions.py").write_text(_MODULE)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
@@ -130,6 +130,6 @@ def test_a_python_function_of_the_current_folder(tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.parametrize("name", ["", "exported/none"])
-def test_other_names_are_rejected(name: str) -> None:
+def test_other_names_are_rejected(name):
     with pytest.raises(UserError, match=r"hub:FOLDER.*rest:http.* or python:module:function"):
         open_embedder(name)

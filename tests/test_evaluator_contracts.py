@@ -44,7 +44,7 @@ def _few_runs(small_classifiers, monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def both(tmp_path_factory) -> list[dict[str, Dataset]]:
+def both(tmp_path_factory):
     """The same data sets twice, with their lines in different orders."""
     both = []
     for seed in (0, 1):

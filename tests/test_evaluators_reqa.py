@@ -10,14 +10,7 @@ from evaluation_data import write_table
 from xling_tf.corpora.sentences import surroundings
 from xling_tf.errors import UserError
 from xling_tf.evaluators.encoding import Embedder
-from xling_tf.evaluators.reqa import (
-    SUITE,
-    ReqaData,
-    RetrievalQuestionAnswering,
-    bm25,
-    read_tables,
-    tokens_of,
-)
+from xling_tf.evaluators.reqa import SUITE, ReqaData, RetrievalQuestionAnswering, bm25, read_tables, tokens_of
 
 
 def numbered(count=60, size=3, language="en"):
@@ -89,10 +82,7 @@ def test_without_paragraphs_the_context_is_the_sentence_between_its_neighbours()
 
 def test_questions_in_one_language_find_answers_in_another():
     english = numbered(language="en")
-    data = {
-        "de": numbered(language="de"),
-        "en": ReqaData(english.questions[:50], english.sentences),
-    }
+    data = {"de": numbered(language="de"), "en": ReqaData(english.questions[:50], english.sentences)}
     scores = RetrievalQuestionAnswering(data, name="x")(by_last_word)
     for way in ("de-en", "en-de"):
         assert measure(scores, f"{way}/sentence_encoder/sentence") == (1.0, 1.0)

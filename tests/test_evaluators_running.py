@@ -123,10 +123,7 @@ def test_only_the_named_data_sets_are_evaluated_again(world):
 
 
 def test_named_data_that_are_missing_are_an_error(world, tmp_path):
-    for wanted, message in (
-        ("a/three", "expected: a/<one"),
-        ("c", "one of a, b, got 'c'"),
-    ):
+    for wanted, message in (("a/three", "expected: a/<one"), ("c", "one of a, b, got 'c'")):
         with pytest.raises(UserError, match=message):
             world.run("a", wanted)
     with pytest.raises(UserError, match="none of the expected files"):

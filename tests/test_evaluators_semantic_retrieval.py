@@ -57,10 +57,7 @@ def test_each_language_is_searched_with_the_other():
     assert scores[f"de-en/{MAP}"] == scores[f"en-de/{MAP}"] == 1.0
     assert scores["de-en/num_candidates"] == 499
     # English queries fall together, so that every one has the right one at the same place.
-    pairs = {
-        "en": [("a", "b", True), ("c", "c", False)],
-        "de": [("A", "B", True), ("C", "C", False)],
-    }
+    pairs = {"en": [("a", "b", True), ("c", "c", False)], "de": [("A", "B", True), ("C", "C", False)]}
     vectors = {"a": [1, 0], "b": [1, 0], "c": [0, 1], "A": [1, 0], "B": [1, 2], "C": [2, 1]}
     scores = SemanticRetrieval(pairs, name="x")(looked_up(vectors))
     # en-de: a asks for B (C nearer: 1/2), b asks for A (first: 1).
@@ -98,7 +95,7 @@ def test_the_suite_finds_its_tables(tmp_path):
         write_table(tmp_path / f"paraphrase/{name}.tsv", header, *rows)
     found = list(SUITE.find(tmp_path, 0))
     assert {item.name for item in found} == {
-        *("pawsx.de.test", "quora.de.dev", "quora.en", "quora.en.dev", "cross-lingual.quora.dev"),
+        *("pawsx.de.test", "quora.de.dev", "quora.en", "quora.en.dev", "cross-lingual.quora.dev")
     }
     for item in found:
         scores = item.load()(by_last_word)

@@ -96,7 +96,7 @@ def test_given_parts_are_learnt_in_english_and_in_the_language_itself():
     german = {part: wrong(rows) for part, rows in parts.items()}
     evaluator = CrossLingualTransfer({"de": german, "en": parts}, name="x")
     assert evaluator(signs) == {
-        **{"logistic/en/accuracy": 1.0, "logistic/en-de/accuracy": 0.0, "logistic/de/accuracy": 1.0},
+        **{"logistic/en/accuracy": 1.0, "logistic/en-de/accuracy": 0.0, "logistic/de/accuracy": 1.0}
     }
     assert evaluator.protocol["num_rows"] == {"en": 80, "de": 80}
 

@@ -18,7 +18,7 @@ from xling_tf.trainer.resolution import Resolved, fit_to_machine
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Run:
+def run(tmp_path):
     """A run that is about to start, on a copy of the sample corpus."""
     data = shutil.copytree(SAMPLE_FOLDER, tmp_path / "data")
     (tmp_path / "run").mkdir()
@@ -46,7 +46,7 @@ def texts(store: CorpusStore) -> dict[str, list[str]]:
     return {language: list(of) for language, of in store.training_texts_by_language().items()}
 
 
-def test_a_restart_reads_no_corpus_again(run: Run) -> None:
+def test_a_restart_reads_no_corpus_again(run):
     store = started(run)
     before = content(run.run_dir)
     again = _read_corpora(run, run.config.data, is_chief=True)
@@ -59,7 +59,7 @@ def test_a_restart_reads_no_corpus_again(run: Run) -> None:
     assert not run.run_dir.exists()
 
 
-def test_what_tasks_learn_from_is_known_without_the_held_out_and_what_has_no_weight(run: Run) -> None:
+def test_what_tasks_learn_from_is_known_without_the_held_out_and_what_has_no_weight(run):
     store = _read_corpora(run, run.config.data, is_chief=True)
     tasks = tiny_model(run.config).tasks
     known = _trained_on(run.config, tasks, store)
@@ -80,7 +80,7 @@ def test_what_tasks_learn_from_is_known_without_the_held_out_and_what_has_no_wei
     assert _trained_on(vectors, tasks, store).share_of_pairs(pairs) == 1
 
 
-def test_changed_corpora_are_refused_and_the_run_is_left_as_it_was(run: Run) -> None:
+def test_changed_corpora_are_refused_and_the_run_is_left_as_it_was(run):
     started(run)
     before = content(run.run_dir)
     more = run.data / "parallel" / "more.en-es.tsv"
@@ -120,7 +120,7 @@ def test_few_minutes_teach_one_layer(gflops, minutes, layers, monkeypatch):
     assert fit_to_machine(deep)[1] is None
 
 
-def test_data_that_should_be_there_are_missed(caplog: pytest.LogCaptureFixture) -> None:
+def test_data_that_should_be_there_are_missed(caplog):
     every = ("data.all_pairs=true", "tasks.inference.in_targets=true", "tasks.question_answering.weight=1")
     tasks = tiny_model(apply_overrides(TINY, ["data.targets=es,fr", *every])).tasks
     caplog.set_level("INFO", logger="absl")

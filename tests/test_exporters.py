@@ -73,7 +73,7 @@ def make_bert() -> Model:
 
 
 @pytest.fixture(scope="module")
-def folder_of(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def folder_of(tmp_path_factory):
     """Exports a model of a kind when it is first asked for."""
     folders: dict[str, Path] = {}
 
@@ -94,7 +94,7 @@ def folder_of(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 @pytest.mark.parametrize("lowercase", [False, True])
-def test_words_are_those_of_the_tokenizers_library(lowercase: bool) -> None:
+def test_words_are_those_of_the_tokenizers_library(lowercase):
     vocabulary = [EMPTY_TOKEN, "hola", "don", "n't", ",", "北", "é", "'", "1,234", ".", "he", "'s", "..."]
     inside = WordTokenizer(vocabulary, WordsConfig(lowercase=lowercase, ngram_sizes=(), num_oov_buckets=1))
     outside = tokenizers.Tokenizer.from_str(json.dumps(tokenizer_json(inside)))
@@ -110,9 +110,7 @@ def test_words_are_those_of_the_tokenizers_library(lowercase: bool) -> None:
 @pytest.mark.parametrize(
     ("kind", "form"), [("static words", "model2vec"), ("static pieces", "mediapipe"), ("words", "keras")]
 )
-def test_an_export_replaces_an_earlier_one_and_nothing_else(
-    kind: str, form: str, folder_of: Any, tmp_path: Path
-) -> None:
+def test_an_export_replaces_an_earlier_one_and_nothing_else(kind, form, folder_of, tmp_path):
     folder, output = folder_of(kind), tmp_path / "output"
     for _ in range(2):
         export(folder, form, output)
@@ -125,9 +123,7 @@ def test_an_export_replaces_an_earlier_one_and_nothing_else(
         export(folder, form, output, data=tmp_path / "data")
 
 
-def test_models_of_other_libraries_and_exports_to_other_formats_are_not_replaced(
-    folder_of: Any, tmp_path: Path
-) -> None:
+def test_models_of_other_libraries_and_exports_to_other_formats_are_not_replaced(folder_of, tmp_path):
     output = tmp_path / "output"
     (output / "onnx").mkdir(parents=True)
     for name in ("config.json", "modules.json", "model.safetensors", "onnx/model.onnx", "README.md"):
@@ -142,9 +138,7 @@ def test_models_of_other_libraries_and_exports_to_other_formats_are_not_replaced
         export(folder_of("static words"), "model2vec", output)
 
 
-def test_the_card_says_what_unknown_words_cost_and_what_the_savedmodel_has_too(
-    folder_of: Any, tmp_path: Path
-) -> None:
+def test_the_card_says_what_unknown_words_cost_and_what_the_savedmodel_has_too(folder_of, tmp_path):
     folder = folder_of("static words")
     export(folder, "model2vec", tmp_path / "output")
     card = (tmp_path / "output" / "README.md").read_text()
@@ -162,15 +156,15 @@ def test_the_card_says_what_unknown_words_cost_and_what_the_savedmodel_has_too(
         ("words", "onxx", "did you mean onnx"),
     ],
 )
-def test_what_a_format_cannot_express_is_refused(
-    kind: str, form: str, message: str, folder_of: Any, tmp_path: Path
-) -> None:
+def test_what_a_format_cannot_express_is_refused(kind, form, message, folder_of, tmp_path):
     with pytest.raises(UserError, match=message):
         export(folder_of(kind), form, tmp_path / "output")
     assert not [*tmp_path.iterdir()]
 
 
-def test_a_format_without_a_folder_is_refused(tmp_path: Path) -> None:
+def test_flags_of_earlier_versions_say_the_new_ones(tmp_path):
+    run = run_python(tmp_path, str(ROOT / "export" / "main.py"), "--model=m", "--litert=out")
+    assert "--litert out is now --to litert --output out" in the_error(run)
     run = run_python(tmp_path, str(ROOT / "export" / "main.py"), "--model=m", "--to=onnx")
     assert "--to and --output are expected together" in the_error(run)
 
@@ -189,9 +183,7 @@ LOADED = [
 @pytest.mark.slow
 @pytest.mark.skipif(not LOADERS.exists(), reason="loaders of exports are not there; make .peers/.installed")
 @pytest.mark.parametrize(("kind", "form", "python"), LOADED)
-def test_other_libraries_give_the_vectors_of_the_model(
-    kind: str, form: str, python: Path, folder_of: Any, tmp_path: Path
-) -> None:
+def test_other_libraries_give_the_vectors_of_the_model(kind, form, python, folder_of, tmp_path):
     folder = folder_of(kind)
     export(folder, form, tmp_path / "output")
     measured = compare(tmp_path / "output", folder, str(python), None)
@@ -222,7 +214,7 @@ np.save(sys.argv[3], [vectors, SentenceTransformer(static).encode(texts)])
 
 @pytest.mark.slow
 @pytest.mark.skipif(not LOADERS.exists(), reason="loaders of exports are not there; make .peers/.installed")
-def test_so_do_fastembed_and_static_embedding(folder_of: Any, tmp_path: Path) -> None:
+def test_so_do_fastembed_and_static_embedding(folder_of, tmp_path):
     forms = {"words": "sentence-transformers", "static words": "model2vec"}
     for kind, form in forms.items():
         export(folder_of(kind), form, tmp_path / form)
@@ -234,7 +226,7 @@ def test_so_do_fastembed_and_static_embedding(folder_of: Any, tmp_path: Path) ->
     np.testing.assert_allclose(np.load(tmp_path / "vectors.npy"), expected, atol=1e-5)
 
 
-def test_a_neutral_model_has_no_direction_of_language(folder_of: Any, tmp_path: Path) -> None:
+def test_a_neutral_model_has_no_direction_of_language(folder_of, tmp_path):
     pairs = [(f"the cat number {n} sleeps", f"el gato {n} duerme") for n in ("one", "two", "three")]
     lines = "".join(f"{english}\t{spanish}\n" for english, spanish in pairs)
     write_files(tmp_path / "data/parallel", {"x.en-es.tsv": lines})

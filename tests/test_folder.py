@@ -124,7 +124,7 @@ def test_shards_are_one_corpus(tmp_path, caplog):
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     """Translations of en-es, fr-en, es-fr, it-es and es-es; other corpora in these and in German."""
     files = {
         "parallel/a.en-es.tsv": "Hello\tHola\n",

@@ -8,11 +8,7 @@ import tensorflow as tf
 from keras import ops
 
 from xling_tf.layers.base import Dropout, LayerNorm, float32_copy
-from xling_tf.layers.convolution import (
-    ConvolutionBranch,
-    NormalizedProjection,
-    ResidualFeedforward,
-)
+from xling_tf.layers.convolution import ConvolutionBranch, NormalizedProjection, ResidualFeedforward
 from xling_tf.layers.embeddings import (
     EmbeddingTable,
     WordEmbedding,

@@ -77,7 +77,7 @@ def read(path: Path) -> list[tuple[float, str, str]]:
     return [(float(score), source, target) for score, source, target in lines]
 
 
-def test_margins_by_hand(tmp_path: Path) -> None:
+def test_margins_by_hand(tmp_path):
     # With the two nearest: s0's cosines are 1 and .6, t0's 1 and .28, s1's .96 and .28, t1's .96 and .6.
     sources, targets = [[1, 0], [0.28, 0.96]], [[1, 0], [0.6, 0.8]]
     folders = write_sides(tmp_path, (sources, targets))
@@ -95,9 +95,7 @@ def test_margins_by_hand(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("kind", "memory"), [("flat", 4), ("flat", SMALL), ("ivf", 4), ("ivf", SMALL)])
 @pytest.mark.parametrize("precision", ["float32", "int8"])
-def test_blocks_of_any_size_give_what_bitext_mining_gives(
-    tmp_path: Path, kind: Any, memory: float, precision: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_blocks_of_any_size_give_what_bitext_mining_gives(tmp_path, kind, memory, precision, monkeypatch):
     # All lists are searched, and all of their rows rescored.
     monkeypatch.setattr(mining, "_CANDIDATES", 130)
     monkeypatch.setattr(mining, "_MAX_CLUSTERS", 2)
@@ -116,7 +114,7 @@ def test_blocks_of_any_size_give_what_bitext_mining_gives(
     np.testing.assert_allclose(pairs["score"], [pair.score for pair in expected], rtol=1e-5)
 
 
-def test_the_same_sentence_counts_once(tmp_path: Path) -> None:
+def test_the_same_sentence_counts_once(tmp_path):
     # Without repeats, margins are those of the two sentences on each side. Tabs and line feeds become spaces.
     vectors = np.array([[1, 0], [1, 0], [0.28, 0.96], [1, 0]])
     source = write_vectors(tmp_path / "s", ["a\tb\n", "a\tb\n", "c", "a\tb\n"], vectors, rows=3)
@@ -129,7 +127,7 @@ def test_the_same_sentence_counts_once(tmp_path: Path) -> None:
     ]
 
 
-def test_nothing_to_find(tmp_path: Path) -> None:
+def test_nothing_to_find(tmp_path):
     source = write_vectors(tmp_path / "s", ["a"], [[1.0, 0]])
     target = write_vectors(tmp_path / "t", [], np.zeros((0, 2)))
     counts = mine_translations(source, target, tmp_path / "out.tsv")
@@ -138,7 +136,7 @@ def test_nothing_to_find(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_killed_program_continues(tmp_path: Path) -> None:
+def test_a_killed_program_continues(tmp_path):
     folders = write_sides(tmp_path, random_sides(1500), rows=10)
     mine_translations(*folders, tmp_path / "whole.tsv", threshold=0)
     output, work = tmp_path / "killed.tsv", tmp_path / "killed.tsv.neighbours"
@@ -167,7 +165,7 @@ def test_a_killed_program_continues(tmp_path: Path) -> None:
         mine_translations(*folders, output)
 
 
-def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
+def test_what_does_not_fit_is_refused(tmp_path):
     vectors = random_sides(30)[0]
     texts = [str(row) for row in range(30)]
     folder = write_vectors(tmp_path / "a", texts, vectors)

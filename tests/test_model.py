@@ -15,11 +15,7 @@ from use_weights import is_published
 
 import xling_tf
 from xling_tf.errors import UserError
-from xling_tf.model import (
-    CONFIG,
-    WEIGHTS,
-    Model,
-)
+from xling_tf.model import CONFIG, WEIGHTS, Model
 from xling_tf.savedmodel.module import reexport
 from xling_tf.settings import apply_overrides
 from xling_tf.weights import arrays
@@ -54,7 +50,7 @@ def require_equal(found: Model, expected: Model, tolerance: float = 0.0) -> None
 
 
 @pytest.mark.parametrize("kind", [*KINDS, "lstm"])
-def test_a_model_folder_has_the_model_to_the_bit(kind: str, tmp_path: Path) -> None:
+def test_a_model_folder_has_the_model_to_the_bit(kind, tmp_path):
     model = model_of(kind)
     model.save_pretrained(tmp_path / "model")
     again = Model.from_pretrained(tmp_path / "model")
@@ -72,7 +68,7 @@ def test_a_model_folder_has_the_model_to_the_bit(kind: str, tmp_path: Path) -> N
         xling_tf.load(tmp_path / "model")
 
 
-def test_a_model_is_read_in_the_precision_of_the_process(tmp_path: Path) -> None:
+def test_a_model_is_read_in_the_precision_of_the_process(tmp_path):
     keras.config.set_dtype_policy("mixed_bfloat16")
     trained = make_model("words and n-grams")
     trained.save_pretrained(tmp_path / "model")
@@ -83,7 +79,7 @@ def test_a_model_is_read_in_the_precision_of_the_process(tmp_path: Path) -> None
     np.testing.assert_allclose(model(UNSEEN), trained(UNSEEN), atol=0.05)
 
 
-def test_a_call_has_gradients(tmp_path: Path) -> None:
+def test_a_call_has_gradients(tmp_path):
     model = make_model("words and n-grams")
     with tf.GradientTape() as tape:
         loss = -tf.reduce_sum(model(TEXTS[:1]) * model(TEXTS[1:2]))
@@ -94,7 +90,7 @@ def test_a_call_has_gradients(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", [*KINDS, "lstm"])
-def test_an_export_has_the_model_too(kind: str, tmp_path: Path) -> None:
+def test_an_export_has_the_model_too(kind, tmp_path):
     model = model_of(kind)
     model.export(tmp_path / "exported", {})
     # Words and their n-grams are combined in an export, and separated again.
@@ -102,7 +98,7 @@ def test_an_export_has_the_model_too(kind: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_fine_tuned_export_has_the_tuned_model(kind: str, tmp_path: Path) -> None:
+def test_a_fine_tuned_export_has_the_tuned_model(kind, tmp_path):
     make_model(kind).export(tmp_path / "exported", {})
     loaded = tf.saved_model.load(str(tmp_path / "exported"))
     random = np.random.default_rng(0)
@@ -115,7 +111,7 @@ def test_a_fine_tuned_export_has_the_tuned_model(kind: str, tmp_path: Path) -> N
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     """A model folder."""
     make_model("words and n-grams").save_pretrained(tmp_path / "model")
     return tmp_path / "model"
@@ -131,7 +127,7 @@ def change(path: Path, *names: str, value: Any) -> None:
     path.write_text(json.dumps(config))
 
 
-def test_other_folders_and_damaged_ones_are_refused_in_one_line(folder: Path) -> None:
+def test_other_folders_and_damaged_ones_are_refused_in_one_line(folder):
     def require_refused(message: str) -> None:
         with pytest.raises(UserError, match=message) as caught:
             Model.from_pretrained(folder)
@@ -176,7 +172,7 @@ def test_other_folders_and_damaged_ones_are_refused_in_one_line(folder: Path) ->
     require_refused("has no config.json, only vocabulary.txt")
 
 
-def test_a_model_for_another_runtime_is_named_as_one(tmp_path: Path) -> None:
+def test_a_model_for_another_runtime_is_named_as_one(tmp_path):
     (tmp_path / "runtime.json").write_text("{}")
     (tmp_path / "model.onnx").write_bytes(b"")
     assert not is_published(tmp_path)

@@ -34,7 +34,7 @@ def build(kind: str, source: Path, output: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
+def wheel(tmp_path_factory):
     """The wheel, built from what the source distribution holds."""
     folder = tmp_path_factory.mktemp("packages")
     # A copy, because building leaves folders behind.
@@ -54,9 +54,7 @@ def files_below(folder: str) -> set[str]:
     }
 
 
-def test_the_wheel_holds_the_package_the_programs_its_metadata_and_nothing_else(
-    wheel: zipfile.ZipFile,
-) -> None:
+def test_the_wheel_holds_the_package_the_programs_its_metadata_and_nothing_else(wheel):
     information = f"xling_tf-{VERSION}.dist-info"
     names = {name for name in wheel.namelist() if not name.startswith(f"{information}/")}
     programs = {
@@ -79,7 +77,7 @@ def test_the_wheel_holds_the_package_the_programs_its_metadata_and_nothing_else(
 
 
 @pytest.mark.slow
-def test_a_new_user_installs_the_wheel_trains_serves_and_asks(wheel: zipfile.ZipFile, tmp_path: Path) -> None:
+def test_a_new_user_installs_the_wheel_trains_serves_and_asks(wheel, tmp_path):
     site = tmp_path / "site"
     # What the package depends on is there already; the checkout is not on the path.
     install = [sys.executable, "-m", "pip", "install", "--no-deps", "--no-index", "--target", str(site)]
@@ -108,7 +106,7 @@ def test_a_new_user_installs_the_wheel_trains_serves_and_asks(wheel: zipfile.Zip
 
 
 @pytest.mark.slow
-def test_the_extra_runtime_encodes_without_tensorflow(wheel: zipfile.ZipFile, tmp_path: Path) -> None:
+def test_the_extra_runtime_encodes_without_tensorflow(wheel, tmp_path):
     model = make_model("words and n-grams")
     model.export(tmp_path / "model", {})
     export(tmp_path / "model", "onnx", tmp_path / "onnx")

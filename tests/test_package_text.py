@@ -111,10 +111,7 @@ def test_wesnoth_package(tmp_path):
     scenario = tmp_path / "usr/share/games/wesnoth/1.16/data/campaigns/x/scenarios/01.cfg"
     scenario.parent.mkdir(parents=True)
     scenario.write_text(_SCENARIO, encoding="utf-8")
-    translations = {
-        'Who said "halt"?': "¿Quién fue?",
-        "I did,\nas you see.": "Yo, como ves.",
-    }
+    translations = {'Who said "halt"?': "¿Quién fue?", "I did,\nas you see.": "Yo, como ves."}
     write_catalogue(tmp_path / "usr/share/games/wesnoth/1.16/translations/es/LC_MESSAGES/x.mo", translations)
     extraction = extract_wesnoth([tmp_path], "en", "es")
     assert set(extraction.parallel) == {TranslationPair(*texts) for texts in translations.items()}
@@ -128,10 +125,7 @@ _TALK = [
         "type": "talk_topic",
         "id": "TALK_HELLO",
         "dynamic_line": {"npc_female": True, "yes": "Hello, sir.", "no": ["Hi.", "&You nod."]},
-        "responses": [
-            {"text": "Who are you?", "topic": "TALK_WHO"},
-            {"text": "Bye.", "topic": "TALK_DONE"},
-        ],
+        "responses": [{"text": "Who are you?", "topic": "TALK_WHO"}, {"text": "Bye.", "topic": "TALK_DONE"}],
     },
     {"type": "talk_topic", "id": ["TALK_WHO"], "dynamic_line": "Just a guard.", "responses": []},
     {"type": "talk_topic", "id": "TALK_TEST_A", "dynamic_line": "Test!", "responses": []},

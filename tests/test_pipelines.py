@@ -50,7 +50,7 @@ def comment(name: str, parent: str, body: str, author: str = "ann") -> bytes:
     return comment_line(id=name, parent_id=parent, body=body, author=author) + b"\n"
 
 
-def test_dumps_of_comments_become_pairs(tmp_path: Path):
+def test_dumps_of_comments_become_pairs(tmp_path):
     first = comment("a", "t3_s", "How are you?") + comment("b", "t1_a", "Fine,\n\nthank you.")
     second = comment("c", "t1_a", "Not so well.") + comment("d", "t1_b", "Nice.", author="A_Bot")
     zst, bz = tmp_path / "RC_2016-01.zst", tmp_path / "RC_2016-02.bz2"
@@ -99,7 +99,7 @@ PAGES = (
 DUMP = "".join((HEADER, *(f"  {page}\n" for page in PAGES), "</mediawiki>\n")).encode()
 
 
-def test_a_dump_of_wikipedia_becomes_documents(tmp_path: Path):
+def test_a_dump_of_wikipedia_becomes_documents(tmp_path):
     # The same articles twice: of two with one title, one stays.
     for name in ("a.xml", "b.xml"):
         (tmp_path / name).write_bytes(DUMP)
@@ -130,7 +130,7 @@ def test_a_dump_of_wikipedia_becomes_documents(tmp_path: Path):
     }
 
 
-def test_bitext_is_cleaned_and_repeats_go(tmp_path: Path):
+def test_bitext_is_cleaned_and_repeats_go(tmp_path):
     table, moses = tmp_path / "web.en-es.tsv", tmp_path / "web.en-es.en.gz"
     table.write_bytes(
         b"The cat sleeps.\tEl gato duerme.\r\n"
@@ -178,7 +178,7 @@ def test_the_first_reason_against_a_pair():
         assert bitext_fault(TranslationPair(source, target), "en", language) == fault
 
 
-def test_pairs_below_the_lowest_cosine_are_dropped(tmp_path: Path):
+def test_pairs_below_the_lowest_cosine_are_dropped(tmp_path):
     class FirstLetter(tf.Module):
         """Maps a text to (1, 0) if it begins with A, else to (0, 1)."""
 
@@ -195,7 +195,7 @@ def test_pairs_below_the_lowest_cosine_are_dropped(tmp_path: Path):
     assert counts["pairs dropped: low cosine"] == 1
 
 
-def test_new_shards_replace_earlier_ones_and_nothing_kept_leaves_them(tmp_path: Path):
+def test_new_shards_replace_earlier_ones_and_nothing_kept_leaves_them(tmp_path):
     table, output, name = tmp_path / "x.tsv", tmp_path / "out", "parallel/x.en-es.tsv.gz"
     table.write_text("Good morning.\tBuenos días.\n")
     for num_shards in (2, 1):
@@ -234,7 +234,7 @@ def test_comments_that_are_dropped():
 
 @FEW
 @given(data=st.data())
-def test_no_input_stops_a_pipeline(data: st.DataObject, tmp_path: Path):
+def test_no_input_stops_a_pipeline(data, tmp_path):
     for line in data.draw(st.one_of(damaged(comment_line()), odd_json(comment_line()))).split(b"\n"):
         assert all("\n" not in each.text for each in kept_comments(line))
     columns = data.draw(damaged(b"The cat sleeps.\tEl gato duerme.")).split(b"\t")
@@ -252,7 +252,7 @@ STREAMS = [HEADER.encode(), *("".join(ARTICLES[n : n + 20]).encode() for n in (0
 MULTISTREAM = [*map(bz2.compress, STREAMS), bz2.compress(b"</mediawiki>")]
 
 
-def test_a_cut_or_damaged_input_is_named_and_replaces_nothing(tmp_path: Path):
+def test_a_cut_or_damaged_input_is_named_and_replaces_nothing(tmp_path):
     content, corpus, path = (
         b"".join(MULTISTREAM),
         "documents/wikipedia.en.txt.gz",
@@ -274,7 +274,7 @@ def test_a_cut_or_damaged_input_is_named_and_replaces_nothing(tmp_path: Path):
 
 
 @pytest.mark.slow
-def test_two_processes_write_the_same_lines(tmp_path: Path):
+def test_two_processes_write_the_same_lines(tmp_path):
     for month in range(4):
         lines = [comment(f"{month}_{i}", f"t1_{(month + 1) % 4}_{i}", "Yes, it is.") for i in range(50)]
         (tmp_path / f"RC_2016-{month}").write_bytes(b"".join(lines))

@@ -1,7 +1,5 @@
 """Presets: their tasks, and that each trains on the sample corpus, with few and narrow layers."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from programs import read_lines
@@ -122,7 +120,7 @@ SHALLOW = ("encoder.num_layers=1", "encoder.num_heads=2")
         ("infersent-mt-td", ["encoder.intermediate_dim=4", "initial.vectors=bivcd:8"]),
     ],
 )
-def test_it_trains_and_is_served(name: str, settings: list[str], tmp_path: Path) -> None:
+def test_it_trains_and_is_served(name, settings, tmp_path):
     config = apply_overrides(get_preset(name), [*NARROW, *settings])
     run_dir, output = tmp_path / "run", tmp_path / "model"
     run = Run(name=name, config=config, data=SAMPLE_FOLDER, run_dir=run_dir, output=output)

@@ -23,12 +23,9 @@ DRAWN = {
         "points": {
             "en": {"texts": ["one", "two"], "x": [0.0, 1.0], "y": [0.0, 1.0]},
             "de": {"texts": ["eins", "zwei"], "x": [0.1, 0.9], "y": [0.0, 1.0]},
-        },
+        }
     },
-    "heat_map": {
-        "texts": [["one", "two"], ["eins", "zwei"]],
-        "similarities": [[0.9, 0.1], [-0.2, 0.8]],
-    },
+    "heat_map": {"texts": [["one", "two"], ["eins", "zwei"]], "similarities": [[0.9, 0.1], [-0.2, 0.8]]},
     "retrieval_errors": {
         **{"num_queries": 2, "num_errors": 1, "errors": [WRONG]},
         "nearest": [{"query": "one", "found": [["zwei", 0.8, False], ["eins", 0.7, True]]}],

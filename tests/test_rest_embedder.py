@@ -2,9 +2,7 @@
 
 import json
 import threading
-from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +15,6 @@ import xling_tf
 from xling_tf.errors import UserError
 from xling_tf.evaluators import embedders
 from xling_tf.evaluators.embedders import open_embedder
-from xling_tf.savedmodel.module import ExportedModule
 from xling_tf.serving.models import ModelConfig
 
 # Replaces an answer: a status and content, or what happens to the connection.
@@ -88,7 +85,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+def server(monkeypatch):
     monkeypatch.setattr(embedders, "_RETRIES", embedders._RETRIES.new(backoff_factor=0.001))
     server = Server()
     yield server
@@ -96,7 +93,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     server.server_close()
 
 
-def test_live_is_loaded_is_rest(hub_module: ExportedModule, hub_folder: Path) -> None:
+def test_live_is_loaded_is_rest(hub_module, hub_folder):
     live = np.asarray(hub_module(SENTENCES))
     loaded: Any = hub.load(str(hub_folder))
     np.testing.assert_allclose(loaded(SENTENCES), live, atol=1e-6)
@@ -115,7 +112,7 @@ def test_live_is_loaded_is_rest(hub_module: ExportedModule, hub_folder: Path) ->
             np.testing.assert_allclose(given, expected, atol=1e-6)
 
 
-def test_requests_have_the_longest_text_first_and_answers_may_have_more_outputs(server: Server) -> None:
+def test_requests_have_the_longest_text_first_and_answers_may_have_more_outputs(server):
     embedder = open_embedder(f"rest:{server.url}")
     server.requests.clear()
     assert embedder(["a", "bcd"]).tolist() == [[1, 0.5], [3, 0.5]]
@@ -134,9 +131,7 @@ def test_requests_have_the_longest_text_first_and_answers_may_have_more_outputs(
         ((200, b'{"outputs": [[1.0, '), "failed again and again: .*IncompleteRead"),
     ],
 )
-def test_temporary_faults_are_retried_and_lasting_ones_reported(
-    fault: Fault, message: str, server: Server
-) -> None:
+def test_temporary_faults_are_retried_and_lasting_ones_reported(fault, message, server):
     embedder = open_embedder(f"rest:{server.url}")
     server.faults = [fault, fault]
     assert embedder(["ab"]).tolist() == [[2, 0.5]]
@@ -151,7 +146,7 @@ def test_temporary_faults_are_retried_and_lasting_ones_reported(
     assert len(server.requests) == 7
 
 
-def test_answers_without_vectors_are_rejected(server: Server) -> None:
+def test_answers_without_vectors_are_rejected(server):
     embedder = open_embedder(f"rest:{server.url}")
     for answer in (b"[]", b'{"outputs": [["a"], ["b"]]}', b'{"outputs": [[1.0]]}'):
         server.faults = [(200, answer)]
@@ -159,7 +154,7 @@ def test_answers_without_vectors_are_rejected(server: Server) -> None:
             embedder(["a", "b"])
 
 
-def test_the_checksum_depends_on_the_vectors_but_not_their_last_digits(server: Server) -> None:
+def test_the_checksum_depends_on_the_vectors_but_not_their_last_digits(server):
     checksum = open_embedder(f"rest:{server.url}").checksum
     server.vector = lambda text: [number + 1e-6 for number in vector(text)]
     assert open_embedder(f"rest:{server.url}").checksum == checksum
@@ -167,7 +162,7 @@ def test_the_checksum_depends_on_the_vectors_but_not_their_last_digits(server: S
     assert open_embedder(f"rest:{server.url}").checksum != checksum
 
 
-def test_a_missing_or_unavailable_model_is_rejected(server: Server) -> None:
+def test_a_missing_or_unavailable_model_is_rejected(server):
     with pytest.raises(UserError, match=r"404: .*Could not find any versions"):
         open_embedder(f"rest:{server.url}x")
     server.state = "UNLOADING"

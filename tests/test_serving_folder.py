@@ -29,7 +29,7 @@ _LENGTH = tf.strings.length
 
 
 @pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def small(tmp_path_factory):
     """A model with signatures for texts, pairs of texts, numbers in strings, and numbers."""
     path, module = tmp_path_factory.mktemp("exported") / "small", tf.Module()
     module.factor = tf.Variable([2.0] * 100)
@@ -51,12 +51,12 @@ def files_of(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.fixture(scope="module")
-def published(small: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, int]]:
+def published(small, tmp_path_factory):
     """The model, published, and its warm-up requests; no test changes it."""
     return publish(small, tmp_path_factory.mktemp("production") / "serving", "tiny")
 
 
-def test_a_version_is_a_whole_copy_with_requests_for_the_signatures_of_texts(published, small: Path) -> None:
+def test_a_version_is_a_whole_copy_with_requests_for_the_signatures_of_texts(published, small):
     folder, warmup = published
     assert folder.parts[-3:] == ("serving", "tiny", "1")
     copied = files_of(folder)
@@ -77,7 +77,7 @@ def test_a_version_is_a_whole_copy_with_requests_for_the_signatures_of_texts(pub
     assert sizes == {("tiny", "lengths"): [1, 1, 8, 32], ("tiny", "pairs"): [1, 1, 8, 32]}
 
 
-def test_versions_are_numbered_on_and_never_overwritten(small: Path, tmp_path: Path) -> None:
+def test_versions_are_numbered_on_and_never_overwritten(small, tmp_path):
     folders = [publish(small, tmp_path, "m", version)[0].name for version in (None, 7, None)]
     assert folders == ["1", "7", "8"]
     before = files_of(tmp_path)
@@ -89,7 +89,7 @@ def test_versions_are_numbered_on_and_never_overwritten(small: Path, tmp_path: P
     assert next_version(tmp_path / "m") == 9
 
 
-def test_models_names_and_places_that_cannot_be_published_are_refused(small: Path, tmp_path: Path) -> None:
+def test_models_names_and_places_that_cannot_be_published_are_refused(small, tmp_path):
     serving = tmp_path / "serving"
     bare = tmp_path / "bare"
     tf.saved_model.save(tf.Module(), str(bare))
@@ -109,7 +109,7 @@ def test_models_names_and_places_that_cannot_be_published_are_refused(small: Pat
     assert not serving.exists()
 
 
-def test_a_copy_that_fails_leaves_nothing(small: Path, tmp_path: Path, monkeypatch) -> None:
+def test_a_copy_that_fails_leaves_nothing(small, tmp_path, monkeypatch):
     def fail(source: str, target: str, **more: Any) -> None:
         Path(target).write_text("ha")
         raise OSError("No space left on device")
@@ -137,9 +137,7 @@ model_config_list: {
 """
 
 
-def test_a_model_is_added_and_the_user_s_edits_stay(
-    small: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_model_is_added_and_the_user_s_edits_stay(small, tmp_path, caplog):
     edited = {name: f"# {name}, edited\n" for name in CONFIGURATION} | {"models.config": MINE}
     for name, text in edited.items():
         (tmp_path / name).write_text(text)
@@ -154,7 +152,7 @@ def test_a_model_is_added_and_the_user_s_edits_stay(
     assert read_models(tmp_path) == expected
 
 
-def test_a_config_that_cannot_be_read_stays_unchanged(small: Path, tmp_path: Path) -> None:
+def test_a_config_that_cannot_be_read_stays_unchanged(small, tmp_path):
     config = tmp_path / "models.config"
     for text in ("models { }", "# model_config_list {}"):
         config.write_text(text)
@@ -164,7 +162,7 @@ def test_a_config_that_cannot_be_read_stays_unchanged(small: Path, tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_programs_publish_one_after_another_and_serve(hub_folder: Path, tmp_path: Path) -> None:
+def test_programs_publish_one_after_another_and_serve(hub_folder, tmp_path):
     running = [
         subprocess.Popen(
             [sys.executable, PROGRAM, f"--model={hub_folder}", "--serving=s", f"--name={name}"],

@@ -1,6 +1,5 @@
 """A model with signatures that our code does not know: called by the client, and checked."""
 
-from pathlib import Path
 from typing import Any
 
 import check
@@ -32,7 +31,7 @@ class Sentiment(Whole):
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory):
     path, model = tmp_path_factory.mktemp("exported") / "sentiment", Sentiment()
     signatures: dict[str, Any] = {
         "serving_default": (model.serve, {"inputs": STRINGS}),
@@ -44,7 +43,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_the_client_calls_any_signature(folder: Path) -> None:
+def test_the_client_calls_any_signature(folder):
     encoder = xling_tf.load(folder)
     assert encoder.call("sentiment", text=TEXTS, batch_size=2).tolist() == [[1, 0], [0, 1], [0, 1]]
     assert encoder.call("sentiment", text="good").tolist() == [1, 0]
@@ -62,7 +61,7 @@ def test_the_client_calls_any_signature(folder: Path) -> None:
             encoder.call(name, **inputs)
 
 
-def test_raw_vectors_have_the_encoders_own_lengths(folder: Path, tmp_path: Path) -> None:
+def test_raw_vectors_have_the_encoders_own_lengths(folder, tmp_path):
     encoder = xling_tf.load(folder)
     units = encoder.encode(TEXTS)
     raw = encoder.encode(TEXTS, normalize_embeddings=False)
@@ -74,6 +73,6 @@ def test_raw_vectors_have_the_encoders_own_lengths(folder: Path, tmp_path: Path)
         xling_tf.load(tmp_path).encode(TEXTS, normalize_embeddings=False)
 
 
-def test_it_passes_the_check_of_signatures(folder: Path) -> None:
+def test_it_passes_the_check_of_signatures(folder):
     outcome = check.run_check(check.has_signatures_that_can_be_served, check.Subject(folder, num_texts=100))
     assert outcome["measured"]["signatures"] == "serving_default, raw, sentiment, described", outcome

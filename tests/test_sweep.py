@@ -49,8 +49,7 @@ def test_a_chart_has_the_medians_of_the_seeds_of_each_recipe(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("visible", "expected"),
-    [("3,5", [[[0, 2], "3"], [[1], "5"]]), ("", [[[0], ""], [[1], ""], [[2], ""]])],
+    ("visible", "expected"), [("3,5", [[[0, 2], "3"], [[1], "5"]]), ("", [[[0], ""], [[1], ""], [[2], ""]])]
 )
 def test_each_training_has_a_gpu_with_a_share_of_the_cores_or_else_a_core(visible, expected, tmp_path):
     code = (

@@ -28,10 +28,7 @@ FIRST = ["a b", "hello", "c d e", "f g", "hello world"]
 SECOND = ["hola", "mundo a", "b b b", "i j", "hola mundo"]
 THIRD = ["d", "e e", "f f f", "a j", "c i"]
 
-SIMILARITIES = {
-    "paper": {},
-    "best": {"normalize": True, "scale": 20.0, "margin": 0.1, "bidirectional": True},
-}
+SIMILARITIES = {"paper": {}, "best": {"normalize": True, "scale": 20.0, "margin": 0.1, "bidirectional": True}}
 
 
 @pytest.fixture(scope="module", params=SIMILARITIES)

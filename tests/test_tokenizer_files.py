@@ -56,7 +56,7 @@ def train(**options: Any) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def pieces() -> bytes:
+def pieces():
     return train()
 
 
@@ -111,7 +111,7 @@ def write(folder: Path, content: Any) -> Path:
 # --- SentencePiece
 
 
-def test_xlm_roberta_has_its_ids_from_either_file(tmp_path: Path, pieces: bytes) -> None:
+def test_xlm_roberta_has_its_ids_from_either_file(tmp_path, pieces):
     reference = fairseq(pieces)
     (tmp_path / "sentencepiece.bpe.model").write_bytes(pieces)
     from_model = read(tmp_path)
@@ -130,7 +130,7 @@ def test_xlm_roberta_has_its_ids_from_either_file(tmp_path: Path, pieces: bytes)
     assert rows(from_json, decomposed) == rows(from_json, [unicodedata.normalize("NFC", t) for t in texts])
 
 
-def test_camembert_has_its_own_order(tmp_path: Path, pieces: bytes) -> None:
+def test_camembert_has_its_own_order(tmp_path, pieces):
     (tmp_path / "sentencepiece.bpe.model").write_bytes(pieces)
     (tmp_path / "config.json").write_text('{"model_type": "camembert"}')
     processor = sentencepiece.SentencePieceProcessor(model_proto=pieces)
@@ -140,7 +140,7 @@ def test_camembert_has_its_own_order(tmp_path: Path, pieces: bytes) -> None:
     assert read(tmp_path).num_words == processor.get_piece_size() + 5
 
 
-def test_t5_has_a_mark_at_the_end_alone(tmp_path: Path) -> None:
+def test_t5_has_a_mark_at_the_end_alone(tmp_path):
     model = train(bos_id=-1, pad_id=0, eos_id=1, unk_id=2)
     (tmp_path / "spiece.model").write_bytes(model)
     processor = sentencepiece.SentencePieceProcessor(model_proto=model)
@@ -154,7 +154,7 @@ def test_t5_has_a_mark_at_the_end_alone(tmp_path: Path) -> None:
     assert rows(read(tmp_path), texts) == ids(reference, texts) == expected
 
 
-def test_characters_without_a_piece_are_bytes_if_the_model_has_them(tmp_path: Path) -> None:
+def test_characters_without_a_piece_are_bytes_if_the_model_has_them(tmp_path):
     vocabulary = [
         ("<unk>", 0.0),
         *((f"<0x{byte:02X}>", -9.0) for byte in range(256)),
@@ -169,7 +169,7 @@ def test_characters_without_a_piece_are_bytes_if_the_model_has_them(tmp_path: Pa
     assert rows(read(tmp_path), ["é"]) == [[258, 1 + 0xC3, 1 + 0xA9]]
 
 
-def test_rows_without_a_token_and_tokens_of_two_rows(tmp_path: Path) -> None:
+def test_rows_without_a_token_and_tokens_of_two_rows(tmp_path):
     vocabulary = [["<unk>", 0.0], ["▁a", -1.0], ["", -1.0], ["▁a", -2.0], ["b", -3.0]]
     added = {"id": 7, "content": "<mask>", "special": True}
     content = {
@@ -189,7 +189,7 @@ def test_rows_without_a_token_and_tokens_of_two_rows(tmp_path: Path) -> None:
 # --- WordPiece
 
 
-def test_a_bert_has_its_ids_from_either_file(tmp_path: Path) -> None:
+def test_a_bert_has_its_ids_from_either_file(tmp_path):
     tokenizer = read(write(tmp_path, BERT))
     assert tokenizer.config == WordPieceConfig(max_tokens=16, max_context_tokens=16)
     assert rows(tokenizer, ["Café!", "café"]) == [[2, 5, 6, 7, 3], [2, 1, 3]]
@@ -211,9 +211,7 @@ def test_a_bert_has_its_ids_from_either_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["wordpiece", "marked pieces", "pieces", "pieces, nothing normalised"])
-def test_what_is_written_gives_the_same_ids_and_is_read_back(
-    tmp_path: Path, kind: str, pieces: bytes
-) -> None:
+def test_what_is_written_gives_the_same_ids_and_is_read_back(tmp_path, kind, pieces):
     makers: dict[str, Callable[[], OurTokenizer]] = {
         "wordpiece": lambda: WordPieceTokenizer(
             [*SPECIAL, *"abcdeo!猫", *(f"##{c}" for c in "abcdeos")],
@@ -224,8 +222,7 @@ def test_what_is_written_gives_the_same_ids_and_is_read_back(
         ),
         "pieces": lambda: SentencePieceTokenizer(pieces, SentencePieceConfig(max_tokens=16)),
         "pieces, nothing normalised": lambda: SentencePieceTokenizer(
-            train(normalization_rule_name="identity", byte_fallback=True),
-            SentencePieceConfig(max_tokens=16),
+            train(normalization_rule_name="identity", byte_fallback=True), SentencePieceConfig(max_tokens=16)
         ),
     }
     tokenizer = makers[kind]()
@@ -273,12 +270,12 @@ def changed(**parts: Any) -> dict[str, Any]:
         ({"model": {"type": "Unigram"}}, "damaged or of another form"),
     ],
 )
-def test_other_tokenizers_are_refused_by_name(tmp_path: Path, content: Any, message: str) -> None:
+def test_other_tokenizers_are_refused_by_name(tmp_path, content, message):
     with pytest.raises(UserError, match=message):
         read_tokenizer(write(tmp_path, content), 16)
 
 
-def test_damaged_and_missing_files_are_refused(tmp_path: Path, pieces: bytes) -> None:
+def test_damaged_and_missing_files_are_refused(tmp_path, pieces):
     with pytest.raises(UserError, match=r"tokenizer\.json or vocab\.txt or .*has none of them"):
         read_tokenizer(tmp_path, 16)
     (tmp_path / "spiece.model").write_bytes(b"hello")

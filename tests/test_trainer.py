@@ -27,10 +27,7 @@ def test_a_checkpoint_that_finds_no_room_is_a_warning_but_the_last_one_must(tmp_
 
     monkeypatch.setattr(Checkpoints, "save", on_a_full_disk)
     trainer = make_trainer(tmp_path, apply_overrides(TWO_TASKS, ["training.checkpoint_minutes=0"]))
-    with (
-        caplog.at_level(std_logging.WARNING, logger="absl"),
-        pytest.raises(CheckpointError, match="no room"),
-    ):
+    with caplog.at_level(std_logging.WARNING, logger="absl"), pytest.raises(CheckpointError, match="no room"):
         trainer.train()
     warnings = [record.getMessage() for record in caplog.records if record.name == "absl"]
     # TensorFlow's own logger may count the traces of earlier tests.

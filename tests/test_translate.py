@@ -178,10 +178,7 @@ def test_marian_models_get_pieces_and_the_end_mark(monkeypatch):
 
 def test_mistakes_say_what_to_do(tmp_path):
     write_files(tmp_path, {**DEV, NLI: FILES[NLI]})
-    for name, message in {
-        "deepl": "expects openai:URL#MODEL",
-        "python:nowhere:f": "module:function",
-    }.items():
+    for name, message in {"deepl": "expects openai:URL#MODEL", "python:nowhere:f": "module:function"}.items():
         run = run_python(tmp_path, PROGRAM, "--data=.", "--target=de", f"--translator={name}")
         assert message in the_error(run)
     with pytest.raises(UserError, match="must return 256 texts, got 1"):

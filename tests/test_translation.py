@@ -30,11 +30,7 @@ from xling_tf.tasks.translation import _candidates
 
 NAMES = ("translation_ranking", "response_prediction", "quick_thought", "inference")
 YU = apply_overrides(
-    TINY,
-    [
-        *(*LSTM, "tasks.translation.weight=1"),
-        *(f"tasks.{name}.weight=0" for name in NAMES),
-    ],
+    TINY, [*(*LSTM, "tasks.translation.weight=1"), *(f"tasks.{name}.weight=0" for name in NAMES)]
 )
 EXAMPLES = make_examples(["a b c", "hello", "d e"], ["b", "hola mundo", "f g h i"])
 

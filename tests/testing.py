@@ -59,14 +59,7 @@ SMALL = ("encoder.embedding_dim=6", f"encoder.hidden_dim={DIM}", "encoder.interm
 LSTM = ("encoder.kind=lstm", *SMALL, "tokenizer.ngram_sizes=")
 
 # Known words, unknown ones, both, and none.
-SENTENCES = [
-    "Hola",
-    "el gato duerme.",
-    "Kängurus hüpfen!",
-    "the kangaroo is sleeping",
-    "¿qué tal?",
-    "",
-]
+SENTENCES = ["Hola", "el gato duerme.", "Kängurus hüpfen!", "the kangaroo is sleeping", "¿qué tal?", ""]
 # Files beside an exported model.
 CARD_FILES = {"README.md": "# A card\n"}
 
@@ -253,12 +246,7 @@ def make_trainer(
     trained = {task.group for task in model.tasks}
     model.heads = {name: heads for name, heads in model.heads.items() if name in trained}
     return TinyTrainer(
-        model=model,
-        tasks=model.tasks,
-        config=config,
-        examples=examples,
-        workers=workers,
-        run_dir=folder,
+        model=model, tasks=model.tasks, config=config, examples=examples, workers=workers, run_dir=folder
     )
 
 
