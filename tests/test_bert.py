@@ -13,7 +13,6 @@ from xling_tf.encoders.base import build_encoder
 from xling_tf.encoders.bert import BertEncoder
 from xling_tf.errors import UserError
 from xling_tf.importers.bert import FAMILIES, read_bert
-from xling_tf.importers.sentence_transformers import read_prompts
 from xling_tf.tokenizers.base import TokenFeatures
 from xling_tf.weights import assign_weights, named_weights
 
@@ -167,13 +166,6 @@ def test_the_length_is_that_of_sentence_transformers_within_the_positions(tmp_pa
     assert max_tokens(sentence_bert_config={"max_seq_length": 5}) == 5
     with pytest.raises(UserError, match="positions for 12 tokens"):
         read(tmp_path, max_tokens=13)
-
-
-def test_prompts(tmp_path):
-    assert read_prompts(tmp_path) == ({}, None)
-    prompts = {"prompts": {"query": "query: ", "document": ""}, "default_prompt_name": "query"}
-    (tmp_path / "config_sentence_transformers.json").write_text(json.dumps(prompts), encoding="utf-8")
-    assert read_prompts(tmp_path) == ({"query": "query: "}, "query")
 
 
 @pytest.mark.parametrize(

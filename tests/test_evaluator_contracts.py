@@ -62,13 +62,6 @@ def outcome(item: Dataset, encode: Encode) -> dict[str, Any]:
         return {}
 
 
-def test_the_names_of_data_sets(both):
-    english = ("CR", "SST2", "MRPC", "SICK-E", "SICK-R", "STSB.dev")
-    across = ("cross-lingual.toy", "cross-lingual.xnli.dev")
-    names = {name for name in both[0] if name.startswith(("senteval/", "documents/", "argument/"))}
-    assert names == {*(f"senteval/{name}" for name in english + across), "documents/toy", "argument/AM"}
-
-
 @pytest.mark.parametrize("suite", SUITES)
 def test_perfect_vectors_score_best_and_random_ones_by_chance(suite, both):
     best, (low, high) = KNOWN[suite]

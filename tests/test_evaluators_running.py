@@ -115,14 +115,11 @@ def test_shares_of_training_data_are_reported(world):
     assert all("trained_on" not in account for account in world.run()["datasets"]["a"].values())
 
 
-def test_only_the_named_data_sets_are_evaluated_again(world):
+def test_only_the_named_data_sets_are_evaluated_again_and_missing_ones_are_an_error(world, tmp_path):
     first = world.run()
     for wanted, expected in ("a", ["one", "two"]), ("a/t*", ["two"]):
         assert world.run(wanted)["scores"] == first["scores"]
         assert world.calls == expected
-
-
-def test_named_data_that_are_missing_are_an_error(world, tmp_path):
     for wanted, message in (("a/three", "expected: a/<one"), ("c", "one of a, b, got 'c'")):
         with pytest.raises(UserError, match=message):
             world.run("a", wanted)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from loaders import compare
-from programs import LOADERS, PEERS, ROOT, run_python, the_error
+from programs import LOADERS, PEERS, run_python
 from raw_files import write_files
 from starting_models import KINDS
 from test_runtimes import FRAGMENTS
@@ -160,13 +160,6 @@ def test_what_a_format_cannot_express_is_refused(kind, form, message, folder_of,
     with pytest.raises(UserError, match=message):
         export(folder_of(kind), form, tmp_path / "output")
     assert not [*tmp_path.iterdir()]
-
-
-def test_flags_of_earlier_versions_say_the_new_ones(tmp_path):
-    run = run_python(tmp_path, str(ROOT / "export" / "main.py"), "--model=m", "--litert=out")
-    assert "--litert out is now --to litert --output out" in the_error(run)
-    run = run_python(tmp_path, str(ROOT / "export" / "main.py"), "--model=m", "--to=onnx")
-    assert "--to and --output are expected together" in the_error(run)
 
 
 LOADED = [

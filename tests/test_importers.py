@@ -177,41 +177,35 @@ def test_a_wheel_becomes_an_export_with_its_licence(tmp_path):
 def test_other_models_are_refused_in_one_line(tmp_path):
     folder = tmp_path / "m"
 
-    def require_refused(message):
-        assert is_foreign(folder)
+    def require_refused(message, path=folder):
         with pytest.raises(UserError, match=message) as caught:
-            Model.from_pretrained(folder)
+            Model.from_pretrained(path)
         assert "\n" not in str(caught.value)
 
-    write_static(folder, {"other": TABLE})
+    with_dense = [*STATIC, {"path": "1", "type": "x.models.Dense"}]
+    for tensors, modules, message in (
+        ({"other": TABLE}, STATIC, "expects a tensor embeddings or embedding.weight, got other"),
+        ({"embeddings": TABLE[:5]}, STATIC, "a vector for each of the 9 tokens .* but has 5"),
+        ({"embeddings": TABLE, "weights": TABLE[:5, 0]}, STATIC, "a file lacks something"),
+        ({"embeddings": np.where(TABLE == 7, np.nan, TABLE)}, STATIC, "must be finite, but encoder/"),
+        ({"embeddings": TABLE}, with_dense, "nothing but Normalize after StaticEmbedding, got Dense"),
+        ({"embeddings": TABLE}, [{"kind": 1}], "a file lacks something"),
+    ):
+        write_static(folder, tensors, modules=modules)
+        assert is_foreign(folder)
+        require_refused(message)
     with pytest.raises(UserError, match=r"import it with export/import_model\.py .*m"):
         xling_tf.load(folder)
-    require_refused("expects a tensor embeddings or embedding.weight, got other")
-    write_static(folder, {"embeddings": TABLE[:5]})
-    require_refused("a vector for each of the 9 tokens of its vocabulary, but has 5")
-    write_static(folder, {"embeddings": TABLE, "weights": TABLE[:5, 0]})
-    require_refused("a file lacks something")
-    write_static(folder, {"embeddings": np.where(TABLE == 7, np.nan, TABLE)})
-    require_refused(r"must be finite, but encoder/embedding/words/table have infinity or NaN")
-    write_static(folder, {"embeddings": TABLE}, modules=[*STATIC, {"path": "1", "type": "x.models.Dense"}])
-    require_refused("nothing but Normalize after StaticEmbedding, got Dense")
-    write_static(folder, {"embeddings": TABLE}, modules=[{"kind": 1}])
-    require_refused("a file lacks something")
     (folder / "modules.json").write_text("[")
     require_refused(r"modules\.json must be a JSON file")
-    (folder / "config.json").write_text("{}")
-    with pytest.raises(UserError, match=r"has no config\.json, only m; use .*m"):
-        Model.from_pretrained(tmp_path)
+    require_refused(r"has no config\.json, only m; use .*m", tmp_path)
     for path in folder.iterdir():
         path.unlink()
-    (folder / "model.onnx").write_bytes(b"")
-    require_refused(r"with config\.json and model\.safetensors, but .* has only model\.onnx")
-    (folder / "model.onnx").rename(folder / "pytorch_model.bin")
-    require_refused("has only pytorch_model.bin")
+    (folder / "pytorch_model.bin").touch()
+    require_refused(r"with config\.json and model\.safetensors, but .* has only pytorch_model\.bin")
     with zipfile.ZipFile(tmp_path / "x-1.whl", "w") as archive:
         archive.writestr("x/__init__.py", "")
-    with pytest.raises(UserError, match="a wheel with a model in it is expected"):
-        Model.from_pretrained(tmp_path / "x-1.whl")
+    require_refused("a wheel with a model in it is expected", tmp_path / "x-1.whl")
     assert not is_foreign(tmp_path)
 
 

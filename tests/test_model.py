@@ -128,47 +128,41 @@ def change(path: Path, *names: str, value: Any) -> None:
 
 
 def test_other_folders_and_damaged_ones_are_refused_in_one_line(folder):
-    def require_refused(message: str) -> None:
+    def require_refused(message):
         with pytest.raises(UserError, match=message) as caught:
             Model.from_pretrained(folder)
         assert "\n" not in str(caught.value)
 
-    config, content = folder / CONFIG, (folder / CONFIG).read_bytes()
-    # An earlier version's config is the experiment, without a format.
-    config.write_text('{"text": {"max_tokens": 64}, "encoder": {"kind": "transformer"}}')
-    require_refused("was not saved by this version of xling_tf; train, import or export the model again")
-    config.write_bytes(content[:-100])
-    require_refused(r"config\.json must be JSON, but is damaged")
-    damages: list[tuple[tuple[str, ...], Any]] = [
+    config, weights, vocabulary = (folder / name for name in (CONFIG, WEIGHTS, "vocabulary.txt"))
+    contents = {path: path.read_bytes() for path in (config, weights, vocabulary)}
+    for path, content, message in (
+        # An earlier version's config is the experiment, without a format.
+        (config, b'{"encoder": {"kind": "transformer"}}', "was not saved by this version of xling_tf; train"),
+        (config, contents[config][:-100], r"config\.json must be JSON, but is damaged"),
+        (weights, contents[weights][:999], r"model\.safetensors must be a safetensors file, but is damaged"),
+        (vocabulary, b"one\n", "the tokenizer has a num_words of 5, but the encoder of "),
+    ):
+        path.write_bytes(content)
+        require_refused(message)
+        path.write_bytes(contents[path])
+    for names, value in (
         (("encoder", "kind"), "mystery"),
         (("encoder", "hidden_dim"), "wide"),
         (("tokenizer", "stemming"), True),
         (("info", "colour"), "red"),
         (("heads", "inference", "classifier", "registered_name"), "mystery"),
         (("heads", "inference", "classifier", "config", "dim"), "wide"),
-    ]
-    for names, value in damages:
-        config.write_bytes(content)
+        (("encoder", "intermediate_dim"), 13),
+    ):
         change(config, *names, value=value)
-        require_refused("cannot be made|is expected|expects|has no field")
-    config.write_bytes(content)
-
-    weights = (folder / WEIGHTS).read_bytes()
-    (folder / WEIGHTS).write_bytes(weights[: len(weights) // 2])
-    require_refused(r"model\.safetensors must be a safetensors file, but is damaged")
-    (folder / WEIGHTS).write_bytes(weights)
-    change(config, "encoder", "intermediate_dim", value=13)
-    require_refused(r"weights in .*model do not fit .*\(of another shape: ")
-    config.write_bytes(content)
-    vocabulary = (folder / "vocabulary.txt").read_bytes()
-    (folder / "vocabulary.txt").write_text("one\n")
-    require_refused("the tokenizer has a num_words of 5, but the encoder of ")
-    (folder / "vocabulary.txt").unlink()
+        require_refused("cannot be made|is expected|expects|has no field|weights in .* do not fit")
+        config.write_bytes(contents[config])
+    vocabulary.unlink()
     require_refused(r"vocabulary\.txt")
-    (folder / "vocabulary.txt").write_bytes(vocabulary)
-    (folder / WEIGHTS).unlink()
+    weights.unlink()
     require_refused(r"neither saved_model\.pb, nor model\.safetensors, nor a checkpoint")
     config.unlink()
+    vocabulary.touch()
     require_refused("has no config.json, only vocabulary.txt")
 
 
