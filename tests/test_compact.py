@@ -24,7 +24,12 @@ def outputs(model, name):
     return model.signatures[name](**{key: texts})["outputs"].numpy()
 
 
-@pytest.mark.parametrize(("kind", "tables"), [*zip(KINDS, ("int8", "float16"), strict=True)])
+FIRST, SECOND = KINDS
+
+
+@pytest.mark.parametrize(
+    ("kind", "tables"), [(FIRST, "int8"), pytest.param(SECOND, "float16", marks=pytest.mark.slow)]
+)
 def test_every_signature_gives_nearly_what_it_did(kind, tables, tmp_path):
     folder, output = export_model(make_model(kind), tmp_path / "whole"), tmp_path / "small"
     (folder / TRAINED_ON).write_bytes(b"hashes")
@@ -61,7 +66,7 @@ def test_half_precision_has_three_digits_of_rows_of_any_size(size):
     assert (np.abs(QuantizedTable(rows, "float16")(np.arange(20)).numpy() - rows) <= largest * 2.0**-11).all()
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [FIRST, pytest.param(SECOND, marks=pytest.mark.slow)])
 def test_the_words_of_some_languages_alone(kind, tmp_path):
     folder, output = export_model(make_model(kind), tmp_path / "whole"), tmp_path / "fewer"
     files = {

@@ -145,7 +145,7 @@ class Replica:
         pytest.param("graded_similarity_en", "sgd", True, GRADED, marks=pytest.mark.slow),
         pytest.param("translation_detection_en-es", "sgd", False, DETECTED, marks=pytest.mark.slow),
         pytest.param("translation_en-es", "sgd", False, YU, marks=pytest.mark.slow),
-        ("translation_ranking_en-es", "sgd", True, BERT),
+        pytest.param("translation_ranking_en-es", "sgd", True, BERT, marks=pytest.mark.slow),
         ("translation_ranking_en-es", "sgd", True, CNN),
     ],
 )
@@ -205,6 +205,7 @@ RAGGED = {
 }
 
 
+@pytest.mark.slow
 def test_another_number_of_replicas_goes_on_with_the_same_training(tmp_path):
     def train(folder, steps, workers):
         config = apply_overrides(TWO_TASKS, [f"training.steps={steps}"])

@@ -219,6 +219,7 @@ def test_so_do_fastembed_and_static_embedding(folder_of, tmp_path):
     np.testing.assert_allclose(np.load(tmp_path / "vectors.npy"), expected, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_neutral_model_has_no_direction_of_language(folder_of, tmp_path):
     pairs = [(f"the cat number {n} sleeps", f"el gato {n} duerme") for n in ("one", "two", "three")]
     lines = "".join(f"{english}\t{spanish}\n" for english, spanish in pairs)

@@ -20,6 +20,10 @@ SETTINGS = (
 )
 
 
+# A training and a server in processes of their own.
+pytestmark = pytest.mark.slow
+
+
 @pytest.fixture(autouse=True)
 def _registered(monkeypatch):
     for registry in (TOKENIZERS, ENCODERS, TASKS):

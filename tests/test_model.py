@@ -97,7 +97,7 @@ def test_an_export_has_the_model_too(kind, tmp_path):
     require_equal(Model.from_pretrained(tmp_path / "exported"), model, tolerance=1e-6)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["words and n-grams", pytest.param("cnn", marks=pytest.mark.slow)])
 def test_a_fine_tuned_export_has_the_tuned_model(kind, tmp_path):
     make_model(kind).export(tmp_path / "exported", {})
     loaded = tf.saved_model.load(str(tmp_path / "exported"))

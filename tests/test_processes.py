@@ -102,6 +102,7 @@ def test_a_search_works_in_a_forked_process():
     assert in_fork(nearest) == "True"
 
 
+@pytest.mark.slow
 def test_pickle_and_process_pools_carry_a_model_by_its_name(loaded, hub_folder, hub_vectors, monkeypatch):
     monkeypatch.chdir(hub_folder.parent)
     relative = xling_tf.load(hub_folder.name, dtype="bfloat16")
@@ -128,6 +129,7 @@ def test_pickling_a_loaded_model_is_an_error(hub_loaded):
         pickle.dumps(SentenceEncoder(hub_loaded))
 
 
+@pytest.mark.slow
 def test_thousands_of_texts_are_encoded_while_the_interpreter_ends(hub_folder):
     code = (
         "import atexit, threading, time, xling_tf\n"

@@ -32,7 +32,7 @@ def with_prompt(name: str | None) -> list[str]:
     return [PROMPTS.get(name or "", "") + text for text in SENTENCES]
 
 
-@pytest.mark.parametrize("default", [None, "query", "topic"])
+@pytest.mark.parametrize("default", [pytest.param(None, marks=pytest.mark.slow), "topic"])
 def test_every_signature_and_the_client_put_the_prompt_before_texts(default, tmp_path):
     model = prompted(default)
     expected = {}

@@ -196,6 +196,7 @@ def test_equal_pairs_are_not_pushed_apart():
         assert term == pytest.approx(np.sum((source - target) ** 2, axis=1), rel=1e-4)
 
 
+@pytest.mark.slow
 def test_each_pair_teaches_the_decoder_its_own_languages(tmp_path):
     config = apply_overrides(YU, ["data.targets=es,fr", "training.steps=2"])
     examples = {f"translation_en-{target}": EXAMPLES for target in ("es", "fr")}

@@ -186,6 +186,7 @@ print(json.dumps(heard))
 """
 
 
+@pytest.mark.slow
 def test_numbers_values_variables_and_refusals_reach_all():
     for rank, heard in enumerate(talk()):
         assert heard["replicas"] == [rank]
