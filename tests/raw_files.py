@@ -89,6 +89,12 @@ def write_catalogue(path: Path, messages: Mapping[str, str]) -> None:
     catalogue.save_as_mofile(str(path))
 
 
+def read_files(folder: Path) -> dict[str, bytes]:
+    """The files in a folder, at any depth, by their names there."""
+    paths = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
+
+
 def shards(folder: Path) -> dict[str, str]:
-    paths = sorted(path for path in folder.rglob("*.gz") if path.is_file())
-    return {path.name: gzip.decompress(path.read_bytes()).decode() for path in paths}
+    """The texts of the .gz files in a folder by their names alone."""
+    return {path.name: gzip.decompress(path.read_bytes()).decode() for path in sorted(folder.rglob("*.gz"))}

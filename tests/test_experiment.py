@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from raw_files import read_files
 from testing import TINY, tiny_model
 
 from xling_tf.config import ExperimentConfig
@@ -37,9 +38,9 @@ def started(run: Run) -> CorpusStore:
     return store
 
 
-def content(folder: Path) -> dict[Path, tuple[int, bytes]]:
-    paths = (path for path in folder.rglob("*") if path.is_file())
-    return {path: (path.stat().st_ino, path.read_bytes()) for path in paths}
+def content(folder: Path) -> dict[str, tuple[int, bytes]]:
+    files = read_files(folder)
+    return {name: ((folder / name).stat().st_ino, content) for name, content in files.items()}
 
 
 def texts(store: CorpusStore) -> dict[str, list[str]]:

@@ -1,16 +1,13 @@
 """Mining of translations out of folders of vectors: margins, memory, duplicates, a kill, faults."""
 
-import signal
-import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from programs import ROOT
+from programs import ROOT, run_and_kill
 from pyarrow import parquet
 
 from xling_tf.bulk import mining
@@ -23,34 +20,20 @@ from xling_tf.search.search import bitext_mining
 SMALL = mining._PROGRAM_BYTES / 2**30 + 3e-4  # GiB: room for a shard of some vectors
 
 
-def write_vectors(
-    folder: Path,
-    texts: list[str],
-    vectors: Any,
-    *,
-    precision: Any = "float32",
-    rows: int = 20,
-    **changes: Any,
-) -> Path:
+def write_vectors(folder, texts, vectors, *, precision="float32", rows=20, **changes):
     """Writes a folder as `encode_files` does, of given vectors."""
     folder.mkdir()
     values = quantize_embeddings(np.asarray(vectors, np.float32), precision)
-    description = {"model": "m", "dim": np.shape(vectors)[1], "precision": precision, "columns": None}
-    settings = {
-        **description,
-        "text_column": "text",
-        "format": "parquet",
-        "rows_per_shard": rows,
-        "input": str(texts),
-        **changes,
-    }
+    settings = {"model": "m", "dim": np.shape(vectors)[1], "precision": precision, "columns": None}
+    settings |= {"text_column": "text", "format": "parquet", "rows_per_shard": rows, "input": str(texts)}
     starts = range(0, len(texts), rows)
     for shard, start in enumerate(starts):
         part = values[start : start + rows]
         column = pa.FixedSizeListArray.from_arrays(pa.array(part.reshape(-1)), part.shape[1])
         table = pa.table({"text": pa.array(texts[start : start + rows], pa.string()), "vector": column})
         parquet.write_table(table, folder / f"shard-{shard:05}.parquet")
-    write_json(folder / "vectors.json", {**settings, "shards": len(starts), "counts": {"rows": len(texts)}})
+    counts = {"shards": len(starts), "counts": {"rows": len(texts)}}
+    vector_files._write_description(folder, {**settings, **changes, **counts})
     return folder
 
 
@@ -142,12 +125,7 @@ def test_a_killed_program_continues(tmp_path):
     output, work = tmp_path / "killed.tsv", tmp_path / "killed.tsv.neighbours"
     flags = [f"--source={folders[0]}", f"--target={folders[1]}", "--threshold=0", f"--memory={SMALL}"]
     command = [sys.executable, str(ROOT / "data/mine.py"), *flags, f"--output={output}"]
-    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    while not (work / "forward-00020.npz").exists():
-        assert process.poll() is None
-        time.sleep(0.001)
-    process.kill()
-    assert process.wait() == -signal.SIGKILL
+    run_and_kill(command, work / "forward-00020.npz")
     assert not output.exists()
     before = {path.name: path.stat().st_mtime_ns for path in work.glob("forward-0000*.npz")}
     with pytest.raises(UserError, match=r"another num_neighbours \(4, not 3\); give another --output"):
@@ -173,10 +151,9 @@ def test_what_does_not_fit_is_refused(tmp_path):
         ("model", {"model": "other"}, "one model, but .* has m and .* other; encode one of them again"),
         ("bits", {"precision": "ubinary"}, "one precision, but .* has float32 and .* ubinary"),
     ):
+        wrong = write_vectors(tmp_path / name, texts, vectors, **other)
         with pytest.raises(UserError, match=message):
-            mine_translations(
-                folder, write_vectors(tmp_path / name, texts, vectors, **other), tmp_path / "out"
-            )
+            mine_translations(folder, wrong, tmp_path / "out")
     with pytest.raises(UserError, match=r"one dim, but .* has 16 and .* 8"):
         mine_translations(folder, write_vectors(tmp_path / "short", texts, vectors[:, :8]), tmp_path / "out")
     with pytest.raises(UserError, match=r"float32 or int8 are expected, but .* has bits"):

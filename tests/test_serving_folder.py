@@ -13,6 +13,7 @@ import pytest
 import tensorflow as tf
 from google.protobuf import text_format
 from programs import ROOT
+from raw_files import read_files
 from serving_folder import next_version, publish
 from serving_models import save
 from serving_servers import server_process
@@ -44,12 +45,6 @@ def small(tmp_path_factory):
     return path
 
 
-def files_of(folder: Path) -> dict[str, bytes]:
-    """The files in a folder, at any depth."""
-    paths = (path for path in folder.rglob("*") if path.is_file())
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
-
-
 @pytest.fixture(scope="module")
 def published(small, tmp_path_factory):
     """The model, published, and its warm-up requests; no test changes it."""
@@ -59,9 +54,9 @@ def published(small, tmp_path_factory):
 def test_a_version_is_a_whole_copy_with_requests_for_the_signatures_of_texts(published, small):
     folder, warmup = published
     assert folder.parts[-3:] == ("serving", "tiny", "1")
-    copied = files_of(folder)
+    copied = read_files(folder)
     assert copied.pop(str(WARMUP_REQUESTS))
-    assert copied == files_of(small)
+    assert copied == read_files(small)
     # No file is shared with the source.
     assert all(path.is_dir() or path.stat().st_nlink == 1 for path in folder.rglob("*"))
     assert {path.name for path in folder.parents[1].iterdir()} == {"tiny", *CONFIGURATION}
@@ -80,10 +75,10 @@ def test_a_version_is_a_whole_copy_with_requests_for_the_signatures_of_texts(pub
 def test_versions_are_numbered_on_and_never_overwritten(small, tmp_path):
     folders = [publish(small, tmp_path, "m", version)[0].name for version in (None, 7, None)]
     assert folders == ["1", "7", "8"]
-    before = files_of(tmp_path)
-    with pytest.raises(UserError, match="m/7 exists and is never overwritten; 9 is free"):
+    before = read_files(tmp_path)
+    with pytest.raises(UserError, match=r"m/7 exists .* 9 is free"):
         publish(small, tmp_path, "m", 7)
-    assert files_of(tmp_path) == before
+    assert read_files(tmp_path) == before
     (tmp_path / "m" / "8").rename(tmp_path / "m" / "8.bad")  # a rollback
     assert list(find_versions(tmp_path / "m")) == [1, 7]
     assert next_version(tmp_path / "m") == 9
@@ -117,7 +112,7 @@ def test_a_copy_that_fails_leaves_nothing(small, tmp_path, monkeypatch):
     monkeypatch.setattr(shutil, "copystat", fail)
     with pytest.raises(UserError, match="No space left on device"):
         publish(small, tmp_path, "m")
-    assert files_of(tmp_path) == {}
+    assert read_files(tmp_path) == {}
 
 
 def read_models(serving: Path) -> dict[str, str]:
@@ -142,10 +137,10 @@ def test_a_model_is_added_and_the_user_s_edits_stay(small, tmp_path, caplog):
     for name, text in edited.items():
         (tmp_path / name).write_text(text)
     publish(small, tmp_path, "en-es")
-    for name in CONFIGURATION:
+    for name, text in edited.items():
         # The lines of the user, in their order; those of the model among them.
         lines = iter((tmp_path / name).read_text().splitlines())
-        assert all(line in lines for line in edited[name].splitlines()), name
+        assert all(line in lines for line in text.splitlines()), name
     publish(small, tmp_path, "pinned", 4)
     assert "pins versions [3, 5] of pinned; add 4" in caplog.text
     expected = {"other": "gs://bucket/other", "pinned": "/models/pinned", "en-es": "/models/en-es"}
@@ -163,15 +158,9 @@ def test_a_config_that_cannot_be_read_stays_unchanged(small, tmp_path):
 
 @pytest.mark.slow
 def test_programs_publish_one_after_another_and_serve(hub_folder, tmp_path):
-    running = [
-        subprocess.Popen(
-            [sys.executable, PROGRAM, f"--model={hub_folder}", "--serving=s", f"--name={name}"],
-            cwd=tmp_path,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for name in ("a", "a", "b")
-    ]
+    command = [sys.executable, PROGRAM, f"--model={hub_folder}", "--serving=s"]
+    options = {"cwd": tmp_path, "stdout": subprocess.PIPE, "text": True}
+    running = [subprocess.Popen([*command, f"--name={name}"], **options) for name in ("a", "a", "b")]
     outputs = [each.communicate(timeout=300)[0] for each in running]
     assert [each.returncode for each in running] == [0, 0, 0]
     assert sorted(text.partition(",")[0] for text in outputs) == ["s/a/1", "s/a/2", "s/b/1"]

@@ -230,9 +230,8 @@ def test_the_first_worker_is_the_chief_or_a_job_of_that_name():
     assert cluster == (("chief 0", "worker 0"), ("a:1", "b:1"), 1)
 
 
-@pytest.mark.parametrize(
-    ("cluster", "index"),
-    [
+def test_a_cluster_that_cannot_be_is_refused():
+    for cluster, index in (
         (WORKERS, 3),
         (WORKERS, None),
         ({"worker": "a:1"}, 0),
@@ -240,11 +239,9 @@ def test_the_first_worker_is_the_chief_or_a_job_of_that_name():
         ({**WORKERS, "chief": ["d:4", "e:5"]}, 0),
         ({"worker": ["a:1", "a:1"]}, 0),
         ({"worker": ["a:1", "b:0"]}, 0),
-    ],
-)
-def test_a_cluster_that_cannot_be_is_refused(cluster, index):
-    with pytest.raises(UserError, match="TF_CONFIG"):
-        read(cluster, {"type": "worker", "index": index})
+    ):
+        with pytest.raises(UserError, match="TF_CONFIG"):
+            read(cluster, {"type": "worker", "index": index})
     with pytest.raises(UserError, match="TF_CONFIG"):
         read_cluster({"TF_CONFIG": "{"})
 
