@@ -211,13 +211,6 @@ def test_modules_that_are_not_there_are_refused(kinds, pooling, message, tmp_pat
         read_bert(write(tmp_path, tensors(), modules=modules(*kinds.split()), **files))
 
 
-def test_weights_as_pickles_are_refused(tmp_path):
-    write(tmp_path, tensors())
-    (tmp_path / "model.safetensors").rename(tmp_path / "pytorch_model.bin")
-    with pytest.raises(UserError, match=r"only .*pytorch_model\.bin; .*SentenceTransformer\(.*\)\.save"):
-        read_bert(tmp_path)
-
-
 # Makes a model of each family with random weights; for each, ids and the vectors that it gives them.
 MODELS = """
 import sys

@@ -52,13 +52,6 @@ def test_our_models_have_every_function(hub_folder, hub_loaded):
     assert ours.description["config"]["encoder"]["kind"] == "transformer"
 
 
-def test_the_raw_signature(tmp_path):
-    unit = called(lambda texts: lengths(texts) * 0 + 1)
-    save(tmp_path, unit, serving_default=unit.__call__, raw=called().__call__)
-    embedder = open_embedder(str(tmp_path))
-    assert (embedder(["ab"]).tolist(), embedder.encode_raw(["ab"]).tolist()) == ([[1, 1]], [[2, 2]])
-
-
 def test_the_checksum_covers_the_files_that_vectors_depend_on(tmp_path):
     plain_folder = save(tmp_path / "plain", called())
     copy = Path(shutil.copytree(plain_folder, tmp_path / "copy"))

@@ -138,14 +138,6 @@ def test_models_of_other_libraries_and_exports_to_other_formats_are_not_replaced
         export(folder_of("static words"), "model2vec", output)
 
 
-def test_the_card_says_what_unknown_words_cost_and_what_the_savedmodel_has_too(folder_of, tmp_path):
-    folder = folder_of("static words")
-    export(folder, "model2vec", tmp_path / "output")
-    card = (tmp_path / "output" / "README.md").read_text()
-    assert "Of the words in" in card
-    assert "also has `inference`, `question_encoder`, `response_encoder`." in card
-
-
 @pytest.mark.parametrize(
     ("kind", "form", "message"),
     [

@@ -8,7 +8,6 @@ from testing import TINY, corpus, find_task, make_examples, scored, task_losses,
 from xling_tf.corpora.readers import read_similarity
 from xling_tf.corpora.records import InferencePair, SimilarityPair
 from xling_tf.corpora.store import transient_store
-from xling_tf.errors import UserError
 from xling_tf.losses import correlation_distance
 from xling_tf.settings import apply_overrides
 from xling_tf.trainer.input_pipeline import task_examples
@@ -173,10 +172,3 @@ def test_scores_go_through_files_and_the_store(tmp_path):
     train = task_examples([task], store.corpora, {})[task.name].train
     assert train.labels.tolist() == [0, 100, 25]
     assert [text.decode() for text in train.texts(np.arange(3))] == ["a", "c", "k", "b", "d", "l"]
-
-
-def test_a_file_must_name_its_columns(tmp_path):
-    path = tmp_path / "graded.en.tsv"
-    path.write_text("0.5\ta\tb\n")
-    with pytest.raises(UserError, match="sentence1, sentence2 and score in its first line"):
-        list(read_similarity(path))

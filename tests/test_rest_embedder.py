@@ -1,14 +1,14 @@
 """Embedders behind TensorFlow Serving's REST protocol: our server, and one that fails on demand."""
 
 import json
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow_hub as hub
-from serving_servers import server_in_thread
+from serving_servers import app_in_thread, server_in_thread
+from starlette.applications import Starlette
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 from testing import SENTENCES
 
 import xling_tf
@@ -17,80 +17,48 @@ from xling_tf.evaluators import embedders
 from xling_tf.evaluators.embedders import open_embedder
 from xling_tf.serving.models import ModelConfig
 
-# Replaces an answer: a status and content, or what happens to the connection.
-Fault = tuple[int, Any] | str
-UNAVAILABLE = (503, {"error": "still loading"})
+MODEL = "/v1/models/en-es"
+UNAVAILABLE = (503, b'{"error": "still loading"}')
 
 
-def vector(text: str) -> list[float]:
+def vector(text):
     return [len(text), 0.5]
 
 
-class Server(ThreadingHTTPServer):
-    """Serves one model as TensorFlow Serving does; `faults` come first, one a request to predict."""
+class FakeServer:
+    """Serves one model as TensorFlow Serving does; `faults`, statuses and contents, come first."""
 
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.faults: list[Fault] = []
-        self.requests: list[dict[str, Any]] = []
-        self.state, self.vector = "AVAILABLE", vector
-        self.outputs: Any = lambda vectors: vectors
-        self.url = f"http://127.0.0.1:{self.server_port}/v1/models/en-es"
-        threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
+    def __init__(self):
+        self.faults, self.requests, self.state, self.vector = [], [], "AVAILABLE", vector
+        self.outputs = lambda vectors: vectors
+        paths = {MODEL: self.status, f"{MODEL}/metadata": self.metadata, f"{MODEL}:predict": self.predict}
+        self.app = Starlette(routes=[Route(path, do, methods=["GET", "POST"]) for path, do in paths.items()])
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Broken connections are part of the tests."""
+    async def status(self, request):
+        states = {"1": "END", "3": self.state, "12": "LOADING"}
+        statuses = [{"version": version, "state": state} for version, state in states.items()]
+        return JSONResponse({"model_version_status": statuses})
 
+    async def metadata(self, request):
+        signatures = {"serving_default": {"inputs": {"inputs": None}}}
+        return JSONResponse({"metadata": {"signature_def": {"signature_def": signatures}}})
 
-class Handler(BaseHTTPRequestHandler):
-    """One connection."""
-
-    server: Server
-
-    def do_GET(self) -> None:
-        if self.path == "/v1/models/en-es":
-            states = {"1": "END", "3": self.server.state, "12": "LOADING"}
-            statuses = [{"version": v, "state": state} for v, state in states.items()]
-            self.answer(200, {"model_version_status": statuses})
-        elif self.path == "/v1/models/en-es/metadata":
-            signatures = {"serving_default": {"inputs": {"inputs": None}}}
-            self.answer(200, {"metadata": {"signature_def": {"signature_def": signatures}}})
-        else:
-            self.answer(404, {"error": f"Could not find any versions of model {self.path}"})
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.server.requests.append(body)
-        outputs = [self.server.vector(text) for text in body["inputs"]["inputs"]]
-        fault = (
-            self.server.faults.pop(0)
-            if self.server.faults
-            else (200, {"outputs": self.server.outputs(outputs)})
-        )
-        if fault == "hang up":
-            self.connection.close()
-        else:
-            self.answer(*fault)
-
-    def answer(self, status: int, content: Any) -> None:
-        data = content if isinstance(content, bytes) else json.dumps(content).encode()
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(data) + 9 * data.endswith(b" ")))  # of a cut answer
-        self.end_headers()
-        self.wfile.write(data)
-        self.close_connection = True
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Says nothing."""
+    async def predict(self, request):
+        self.requests.append(body := await request.json())
+        outputs = self.outputs([self.vector(text) for text in body["inputs"]["inputs"]])
+        good = (200, json.dumps({"outputs": outputs}).encode())
+        status, content = self.faults.pop(0) if self.faults else good
+        length = len(content) + 9 * content.endswith(b" ")  # of a cut answer
+        return Response(content, status, {"Content-Length": str(length)})
 
 
 @pytest.fixture
 def server(monkeypatch):
     monkeypatch.setattr(embedders, "_RETRIES", embedders._RETRIES.new(backoff_factor=0.001))
-    server = Server()
-    yield server
-    server.shutdown()
-    server.server_close()
+    server = FakeServer()
+    with app_in_thread(server.app) as port:
+        server.url = f"http://127.0.0.1:{port}{MODEL}"
+        yield server
 
 
 def test_live_is_loaded_is_rest(hub_module, hub_folder):
@@ -127,7 +95,6 @@ def test_requests_have_the_longest_text_first_and_answers_may_have_more_outputs(
     ("fault", "message"),
     [
         (UNAVAILABLE, r"answered 503: .*still loading"),
-        ("hang up", "failed again and again: .*start the server"),
         ((200, b'{"outputs": [[1.0, '), "failed again and again: .*IncompleteRead"),
     ],
 )
@@ -136,7 +103,7 @@ def test_temporary_faults_are_retried_and_lasting_ones_reported(fault, message, 
     server.faults = [fault, fault]
     assert embedder(["ab"]).tolist() == [[2, 0.5]]
     assert server.faults == []
-    server.faults = [(400, {"error": "JSON Parse error: x"}), fault]
+    server.faults = [(400, b'{"error": "JSON Parse error: x"}'), fault]
     with pytest.raises(UserError, match=r"answered 400: .*JSON Parse error: x"):
         embedder(["ab"])
     server.requests.clear()
@@ -163,8 +130,10 @@ def test_the_checksum_depends_on_the_vectors_but_not_their_last_digits(server):
 
 
 def test_a_missing_or_unavailable_model_is_rejected(server):
-    with pytest.raises(UserError, match=r"404: .*Could not find any versions"):
+    with pytest.raises(UserError, match=r"answered 404"):
         open_embedder(f"rest:{server.url}x")
+    with pytest.raises(UserError, match="failed again and again: .*start the server"):
+        open_embedder(f"rest:http://127.0.0.1:9{MODEL}")
     server.state = "UNLOADING"
     with pytest.raises(UserError, match=r"available version, but has .*'UNLOADING'.*server's log"):
         open_embedder(f"rest:{server.url}")
