@@ -63,7 +63,7 @@ def server(monkeypatch):
 
 def test_live_is_loaded_is_rest(hub_module, hub_folder):
     live = np.asarray(hub_module(SENTENCES))
-    loaded: Any = hub.load(str(hub_folder))
+    loaded = hub.load(str(hub_folder))
     np.testing.assert_allclose(loaded(SENTENCES), live, atol=1e-6)
     np.testing.assert_allclose(xling_tf.load(hub_folder).encode(SENTENCES), live, atol=1e-6)
     ours, turned = open_embedder(str(hub_folder)), SENTENCES[::-1]
@@ -132,7 +132,7 @@ def test_the_checksum_depends_on_the_vectors_but_not_their_last_digits(server):
 def test_a_missing_or_unavailable_model_is_rejected(server):
     with pytest.raises(UserError, match=r"answered 404"):
         open_embedder(f"rest:{server.url}x")
-    with pytest.raises(UserError, match="failed again and again: .*start the server"):
+    with pytest.raises(UserError, match=r"failed again and again: .*start the server"):
         open_embedder(f"rest:http://127.0.0.1:9{MODEL}")
     server.state = "UNLOADING"
     with pytest.raises(UserError, match=r"available version, but has .*'UNLOADING'.*server's log"):
