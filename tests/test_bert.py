@@ -18,15 +18,9 @@ from xling_tf.weights import assign_weights, named_weights
 
 DIM, INTERMEDIATE, WORDS, POSITIONS = 4, 8, 9, 12
 CONFIG = {
-    "model_type": "bert",
-    "vocab_size": WORDS,
-    "hidden_size": DIM,
-    "intermediate_size": INTERMEDIATE,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "max_position_embeddings": POSITIONS,
-    "hidden_act": "gelu",
-    "layer_norm_eps": 0.0,
+    **{"model_type": "bert", "vocab_size": WORDS, "hidden_size": DIM, "intermediate_size": INTERMEDIATE},
+    **{"num_hidden_layers": 2, "num_attention_heads": 2, "max_position_embeddings": POSITIONS},
+    **{"hidden_act": "gelu", "layer_norm_eps": 0.0},
 }
 
 
@@ -120,16 +114,9 @@ def test_a_sentence_has_one_vector_whatever_its_company_and_another_one_in_anoth
 @pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
 def test_gradients_reach_every_variable(policy):
     keras.config.set_dtype_policy(policy)
-    encoder = BertEncoder(
-        num_words=9,
-        max_tokens=6,
-        embedding_dim=8,
-        intermediate_dim=12,
-        num_layers=1,
-        num_heads=2,
-        dense_dims=(5,),
-        dense_activations=("tanh",),
-    )
+    sizes = {"embedding_dim": 8, "intermediate_dim": 12, "num_layers": 1, "num_heads": 2}
+    dense = {"dense_dims": (5,), "dense_activations": ("tanh",)}
+    encoder = BertEncoder(num_words=9, max_tokens=6, **sizes, **dense)
     encoder.build_variables()
     features = TokenFeatures(
         np.array([3, 5, 8], np.int32), np.array([[0, 1, 2], [2, 0, 0]], np.int32), np.array([3, 1], np.int32)
@@ -178,6 +165,7 @@ def test_the_length_is_that_of_sentence_transformers_within_the_positions(tmp_pa
         ({"hidden_act": "laplace"}, "hidden_act .* got 'laplace'"),
         ({"num_hidden_layers": 1}, r"unexpected: encoder\.layer\.1\..* and 13 more"),
         ({"num_hidden_layers": 3}, r"missing: encoder\.layer\.2\.attention\.self\.query\.weight"),
+        ({"vocab_size": 10}, r"of another shape: .*words/table \[9, 4\] instead of \[10, 4\]"),
     ],
 )
 def test_configs_that_do_not_fit_are_refused(changes, message, tmp_path):
@@ -185,22 +173,18 @@ def test_configs_that_do_not_fit_are_refused(changes, message, tmp_path):
         read(write(tmp_path, tensors(), {**CONFIG, **changes}))
 
 
+TWO = {"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": True}
+NO_PROMPT = {"pooling_mode": "mean", "include_prompt": False}
+
+
 @pytest.mark.parametrize(
     ("kinds", "pooling", "message"),
     [
         ("Transformer LSTM Pooling", {}, r"expects modules of .* got sentence_transformers\.models\.LSTM"),
         ("Transformer Dense Pooling", {}, "got Transformer, Dense, Pooling"),
-        (
-            "Transformer Pooling",
-            {"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": True},
-            "one pooling of all tokens, got mean, cls",
-        ),
+        ("Transformer Pooling", TWO, "one pooling of all tokens, got mean, cls"),
         ("Transformer Pooling", {"pooling_mode": "sum"}, "one pooling of all tokens, got sum"),
-        (
-            "Transformer Pooling",
-            {"pooling_mode": "mean", "include_prompt": False},
-            "got mean without the prompt",
-        ),
+        ("Transformer Pooling", NO_PROMPT, "got mean without the prompt"),
         ("Transformer Pooling Dense", {"pooling_mode": "mean"}, "activation_function .* got 'Mish'"),
     ],
 )

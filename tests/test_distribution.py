@@ -196,6 +196,7 @@ def test_the_loss_weight_multiplies_the_gradients(tmp_path):
         assert other == pytest.approx(one / 4, rel=1e-3, abs=1e-6)
 
 
+SAME = ("task", "sentences", "tokens")
 # Of very different lengths: there are batches of one example, of which a replica has none.
 RAGGED = {
     name: make_examples(
@@ -221,10 +222,6 @@ def test_another_number_of_replicas_goes_on_with_the_same_training(tmp_path):
         assert value == pytest.approx(target, rel=1e-3, abs=1e-5)
     lines, others = (read_lines(tmp_path / folder / "metrics.jsonl") for folder in ("both", "one"))
     for line, other in zip(lines, others, strict=True):
-        assert (line["task"], line["sentences"], line["tokens"]) == (
-            other["task"],
-            other["sentences"],
-            other["tokens"],
-        )
+        assert [line[key] for key in SAME] == [other[key] for key in SAME]
         assert line["loss"] == pytest.approx(other["loss"], rel=1e-4)
     assert min(line["sentences"] for line in lines) == 2  # of one pair

@@ -15,6 +15,7 @@ import joblib
 import keras
 import numpy as np
 import pytest
+from raw_files import write_files
 from starting_models import export_model, make_model
 from testing import SENTENCES
 
@@ -167,9 +168,10 @@ def test_a_model_is_found_however_it_is_named(hub_folder, tmp_path, monkeypatch)
         assert resolve(archive).name == number
 
 
-@pytest.mark.parametrize(
-    ("files", "name", "message"),
-    [
+def test_other_files_and_folders_are_described_in_the_error(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "exported" / "en-es").mkdir(parents=True)
+    for files, name, message in (
         ([], "exported/en-ex", "exported/en-es"),
         ([], "", "does not exist"),
         ([], "https://tfhub.dev/google/universal-sentence-encoder-multilingual/3", "download"),
@@ -181,13 +183,7 @@ def test_a_model_is_found_however_it_is_named(hub_folder, tmp_path, monkeypatch)
         (["old/tfhub_module.pb"], "old", "TensorFlow 1"),
         (["a/x/saved_model.pb", "a/y/saved_model.pb"], "a", "a/x"),
         (["other/readme"], "other", "readme"),
-    ],
-)
-def test_other_files_and_folders_are_described_in_the_error(files, name, message, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "exported" / "en-es").mkdir(parents=True)
-    for file in files:
-        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / file).touch()
-    with pytest.raises(UserError, match=message):
-        saved_models.load_saved_model(resolve(name))
+    ):
+        write_files(tmp_path, dict.fromkeys(files, b""))
+        with pytest.raises(UserError, match=message):
+            saved_models.load_saved_model(resolve(name))

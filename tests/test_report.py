@@ -274,66 +274,45 @@ def test_the_means_of_figures_are_those_of_the_papers():
 
 
 # Two tables of a made-up paper: "ours" stands beside "Its model", and beside nothing else.
-PAPER = {
-    "papers": {
-        "a": {
-            **{"name": "A 2018", "title": "Title", "where": "here", "url": "https://example.org"},
-            **{
-                "why": "Fewer minutes.",
-                "reason": "not trained",
-                "reasons": {"Its larger model": "too large"},
-            },
-        }
-    },
-    "tables": [
-        {
-            **{"paper": "a", "table": "1", "title": "STS", "percent": False, "note": "A note."},
-            "column": {"suite": "sts", "metric": "pearson_angular"},
-            "columns": [
-                {"dataset": "stsb.en.dev"},
-                {"dataset": "stsb.en.test", "stand_in": "stsb.es.dev", "note": "Spanish"},
-                {"dataset": "sick.test", "reason": "no data"},
-            ],
-            "systems": {
-                "Its model": [0.7, 0.5, 0.6],
-                "Its larger model": [0.8, 0.7, 0.7],
-                "Its smaller model": [0.5, None, None],
-            },
-            "prior_work": {"Others (2010)": [0.4, 0.3, None]},
-            "ours": {"Its model": ["ours", "missing"]},
-        },
-        {
-            **{"paper": "a", "table": "2", "title": "Search", "percent": True},
-            "column": {"suite": "similarity_search", "dataset": "europarl"},
-            "columns": [
-                {"metric": "en-de/error_rate"},
-                {"heading": "both", "mean_of": ["sts/x/pearson", "sts/y/pearson"], "note": "of two"},
-            ],
-            "systems": {"Its model": [90.0, 50.0]},
-            "ours": {"Its model": ["ours"]},
-        },
+ABOUT = {"name": "A 2018", "title": "Title", "where": "here", "url": "https://example.org"}
+REASONS = {"why": "Fewer minutes.", "reason": "not trained", "reasons": {"Its larger model": "too large"}}
+SIMILARITY = {
+    **{"paper": "a", "table": "1", "title": "STS", "percent": False, "note": "A note."},
+    "column": {"suite": "sts", "metric": "pearson_angular"},
+    "columns": [
+        {"dataset": "stsb.en.dev"},
+        {"dataset": "stsb.en.test", "stand_in": "stsb.es.dev", "note": "Spanish"},
+        {"dataset": "sick.test", "reason": "no data"},
     ],
+    "systems": {
+        "Its model": [0.7, 0.5, 0.6],
+        "Its larger model": [0.8, 0.7, 0.7],
+        "Its smaller model": [0.5, None, None],
+    },
+    "prior_work": {"Others (2010)": [0.4, 0.3, None]},
+    "ours": {"Its model": ["ours", "missing"]},
 }
-BESIDE = """\
-## A 2018
-
-[Title](https://example.org), here. Of its own 9 figures, 4 have one of ours beside them. On the paper's own \
-data ours are on average 0.10 of correlation higher (n = 1) and 15.0 points lower (n = 1). Fewer minutes.
-
-### Table 1: STS (Pearson)
-
-|  | stsb.en.dev | stsb.en.test (a) |
-|:---|---:|---:|
-| Its model | 0.700 | 0.500 |
-| **`ours`** | 0.800 | 0.300 |
-
-(a) Spanish
-
-A note.
-
-Without a figure of ours: sick.test: no data. Its larger model: too large. Its smaller model: not trained. \
-Others (2010): quoted by the paper from others.
-"""
+SEARCH = {
+    **{"paper": "a", "table": "2", "title": "Search", "percent": True},
+    "column": {"suite": "similarity_search", "dataset": "europarl"},
+    "columns": [
+        {"metric": "en-de/error_rate"},
+        {"heading": "both", "mean_of": ["sts/x/pearson", "sts/y/pearson"], "note": "of two"},
+    ],
+    **{"systems": {"Its model": [90.0, 50.0]}, "ours": {"Its model": ["ours"]}},
+}
+PAPER = {"papers": {"a": ABOUT | REASONS}, "tables": [SIMILARITY, SEARCH]}
+# What is written of them, in this order. An error rate of .25 is an accuracy of 75.0; (.2 + .4) / 2 = .3.
+WRITTEN = (
+    "Of its own 9 figures, 4 have one of ours",
+    "ours are on average 0.10 of correlation higher (n = 1) and 15.0 points lower (n = 1).",
+    "|  | stsb.en.dev | stsb.en.test (a) |\n|:---|---:|---:|\n",
+    "| Its model | 0.700 | 0.500 |\n| **`ours`** | 0.800 | 0.300 |\n\n(a) Spanish\n\nA note.\n",
+    "Without a figure of ours: sick.test: no data. Its larger model: too large. Its smaller model: not",
+    "Others (2010): quoted by the paper from others.",
+    "| Its model | 90.0 | 0.500 |\n| **`ours`** | 75.0 | 0.300 |",
+    "| `ours` | 1.3 | 10 | 3 |",
+)
 
 
 def test_our_scores_stand_beside_those_of_a_paper_or_a_reason_does(tmp_path, monkeypatch):
@@ -352,16 +331,14 @@ def test_our_scores_stand_beside_those_of_a_paper_or_a_reason_does(tmp_path, mon
     # The evaluation's score is the later one, in whichever order.
     systems = paper_tables.add_results(file, [of_model, of_training])
     assert json.loads(file.read_text("utf-8")) == systems
-    assert {key: systems["ours"][key] for key in ("command", "minutes", "seed")} == {
-        **{"command": "train --teacher use", "minutes": 1.3, "seed": 3}
-    }
-    assert systems["ours"]["scores"]["sts/stsb.en.dev"] == {"pearson_angular": 0.8}
-    assert "sts/z" not in systems["ours"]["scores"]
-    text = report.render(paper_tables.beside(systems), [], as_page=False)
-    assert text.startswith(BESIDE)
-    # An error rate of .25 is an accuracy of 75.0; (.2 + .4) / 2 = .3.
-    assert "| Its model | 90.0 | 0.500 |\n| **`ours`** | 75.0 | 0.300 |" in text
-    assert "| `ours` | 1.3 | 10 | 3 |" in text
+    ours = systems["ours"]
+    assert (ours["command"], ours["minutes"], ours["seed"]) == ("train --teacher use", 1.3, 3)
+    assert ours["scores"]["sts/stsb.en.dev"] == {"pearson_angular": 0.8}
+    assert "sts/z" not in ours["scores"]
+    rest = report.render(paper_tables.beside(systems), [], as_page=False)
+    for part in WRITTEN:
+        assert part in rest
+        rest = rest.partition(part)[2]
     # Scores of the same model are kept, those of another one or another training are not.
     more = ("ours", {("sts", "x", "pearson"): 0.3}, {"system": {"checksum": "c0"}})
     assert len(paper_tables.add_results(file, [more])["ours"]["scores"]) == 5
