@@ -1,9 +1,11 @@
 """An export with smaller tables: similar vectors, every signature, and what it no longer supports."""
 
+import shutil
+
 import numpy as np
 import pytest
 from raw_files import write_files
-from starting_models import KINDS, TEXTS, export_model, make_model
+from testing import KINDS, TEXTS
 
 from xling_tf.corpora.trained_on import TRAINED_ON
 from xling_tf.encoders.serving import QuantizedTable
@@ -30,8 +32,8 @@ FIRST, SECOND = KINDS
 @pytest.mark.parametrize(
     ("kind", "tables"), [(FIRST, "int8"), pytest.param(SECOND, "float16", marks=pytest.mark.slow)]
 )
-def test_every_signature_gives_nearly_what_it_did(kind, tables, tmp_path):
-    folder, output = export_model(make_model(kind), tmp_path / "whole"), tmp_path / "small"
+def test_every_signature_gives_nearly_what_it_did(kind, tables, exports, tmp_path):
+    folder, output = shutil.copytree(exports(kind)[1], tmp_path / "whole"), tmp_path / "small"
     (folder / TRAINED_ON).write_bytes(b"hashes")
     export(folder, "savedmodel", output, tables=tables)
     assert (output / TRAINED_ON).read_bytes() == b"hashes"
@@ -60,8 +62,8 @@ def test_rows_are_as_near_as_half_a_step_of_127_or_three_digits_of_their_largest
 
 
 @pytest.mark.parametrize("kind", [FIRST, pytest.param(SECOND, marks=pytest.mark.slow)])
-def test_the_words_of_some_languages_alone(kind, tmp_path):
-    folder, output = export_model(make_model(kind), tmp_path / "whole"), tmp_path / "fewer"
+def test_the_words_of_some_languages_alone(kind, exports, tmp_path):
+    folder, output = exports(kind)[1], tmp_path / "fewer"
     files = {
         "parallel/a.es-fr.tsv": f"{TEXTS[1]}\tun zzz\n",
         "documents/d.es.txt": f"{TEXTS[3]}\n{TEXTS[5]}\nuna cebra\n",

@@ -11,9 +11,8 @@ import tensorflow as tf
 from loaders import compare
 from programs import LOADERS, PEERS, run_python
 from raw_files import write_files
-from starting_models import KINDS
 from test_runtimes import FRAGMENTS
-from testing import LSTM, SENTENCES, TINY, build_model
+from testing import KINDS, LSTM, SENTENCES, TINY, build_model
 
 from xling_tf.config import BertConfig, ModelInfo, WordPieceConfig, WordsConfig
 from xling_tf.encoders.base import encoder_settings

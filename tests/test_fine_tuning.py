@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 import tensorflow as tf
 from scipy.stats import spearmanr
-from starting_models import TEXTS, export_model, make_model
+from testing import TEXTS
 
 from xling_tf.corpora.split import held_out
 from xling_tf.corpora.trained_on import TrainedOn
@@ -37,9 +37,9 @@ SETTINGS = (
 
 
 @pytest.fixture(scope="module")
-def start(tmp_path_factory):
+def start(exports):
     """A folder with an exported CNN."""
-    return export_model(make_model("cnn"), tmp_path_factory.mktemp("start") / "cnn")
+    return exports("cnn")[1]
 
 
 @pytest.fixture(scope="module")

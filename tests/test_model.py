@@ -9,8 +9,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from starting_models import KINDS, TEXTS, make_model
-from testing import TINY, TrainedModel, build_model
+from testing import KINDS, TEXTS, TINY, TrainedModel, build_model, make_model
 from use_weights import is_published
 
 import xling_tf
@@ -90,22 +89,23 @@ def test_a_call_has_gradients(tmp_path):
 
 
 @pytest.mark.parametrize("kind", [*KINDS, "lstm"])
-def test_an_export_has_the_model_too(kind, tmp_path):
-    model = model_of(kind)
-    model.export(tmp_path / "exported", {})
+def test_an_export_has_the_model_too(kind, exports, tmp_path):
+    model, folder = exports(kind) if kind in KINDS else (translator(), tmp_path / "exported")
+    if kind not in KINDS:
+        model.export(folder, {})
     # Words and their n-grams are combined in an export, and separated again.
-    require_equal(Model.from_pretrained(tmp_path / "exported"), model, tolerance=1e-6)
+    require_equal(Model.from_pretrained(folder), model, tolerance=1e-6)
 
 
 @pytest.mark.parametrize("kind", ["words and n-grams", pytest.param("cnn", marks=pytest.mark.slow)])
-def test_a_fine_tuned_export_has_the_tuned_model(kind, tmp_path):
-    make_model(kind).export(tmp_path / "exported", {})
-    loaded = tf.saved_model.load(str(tmp_path / "exported"))
+def test_a_fine_tuned_export_has_the_tuned_model(kind, exports, tmp_path):
+    _, exported = exports(kind)
+    loaded = tf.saved_model.load(str(exported))
     random = np.random.default_rng(0)
     for variable in loaded.trainable_variables:
         variable.assign(variable + random.normal(0, 0.01, variable.shape))
-    reexport(loaded, tmp_path / "exported", tmp_path / "tuned")
-    tuned, before = (Model.from_pretrained(tmp_path / name)(UNSEEN) for name in ("tuned", "exported"))
+    reexport(loaded, exported, tmp_path / "tuned")
+    tuned, before = (Model.from_pretrained(folder)(UNSEEN) for folder in (tmp_path / "tuned", exported))
     np.testing.assert_allclose(tuned, loaded(UNSEEN), rtol=0, atol=1e-6)
     assert np.abs(tuned - before).max() > 1e-3
 

@@ -7,7 +7,7 @@ import pytest
 from programs import PEERS, ROOT, run_python
 from scipy.stats import spearmanr
 from serving_servers import server_in_thread
-from starting_models import TEXTS
+from testing import TEXTS
 
 from xling_tf.evaluators.embedders import open_embedder
 from xling_tf.integrations.mteb import MtebEncoder

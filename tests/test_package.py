@@ -15,7 +15,7 @@ import openai
 import pytest
 from programs import ROOT, SHORT
 from serving_servers import server_process
-from starting_models import TEXTS, make_model
+from testing import TEXTS, make_model
 
 import xling_tf
 from xling_tf.cli import PROGRAMS

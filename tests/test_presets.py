@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from programs import read_lines
 from serving_servers import server_in_thread
-from starting_models import export_model, make_model
 
 from xling_tf.config import TASKS, ExperimentConfig, OptimizerConfig
 from xling_tf.corpora.folder import SAMPLE_FOLDER
@@ -131,8 +130,8 @@ def test_it_trains_and_is_served(name, settings, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_best_recipe_trains_all_tasks_and_leaves_the_table(tmp_path):
-    start = export_model(make_model("cnn"), tmp_path / "cnn")
+def test_the_best_recipe_trains_all_tasks_and_leaves_the_table(exports, tmp_path):
+    _, start = exports("cnn")
     run_dir, output = tmp_path / "run", tmp_path / "model"
     settings = (
         *(f"initial.model={start}", f"tasks.distillation.teacher={start}"),

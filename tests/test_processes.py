@@ -16,7 +16,6 @@ import keras
 import numpy as np
 import pytest
 from raw_files import write_files
-from starting_models import export_model, make_model
 from testing import SENTENCES
 
 import xling_tf
@@ -39,9 +38,9 @@ def process_state():
     return descriptors, dict(os.environ), [*sys.path], signals, randoms, policy, [*warnings.filters]
 
 
-def test_a_library_call_leaves_the_process_as_it_is(tmp_path, monkeypatch):
+def test_a_library_call_leaves_the_process_as_it_is(exports, tmp_path, monkeypatch):
     """Also if threads load at once, and without standard error, as under pythonw."""
-    folder = export_model(make_model("words and n-grams"), tmp_path / "model")
+    _, folder = exports("words and n-grams")
     pairs = [(f"word {i}", f"palabra {i}") for i in range(16)]
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "stderr", None)

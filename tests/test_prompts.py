@@ -5,8 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 import tensorflow as tf
-from starting_models import TEXTS, make_model
-from testing import TrainedModel, corpus
+from testing import TEXTS, TrainedModel, corpus, make_model
 
 import xling_tf
 from xling_tf.config import ModelInfo

@@ -15,8 +15,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from programs import ROOT, run_python
-from starting_models import tiny_config
-from testing import SENTENCES, TINY, build_model
+from testing import KINDS, SENTENCES, TINY, build_model
 from tricky_texts import FRAGMENTS
 
 from xling_tf.config import SentencePieceConfig, WordPieceConfig, WordsConfig
@@ -25,6 +24,7 @@ from xling_tf.exporters.base import export
 from xling_tf.model import Model
 from xling_tf.savedmodel.module import ExportedModule, reexport
 from xling_tf.savedmodel.runtimes import Pieces, RuntimeEncoder, WordPieces, Words, load
+from xling_tf.settings import apply_overrides
 from xling_tf.tokenizers.sentencepiece import SentencePieceTokenizer
 from xling_tf.tokenizers.treebank import EMPTY_TOKEN
 from xling_tf.tokenizers.wordpiece import WordPieceTokenizer
@@ -42,7 +42,7 @@ TEXTS = [
 CORPUS = {"en": [*SENTENCES, "我爱北京", "ABC abc"]}
 VOCABULARY = [EMPTY_TOKEN, "hola", "don", "n't", ",", "北京", "北", "é", "'", "1,234"]
 PIECES = SentencePieceConfig(num_pieces=60, max_tokens=12)
-KINDS: Mapping[str, WordsConfig | SentencePieceConfig | WordPieceConfig] = {
+TOKENIZERS: Mapping[str, WordsConfig | SentencePieceConfig | WordPieceConfig] = {
     "spelt": TINY.tokenizer,
     "words alone": dataclasses.replace(TINY.tokenizer, ngram_sizes=(), lowercase=True),
     "pieces": PIECES,
@@ -53,10 +53,10 @@ KINDS: Mapping[str, WordsConfig | SentencePieceConfig | WordPieceConfig] = {
 WORD_PIECES = ["[UNK]", "[CLS]", "[SEP]", *"abcdehlost'.,-猫我爱½éе", *(f"##{c}" for c in "abcdehlostéе猫")]
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", TOKENIZERS)
 def test_fragments_become_the_same_ids(name, tmp_path):
     """The same tokens, ids, buckets and n-grams in the graph and outside of it."""
-    config = KINDS[name]
+    config = TOKENIZERS[name]
     is_pieces = not isinstance(config, WordsConfig)
     inside: Any
     if isinstance(config, SentencePieceConfig):
@@ -115,7 +115,9 @@ def spelt(hub_model, hub_module, tmp_path_factory):
 @pytest.fixture(scope="module")
 def pieces(tmp_path_factory):
     """A CNN of marked pieces, as the published one is."""
-    return Exported(build_model(tiny_config("cnn"), CORPUS), tmp_path_factory.mktemp("pieces"))
+    return Exported(
+        build_model(apply_overrides(TINY, KINDS["cnn"]), CORPUS), tmp_path_factory.mktemp("pieces")
+    )
 
 
 @pytest.mark.parametrize(
@@ -162,6 +164,7 @@ import sys
 for name in ("tensorflow", "keras", "tensorflow_text", "tf2onnx"):
     sys.modules[name] = None  # importing it fails
 import numpy
+from xling_tf.settings import apply_overrides
 from xling_tf.savedmodel.runtimes import load
 numpy.save("vectors.npy", [load(folder).encode(["Hola", "xyz"]) for folder in sys.argv[1:]])
 """

@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from starting_models import make_model
 from testing import (
     DIM,
     TINY,
@@ -12,6 +11,7 @@ from testing import (
     find_task,
     make_batch,
     make_examples,
+    make_model,
     numpy_ranking,
     task_losses,
     tiny_config,

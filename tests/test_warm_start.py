@@ -1,13 +1,12 @@
 """A training that starts from another model: its layers, its weights, and the pull back to it."""
 
 import shutil
-from functools import cache
 
 import numpy as np
 import pytest
 import tensorflow as tf
-from starting_models import KINDS, encode, export_model, make_model
 from testing import (
+    KINDS,
     SENTENCES,
     TINY,
     accept,
@@ -16,6 +15,7 @@ from testing import (
     find_task,
     make_batch,
     make_examples,
+    make_model,
     tiny_model,
 )
 
@@ -38,18 +38,6 @@ from xling_tf.trainer.experiment import (
 )
 from xling_tf.trainer.resolution import START
 from xling_tf.weights import arrays
-
-
-@pytest.fixture(scope="module")
-def exports(tmp_path_factory):
-    """Maps a kind to a model and the folder that it was exported to, once."""
-
-    @cache
-    def export(kind):
-        model = make_model(kind)
-        return model, export_model(model, tmp_path_factory.mktemp("start") / "model")
-
-    return export
 
 
 def start(folder, run_dir, *overrides):
@@ -81,7 +69,7 @@ def test_a_start_from_an_export_is_the_exported_model(kind, exports, tmp_path):
     texts = [*SENTENCES, "我爱你 😀", b"\xff\0x", "a" * 2**20]
     vectors = tf.saved_model.load(str(folder))(texts).numpy()
     assert len(np.unique(vectors.round(4), axis=0)) == len(texts)
-    np.testing.assert_allclose(encode(live, texts), vectors, atol=1e-5)
+    np.testing.assert_allclose(live(texts), vectors, atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -92,7 +80,7 @@ def test_a_model_fine_tuned_elsewhere_is_started_from_as_it_is_now(kind, exports
         variable.assign(variable + 0.01)
     reexport(loaded, folder, tmp_path / "changed")
     live, _ = start(tmp_path / "changed", tmp_path / "run")
-    np.testing.assert_allclose(encode(live, SENTENCES), loaded(SENTENCES).numpy(), atol=1e-5)
+    np.testing.assert_allclose(live(SENTENCES), loaded(SENTENCES).numpy(), atol=1e-5)
 
 
 def test_a_start_from_a_run_has_its_newest_weights(tmp_path):
@@ -139,9 +127,9 @@ def test_sentences_can_be_cut_shorter_than_by_the_model(exports, tmp_path):
     live, _ = start(folder, tmp_path, "initial.max_tokens=3")
     whole = Model.from_pretrained(folder)
     assert (live.tokenizer.config.max_tokens, whole.tokenizer.config.max_tokens) == (3, 12)
-    first, second = encode(live, ["the cat sleeps", "the cat sleeps on the mat"])
+    first, second = live(["the cat sleeps", "the cat sleeps on the mat"])
     np.testing.assert_allclose(first, second, atol=1e-6)
-    np.testing.assert_allclose(first, encode(whole, ["the cat sleeps"])[0], atol=1e-5)
+    np.testing.assert_allclose(first, whole(["the cat sleeps"])[0], atol=1e-5)
     live.save_pretrained(tmp_path / "saved")
     assert Model.from_pretrained(tmp_path / "saved").config() == live.config()
 

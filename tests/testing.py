@@ -64,6 +64,26 @@ SENTENCES = ["Hola", "el gato duerme.", "Kängurus hüpfen!", "the kangaroo is s
 CARD_FILES = {"README.md": "# A card\n"}
 
 
+# A corpus of English and Spanish.
+TEXTS = (
+    "the cat sleeps on the mat",
+    "el gato duerme en la alfombra",
+    "a dog runs through the garden",
+    "un perro corre por el jardín",
+    "where is the station",
+    "dónde está la estación",
+)
+# Overrides of TINY for models of each kind, as trainings start from them.
+KINDS = {
+    "words and n-grams": (),
+    "cnn": (
+        *("tokenizer.kind=sentencepiece", "tokenizer.num_pieces=60", "tokenizer.sentence_marks=true"),
+        *("tokenizer.max_tokens=12", "encoder.kind=cnn", "encoder.num_filters=4", "encoder.hidden_dim=8"),
+        *("encoder.embedding_dim=6", "encoder.intermediate_dim=12", "encoder.num_layers=1"),
+    ),
+}
+
+
 class TrainedModel(Model):
     """A model with the tasks that train it, and their config."""
 
@@ -101,6 +121,16 @@ def build_model(
 def tiny_model(config: ExperimentConfig = TINY) -> TrainedModel:
     """A model with random weights, whose vocabulary is WORDS."""
     return build_model(config)
+
+
+def make_model(kind: str, *, seed: int = 1) -> TrainedModel:
+    """A model of a kind that knows `TEXTS`, in which no weight is 0 or 1."""
+    keras.utils.set_random_seed(seed)
+    model = build_model(apply_overrides(TINY, KINDS[kind]), {"en": TEXTS[::2], "es": TEXTS[1::2]})
+    random = np.random.default_rng(seed)
+    for variable in model.weights.values():
+        variable.assign(variable + random.normal(0, 0.1, variable.shape))
+    return model
 
 
 @cache
