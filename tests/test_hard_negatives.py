@@ -2,7 +2,6 @@
 
 import json
 from collections import Counter
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -100,6 +99,12 @@ def test_random_ones_are_any_that_pass_and_the_seed_says_which():
 # --- models and pairs in other forms
 
 
+class Model:
+    """A model with its encode as a method."""
+
+    encode = staticmethod(encode)
+
+
 LETTERS = [(f"source of {letter}", letter) for letter in "abcde"]
 NEAREST = [("b",), ("c",), ("b",), ("c",), ("d",)]
 
@@ -108,8 +113,7 @@ def test_pairs_come_in_any_form_and_before_or_after_the_model():
     frame = pd.DataFrame(LETTERS, columns=["query", "answer"])
     for pairs in (LETTERS, frame, frame[["answer", "query"]], iter(LETTERS), frame.to_dict("records")):
         assert mine_hard_negatives(encode, pairs, num_negatives=1) == NEAREST
-    model = SimpleNamespace(encode=encode)
-    assert mine_hard_negatives(frame, model, MiningConfig(num_negatives=1)) == NEAREST
+    assert mine_hard_negatives(frame, Model(), MiningConfig(num_negatives=1)) == NEAREST
 
 
 @pytest.mark.parametrize(

@@ -198,7 +198,7 @@ def test_other_models_are_refused_in_one_line(tmp_path):
         xling_tf.load(folder)
     (folder / "modules.json").write_text("[")
     require_refused(r"modules\.json must be a JSON file")
-    require_refused(r"has no config\.json, only m; use .*m", tmp_path)
+    require_refused(r"has no config\.json, only m", tmp_path)
     for path in folder.iterdir():
         path.unlink()
     (folder / "pytorch_model.bin").touch()

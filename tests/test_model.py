@@ -159,10 +159,10 @@ def test_other_folders_and_damaged_ones_are_refused_in_one_line(folder):
         config.write_bytes(contents[config])
     vocabulary.unlink()
     require_refused(r"vocabulary\.txt")
+    vocabulary.write_bytes(contents[vocabulary])
     weights.unlink()
     require_refused(r"neither saved_model\.pb, nor model\.safetensors, nor a checkpoint")
     config.unlink()
-    vocabulary.touch()
     require_refused("has no config.json, only vocabulary.txt")
 
 
