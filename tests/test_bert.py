@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 from programs import PEERS, run_python
 from safetensors.numpy import save_file
+from testing import require_gradients
 
 from xling_tf.encoders.base import build_encoder
 from xling_tf.encoders.bert import BertEncoder
@@ -121,16 +122,11 @@ def test_gradients_reach_every_variable(policy):
     features = TokenFeatures(
         np.array([3, 5, 8], np.int32), np.array([[0, 1, 2], [2, 0, 0]], np.int32), np.array([3, 1], np.int32)
     )
-    with tf.GradientTape() as tape:
-        outputs = encoder(features, training=True)
-        loss = tf.reduce_sum(outputs**3)
+    outputs = require_gradients(encoder, features, training=True)
     assert (outputs.dtype, outputs.shape, encoder.hidden_dim) == (tf.float32, (2, 5), 5)
-    variables = encoder.trainable_variables
     # By hand: tables 9*8 and 512*8, norms 3*16, query, key and value 8*24 + 24, output 8*8 + 8,
     # feed-forward 8*12 + 12 + 12*8 + 8, dense 8*5 + 5.
     assert encoder.count_params() == 72 + 4096 + 48 + 216 + 72 + 212 + 45
-    for variable, gradient in zip(variables, tape.gradient(loss, [v.value for v in variables]), strict=True):
-        assert np.abs(tf.convert_to_tensor(gradient).numpy()).max() > 0, variable.path
 
 
 def test_names_with_prefixes_and_layers_of_pretraining(tmp_path):

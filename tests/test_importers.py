@@ -14,7 +14,7 @@ import tensorflow_hub
 from import_model import import_model, read_licence
 from programs import PEERS, ROOT, run_python
 from safetensors.numpy import save_file
-from serving_servers import server_in_thread
+from serving_servers import served
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 import xling_tf
@@ -25,7 +25,6 @@ from xling_tf.importers.e5_file import find_e5, read_e5
 from xling_tf.layers.pooling import unit_length
 from xling_tf.model import Model
 from xling_tf.savedmodel.saved_models import is_foreign
-from xling_tf.serving.models import ModelConfig
 from xling_tf.trainer.fine_tuning import fine_tune
 
 SAMPLE = ROOT / "xling_tf" / "corpora" / "sample" / "parallel" / "everyday.en-fr.tsv"
@@ -333,9 +332,7 @@ def test_a_real_model_has_the_same_vectors_all_the_way_round(name, tmp_path):
     import_model(str(source), tmp_path / "exported")
     loaded = tensorflow_hub.load(str(tmp_path / "exported"))
     expected = loaded(tf.constant(texts)).numpy()
-    with server_in_thread([ModelConfig("m", tmp_path / "exported")]) as server:
-        vectors = server.predict(texts).json["predictions"]
-        np.testing.assert_allclose(vectors, expected, atol=1e-5)
+    np.testing.assert_allclose(served(tmp_path / "exported", texts), expected, atol=1e-5)
     export(tmp_path / "exported", "sentence-transformers", tmp_path / "st")
     np.testing.assert_allclose(Model.from_pretrained(tmp_path / "st")(texts), expected, atol=1e-5)
     pairs = [*zip(texts[::2], texts[1::2], strict=True)]

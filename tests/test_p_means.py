@@ -11,8 +11,8 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from raw_files import write_files
-from serving_servers import server_in_thread
+from raw_files import flipped, write_files
+from serving_servers import served
 from testing import DIM, LSTM, TINY, find_task, make_batch, make_examples, tiny_model
 
 from xling_tf.config import PowerMeanConfig
@@ -20,7 +20,6 @@ from xling_tf.encoders.base import build_encoder, encoder_settings
 from xling_tf.errors import UserError
 from xling_tf.layers.pooling import masked_max, masked_mean, power_mean
 from xling_tf.presets import get_preset
-from xling_tf.serving.models import ModelConfig
 from xling_tf.settings import apply_overrides
 from xling_tf.tokenizers.words import WordTokenizer
 from xling_tf.trainer import word_vectors
@@ -140,9 +139,7 @@ def test_vectors_that_are_cut_or_damaged_are_named(tmp_path, name):
     lines = "".join(f"word{n} {n * 7919 % 10007} {n * 7907 % 10009}\n" for n in range(2000)).encode()
     write_files(tmp_path, {name: lines})
     content = (tmp_path / name).read_bytes()
-    flipped = bytearray(content)
-    flipped[len(content) // 2] ^= 0xFF
-    for wrong in (content[: len(content) * 6 // 10], bytes(flipped)):
+    for wrong in (content[: len(content) * 6 // 10], flipped(content)):
         (tmp_path / name).write_bytes(wrong)
         with pytest.raises(UserError, match=rf"{tmp_path / name} must "):
             fit_vectors([str(tmp_path / name)], BITEXT, TOKENIZER, seed=1)
@@ -394,8 +391,7 @@ def test_the_preset_is_fitted_evaluated_and_exported(tmp_path):
     vectors = tf.saved_model.load(str(tmp_path / "model"))(texts).numpy()
     assert vectors.shape == (3, 32)
     assert np.linalg.norm(vectors, axis=1)[:2] == pytest.approx(1, abs=1e-5)
-    with server_in_thread([ModelConfig("m", tmp_path / "model")]) as server:
-        assert np.array(server.predict(texts).json["predictions"]) == pytest.approx(vectors, abs=1e-6)
+    assert served(tmp_path / "model", texts) == pytest.approx(vectors, abs=1e-6)
     # Started again, it takes the vectors that the run has kept.
     run_experiment(Run(name="p-mean", config=config, **places))
     np.testing.assert_array_equal(tf.saved_model.load(str(tmp_path / "model"))(texts), vectors)

@@ -22,7 +22,7 @@ from pipelines.common import find_files, prepare
 from pipelines.reddit import Comment, Conversations, comment_fault, kept_comments
 from pipelines.wikipedia import Documents, articles
 from programs import ROOT, run_python
-from raw_files import HEADER, comment_line, pack, page_xml, shards
+from raw_files import HEADER, comment_line, flipped, pack, page_xml, shards
 from testing import SENTENCES
 
 from xling_tf.corpora.records import TranslationPair
@@ -237,10 +237,8 @@ def test_a_cut_or_damaged_input_is_named_and_replaces_nothing(tmp_path):
     run(corpus, Documents([str(path)], "en"), tmp_path / "out")
     before = shards(tmp_path / "out")
     assert sum(map(len, before.values())) > 100
-    flipped = bytearray(content)
-    flipped[len(content) // 2] ^= 0xFF
     # Between two streams of a dump nothing but its own end is missing.
-    for each in (bytes(flipped), content[:-10], b"".join(MULTISTREAM[:3])):
+    for each in (flipped(content), content[:-10], b"".join(MULTISTREAM[:3])):
         path.write_bytes(each)
         with pytest.raises(UserError, match=f"{path}.* must be a whole"):
             run(corpus, Documents([str(path)], "en"), tmp_path / "out")

@@ -3,13 +3,12 @@
 import numpy as np
 import pytest
 from programs import read_lines
-from serving_servers import server_in_thread
+from serving_servers import served
 
 from xling_tf.config import TASKS, ExperimentConfig, OptimizerConfig
 from xling_tf.corpora.folder import SAMPLE_FOLDER
 from xling_tf.model import Model
 from xling_tf.presets import get_preset, name_of_run
-from xling_tf.serving.models import ModelConfig
 from xling_tf.settings import apply_overrides
 from xling_tf.tasks.base import Task
 from xling_tf.trainer.experiment import Run, run_experiment
@@ -124,9 +123,7 @@ def test_it_trains_and_is_served(name, settings, tmp_path):
     run_dir, output = tmp_path / "run", tmp_path / "model"
     run = Run(name=name, config=config, data=SAMPLE_FOLDER, run_dir=run_dir, output=output)
     assert run_experiment(run)["steps"] == 3
-    with server_in_thread([ModelConfig("m", output)]) as server:
-        served = server.predict(["Hello", ""]).json["predictions"]
-    assert np.linalg.norm(served, axis=1) == pytest.approx([1, 1], abs=1e-5)
+    assert np.linalg.norm(served(output, ["Hello", ""]), axis=1) == pytest.approx([1, 1], abs=1e-5)
 
 
 @pytest.mark.slow

@@ -293,6 +293,18 @@ def encoded(model: TrainedModel, texts: Sequence[str]) -> np.ndarray:
     return vectors
 
 
+def require_gradients(layer: keras.layers.Layer, *inputs: Any, **options: Any) -> tf.Tensor:
+    """Calls a layer, makes sure that a finite gradient reaches each variable, and returns the outputs."""
+    with tf.GradientTape() as tape:
+        outputs = layer(*inputs, **options)
+        loss = tf.reduce_sum(tf.cast(outputs, tf.float32) ** 3)
+    variables = layer.trainable_variables
+    for variable, gradient in zip(variables, tape.gradient(loss, [v.value for v in variables]), strict=True):
+        assert gradient is not None, variable.path
+        assert 0 < np.abs(tf.convert_to_tensor(gradient).numpy()).max() < np.inf, variable.path
+    return outputs
+
+
 def dense(inputs: np.ndarray, tower: keras.layers.Layer) -> np.ndarray:
     """A tower's tanh layers in NumPy."""
     weights = tower.get_weights()
