@@ -1,5 +1,6 @@
 """Mining of translations out of folders of vectors: margins, memory, duplicates, a kill, faults."""
 
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,7 @@ def write_vectors(folder, texts, vectors, *, precision="float32", rows=20, **cha
         table = pa.table({"text": pa.array(texts[start : start + rows], pa.string()), "vector": column})
         parquet.write_table(table, folder / f"shard-{shard:05}.parquet")
     counts = {"shards": len(starts), "counts": {"rows": len(texts)}}
-    vector_files._write_description(folder, {**settings, **changes, **counts})
+    (folder / "vectors.json").write_text(json.dumps({**settings, **changes, **counts}))
     return folder
 
 
@@ -128,7 +129,7 @@ def test_a_killed_program_continues(tmp_path):
     run_and_kill(command, work / "forward-00020.npz")
     assert not output.exists()
     before = {path.name: path.stat().st_mtime_ns for path in work.glob("forward-0000*.npz")}
-    with pytest.raises(UserError, match=r"another num_neighbours \(4, not 3\); give another --output"):
+    with pytest.raises(UserError, match="another num_neighbours"):
         mine_translations(*folders, output, num_neighbours=3)
     # With more memory, the rest is searched in one block.
     mine_translations(*folders, output, threshold=0)
