@@ -172,6 +172,7 @@ def test_batches_get_a_column_and_duplicates_are_encoded_once():
         next(encode_batches([encoded], encoder, "sentence", vector_column="v"))
 
 
+@pytest.mark.slow
 def test_the_program_reports(model, tmp_path):
     (tmp_path / "x.txt").write_text("Hola\n\nHello\n")
     flags = [f"--model={model}", "--input=x.txt", "--output=out", "--text_column=line"]

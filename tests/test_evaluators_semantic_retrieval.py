@@ -7,7 +7,6 @@ from evaluation_data import write_table
 
 from xling_tf.errors import UserError
 from xling_tf.evaluators.semantic_retrieval import (
-    SUITE,
     SemanticRetrieval,
     average_precision,
     read_pairs,
@@ -87,16 +86,3 @@ def test_tables(tmp_path):
     assert read_pairs(path) == [("A b.", "B a.", False)]
     with pytest.raises(UserError, match="labels 0 and 1, but has 'yes'"):
         read_pairs(write_table(path, header, ("yes", "a", "b")))
-
-
-def test_the_suite_finds_its_tables(tmp_path):
-    header, rows = "label question1 question2", [(1, "a 1", "b 1"), (0, "a 1", "c 2")]
-    for name in ("quora.en.dev", "quora.de.dev", "quora.en", "pawsx.de.test"):
-        write_table(tmp_path / f"paraphrase/{name}.tsv", header, *rows)
-    found = list(SUITE.find(tmp_path, 0))
-    assert {item.name for item in found} == {
-        *("pawsx.de.test", "quora.de.dev", "quora.en", "quora.en.dev", "cross-lingual.quora.dev")
-    }
-    for item in found:
-        scores = item.load()(by_last_word)
-        assert {value for key, value in scores.items() if MAP in key} == {1.0}
