@@ -110,7 +110,7 @@ def test_two_workers_train_as_two_replicas_of_one_process_do(stages, tmp_path):
 
 
 @pytest.mark.slow
-def test_each_worker_trains_on_its_own_part_of_the_corpora(tmp_path: Path) -> None:
+def test_each_worker_trains_on_its_own_part_of_the_corpora(tmp_path):
     pairs = [[(f"{side} {place}", f"{side} {place} es") for place in range(90)] for side in ("left", "right")]
     for rank, part in enumerate(pairs):
         folder = tmp_path / str(rank) / "part" / "parallel"
