@@ -1,20 +1,15 @@
 """Opening embedders by their names on the command line; REST servers have a file of their own."""
 
-import dataclasses
 import shutil
 import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import tensorflow as tf
-from testing import SENTENCES
 
-from xling_tf.corpora.records import NLI_LABELS
 from xling_tf.errors import UserError
 from xling_tf.evaluators.embedders import open_embedder
-from xling_tf.evaluators.encoding import BatchLimits
 
 STRINGS = tf.TensorSpec([None], tf.string)
 
@@ -34,22 +29,6 @@ def called(function: Any = lengths, spec: tf.TensorSpec = STRINGS) -> tf.Module:
     model = tf.Module()
     model.__call__ = tf.function(function, input_signature=[spec], autograph=False)
     return model
-
-
-def test_our_models_have_every_function(hub_folder, hub_loaded):
-    ours = dataclasses.replace(open_embedder(f"hub:{hub_folder}"), batch_limits=BatchLimits(4))
-    turned = SENTENCES[::-1]
-    for given, expected in (
-        (ours(SENTENCES), hub_loaded(SENTENCES)),
-        (ours.encode_questions(SENTENCES), hub_loaded.question_encoder(SENTENCES)),
-        (ours.encode_responses(SENTENCES, turned), hub_loaded.response_encoder(SENTENCES)),
-        (ours.infer(SENTENCES, turned), hub_loaded.inference(SENTENCES, turned)),
-    ):
-        np.testing.assert_allclose(given, expected, atol=1e-6)
-    assert ours.infer(SENTENCES, turned).shape == (len(SENTENCES), len(NLI_LABELS))
-    assert ours.name == "tiny"
-    assert ours.description["device"] in ("CPU", "GPU")
-    assert ours.description["config"]["encoder"]["kind"] == "transformer"
 
 
 def test_the_checksum_covers_the_files_that_vectors_depend_on(tmp_path):
