@@ -60,10 +60,10 @@ def test_replicas_rank_among_the_candidates_of_all():
 
 
 def config_of(optimizer, normalize, overrides=()):
-    similarity = tiny_config(normalize=normalize, scale=3.0, margin=0.1, bidirectional=True)
     # Adam divides by the gradient's size, so it must not magnify rounding errors of tiny ones.
-    rates = [f"optimizer.name={optimizer}", "optimizer.learning_rate=0.01"]
-    return apply_overrides(similarity, [*rates, *overrides])
+    rates = (f"optimizer.name={optimizer}", "optimizer.learning_rate=0.01")
+    similarity = {"normalize": normalize, "scale": 3.0, "margin": 0.1, "bidirectional": True}
+    return tiny_config(*rates, *overrides, **similarity)
 
 
 # Far below the norm of every task here, so that it changes each step.

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from raw_files import read_files
-from testing import TINY, tiny_model
+from testing import tiny_config, tiny_model
 
 from xling_tf.config import ExperimentConfig
 from xling_tf.corpora.folder import SAMPLE_FOLDER
@@ -123,7 +123,7 @@ def test_few_minutes_teach_one_layer(gflops, minutes, layers, monkeypatch):
 
 def test_data_that_should_be_there_are_missed(caplog):
     every = ("data.all_pairs=true", "tasks.inference.in_targets=true", "tasks.question_answering.weight=1")
-    tasks = tiny_model(apply_overrides(TINY, ["data.targets=es,fr", *every])).tasks
+    tasks = tiny_model(tiny_config("data.targets=es,fr", *every)).tasks
     caplog.set_level("INFO", logger="absl")
     examples = {task.name: None for task in tasks if task.kind in ("conversations", "documents")}
     kept = _with_examples(tasks, examples, "en")
@@ -147,7 +147,7 @@ def test_data_that_should_be_there_are_missed(caplog):
 
 def test_a_training_from_a_model_reads_only_what_its_tasks_learn_from(tmp_path):
     off = ("tasks.response_prediction.weight=0", "tasks.quick_thought.weight=0")
-    config = apply_overrides(TINY, ["data.sample=true", *off])
+    config = tiny_config("data.sample=true", *off)
     started = apply_overrides(config, ["initial.model=exported/any"])
     kinds = [
         {corpus.kind for corpus in _read_corpora(run, run.config.data, is_chief=False).corpora}

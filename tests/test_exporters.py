@@ -12,7 +12,7 @@ from loaders import compare
 from programs import LOADERS, PEERS, run_python
 from raw_files import write_files
 from test_runtimes import FRAGMENTS
-from testing import KINDS, LSTM, SENTENCES, TINY, build_model
+from testing import KINDS, LSTM, SENTENCES, build_model, tiny_config
 
 from xling_tf.config import BertConfig, ModelInfo, WordPieceConfig, WordsConfig
 from xling_tf.encoders.base import encoder_settings
@@ -21,7 +21,6 @@ from xling_tf.exporters.base import export, sample_texts
 from xling_tf.exporters.tokenizer_json import UNKNOWN_WORD, tokenizer_json
 from xling_tf.model import Model
 from xling_tf.savedmodel.saved_models import load_saved_model
-from xling_tf.settings import apply_overrides
 from xling_tf.tokenizers.treebank import EMPTY_TOKEN
 from xling_tf.tokenizers.wordpiece import WordPieceTokenizer
 from xling_tf.tokenizers.words import WordTokenizer
@@ -81,7 +80,7 @@ def folder_of(tmp_path_factory):
             keras.utils.set_random_seed(1)
             overrides = MODELS.get(kind, ())
             texts = {"en": SAMPLE[::2], "es": SAMPLE[1::2]}
-            model = make_bert() if kind == "bert" else build_model(apply_overrides(TINY, overrides), texts)
+            model = make_bert() if kind == "bert" else build_model(tiny_config(*overrides), texts)
             random = np.random.default_rng(1)
             for variable in model.weights.values():
                 variable.assign(variable + random.normal(0, 0.1, variable.shape))

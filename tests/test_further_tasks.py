@@ -3,13 +3,12 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from testing import TINY, corpus, find_task, make_examples, scored, task_losses, tiny_model
+from testing import corpus, find_task, make_examples, scored, task_losses, tiny_config, tiny_model
 
 from xling_tf.corpora.readers import read_similarity
 from xling_tf.corpora.records import InferencePair, SimilarityPair
 from xling_tf.corpora.store import transient_store
 from xling_tf.losses import correlation_distance
-from xling_tf.settings import apply_overrides
 from xling_tf.trainer.input_pipeline import task_examples
 
 DISTILLED = ["tasks.distillation.weight=1", "tasks.distillation.teacher=python:a:teacher"]
@@ -18,7 +17,7 @@ DISTILLED = ["tasks.distillation.weight=1", "tasks.distillation.teacher=python:a
 def score(normalize, source, target, teacher, source_texts=None, settings=()):
     """Losses and hits of given encodings, as lists."""
     settings = [*DISTILLED, f"similarity.normalize={normalize}", *settings]
-    task = find_task(tiny_model(apply_overrides(TINY, settings)), "distillation_en-es")
+    task = find_task(tiny_model(tiny_config(*settings)), "distillation_en-es")
     names = source_texts or range(len(source))
     return scored(task, [source, target], [names, names], teacher)
 
@@ -59,7 +58,7 @@ def test_similarities_are_learnt_from_a_teacher_of_another_width():
 
 ENTAILMENT, NEUTRAL, CONTRADICTION = range(3)
 RANKING = ("tasks.entailment_ranking.weight=1", "similarity.normalize=false")
-RANKED = apply_overrides(TINY, [*RANKING, "similarity.scale=1", "similarity.margin=0.5"])
+RANKED = tiny_config(*RANKING, "similarity.scale=1", "similarity.margin=0.5")
 ROWS = [
     InferencePair("a dog runs", "an animal moves", ENTAILMENT),
     InferencePair("a dog runs", "a dog runs home", NEUTRAL),
@@ -104,7 +103,7 @@ def test_entailed_and_contradicting_sentences_are_the_candidates(task):
     assert hits == [0, 1]
 
 
-GRADED = apply_overrides(TINY, ["tasks.graded_similarity.weight=1"])
+GRADED = tiny_config("tasks.graded_similarity.weight=1")
 
 
 def test_the_loss_is_one_minus_the_correlation():

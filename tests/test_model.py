@@ -9,14 +9,13 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from testing import KINDS, TEXTS, TINY, TrainedModel, build_model, make_model
+from testing import KINDS, TEXTS, TrainedModel, build_model, make_model, tiny_config
 from use_weights import is_published
 
 import xling_tf
 from xling_tf.errors import UserError
 from xling_tf.model import CONFIG, WEIGHTS, Model
 from xling_tf.savedmodel.module import reexport
-from xling_tf.settings import apply_overrides
 from xling_tf.weights import arrays
 
 UNSEEN = [*TEXTS, "a zebra sleeps", "una cebra", "", "😀"]
@@ -32,7 +31,7 @@ def translator() -> TrainedModel:
         *(f"tasks.{name}.weight=0" for name in others),
     ]
     keras.utils.set_random_seed(1)
-    return build_model(apply_overrides(TINY, settings), {"en": TEXTS[::2], "es": TEXTS[1::2]})
+    return build_model(tiny_config(*settings), {"en": TEXTS[::2], "es": TEXTS[1::2]})
 
 
 def model_of(kind: str) -> TrainedModel:

@@ -13,7 +13,7 @@ import pytest
 import tensorflow as tf
 from raw_files import flipped, write_files
 from serving_servers import served
-from testing import DIM, LSTM, TINY, find_task, make_batch, make_examples, tiny_model
+from testing import DIM, LSTM, find_task, make_batch, make_examples, tiny_config, tiny_model
 
 from xling_tf.config import PowerMeanConfig
 from xling_tf.encoders.base import build_encoder, encoder_settings
@@ -338,7 +338,7 @@ def test_training_ends_when_the_loss_stops_falling_and_keeps_the_best():
 
 def test_infersent_tells_translations_from_other_sentences():
     infersent = ("encoder.pooling=max", f"encoder.intermediate_dim={DIM // 2}", "encoder.num_layers=1")
-    config = apply_overrides(TINY, [*LSTM, *infersent, "tasks.translation_detection.weight=1"])
+    config = tiny_config(*LSTM, *infersent, "tasks.translation_detection.weight=1")
     model = tiny_model(config)
     task = find_task(model, "translation_detection_en-es")
     batch = make_batch(model, make_examples(["a b c", "d"], ["b", "hello e"]))
@@ -358,7 +358,7 @@ def test_infersent_tells_translations_from_other_sentences():
 
 
 def test_inference_and_detection_share_a_classifier_of_five_classes():
-    model = tiny_model(apply_overrides(TINY, ["tasks.inference_and_detection.weight=1"]))
+    model = tiny_model(tiny_config("tasks.inference_and_detection.weight=1"))
     detection, inference, spanish = (
         find_task(model, f"inference_and_detection{languages}") for languages in ("_en-es", "", "_es")
     )

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from programs import ROOT, run_python
-from testing import KINDS, SENTENCES, TINY, build_model
+from testing import KINDS, SENTENCES, TINY, build_model, tiny_config
 from tricky_texts import FRAGMENTS
 
 from xling_tf.config import SentencePieceConfig, WordPieceConfig, WordsConfig
@@ -24,7 +24,6 @@ from xling_tf.exporters.base import export
 from xling_tf.model import Model
 from xling_tf.savedmodel.module import ExportedModule, reexport
 from xling_tf.savedmodel.runtimes import Pieces, RuntimeEncoder, WordPieces, Words, load
-from xling_tf.settings import apply_overrides
 from xling_tf.tokenizers.sentencepiece import SentencePieceTokenizer
 from xling_tf.tokenizers.treebank import EMPTY_TOKEN
 from xling_tf.tokenizers.wordpiece import WordPieceTokenizer
@@ -115,9 +114,7 @@ def spelt(hub_model, hub_module, tmp_path_factory):
 @pytest.fixture(scope="module")
 def pieces(tmp_path_factory):
     """A CNN of marked pieces, as the published one is."""
-    return Exported(
-        build_model(apply_overrides(TINY, KINDS["cnn"]), CORPUS), tmp_path_factory.mktemp("pieces")
-    )
+    return Exported(build_model(tiny_config(*KINDS["cnn"]), CORPUS), tmp_path_factory.mktemp("pieces"))
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,6 @@ from testing import (
 from xling_tf.encoders.serving import ServingEncoder
 from xling_tf.layers.pooling import unit_length
 from xling_tf.savedmodel.module import ExportedModule, reexport
-from xling_tf.settings import apply_overrides
 from xling_tf.tokenizers.words import select_vocabulary
 
 DIM = TINY.encoder.hidden_dim
@@ -67,7 +66,7 @@ def answering(tmp_path_factory):
     """
     keras.utils.set_random_seed(1)
     on = ["tasks.question_answering.weight=1", "tokenizer.max_context_tokens=16"]
-    model = tiny_model(apply_overrides(tiny_config(normalize=True), on))
+    model = tiny_model(tiny_config(*on, normalize=True))
     for variable in model.encoder.variables:
         variable.assign(3 * variable)  # Far from unit length, so that normalising matters.
     folder = tmp_path_factory.mktemp("exported") / "qa"

@@ -3,7 +3,6 @@ import pytest
 import tensorflow as tf
 from testing import (
     DIM,
-    TINY,
     WORDS,
     corpus,
     dense,
@@ -136,10 +135,7 @@ NEGATIVES = [("mundo", "j"), ("a", "hola"), ("c b", "d d"), ("j i", "g"), ("adio
 
 
 def with_negatives(hard_negatives=2, **similarity):
-    config = apply_overrides(
-        tiny_config(**similarity), [f"tasks.translation_ranking.hard_negatives={hard_negatives}"]
-    )
-    return tiny_model(config)
+    return tiny_model(tiny_config(f"tasks.translation_ranking.hard_negatives={hard_negatives}", **similarity))
 
 
 def ranking_losses(model, pairs):
@@ -213,7 +209,7 @@ def test_negatives_are_cut_to_prefixes_too():
 
 
 def build(*overrides):
-    return {task.name: task for task in tiny_model(apply_overrides(TINY, overrides)).tasks}
+    return {task.name: task for task in tiny_model(tiny_config(*overrides)).tasks}
 
 
 def test_tasks_of_several_targets():
@@ -241,7 +237,7 @@ def test_tasks_of_several_targets():
 
 
 DETECTION = "translation_detection_en-es"
-DETECTING = apply_overrides(TINY, ["tasks.translation_detection.weight=1"])
+DETECTING = tiny_config("tasks.translation_detection.weight=1")
 
 
 def detection(sources, targets):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from encode_functions import Counting, random_vectors
 from programs import ONE_TASK, SHORT, train
-from testing import DIM, TINY, make_examples, rows_of, scored, tiny_model
+from testing import DIM, TINY, make_examples, rows_of, scored, tiny_config, tiny_model
 
 from xling_tf.errors import UserError
 from xling_tf.evaluators.encoding import Embedder
@@ -18,13 +18,10 @@ from xling_tf.trainer.input_pipeline import TaskExamples
 from xling_tf.trainer.teacher import Teacher, open_teacher, open_teachers, require_width, with_vectors
 
 SPANISH, FRENCH = "distillation_en-es", "distillation_en-fr"
-CONFIG = apply_overrides(
-    TINY,
-    [
-        "tasks.distillation.weight=1",
-        "tasks.distillation.teacher=python:encode_functions:constant",
-        "data.targets=es,fr",
-    ],
+CONFIG = tiny_config(
+    "tasks.distillation.weight=1",
+    "tasks.distillation.teacher=python:encode_functions:constant",
+    "data.targets=es,fr",
 )
 TASKS = [task for task in tiny_model(CONFIG).tasks if isinstance(task, Distillation)]
 
@@ -155,7 +152,7 @@ def test_a_teacher_of_questions_encodes_them_apart_from_answers(monkeypatch, tmp
     )
     monkeypatch.setattr(module, "open_embedder", lambda name: system)
     questions = ["tasks.question_answering.weight=1", "tasks.question_answering.teacher=e5"]
-    config = apply_overrides(TINY, questions)
+    config = tiny_config(*questions)
     teachers = open_teachers(config)
     assert (list(teachers), teachers[QuestionAnswering].dim) == ([QuestionAnswering], 6)
     (task, *_) = [task for task in tiny_model(config).tasks if isinstance(task, QuestionAnswering)]

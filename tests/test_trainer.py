@@ -8,7 +8,7 @@ from collections import Counter
 import numpy as np
 import pytest
 from programs import read_lines
-from testing import TINY, TWO_TASKS, WORDS, make_trainer, tiny_model, two_replicas
+from testing import TWO_TASKS, WORDS, make_trainer, tiny_config, tiny_model, two_replicas
 
 from xling_tf.settings import apply_overrides
 from xling_tf.trainer.checkpoints import CheckpointError, Checkpoints
@@ -93,12 +93,9 @@ def test_no_step_learns_at_a_rate_of_0(budget, rates, tmp_path):
 
 
 def test_a_language_is_drawn_by_its_size_and_the_temperature():
-    config = apply_overrides(
-        TINY,
-        [
-            *("data.targets=es,fr", "data.sampling_temperature=2"),
-            *("tasks.response_prediction.weight=0", "tasks.quick_thought.weight=0"),
-        ],
+    config = tiny_config(
+        *("data.targets=es,fr", "data.sampling_temperature=2"),
+        *("tasks.response_prediction.weight=0", "tasks.quick_thought.weight=0"),
     )
     sizes = {"translation_ranking_en-es": 900, "translation_ranking_en-fr": 100, "inference": 7}
     schedule = make_schedule(tiny_model(config).tasks, sizes, config)

@@ -7,7 +7,6 @@ from programs import read_lines
 from testing import (
     DIM,
     LSTM,
-    TINY,
     WORDS,
     encoded,
     find_task,
@@ -15,6 +14,7 @@ from testing import (
     make_examples,
     make_trainer,
     rows_of,
+    tiny_config,
     tiny_model,
 )
 
@@ -29,9 +29,7 @@ from xling_tf.tasks.base import draw_others
 from xling_tf.tasks.translation import _candidates
 
 NAMES = ("translation_ranking", "response_prediction", "quick_thought", "inference")
-YU = apply_overrides(
-    TINY, [*(*LSTM, "tasks.translation.weight=1"), *(f"tasks.{name}.weight=0" for name in NAMES)]
-)
+YU = tiny_config(*(*LSTM, "tasks.translation.weight=1"), *(f"tasks.{name}.weight=0" for name in NAMES))
 EXAMPLES = make_examples(["a b c", "hello", "d e"], ["b", "hola mundo", "f g h i"])
 
 

@@ -8,7 +8,6 @@ import tensorflow as tf
 from testing import (
     KINDS,
     SENTENCES,
-    TINY,
     accept,
     build_model,
     corpus,
@@ -16,6 +15,7 @@ from testing import (
     make_batch,
     make_examples,
     make_model,
+    tiny_config,
     tiny_model,
 )
 
@@ -24,7 +24,6 @@ from xling_tf.corpora.store import open_store
 from xling_tf.errors import UserError
 from xling_tf.model import CHECKPOINTS, Model
 from xling_tf.savedmodel.module import reexport
-from xling_tf.settings import apply_overrides
 from xling_tf.tasks.base import AnchorEncoder
 from xling_tf.trainer.checkpoints import Checkpoints
 from xling_tf.trainer.distribution import Workers, make_strategy
@@ -42,7 +41,7 @@ from xling_tf.weights import arrays
 
 def start(folder, run_dir, *overrides):
     """The model with which a run begins that starts from `folder`, and the names of tasks with new heads."""
-    config = apply_overrides(TINY, [f"initial.model={folder}", *overrides])
+    config = tiny_config(f"initial.model={folder}", *overrides)
     run = Run(name="x", config=config, run_dir=run_dir, output=run_dir / "exported")
     run_dir.mkdir(exist_ok=True)
     store = open_store(run_dir / "corpora", [corpus("parallel", [TranslationPair("a", "b")])], accept)
@@ -112,7 +111,7 @@ def test_a_start_that_cannot_be_used_is_refused_before_corpora_are_read(start, e
     folder, message = exports("cnn")[1], r"bow_residual, which .* add --set training.bow_share=0"
     if start == "none":
         folder, message = tmp_path / "nothing", "does not exist"
-    config = apply_overrides(TINY, [f"initial.model={folder}", "training.bow_share=0.5"])
+    config = tiny_config(f"initial.model={folder}", "training.bow_share=0.5")
     corpora = [corpus("parallel", [TranslationPair("a", "b")])]
     run = Run(
         name="x", config=config, corpora=corpora, run_dir=tmp_path / "run", output=tmp_path / "exported"
@@ -138,7 +137,7 @@ QUESTIONS = ("tasks.question_answering.weight=1",)
 
 
 def test_heads_are_the_models_and_new_where_it_has_others(tmp_path):
-    model = build_model(apply_overrides(TINY, QUESTIONS))
+    model = build_model(tiny_config(*QUESTIONS))
     model.save_pretrained(tmp_path / "model")
     before = arrays(model.weights)
     # The sizes of the model's heads are kept, and so are the heads of tasks that are not trained.

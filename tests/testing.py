@@ -10,19 +10,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from xling_tf.config import (
-    TOKENIZERS,
-    ExperimentConfig,
-    HeadsConfig,
-    InferenceConfig,
-    ModelInfo,
-    NativeTaskConfig,
-    OptimizerConfig,
-    TrainingConfig,
-    TransformerConfig,
-    TranslationRankingConfig,
-    WordsConfig,
-)
+from xling_tf.config import ExperimentConfig, ModelInfo
 from xling_tf.corpora.records import Corpus, Record, Row
 from xling_tf.corpora.store import CorpusStore
 from xling_tf.encoders.base import encoder_settings
@@ -38,25 +26,24 @@ from xling_tf.trainer.loop import Trainer
 DIM = 8
 WORDS = [*"abcdefghij", "hello", "hola", "world", "mundo"]
 
-TINY = ExperimentConfig(
-    tokenizer=WordsConfig(max_tokens=12, num_oov_buckets=4, num_ngram_buckets=64),
-    encoder=TransformerConfig(
-        embedding_dim=6, hidden_dim=DIM, intermediate_dim=12, num_layers=1, num_heads=2
-    ),
-    heads=HeadsConfig(tower_dims=(5,), inference_dim=7),
-    tasks={
-        "translation_ranking": TranslationRankingConfig(examples_per_batch=8),
-        "response_prediction": NativeTaskConfig(examples_per_batch=8),
-        "quick_thought": NativeTaskConfig(examples_per_batch=8),
-        "inference": InferenceConfig(examples_per_batch=8),
-    },
-    optimizer=OptimizerConfig(learning_rate=0.1, embedding_learning_rate=1.0),
-    training=TrainingConfig(steps=4, precision="float32"),
-)
-
-# The sizes of TINY for encoders of other kinds.
+# The sizes of TINY, also for encoders of other kinds.
 SMALL = ("encoder.embedding_dim=6", f"encoder.hidden_dim={DIM}", "encoder.intermediate_dim=12")
 LSTM = ("encoder.kind=lstm", *SMALL, "tokenizer.ngram_sizes=")
+TINY = apply_overrides(
+    ExperimentConfig(),
+    [
+        *("tokenizer.max_tokens=12", "tokenizer.num_oov_buckets=4", "tokenizer.num_ngram_buckets=64"),
+        *(*SMALL, "encoder.num_layers=1", "encoder.num_heads=2"),
+        *("heads.tower_dims=5", "heads.inference_dim=7"),
+        *(
+            f"tasks.{task}.{setting}"
+            for task in ("translation_ranking", "response_prediction", "quick_thought", "inference")
+            for setting in ("weight=1", "examples_per_batch=8")
+        ),
+        *("optimizer.learning_rate=0.1", "optimizer.embedding_learning_rate=1"),
+        *("training.steps=4", "training.precision=float32"),
+    ],
+)
 
 # Known words, unknown ones, both, and none.
 SENTENCES = ["Hola", "el gato duerme.", "Kängurus hüpfen!", "the kangaroo is sleeping", "¿qué tal?", ""]
@@ -96,9 +83,10 @@ class TrainedModel(Model):
         return [variable for name, variable in self.weights.items() if name.startswith("heads/")]
 
 
-def tiny_config(**similarity: Any) -> ExperimentConfig:
-    """The tiny config, with another similarity."""
-    return dataclasses.replace(TINY, similarity=dataclasses.replace(TINY.similarity, **similarity))
+def tiny_config(*settings: str, **similarity: Any) -> ExperimentConfig:
+    """The tiny config with other settings, and another similarity."""
+    config = apply_overrides(TINY, settings)
+    return dataclasses.replace(config, similarity=dataclasses.replace(config.similarity, **similarity))
 
 
 def build_model(
