@@ -9,6 +9,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from programs import ONE_TASK
 from testing import KINDS, TEXTS, TrainedModel, build_model, make_model, tiny_config
 from use_weights import is_published
 
@@ -24,12 +25,9 @@ UNSEEN = [*TEXTS, "a zebra sleeps", "una cebra", "", "😀"]
 @cache
 def translator() -> TrainedModel:
     """An LSTM with the decoder of translations."""
-    others = ("translation_ranking", "response_prediction", "quick_thought", "inference")
-    settings = [
-        *("tokenizer.ngram_sizes=", "encoder.kind=lstm", "encoder.embedding_dim=6", "encoder.hidden_dim=8"),
-        *("encoder.intermediate_dim=4", "encoder.pooling=attention", "tasks.translation.weight=1"),
-        *(f"tasks.{name}.weight=0" for name in others),
-    ]
+    sizes = ("encoder.embedding_dim=6", "encoder.hidden_dim=8", "encoder.intermediate_dim=4")
+    alone = ("tasks.translation.weight=1", "tasks.translation_ranking.weight=0", *ONE_TASK)
+    settings = ("tokenizer.ngram_sizes=", "encoder.kind=lstm", *sizes, "encoder.pooling=attention", *alone)
     keras.utils.set_random_seed(1)
     return build_model(tiny_config(*settings), {"en": TEXTS[::2], "es": TEXTS[1::2]})
 

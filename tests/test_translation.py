@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 import pytest
-from programs import read_lines
+from programs import ONE_TASK, read_lines
 from testing import (
     DIM,
     LSTM,
@@ -28,8 +28,7 @@ from xling_tf.settings import apply_overrides
 from xling_tf.tasks.base import draw_others
 from xling_tf.tasks.translation import _candidates
 
-NAMES = ("translation_ranking", "response_prediction", "quick_thought", "inference")
-YU = tiny_config(*(*LSTM, "tasks.translation.weight=1"), *(f"tasks.{name}.weight=0" for name in NAMES))
+YU = tiny_config(*LSTM, "tasks.translation.weight=1", "tasks.translation_ranking.weight=0", *ONE_TASK)
 EXAMPLES = make_examples(["a b c", "hello", "d e"], ["b", "hola mundo", "f g h i"])
 
 
