@@ -140,10 +140,10 @@ def test_models_of_other_libraries_and_exports_to_other_formats_are_not_replaced
     ("kind", "form", "message"),
     [
         ("words", "model2vec", r"a static encoder .* has the encoder transformer .* --to savedmodel, keras"),
-        ("cnn", "model2vec", "without marks"),
         ("words", "mediapipe", "the tokenizer sentencepiece .* the tokenizer words"),
-        ("lstm", "litert", "without recurrent layers"),
         ("words", "onxx", "did you mean onnx"),
+        pytest.param("cnn", "model2vec", "without marks", marks=pytest.mark.slow),
+        pytest.param("lstm", "litert", "without recurrent layers", marks=pytest.mark.slow),
     ],
 )
 def test_what_a_format_cannot_express_is_refused(kind, form, message, folder_of, tmp_path):

@@ -50,7 +50,7 @@ def test_a_transformer_starts_as_the_average_and_learns_what_to_add():
     assert np.abs(encode(model, TEXTS) - before).max() > 1e-3
 
 
-@pytest.mark.parametrize(("least", "steps"), [(0, 4), (6, 6), (9, 8)])
+@pytest.mark.parametrize(("least", "steps"), [pytest.param(0, 4, marks=pytest.mark.slow), (6, 6), (9, 8)])
 def test_the_first_phase_trains_the_average_and_heads_alone(least, steps, tmp_path):
     config = apply_overrides(TWO_PHASES, [f"training.bow_steps={least}", "training.bow_rate=0"])
     trainer = make_trainer(tmp_path, config, EXAMPLES)

@@ -8,7 +8,7 @@ from collections import Counter
 import numpy as np
 import pytest
 from programs import read_lines
-from testing import TWO_TASKS, WORDS, make_trainer, tiny_config, tiny_model, two_replicas
+from testing import TWO_TASKS, WORDS, make_trainer, tiny_config, tiny_model
 
 from xling_tf.settings import apply_overrides
 from xling_tf.trainer.checkpoints import CheckpointError, Checkpoints
@@ -63,7 +63,7 @@ def test_steps_that_are_read_together_are_the_same_steps(tmp_path):
     config = apply_overrides(TWO_TASKS, ["training.steps=8"])
     runs = []
     for at_once in (1, 3):
-        trainer = make_trainer(tmp_path / str(at_once), config, workers=Workers(two_replicas()))
+        trainer = make_trainer(tmp_path / str(at_once), config)
         trainer._steps_ahead, reads, read = at_once, [], trainer._read
         trainer._read = lambda steps, reads=reads, read=read: reads.append(len(steps)) or read(steps)
         assert trainer.train()
