@@ -146,7 +146,7 @@ class Replica:
         pytest.param("translation_detection_en-es", "sgd", False, DETECTED, marks=pytest.mark.slow),
         pytest.param("translation_en-es", "sgd", False, YU, marks=pytest.mark.slow),
         pytest.param("translation_ranking_en-es", "sgd", True, BERT, marks=pytest.mark.slow),
-        ("translation_ranking_en-es", "sgd", True, CNN),
+        pytest.param("translation_ranking_en-es", "sgd", True, CNN, marks=pytest.mark.slow),
     ],
 )
 def test_two_replicas_are_one(name, optimizer, normalize, overrides, tmp_path):

@@ -288,7 +288,7 @@ ALL = apply_overrides(
 )
 
 
-@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("count", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_a_batch_of_equal_examples_is_learnt_without_contradiction(count):
     # Nothing in it is wrong, so that what tells examples apart has nothing to tell.
     model = tiny_model(ALL)
