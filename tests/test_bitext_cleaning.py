@@ -44,7 +44,7 @@ def test_margins_and_faults(tmp_path):
     scores = [line.split("\t") for line in (tmp_path / "scores.tsv").read_text(encoding="utf-8").splitlines()]
     assert [tuple(pair) for _, _, *pair in scores] == PAIRS
     assert [fault for _, fault, *_ in scores] == [
-        *("", "another language", "numbers differ", "another language", "", "")
+        *("", "same on both sides", "numbers differ", "another language", "", "")
     ]
     # Cosines of the three pairs without a fault: .8 0 .6 / .6 1 0 / .36 .6 .64. The mean of each row and
     # column: 1.4, 1.6, 1.6 and 1.76, 1.6, 1.24, thirds.

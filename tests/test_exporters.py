@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from loaders import compare
-from programs import LOADERS, PEERS, run_python
+from programs import LOADERS, PEERS, ROOT, run_python, the_error
 from raw_files import write_files
 from test_runtimes import FRAGMENTS
 from testing import KINDS, LSTM, SENTENCES, build_model, tiny_config
@@ -150,6 +150,11 @@ def test_what_a_format_cannot_express_is_refused(kind, form, message, folder_of,
     with pytest.raises(UserError, match=message):
         export(folder_of(kind), form, tmp_path / "output")
     assert not [*tmp_path.iterdir()]
+
+
+def test_a_format_without_a_folder_is_refused(tmp_path):
+    run = run_python(tmp_path, str(ROOT / "export" / "main.py"), "--model=m", "--to=onnx")
+    assert "--to and --output are expected together" in the_error(run)
 
 
 LOADED = [

@@ -10,12 +10,7 @@ from testing import require_gradients
 
 from xling_tf.layers.base import Dropout, LayerNorm, float32_copy
 from xling_tf.layers.convolution import ConvolutionBranch, NormalizedProjection, ResidualFeedforward
-from xling_tf.layers.embeddings import (
-    EmbeddingTable,
-    WordEmbedding,
-    sinusoidal_positions,
-    sum_groups,
-)
+from xling_tf.layers.embeddings import EmbeddingTable, WordEmbedding, sinusoidal_positions, sum_groups
 from xling_tf.layers.pooling import masked_mean, unit_length
 from xling_tf.layers.towers import InferenceHead, Tower
 from xling_tf.layers.transformer import SelfAttention, TransformerBlock

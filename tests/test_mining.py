@@ -14,7 +14,6 @@ from pyarrow import parquet
 from xling_tf.bulk import mining
 from xling_tf.bulk.mining import mine_translations
 from xling_tf.errors import UserError
-from xling_tf.files import write_json
 from xling_tf.search.quantization import quantize_embeddings
 from xling_tf.search.search import bitext_mining
 

@@ -10,7 +10,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from xling_tf.config import ExperimentConfig, ModelInfo
+from xling_tf.config import TOKENIZERS, ExperimentConfig, ModelInfo
 from xling_tf.corpora.records import Corpus, Record, Row
 from xling_tf.corpora.store import CorpusStore
 from xling_tf.encoders.base import encoder_settings
