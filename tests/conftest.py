@@ -1,7 +1,8 @@
 """Two logical CPU devices, no state left between tests, and an exported model."""
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from testing import CARD_FILES, SENTENCES, TINY, TrainedModel
+from testing import CARD_FILES, SENTENCES, TINY, TrainedModel, make_model
 from testing import build_model as build
 
 from xling_tf.evaluators import classification, classifiers
@@ -42,6 +43,19 @@ def small_classifiers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(classifiers.NETWORK, "max_epochs", 30)
     monkeypatch.setitem(classifiers.NETWORK, "weight_decay", (1e-5,))
     monkeypatch.setattr(classification, "_PERCENTAGES", (10, 100))
+
+
+@pytest.fixture(scope="session")
+def exports(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[TrainedModel, Path]]:
+    """Maps a kind to a model and the folder that it was exported to, once; no test changes them."""
+
+    @cache
+    def export(kind: str) -> tuple[TrainedModel, Path]:
+        model, folder = make_model(kind), tmp_path_factory.mktemp("start") / "model"
+        model.export(folder, {})
+        return model, folder
+
+    return export
 
 
 @pytest.fixture(scope="session")

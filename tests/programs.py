@@ -88,6 +88,17 @@ def train_until(
     return [Run(status, "", told, at) for status, told, at in zip(statuses, errors, folders, strict=True)]
 
 
+def run_and_kill(command: Sequence[str], path: Path) -> None:
+    """Runs a command in the folder above a path's, and kills it once the path exists."""
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen(command, cwd=path.parents[1], **quiet) as process:
+        while not path.exists():
+            assert process.poll() is None
+            time.sleep(0.001)
+        process.kill()
+    assert process.returncode == -signal.SIGKILL
+
+
 def run_python(folder: Path, *arguments: str, timeout: int = 600, python: str | Path = sys.executable) -> Run:
     """Runs Python in `folder`."""
     command = [str(python), *arguments]

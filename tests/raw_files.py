@@ -4,8 +4,10 @@ import bz2
 import gzip
 import json
 import lzma
+import resource
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import polib
@@ -89,6 +91,29 @@ def write_catalogue(path: Path, messages: Mapping[str, str]) -> None:
     catalogue.save_as_mofile(str(path))
 
 
+def read_files(folder: Path) -> dict[str, bytes]:
+    """The files in a folder, at any depth, by their names there."""
+    paths = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
+
+
+def flipped(content: bytes) -> bytes:
+    """The content with one byte in its middle changed."""
+    middle = len(content) // 2
+    return content[:middle] + bytes([content[middle] ^ 0xFF]) + content[middle + 1 :]
+
+
+@contextmanager
+def small_disk(max_bytes: int) -> Iterator[None]:
+    """No file may grow beyond so many bytes, as if the disk had no more room."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (max_bytes, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
 def shards(folder: Path) -> dict[str, str]:
-    paths = sorted(path for path in folder.rglob("*.gz") if path.is_file())
-    return {path.name: gzip.decompress(path.read_bytes()).decode() for path in paths}
+    """The texts of the .gz files in a folder by their names alone."""
+    return {path.name: gzip.decompress(path.read_bytes()).decode() for path in sorted(folder.rglob("*.gz"))}

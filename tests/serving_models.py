@@ -89,10 +89,7 @@ _STRINGS: dict[str, Signature] = {
     "serving_default": (lambda text: {"quoted": "<" + text + ">"}, {"text": _TEXTS}),
     "binary": (lambda text: {"text_bytes": text}, {"text": _TEXTS}),
     "both": (lambda text: {"length": tf.strings.length(text), "text_bytes": text}, {"text": _TEXTS}),
-    "joined": (
-        lambda left, right: {"joined": left + "+" + right},
-        {"left": _TEXTS, "right": _TEXTS},
-    ),
+    "joined": (lambda left, right: {"joined": left + "+" + right}, {"left": _TEXTS, "right": _TEXTS}),
 }
 
 

@@ -8,9 +8,11 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from pathlib import Path
 from threading import Thread
 from typing import Any, NamedTuple
 
+import numpy as np
 import uvicorn
 from programs import ROOT
 
@@ -88,6 +90,12 @@ def server_in_thread(
             yield Server(port)
     finally:
         scheduler.close()
+
+
+def served(folder: Path, texts: list[str]) -> np.ndarray:
+    """The vectors that a server of an exported model answers."""
+    with server_in_thread([ModelConfig("m", folder)]) as server:
+        return np.array(server.predict(texts).json["predictions"])
 
 
 @contextmanager

@@ -39,12 +39,12 @@ def clean(folder: Path, **options) -> tuple[dict[str, int], list[tuple[str, ...]
     return counts, [tuple(line.split("\t")) for line in output.read_text(encoding="utf-8").splitlines()]
 
 
-def test_margins_and_faults(tmp_path: Path) -> None:
+def test_margins_and_faults(tmp_path):
     counts, kept = clean(tmp_path, threshold=2.0, scores=tmp_path / "scores.tsv")
     scores = [line.split("\t") for line in (tmp_path / "scores.tsv").read_text(encoding="utf-8").splitlines()]
     assert [tuple(pair) for _, _, *pair in scores] == PAIRS
     assert [fault for _, fault, *_ in scores] == [
-        *("", "same on both sides", "numbers differ", "another language", "", ""),
+        *("", "same on both sides", "numbers differ", "another language", "", "")
     ]
     # Cosines of the three pairs without a fault: .8 0 .6 / .6 1 0 / .36 .6 .64. The mean of each row and
     # column: 1.4, 1.6, 1.6 and 1.76, 1.6, 1.24, thirds.
@@ -63,7 +63,7 @@ def test_margins_and_faults(tmp_path: Path) -> None:
     assert clean(tmp_path, best=5)[1] == [PAIRS[0], PAIRS[4], PAIRS[5]]
 
 
-def test_other_files_are_refused(tmp_path: Path) -> None:
+def test_other_files_are_refused(tmp_path):
     (tmp_path / "one.tsv").write_text("one column\n", encoding="utf-8")
     options = {"source": "en", "target": "es", "threshold": 0.0}
     with pytest.raises(UserError, match="must hold lines of source TAB target, but has no usable record"):

@@ -47,13 +47,6 @@ def test_a_card_has_metadata_for_the_search_of_hugging_face(hub_model, hub_modul
     assert (read_licence(tmp_path), read_base_model(tmp_path)) == ("other", "intfloat/multilingual-e5-small")
 
 
-def test_a_card_claims_only_what_is_known(hub_model, hub_module):
-    unknown = card_of(hub_model, hub_module, [], licence="")
-    assert "Sentence encoder: strings to 8-dimensional vectors of unit length" in unknown
-    data = huggingface_hub.ModelCard(unknown).data
-    assert (data.language, data.license, data.base_model, data.eval_results) == (None, None, None, None)
-
-
 def test_a_card_lists_the_loaders_of_its_kind_of_encoder(hub_model, hub_module):
     def formats(encoder, tokenizer):
         config = hub_model.config()

@@ -113,16 +113,14 @@ def save(make: Callable[[], Whole], folder: Path) -> program.Subject:
         pytest.param(NeedsPython, program.loads_in_a_bare_process, marks=pytest.mark.slow),
     ],
 )
-def test_a_module_that_breaks_a_contract_fails_its_check(
-    make: Callable[[], Whole], check: Any, tmp_path: Path
-) -> None:
+def test_a_module_that_breaks_a_contract_fails_its_check(make, check, tmp_path):
     outcome = program.run_check(check, save(make, tmp_path / "model"))
     assert outcome["status"] == "failed"
     assert outcome["text"].startswith("AssertionError: expected ") or make is ListsAlone
 
 
 @pytest.mark.slow
-def test_the_program_reports_and_ends_with_its_status(tmp_path: Path) -> None:
+def test_the_program_reports_and_ends_with_its_status(tmp_path):
     save(DependsOnBatch, tmp_path / "bad")
     done = run_python(tmp_path, PROGRAM, "--sentences=100", "--json=report.json", "bad")
     assert done.status == 1, done.errors

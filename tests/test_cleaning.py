@@ -3,13 +3,7 @@
 import pytest
 from debian import pair_fault
 
-from xling_tf.corpora.cleaning import (
-    corpus_faults,
-    language_of,
-    lengths_agree,
-    require_known,
-    sentence_fault,
-)
+from xling_tf.corpora.cleaning import corpus_faults, language_of, lengths_agree, require_known, sentence_fault
 from xling_tf.corpora.records import ResponsePair, TranslationPair
 from xling_tf.errors import UserError
 

@@ -5,12 +5,7 @@ import json
 
 import pytest
 
-from xling_tf.config import (
-    ExperimentConfig,
-    SentencePieceConfig,
-    StaticConfig,
-    TransformerConfig,
-)
+from xling_tf.config import ExperimentConfig, SentencePieceConfig, StaticConfig, TransformerConfig
 from xling_tf.errors import UserError
 from xling_tf.presets import PRESETS, get_preset
 from xling_tf.settings import apply_overrides, from_dict, to_dict
@@ -64,21 +59,17 @@ def test_every_type():
     assert override("tokenizer.lowercase=true").tokenizer == changed
     assert default == ExperimentConfig()
     config = override(
-        "tokenizer.max_tokens=32",
-        "optimizer.learning_rate=1e-3",
-        "data.targets=fr",
-        "encoder.norm_first=Yes",
-        "encoder.num_layers=auto",
-        " tokenizer.lowercase = 1 ",
-        "tokenizer.ngram_sizes=2,3,4",
-        "data.corpus_weights.my.corpus=2.5",
-        "tasks.inference.examples_per_batch=7",
-        "description=a = b",
-        "training.steps=1",
-        "training.steps=2",
+        *("tokenizer.max_tokens=32", "optimizer.learning_rate=1e-3", "data.targets=fr"),
+        *("encoder.norm_first=Yes", "encoder.num_layers=auto", " tokenizer.lowercase = 1 "),
+        *("tokenizer.ngram_sizes=2,3,4", "data.corpus_weights.my.corpus=2.5"),
+        *(
+            "tasks.inference.examples_per_batch=7",
+            "description=a = b",
+            "training.steps=1",
+            "training.steps=2",
+        ),
         # Sizes that belong together can be changed together.
-        "encoder.num_heads=3",
-        "encoder.hidden_dim=66",
+        *("encoder.num_heads=3", "encoder.hidden_dim=66"),
     )
     assert (config.tokenizer.max_tokens, type(config.tokenizer.max_tokens)) == (32, int)
     assert (config.optimizer.learning_rate, config.data.targets) == (0.001, ("fr",))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import convert
 import pytest
-from raw_files import write_files
+from raw_files import read_files, write_files
 
 from xling_tf.errors import UserError
 
@@ -185,10 +185,9 @@ CASES = {
 
 
 def tables(folder: Path) -> dict[str, str]:
+    files = read_files(folder)
     return {
-        str(path.relative_to(folder)).removesuffix(".tsv.gz"): gzip.decompress(path.read_bytes()).decode()
-        for path in folder.rglob("*.*")
-        if path.is_file()
+        name.removesuffix(".tsv.gz"): gzip.decompress(content).decode() for name, content in files.items()
     }
 
 

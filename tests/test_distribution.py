@@ -60,10 +60,10 @@ def test_replicas_rank_among_the_candidates_of_all():
 
 
 def config_of(optimizer, normalize, overrides=()):
-    similarity = tiny_config(normalize=normalize, scale=3.0, margin=0.1, bidirectional=True)
     # Adam divides by the gradient's size, so it must not magnify rounding errors of tiny ones.
-    rates = [f"optimizer.name={optimizer}", "optimizer.learning_rate=0.01"]
-    return apply_overrides(similarity, [*rates, *overrides])
+    rates = (f"optimizer.name={optimizer}", "optimizer.learning_rate=0.01")
+    similarity = {"normalize": normalize, "scale": 3.0, "margin": 0.1, "bidirectional": True}
+    return tiny_config(*rates, *overrides, **similarity)
 
 
 # Far below the norm of every task here, so that it changes each step.
@@ -145,8 +145,8 @@ class Replica:
         pytest.param("graded_similarity_en", "sgd", True, GRADED, marks=pytest.mark.slow),
         pytest.param("translation_detection_en-es", "sgd", False, DETECTED, marks=pytest.mark.slow),
         pytest.param("translation_en-es", "sgd", False, YU, marks=pytest.mark.slow),
-        ("translation_ranking_en-es", "sgd", True, BERT),
-        ("translation_ranking_en-es", "sgd", True, CNN),
+        pytest.param("translation_ranking_en-es", "sgd", True, BERT, marks=pytest.mark.slow),
+        pytest.param("translation_ranking_en-es", "sgd", True, CNN, marks=pytest.mark.slow),
     ],
 )
 def test_two_replicas_are_one(name, optimizer, normalize, overrides, tmp_path):
@@ -196,6 +196,7 @@ def test_the_loss_weight_multiplies_the_gradients(tmp_path):
         assert other == pytest.approx(one / 4, rel=1e-3, abs=1e-6)
 
 
+SAME = ("task", "sentences", "tokens")
 # Of very different lengths: there are batches of one example, of which a replica has none.
 RAGGED = {
     name: make_examples(
@@ -205,6 +206,7 @@ RAGGED = {
 }
 
 
+@pytest.mark.slow
 def test_another_number_of_replicas_goes_on_with_the_same_training(tmp_path):
     def train(folder, steps, workers):
         config = apply_overrides(TWO_TASKS, [f"training.steps={steps}"])
@@ -220,10 +222,6 @@ def test_another_number_of_replicas_goes_on_with_the_same_training(tmp_path):
         assert value == pytest.approx(target, rel=1e-3, abs=1e-5)
     lines, others = (read_lines(tmp_path / folder / "metrics.jsonl") for folder in ("both", "one"))
     for line, other in zip(lines, others, strict=True):
-        assert (line["task"], line["sentences"], line["tokens"]) == (
-            other["task"],
-            other["sentences"],
-            other["tokens"],
-        )
+        assert [line[key] for key in SAME] == [other[key] for key in SAME]
         assert line["loss"] == pytest.approx(other["loss"], rel=1e-4)
     assert min(line["sentences"] for line in lines) == 2  # of one pair

@@ -12,7 +12,7 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").g
 TEXT = {page.relative_to(ROOT).as_posix(): page.read_text(encoding="utf-8") for page in PAGES}
 
 
-def test_commands_have_programs_and_their_flags() -> None:
+def test_commands_have_programs_and_their_flags():
     pattern = r"(?:python ((?:training|evaluation|export|data)/\w+\.py)|xling-tf ([a-z]+))([^\n`]*)"
     for page, text in TEXT.items():
         for program, command, rest in re.findall(pattern, text):
@@ -25,7 +25,7 @@ def test_commands_have_programs_and_their_flags() -> None:
             assert program == "data/prepare_raw.py" or not unknown, f"{page}: {program} has no --{unknown}"
 
 
-def test_settings_shown_are_settings() -> None:
+def test_settings_shown_are_settings():
     for line in "\n".join(TEXT.values()).splitlines():
         settings = re.findall(r"--set (?!a\.b=)([\w.]+=[\w.,]+)", line)
         if settings:
@@ -34,7 +34,7 @@ def test_settings_shown_are_settings() -> None:
             apply_overrides(get_preset(preset), settings)
 
 
-def test_links_lead_somewhere() -> None:
+def test_links_lead_somewhere():
     for page, text in TEXT.items():
         for target in re.findall(r"\]\((?!https?:)([^)]+)\)", text):
             path, _, heading = target.partition("#")
@@ -46,7 +46,7 @@ def test_links_lead_somewhere() -> None:
                 assert heading in anchors, f"{page} links {target}"
 
 
-def test_files_named_exist_and_every_result_is_named() -> None:
+def test_files_named_exist_and_every_result_is_named():
     folders = "xling_tf|training|evaluation|export|data|tests|docs"
     named: set[str] = set()
     for page, text in TEXT.items():
@@ -57,7 +57,7 @@ def test_files_named_exist_and_every_result_is_named() -> None:
     assert {path.relative_to(ROOT).as_posix() for path in results} <= named
 
 
-def test_the_table_of_presets_and_the_make_targets_are_complete() -> None:
+def test_the_table_of_presets_and_the_make_targets_are_complete():
     rows = re.findall(r"^\| (`[^|]+`) \|", TEXT["docs/training.md"], flags=re.MULTILINE)
     named = {name for row in rows for name in re.findall(r"`([\w-]+)`", row)}
     assert set(PRESETS) <= named

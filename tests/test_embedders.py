@@ -1,20 +1,15 @@
 """Opening embedders by their names on the command line; REST servers have a file of their own."""
 
-import dataclasses
 import shutil
 import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import tensorflow as tf
-from testing import SENTENCES
 
-from xling_tf.corpora.records import NLI_LABELS
 from xling_tf.errors import UserError
 from xling_tf.evaluators.embedders import open_embedder
-from xling_tf.evaluators.encoding import BatchLimits
 
 STRINGS = tf.TensorSpec([None], tf.string)
 
@@ -36,30 +31,7 @@ def called(function: Any = lengths, spec: tf.TensorSpec = STRINGS) -> tf.Module:
     return model
 
 
-def test_our_models_have_every_function(hub_folder: Path, hub_loaded: Any) -> None:
-    ours = dataclasses.replace(open_embedder(f"hub:{hub_folder}"), batch_limits=BatchLimits(4))
-    turned = SENTENCES[::-1]
-    for given, expected in (
-        (ours(SENTENCES), hub_loaded(SENTENCES)),
-        (ours.encode_questions(SENTENCES), hub_loaded.question_encoder(SENTENCES)),
-        (ours.encode_responses(SENTENCES, turned), hub_loaded.response_encoder(SENTENCES)),
-        (ours.infer(SENTENCES, turned), hub_loaded.inference(SENTENCES, turned)),
-    ):
-        np.testing.assert_allclose(given, expected, atol=1e-6)
-    assert ours.infer(SENTENCES, turned).shape == (len(SENTENCES), len(NLI_LABELS))
-    assert ours.name == "tiny"
-    assert ours.description["device"] in ("CPU", "GPU")
-    assert ours.description["config"]["encoder"]["kind"] == "transformer"
-
-
-def test_the_raw_signature(tmp_path: Path) -> None:
-    unit = called(lambda texts: lengths(texts) * 0 + 1)
-    save(tmp_path, unit, serving_default=unit.__call__, raw=called().__call__)
-    embedder = open_embedder(str(tmp_path))
-    assert (embedder(["ab"]).tolist(), embedder.encode_raw(["ab"]).tolist()) == ([[1, 1]], [[2, 2]])
-
-
-def test_the_checksum_covers_the_files_that_vectors_depend_on(tmp_path: Path) -> None:
+def test_the_checksum_covers_the_files_that_vectors_depend_on(tmp_path):
     plain_folder = save(tmp_path / "plain", called())
     copy = Path(shutil.copytree(plain_folder, tmp_path / "copy"))
     (copy / "README.md").write_text("More words")
@@ -73,7 +45,7 @@ def test_the_checksum_covers_the_files_that_vectors_depend_on(tmp_path: Path) ->
     assert open_embedder(str(copy)).checksum != checksum
 
 
-def test_a_module_with_only_questions_and_responses(tmp_path: Path) -> None:
+def test_a_module_with_only_questions_and_responses(tmp_path):
     """Like multilingual-qa; responses take a context."""
 
     named = [tf.TensorSpec([None], tf.string, name=name) for name in ("input", "context")]
@@ -93,7 +65,7 @@ def test_a_module_with_only_questions_and_responses(tmp_path: Path) -> None:
     assert responses.tolist() == [[21, 21], [3, 3], [42, 42]]
 
 
-def test_models_that_do_not_map_strings_to_vectors_are_rejected(tmp_path: Path) -> None:
+def test_models_that_do_not_map_strings_to_vectors_are_rejected(tmp_path):
     numbers = called(lambda x: x * 2, tf.TensorSpec([None], tf.float32))
     for number, (model, message) in enumerate(
         [
@@ -117,7 +89,7 @@ number = 3
 """
 
 
-def test_a_python_function_of_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_python_function_of_the_current_folder(tmp_path, monkeypatch):
     (tmp_path / "my_functions.py").write_text(_MODULE)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
@@ -130,6 +102,6 @@ def test_a_python_function_of_the_current_folder(tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.parametrize("name", ["", "exported/none"])
-def test_other_names_are_rejected(name: str) -> None:
+def test_other_names_are_rejected(name):
     with pytest.raises(UserError, match=r"hub:FOLDER.*rest:http.* or python:module:function"):
         open_embedder(name)

@@ -25,11 +25,11 @@ def make(sentences: Encode, folder: Path | None, *, checksum: str | None = "x", 
 
 
 @pytest.fixture
-def encode() -> Counting:
+def encode():
     return Counting(random_vectors(dim=5))
 
 
-def test_each_text_is_encoded_once_and_its_vector_is_exact(encode: Counting, tmp_path: Path) -> None:
+def test_each_text_is_encoded_once_and_its_vector_is_exact(encode, tmp_path):
     expected = encode.encode([*TEXTS[:-1], " "])  # what an embedder makes of a lone surrogate
     first = make(encode, tmp_path, batch_limits=BatchLimits(2))(TEXTS)
     np.testing.assert_array_equal(first, expected)
@@ -42,9 +42,7 @@ def test_each_text_is_encoded_once_and_its_vector_is_exact(encode: Counting, tmp
 
 
 @pytest.mark.parametrize("checksum", [None, "x"])
-def test_without_checksum_or_folder_vectors_last_as_long_as_the_embedder(
-    checksum: str | None, encode: Counting, tmp_path: Path
-) -> None:
+def test_without_checksum_or_folder_vectors_last_as_long_as_the_embedder(checksum, encode, tmp_path):
     folder = None if checksum else tmp_path
     for calls in (1, 2):
         embedder = make(encode, folder, checksum=checksum)
@@ -53,7 +51,7 @@ def test_without_checksum_or_folder_vectors_last_as_long_as_the_embedder(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_embedders_and_roles_do_not_mix(tmp_path: Path) -> None:
+def test_embedders_and_roles_do_not_mix(tmp_path):
     def ones(width: int) -> Callable[..., np.ndarray]:
         return lambda *columns: np.full((len(columns[0]), width), width)
 
@@ -67,7 +65,7 @@ def test_embedders_and_roles_do_not_mix(tmp_path: Path) -> None:
     )
 
 
-def test_an_answer_has_a_vector_in_each_of_its_contexts(tmp_path: Path) -> None:
+def test_an_answer_has_a_vector_in_each_of_its_contexts(tmp_path):
     calls = []
 
     def responses(answers: list[str], contexts: list[str]) -> np.ndarray:
@@ -82,7 +80,7 @@ def test_an_answer_has_a_vector_in_each_of_its_contexts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("vector", [[1.0, np.nan], [1.0, 2.0, 3.0]])
-def test_invalid_vectors_are_rejected_and_not_stored(vector: list, tmp_path: Path) -> None:
+def test_invalid_vectors_are_rejected_and_not_stored(vector, tmp_path):
     embedder = make(lambda texts: [vector if t == "bad" else [1.0, 1.0] for t in texts], tmp_path)
     with pytest.raises(UserError, match=r"for 1 of 2 texts, first 'bad'|array of numbers of shape"):
         embedder(["fine", "bad"])
@@ -106,7 +104,7 @@ cached(embedder, Path(sys.argv[1]), show_progress=False)(["longest text", "long 
 """
 
 
-def test_a_killed_process_leaves_all_batches_but_the_last(tmp_path: Path) -> None:
+def test_a_killed_process_leaves_all_batches_but_the_last(tmp_path):
     done = subprocess.run([sys.executable, "-c", _KILLED, str(tmp_path)], check=False)
     assert done.returncode == -9
     encode = Counting(lambda texts: np.full((len(texts), 3), 2.0))
@@ -115,7 +113,7 @@ def test_a_killed_process_leaves_all_batches_but_the_last(tmp_path: Path) -> Non
     assert encode.batches == [["killer", "a"]]
 
 
-def test_processes_at_the_same_time_agree(tmp_path: Path) -> None:
+def test_processes_at_the_same_time_agree(tmp_path):
     encode = random_vectors(dim=5)
     ones = make(lambda texts: np.ones((len(texts), 5)), tmp_path)
 
@@ -128,7 +126,7 @@ def test_processes_at_the_same_time_agree(tmp_path: Path) -> None:
     assert vectors[0].tolist() == [1] * 5
 
 
-def test_many_texts_and_a_damaged_file(encode: Counting, tmp_path: Path) -> None:
+def test_many_texts_and_a_damaged_file(encode, tmp_path):
     texts = [f"text {i}" for i in range(8000)]
     np.testing.assert_array_equal(make(encode, tmp_path)(texts), encode.encode(texts))
     (path,) = tmp_path.iterdir()

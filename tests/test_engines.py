@@ -7,7 +7,6 @@ import os
 import shutil
 import sys
 from importlib.util import find_spec
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -65,12 +64,9 @@ if __name__ == "__main__":
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("package", "script"),
-    [("pyspark", SPARK), ("ray", RAY), pytest.param("apache_beam", BEAM)],
+    ("package", "script"), [("pyspark", SPARK), ("ray", RAY), pytest.param("apache_beam", BEAM)]
 )
-def test_workers_make_the_vectors_of_one_machine(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str, script: str
-) -> None:
+def test_workers_make_the_vectors_of_one_machine(tmp_path, monkeypatch, package, script):
     if find_spec(package) is None:
         pytest.skip(f"{package} is not installed")
     if package == "pyspark" and shutil.which("java") is None:

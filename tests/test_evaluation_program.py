@@ -2,7 +2,6 @@
 
 import json
 import re
-from pathlib import Path
 
 from evaluation_data import write_evaluation_data
 from programs import ROOT, run_python, the_error
@@ -24,7 +23,7 @@ def broken(texts):
 """
 
 
-def test_an_evaluation_prints_a_table_writes_results_and_repeats_them(tmp_path: Path) -> None:
+def test_an_evaluation_prints_a_table_writes_results_and_repeats_them(tmp_path):
     folder = tmp_path
     write_evaluation_data(folder / "data")
     (folder / "letters.py").write_text(LETTERS, encoding="utf-8")

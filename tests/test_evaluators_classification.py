@@ -1,10 +1,9 @@
 """Labels learnt in one language and predicted in another, by encoders whose scores are known."""
 
-import numpy as np
 import pytest
 from encode_functions import by_meaning
 
-from xling_tf.evaluators.classification import CrossLingualClassification, _part
+from xling_tf.evaluators.classification import CrossLingualClassification
 
 LABELS = ("good", "bad")
 
@@ -51,10 +50,3 @@ def test_without_english_each_language_has_its_own_classifier():
     assert evaluator.protocol["percentages"] == (100,)
     scores = evaluator(by_meaning(lambda text: text.split()[0]))
     assert scores == {"monolingual/fr/100/accuracy": 1.0, "monolingual/zh/100/accuracy": 1.0}
-
-
-def test_parts_contain_smaller_ones_and_a_share_of_each_label():
-    y = np.array(["a"] * 50 + ["b"] * 10 + ["c"])
-    parts = [set(_part(y, percent, 0).tolist()) for percent in (10, 20, 100)]
-    assert parts[0] < parts[1] < parts[2]
-    assert [len(part) for part in parts] == [5 + 1 + 1, 10 + 2 + 1, 61]

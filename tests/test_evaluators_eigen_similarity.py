@@ -1,7 +1,5 @@
 """Eigen-similarity: spectra derived by hand, and invariances."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from encode_functions import Counting, constant, looked_up, random_vectors
@@ -19,7 +17,7 @@ def scores_of(source: np.ndarray, target: np.ndarray, **options: int) -> dict[st
     return EigenSimilarity(PAIRS[: len(source)], name="x", **options)(looked_up(vectors))
 
 
-def test_two_complete_graphs() -> None:
+def test_two_complete_graphs():
     # Orthogonal vectors are sqrt(2) apart, those at 60 degrees 1. With K = 10 the spectra are 0 and
     # nine times 10 sqrt(2), 0 and nine times 10: Psi = 9 (10 sqrt(2) - 10)^2 = 900 (3 - 2 sqrt(2)).
     orthogonal = np.eye(11)[1:]
@@ -29,7 +27,7 @@ def test_two_complete_graphs() -> None:
     assert scores["num_pairs"] == 10
 
 
-def test_a_triangle() -> None:
+def test_a_triangle():
     # A quarter turn apart, (1,0), (0,1), (-1,0) have edges sqrt(2), sqrt(2) and 2. Of a triangle
     # with edges a, b, c the spectrum is 0 and a + b + c +- sqrt(a^2 + b^2 + c^2 - ab - bc - ca), here
     # 2 sqrt(2) + 2 +- (2 - sqrt(2)): 3 sqrt(2) and 4 + sqrt(2). Three equal edges 1 have 0, 3, 3.
@@ -41,7 +39,7 @@ def test_a_triangle() -> None:
     assert scores["eigen_similarity"] == pytest.approx(30 - 16 * np.sqrt(2))
 
 
-def test_turning_stretching_or_moving_to_more_dimensions_changes_nothing() -> None:
+def test_turning_stretching_or_moving_to_more_dimensions_changes_nothing():
     evaluator = EigenSimilarity(PAIRS, name="x", num_samples=50)
     encode = random_vectors(8)
     turn, _ = np.linalg.qr(np.random.default_rng(0).normal(size=[12, 8]))
@@ -58,7 +56,7 @@ def test_turning_stretching_or_moving_to_more_dimensions_changes_nothing() -> No
     assert both[0] == pytest.approx(both[1], rel=1e-4)
 
 
-def test_files_of_a_pair_of_languages_are_one_data_set(tmp_path: Path) -> None:
+def test_files_of_a_pair_of_languages_are_one_data_set(tmp_path):
     for name in ("a.en-de", "b.de-en", "c.fr-de"):
         first, second = name[2:].split("-")
         rows = [(f"{first} {name}{number}", f"{second} {name}{number}") for number in range(6)]

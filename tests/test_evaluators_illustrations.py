@@ -55,11 +55,11 @@ def test_documents_of_a_class_lie_together_on_the_map(tmp_path):
     write_table(tmp_path / "documents/pets.en.test.tsv", "label text", *documents)
     (found,) = SUITES["document_map"].find(tmp_path, 0)
     random = np.random.default_rng(0)
-    made = found.load()(
-        lambda texts: (
-            np.array([["dog" in t, "cat" in t, 1] for t in texts]) + 0.01 * random.random((len(texts), 3))
-        )
-    )
+
+    def encode(texts):
+        return np.array([["dog" in t, "cat" in t, 1] for t in texts]) + 0.01 * random.random((len(texts), 3))
+
+    made = found.load()(encode)
     assert {label: len(of["texts"]) for label, of in made["points"].items()} == {"cat": 15, "dog": 15}
     cats, dogs = (np.array([of["x"], of["y"]]) for of in made["points"].values())
     between = np.linalg.norm(cats.mean(axis=1) - dogs.mean(axis=1))
@@ -88,7 +88,5 @@ def test_the_nearest_three_of_a_query_are_shown_right_or_wrong(drawn):
         angles = np.radians([float(text.split()[0]) for text in texts])
         return np.stack([np.cos(angles), np.sin(angles)], axis=1)
 
-    (of_a,) = (
-        item for item in drawn("retrieval_errors", by_angle, rows)["nearest"] if item["query"] == "0 a"
-    )
-    assert of_a["found"] == [("1 B", 1.0, False), ("4 A", 0.998, True), ("9 C", 0.988, False)]
+    found = {item["query"]: item["found"] for item in drawn("retrieval_errors", by_angle, rows)["nearest"]}
+    assert found["0 a"] == [("1 B", 1.0, False), ("4 A", 0.998, True), ("9 C", 0.988, False)]

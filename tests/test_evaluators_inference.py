@@ -39,7 +39,7 @@ def predicting(label_of: Callable[[str, str], str]) -> Embedder:
     return Embedder(name="with a head", sentences=random_vectors(), inference=infer)
 
 
-def test_scores_of_four_pairs() -> None:
+def test_scores_of_four_pairs():
     gold = ["entailment", "entailment", "neutral", "contradiction"]
     answers = dict(zip("abcd", ["entailment", "neutral", "neutral", "neutral"], strict=True))
     pairs = [(text, "h", label) for text, label in zip("abcd", gold, strict=True)]
@@ -47,7 +47,7 @@ def test_scores_of_four_pairs() -> None:
     assert scores == {"accuracy": 2 / 4, "num_pairs": 4}
 
 
-def test_invalid_probabilities_and_labels_are_reported() -> None:
+def test_invalid_probabilities_and_labels_are_reported():
     with pytest.raises(UserError, match="must have labels"):
         ZeroShotInference([("a", "b", "neutral"), ("a", "b", "maybe")], name="x")
     evaluator = ZeroShotInference(make_pairs(1), name="x")
@@ -57,7 +57,7 @@ def test_invalid_probabilities_and_labels_are_reported() -> None:
             evaluator(system)
 
 
-def test_a_probe_finds_labels_in_vectors_of_every_language() -> None:
+def test_a_probe_finds_labels_in_vectors_of_every_language():
     tests = {f"made-up.{language}": make_pairs(10, language) for language in ("es", "fr")}
     probe = InferenceProbe(make_pairs(30), tests, name="probe")
     scores = probe(by_label)
@@ -67,7 +67,7 @@ def test_a_probe_finds_labels_in_vectors_of_every_language() -> None:
         ZeroShotInference(make_pairs(1), name="x")(by_label)
 
 
-def test_a_probe_does_not_learn_from_premises_of_its_test_sets() -> None:
+def test_a_probe_does_not_learn_from_premises_of_its_test_sets():
     train = make_pairs(30)
     seen = [(f" {pair[0].upper()}", *pair[1:]) for pair in train[:60]]
     probe = InferenceProbe(train, {"a": seen}, name="probe")
@@ -85,7 +85,7 @@ def write_nli(path: Path, pairs: Sequence[tuple[str, str, str]]) -> Path:
     return write_table(path, "label premise hypothesis", *rows)
 
 
-def test_the_probe_learns_from_training_sets_or_else_from_snli_dev(tmp_path: Path) -> None:
+def test_the_probe_learns_from_training_sets_or_else_from_snli_dev(tmp_path):
     folder = tmp_path / "nli"
     small = write_nli(folder / "snli.en.dev.tsv", make_pairs(5))
     test = write_nli(folder / "xnli.es.dev.tsv", make_pairs(5, "es"))

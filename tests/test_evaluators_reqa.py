@@ -10,14 +10,7 @@ from evaluation_data import write_table
 from xling_tf.corpora.sentences import surroundings
 from xling_tf.errors import UserError
 from xling_tf.evaluators.encoding import Embedder
-from xling_tf.evaluators.reqa import (
-    SUITE,
-    ReqaData,
-    RetrievalQuestionAnswering,
-    bm25,
-    read_tables,
-    tokens_of,
-)
+from xling_tf.evaluators.reqa import SUITE, ReqaData, RetrievalQuestionAnswering, bm25, tokens_of
 
 
 def numbered(count=60, size=3, language="en"):
@@ -89,10 +82,7 @@ def test_without_paragraphs_the_context_is_the_sentence_between_its_neighbours()
 
 def test_questions_in_one_language_find_answers_in_another():
     english = numbered(language="en")
-    data = {
-        "de": numbered(language="de"),
-        "en": ReqaData(english.questions[:50], english.sentences),
-    }
+    data = {"de": numbered(language="de"), "en": ReqaData(english.questions[:50], english.sentences)}
     scores = RetrievalQuestionAnswering(data, name="x")(by_last_word)
     for way in ("de-en", "en-de"):
         assert measure(scores, f"{way}/sentence_encoder/sentence") == (1.0, 1.0)
@@ -139,24 +129,10 @@ def test_tokens():
 
 QUESTIONS = ("question_id question answer_sentence_id", (7, "Who?", "s1"))
 SENTENCES = ("sentence_id sentence", ("s0", "Hi."), ("s1", "It is me."))
-IN_PARAGRAPHS = ("sentence_id paragraph_id sentence", ("s0", "p0", "Hi."), ("s1", "p0", "It is me."))
-PARAGRAPHS = ("paragraph_id title context", ("p0", "t", "Hi. It is me."))
 
 
 def tables(folder, stem="a.en", **contents):
     return {kind: write_table(folder / f"{stem}.{kind}.tsv", *table) for kind, table in contents.items()}
-
-
-def test_tables(tmp_path):
-    context = "Hi. It is me."
-    found = tables(tmp_path, questions=QUESTIONS, sentences=IN_PARAGRAPHS, paragraphs=PARAGRAPHS)
-    data = read_tables(found)
-    assert data.sentences == [("Hi.", context), ("It is me.", context)]
-    assert data.questions == [("7", "Who?", "It is me.")]
-    without_ids = ("question answer_sentence_id", ("Who?", "s1"))
-    data = read_tables(tables(tmp_path, questions=without_ids, sentences=SENTENCES))
-    assert data.sentences == [("Hi.", ""), ("It is me.", "")]
-    assert data.questions == [("Who?", "Who?", "It is me.")]
 
 
 def test_the_suite_finds_its_tables(tmp_path):

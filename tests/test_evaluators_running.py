@@ -15,7 +15,7 @@ from raw_files import write_files
 from xling_tf.corpora.split import text_hashes
 from xling_tf.corpora.trained_on import TrainedOn
 from xling_tf.errors import UserError
-from xling_tf.evaluators.data import Dataset, Suite, find_file, find_tables, select
+from xling_tf.evaluators.data import Dataset, Suite, select
 from xling_tf.evaluators.encoding import Embedder, Encode, NotApplicableError
 from xling_tf.evaluators.running import evaluate_embedder, headlines
 
@@ -115,18 +115,12 @@ def test_shares_of_training_data_are_reported(world):
     assert all("trained_on" not in account for account in world.run()["datasets"]["a"].values())
 
 
-def test_only_the_named_data_sets_are_evaluated_again(world):
+def test_only_the_named_data_sets_are_evaluated_again_and_missing_ones_are_an_error(world, tmp_path):
     first = world.run()
     for wanted, expected in ("a", ["one", "two"]), ("a/t*", ["two"]):
         assert world.run(wanted)["scores"] == first["scores"]
         assert world.calls == expected
-
-
-def test_named_data_that_are_missing_are_an_error(world, tmp_path):
-    for wanted, message in (
-        ("a/three", "expected: a/<one"),
-        ("c", "one of a, b, got 'c'"),
-    ):
+    for wanted, message in (("a/three", "expected: a/<one"), ("c", "one of a, b, got 'c'")):
         with pytest.raises(UserError, match=message):
             world.run("a", wanted)
     with pytest.raises(UserError, match="none of the expected files"):
@@ -185,12 +179,3 @@ def test_another_file_is_not_overwritten(world):
     with pytest.raises(UserError, match="is not a file of evaluation results"):
         world.run()
     assert world.written() == {}
-
-
-def test_packed_tables_are_found(tmp_path):
-    names = ["MR.en.tsv.xz", "MR.es.TSV.gz", "MR.fr.tsv", "MR.fr.tsv.bz2", "MR.de.csv"]
-    write_files(tmp_path, {f"t/{name}": "label\ttext\n" for name in names})
-    paths = {language: table[""].name for language, table in find_tables(tmp_path / "t")["MR"].items()}
-    assert paths == {"en": "MR.en.tsv.xz", "es": "MR.es.TSV.gz", "fr": "MR.fr.tsv"}
-    assert find_file(tmp_path, "t/MR.en.tsv") == tmp_path / "t/MR.en.tsv.xz"
-    assert find_file(tmp_path, "nowhere/MR.tsv") is None

@@ -7,7 +7,6 @@ from evaluation_data import write_table
 
 from xling_tf.errors import UserError
 from xling_tf.evaluators.semantic_retrieval import (
-    SUITE,
     SemanticRetrieval,
     average_precision,
     read_pairs,
@@ -57,10 +56,7 @@ def test_each_language_is_searched_with_the_other():
     assert scores[f"de-en/{MAP}"] == scores[f"en-de/{MAP}"] == 1.0
     assert scores["de-en/num_candidates"] == 499
     # English queries fall together, so that every one has the right one at the same place.
-    pairs = {
-        "en": [("a", "b", True), ("c", "c", False)],
-        "de": [("A", "B", True), ("C", "C", False)],
-    }
+    pairs = {"en": [("a", "b", True), ("c", "c", False)], "de": [("A", "B", True), ("C", "C", False)]}
     vectors = {"a": [1, 0], "b": [1, 0], "c": [0, 1], "A": [1, 0], "B": [1, 2], "C": [2, 1]}
     scores = SemanticRetrieval(pairs, name="x")(looked_up(vectors))
     # en-de: a asks for B (C nearer: 1/2), b asks for A (first: 1).
@@ -90,16 +86,3 @@ def test_tables(tmp_path):
     assert read_pairs(path) == [("A b.", "B a.", False)]
     with pytest.raises(UserError, match="labels 0 and 1, but has 'yes'"):
         read_pairs(write_table(path, header, ("yes", "a", "b")))
-
-
-def test_the_suite_finds_its_tables(tmp_path):
-    header, rows = "label question1 question2", [(1, "a 1", "b 1"), (0, "a 1", "c 2")]
-    for name in ("quora.en.dev", "quora.de.dev", "quora.en", "pawsx.de.test"):
-        write_table(tmp_path / f"paraphrase/{name}.tsv", header, *rows)
-    found = list(SUITE.find(tmp_path, 0))
-    assert {item.name for item in found} == {
-        *("pawsx.de.test", "quora.de.dev", "quora.en", "quora.en.dev", "cross-lingual.quora.dev"),
-    }
-    for item in found:
-        scores = item.load()(by_last_word)
-        assert {value for key, value in scores.items() if MAP in key} == {1.0}

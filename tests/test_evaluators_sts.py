@@ -72,14 +72,3 @@ def test_the_suite_compares_languages_row_by_row(tmp_path):
     assert "stsb.fr-en.dev" not in found
     with pytest.raises(UserError, match="finite numbers in the column score"):
         found["stsb.fr.dev"].load()
-
-
-def test_the_suite_finds_years_tracks_and_sick(tmp_path):
-    rows = [("0", "1", "5"), ("0", "2", "1")]
-    for name in ("sts2013.en.OnWN.test", "sts2013.en.OnWN.train", "sts2017.track4a.es-en"):
-        write_table(tmp_path / "sts" / f"{name}.tsv", HEADER, *rows)
-    write_table(tmp_path / "senteval/SICK.test.tsv", "sentence1 sentence2 relatedness", *rows)
-    found = {item.name: item for item in SUITE.find(tmp_path, 0)}
-    for name in ("sts2013.en.OnWN.test", "sts2017.track4a.es-en", "sick.test"):
-        assert found[name].load()(encode)["spearman_angular"] == pytest.approx(1.0)
-    assert len(found) == 3

@@ -1,14 +1,13 @@
 """A user-defined tokenizer, encoder and task: trained, exported, served and read back."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
 import toys
-from programs import ROOT, Run, run_python
+from programs import ROOT, run_python
 from serving_servers import server_process
 from testing import SENTENCES
 
@@ -21,21 +20,25 @@ SETTINGS = (
 )
 
 
+# A training and a server in processes of their own.
+pytestmark = pytest.mark.slow
+
+
 @pytest.fixture(autouse=True)
-def _registered(monkeypatch: pytest.MonkeyPatch) -> None:
+def _registered(monkeypatch):
     for registry in (TOKENIZERS, ENCODERS, TASKS):
         monkeypatch.setattr(registry, "_kinds", dict(registry._kinds))
     toys.register()
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("toys")
     flags = [f"--set={setting}" for setting in SETTINGS]
     return run_python(folder, str(ROOT / "tests" / "toys.py"), "--preset=smoke", "--steps=20", *flags)
 
 
-def test_is_trained_and_exported(run: Run) -> None:
+def test_is_trained_and_exported(run):
     assert run.status == 0, run.errors
     assert "task/hypothesis_only_en" in run.results["scores"]
     config = json.loads((run.model / "config.json").read_text("utf-8"))
@@ -45,7 +48,7 @@ def test_is_trained_and_exported(run: Run) -> None:
     )
 
 
-def test_is_read_back_as_it_was_exported(run: Run, tmp_path: Path) -> None:
+def test_is_read_back_as_it_was_exported(run, tmp_path):
     loaded = tf.saved_model.load(str(run.model))
     model = Model.from_pretrained(run.model)
     assert isinstance(model.tokenizer, toys.LetterTokenizer)
@@ -62,7 +65,7 @@ def test_is_read_back_as_it_was_exported(run: Run, tmp_path: Path) -> None:
     assert "heads/hypothesis_only/labels/kernel" in again.weights
 
 
-def test_is_served_and_called(run: Run, tmp_path: Path) -> None:
+def test_is_served_and_called(run, tmp_path):
     encoder = SentenceEncoder(run.model)
     labels = encoder.call("label", text=SENTENCES)
     np.testing.assert_allclose(np.sum(labels, axis=1), 1, atol=1e-5)
@@ -75,7 +78,7 @@ def test_is_served_and_called(run: Run, tmp_path: Path) -> None:
         np.testing.assert_allclose(reply.json["outputs"], labels, atol=1e-5)
 
 
-def test_training_continues_from_it(run: Run, tmp_path: Path) -> None:
+def test_training_continues_from_it(run, tmp_path):
     flags: list[Any] = ["--preset=smoke", "--steps=2", f"--init={run.model}", "--set=training.bow_share=0"]
     further = run_python(tmp_path, str(ROOT / "tests" / "toys.py"), *flags)
     assert further.status == 0, further.errors

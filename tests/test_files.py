@@ -104,12 +104,12 @@ def test_a_locked_folder_is_refused_until_its_process_ends(tmp_path):
         "import pathlib, sys, time; from xling_tf.files import locked\n"
         "with locked(pathlib.Path(sys.argv[1])): print(flush=True); time.sleep(100)"
     )
-    process = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE)
-    assert process.stdout.readline() == b"\n"
-    with pytest.raises(UserError, match="--run_dir"), locked(tmp_path):
-        pass
-    process.kill()
-    process.communicate()
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout.readline() == b"\n"
+        with pytest.raises(UserError, match="--run_dir"), locked(tmp_path):
+            pass
+        process.kill()
     for _ in range(2):
         with locked(tmp_path):
             pass

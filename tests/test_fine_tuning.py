@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 import tensorflow as tf
 from scipy.stats import spearmanr
-from starting_models import TEXTS, export_model, make_model
+from testing import TEXTS
 
 from xling_tf.corpora.split import held_out
 from xling_tf.corpora.trained_on import TrainedOn
@@ -31,17 +31,15 @@ PAIRS = [
 ]
 # Rates that do not depend on the number of steps, so that it may be changed.
 SETTINGS = (
-    "optimizer.warmup=0",
-    "optimizer.decay=constant",
-    "optimizer.learning_rate=0.01",
+    *("optimizer.warmup=0", "optimizer.decay=constant", "optimizer.learning_rate=0.01"),
     "training.precision=float32",
 )
 
 
 @pytest.fixture(scope="module")
-def start(tmp_path_factory):
+def start(exports):
     """A folder with an exported CNN."""
-    return export_model(make_model("cnn"), tmp_path_factory.mktemp("start") / "cnn")
+    return exports("cnn")[1]
 
 
 @pytest.fixture(scope="module")

@@ -51,10 +51,8 @@ def test_every_kind_of_the_pair_is_read(tmp_path, caplog):
 
 def test_moses_pairs_and_tables_in_both_directions(tmp_path, caplog):
     files = {
-        "parallel/a.en-es.en": "Hello\n",
-        "parallel/a.en-es.es.gz": "Hola\n",
-        "parallel/b.es-en.es": "Uno\n",
-        "parallel/b.es-en.en": "One\n",
+        **{"parallel/a.en-es.en": "Hello\n", "parallel/a.en-es.es.gz": "Hola\n"},
+        **{"parallel/b.es-en.es": "Uno\n", "parallel/b.es-en.en": "One\n"},
         "parallel/c.es-en.tsv": "Dos\tTwo\nc\n",
     }
     corpora = load_folder(write_files(tmp_path, files), source="en", targets=["es"])
@@ -124,7 +122,7 @@ def test_shards_are_one_corpus(tmp_path, caplog):
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     """Translations of en-es, fr-en, es-fr, it-es and es-es; other corpora in these and in German."""
     files = {
         "parallel/a.en-es.tsv": "Hello\tHola\n",
@@ -184,14 +182,15 @@ def test_questions_in_any_file_and_scored_sets_have_names_of_their_own(folder):
 
 
 def test_scored_pairs_are_also_read_across_languages_if_the_rows_are_translations(folder):
+    header = "score\tsentence1\tsentence2\n"
+    english, spanish = (
+        header + rows for rows in ("5\tone\ttwo\n1\tsix\tten\n", "5\tuno\tdos\n1\tseis\tdiez\n")
+    )
     files = {
-        "similarity/a.en.tsv": "score\tsentence1\tsentence2\n5\tone\ttwo\n1\tsix\tten\n",
-        "similarity/a.es.tsv": "score\tsentence1\tsentence2\n5\tuno\tdos\n1\tseis\tdiez\n",
+        **{"similarity/a.en.tsv": english, "similarity/a.es.tsv": spanish},
         # Other rows, and no source language.
-        "similarity/b.en.tsv": "score\tsentence1\tsentence2\n5\tone\ttwo\n1\tsix\tten\n",
-        "similarity/b.es.tsv": "score\tsentence1\tsentence2\n1\tuno\tdos\n5\tseis\tdiez\n",
-        "similarity/c.es.tsv": "score\tsentence1\tsentence2\n5\tuno\tdos\n1\tseis\tdiez\n",
-        "similarity/c.fr.tsv": "score\tsentence1\tsentence2\n5\tun\tdeux\n1\tsix\tdix\n",
+        **{"similarity/b.en.tsv": english, "similarity/b.es.tsv": f"{header}1\tuno\tdos\n5\tseis\tdiez\n"},
+        **{"similarity/c.es.tsv": spanish, "similarity/c.fr.tsv": f"{header}5\tun\tdeux\n1\tsix\tdix\n"},
     }
     corpora = load_folder(write_files(folder, files), source="en", targets=["es", "fr"])
     across = [c for c in corpora if c.kind == "similarity" and "-" in c.languages]

@@ -3,14 +3,12 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from testing import TINY, corpus, find_task, make_examples, scored, task_losses, tiny_model
+from testing import corpus, find_task, make_examples, scored, task_losses, tiny_config, tiny_model
 
 from xling_tf.corpora.readers import read_similarity
 from xling_tf.corpora.records import InferencePair, SimilarityPair
 from xling_tf.corpora.store import transient_store
-from xling_tf.errors import UserError
 from xling_tf.losses import correlation_distance
-from xling_tf.settings import apply_overrides
 from xling_tf.trainer.input_pipeline import task_examples
 
 DISTILLED = ["tasks.distillation.weight=1", "tasks.distillation.teacher=python:a:teacher"]
@@ -19,7 +17,7 @@ DISTILLED = ["tasks.distillation.weight=1", "tasks.distillation.teacher=python:a
 def score(normalize, source, target, teacher, source_texts=None, settings=()):
     """Losses and hits of given encodings, as lists."""
     settings = [*DISTILLED, f"similarity.normalize={normalize}", *settings]
-    task = find_task(tiny_model(apply_overrides(TINY, settings)), "distillation_en-es")
+    task = find_task(tiny_model(tiny_config(*settings)), "distillation_en-es")
     names = source_texts or range(len(source))
     return scored(task, [source, target], [names, names], teacher)
 
@@ -59,13 +57,8 @@ def test_similarities_are_learnt_from_a_teacher_of_another_width():
 
 
 ENTAILMENT, NEUTRAL, CONTRADICTION = range(3)
-RANKED = apply_overrides(
-    TINY,
-    [
-        *("tasks.entailment_ranking.weight=1", "similarity.normalize=false"),
-        *("similarity.scale=1", "similarity.margin=0.5"),
-    ],
-)
+RANKING = ("tasks.entailment_ranking.weight=1", "similarity.normalize=false")
+RANKED = tiny_config(*RANKING, "similarity.scale=1", "similarity.margin=0.5")
 ROWS = [
     InferencePair("a dog runs", "an animal moves", ENTAILMENT),
     InferencePair("a dog runs", "a dog runs home", NEUTRAL),
@@ -91,11 +84,8 @@ def test_examples_are_the_entailed_pairs_with_the_first_contradiction_of_their_p
     texts = [text.decode() for text in train.texts(np.arange(len(train)))]
     assert train.corpora == (("x", 2),)
     # Column after column; the second premise has no contradiction: its own hypothesis stands there.
-    assert texts == [
-        *("a dog runs", "a girl reads"),
-        *("an animal moves", "somebody reads"),
-        *("a dog sleeps", "somebody reads"),
-    ]
+    assert texts[:2] == ["a dog runs", "a girl reads"]
+    assert texts[2:] == ["an animal moves", "somebody reads", "a dog sleeps", "somebody reads"]
 
 
 def test_entailed_and_contradicting_sentences_are_the_candidates(task):
@@ -113,7 +103,7 @@ def test_entailed_and_contradicting_sentences_are_the_candidates(task):
     assert hits == [0, 1]
 
 
-GRADED = apply_overrides(TINY, ["tasks.graded_similarity.weight=1"])
+GRADED = tiny_config("tasks.graded_similarity.weight=1")
 
 
 def test_the_loss_is_one_minus_the_correlation():
@@ -151,19 +141,9 @@ def test_cosines_are_compared():
 
 
 def test_scores_go_through_files_and_the_store(tmp_path):
-    rows = [
-        "sentence2 score sentence1",
-        "b 1 a",
-        "d 5 c",
-        "f much e",
-        "h nan g",
-        "h -1e308 g",
-        " 3 i",
-        "l 2 k",
-    ]
-    lines = [row.replace(" ", "\t") for row in rows]
+    rows = "sentence2 score sentence1\nb 1 a\nd 5 c\nf much e\nh nan g\nh -1e308 g\n 3 i\nl 2 k\n"
     path = tmp_path / "graded.en.tsv"
-    path.write_text("".join(f"{line}\n" for line in lines))
+    path.write_text(rows.replace(" ", "\t"))
     reading = read_similarity(path)
     pairs = [pair for pair, _ in reading]
     assert pairs == [SimilarityPair("a", "b", 0), SimilarityPair("c", "d", 100), SimilarityPair("k", "l", 25)]
@@ -173,10 +153,3 @@ def test_scores_go_through_files_and_the_store(tmp_path):
     train = task_examples([task], store.corpora, {})[task.name].train
     assert train.labels.tolist() == [0, 100, 25]
     assert [text.decode() for text in train.texts(np.arange(3))] == ["a", "c", "k", "b", "d", "l"]
-
-
-def test_a_file_must_name_its_columns(tmp_path):
-    path = tmp_path / "graded.en.tsv"
-    path.write_text("0.5\ta\tb\n")
-    with pytest.raises(UserError, match="sentence1, sentence2 and score in its first line"):
-        list(read_similarity(path))

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 import tensorflow as tf
-from starting_models import export_model, make_model
 from tensorflow.python.framework import kernels
 from test_presets import NARROW, SHALLOW
 
@@ -72,7 +71,7 @@ def test_an_operation_without_a_gpu_kernel_is_noticed():
         ("multilingual-best", ["initial.model={start}"]),
     ],
 )
-def test_what_computes_with_floats_in_a_step_has_a_gpu_kernel(name, settings, tmp_path, monkeypatch):
+def test_what_computes_with_floats_in_a_step_has_a_gpu_kernel(name, settings, exports, tmp_path, monkeypatch):
     missing = {}
 
     def compile_all(trainer: Trainer) -> bool:
@@ -82,9 +81,8 @@ def test_what_computes_with_floats_in_a_step_has_a_gpu_kernel(name, settings, tm
         return False
 
     monkeypatch.setattr(Trainer, "train", compile_all)
-    start = export_model(make_model("cnn"), tmp_path / "start")
     sizes = [] if "initial.model={start}" in settings else NARROW
-    settings = [setting.format(start=start) for setting in (*sizes, *settings)]
+    settings = [setting.format(start=exports("cnn")[1]) for setting in (*sizes, *settings)]
     config = apply_overrides(get_preset(name), [*settings, "tasks.distillation.weight=0"])
     run_dir, output = tmp_path / "run", tmp_path / "model"
     run = Run(name=name, config=config, data=SAMPLE_FOLDER, run_dir=run_dir, output=output)

@@ -12,7 +12,7 @@ import pytest
 from hostile_bytes import FEW, damaged, odd_json, require_told
 from hypothesis import example, given
 from hypothesis import strategies as st
-from raw_files import pack, snli_line, write_files
+from raw_files import flipped, pack, snli_line, write_files
 
 from xling_tf.corpora.folder import load_folder
 from xling_tf.corpora.line_files import MAX_LINE
@@ -89,9 +89,7 @@ def test_every_packing_is_read_to_its_end_or_named(ending, tmp_path):
     if ending not in (".lzma", ".deflate"):
         (tmp_path / "x.tsv").write_bytes(packed)
         assert len(read_or_told(read_parallel, tmp_path / "x.tsv")) == 8000
-    flipped = bytearray(packed)
-    flipped[len(packed) // 2] ^= 0xFF
-    for content in (packed[:-1], bytes(flipped), packed + b"garbage", b"a\tb\n"):
+    for content in (packed[:-1], flipped(packed), packed + b"garbage", b"a\tb\n"):
         path.write_bytes(content)
         with pytest.raises(UserError, match="must be a whole") as error:
             list(read_parallel(path))

@@ -26,9 +26,7 @@ def read_reqa(path: Path) -> object:
     return read_tables({"questions": path, "sentences": sentences})
 
 
-LOGS = {
-    "metrics.jsonl": b'{"step": 0, "task": "a", "loss": 1.5, "accuracy": 0.5}\n' * 3,
-}
+LOGS = {"metrics.jsonl": b'{"step": 0, "task": "a", "loss": 1.5, "accuracy": 0.5}\n' * 3}
 
 
 def read_curves(path: Path) -> object:

@@ -14,7 +14,7 @@ import tensorflow_hub
 from import_model import import_model, read_licence
 from programs import PEERS, ROOT, run_python
 from safetensors.numpy import save_file
-from serving_servers import server_in_thread
+from serving_servers import served
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 import xling_tf
@@ -25,7 +25,6 @@ from xling_tf.importers.e5_file import find_e5, read_e5
 from xling_tf.layers.pooling import unit_length
 from xling_tf.model import Model
 from xling_tf.savedmodel.saved_models import is_foreign
-from xling_tf.serving.models import ModelConfig
 from xling_tf.trainer.fine_tuning import fine_tune
 
 SAMPLE = ROOT / "xling_tf" / "corpora" / "sample" / "parallel" / "everyday.en-fr.tsv"
@@ -177,41 +176,35 @@ def test_a_wheel_becomes_an_export_with_its_licence(tmp_path):
 def test_other_models_are_refused_in_one_line(tmp_path):
     folder = tmp_path / "m"
 
-    def require_refused(message):
-        assert is_foreign(folder)
+    def require_refused(message, path=folder):
         with pytest.raises(UserError, match=message) as caught:
-            Model.from_pretrained(folder)
+            Model.from_pretrained(path)
         assert "\n" not in str(caught.value)
 
-    write_static(folder, {"other": TABLE})
+    with_dense = [*STATIC, {"path": "1", "type": "x.models.Dense"}]
+    for tensors, modules, message in (
+        ({"other": TABLE}, STATIC, "expects a tensor embeddings or embedding.weight, got other"),
+        ({"embeddings": TABLE[:5]}, STATIC, "a vector for each of the 9 tokens .* but has 5"),
+        ({"embeddings": TABLE, "weights": TABLE[:5, 0]}, STATIC, "a file lacks something"),
+        ({"embeddings": np.where(TABLE == 7, np.nan, TABLE)}, STATIC, "must be finite, but encoder/"),
+        ({"embeddings": TABLE}, with_dense, "nothing but Normalize after StaticEmbedding, got Dense"),
+        ({"embeddings": TABLE}, [{"kind": 1}], "a file lacks something"),
+    ):
+        write_static(folder, tensors, modules=modules)
+        assert is_foreign(folder)
+        require_refused(message)
     with pytest.raises(UserError, match=r"import it with export/import_model\.py .*m"):
         xling_tf.load(folder)
-    require_refused("expects a tensor embeddings or embedding.weight, got other")
-    write_static(folder, {"embeddings": TABLE[:5]})
-    require_refused("a vector for each of the 9 tokens of its vocabulary, but has 5")
-    write_static(folder, {"embeddings": TABLE, "weights": TABLE[:5, 0]})
-    require_refused("a file lacks something")
-    write_static(folder, {"embeddings": np.where(TABLE == 7, np.nan, TABLE)})
-    require_refused(r"must be finite, but encoder/embedding/words/table have infinity or NaN")
-    write_static(folder, {"embeddings": TABLE}, modules=[*STATIC, {"path": "1", "type": "x.models.Dense"}])
-    require_refused("nothing but Normalize after StaticEmbedding, got Dense")
-    write_static(folder, {"embeddings": TABLE}, modules=[{"kind": 1}])
-    require_refused("a file lacks something")
     (folder / "modules.json").write_text("[")
     require_refused(r"modules\.json must be a JSON file")
-    (folder / "config.json").write_text("{}")
-    with pytest.raises(UserError, match=r"has no config\.json, only m; use .*m"):
-        Model.from_pretrained(tmp_path)
+    require_refused(r"has no config\.json, only m", tmp_path)
     for path in folder.iterdir():
         path.unlink()
-    (folder / "model.onnx").write_bytes(b"")
-    require_refused(r"with config\.json and model\.safetensors, but .* has only model\.onnx")
-    (folder / "model.onnx").rename(folder / "pytorch_model.bin")
-    require_refused("has only pytorch_model.bin")
+    (folder / "pytorch_model.bin").touch()
+    require_refused(r"with config\.json and model\.safetensors, but .* has only pytorch_model\.bin")
     with zipfile.ZipFile(tmp_path / "x-1.whl", "w") as archive:
         archive.writestr("x/__init__.py", "")
-    with pytest.raises(UserError, match="a wheel with a model in it is expected"):
-        Model.from_pretrained(tmp_path / "x-1.whl")
+    require_refused("a wheel with a model in it is expected", tmp_path / "x-1.whl")
     assert not is_foreign(tmp_path)
 
 
@@ -297,23 +290,27 @@ def test_multilingual_e5_small_gives_the_vectors_of_its_package():
         assert cosines.mean() > 0.9998  # the package computes with 8 bits
 
 
-def test_an_imported_model_comes_back_from_its_exports(tmp_path):
-    write_e5(tmp_path / "e5.bin")
-    static = write_static(tmp_path / "static", {"embeddings": TABLE}, model_type="model2vec")
-    (static / "README.md").write_text("---\nlanguage: [en, es]\nlicense: apache-2.0\nbase_model: a/b\n---\n")
-    (static / "NOTICE").write_text("By us.")
-    for source, form in ((tmp_path / "e5.bin", "sentence-transformers"), (static, "model2vec")):
-        model = Model.from_pretrained(source)
-        import_model(str(source), tmp_path / "exported")
-        export(tmp_path / "exported", form, tmp_path / form)
-        back = Model.from_pretrained(tmp_path / form)
-        texts = ["a dog", "the query: dog", "dog runs the dog", "a a."]
-        np.testing.assert_allclose(back(texts), model(texts), atol=1e-5)
-        assert back.info.prompts == model.info.prompts
-        assert back.info.languages == model.info.languages
-        assert read_licence(tmp_path / form) == read_licence(static if source == static else tmp_path)
-        assert read_base_model(tmp_path / form) == read_base_model(source)
-    assert (tmp_path / "model2vec" / "NOTICE").read_text() == "By us."
+@pytest.mark.parametrize("form", [pytest.param("sentence-transformers", marks=pytest.mark.slow), "model2vec"])
+def test_an_imported_model_comes_back_from_its_exports(form, tmp_path):
+    if form == "model2vec":
+        source = place = write_static(tmp_path / "static", {"embeddings": TABLE}, model_type="model2vec")
+        card = "---\nlanguage: [en, es]\nlicense: apache-2.0\nbase_model: a/b\n---\n"
+        (source / "README.md").write_text(card)
+        (source / "NOTICE").write_text("By us.")
+    else:
+        source, place = tmp_path / "e5.bin", tmp_path
+        write_e5(source)
+    model = Model.from_pretrained(source)
+    import_model(str(source), tmp_path / "exported")
+    export(tmp_path / "exported", form, tmp_path / form)
+    back = Model.from_pretrained(tmp_path / form)
+    texts = ["a dog", "the query: dog", "dog runs the dog", "a a."]
+    np.testing.assert_allclose(back(texts), model(texts), atol=1e-5)
+    assert back.info.prompts == model.info.prompts
+    assert back.info.languages == model.info.languages
+    assert read_licence(tmp_path / form) == read_licence(place)
+    assert read_base_model(tmp_path / form) == read_base_model(source)
+    assert (tmp_path / form / "NOTICE").exists() == (source / "NOTICE").exists()
 
 
 def published_file(name, tmp_path):
@@ -335,9 +332,7 @@ def test_a_real_model_has_the_same_vectors_all_the_way_round(name, tmp_path):
     import_model(str(source), tmp_path / "exported")
     loaded = tensorflow_hub.load(str(tmp_path / "exported"))
     expected = loaded(tf.constant(texts)).numpy()
-    with server_in_thread([ModelConfig("m", tmp_path / "exported")]) as server:
-        vectors = server.predict(texts).json["predictions"]
-        np.testing.assert_allclose(vectors, expected, atol=1e-5)
+    np.testing.assert_allclose(served(tmp_path / "exported", texts), expected, atol=1e-5)
     export(tmp_path / "exported", "sentence-transformers", tmp_path / "st")
     np.testing.assert_allclose(Model.from_pretrained(tmp_path / "st")(texts), expected, atol=1e-5)
     pairs = [*zip(texts[::2], texts[1::2], strict=True)]

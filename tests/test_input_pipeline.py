@@ -9,12 +9,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import tensorflow as tf
-from testing import TINY, corpus, make_examples, rows_of, tiny_model
+from testing import TINY, corpus, make_examples, rows_of, tiny_config, tiny_model
 
 from xling_tf.corpora.records import InferencePair, ResponsePair, SentenceTriplet, TranslationPair
 from xling_tf.corpora.store import transient_store
 from xling_tf.errors import UserError
-from xling_tf.settings import apply_overrides
 from xling_tf.tokenizers.words import WordTokenizer
 from xling_tf.trainer.distribution import ALONE, Cluster, Workers
 from xling_tf.trainer.input_pipeline import (
@@ -40,7 +39,7 @@ def numbered(count, corpora=None):
 
 def make(examples, *, size=4, pool=3, weights=None, seed=1, equal=False, by_length=True):
     settings = [f"data.pool_batches={pool}", f"data.equal_batches={equal}", f"training.seed={seed}"]
-    config = apply_overrides(TINY, settings)
+    config = tiny_config(*settings)
     weights = weights or [1.0] * len(examples.corpora)
     return BatchSampler(examples, weights, size, config, by_length=by_length)
 
@@ -124,7 +123,7 @@ def test_batches_of_neighbours_are_stretches_of_a_corpus():
 
 
 def test_questions_are_ranked_among_those_of_the_same_documents():
-    config = apply_overrides(TINY, ["tasks.question_answering.weight=1"])
+    config = tiny_config("tasks.question_answering.weight=1")
     examples = make_examples(texts_of(np.random.default_rng(3).integers(1, 30, 64)))
     batches = {
         task.kind: make_sampler(examples, task, config).batch(0).tolist() for task in tiny_model(config).tasks
@@ -202,7 +201,7 @@ def test_replicas_share_the_batch_that_one_would_see(replicas):
 
 def test_with_shards_each_worker_draws_its_part_of_a_batch_from_its_own_examples():
     (task,) = (task for task in TASKS if task.name == "inference")
-    config = apply_overrides(TINY, ["data.shards_by_worker=true"])
+    config = tiny_config("data.shards_by_worker=true")
     size = task.config.examples_per_batch
     for rank in (0, 1):
         workers = Workers(SimpleNamespace(num_replicas_in_sync=4), Cluster(("a", "b"), ("a:1", "b:1"), rank))

@@ -4,7 +4,6 @@ import json
 import shlex
 import shutil
 import sys
-from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -15,7 +14,7 @@ PROGRAM = str(ROOT / "evaluation" / "load.py")
 with_wrk = pytest.mark.skipif(shutil.which("wrk") is None, reason="wrk is not installed")
 
 
-def test_the_table_compares_within_rounds() -> None:
+def test_the_table_compares_within_rounds():
     # In round one the first way makes 100 a second and the second 50; then 10 and 20; then 40 and 40:
     # ratios 0.5, 2 and 1, whose median is 1, and rates 50, 20 and 40, whose median is 40.
     rates = {"a": [100, 10, 40], "b": [50, 20, 40]}
@@ -31,7 +30,7 @@ def test_the_table_compares_within_rounds() -> None:
     assert (second["max_ms"], second["errors"]) == (2, 3)
 
 
-def test_memory_that_falls_or_swings_does_not_grow() -> None:
+def test_memory_that_falls_or_swings_does_not_grow():
     # Two versions in memory for a moment, again and again: medians do not see it.
     assert memory_growth([(s, 100 + 50 * (s % 10 == 0)) for s in range(100)], 20) == 0
     assert memory_growth([(s, 300 - s) for s in range(100)], 10) < 0
@@ -42,7 +41,7 @@ def test_memory_that_falls_or_swings_does_not_grow() -> None:
 
 @pytest.mark.slow
 @with_wrk
-def test_the_load_table_is_measured_and_written(hub_folder: Path, tmp_path: Path) -> None:
+def test_the_load_table_is_measured_and_written(hub_folder, tmp_path):
     flags = ["--clients=2", "--sentences=2", "--rounds=1", "--seconds=1", "--output=new/load.json"]
     run = run_python(tmp_path, PROGRAM, f"--model={hub_folder}", *flags)
     assert run.status == 0, run.errors
@@ -62,7 +61,7 @@ def test_the_load_table_is_measured_and_written(hub_folder: Path, tmp_path: Path
 
 @pytest.mark.slow
 @with_wrk
-def test_another_server_is_measured_by_openais_protocol(hub_folder: Path, tmp_path: Path) -> None:
+def test_another_server_is_measured_by_openais_protocol(hub_folder, tmp_path):
     peer = shlex.join([sys.executable, str(ROOT / "export" / "serve.py"), f"--model=tiny={hub_folder}"])
     flags = ["--clients=2", "--sentences=2", "--rounds=1", "--seconds=1", "--output=load.json"]
     run = run_python(tmp_path, PROGRAM, f"--model={hub_folder}", f"--peer={peer} --port={{port}}", *flags)
@@ -74,7 +73,7 @@ def test_another_server_is_measured_by_openais_protocol(hub_folder: Path, tmp_pa
 
 @pytest.mark.slow
 @with_wrk
-def test_a_peer_that_does_not_start_is_reported(hub_folder: Path, tmp_path: Path) -> None:
+def test_a_peer_that_does_not_start_is_reported(hub_folder, tmp_path):
     run = run_python(tmp_path, PROGRAM, f"--model={hub_folder}", "--peer=false {port}", "--output=load.json")
     assert run.status == 2
     assert "does not answer" in run.errors

@@ -9,19 +9,14 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from starting_models import KINDS, TEXTS, make_model
-from testing import TINY, TrainedModel, build_model
+from programs import ONE_TASK
+from testing import KINDS, TEXTS, TrainedModel, build_model, make_model, tiny_config
 from use_weights import is_published
 
 import xling_tf
 from xling_tf.errors import UserError
-from xling_tf.model import (
-    CONFIG,
-    WEIGHTS,
-    Model,
-)
+from xling_tf.model import CONFIG, WEIGHTS, Model
 from xling_tf.savedmodel.module import reexport
-from xling_tf.settings import apply_overrides
 from xling_tf.weights import arrays
 
 UNSEEN = [*TEXTS, "a zebra sleeps", "una cebra", "", "😀"]
@@ -30,14 +25,11 @@ UNSEEN = [*TEXTS, "a zebra sleeps", "una cebra", "", "😀"]
 @cache
 def translator() -> TrainedModel:
     """An LSTM with the decoder of translations."""
-    others = ("translation_ranking", "response_prediction", "quick_thought", "inference")
-    settings = [
-        *("tokenizer.ngram_sizes=", "encoder.kind=lstm", "encoder.embedding_dim=6", "encoder.hidden_dim=8"),
-        *("encoder.intermediate_dim=4", "encoder.pooling=attention", "tasks.translation.weight=1"),
-        *(f"tasks.{name}.weight=0" for name in others),
-    ]
+    sizes = ("encoder.embedding_dim=6", "encoder.hidden_dim=8", "encoder.intermediate_dim=4")
+    alone = ("tasks.translation.weight=1", "tasks.translation_ranking.weight=0", *ONE_TASK)
+    settings = ("tokenizer.ngram_sizes=", "encoder.kind=lstm", *sizes, "encoder.pooling=attention", *alone)
     keras.utils.set_random_seed(1)
-    return build_model(apply_overrides(TINY, settings), {"en": TEXTS[::2], "es": TEXTS[1::2]})
+    return build_model(tiny_config(*settings), {"en": TEXTS[::2], "es": TEXTS[1::2]})
 
 
 def model_of(kind: str) -> TrainedModel:
@@ -54,7 +46,7 @@ def require_equal(found: Model, expected: Model, tolerance: float = 0.0) -> None
 
 
 @pytest.mark.parametrize("kind", [*KINDS, "lstm"])
-def test_a_model_folder_has_the_model_to_the_bit(kind: str, tmp_path: Path) -> None:
+def test_a_model_folder_has_the_model_to_the_bit(kind, tmp_path):
     model = model_of(kind)
     model.save_pretrained(tmp_path / "model")
     again = Model.from_pretrained(tmp_path / "model")
@@ -72,7 +64,7 @@ def test_a_model_folder_has_the_model_to_the_bit(kind: str, tmp_path: Path) -> N
         xling_tf.load(tmp_path / "model")
 
 
-def test_a_model_is_read_in_the_precision_of_the_process(tmp_path: Path) -> None:
+def test_a_model_is_read_in_the_precision_of_the_process(tmp_path):
     keras.config.set_dtype_policy("mixed_bfloat16")
     trained = make_model("words and n-grams")
     trained.save_pretrained(tmp_path / "model")
@@ -83,7 +75,7 @@ def test_a_model_is_read_in_the_precision_of_the_process(tmp_path: Path) -> None
     np.testing.assert_allclose(model(UNSEEN), trained(UNSEEN), atol=0.05)
 
 
-def test_a_call_has_gradients(tmp_path: Path) -> None:
+def test_a_call_has_gradients(tmp_path):
     model = make_model("words and n-grams")
     with tf.GradientTape() as tape:
         loss = -tf.reduce_sum(model(TEXTS[:1]) * model(TEXTS[1:2]))
@@ -94,28 +86,29 @@ def test_a_call_has_gradients(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", [*KINDS, "lstm"])
-def test_an_export_has_the_model_too(kind: str, tmp_path: Path) -> None:
-    model = model_of(kind)
-    model.export(tmp_path / "exported", {})
+def test_an_export_has_the_model_too(kind, exports, tmp_path):
+    model, folder = exports(kind) if kind in KINDS else (translator(), tmp_path / "exported")
+    if kind not in KINDS:
+        model.export(folder, {})
     # Words and their n-grams are combined in an export, and separated again.
-    require_equal(Model.from_pretrained(tmp_path / "exported"), model, tolerance=1e-6)
+    require_equal(Model.from_pretrained(folder), model, tolerance=1e-6)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_fine_tuned_export_has_the_tuned_model(kind: str, tmp_path: Path) -> None:
-    make_model(kind).export(tmp_path / "exported", {})
-    loaded = tf.saved_model.load(str(tmp_path / "exported"))
+@pytest.mark.parametrize("kind", ["words and n-grams", pytest.param("cnn", marks=pytest.mark.slow)])
+def test_a_fine_tuned_export_has_the_tuned_model(kind, exports, tmp_path):
+    _, exported = exports(kind)
+    loaded = tf.saved_model.load(str(exported))
     random = np.random.default_rng(0)
     for variable in loaded.trainable_variables:
         variable.assign(variable + random.normal(0, 0.01, variable.shape))
-    reexport(loaded, tmp_path / "exported", tmp_path / "tuned")
-    tuned, before = (Model.from_pretrained(tmp_path / name)(UNSEEN) for name in ("tuned", "exported"))
+    reexport(loaded, exported, tmp_path / "tuned")
+    tuned, before = (Model.from_pretrained(folder)(UNSEEN) for folder in (tmp_path / "tuned", exported))
     np.testing.assert_allclose(tuned, loaded(UNSEEN), rtol=0, atol=1e-6)
     assert np.abs(tuned - before).max() > 1e-3
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     """A model folder."""
     make_model("words and n-grams").save_pretrained(tmp_path / "model")
     return tmp_path / "model"
@@ -131,52 +124,46 @@ def change(path: Path, *names: str, value: Any) -> None:
     path.write_text(json.dumps(config))
 
 
-def test_other_folders_and_damaged_ones_are_refused_in_one_line(folder: Path) -> None:
-    def require_refused(message: str) -> None:
+def test_other_folders_and_damaged_ones_are_refused_in_one_line(folder):
+    def require_refused(message):
         with pytest.raises(UserError, match=message) as caught:
             Model.from_pretrained(folder)
         assert "\n" not in str(caught.value)
 
-    config, content = folder / CONFIG, (folder / CONFIG).read_bytes()
-    # An earlier version's config is the experiment, without a format.
-    config.write_text('{"text": {"max_tokens": 64}, "encoder": {"kind": "transformer"}}')
-    require_refused("was not saved by this version of xling_tf; train, import or export the model again")
-    config.write_bytes(content[:-100])
-    require_refused(r"config\.json must be JSON, but is damaged")
-    damages: list[tuple[tuple[str, ...], Any]] = [
+    config, weights, vocabulary = (folder / name for name in (CONFIG, WEIGHTS, "vocabulary.txt"))
+    contents = {path: path.read_bytes() for path in (config, weights, vocabulary)}
+    for path, content, message in (
+        # An earlier version's config is the experiment, without a format.
+        (config, b'{"encoder": {"kind": "transformer"}}', "was not saved by this version of xling_tf; train"),
+        (config, contents[config][:-100], r"config\.json must be JSON, but is damaged"),
+        (weights, contents[weights][:999], r"model\.safetensors must be a safetensors file, but is damaged"),
+        (vocabulary, b"one\n", "the tokenizer has a num_words of 5, but the encoder of "),
+    ):
+        path.write_bytes(content)
+        require_refused(message)
+        path.write_bytes(contents[path])
+    for names, value in (
         (("encoder", "kind"), "mystery"),
         (("encoder", "hidden_dim"), "wide"),
         (("tokenizer", "stemming"), True),
         (("info", "colour"), "red"),
         (("heads", "inference", "classifier", "registered_name"), "mystery"),
         (("heads", "inference", "classifier", "config", "dim"), "wide"),
-    ]
-    for names, value in damages:
-        config.write_bytes(content)
+        (("encoder", "intermediate_dim"), 13),
+    ):
         change(config, *names, value=value)
-        require_refused("cannot be made|is expected|expects|has no field")
-    config.write_bytes(content)
-
-    weights = (folder / WEIGHTS).read_bytes()
-    (folder / WEIGHTS).write_bytes(weights[: len(weights) // 2])
-    require_refused(r"model\.safetensors must be a safetensors file, but is damaged")
-    (folder / WEIGHTS).write_bytes(weights)
-    change(config, "encoder", "intermediate_dim", value=13)
-    require_refused(r"weights in .*model do not fit .*\(of another shape: ")
-    config.write_bytes(content)
-    vocabulary = (folder / "vocabulary.txt").read_bytes()
-    (folder / "vocabulary.txt").write_text("one\n")
-    require_refused("the tokenizer has a num_words of 5, but the encoder of ")
-    (folder / "vocabulary.txt").unlink()
+        require_refused("cannot be made|is expected|expects|has no field|weights in .* do not fit")
+        config.write_bytes(contents[config])
+    vocabulary.unlink()
     require_refused(r"vocabulary\.txt")
-    (folder / "vocabulary.txt").write_bytes(vocabulary)
-    (folder / WEIGHTS).unlink()
+    vocabulary.write_bytes(contents[vocabulary])
+    weights.unlink()
     require_refused(r"neither saved_model\.pb, nor model\.safetensors, nor a checkpoint")
     config.unlink()
     require_refused("has no config.json, only vocabulary.txt")
 
 
-def test_a_model_for_another_runtime_is_named_as_one(tmp_path: Path) -> None:
+def test_a_model_for_another_runtime_is_named_as_one(tmp_path):
     (tmp_path / "runtime.json").write_text("{}")
     (tmp_path / "model.onnx").write_bytes(b"")
     assert not is_published(tmp_path)

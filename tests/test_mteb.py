@@ -4,10 +4,11 @@ import json
 
 import numpy as np
 import pytest
+from evaluation_data import write_table
 from programs import PEERS, ROOT, run_python
 from scipy.stats import spearmanr
 from serving_servers import server_in_thread
-from starting_models import TEXTS
+from testing import TEXTS
 
 from xling_tf.evaluators.embedders import open_embedder
 from xling_tf.integrations.mteb import MtebEncoder
@@ -54,9 +55,7 @@ def test_batches_are_encoded_as_what_they_are(hub_folder):
 @pytest.mark.skipif(not PEERS.exists(), reason="mteb is not there; make .peers/.installed")
 def test_mteb_measures_a_served_model_on_local_data(hub_folder, tmp_path):
     for name, (columns, *rows) in TABLES.items():
-        path = tmp_path / "eval" / f"{name}.tsv"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("\n".join([columns.replace(" ", "\t"), *rows]).replace("|", "\t") + "\n")
+        write_table(tmp_path / "eval" / f"{name}.tsv", columns, *(row.split("|") for row in rows))
     with server_in_thread([ModelConfig("en-es", hub_folder)]) as server:
         (tmp_path / "run.py").write_text(EVALUATION)
         url = f"rest:{server.url}/v1/models/en-es"
@@ -66,18 +65,8 @@ def test_mteb_measures_a_served_model_on_local_data(hub_folder, tmp_path):
     results = {path.stem: json.loads(path.read_text()) for path in (tmp_path / "results").rglob("*.json")}
     meta = results.pop("model_meta")
     config = json.loads((hub_folder / "config.json").read_text())
-    for field, value in {
-        "framework": ["TensorFlow"],
-        "languages": ["eng-Latn", "spa-Latn"],
-        "n_parameters": config["num_parameters"],
-        "n_embedding_parameters": config["num_embedding_parameters"],
-        "max_tokens": 12,
-        "embed_dim": 8,
-        "similarity_fn_name": "cosine",
-        "use_instructions": False,
-        "license": None,
-    }.items():
-        assert meta[field] == value, field
+    assert (meta["languages"], meta["max_tokens"], meta["embed_dim"]) == (["eng-Latn", "spa-Latn"], 12, 8)
+    assert meta["n_parameters"] == config["num_parameters"]
     scores = {}
     for name, result in results.items():
         (of_subset,) = result["scores"]["test"]

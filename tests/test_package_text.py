@@ -5,7 +5,6 @@ import json
 from debian import aligned_sentences
 from package_text import (
     Block,
-    Line,
     exchanges,
     extract_cataclysm,
     extract_manual,
@@ -99,22 +98,14 @@ as you see."
 
 
 def test_wesnoth_package(tmp_path):
-    assert read_scenes(_SCENARIO) == [
-        [Line("narrator", "Long ago there was a bridge.")],
-        [
-            Line("narrator", "Night falls."),
-            Line("konrad", 'Who said "halt"?'),
-            Line("delfador", "I did,\nas you see."),
-        ],
-        [Line("konrad", "Another day.")],
-    ]
+    story, first, second = read_scenes(_SCENARIO)
+    assert (story, second) == ([("narrator", "Long ago there was a bridge.")], [("konrad", "Another day.")])
+    assert [line.speaker for line in first] == ["narrator", "konrad", "delfador"]
+    assert [line.text for line in first] == ["Night falls.", 'Who said "halt"?', "I did,\nas you see."]
     scenario = tmp_path / "usr/share/games/wesnoth/1.16/data/campaigns/x/scenarios/01.cfg"
     scenario.parent.mkdir(parents=True)
     scenario.write_text(_SCENARIO, encoding="utf-8")
-    translations = {
-        'Who said "halt"?': "¿Quién fue?",
-        "I did,\nas you see.": "Yo, como ves.",
-    }
+    translations = {'Who said "halt"?': "¿Quién fue?", "I did,\nas you see.": "Yo, como ves."}
     write_catalogue(tmp_path / "usr/share/games/wesnoth/1.16/translations/es/LC_MESSAGES/x.mo", translations)
     extraction = extract_wesnoth([tmp_path], "en", "es")
     assert set(extraction.parallel) == {TranslationPair(*texts) for texts in translations.items()}
@@ -128,10 +119,7 @@ _TALK = [
         "type": "talk_topic",
         "id": "TALK_HELLO",
         "dynamic_line": {"npc_female": True, "yes": "Hello, sir.", "no": ["Hi.", "&You nod."]},
-        "responses": [
-            {"text": "Who are you?", "topic": "TALK_WHO"},
-            {"text": "Bye.", "topic": "TALK_DONE"},
-        ],
+        "responses": [{"text": "Who are you?", "topic": "TALK_WHO"}, {"text": "Bye.", "topic": "TALK_DONE"}],
     },
     {"type": "talk_topic", "id": ["TALK_WHO"], "dynamic_line": "Just a guard.", "responses": []},
     {"type": "talk_topic", "id": "TALK_TEST_A", "dynamic_line": "Test!", "responses": []},
@@ -143,17 +131,10 @@ def test_cataclysm_package_whose_topics_are_walked_both_ways(tmp_path):
     talk = tmp_path / "usr/share/games/cataclysm-dda/json/npcs/guard/talk.json"
     talk.parent.mkdir(parents=True)
     talk.write_text(json.dumps(_TALK), encoding="utf-8")
-    assert list(exchanges(read_topics(talk))) == [
-        ("Hello, sir.", "Who are you?"),
-        ("Hello, sir.", "Bye."),
-        ("Hi.", "Who are you?"),
-        ("Hi.", "Bye."),
-        ("Who are you?", "Just a guard."),
-    ]
-    write_catalogue(
-        tmp_path / "usr/share/locale/es_ES/LC_MESSAGES/cataclysm-dda.mo",
-        {"Who are you?": "¿Quién eres?", "Just a guard.": "Un guardia."},
-    )
+    answered = [(line, answer) for line in ("Hello, sir.", "Hi.") for answer in ("Who are you?", "Bye.")]
+    assert list(exchanges(read_topics(talk))) == [*answered, ("Who are you?", "Just a guard.")]
+    messages = {"Who are you?": "¿Quién eres?", "Just a guard.": "Un guardia."}
+    write_catalogue(tmp_path / "usr/share/locale/es_ES/LC_MESSAGES/cataclysm-dda.mo", messages)
     extraction = extract_cataclysm([tmp_path], "en", "es")
     assert extraction.conversations["es"] == [ResponsePair("¿Quién eres?", "Un guardia.")]
     assert TranslationPair("Just a guard.", "Un guardia.") in extraction.parallel

@@ -1,18 +1,14 @@
 """Presets: their tasks, and that each trains on the sample corpus, with few and narrow layers."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from programs import read_lines
-from serving_servers import server_in_thread
-from starting_models import export_model, make_model
+from serving_servers import served
 
 from xling_tf.config import TASKS, ExperimentConfig, OptimizerConfig
 from xling_tf.corpora.folder import SAMPLE_FOLDER
 from xling_tf.model import Model
 from xling_tf.presets import get_preset, name_of_run
-from xling_tf.serving.models import ModelConfig
 from xling_tf.settings import apply_overrides
 from xling_tf.tasks.base import Task
 from xling_tf.trainer.experiment import Run, run_experiment
@@ -122,19 +118,17 @@ SHALLOW = ("encoder.num_layers=1", "encoder.num_heads=2")
         ("infersent-mt-td", ["encoder.intermediate_dim=4", "initial.vectors=bivcd:8"]),
     ],
 )
-def test_it_trains_and_is_served(name: str, settings: list[str], tmp_path: Path) -> None:
+def test_it_trains_and_is_served(name, settings, tmp_path):
     config = apply_overrides(get_preset(name), [*NARROW, *settings])
     run_dir, output = tmp_path / "run", tmp_path / "model"
     run = Run(name=name, config=config, data=SAMPLE_FOLDER, run_dir=run_dir, output=output)
     assert run_experiment(run)["steps"] == 3
-    with server_in_thread([ModelConfig("m", output)]) as server:
-        served = server.predict(["Hello", ""]).json["predictions"]
-    assert np.linalg.norm(served, axis=1) == pytest.approx([1, 1], abs=1e-5)
+    assert np.linalg.norm(served(output, ["Hello", ""]), axis=1) == pytest.approx([1, 1], abs=1e-5)
 
 
 @pytest.mark.slow
-def test_the_best_recipe_trains_all_tasks_and_leaves_the_table(tmp_path):
-    start = export_model(make_model("cnn"), tmp_path / "cnn")
+def test_the_best_recipe_trains_all_tasks_and_leaves_the_table(exports, tmp_path):
+    _, start = exports("cnn")
     run_dir, output = tmp_path / "run", tmp_path / "model"
     settings = (
         *(f"initial.model={start}", f"tasks.distillation.teacher={start}"),

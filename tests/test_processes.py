@@ -15,7 +15,7 @@ import joblib
 import keras
 import numpy as np
 import pytest
-from starting_models import export_model, make_model
+from raw_files import write_files
 from testing import SENTENCES
 
 import xling_tf
@@ -38,9 +38,9 @@ def process_state():
     return descriptors, dict(os.environ), [*sys.path], signals, randoms, policy, [*warnings.filters]
 
 
-def test_a_library_call_leaves_the_process_as_it_is(tmp_path, monkeypatch):
+def test_a_library_call_leaves_the_process_as_it_is(exports, tmp_path, monkeypatch):
     """Also if threads load at once, and without standard error, as under pythonw."""
-    folder = export_model(make_model("words and n-grams"), tmp_path / "model")
+    _, folder = exports("words and n-grams")
     pairs = [(f"word {i}", f"palabra {i}") for i in range(16)]
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "stderr", None)
@@ -102,6 +102,7 @@ def test_a_search_works_in_a_forked_process():
     assert in_fork(nearest) == "True"
 
 
+@pytest.mark.slow
 def test_pickle_and_process_pools_carry_a_model_by_its_name(loaded, hub_folder, hub_vectors, monkeypatch):
     monkeypatch.chdir(hub_folder.parent)
     relative = xling_tf.load(hub_folder.name, dtype="bfloat16")
@@ -128,6 +129,7 @@ def test_pickling_a_loaded_model_is_an_error(hub_loaded):
         pickle.dumps(SentenceEncoder(hub_loaded))
 
 
+@pytest.mark.slow
 def test_thousands_of_texts_are_encoded_while_the_interpreter_ends(hub_folder):
     code = (
         "import atexit, threading, time, xling_tf\n"
@@ -165,9 +167,10 @@ def test_a_model_is_found_however_it_is_named(hub_folder, tmp_path, monkeypatch)
         assert resolve(archive).name == number
 
 
-@pytest.mark.parametrize(
-    ("files", "name", "message"),
-    [
+def test_other_files_and_folders_are_described_in_the_error(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "exported" / "en-es").mkdir(parents=True)
+    for files, name, message in (
         ([], "exported/en-ex", "exported/en-es"),
         ([], "", "does not exist"),
         ([], "https://tfhub.dev/google/universal-sentence-encoder-multilingual/3", "download"),
@@ -179,13 +182,7 @@ def test_a_model_is_found_however_it_is_named(hub_folder, tmp_path, monkeypatch)
         (["old/tfhub_module.pb"], "old", "TensorFlow 1"),
         (["a/x/saved_model.pb", "a/y/saved_model.pb"], "a", "a/x"),
         (["other/readme"], "other", "readme"),
-    ],
-)
-def test_other_files_and_folders_are_described_in_the_error(files, name, message, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "exported" / "en-es").mkdir(parents=True)
-    for file in files:
-        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / file).touch()
-    with pytest.raises(UserError, match=message):
-        saved_models.load_saved_model(resolve(name))
+    ):
+        write_files(tmp_path, dict.fromkeys(files, b""))
+        with pytest.raises(UserError, match=message):
+            saved_models.load_saved_model(resolve(name))

@@ -78,9 +78,3 @@ def test_the_home_folder_is_expanded_in_flags(monkeypatch):
     monkeypatch.setattr(program.flags, "FLAGS", values)
     assert program.parse_flags_and_files(["x", "--output=~/exported", "a~/b"]) == ["x", "a~/b"]
     assert values.output == "/home/ana/exported"
-
-
-def test_without_standard_error_nothing_fails(monkeypatch):
-    monkeypatch.setattr(sys, "stderr", None)
-    with program.progress("reading"):
-        pass

@@ -2,14 +2,12 @@
 
 import json
 import re
-from pathlib import Path
 
 import huggingface_hub
 import numpy as np
 import pytest
 import tensorflow as tf
 from programs import ONE_TASK, SHORT, the_error, train
-from programs import Run as Finished
 
 from xling_tf.errors import UserError
 from xling_tf.presets import get_preset
@@ -20,11 +18,11 @@ SIGNATURES = {"serving_default", "default", "raw", "question_encoder", "response
 
 
 @pytest.fixture(scope="module")
-def smoke(tmp_path_factory: pytest.TempPathFactory) -> Finished:
+def smoke(tmp_path_factory):
     return train(tmp_path_factory.mktemp("smoke"), *SHORT)
 
 
-def test_a_smoke_run_prints_a_table_and_nothing_alarming(smoke: Finished) -> None:
+def test_a_smoke_run_prints_a_table_and_nothing_alarming(smoke):
     assert smoke.status == 0, smoke.errors
     assert not [line for line in smoke.errors.splitlines() if not re.match(r"[\d:]{8} INFO ", line)]
     lines = smoke.output.splitlines()
@@ -34,7 +32,7 @@ def test_a_smoke_run_prints_a_table_and_nothing_alarming(smoke: Finished) -> Non
     assert "exported/smoke" in lines[-1]
 
 
-def test_results_hold_scores_corpora_versions_machine_and_config(smoke: Finished) -> None:
+def test_results_hold_scores_corpora_versions_machine_and_config(smoke):
     results = smoke.results
     assert (results["preset"], results["steps"]) == ("smoke", 30)
     assert re.match(r"python \S*training/main.py --preset=smoke --steps=30 ", results["command"])
@@ -44,7 +42,7 @@ def test_results_hold_scores_corpora_versions_machine_and_config(smoke: Finished
     assert set(task) == {"loss", "accuracy", "num_examples"}
 
 
-def test_the_run_folder_holds_metrics_checkpoints_and_tensorboard(smoke: Finished) -> None:
+def test_the_run_folder_holds_metrics_checkpoints_and_tensorboard(smoke):
     lines = (smoke.run_dir / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     records = [json.loads(line) for line in lines]
     assert [record["step"] for record in records] == list(range(30))
@@ -57,7 +55,7 @@ def test_the_run_folder_holds_metrics_checkpoints_and_tensorboard(smoke: Finishe
     assert list(smoke.folder.rglob(".*")) == []  # no temporary file stays
 
 
-def test_the_exported_model_loads_with_its_card_and_config(smoke: Finished) -> None:
+def test_the_exported_model_loads_with_its_card_and_config(smoke):
     model = tf.saved_model.load(str(smoke.model))
     vectors = model(["Hola", "Hello", ""]).numpy()
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-6)
@@ -80,9 +78,7 @@ def test_the_exported_model_loads_with_its_card_and_config(smoke: Finished) -> N
         ("--piar=smoke", ["piar", "pair"]),
     ],
 )
-def test_a_mistake_in_the_flags_is_one_line_before_anything_starts(
-    flag: str, said: list[str], tmp_path: Path
-) -> None:
+def test_a_mistake_in_the_flags_is_one_line_before_anything_starts(flag, said, tmp_path):
     line = the_error(train(tmp_path, flag))
     assert all(words in line for words in said), line
     assert not list(tmp_path.iterdir())
@@ -97,9 +93,7 @@ def test_a_mistake_in_the_flags_is_one_line_before_anything_starts(
         ({"run_dir": "other"}, ["--minutes", "--steps"]),  # without a budget
     ],
 )
-def test_folders_and_budgets_that_will_not_do_are_refused_at_once(
-    changes: dict[str, str], said: list[str], tmp_path: Path
-) -> None:
+def test_folders_and_budgets_that_will_not_do_are_refused_at_once(changes, said, tmp_path):
     (tmp_path / "empty").mkdir()
     (tmp_path / "notes").mkdir()
     for name in ("file", "notes/todo.txt"):

@@ -1,13 +1,11 @@
 """Prompts are put before texts by every signature, the client, and training."""
 
 import dataclasses
-from pathlib import Path
 
 import numpy as np
 import pytest
 import tensorflow as tf
-from starting_models import TEXTS, make_model
-from testing import TrainedModel, corpus
+from testing import TEXTS, TrainedModel, corpus, make_model
 
 import xling_tf
 from xling_tf.config import ModelInfo
@@ -33,10 +31,8 @@ def with_prompt(name: str | None) -> list[str]:
     return [PROMPTS.get(name or "", "") + text for text in SENTENCES]
 
 
-@pytest.mark.parametrize("default", [None, "query", "topic"])
-def test_every_signature_and_the_client_put_the_prompt_before_texts(
-    default: str | None, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("default", [pytest.param(None, marks=pytest.mark.slow), "topic"])
+def test_every_signature_and_the_client_put_the_prompt_before_texts(default, tmp_path):
     model = prompted(default)
     expected = {}
     for name in (None, *PROMPTS):
@@ -68,7 +64,7 @@ def test_every_signature_and_the_client_put_the_prompt_before_texts(
         encoder.encode_query(SENTENCES, prompt="x: ")
 
 
-def test_training_puts_the_prompts_of_queries_and_documents_before_texts() -> None:
+def test_training_puts_the_prompts_of_queries_and_documents_before_texts():
     model = prompted("query")
     records = [QuestionAnswer(f"{text}?", text, "the house") for text in TEXTS]
     store = transient_store([corpus("questions", records)])
@@ -92,6 +88,6 @@ def test_training_puts_the_prompts_of_queries_and_documents_before_texts() -> No
     np.testing.assert_array_equal(batch.fingerprints.numpy().ravel(), bare)
 
 
-def test_the_default_prompt_is_one_of_the_prompts() -> None:
+def test_the_default_prompt_is_one_of_the_prompts():
     with pytest.raises(UserError, match="query, passage, topic"):
         ModelInfo(prompts=PROMPTS, default_prompt_name="clustering")

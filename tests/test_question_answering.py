@@ -8,18 +8,17 @@ import pytest
 import tensorflow as tf
 from testing import (
     DIM,
-    TINY,
     dense,
     encoded,
     find_task,
     make_examples,
     numpy_ranking,
     task_losses,
+    tiny_config,
     tiny_model,
 )
 
 from xling_tf.errors import UserError
-from xling_tf.settings import apply_overrides
 
 QUESTIONS = ["a b", "hello", "c d e", "f g", "hello world"]
 ANSWERS = ["hola", "mundo a", "b b b", "i j", "hola mundo"]
@@ -31,7 +30,7 @@ BEST = [f"similarity.{option}" for option in ("normalize=true", "scale=20", "mar
 
 def make_model(*overrides):
     keras.utils.set_random_seed(1)
-    return tiny_model(apply_overrides(TINY, [*ON, *overrides]))
+    return tiny_model(tiny_config(*ON, *overrides))
 
 
 def examples(contexts=CONTEXTS):

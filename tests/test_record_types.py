@@ -1,10 +1,8 @@
 """A new type of record is one row of the table: its files are found, read, stored and split."""
 
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import pytest
 from raw_files import write_files
 
 from xling_tf.corpora.folder import load_folder
@@ -47,7 +45,7 @@ RHYMES = RecordType(
 )
 
 
-def test_a_new_type_is_read_stored_and_split(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog) -> None:
+def test_a_new_type_is_read_stored_and_split(tmp_path, monkeypatch, caplog):
     monkeypatch.setitem(RECORD_TYPES, "rhymes", RHYMES)
     texts = [f"line {number}" for number in range(100)]
     kept, out = ([text for text in texts if held_out(text) is is_out] for is_out in (False, True))

@@ -1,121 +1,98 @@
 """Embedders behind TensorFlow Serving's REST protocol: our server, and one that fails on demand."""
 
+import dataclasses
 import json
-import threading
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow_hub as hub
-from serving_servers import server_in_thread
+from serving_servers import app_in_thread, server_in_thread
+from starlette.applications import Starlette
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 from testing import SENTENCES
 
 import xling_tf
 from xling_tf.errors import UserError
 from xling_tf.evaluators import embedders
 from xling_tf.evaluators.embedders import open_embedder
-from xling_tf.savedmodel.module import ExportedModule
+from xling_tf.evaluators.encoding import BatchLimits
 from xling_tf.serving.models import ModelConfig
 
-# Replaces an answer: a status and content, or what happens to the connection.
-Fault = tuple[int, Any] | str
-UNAVAILABLE = (503, {"error": "still loading"})
+MODEL = "/v1/models/en-es"
+UNAVAILABLE = (503, b'{"error": "still loading"}')
 
 
-def vector(text: str) -> list[float]:
+def vector(text):
     return [len(text), 0.5]
 
 
-class Server(ThreadingHTTPServer):
-    """Serves one model as TensorFlow Serving does; `faults` come first, one a request to predict."""
+class FakeServer:
+    """Serves one model as TensorFlow Serving does; `faults`, statuses and contents, come first."""
 
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.faults: list[Fault] = []
-        self.requests: list[dict[str, Any]] = []
-        self.state, self.vector = "AVAILABLE", vector
-        self.outputs: Any = lambda vectors: vectors
-        self.url = f"http://127.0.0.1:{self.server_port}/v1/models/en-es"
-        threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
+    def __init__(self):
+        self.faults, self.requests, self.state, self.vector = [], [], "AVAILABLE", vector
+        self.outputs = lambda vectors: vectors
+        paths = {MODEL: self.status, f"{MODEL}/metadata": self.metadata, f"{MODEL}:predict": self.predict}
+        self.app = Starlette(routes=[Route(path, do, methods=["GET", "POST"]) for path, do in paths.items()])
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Broken connections are part of the tests."""
+    async def status(self, request):
+        states = {"1": "END", "3": self.state, "12": "LOADING"}
+        statuses = [{"version": version, "state": state} for version, state in states.items()]
+        return JSONResponse({"model_version_status": statuses})
 
+    async def metadata(self, request):
+        signatures = {"serving_default": {"inputs": {"inputs": None}}}
+        return JSONResponse({"metadata": {"signature_def": {"signature_def": signatures}}})
 
-class Handler(BaseHTTPRequestHandler):
-    """One connection."""
-
-    server: Server
-
-    def do_GET(self) -> None:
-        if self.path == "/v1/models/en-es":
-            states = {"1": "END", "3": self.server.state, "12": "LOADING"}
-            statuses = [{"version": v, "state": state} for v, state in states.items()]
-            self.answer(200, {"model_version_status": statuses})
-        elif self.path == "/v1/models/en-es/metadata":
-            signatures = {"serving_default": {"inputs": {"inputs": None}}}
-            self.answer(200, {"metadata": {"signature_def": {"signature_def": signatures}}})
-        else:
-            self.answer(404, {"error": f"Could not find any versions of model {self.path}"})
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.server.requests.append(body)
-        outputs = [self.server.vector(text) for text in body["inputs"]["inputs"]]
-        fault = (
-            self.server.faults.pop(0)
-            if self.server.faults
-            else (200, {"outputs": self.server.outputs(outputs)})
-        )
-        if fault == "hang up":
-            self.connection.close()
-        else:
-            self.answer(*fault)
-
-    def answer(self, status: int, content: Any) -> None:
-        data = content if isinstance(content, bytes) else json.dumps(content).encode()
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(data) + 9 * data.endswith(b" ")))  # of a cut answer
-        self.end_headers()
-        self.wfile.write(data)
-        self.close_connection = True
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Says nothing."""
+    async def predict(self, request):
+        self.requests.append(body := await request.json())
+        outputs = self.outputs([self.vector(text) for text in body["inputs"]["inputs"]])
+        good = (200, json.dumps({"outputs": outputs}).encode())
+        status, content = self.faults.pop(0) if self.faults else good
+        length = len(content) + 9 * content.endswith(b" ")  # of a cut answer
+        return Response(content, status, {"Content-Length": str(length)})
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+def server(monkeypatch):
     monkeypatch.setattr(embedders, "_RETRIES", embedders._RETRIES.new(backoff_factor=0.001))
-    server = Server()
-    yield server
-    server.shutdown()
-    server.server_close()
+    server = FakeServer()
+    with app_in_thread(server.app) as port:
+        server.url = f"http://127.0.0.1:{port}{MODEL}"
+        yield server
 
 
-def test_live_is_loaded_is_rest(hub_module: ExportedModule, hub_folder: Path) -> None:
-    live = np.asarray(hub_module(SENTENCES))
-    loaded: Any = hub.load(str(hub_folder))
-    np.testing.assert_allclose(loaded(SENTENCES), live, atol=1e-6)
-    np.testing.assert_allclose(xling_tf.load(hub_folder).encode(SENTENCES), live, atol=1e-6)
-    ours, turned = open_embedder(str(hub_folder)), SENTENCES[::-1]
+def test_live_is_loaded_is_rest(hub_module, hub_folder):
+    turned = SENTENCES[::-1]
+
+    def of_module(module):
+        sides = module.question_encoder(SENTENCES), module.response_encoder(SENTENCES)
+        return module(SENTENCES), *sides, module.inference(SENTENCES, turned)
+
+    def of_embedder(embedder):
+        sides = embedder.encode_questions(SENTENCES), embedder.encode_responses(SENTENCES, turned)
+        return embedder(SENTENCES), *sides, embedder.infer(SENTENCES, turned)
+
+    ours = dataclasses.replace(open_embedder(f"hub:{hub_folder}"), batch_limits=BatchLimits(4))
+    assert (ours.name, ours.description["config"]["encoder"]["kind"]) == ("tiny", "transformer")
+    client = xling_tf.load(hub_folder)
+    sides = client.question_encoder.encode(SENTENCES), client.response_encoder.encode(SENTENCES, batch_size=4)
+    inferred = client.call("inference", premise=SENTENCES, hypothesis=turned, batch_size=4)
+    found = [
+        of_module(hub.load(str(hub_folder))),
+        of_embedder(ours),
+        (client.encode(SENTENCES), *sides, inferred),
+    ]
     with server_in_thread([ModelConfig("m", hub_folder)]) as server:
-        answer = server.predict(SENTENCES).json["predictions"]
-        np.testing.assert_allclose(answer, live, atol=1e-6)
-        embedder = open_embedder(f"rest:{server.url}/v1/models/m/")
-        for given, expected in (
-            (embedder(SENTENCES), live),
-            (embedder.encode_questions(SENTENCES), ours.encode_questions(SENTENCES)),
-            (embedder.encode_responses(SENTENCES, turned), ours.encode_responses(SENTENCES, turned)),
-            (embedder.infer(SENTENCES, turned), ours.infer(SENTENCES, turned)),
-        ):
-            np.testing.assert_allclose(given, expected, atol=1e-6)
+        found.append(of_embedder(open_embedder(f"rest:{server.url}/v1/models/m/")))
+        found.append([server.predict(SENTENCES).json["predictions"]])
+    for answers in found:
+        for vectors, live in zip(answers, of_module(hub_module), strict=False):
+            np.testing.assert_allclose(vectors, live, atol=1e-6)
 
 
-def test_requests_have_the_longest_text_first_and_answers_may_have_more_outputs(server: Server) -> None:
+def test_requests_have_the_longest_text_first_and_answers_may_have_more_outputs(server):
     embedder = open_embedder(f"rest:{server.url}")
     server.requests.clear()
     assert embedder(["a", "bcd"]).tolist() == [[1, 0.5], [3, 0.5]]
@@ -130,18 +107,15 @@ def test_requests_have_the_longest_text_first_and_answers_may_have_more_outputs(
     ("fault", "message"),
     [
         (UNAVAILABLE, r"answered 503: .*still loading"),
-        ("hang up", "failed again and again: .*start the server"),
         ((200, b'{"outputs": [[1.0, '), "failed again and again: .*IncompleteRead"),
     ],
 )
-def test_temporary_faults_are_retried_and_lasting_ones_reported(
-    fault: Fault, message: str, server: Server
-) -> None:
+def test_temporary_faults_are_retried_and_lasting_ones_reported(fault, message, server):
     embedder = open_embedder(f"rest:{server.url}")
     server.faults = [fault, fault]
     assert embedder(["ab"]).tolist() == [[2, 0.5]]
     assert server.faults == []
-    server.faults = [(400, {"error": "JSON Parse error: x"}), fault]
+    server.faults = [(400, b'{"error": "JSON Parse error: x"}'), fault]
     with pytest.raises(UserError, match=r"answered 400: .*JSON Parse error: x"):
         embedder(["ab"])
     server.requests.clear()
@@ -151,7 +125,7 @@ def test_temporary_faults_are_retried_and_lasting_ones_reported(
     assert len(server.requests) == 7
 
 
-def test_answers_without_vectors_are_rejected(server: Server) -> None:
+def test_answers_without_vectors_are_rejected(server):
     embedder = open_embedder(f"rest:{server.url}")
     for answer in (b"[]", b'{"outputs": [["a"], ["b"]]}', b'{"outputs": [[1.0]]}'):
         server.faults = [(200, answer)]
@@ -159,7 +133,7 @@ def test_answers_without_vectors_are_rejected(server: Server) -> None:
             embedder(["a", "b"])
 
 
-def test_the_checksum_depends_on_the_vectors_but_not_their_last_digits(server: Server) -> None:
+def test_the_checksum_depends_on_the_vectors_but_not_their_last_digits(server):
     checksum = open_embedder(f"rest:{server.url}").checksum
     server.vector = lambda text: [number + 1e-6 for number in vector(text)]
     assert open_embedder(f"rest:{server.url}").checksum == checksum
@@ -167,9 +141,11 @@ def test_the_checksum_depends_on_the_vectors_but_not_their_last_digits(server: S
     assert open_embedder(f"rest:{server.url}").checksum != checksum
 
 
-def test_a_missing_or_unavailable_model_is_rejected(server: Server) -> None:
-    with pytest.raises(UserError, match=r"404: .*Could not find any versions"):
+def test_a_missing_or_unavailable_model_is_rejected(server):
+    with pytest.raises(UserError, match=r"answered 404"):
         open_embedder(f"rest:{server.url}x")
+    with pytest.raises(UserError, match=r"failed again and again: .*start the server"):
+        open_embedder(f"rest:http://127.0.0.1:9{MODEL}")
     server.state = "UNLOADING"
     with pytest.raises(UserError, match=r"available version, but has .*'UNLOADING'.*server's log"):
         open_embedder(f"rest:{server.url}")

@@ -52,7 +52,7 @@ def run(folder: Path, *, stop: signal.Signals | None = None, at: int = STEPS) ->
 
 
 @pytest.fixture(scope="module")
-def stages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Stage]:
+def stages(tmp_path_factory):
     """The same command: killed in the first phase, asked to stop in the second, and let to its end."""
     folder = tmp_path_factory.mktemp("resume")
     stages = {
@@ -63,7 +63,7 @@ def stages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Stage]:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def undisturbed(tmp_path_factory):
     """The same training in one go; returns its run folder."""
     folder = tmp_path_factory.mktemp("undisturbed")
     config = apply_overrides(get_preset("smoke"), [*SETTINGS, f"training.steps={STEPS}"])
@@ -71,7 +71,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "run"
 
 
-def test_after_a_kill_it_continues_at_the_newest_checkpoint(stages: dict[str, Stage]) -> None:
+def test_after_a_kill_it_continues_at_the_newest_checkpoint(stages):
     before, after = stages["killed"], stages["stopped"]
     step = int(before.checkpoints[-1].removeprefix("step-"))
     assert 0 < step <= len(before.metrics)
@@ -79,7 +79,7 @@ def test_after_a_kill_it_continues_at_the_newest_checkpoint(stages: dict[str, St
     assert after.metrics[:step] == before.metrics[:step]
 
 
-def test_sigterm_stops_with_a_checkpoint_and_says_what_to_do(stages: dict[str, Stage]) -> None:
+def test_sigterm_stops_with_a_checkpoint_and_says_what_to_do(stages):
     stopped = stages["stopped"]
     steps = len(stopped.metrics)
     assert stopped.ended.status == 1
@@ -89,9 +89,7 @@ def test_sigterm_stops_with_a_checkpoint_and_says_what_to_do(stages: dict[str, S
     assert "Traceback" not in stopped.ended.errors
 
 
-def test_the_loss_curve_and_the_scores_are_those_of_an_undisturbed_run(
-    stages: dict[str, Stage], undisturbed: Path
-) -> None:
+def test_the_loss_curve_and_the_scores_are_those_of_an_undisturbed_run(stages, undisturbed):
     ended, curve, last = stages["finished"]
     assert ended.status == 0, ended.errors
     assert last[-1] == checkpoints(undisturbed)[-1]

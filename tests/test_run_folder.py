@@ -3,9 +3,9 @@
 import json
 import logging as std_logging
 import re
-from pathlib import Path
 
 import pytest
+from raw_files import flipped
 from testing import accept, corpus
 
 from xling_tf.config import ExperimentConfig
@@ -21,26 +21,22 @@ PAIRS = [TranslationPair(f"sentence {n}", f"frase {n}") for n in range(100)]
 CORPUS = corpus("parallel", PAIRS)
 
 
-def damage(path: Path, how: str) -> None:
-    content = path.read_bytes()
-    middle = len(content) // 2
-    path.write_bytes(
-        {
-            "cut": content[:middle],
-            "zeros": content[:middle] + bytes(len(content) - middle),
-            "one bit": content[:middle] + bytes([content[middle] ^ 4]) + content[middle + 1 :],
-            "longer": content + b"\0",
-        }[how]
-    )
+DAMAGES = {
+    "cut": lambda content: content[: len(content) // 2],
+    "zeros": lambda content: content[: len(content) // 2].ljust(len(content), b"\0"),
+    "one byte": flipped,
+    "longer": lambda content: content + b"\0",
+}
 
 
-@pytest.mark.parametrize("how", ["cut", "zeros", "one bit", "longer", "gone"])
+@pytest.mark.parametrize("how", [*DAMAGES, "gone"])
 def test_a_damaged_store_is_told_and_written_anew(how, tmp_path, caplog):
     folder = tmp_path / "store"
     whole = open_store(folder, [CORPUS], accept).contents()
     for name in ("texts", "text_starts", "first_text", "num_tokens", "part"):
         caplog.clear()
-        (folder / name).unlink() if how == "gone" else damage(folder / name, how)
+        path = folder / name
+        path.unlink() if how == "gone" else path.write_bytes(DAMAGES[how](path.read_bytes()))
         with caplog.at_level(std_logging.WARNING, logger="absl"):
             store = open_store(folder, [CORPUS], accept)
         assert store.contents() == whole
@@ -111,7 +107,8 @@ def test_anything_else_may_not_and_both_values_are_named(run, override, data, me
 
 def test_a_damaged_vocabulary_stops_the_restart(run):
     # With fewer words no checkpoint would fit, and the training would begin anew.
-    damage(run.path / "vocabulary.txt", "cut")
+    path = run.path / "vocabulary.txt"
+    path.write_bytes(DAMAGES["cut"](path.read_bytes()))
     with pytest.raises(UserError, match=r"vocabulary\.txt must be as the run has written it, but is damaged"):
         run.resolved()
 

@@ -15,8 +15,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from programs import ROOT, run_python
-from starting_models import tiny_config
-from testing import SENTENCES, TINY, build_model
+from testing import KINDS, SENTENCES, TINY, build_model, tiny_config
 from tricky_texts import FRAGMENTS
 
 from xling_tf.config import SentencePieceConfig, WordPieceConfig, WordsConfig
@@ -42,7 +41,7 @@ TEXTS = [
 CORPUS = {"en": [*SENTENCES, "我爱北京", "ABC abc"]}
 VOCABULARY = [EMPTY_TOKEN, "hola", "don", "n't", ",", "北京", "北", "é", "'", "1,234"]
 PIECES = SentencePieceConfig(num_pieces=60, max_tokens=12)
-KINDS: Mapping[str, WordsConfig | SentencePieceConfig | WordPieceConfig] = {
+TOKENIZERS: Mapping[str, WordsConfig | SentencePieceConfig | WordPieceConfig] = {
     "spelt": TINY.tokenizer,
     "words alone": dataclasses.replace(TINY.tokenizer, ngram_sizes=(), lowercase=True),
     "pieces": PIECES,
@@ -53,10 +52,10 @@ KINDS: Mapping[str, WordsConfig | SentencePieceConfig | WordPieceConfig] = {
 WORD_PIECES = ["[UNK]", "[CLS]", "[SEP]", *"abcdehlost'.,-猫我爱½éе", *(f"##{c}" for c in "abcdehlostéе猫")]
 
 
-@pytest.mark.parametrize("name", KINDS)
-def test_fragments_become_the_same_ids(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", TOKENIZERS)
+def test_fragments_become_the_same_ids(name, tmp_path):
     """The same tokens, ids, buckets and n-grams in the graph and outside of it."""
-    config = KINDS[name]
+    config = TOKENIZERS[name]
     is_pieces = not isinstance(config, WordsConfig)
     inside: Any
     if isinstance(config, SentencePieceConfig):
@@ -107,15 +106,15 @@ class Exported:
 
 
 @pytest.fixture(scope="module")
-def spelt(hub_model: Model, hub_module: ExportedModule, tmp_path_factory: pytest.TempPathFactory) -> Exported:
+def spelt(hub_model, hub_module, tmp_path_factory):
     """A transformer of words and their n-grams."""
     return Exported(hub_model, tmp_path_factory.mktemp("spelt"), hub_module)
 
 
 @pytest.fixture(scope="module")
-def pieces(tmp_path_factory: pytest.TempPathFactory) -> Exported:
+def pieces(tmp_path_factory):
     """A CNN of marked pieces, as the published one is."""
-    return Exported(build_model(tiny_config("cnn"), CORPUS), tmp_path_factory.mktemp("pieces"))
+    return Exported(build_model(tiny_config(*KINDS["cnn"]), CORPUS), tmp_path_factory.mktemp("pieces"))
 
 
 @pytest.mark.parametrize(
@@ -127,9 +126,7 @@ def pieces(tmp_path_factory: pytest.TempPathFactory) -> Exported:
         pytest.param("pieces", "onnx", marks=pytest.mark.slow),
     ],
 )
-def test_vectors_are_those_of_the_saved_model_in_any_company(
-    kind: str, name: str, request: pytest.FixtureRequest
-) -> None:
+def test_vectors_are_those_of_the_saved_model_in_any_company(kind, name, request):
     exported = request.getfixturevalue(kind)
     encoder, expected = exported.encoder(name), exported.vectors
     assert len(np.unique(expected.round(4), axis=0)) == len(TEXTS)
@@ -148,7 +145,7 @@ def test_vectors_are_those_of_the_saved_model_in_any_company(
 
 
 @pytest.mark.parametrize(("kind", "name"), [("spelt", "onnx"), ("pieces", "litert")])
-def test_threads_share_one(kind: str, name: str, request: pytest.FixtureRequest) -> None:
+def test_threads_share_one(kind, name, request):
     exported = request.getfixturevalue(kind)
     encoder = exported.encoder(name)
     lists = [[f"{text} {number}" for text in TEXTS] for number in range(4)]
@@ -164,12 +161,13 @@ import sys
 for name in ("tensorflow", "keras", "tensorflow_text", "tf2onnx"):
     sys.modules[name] = None  # importing it fails
 import numpy
+from xling_tf.settings import apply_overrides
 from xling_tf.savedmodel.runtimes import load
 numpy.save("vectors.npy", [load(folder).encode(["Hola", "xyz"]) for folder in sys.argv[1:]])
 """
 
 
-def test_tensorflow_is_not_needed(spelt: Exported, pieces: Exported, tmp_path: Path) -> None:
+def test_tensorflow_is_not_needed(spelt, pieces, tmp_path):
     encoders = [spelt.encoder("onnx"), pieces.encoder("litert")]
     folders = [str(spelt.place / "onnx"), str(pieces.place / "litert")]
     done = subprocess.run(
@@ -186,7 +184,7 @@ def test_tensorflow_is_not_needed(spelt: Exported, pieces: Exported, tmp_path: P
 
 
 @pytest.mark.slow
-def test_a_fine_tuned_model_is_as_good_and_a_changed_one_is_refused(spelt: Exported, tmp_path: Path) -> None:
+def test_a_fine_tuned_model_is_as_good_and_a_changed_one_is_refused(spelt, tmp_path):
     loaded, folder = tf.saved_model.load(str(spelt.folder)), tmp_path / "tuned"
     for variable in loaded.trainable_variables:
         variable.assign(variable * 1.1 + 0.01)
@@ -205,9 +203,7 @@ def test_a_fine_tuned_model_is_as_good_and_a_changed_one_is_refused(spelt: Expor
     assert (tmp_path / "onnx" / "model.onnx").read_bytes() == before
 
 
-def test_what_cannot_be_loaded_is_told(
-    spelt: Exported, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_cannot_be_loaded_is_told(spelt, tmp_path, monkeypatch):
     with pytest.raises(UserError, match=r"is one for TensorFlow.*export/main\.py"):
         load(spelt.folder)
     spelt.encoder("onnx")
@@ -224,7 +220,7 @@ def test_what_cannot_be_loaded_is_told(
 
 
 @pytest.mark.slow
-def test_the_program_compares_them(spelt: Exported, tmp_path: Path) -> None:
+def test_the_program_compares_them(spelt, tmp_path):
     (tmp_path / "texts.txt").write_text("\n".join([*SENTENCES, "one more"]), encoding="utf-8")
     flags = ["--texts=texts.txt", "--sentences=4", "--output=figures.json"]
     for name in ("litert", "onnx"):

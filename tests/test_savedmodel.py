@@ -1,7 +1,6 @@
 """An exported model: its files, and that every way to call it gives the vectors of the model in training."""
 
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import keras
@@ -28,7 +27,6 @@ from testing import (
 from xling_tf.encoders.serving import ServingEncoder
 from xling_tf.layers.pooling import unit_length
 from xling_tf.savedmodel.module import ExportedModule, reexport
-from xling_tf.settings import apply_overrides
 from xling_tf.tokenizers.words import select_vocabulary
 
 DIM = TINY.encoder.hidden_dim
@@ -61,14 +59,14 @@ def live_answers(model: TrainedModel) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 @pytest.fixture(scope="module")
-def answering(tmp_path_factory: pytest.TempPathFactory) -> tuple[TrainedModel, Path]:
+def answering(tmp_path_factory):
     """A model that answers questions, whose contexts may be longer than the 12 words of sentences.
 
     Its heads see encodings of unit length, those of `hub_model` what the encoder gives.
     """
     keras.utils.set_random_seed(1)
     on = ["tasks.question_answering.weight=1", "tokenizer.max_context_tokens=16"]
-    model = tiny_model(apply_overrides(tiny_config(normalize=True), on))
+    model = tiny_model(tiny_config(*on, normalize=True))
     for variable in model.encoder.variables:
         variable.assign(3 * variable)  # Far from unit length, so that normalising matters.
     folder = tmp_path_factory.mktemp("exported") / "qa"
@@ -77,19 +75,17 @@ def answering(tmp_path_factory: pytest.TempPathFactory) -> tuple[TrainedModel, P
 
 
 @pytest.fixture(scope="module")
-def loaded_answering(answering: tuple[TrainedModel, Path]) -> Any:
+def loaded_answering(answering):
     return tf.saved_model.load(str(answering[1]))
 
 
-def test_the_smallest_vocabulary_is_enough() -> None:
+def test_the_smallest_vocabulary_is_enough():
     model = build_model(TINY, select_vocabulary(Counter(), TINY.tokenizer))
     result = model.module()(SENTENCES, False)
     np.testing.assert_allclose(result, unit_length(encode(model, SENTENCES)), atol=1e-5)
 
 
-def test_the_export_computes_what_the_encoder_in_training_computes(
-    hub_loaded: Any, hub_model: TrainedModel, hub_vectors: np.ndarray
-) -> None:
+def test_the_export_computes_what_the_encoder_in_training_computes(hub_loaded, hub_model, hub_vectors):
     np.testing.assert_allclose(hub_vectors, unit_length(encode(hub_model, SENTENCES)), atol=1e-5)
     # Vectors that were all alike would prove little.
     assert len(np.unique(hub_vectors.round(3), axis=0)) == len(SENTENCES)
@@ -101,7 +97,7 @@ def test_the_export_computes_what_the_encoder_in_training_computes(
     np.testing.assert_allclose(hub_loaded(sentences), expected, atol=1e-5)
 
 
-def test_nothing_gives_no_rows(hub_loaded: Any, loaded_answering: Any) -> None:
+def test_nothing_gives_no_rows(hub_loaded, loaded_answering):
     for inputs in ([], (), tf.zeros([0, 3], tf.string)):
         assert hub_loaded(inputs).shape == hub_loaded.response_encoder(inputs).shape == (0, DIM)
         assert hub_loaded.inference(inputs, inputs).shape == (0, 3)
@@ -116,14 +112,14 @@ def test_nothing_gives_no_rows(hub_loaded: Any, loaded_answering: Any) -> None:
         max_size=8,
     )
 )
-def test_any_bytes_give_a_unit_vector_alone_and_in_a_batch(hub_loaded: Any, texts: Any) -> None:
+def test_any_bytes_give_a_unit_vector_alone_and_in_a_batch(hub_loaded, texts):
     batch = hub_loaded(tf.constant(texts)).numpy()
     np.testing.assert_allclose(np.linalg.norm(batch, axis=1), 1, atol=1e-5)
     for text, vector in zip(texts, batch, strict=True):
         np.testing.assert_allclose(hub_loaded(tf.constant([text]))[0], vector, atol=2e-6)
 
 
-def test_a_model_trained_in_bfloat16_is_exported_in_float32() -> None:
+def test_a_model_trained_in_bfloat16_is_exported_in_float32():
     keras.config.set_dtype_policy("mixed_bfloat16")
     model = tiny_model()
     module = model.module()
@@ -137,9 +133,7 @@ def test_a_model_trained_in_bfloat16_is_exported_in_float32() -> None:
     np.testing.assert_allclose(probabilities, live_probabilities(model), atol=0.05)
 
 
-def test_questions_are_sentences_and_responses_pass_through_the_tower(
-    hub_loaded: Any, hub_model: TrainedModel, hub_vectors: np.ndarray
-) -> None:
+def test_questions_are_sentences_and_responses_pass_through_the_tower(hub_loaded, hub_model, hub_vectors):
     np.testing.assert_allclose(hub_loaded.question_encoder(SENTENCES), hub_vectors, atol=1e-6)
     tower = hub_model.heads["response_prediction"]["response_tower"]
     expected = dense(encode(hub_model, SENTENCES), tower)
@@ -147,7 +141,7 @@ def test_questions_are_sentences_and_responses_pass_through_the_tower(
     np.testing.assert_allclose(hub_loaded.response_encoder(SENTENCES), expected, atol=1e-5)
 
 
-def test_tasks_that_were_not_trained_leave_no_heads(hub_model: TrainedModel) -> None:
+def test_tasks_that_were_not_trained_leave_no_heads(hub_model):
     served = ServingEncoder(hub_model.tokenizer, hub_model.encoder)
     module = ExportedModule(served, {}, hub_model.info)
     assert not hasattr(module, "inference")
@@ -155,7 +149,7 @@ def test_tasks_that_were_not_trained_leave_no_heads(hub_model: TrainedModel) -> 
     np.testing.assert_array_equal(module.response_encoder(SENTENCES), module(SENTENCES))
 
 
-def test_loaded_inference_equals_live(hub_loaded: Any, hub_model: TrainedModel) -> None:
+def test_loaded_inference_equals_live(hub_loaded, hub_model):
     expected = live_probabilities(hub_model)
     for form in (tuple, np.array, lambda texts: np.array(texts).reshape(2, 3)):
         found = hub_loaded.inference(form(PREMISES), form(HYPOTHESES))
@@ -164,9 +158,7 @@ def test_loaded_inference_equals_live(hub_loaded: Any, hub_model: TrainedModel) 
         hub_loaded.inference(PREMISES[:3], HYPOTHESES[:1])
 
 
-def test_loaded_answers_equal_live_by_call_and_by_signature(
-    answering: tuple[TrainedModel, Path], loaded_answering: Any
-) -> None:
+def test_loaded_answers_equal_live_by_call_and_by_signature(answering, loaded_answering):
     questions, answers = live_answers(answering[0])
     loaded = loaded_answering
     np.testing.assert_allclose(loaded.question_encoder(QUESTIONS), questions, atol=1e-5)
@@ -185,7 +177,7 @@ def test_loaded_answers_equal_live_by_call_and_by_signature(
     assert np.abs(loaded.response_encoder(ANSWERS, cut)[1] - answers[1]).max() > 1e-4
 
 
-def test_an_answer_without_context_is_its_own(loaded_answering: Any) -> None:
+def test_an_answer_without_context_is_its_own(loaded_answering):
     respond = loaded_answering.response_encoder
     alone = respond(ANSWERS, ANSWERS)
     np.testing.assert_array_equal(respond(ANSWERS), alone)
@@ -207,9 +199,7 @@ def ranking_loss(model: Any) -> tf.Tensor:
 
 
 @pytest.mark.slow
-def test_a_user_fine_tunes_both_sides_and_saves_them_with_all_signatures(
-    answering: tuple[TrainedModel, Path], tmp_path: Path
-) -> None:
+def test_a_user_fine_tunes_both_sides_and_saves_them_with_all_signatures(answering, tmp_path):
     model = tf.saved_model.load(str(answering[1]))
     sides = (model.question_encoder, model.response_encoder)
     variables = list({id(v): v for side in sides for v in side.trainable_variables}.values())

@@ -48,16 +48,9 @@ def test_a_loaded_model_encodes_like_the_saved_model(loaded, hub_vectors):
     assert np.isfinite(loaded.encode(["\ud83d", "hola \udc00"])).all()
 
 
-def test_questions_responses_and_inference_are_those_of_the_signatures(loaded, hub_loaded):
-    signatures = hub_loaded.signatures
-    for name in ("question_encoder", "response_encoder"):
-        expected = signatures[name](input=SENTENCES)["outputs"].numpy()
-        found = getattr(loaded, name).encode(SENTENCES, batch_size=4)
-        assert found == pytest.approx(expected, abs=1e-6)
-        assert getattr(loaded, name).encode(SENTENCES[1]) == pytest.approx(expected[1], abs=1e-6)
-    expected = signatures["inference"](premise=SENTENCES, hypothesis=SENTENCES[::-1])["outputs"]
-    found = loaded.call("inference", premise=SENTENCES, hypothesis=SENTENCES[::-1], batch_size=4)
-    assert found == pytest.approx(expected.numpy(), abs=1e-6)
+def test_one_text_has_one_vector(loaded):
+    for encoder in (loaded, loaded.question_encoder, loaded.response_encoder):
+        assert encoder.encode(SENTENCES[1]) == pytest.approx(encoder.encode(SENTENCES)[1], abs=1e-6)
     assert loaded.call("inference", premise="hola", hypothesis="hello").shape == (3,)
 
 

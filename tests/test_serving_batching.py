@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from threading import Event
-from typing import Any
 
 import numpy as np
 import pytest
@@ -90,9 +89,7 @@ def run(
     ],
     ids=["together", "no batching", "a large one", "other shapes", "until it is full", "timeout"],
 )
-def test_requests_that_wait_share_calls_and_get_their_own_rows(
-    parameters: dict[str, int], requests: list[list[Any]], calls: list[list[Any]]
-) -> None:
+def test_requests_that_wait_share_calls_and_get_their_own_rows(parameters, requests, calls):
     async def test(case: Case) -> None:
         tasks = [await case.submit(*rows) for rows in requests]
         case.model.let.set()
@@ -101,7 +98,7 @@ def test_requests_that_wait_share_calls_and_get_their_own_rows(
     assert run(test, **parameters) == calls
 
 
-def test_a_full_queue_refuses_and_takes_again_when_there_is_room() -> None:
+def test_a_full_queue_refuses_and_takes_again_when_there_is_room():
     async def test(case: Case) -> None:
         # Two batches of two may wait; [1, 2, 3] takes both places.
         tasks = [await case.submit(0), await case.submit(1, 2, 3)]
@@ -114,7 +111,7 @@ def test_a_full_queue_refuses_and_takes_again_when_there_is_room() -> None:
 
 
 @pytest.mark.parametrize("inputs", [{"x": np.ones(5)}, {"x": np.ones(5), "other": np.ones(1)}])
-def test_a_request_larger_than_the_queue_is_refused_for_good(inputs: Tensors) -> None:
+def test_a_request_larger_than_the_queue_is_refused_for_good(inputs):
     async def test(case: Case) -> None:
         case.model.let.set()
         with pytest.raises(ServingError, match="at most 4 rows") as error:
@@ -125,7 +122,7 @@ def test_a_request_larger_than_the_queue_is_refused_for_good(inputs: Tensors) ->
     assert run(test, max_batch_size=2, max_enqueued_batches=2) == [[1, 2], [3, 4]]
 
 
-def test_cancelled_requests_free_their_places() -> None:
+def test_cancelled_requests_free_their_places():
     async def test(case: Case) -> None:
         called, gone, stays = [await case.submit(*each) for each in ([0], [1, 2], [3])]
         gone.cancel()
@@ -141,7 +138,7 @@ def test_cancelled_requests_free_their_places() -> None:
     assert run(test, max_batch_size=2, max_enqueued_batches=2) == [[0], [3], [5, 6]]
 
 
-def test_the_rest_of_a_large_request_is_not_run_once_it_is_cancelled() -> None:
+def test_the_rest_of_a_large_request_is_not_run_once_it_is_cancelled():
     async def test(case: Case) -> None:
         gone = await case.submit(1, 2, 3, 4)
         await case.begun()
@@ -153,7 +150,7 @@ def test_the_rest_of_a_large_request_is_not_run_once_it_is_cancelled() -> None:
     assert run(test, max_batch_size=2, max_enqueued_batches=2) == [[1, 2], [5]]
 
 
-def test_one_bad_request_fails_alone() -> None:
+def test_one_bad_request_fails_alone():
     async def test(case: Case) -> None:
         first, *others = [await case.submit(number) for number in (0, 1, 2, 13, 4)]
         case.model.let.set()
@@ -165,7 +162,7 @@ def test_one_bad_request_fails_alone() -> None:
     assert run(test) == [[0], [1, 2, 13, 4], [1, 2], [13, 4], [13], [4]]
 
 
-def test_inputs_without_common_rows_are_run_alone() -> None:
+def test_inputs_without_common_rows_are_run_alone():
     scalar, no_rows = {"x": np.float64(3)}, {"x": np.zeros(0)}
     different_rows = {"x": np.ones(2), "other": np.ones(3)}
 
@@ -182,7 +179,7 @@ def test_inputs_without_common_rows_are_run_alone() -> None:
     run(test)
 
 
-def test_queues_take_turns() -> None:
+def test_queues_take_turns():
     async def test(case: Case) -> None:
         other = Doubling()
         other.calls, other.let = case.model.calls, case.model.let

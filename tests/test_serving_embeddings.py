@@ -1,13 +1,12 @@
 """OpenAI's embeddings protocol, called by its own client; API keys, origins and charsets."""
 
 import time
-from collections.abc import Iterator
 
 import openai
 import pytest
 import tensorflow as tf
 from serving_models import save
-from serving_servers import Server, server_in_thread
+from serving_servers import server_in_thread
 
 from xling_tf.serving.models import ModelConfig
 
@@ -21,7 +20,7 @@ def vectors(inputs: tf.Tensor) -> dict[str, tf.Tensor]:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def server(tmp_path_factory):
     folder, texts = tmp_path_factory.mktemp("models") / "m", {"inputs": tf.TensorSpec([None], tf.string)}
     signatures = {
         "serving_default": (vectors, texts),
@@ -35,11 +34,11 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 @pytest.fixture
-def client(server: Server) -> openai.OpenAI:
+def client(server):
     return openai.OpenAI(base_url=f"{server.url}/v1", api_key="secret", max_retries=0)
 
 
-def test_openais_client_reads_the_vectors(client: openai.OpenAI) -> None:
+def test_openais_client_reads_the_vectors(client):
     # Without a format, the client asks for base64 and decodes it.
     answer = client.embeddings.create(model="m", input=["Hola, mundo.", ""])
     assert [each.embedding for each in answer.data] == [pytest.approx([3 / 13, 4 / 13, 12 / 13]), [0, 0, 0]]
@@ -63,14 +62,12 @@ def test_openais_client_reads_the_vectors(client: openai.OpenAI) -> None:
         ({"extra_body": {"signature_name": "none"}}, openai.BadRequestError, "not found"),
     ],
 )
-def test_mistakes_are_refused(
-    client: openai.OpenAI, changes: dict[str, object], error: type[openai.APIStatusError], message: str
-) -> None:
+def test_mistakes_are_refused(client, changes, error, message):
     with pytest.raises(error, match=message):
         client.embeddings.create(**{"model": "m", "input": "a", **changes})  # type: ignore[arg-type]
 
 
-def test_openais_client_lists_the_models(client: openai.OpenAI, server: Server) -> None:
+def test_openais_client_lists_the_models(client, server):
     (model,) = client.models.list(extra_query={"limit": 5}).data
     assert (model.id, model.object, model.owned_by) == ("m", "model", "xling_tf")
     assert abs(model.created - time.time()) < 3600  # It was exported by this test.
@@ -92,7 +89,7 @@ def test_openais_client_lists_the_models(client: openai.OpenAI, server: Server) 
         ("utf-8", "application/json; charset=utf-8; charset=latin1", 400),
     ],
 )
-def test_bodies_are_in_utf_8_or_refused(server: Server, encoding: str, kind: str, status: int) -> None:
+def test_bodies_are_in_utf_8_or_refused(server, encoding, kind, status):
     headers = {"Authorization": "Bearer secret", "Content-Type": kind}
     for path, document in (
         (PATH, '{"model": "m", "input": "ñandú"}'),
@@ -102,7 +99,7 @@ def test_bodies_are_in_utf_8_or_refused(server: Server, encoding: str, kind: str
         assert (reply.status, "UTF-8" in str(reply.json)) == (status, status == 400)
 
 
-def test_keys_and_origins_are_required(server: Server) -> None:
+def test_keys_and_origins_are_required(server):
     for path in ("/v1/models", "/v1/models/m", "/v1/models/m/metadata"):
         assert server.ask(path, Authorization="BEARER \t secret ").status == 200
         for wrong in ("secret", "Basic secret", "Bearer Secret", "Bearer secret x", "Bearer sécret"):

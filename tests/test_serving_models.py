@@ -3,7 +3,6 @@
 import gc
 import shutil
 import weakref
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,7 @@ from xling_tf.serving.protocol import ServingError, Target
 
 
 @pytest.fixture
-def serve(tmp_path: Path) -> Callable[..., ServedModel]:
+def serve(tmp_path):
     """Serves the folder "m" of the test, polled once."""
 
     def make(**labels: int) -> ServedModel:
@@ -56,7 +55,7 @@ def answering(model: ServedModel, version: int | None = None, label: str | None 
     return float(outputs["outputs"][0])
 
 
-def test_the_largest_number_is_served_and_its_successor_replaces_it(serve, tmp_path: Path) -> None:
+def test_the_largest_number_is_served_and_its_successor_replaces_it(serve, tmp_path):
     for version in (2, 10):
         put_export(tmp_path / "m" / str(version), version)
     (tmp_path / "m" / "11.partial").mkdir()
@@ -72,7 +71,7 @@ def test_the_largest_number_is_served_and_its_successor_replaces_it(serve, tmp_p
     assert (answering(model), states(model)) == (10, {10: "AVAILABLE", 11: "END"})
 
 
-def test_a_version_with_a_label_stays_beside_the_largest(serve, tmp_path: Path) -> None:
+def test_a_version_with_a_label_stays_beside_the_largest(serve, tmp_path):
     for version in (1, 2, 3):
         put_export(tmp_path / "m" / str(version), version)
     model = serve(stable=1)
@@ -82,7 +81,7 @@ def test_a_version_with_a_label_stays_beside_the_largest(serve, tmp_path: Path) 
         model.servable(target(label="canary"))
 
 
-def test_a_version_is_unloaded_after_its_last_request(serve, tmp_path: Path) -> None:
+def test_a_version_is_unloaded_after_its_last_request(serve, tmp_path):
     put_export(tmp_path / "m" / "1", 1)
     model = serve()
     used = model.servable(target())
@@ -104,7 +103,7 @@ def lookup_table() -> tf.Module:
     return model
 
 
-def test_releasing_tables_while_a_graph_is_traced_adds_nothing_to_it() -> None:
+def test_releasing_tables_while_a_graph_is_traced_adds_nothing_to_it():
     model = lookup_table()
 
     @tf.function
@@ -117,7 +116,7 @@ def test_releasing_tables_while_a_graph_is_traced_adds_nothing_to_it() -> None:
         model.table.size()
 
 
-def test_the_tables_of_a_retired_version_are_freed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_tables_of_a_retired_version_are_freed(tmp_path, monkeypatch):
     """TensorFlow would keep them by name, megabytes for each version."""
     model, specs = lookup_table(), {"words": tf.TensorSpec([None], tf.string)}
     save(model, {"serving_default": (lambda words: {"ids": model.table.lookup(words)}, specs)}, tmp_path)
@@ -137,7 +136,7 @@ def test_the_tables_of_a_retired_version_are_freed(tmp_path: Path, monkeypatch: 
         sizes(table_handle=tables[0])
 
 
-def test_a_damaged_version_is_reported_and_tried_again_when_it_changes(serve, tmp_path: Path) -> None:
+def test_a_damaged_version_is_reported_and_tried_again_when_it_changes(serve, tmp_path):
     put_export(tmp_path / "m" / "1", 1)
     wreck = put_export(tmp_path / "m" / "2", 2, wrecked=True)
     model = serve()
@@ -153,7 +152,7 @@ def test_a_damaged_version_is_reported_and_tried_again_when_it_changes(serve, tm
     assert (answering(model), states(model)) == (2, {1: "END", 2: "AVAILABLE"})
 
 
-def test_an_export_that_is_replaced_is_loaded_anew(serve, tmp_path: Path) -> None:
+def test_an_export_that_is_replaced_is_loaded_anew(serve, tmp_path):
     put_export(tmp_path / "m", 5)
     model = serve()
     assert (answering(model), states(model)) == (5, {1: "AVAILABLE"})
@@ -179,7 +178,7 @@ def put_warm_up(folder: Path, text: bytes) -> None:
         writer.write(log.SerializeToString())
 
 
-def test_warm_up_requests_are_made_and_one_that_fails_fails_the_version(serve, tmp_path: Path) -> None:
+def test_warm_up_requests_are_made_and_one_that_fails_fails_the_version(serve, tmp_path):
     put_warm_up(put_export(tmp_path / "m" / "1", 1), b"good")
     model = serve()
     put_warm_up(put_export(tmp_path / "m" / "2", 2), b"bad")
@@ -188,7 +187,7 @@ def test_warm_up_requests_are_made_and_one_that_fails_fails_the_version(serve, t
     assert "the text is bad" in model.states(target(2))[2][2]
 
 
-def test_only_whole_numbers_are_versions(tmp_path: Path) -> None:
+def test_only_whole_numbers_are_versions(tmp_path):
     for name in ("1", "002", "3.tmp", "-4", "٥", "9999999999999999999"):
         (tmp_path / name).mkdir()
     (tmp_path / "6").touch()
@@ -196,7 +195,7 @@ def test_only_whole_numbers_are_versions(tmp_path: Path) -> None:
     assert find_versions(tmp_path / "nowhere") == {}
 
 
-def test_a_start_without_a_model_is_an_error(tmp_path: Path) -> None:
+def test_a_start_without_a_model_is_an_error(tmp_path):
     (tmp_path / "empty").mkdir()
     put_export(tmp_path / "wreck", 1, wrecked=True)
     put_export(tmp_path / "good", 1)

@@ -7,7 +7,6 @@ serves the models of serving_models.py.
 import csv
 import json
 import logging
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -34,7 +33,7 @@ TEXTS = "/v1/models/texts:predict"
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def server(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
     lay_out(folder)
     names = ("half_plus", "several", "texts")
@@ -44,7 +43,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 @pytest.fixture(autouse=True)
-def _nothing_fails(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+def _nothing_fails(caplog):
     yield
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 
@@ -75,13 +74,13 @@ def disagreements(server: Server, text: bool = True) -> dict[str, Reply]:
     return {row["name"]: reply for row, reply in pairs if not agrees(reply, row, text)}
 
 
-def test_the_server_answers_as_the_table_says(server: Server) -> None:
+def test_the_server_answers_as_the_table_says(server):
     assert len(TABLE) > 100
     assert disagreements(server) == {}
 
 
 @pytest.mark.tf_serving
-def test_a_real_server_answers_in_the_same_way(request: pytest.FixtureRequest) -> None:
+def test_a_real_server_answers_in_the_same_way(request):
     url = request.config.getoption("--server")
     if url is None:
         pytest.skip("--server http://host:port of a TensorFlow Serving is not given")
@@ -104,7 +103,7 @@ def test_a_real_server_answers_in_the_same_way(request: pytest.FixtureRequest) -
         ("half_plus", b'{"instances": [[1.0, 2.0]]}', "must have shape (None,), not (1, 2)"),
     ],
 )
-def test_bytes_at_the_edges_of_json(server: Server, path: str, body: bytes, answer: Any) -> None:
+def test_bytes_at_the_edges_of_json(server, path, body, answer):
     reply = server.ask(f"/v1/models/{path}:predict", body)
     if isinstance(answer, str):
         assert reply.status == 400
@@ -125,7 +124,7 @@ def test_bytes_at_the_edges_of_json(server: Server, path: str, body: bytes, answ
     ],
     ids=lambda value: str(value)[:40] if isinstance(value, dict | int) else "",
 )
-def test_bodies_of_any_size(server: Server, body: bytes, headers: dict[str, str], status: int) -> None:
+def test_bodies_of_any_size(server, body, headers, status):
     reply = server.ask(TEXTS, body, **headers)
     assert reply.status == status
     assert list(reply.json) == (["predictions"] if status == 200 else ["error"])
@@ -150,7 +149,7 @@ TEMPLATES = [
 
 @settings(FEW, max_examples=150)
 @given(request=st.sampled_from(TEMPLATES).flatmap(lambda t: st.tuples(st.just(t[0]), bodies(t[1]))))
-def test_any_body_is_answered_or_refused(server: Server, request: tuple[str, bytes]) -> None:
+def test_any_body_is_answered_or_refused(server, request):
     name, body = request
     answered_or_refused(server.ask(f"/v1/models/{name}:predict", body))
 
@@ -163,8 +162,7 @@ def answered_or_refused(reply: Reply) -> None:
 
 
 ARRAYS = hnp.arrays(
-    st.sampled_from(["f4", "f8", "i4", "i8", "u8", "?"]),
-    hnp.array_shapes(min_dims=1, max_dims=4, max_side=3),
+    st.sampled_from(["f4", "f8", "i4", "i8", "u8", "?"]), hnp.array_shapes(min_dims=1, max_dims=4, max_side=3)
 )
 
 
@@ -176,7 +174,7 @@ def info(dtype: Any) -> TensorInfo:
 
 @settings(FEW, max_examples=50)
 @given(ARRAYS, st.booleans())
-def test_a_written_array_is_read_as_the_same_array(array: np.ndarray, row_form: bool) -> None:
+def test_a_written_array_is_read_as_the_same_array(array, row_form):
     answer = format_outputs({"x": array}, row_form)
     body = answer.replace(b"predictions", b"instances").replace(b"outputs", b"inputs")
     inputs, read_row_form = to_inputs(parse_request(body), {"x": info(array.dtype)})

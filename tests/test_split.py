@@ -1,7 +1,6 @@
 """Which records are held out, and that no held-out text is in training; shares of texts that models saw."""
 
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -152,7 +151,7 @@ def trained_on(*records: tuple[str, ...]) -> TrainedOn:
     return TrainedOn.of([map(text_hashes, zip(*records, strict=True))])
 
 
-def test_texts_and_pairs_are_found_again_whatever_their_order_case_and_form() -> None:
+def test_texts_and_pairs_are_found_again_whatever_their_order_case_and_form():
     known = trained_on(*PAIRS, ("Mañana.", "Tomorrow."))
     decomposed = "man\u0303ana. "
     assert known.share_of_texts(["a  DOG.", decomposed, "new", "newer"]) == 0.5
@@ -167,7 +166,7 @@ def test_texts_and_pairs_are_found_again_whatever_their_order_case_and_form() ->
     assert known.share_of_pairs([("question", "answer"), ("answer", "the answer's paragraph")]) == 0.5
 
 
-def test_a_file_keeps_what_was_trained_on_in_few_bytes(tmp_path: Path) -> None:
+def test_a_file_keeps_what_was_trained_on_in_few_bytes(tmp_path):
     hashes = np.random.default_rng(0).integers(2**64, size=(2, 50_000), dtype=np.uint64)
     known = TrainedOn.of([hashes])
     (tmp_path / TRAINED_ON).write_bytes(known.to_bytes())

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 from encode_functions import random_vectors
 from programs import read_lines
-from testing import DIM, TINY, encode, make_examples, make_trainer, tiny_model
+from testing import DIM, encode, make_examples, make_trainer, tiny_config, tiny_model
 
 from xling_tf.encoders.serving import ServingEncoder
 from xling_tf.evaluators.encoding import Embedder
@@ -13,14 +13,11 @@ from xling_tf.layers.pooling import unit_length
 from xling_tf.settings import apply_overrides
 from xling_tf.trainer.teacher import Teacher, start_words
 
-STATIC = apply_overrides(TINY, ["encoder.kind=static", "encoder.hidden_dim=8"])
+STATIC = tiny_config("encoder.kind=static", "encoder.hidden_dim=8")
 TEXTS = ["a hello a", "b", "", "hola mundo unseen"]
-TWO_PHASES = apply_overrides(
-    TINY,
-    [
-        *("encoder.bow_residual=true", "training.bow_share=0.5", "training.bow_batch=3"),
-        *("training.steps=8", "data.pool_batches=1", "optimizer.decay=linear"),
-    ],
+TWO_PHASES = tiny_config(
+    *("encoder.bow_residual=true", "training.bow_share=0.5", "training.bow_batch=3"),
+    *("training.steps=8", "data.pool_batches=1", "optimizer.decay=linear"),
 )
 EXAMPLES = {
     "translation_ranking_en-es": make_examples(
@@ -53,7 +50,7 @@ def test_a_transformer_starts_as_the_average_and_learns_what_to_add():
     assert np.abs(encode(model, TEXTS) - before).max() > 1e-3
 
 
-@pytest.mark.parametrize(("least", "steps"), [(0, 4), (6, 6), (9, 8)])
+@pytest.mark.parametrize(("least", "steps"), [pytest.param(0, 4, marks=pytest.mark.slow), (6, 6), (9, 8)])
 def test_the_first_phase_trains_the_average_and_heads_alone(least, steps, tmp_path):
     config = apply_overrides(TWO_PHASES, [f"training.bow_steps={least}", "training.bow_rate=0"])
     trainer = make_trainer(tmp_path, config, EXAMPLES)

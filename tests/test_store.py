@@ -1,9 +1,9 @@
 """Corpora on disk: they are read as they were written, and written again only if they changed."""
 
-import resource
 from itertools import pairwise
 
 import pytest
+from raw_files import small_disk
 from testing import accept, corpus
 
 from xling_tf.corpora.records import (
@@ -118,12 +118,7 @@ def test_a_store_that_is_refused_leaves_the_earlier_one(tmp_path):
 
 
 def test_a_full_disk_is_told_and_nothing_is_left(tmp_path):
-    # No file may grow beyond the limit; the largest, texts, has 14 kB.
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (6000, limits[1]))
-    try:
-        with pytest.raises(UserError, match=r"store cannot be written: File too large; make room"):
-            open_store(tmp_path / "store", ALL, accept)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    message = r"store cannot be written: File too large; make room"
+    with small_disk(6000), pytest.raises(UserError, match=message):  # the largest, texts, has 14 kB
+        open_store(tmp_path / "store", ALL, accept)
     assert list(tmp_path.iterdir()) == []

@@ -1,10 +1,8 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from starting_models import make_model
 from testing import (
     DIM,
-    TINY,
     WORDS,
     corpus,
     dense,
@@ -12,6 +10,7 @@ from testing import (
     find_task,
     make_batch,
     make_examples,
+    make_model,
     numpy_ranking,
     task_losses,
     tiny_config,
@@ -28,10 +27,7 @@ FIRST = ["a b", "hello", "c d e", "f g", "hello world"]
 SECOND = ["hola", "mundo a", "b b b", "i j", "hola mundo"]
 THIRD = ["d", "e e", "f f f", "a j", "c i"]
 
-SIMILARITIES = {
-    "paper": {},
-    "best": {"normalize": True, "scale": 20.0, "margin": 0.1, "bidirectional": True},
-}
+SIMILARITIES = {"paper": {}, "best": {"normalize": True, "scale": 20.0, "margin": 0.1, "bidirectional": True}}
 
 
 @pytest.fixture(scope="module", params=SIMILARITIES)
@@ -139,10 +135,7 @@ NEGATIVES = [("mundo", "j"), ("a", "hola"), ("c b", "d d"), ("j i", "g"), ("adio
 
 
 def with_negatives(hard_negatives=2, **similarity):
-    config = apply_overrides(
-        tiny_config(**similarity), [f"tasks.translation_ranking.hard_negatives={hard_negatives}"]
-    )
-    return tiny_model(config)
+    return tiny_model(tiny_config(f"tasks.translation_ranking.hard_negatives={hard_negatives}", **similarity))
 
 
 def ranking_losses(model, pairs):
@@ -216,7 +209,7 @@ def test_negatives_are_cut_to_prefixes_too():
 
 
 def build(*overrides):
-    return {task.name: task for task in tiny_model(apply_overrides(TINY, overrides)).tasks}
+    return {task.name: task for task in tiny_model(tiny_config(*overrides)).tasks}
 
 
 def test_tasks_of_several_targets():
@@ -244,7 +237,7 @@ def test_tasks_of_several_targets():
 
 
 DETECTION = "translation_detection_en-es"
-DETECTING = apply_overrides(TINY, ["tasks.translation_detection.weight=1"])
+DETECTING = tiny_config("tasks.translation_detection.weight=1")
 
 
 def detection(sources, targets):
@@ -295,7 +288,7 @@ ALL = apply_overrides(
 )
 
 
-@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("count", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_a_batch_of_equal_examples_is_learnt_without_contradiction(count):
     # Nothing in it is wrong, so that what tells examples apart has nothing to tell.
     model = tiny_model(ALL)

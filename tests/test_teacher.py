@@ -1,13 +1,12 @@
 """A teacher's vectors: each text is encoded once; and teachers that are refused."""
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
 import numpy as np
 import pytest
 from encode_functions import Counting, random_vectors
 from programs import ONE_TASK, SHORT, train
-from testing import DIM, TINY, make_examples, rows_of, scored, tiny_model
+from testing import DIM, TINY, make_examples, rows_of, scored, tiny_config, tiny_model
 
 from xling_tf.errors import UserError
 from xling_tf.evaluators.encoding import Embedder
@@ -19,13 +18,10 @@ from xling_tf.trainer.input_pipeline import TaskExamples
 from xling_tf.trainer.teacher import Teacher, open_teacher, open_teachers, require_width, with_vectors
 
 SPANISH, FRENCH = "distillation_en-es", "distillation_en-fr"
-CONFIG = apply_overrides(
-    TINY,
-    [
-        "tasks.distillation.weight=1",
-        "tasks.distillation.teacher=python:encode_functions:constant",
-        "data.targets=es,fr",
-    ],
+CONFIG = tiny_config(
+    "tasks.distillation.weight=1",
+    "tasks.distillation.teacher=python:encode_functions:constant",
+    "data.targets=es,fr",
 )
 TASKS = [task for task in tiny_model(CONFIG).tasks if isinstance(task, Distillation)]
 
@@ -50,13 +46,13 @@ def make_teacher(encode: Callable[[list[str]], np.ndarray], checksum: str = "one
 
 
 @pytest.fixture(autouse=True)
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
+def small(monkeypatch):
     """Four texts at a time."""
     monkeypatch.setattr(module, "_CHUNK", 4)
 
 
 @pytest.fixture
-def encode() -> Counting:
+def encode():
     return Counting(random_vectors(dim=DIM))
 
 
@@ -75,7 +71,7 @@ def require_right(examples: Mapping[str, TaskExamples], encode: Counting) -> Non
                 np.testing.assert_allclose(part.vectors[order], expected[order], atol=5e-4)
 
 
-def test_each_distinct_source_is_encoded_once(encode: Counting, tmp_path: Path) -> None:
+def test_each_distinct_source_is_encoded_once(encode, tmp_path):
     teacher = make_teacher(encode)
     examples = with_vectors(TASKS, EXAMPLES, teacher, tmp_path)
     require_right(examples, encode)
@@ -93,7 +89,7 @@ def test_each_distinct_source_is_encoded_once(encode: Counting, tmp_path: Path) 
 
 # Beyond what half precision holds, and what squares of single precision do, at either end.
 @pytest.mark.parametrize("size", [1e5, 1e30, 1e-9, 1e-30])
-def test_vectors_of_any_length_are_learnt_from(size: float, tmp_path: Path) -> None:
+def test_vectors_of_any_length_are_learnt_from(size, tmp_path):
     def encode(texts: list[str]) -> np.ndarray:
         return np.tile([3 * size, 4 * size, *[0.0] * (DIM - 2)], (len(texts), 1))
 
@@ -107,9 +103,7 @@ def test_vectors_of_any_length_are_learnt_from(size: float, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("value", [0.0, np.inf, np.nan])
-def test_a_vector_that_cannot_be_learnt_is_told_with_its_text(
-    value: float, encode: Counting, tmp_path: Path
-) -> None:
+def test_a_vector_that_cannot_be_learnt_is_told_with_its_text(value, encode, tmp_path):
     def damaged(texts: list[str]) -> np.ndarray:
         vectors = encode(texts).astype(float)
         vectors[[text == "number 5" for text in texts]] = value
@@ -119,7 +113,7 @@ def test_a_vector_that_cannot_be_learnt_is_told_with_its_text(
         with_vectors(TASKS, EXAMPLES, make_teacher(damaged), tmp_path)
 
 
-def test_a_teacher_of_another_width_is_refused_with_what_to_do() -> None:
+def test_a_teacher_of_another_width_is_refused_with_what_to_do():
     teacher = open_teacher(CONFIG)
     # Nothing but its name tells a function from another one, and it gives 4 numbers.
     assert (teacher.checksum, teacher.dim) == ("python:encode_functions:constant", 4)
@@ -130,7 +124,7 @@ def test_a_teacher_of_another_width_is_refused_with_what_to_do() -> None:
     assert open_teachers(TINY) == {}
 
 
-def test_of_two_teachers_the_mean_of_their_cosines_is_learnt(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_two_teachers_the_mean_of_their_cosines_is_learnt(monkeypatch):
     schools = {"one": [[3.0, 4.0], [5.0, 0.0]], "two": [[0.0, 0.1, 0.0], [0.0, 0.0, 7.0]]}
 
     def school(name: str) -> Embedder:
@@ -147,9 +141,7 @@ def test_of_two_teachers_the_mean_of_their_cosines_is_learnt(monkeypatch: pytest
     assert cosine == pytest.approx((0.6 + 0) / 2)
 
 
-def test_a_teacher_of_questions_encodes_them_apart_from_answers(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_teacher_of_questions_encodes_them_apart_from_answers(monkeypatch, tmp_path):
     question_encoder, answer_encoder = (Counting(random_vectors(dim=3, seed=seed)) for seed in (1, 2))
     system = Embedder(
         name="e5",
@@ -160,7 +152,7 @@ def test_a_teacher_of_questions_encodes_them_apart_from_answers(
     )
     monkeypatch.setattr(module, "open_embedder", lambda name: system)
     questions = ["tasks.question_answering.weight=1", "tasks.question_answering.teacher=e5"]
-    config = apply_overrides(TINY, questions)
+    config = tiny_config(*questions)
     teachers = open_teachers(config)
     assert (list(teachers), teachers[QuestionAnswering].dim) == ([QuestionAnswering], 6)
     (task, *_) = [task for task in tiny_model(config).tasks if isinstance(task, QuestionAnswering)]
@@ -179,7 +171,7 @@ def test_a_teacher_of_questions_encodes_them_apart_from_answers(
     )
 
 
-def test_a_teacher_of_other_languages_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_teacher_of_other_languages_is_refused(monkeypatch):
     description = {"config": {"info": {"languages": ["fi", "sv"]}}}
     system = Embedder(name="school", sentences=random_vectors(dim=DIM), description=description)
     monkeypatch.setattr(module, "open_embedder", lambda name: system)
@@ -188,7 +180,7 @@ def test_a_teacher_of_other_languages_is_refused(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.slow
-def test_the_flag_trains_exports_and_keeps_the_vectors(tmp_path: Path) -> None:
+def test_the_flag_trains_exports_and_keeps_the_vectors(tmp_path):
     # A teacher as wide as the student of the smoke preset.
     (tmp_path / "school.py").write_text(
         "import numpy as np\n\n"

@@ -54,7 +54,7 @@ def read(*patterns: Any, text_column: str = "text", row: int = 0, **options: Any
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_every_format_has_the_same_rows(tmp_path: Path, name: str) -> None:
+def test_every_format_has_the_same_rows(tmp_path, name):
     FILES[name](tmp_path / name)
     files = read(tmp_path / name)
     assert files.rows == ROWS
@@ -66,7 +66,7 @@ def test_every_format_has_the_same_rows(tmp_path: Path, name: str) -> None:
         read(tmp_path / name, text_column="sentence")
 
 
-def test_plain_lines_and_tables_without_header(tmp_path: Path) -> None:
+def test_plain_lines_and_tables_without_header(tmp_path):
     content = lines(*(row["text"] for row in ROWS))
     (tmp_path / "a.txt").write_bytes(b"\xef\xbb\xbf" + content.replace(b"\n", b"\r\n").rstrip(b"\r\n"))
     (tmp_path / "b.zst").write_bytes(zstandard.compress(content))
@@ -81,7 +81,7 @@ def test_plain_lines_and_tables_without_header(tmp_path: Path) -> None:
     assert read(tmp_path / "empty.tsv").rows == []
 
 
-def test_remote_files(tmp_path: Path) -> None:
+def test_remote_files(tmp_path):
     with fsspec.open("memory://bucket/x.jsonl", "wb") as file:
         file.write(lines(*map(json.dumps, ROWS)))
     with fsspec.open("memory://bucket/y.parquet", "wb") as file:
@@ -97,7 +97,7 @@ def test_remote_files(tmp_path: Path) -> None:
             read(pattern)
 
 
-def test_types_are_those_of_the_first_file(tmp_path: Path) -> None:
+def test_types_are_those_of_the_first_file(tmp_path):
     parquet.write_table(pa.table({"n": pa.array([1], pa.int64()), "text": ["a"]}), tmp_path / "1.parquet")
     parquet.write_table(
         pa.table({"text": pa.array(["b"]).dictionary_encode(), "n": pa.array([2], pa.int8())}),
@@ -111,7 +111,7 @@ def test_types_are_those_of_the_first_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("values", [[1, 2], [["a"], ["b"]]])
-def test_columns_of_other_types_are_refused(tmp_path: Path, values: list[Any]) -> None:
+def test_columns_of_other_types_are_refused(tmp_path, values):
     parquet.write_table(pa.table({"text": values}), tmp_path / "x.parquet")
     with pytest.raises(UserError, match="texts are expected in the column text, but it holds"):
         read(tmp_path / "x.parquet", skip_damaged=True)
@@ -128,7 +128,7 @@ def test_columns_of_other_types_are_refused(tmp_path: Path, values: list[Any]) -
         ("x.jsonl", b'?\n\n{"text": "2020-01-01"}\n{"text": 3}', ["2020-01-01"], "line 1 of .*x.jsonl"),
     ],
 )
-def test_damaged_rows(tmp_path: Path, name: str, content: bytes, rows: list[str], message: str) -> None:
+def test_damaged_rows(tmp_path, name, content, rows, message):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(UserError, match=f"{message}.*--skip_damaged"):
         read(tmp_path / name)
@@ -140,7 +140,7 @@ def test_damaged_rows(tmp_path: Path, name: str, content: bytes, rows: list[str]
 
 
 @pytest.mark.parametrize("name", ["x.parquet", "x.feather", "x.arrow", "x.jsonl.gz", "x.tsv.xz", "x.csv.bz2"])
-def test_damaged_files(tmp_path: Path, name: str) -> None:
+def test_damaged_files(tmp_path, name):
     FILES[name](tmp_path / name)
     content = (tmp_path / name).read_bytes()
     (tmp_path / name).write_bytes(content[: len(content) * 2 // 3])

@@ -22,14 +22,9 @@ from xling_tf.tokenizers.sentencepiece import SentencePieceTokenizer, model_prot
 from xling_tf.tokenizers.wordpiece import WordPieceTokenizer
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+NORMALIZER = {"clean_text": True, "handle_chinese_chars": True, "strip_accents": None, "lowercase": False}
 BERT = {
-    "normalizer": {
-        "type": "BertNormalizer",
-        "clean_text": True,
-        "handle_chinese_chars": True,
-        "strip_accents": None,
-        "lowercase": False,
-    },
+    "normalizer": {"type": "BertNormalizer", **NORMALIZER},
     "pre_tokenizer": {"type": "BertPreTokenizer"},
     "post_processor": {"type": "BertProcessing", "sep": ["[SEP]", 3], "cls": ["[CLS]", 2]},
     "model": {
@@ -56,7 +51,7 @@ def train(**options: Any) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def pieces() -> bytes:
+def pieces():
     return train()
 
 
@@ -111,7 +106,7 @@ def write(folder: Path, content: Any) -> Path:
 # --- SentencePiece
 
 
-def test_xlm_roberta_has_its_ids_from_either_file(tmp_path: Path, pieces: bytes) -> None:
+def test_xlm_roberta_has_its_ids_from_either_file(tmp_path, pieces):
     reference = fairseq(pieces)
     (tmp_path / "sentencepiece.bpe.model").write_bytes(pieces)
     from_model = read(tmp_path)
@@ -130,7 +125,7 @@ def test_xlm_roberta_has_its_ids_from_either_file(tmp_path: Path, pieces: bytes)
     assert rows(from_json, decomposed) == rows(from_json, [unicodedata.normalize("NFC", t) for t in texts])
 
 
-def test_camembert_has_its_own_order(tmp_path: Path, pieces: bytes) -> None:
+def test_camembert_has_its_own_order(tmp_path, pieces):
     (tmp_path / "sentencepiece.bpe.model").write_bytes(pieces)
     (tmp_path / "config.json").write_text('{"model_type": "camembert"}')
     processor = sentencepiece.SentencePieceProcessor(model_proto=pieces)
@@ -140,7 +135,7 @@ def test_camembert_has_its_own_order(tmp_path: Path, pieces: bytes) -> None:
     assert read(tmp_path).num_words == processor.get_piece_size() + 5
 
 
-def test_t5_has_a_mark_at_the_end_alone(tmp_path: Path) -> None:
+def test_t5_has_a_mark_at_the_end_alone(tmp_path):
     model = train(bos_id=-1, pad_id=0, eos_id=1, unk_id=2)
     (tmp_path / "spiece.model").write_bytes(model)
     processor = sentencepiece.SentencePieceProcessor(model_proto=model)
@@ -154,7 +149,7 @@ def test_t5_has_a_mark_at_the_end_alone(tmp_path: Path) -> None:
     assert rows(read(tmp_path), texts) == ids(reference, texts) == expected
 
 
-def test_characters_without_a_piece_are_bytes_if_the_model_has_them(tmp_path: Path) -> None:
+def test_characters_without_a_piece_are_bytes_if_the_model_has_them(tmp_path):
     vocabulary = [
         ("<unk>", 0.0),
         *((f"<0x{byte:02X}>", -9.0) for byte in range(256)),
@@ -169,7 +164,7 @@ def test_characters_without_a_piece_are_bytes_if_the_model_has_them(tmp_path: Pa
     assert rows(read(tmp_path), ["é"]) == [[258, 1 + 0xC3, 1 + 0xA9]]
 
 
-def test_rows_without_a_token_and_tokens_of_two_rows(tmp_path: Path) -> None:
+def test_rows_without_a_token_and_tokens_of_two_rows(tmp_path):
     vocabulary = [["<unk>", 0.0], ["▁a", -1.0], ["", -1.0], ["▁a", -2.0], ["b", -3.0]]
     added = {"id": 7, "content": "<mask>", "special": True}
     content = {
@@ -189,7 +184,7 @@ def test_rows_without_a_token_and_tokens_of_two_rows(tmp_path: Path) -> None:
 # --- WordPiece
 
 
-def test_a_bert_has_its_ids_from_either_file(tmp_path: Path) -> None:
+def test_a_bert_has_its_ids_from_either_file(tmp_path):
     tokenizer = read(write(tmp_path, BERT))
     assert tokenizer.config == WordPieceConfig(max_tokens=16, max_context_tokens=16)
     assert rows(tokenizer, ["Café!", "café"]) == [[2, 5, 6, 7, 3], [2, 1, 3]]
@@ -211,9 +206,7 @@ def test_a_bert_has_its_ids_from_either_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["wordpiece", "marked pieces", "pieces", "pieces, nothing normalised"])
-def test_what_is_written_gives_the_same_ids_and_is_read_back(
-    tmp_path: Path, kind: str, pieces: bytes
-) -> None:
+def test_what_is_written_gives_the_same_ids_and_is_read_back(tmp_path, kind, pieces):
     makers: dict[str, Callable[[], OurTokenizer]] = {
         "wordpiece": lambda: WordPieceTokenizer(
             [*SPECIAL, *"abcdeo!猫", *(f"##{c}" for c in "abcdeos")],
@@ -224,8 +217,7 @@ def test_what_is_written_gives_the_same_ids_and_is_read_back(
         ),
         "pieces": lambda: SentencePieceTokenizer(pieces, SentencePieceConfig(max_tokens=16)),
         "pieces, nothing normalised": lambda: SentencePieceTokenizer(
-            train(normalization_rule_name="identity", byte_fallback=True),
-            SentencePieceConfig(max_tokens=16),
+            train(normalization_rule_name="identity", byte_fallback=True), SentencePieceConfig(max_tokens=16)
         ),
     }
     tokenizer = makers[kind]()
@@ -254,44 +246,44 @@ def changed(**parts: Any) -> dict[str, Any]:
     return {**BERT, **parts}
 
 
+ODD_END = {"type": "BertProcessing", "sep": ["!", 7], "cls": ["[CLS]", 2]}
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
         (changed(model={"type": "BPE"}), 'must be "WordPiece" or "Unigram", got "BPE"'),
-        (changed(model={"type": "WordLevel"}), 'got "WordLevel"'),
         (changed(normalizer={"type": "Lowercase"}), 'must be "BertNormalizer", got "Lowercase"'),
         (changed(normalizer=None), 'must be "BertNormalizer", got null'),
         (changed(pre_tokenizer={"type": "Whitespace"}), 'must be "BertPreTokenizer", got "Whitespace"'),
-        (changed(post_processor={"type": "ByteLevel"}), 'got "ByteLevel"'),
-        (
-            changed(post_processor={"type": "BertProcessing", "sep": ["!", 7], "cls": ["[CLS]", 2]}),
-            r'around a sentence must be \["\[CLS\]", "\[SEP\]"\] .*got \["\[CLS\]", "!"\]',
-        ),
+        (changed(post_processor=ODD_END), r'around a sentence must be .*got \["\[CLS\]", "!"\]'),
         (changed(added_tokens=[{"id": 8, "content": "x", "special": False}]), r'not special must be .*"x"'),
         (changed(model=3), "damaged or of another form"),
         ([1], "damaged or of another form"),
         ({"model": {"type": "Unigram"}}, "damaged or of another form"),
     ],
 )
-def test_other_tokenizers_are_refused_by_name(tmp_path: Path, content: Any, message: str) -> None:
+def test_other_tokenizers_are_refused_by_name(tmp_path, content, message):
     with pytest.raises(UserError, match=message):
         read_tokenizer(write(tmp_path, content), 16)
 
 
-def test_damaged_and_missing_files_are_refused(tmp_path: Path, pieces: bytes) -> None:
-    with pytest.raises(UserError, match=r"tokenizer\.json or vocab\.txt or .*has none of them"):
-        read_tokenizer(tmp_path, 16)
-    (tmp_path / "spiece.model").write_bytes(b"hello")
-    with pytest.raises(UserError, match="these 5 bytes are none"):
-        read_tokenizer(tmp_path, 16)
-    (tmp_path / "sentencepiece.bpe.model").write_bytes(pieces)
-    (tmp_path / "sentence_bert_config.json").write_text('{"do_lower_case": true}')
-    with pytest.raises(UserError, match=r"do_lower_case .* must be false, got true"):
-        read_tokenizer(tmp_path, 16)
-    (tmp_path / "vocab.txt").write_text("a")
-    (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "BertJapaneseTokenizer"}')
-    with pytest.raises(UserError, match="BertJapaneseTokenizer"):
-        read_tokenizer(tmp_path, 16)
-    (tmp_path / "tokenizer.json").write_text("{")
-    with pytest.raises(UserError, match="must be a JSON file"):
-        read_tokenizer(tmp_path, 16)
+def test_damaged_and_missing_files_are_refused(tmp_path, pieces):
+    # Each file is read in place of those before it.
+    for files, message in (
+        ({}, r"tokenizer\.json or vocab\.txt or .*has none of them"),
+        ({"spiece.model": b"hello"}, "these 5 bytes are none"),
+        (
+            {"sentencepiece.bpe.model": pieces, "sentence_bert_config.json": b'{"do_lower_case": true}'},
+            r"do_lower_case .* must be false, got true",
+        ),
+        (
+            {"vocab.txt": b"a", "tokenizer_config.json": b'{"tokenizer_class": "BertJapaneseTokenizer"}'},
+            "BertJapaneseTokenizer",
+        ),
+        ({"tokenizer.json": b"{"}, "must be a JSON file"),
+    ):
+        for name, content in files.items():
+            (tmp_path / name).write_bytes(content)
+        with pytest.raises(UserError, match=message):
+            read_tokenizer(tmp_path, 16)

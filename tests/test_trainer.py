@@ -8,7 +8,7 @@ from collections import Counter
 import numpy as np
 import pytest
 from programs import read_lines
-from testing import TINY, TWO_TASKS, WORDS, make_trainer, tiny_model, two_replicas
+from testing import TWO_TASKS, WORDS, make_trainer, tiny_config, tiny_model
 
 from xling_tf.settings import apply_overrides
 from xling_tf.trainer.checkpoints import CheckpointError, Checkpoints
@@ -27,10 +27,7 @@ def test_a_checkpoint_that_finds_no_room_is_a_warning_but_the_last_one_must(tmp_
 
     monkeypatch.setattr(Checkpoints, "save", on_a_full_disk)
     trainer = make_trainer(tmp_path, apply_overrides(TWO_TASKS, ["training.checkpoint_minutes=0"]))
-    with (
-        caplog.at_level(std_logging.WARNING, logger="absl"),
-        pytest.raises(CheckpointError, match="no room"),
-    ):
+    with caplog.at_level(std_logging.WARNING, logger="absl"), pytest.raises(CheckpointError, match="no room"):
         trainer.train()
     warnings = [record.getMessage() for record in caplog.records if record.name == "absl"]
     # TensorFlow's own logger may count the traces of earlier tests.
@@ -66,7 +63,7 @@ def test_steps_that_are_read_together_are_the_same_steps(tmp_path):
     config = apply_overrides(TWO_TASKS, ["training.steps=8"])
     runs = []
     for at_once in (1, 3):
-        trainer = make_trainer(tmp_path / str(at_once), config, workers=Workers(two_replicas()))
+        trainer = make_trainer(tmp_path / str(at_once), config)
         trainer._steps_ahead, reads, read = at_once, [], trainer._read
         trainer._read = lambda steps, reads=reads, read=read: reads.append(len(steps)) or read(steps)
         assert trainer.train()
@@ -96,12 +93,9 @@ def test_no_step_learns_at_a_rate_of_0(budget, rates, tmp_path):
 
 
 def test_a_language_is_drawn_by_its_size_and_the_temperature():
-    config = apply_overrides(
-        TINY,
-        [
-            *("data.targets=es,fr", "data.sampling_temperature=2"),
-            *("tasks.response_prediction.weight=0", "tasks.quick_thought.weight=0"),
-        ],
+    config = tiny_config(
+        *("data.targets=es,fr", "data.sampling_temperature=2"),
+        *("tasks.response_prediction.weight=0", "tasks.quick_thought.weight=0"),
     )
     sizes = {"translation_ranking_en-es": 900, "translation_ranking_en-fr": 100, "inference": 7}
     schedule = make_schedule(tiny_model(config).tasks, sizes, config)

@@ -1,15 +1,16 @@
 """Translated inference pairs and questions: by functions, servers and models, filtered and continued."""
 
-import json
 import sys
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
 from types import SimpleNamespace
 
 import pytest
 import translate
-from programs import ROOT, run_python, the_error
+from programs import ROOT, run_python
 from raw_files import shards, write_files
+from serving_servers import app_in_thread
+from starlette.applications import Starlette
+from starlette.responses import JSONResponse
+from starlette.routing import Route
 
 from xling_tf.corpora.folder import load_folder
 from xling_tf.corpora.store import transient_store
@@ -110,44 +111,30 @@ def test_a_killed_program_continues(tmp_path):
     assert not saved.exists()
 
 
-class Answers(BaseHTTPRequestHandler):
-    """A server that translates to capitals, but is busy at first."""
+def test_a_server_translates(monkeypatch):
+    requests = []
 
-    requests: list = []
-
-    def do_POST(self):
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.requests.append((self.path, self.headers["Authorization"], body))
+    async def answer(request):
+        """To capitals; it is busy at first."""
+        body = await request.json()
+        requests.append((request.headers["Authorization"], body))
         text = body["messages"][-1]["content"]
         message = {"role": "assistant", "content": text.upper()}
-        answer = {"id": "1", "object": "chat.completion", "created": 0, "model": "m"}
-        answer |= {"choices": [{"index": 0, "finish_reason": "stop", "message": message}]}
-        content = json.dumps(answer if text != "bad" else {"choices": []}).encode()
-        self.send_response(503 if len(self.requests) == 1 else 200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
+        choices = [{"index": 0, "finish_reason": "stop", "message": message}] if text != "bad" else []
+        content = {"id": "1", "object": "chat.completion", "created": 0, "model": "m", "choices": choices}
+        return JSONResponse(content, 503 if len(requests) == 1 else 200)
 
-    def log_message(self, *_):
-        pass
-
-
-def test_a_server_translates(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "secret")
-    with ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
-        url = f"http://127.0.0.1:{server.server_port}/v1"
-        translator = translate.open_translator(f"openai:{url}#m")
+    app = Starlette(routes=[Route("/v1/chat/completions", answer, methods=["POST"])])
+    with app_in_thread(app) as port:
+        translator = translate.open_translator(f"openai:http://127.0.0.1:{port}/v1#m")
         texts = [f"text {n}" for n in range(40)]
         assert translator(texts, "en", "de") == [text.upper() for text in texts]
-        path, key, body = Answers.requests[-1]
-        assert (path, key) == ("/v1/chat/completions", "Bearer secret")
-        assert (body["model"], body["temperature"]) == ("m", 0)
+        key, body = requests[-1]
+        assert (key, body["model"], body["temperature"]) == ("Bearer secret", "m", 0)
         assert "from en to de" in body["messages"][0]["content"]
         with pytest.raises(UserError, match="must answer as OpenAI"):
             translator(["bad"], "en", "de")
-        server.shutdown()
 
 
 def test_marian_models_get_pieces_and_the_end_mark(monkeypatch):
@@ -176,14 +163,12 @@ def test_marian_models_get_pieces_and_the_end_mark(monkeypatch):
     assert translator(["one two", "three"], "en", "de") == ["two one", "three"]
 
 
-def test_mistakes_say_what_to_do(tmp_path):
+def test_mistakes_say_what_to_do(tmp_path, monkeypatch):
     write_files(tmp_path, {**DEV, NLI: FILES[NLI]})
-    for name, message in {
-        "deepl": "expects openai:URL#MODEL",
-        "python:nowhere:f": "module:function",
-    }.items():
-        run = run_python(tmp_path, PROGRAM, "--data=.", "--target=de", f"--translator={name}")
-        assert message in the_error(run)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    for name, message in {"deepl": "openai:URL#MODEL", "python:nowhere:f": "module:function"}.items():
+        with pytest.raises(UserError, match=message):
+            translate.open_translator(name)
     with pytest.raises(UserError, match="must return 256 texts, got 1"):
         translate.translate_folder(tmp_path, lambda *_: ["one"], source="en", targets=["de"])
     with pytest.raises(UserError, match="did you mean snli"):

@@ -3,11 +3,10 @@
 import keras
 import numpy as np
 import pytest
-from programs import read_lines
+from programs import ONE_TASK, read_lines
 from testing import (
     DIM,
     LSTM,
-    TINY,
     WORDS,
     encoded,
     find_task,
@@ -15,6 +14,7 @@ from testing import (
     make_examples,
     make_trainer,
     rows_of,
+    tiny_config,
     tiny_model,
 )
 
@@ -28,14 +28,7 @@ from xling_tf.settings import apply_overrides
 from xling_tf.tasks.base import draw_others
 from xling_tf.tasks.translation import _candidates
 
-NAMES = ("translation_ranking", "response_prediction", "quick_thought", "inference")
-YU = apply_overrides(
-    TINY,
-    [
-        *(*LSTM, "tasks.translation.weight=1"),
-        *(f"tasks.{name}.weight=0" for name in NAMES),
-    ],
-)
+YU = tiny_config(*LSTM, "tasks.translation.weight=1", "tasks.translation_ranking.weight=0", *ONE_TASK)
 EXAMPLES = make_examples(["a b c", "hello", "d e"], ["b", "hola mundo", "f g h i"])
 
 
@@ -200,6 +193,7 @@ def test_equal_pairs_are_not_pushed_apart():
         assert term == pytest.approx(np.sum((source - target) ** 2, axis=1), rel=1e-4)
 
 
+@pytest.mark.slow
 def test_each_pair_teaches_the_decoder_its_own_languages(tmp_path):
     config = apply_overrides(YU, ["data.targets=es,fr", "training.steps=2"])
     examples = {f"translation_en-{target}": EXAMPLES for target in ("es", "fr")}

@@ -1,21 +1,21 @@
 """A training that starts from another model: its layers, its weights, and the pull back to it."""
 
 import shutil
-from functools import cache
 
 import numpy as np
 import pytest
 import tensorflow as tf
-from starting_models import KINDS, encode, export_model, make_model
 from testing import (
+    KINDS,
     SENTENCES,
-    TINY,
     accept,
     build_model,
     corpus,
     find_task,
     make_batch,
     make_examples,
+    make_model,
+    tiny_config,
     tiny_model,
 )
 
@@ -24,7 +24,6 @@ from xling_tf.corpora.store import open_store
 from xling_tf.errors import UserError
 from xling_tf.model import CHECKPOINTS, Model
 from xling_tf.savedmodel.module import reexport
-from xling_tf.settings import apply_overrides
 from xling_tf.tasks.base import AnchorEncoder
 from xling_tf.trainer.checkpoints import Checkpoints
 from xling_tf.trainer.distribution import Workers, make_strategy
@@ -40,21 +39,9 @@ from xling_tf.trainer.resolution import START
 from xling_tf.weights import arrays
 
 
-@pytest.fixture(scope="module")
-def exports(tmp_path_factory):
-    """Maps a kind to a model and the folder that it was exported to, once."""
-
-    @cache
-    def export(kind):
-        model = make_model(kind)
-        return model, export_model(model, tmp_path_factory.mktemp("start") / "model")
-
-    return export
-
-
 def start(folder, run_dir, *overrides):
     """The model with which a run begins that starts from `folder`, and the names of tasks with new heads."""
-    config = apply_overrides(TINY, [f"initial.model={folder}", *overrides])
+    config = tiny_config(f"initial.model={folder}", *overrides)
     run = Run(name="x", config=config, run_dir=run_dir, output=run_dir / "exported")
     run_dir.mkdir(exist_ok=True)
     store = open_store(run_dir / "corpora", [corpus("parallel", [TranslationPair("a", "b")])], accept)
@@ -81,7 +68,7 @@ def test_a_start_from_an_export_is_the_exported_model(kind, exports, tmp_path):
     texts = [*SENTENCES, "我爱你 😀", b"\xff\0x", "a" * 2**20]
     vectors = tf.saved_model.load(str(folder))(texts).numpy()
     assert len(np.unique(vectors.round(4), axis=0)) == len(texts)
-    np.testing.assert_allclose(encode(live, texts), vectors, atol=1e-5)
+    np.testing.assert_allclose(live(texts), vectors, atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -92,7 +79,7 @@ def test_a_model_fine_tuned_elsewhere_is_started_from_as_it_is_now(kind, exports
         variable.assign(variable + 0.01)
     reexport(loaded, folder, tmp_path / "changed")
     live, _ = start(tmp_path / "changed", tmp_path / "run")
-    np.testing.assert_allclose(encode(live, SENTENCES), loaded(SENTENCES).numpy(), atol=1e-5)
+    np.testing.assert_allclose(live(SENTENCES), loaded(SENTENCES).numpy(), atol=1e-5)
 
 
 def test_a_start_from_a_run_has_its_newest_weights(tmp_path):
@@ -124,7 +111,7 @@ def test_a_start_that_cannot_be_used_is_refused_before_corpora_are_read(start, e
     folder, message = exports("cnn")[1], r"bow_residual, which .* add --set training.bow_share=0"
     if start == "none":
         folder, message = tmp_path / "nothing", "does not exist"
-    config = apply_overrides(TINY, [f"initial.model={folder}", "training.bow_share=0.5"])
+    config = tiny_config(f"initial.model={folder}", "training.bow_share=0.5")
     corpora = [corpus("parallel", [TranslationPair("a", "b")])]
     run = Run(
         name="x", config=config, corpora=corpora, run_dir=tmp_path / "run", output=tmp_path / "exported"
@@ -139,9 +126,9 @@ def test_sentences_can_be_cut_shorter_than_by_the_model(exports, tmp_path):
     live, _ = start(folder, tmp_path, "initial.max_tokens=3")
     whole = Model.from_pretrained(folder)
     assert (live.tokenizer.config.max_tokens, whole.tokenizer.config.max_tokens) == (3, 12)
-    first, second = encode(live, ["the cat sleeps", "the cat sleeps on the mat"])
+    first, second = live(["the cat sleeps", "the cat sleeps on the mat"])
     np.testing.assert_allclose(first, second, atol=1e-6)
-    np.testing.assert_allclose(first, encode(whole, ["the cat sleeps"])[0], atol=1e-5)
+    np.testing.assert_allclose(first, whole(["the cat sleeps"])[0], atol=1e-5)
     live.save_pretrained(tmp_path / "saved")
     assert Model.from_pretrained(tmp_path / "saved").config() == live.config()
 
@@ -150,7 +137,7 @@ QUESTIONS = ("tasks.question_answering.weight=1",)
 
 
 def test_heads_are_the_models_and_new_where_it_has_others(tmp_path):
-    model = build_model(apply_overrides(TINY, QUESTIONS))
+    model = build_model(tiny_config(*QUESTIONS))
     model.save_pretrained(tmp_path / "model")
     before = arrays(model.weights)
     # The sizes of the model's heads are kept, and so are the heads of tasks that are not trained.

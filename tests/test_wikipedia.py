@@ -45,10 +45,7 @@ No.jpg|no
 </gallery><math>n+o</math>__NOTOC__
 See [http://x.org the site], [http://no.org] and [[Portal:Arte|art]].
 [[Categoría:No]][[fr:Non]]"""
-    assert lines(text, "archivo", "categoría") == [
-        "Ada (en; 1815) writes.",
-        "See the site, and art.",
-    ]
+    assert lines(text, "archivo", "categoría") == ["Ada (en; 1815) writes.", "See the site, and art."]
 
 
 NESTED = "a{{x|{{y|{{{z|{{w}}}}}}}|<ref>{{q}}</ref>}} b" + "{{x|" * 30 + "}}" * 30 + " c"

@@ -55,7 +55,7 @@ def rows(tokenizer: WordPieceTokenizer, texts: Sequence[str | bytes]) -> list[li
 
 
 @pytest.fixture(scope="module", params=CONFIGS)
-def tokenizer(request: pytest.FixtureRequest) -> WordPieceTokenizer:
+def tokenizer(request):
     """A tokenizer with a vocabulary that `tokenizers` learned from the built-in sample."""
     empty = WordPieceTokenizer(SPECIAL, CONFIGS[request.param])
     hugging = reference(empty)
@@ -65,7 +65,7 @@ def tokenizer(request: pytest.FixtureRequest) -> WordPieceTokenizer:
     return WordPieceTokenizer(sorted(vocabulary, key=vocabulary.__getitem__), empty.config)
 
 
-def test_ids_are_those_of_hugging_face(tokenizer: WordPieceTokenizer) -> None:
+def test_ids_are_those_of_hugging_face(tokenizer):
     texts = sample_sentences()
     texts += [unicodedata.normalize("NFD", text) for text in texts] + [text.upper() for text in texts]
     assert rows(tokenizer, texts) == reference_rows(tokenizer, texts)
@@ -77,13 +77,13 @@ def test_ids_are_those_of_hugging_face(tokenizer: WordPieceTokenizer) -> None:
 
 
 @pytest.mark.skipif(not KIT.exists(), reason="the kit's data is not beside the checkout")
-def test_ids_are_those_of_hugging_face_on_the_kits_sentences(tokenizer: WordPieceTokenizer) -> None:
+def test_ids_are_those_of_hugging_face_on_the_kits_sentences(tokenizer):
     texts = [text for language in LANGUAGES for text in kit_sentences(language, 1000)]
     assert len(texts) == 5000
     assert rows(tokenizer, texts) == reference_rows(tokenizer, texts)
 
 
-def test_characters_count_as_in_hugging_face_in_common_scripts() -> None:
+def test_characters_count_as_in_hugging_face_in_common_scripts():
     """Each character: removed, a space, a word of its own, a letter without its accent, or a small letter."""
     blocks = [(0x20, 0x55F), (0x5D0, 0x61C), (0x61E, 0x6FF), (0x900, 0x963), (0xE00, 0xE5B)]
     blocks += [(0x1E00, 0x2BFF), (0x3000, 0x9FFF), (0xAC00, 0xD7A3), (0xF900, 0xFFFF)]
@@ -96,7 +96,7 @@ def test_characters_count_as_in_hugging_face_in_common_scripts() -> None:
     assert normal == [[word for word, _ in split(normalize(text))] for text in texts]
 
 
-def test_no_text_is_read_as_a_special_token_and_bytes_that_are_no_text_are_spaces() -> None:
+def test_no_text_is_read_as_a_special_token_and_bytes_that_are_no_text_are_spaces():
     vocabulary = [*SPECIAL, "[", "]", "cls", "a", "b"]
     tokenizer = WordPieceTokenizer(vocabulary, CONFIGS["uncased"])
     begin, end, row = 2, 3, vocabulary.index
@@ -112,7 +112,7 @@ def test_no_text_is_read_as_a_special_token_and_bytes_that_are_no_text_are_space
     assert rows(plain, [b"a b", b""]) == [[row("a"), row("b")], [row("[UNK]")]]
 
 
-def test_of_a_long_text_the_beginning_is_read() -> None:
+def test_of_a_long_text_the_beginning_is_read():
     config = dataclasses.replace(CONFIGS["uncased"], max_tokens=5)
     tokenizer = WordPieceTokenizer([*SPECIAL, "a", "##a", "猫"], config)
     cut = BYTES_PER_TOKEN * 5
@@ -121,7 +121,7 @@ def test_of_a_long_text_the_beginning_is_read() -> None:
     assert tokenizer.tokenize(tf.constant(texts[:1]), 9).to_list() == [[2, *[5] * 7, 3]]
 
 
-def test_pieces_are_joined_kept_and_hashed() -> None:
+def test_pieces_are_joined_kept_and_hashed():
     vocabulary = [*SPECIAL, "walk", "##ing", "cafe", "!", "##s"]
     tokenizer = WordPieceTokenizer(vocabulary, CONFIGS["uncased"])
     joined = tokenizer.join(tf.ragged.constant([[5, 6, 8], [7, 9]], dtype=tf.int32)).numpy().tolist()
@@ -136,7 +136,7 @@ def test_pieces_are_joined_kept_and_hashed() -> None:
     assert one == other != third
 
 
-def test_other_vocabularies_and_learning_one_are_refused() -> None:
+def test_other_vocabularies_and_learning_one_are_refused():
     with pytest.raises(UserError, match=r"lacks \[CLS\]"):
         WordPieceTokenizer(["[UNK]", "[SEP]"], WordPieceConfig())
     with pytest.raises(UserError, match="kind=sentencepiece"):

@@ -10,19 +10,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from xling_tf.config import (
-    TOKENIZERS,
-    ExperimentConfig,
-    HeadsConfig,
-    InferenceConfig,
-    ModelInfo,
-    NativeTaskConfig,
-    OptimizerConfig,
-    TrainingConfig,
-    TransformerConfig,
-    TranslationRankingConfig,
-    WordsConfig,
-)
+from xling_tf.config import TOKENIZERS, ExperimentConfig, ModelInfo
 from xling_tf.corpora.records import Corpus, Record, Row
 from xling_tf.corpora.store import CorpusStore
 from xling_tf.encoders.base import encoder_settings
@@ -38,37 +26,49 @@ from xling_tf.trainer.loop import Trainer
 DIM = 8
 WORDS = [*"abcdefghij", "hello", "hola", "world", "mundo"]
 
-TINY = ExperimentConfig(
-    tokenizer=WordsConfig(max_tokens=12, num_oov_buckets=4, num_ngram_buckets=64),
-    encoder=TransformerConfig(
-        embedding_dim=6, hidden_dim=DIM, intermediate_dim=12, num_layers=1, num_heads=2
-    ),
-    heads=HeadsConfig(tower_dims=(5,), inference_dim=7),
-    tasks={
-        "translation_ranking": TranslationRankingConfig(examples_per_batch=8),
-        "response_prediction": NativeTaskConfig(examples_per_batch=8),
-        "quick_thought": NativeTaskConfig(examples_per_batch=8),
-        "inference": InferenceConfig(examples_per_batch=8),
-    },
-    optimizer=OptimizerConfig(learning_rate=0.1, embedding_learning_rate=1.0),
-    training=TrainingConfig(steps=4, precision="float32"),
-)
-
-# The sizes of TINY for encoders of other kinds.
+# The sizes of TINY, also for encoders of other kinds.
 SMALL = ("encoder.embedding_dim=6", f"encoder.hidden_dim={DIM}", "encoder.intermediate_dim=12")
 LSTM = ("encoder.kind=lstm", *SMALL, "tokenizer.ngram_sizes=")
+TINY = apply_overrides(
+    ExperimentConfig(),
+    [
+        *("tokenizer.max_tokens=12", "tokenizer.num_oov_buckets=4", "tokenizer.num_ngram_buckets=64"),
+        *(*SMALL, "encoder.num_layers=1", "encoder.num_heads=2"),
+        *("heads.tower_dims=5", "heads.inference_dim=7"),
+        *(
+            f"tasks.{task}.{setting}"
+            for task in ("translation_ranking", "response_prediction", "quick_thought", "inference")
+            for setting in ("weight=1", "examples_per_batch=8")
+        ),
+        *("optimizer.learning_rate=0.1", "optimizer.embedding_learning_rate=1"),
+        *("training.steps=4", "training.precision=float32"),
+    ],
+)
 
 # Known words, unknown ones, both, and none.
-SENTENCES = [
-    "Hola",
-    "el gato duerme.",
-    "Kängurus hüpfen!",
-    "the kangaroo is sleeping",
-    "¿qué tal?",
-    "",
-]
+SENTENCES = ["Hola", "el gato duerme.", "Kängurus hüpfen!", "the kangaroo is sleeping", "¿qué tal?", ""]
 # Files beside an exported model.
 CARD_FILES = {"README.md": "# A card\n"}
+
+
+# A corpus of English and Spanish.
+TEXTS = (
+    "the cat sleeps on the mat",
+    "el gato duerme en la alfombra",
+    "a dog runs through the garden",
+    "un perro corre por el jardín",
+    "where is the station",
+    "dónde está la estación",
+)
+# Overrides of TINY for models of each kind, as trainings start from them.
+KINDS = {
+    "words and n-grams": (),
+    "cnn": (
+        *("tokenizer.kind=sentencepiece", "tokenizer.num_pieces=60", "tokenizer.sentence_marks=true"),
+        *("tokenizer.max_tokens=12", "encoder.kind=cnn", "encoder.num_filters=4", "encoder.hidden_dim=8"),
+        *("encoder.embedding_dim=6", "encoder.intermediate_dim=12", "encoder.num_layers=1"),
+    ),
+}
 
 
 class TrainedModel(Model):
@@ -83,9 +83,10 @@ class TrainedModel(Model):
         return [variable for name, variable in self.weights.items() if name.startswith("heads/")]
 
 
-def tiny_config(**similarity: Any) -> ExperimentConfig:
-    """The tiny config, with another similarity."""
-    return dataclasses.replace(TINY, similarity=dataclasses.replace(TINY.similarity, **similarity))
+def tiny_config(*settings: str, **similarity: Any) -> ExperimentConfig:
+    """The tiny config with other settings, and another similarity."""
+    config = apply_overrides(TINY, settings)
+    return dataclasses.replace(config, similarity=dataclasses.replace(config.similarity, **similarity))
 
 
 def build_model(
@@ -108,6 +109,16 @@ def build_model(
 def tiny_model(config: ExperimentConfig = TINY) -> TrainedModel:
     """A model with random weights, whose vocabulary is WORDS."""
     return build_model(config)
+
+
+def make_model(kind: str, *, seed: int = 1) -> TrainedModel:
+    """A model of a kind that knows `TEXTS`, in which no weight is 0 or 1."""
+    keras.utils.set_random_seed(seed)
+    model = build_model(apply_overrides(TINY, KINDS[kind]), {"en": TEXTS[::2], "es": TEXTS[1::2]})
+    random = np.random.default_rng(seed)
+    for variable in model.weights.values():
+        variable.assign(variable + random.normal(0, 0.1, variable.shape))
+    return model
 
 
 @cache
@@ -253,12 +264,7 @@ def make_trainer(
     trained = {task.group for task in model.tasks}
     model.heads = {name: heads for name, heads in model.heads.items() if name in trained}
     return TinyTrainer(
-        model=model,
-        tasks=model.tasks,
-        config=config,
-        examples=examples,
-        workers=workers,
-        run_dir=folder,
+        model=model, tasks=model.tasks, config=config, examples=examples, workers=workers, run_dir=folder
     )
 
 
@@ -273,6 +279,18 @@ def encoded(model: TrainedModel, texts: Sequence[str]) -> np.ndarray:
     if model.experiment.similarity.normalize:
         vectors /= np.sqrt(np.mean(vectors**2, axis=1, keepdims=True))
     return vectors
+
+
+def require_gradients(layer: keras.layers.Layer, *inputs: Any, **options: Any) -> tf.Tensor:
+    """Calls a layer, makes sure that a finite gradient reaches each variable, and returns the outputs."""
+    with tf.GradientTape() as tape:
+        outputs = layer(*inputs, **options)
+        loss = tf.reduce_sum(tf.cast(outputs, tf.float32) ** 3)
+    variables = layer.trainable_variables
+    for variable, gradient in zip(variables, tape.gradient(loss, [v.value for v in variables]), strict=True):
+        assert gradient is not None, variable.path
+        assert 0 < np.abs(tf.convert_to_tensor(gradient).numpy()).max() < np.inf, variable.path
+    return outputs
 
 
 def dense(inputs: np.ndarray, tower: keras.layers.Layer) -> np.ndarray:
