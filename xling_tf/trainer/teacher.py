@@ -123,34 +123,34 @@ def with_vectors(
     temporary one. The teacher is not needed afterwards.
     """
     names = [task.name for task in tasks if task.name in examples]
+    parts = [part for name in names for part in examples[name]]
     folder = folder or folder_of_this_process()
-    parts = [
-        dataclasses.replace(part, vectors=_vectors_on_disk(folder, (len(part), teacher.dim)))
-        for name in names
-        for part in examples[name]
-    ]
+    folder.mkdir(parents=True, exist_ok=True)
     system = dataclasses.replace(teacher.system, checksum=teacher.checksum)
     encoder = cached(system, folder, show_progress=False)
-    chunks = [(part, begin) for part in parts for begin in range(0, len(part), _CHUNK)]
-    title = f"{system.name} encodes the texts of {sum(map(len, parts))} examples into {folder}"
-    with progress(title) as report:
-        # With None, tqdm is hidden if the output is not a terminal.
-        bar = tqdm(chunks, leave=False, disable=sys.stderr is None or None)
-        for number, (part, begin) in enumerate(bar, 1):
-            rows = np.arange(begin, min(begin + _CHUNK, len(part)))
-            columns = [[text.decode() for text in column] for column in part.columns(rows)]
-            part.vectors[rows] = teacher.encode(encoder, columns)
-            report(f"{number / len(chunks):.0%} of them")
-    return {**examples, **dict(zip(names, map(TaskExamples, parts[::2], parts[1::2]), strict=True))}
+    done, total = 0, sum(map(len, parts))
+    title = f"{system.name} encodes the texts of {total} examples into {folder}"
+    # With None, tqdm is hidden if the output is not a terminal.
+    bar = tqdm(total=total, leave=False, disable=sys.stderr is None or None)
 
+    def add_vectors(part: Examples) -> Examples:
+        nonlocal done
+        # The file disappears with this process. Unit vectors need no more precision.
+        with tempfile.TemporaryFile(dir=folder) as file:
+            for begin in range(0, len(part), _CHUNK):
+                rows = np.arange(begin, min(begin + _CHUNK, len(part)))
+                columns = [[text.decode() for text in column] for column in part.columns(rows)]
+                file.write(teacher.encode(encoder, columns).astype(np.float16).tobytes())
+                bar.update(len(rows))
+                done += len(rows)
+                report(f"{done / total:.0%} of them")
+            file.flush()
+            shape = (len(part), teacher.dim)
+            vectors = np.memmap(file, np.float16, "r", shape=shape) if len(part) else np.zeros(shape)
+        return dataclasses.replace(part, vectors=vectors)
 
-def _vectors_on_disk(folder: Path, shape: tuple[int, int]) -> NDArray[np.float16]:
-    """Makes an array in a file that disappears with this process; unit vectors need no more precision."""
-    if not shape[0]:
-        return np.zeros(shape, np.float16)
-    folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryFile(dir=folder) as file:
-        return np.memmap(file, np.float16, "w+", shape=shape)
+    with bar, progress(title) as report:
+        return {**examples, **{name: TaskExamples(*map(add_vectors, examples[name])) for name in names}}
 
 
 def start_words(model: Model, teacher: Teacher, folder: Path | None, pairs: Sequence[Examples]) -> None:
