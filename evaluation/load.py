@@ -258,9 +258,8 @@ def _soak(model: Path) -> Figures:
                 outcomes[key] = outcomes.get(key, 0) + 1
             outcomes["errors"] = outcomes.get("errors", 0) + figures["errors"]
             outcomes["expected"] += figures["requests"] - figures["errors"]
-        served = urllib3.request("GET", address.removesuffix(":predict")).json()["model_version_status"][0][
-            "version"
-        ]
+        status = urllib3.request("GET", address.removesuffix(":predict")).json()
+        served = int(status["model_version_status"][0]["version"])
     growth = memory_growth(samples, _WARM_UP * seconds)
     failed = outcomes.keys() - {"expected", "errors"} or outcomes["errors"]
     report: Figures = {

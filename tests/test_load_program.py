@@ -78,3 +78,15 @@ def test_a_peer_that_does_not_start_is_reported(hub_folder, tmp_path):
     assert run.status == 2
     assert "does not answer" in run.errors
     assert not (tmp_path / "load.json").exists()
+
+
+@pytest.mark.slow
+@with_wrk
+def test_new_versions_under_load_lose_no_request(hub_folder, tmp_path):
+    run = run_python(tmp_path, PROGRAM, f"--model={hub_folder}", "--soak_minutes=0.2", "--output=soak.json")
+    assert run.status in (0, 1), run.errors  # memory is not yet steady after seconds
+    figures = json.loads((tmp_path / "soak.json").read_text("utf-8"))
+    assert figures["outcomes"].keys() == {"expected", "errors"}
+    assert (figures["outcomes"]["errors"], figures["outcomes"]["expected"] > 10) == (0, True)
+    assert figures["versions_served"] > 1
+    assert len(figures["mib"]) > 2
