@@ -265,8 +265,11 @@ def _write_trained_on(run: Run, workers: Workers, tasks: Sequence[Task], store: 
     if workers.from_chief((run.run_dir / TRAINED_ON).exists):
         return
     with_shards = run.config.data.shards_by_worker
-    trained_on = _trained_on(run.config, tasks, store) if with_shards or workers.is_chief else None
-    parts = [part for part in workers.gather(trained_on) if part]
+    if not with_shards and not workers.is_chief:
+        return
+    parts = [_trained_on(run.config, tasks, store)]
+    if with_shards:
+        parts = workers.gather(parts[0])
     if workers.is_chief:
         if run.config.initial.model:
             parts.append(TrainedOn.read(resolve_model(run.config.initial.model)) or TrainedOn.of(()))
