@@ -299,28 +299,33 @@ class Beside:
         if len(places) > _MAX_COLUMNS:
             lines = [list(line) for line in zip(*lines, strict=True)]
         below = [*_lettered(notes), *filter(None, [table.note])]
-        reasons = [f"{', '.join(what)}: {why}." for why, what in self.reasons().items()]
+        partly = {row for row, _ in self.scores}
+        reasons = []
+        for why, parts in self.reasons().items():
+            names = [f"{name} ({', '.join(of)})" if name in partly else name for name, of in parts.items()]
+            reasons.append(f"{', '.join(names)}: {why}.")
         below += ["Without a figure of ours: " + " ".join(reasons)] if reasons else []
         title = f"{table.source.partition(', ')[2].capitalize()}: {table.title}{shared and f' ({shared})'}"
         rows = [Row(line[:1], [Cell(text) for text in line[1:]]) for line in lines[1:]] if places else []
         return Table(title, lines[0], rows, below)
 
-    def reasons(self) -> dict[str, list[str]]:
-        """The columns and rows that have figures without one of ours, by reason."""
+    def reasons(self) -> Mapping[str, Mapping[str, list[str]]]:
+        """By reason, the rows and columns that lack figures of ours, each with the headings of those."""
         table, (headings, _) = self.paper_table, self.paper_table.headings()
         trained = {name for _, name in self.measured}
-        by_reason: defaultdict[str, dict[str, None]] = defaultdict(dict)
+        by_reason: defaultdict[str, defaultdict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
         for row, place in [key for key in self.figures if key not in self.scores]:
             column, ours, paper = table.columns[place], table.ours.get(row, ()), table.paper
             if "reason" in column:
-                by_reason[column["reason"]][headings[place]] = None
+                why, what = column["reason"], headings[place]
             elif ours and trained.issuperset(ours):
-                by_reason[f"not measured; suite `{column['suite']}` does it"][row] = None
+                why, what = f"not measured; suite `{column['suite']}` does it", row
             elif row in table.quoted and not ours:
-                by_reason[_QUOTED][row] = None
+                why, what = _QUOTED, row
             else:
-                by_reason[paper.get("reasons", {}).get(row, paper["reason"])][row] = None
-        return {why: [*what] for why, what in by_reason.items()}
+                why, what = paper.get("reasons", {}).get(row, paper["reason"]), row
+            by_reason[why][what].append(headings[place])
+        return by_reason
 
 
 def _opening(paper: Mapping[str, Any], parts: Sequence[Beside]) -> str:
