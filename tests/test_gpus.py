@@ -9,6 +9,7 @@ from tensorflow.python.framework import kernels
 from test_presets import NARROW, SHALLOW
 
 from xling_tf.corpora.folder import SAMPLE_FOLDER
+from xling_tf.layers.convolution import ConvolutionBranch
 from xling_tf.presets import get_preset
 from xling_tf.settings import apply_overrides
 from xling_tf.trainer.experiment import Run, run_experiment
@@ -56,6 +57,21 @@ def test_an_operation_without_a_gpu_kernel_is_noticed():
     ragged = tf.RaggedTensorSpec([None, None], tf.float32)
     pad = tf.function(lambda rows: tf.nn.tanh(rows.to_tensor()), input_signature=[ragged])
     assert missing_kernels(pad.get_concrete_function().graph) == {"RaggedTensorToTensor"}
+
+
+@pytest.mark.parametrize(("gpus", "is_of_cudnn"), [([], False), (["GPU:0"], True)])
+def test_convolutions_have_the_gradient_of_cudnn_on_a_gpu(gpus, is_of_cudnn, monkeypatch):
+    monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: gpus)
+    branch, mask = ConvolutionBranch(4, 3, 1), tf.ones((2, 5, 1))
+
+    @tf.function(input_signature=[tf.TensorSpec([2, 5, 4])])
+    def gradients(inputs: tf.Tensor) -> list[tf.Tensor]:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(branch(inputs, mask, training=True))
+        return tape.gradient(loss, branch.trainable_variables)
+
+    operations = {node.op for node in nodes(gradients.get_concrete_function().graph)}
+    assert ("Conv2DBackpropFilter" in operations) == is_of_cudnn
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from testing import SENTENCES
 
 import xling_tf
@@ -76,6 +77,12 @@ def test_bfloat16_rounds_the_products(hub_folder, loaded):
         assert vectors == pytest.approx(expected, abs=0.02)
         if "avx512f" in Path("/proc/cpuinfo").read_text():  # elsewhere oneDNN has no products of bfloat16
             assert not np.array_equal(vectors, expected)
+
+
+def test_bfloat16_is_refused_where_it_would_change_nothing(hub_folder, monkeypatch):
+    monkeypatch.setattr(tf.config, "get_visible_devices", lambda kind: [kind] if kind == "GPU" else [])
+    with pytest.raises(UserError, match="bfloat16 is for processors"):
+        xling_tf.load(hub_folder, dtype="bfloat16")
 
 
 def test_contexts_go_with_their_responses():

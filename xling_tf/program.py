@@ -122,8 +122,13 @@ def progress(part: str) -> Iterator[Callable[[str], None]]:
             thread.join()
 
 
-# GPUs would round the factors of float32 products to 10 bits, and one process would take all their memory.
-_ENVIRONMENT = {"NVIDIA_TF32_OVERRIDE": "0", "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
+# GPUs would round the factors of float32 products to 10 bits, one process would take all their memory, and
+# cuDNN would try all its convolutions for each new shape of a batch, which almost every batch has.
+_ENVIRONMENT = {
+    "NVIDIA_TF32_OVERRIDE": "0",
+    "TF_FORCE_GPU_ALLOW_GROWTH": "true",
+    "TF_CUDNN_USE_AUTOTUNE": "0",
+}
 
 
 @contextmanager

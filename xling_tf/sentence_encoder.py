@@ -94,6 +94,8 @@ class SentenceEncoder:
             raise UserError(f"a model that can be called with sentences is expected, but got {shown(model)}")
         if dtype not in (("float32", "bfloat16") if self._signatures else ("float32",)):
             raise UserError(f"dtype must be float32, or bfloat16 with an exported model, but is {dtype!r}")
+        if dtype == "bfloat16" and _device() == "cuda":
+            raise UserError("dtype bfloat16 is for processors, but TensorFlow sees a GPU; load with float32")
         self._model: Any = model
         self._in_dtype = _in_bfloat16 if dtype == "bfloat16" else lambda function, num_inputs: function
         self._embed = self._in_dtype(model, 1)

@@ -35,12 +35,12 @@ _PROGRAM_BYTES = 3 << 28  # of the program without vectors: TensorFlow, and vect
 _BYTES_PER_ROW = 64  # of the rows of both sides: the last step's means, margins, and order
 _PAIRS_AT_ONCE = 1 << 20  # pairs whose texts are in memory
 _CLUSTERS = 2  # times the root of the number of rows
-_MAX_CLUSTERS = 4096
+_MAX_CLUSTERS = 8192
 _PROBES = 32  # clusters that are searched for each query
 _TRAINING = 40  # rows per cluster for k-means; FAISS' guidelines say 30 to 256
 _ITERATIONS = 4  # of k-means; bits move little after
 _CANDIDATES = 32  # nearest by bits, whose cosines are computed
-_QUERIES_AT_ONCE = 512  # whose candidates are float32 at once
+_QUERIES_AT_ONCE = 64  # whose candidates are float32 at once: 4 MiB, which stay in the cache
 
 
 def mine_translations(

@@ -32,11 +32,12 @@ def _convolve_in_training(inputs: Any, kernel: Any) -> Any:
 
 
 class _Convolution(keras.layers.Conv1D):
-    """Keras' one-dimensional convolution, with the faster gradient in training."""
+    """Keras' one-dimensional convolution, with the faster gradient in training on a CPU."""
 
     def call(self, inputs: Tensor, training: bool = False) -> Tensor:
         """Maps `[batch, length, any]` to `[batch, length, filters]`."""
-        if not training:  # a SavedModel with a custom gradient inside a loop cannot be loaded
+        # A SavedModel with a custom gradient inside a loop cannot be loaded, and cuDNN has its own gradient.
+        if not training or tf.config.list_logical_devices("GPU"):
             return super().call(inputs)
         outputs = _convolve_in_training(inputs, tf.convert_to_tensor(self.kernel))
         return self.activation(outputs + self.bias)
