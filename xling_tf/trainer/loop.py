@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
@@ -155,6 +155,7 @@ class Trainer:
         self._begin = 0.0  # on the monotonic clock, less the time that earlier processes have trained
         self._tasks = tasks
         self._config = config.training
+        self._shards_by_worker = config.data.shards_by_worker
         self._workers = workers
         self._strategy = workers.strategy
         self._run_dir = run_dir
@@ -317,8 +318,14 @@ class Trainer:
 
     def _save_batch(self, dispatched: DispatchedStep, loss: float) -> Path:
         """Saves the texts of a step's batch."""
-        path, task = self._run_dir / "non_finite_batch.json", dispatched.task.name
-        record = {"step": dispatched.step, "task": task, "loss": str(loss), "columns": dispatched.texts()}
+        path, task, columns = (
+            self._run_dir / "non_finite_batch.json",
+            dispatched.task.name,
+            dispatched.texts(),
+        )
+        if self._shards_by_worker:  # each worker has its part of the batch
+            columns = [[*chain(*parts)] for parts in zip(*self._workers.gather(columns), strict=True)]
+        record = {"step": dispatched.step, "task": task, "loss": str(loss), "columns": columns}
         if self._workers.is_chief:
             with replacing(path) as temporary:
                 temporary.write_text(json.dumps(record, ensure_ascii=False, indent=1), encoding="utf-8")
