@@ -34,13 +34,13 @@ _GIB = 1 << 30
 _PROGRAM_BYTES = 3 << 28  # of the program without vectors: TensorFlow, and vectors of a chunk of queries
 _BYTES_PER_ROW = 64  # of the rows of both sides: the last step's means, margins, and order
 _PAIRS_AT_ONCE = 1 << 20  # pairs whose texts are in memory
-_CLUSTERS = 2  # times the root of the number of rows
-_MAX_CLUSTERS = 8192
-_PROBES = 32  # clusters that are searched for each query
+_MAX_CLUSTERS = 8192  # otherwise, the root of the number of rows
+_PROBES = 12  # clusters that are searched for each query
 _TRAINING = 40  # rows per cluster for k-means; FAISS' guidelines say 30 to 256
-_ITERATIONS = 4  # of k-means; bits move little after
-_CANDIDATES = 32  # nearest by bits, whose cosines are computed
-_QUERIES_AT_ONCE = 64  # whose candidates are float32 at once: 4 MiB, which stay in the cache
+_ITERATIONS = 4  # of k-means; the clusters move little after
+_CODED = 4  # dimensions that a code of 4 bits stands for
+_CANDIDATES = 64  # nearest by codes, whose cosines are computed
+_QUERIES_AT_ONCE = 32  # whose candidates are float32 at once: 4 MiB, which stay in the cache
 
 
 def mine_translations(
@@ -56,8 +56,8 @@ def mine_translations(
     """Finds the translations in two folders of vectors, most of whose sentences may have none.
 
     It does what `bitext_mining` does, in bounded memory. A side of more than 200,000 sentences is searched
-    approximately: by the bits of clusters of vectors, and by the cosines of the nearest of these. Of equal
-    sentences, only the first counts.
+    approximately: by product codes (Jégou et al. 2011) in clusters of vectors, and by the cosines of the
+    nearest of these. Of equal sentences, only the first counts.
 
     What is found is kept in the folder `OUTPUT.neighbours`: the same call continues there after a kill, and
     a call with another threshold only writes the output again.
@@ -155,10 +155,10 @@ class _Search:
         self._kind = index_kind(len(candidates))
         description = candidates.folder.description
         dim, size = description["dim"], 1 if description["precision"] == "int8" else 4
-        # Exact search has a copy. Lists of bits and row numbers grow by doubling.
-        row_bytes = 8 * dim if self._kind == "flat" else size * dim + 2 * (dim / 8 + 8) + 4
+        # Exact search has a copy. Lists of codes and row numbers grow by doubling.
+        row_bytes = 8 * dim if self._kind == "flat" else size * dim + 2 * (dim / 2 / _CODED + 8) + 4
         if self._kind == "ivf":
-            room -= 4 * dim * _TRAINING * _num_clusters(len(candidates))
+            room -= 8 * dim * _TRAINING * _num_clusters(len(candidates))  # two copies in float32
         shard_rows = min(description["rows_per_shard"], max(map(len, (queries.folder, candidates.folder))))
         room -= 3 * size * dim * shard_rows  # to read a shard
         self._shards_at_once = int(room / row_bytes / shard_rows)
@@ -234,35 +234,36 @@ class _Block:
             filled += len(vectors)
         lengths = [np.linalg.norm(_floats(part), axis=1) for part in chunks(self._vectors)]
         self._lengths = np.maximum(np.concatenate(lengths or [np.zeros(0)]), 1e-9).astype(np.float32)
-        self._index = self._bit_index() if kind == "ivf" and rows else None
+        self._index = self._index_of_codes() if kind == "ivf" and rows else None
 
     def nearest(self, queries: NDArray[Any], k: int) -> Neighbours:
         """Finds the sentences with the highest cosines to vectors, by their numbers in the side."""
         parts = [Neighbours(np.zeros((0, k), np.float32), np.zeros((0, k), np.int64))]
         for part in map(_units, chunks(queries)):
             if self._index:
-                parts.append(best_neighbours(*self._nearest_by_bits(self._index, part), k))
+                parts.append(best_neighbours(*self._nearest_by_codes(self._index, part), k))
             else:
                 parts.append(nearest(part, self._vectors, k, kind="flat"))
         scores, indices = map(np.concatenate, zip(*parts, strict=True))
         return Neighbours(scores, np.where(indices < 0, -1, indices + self._first))
 
-    def _bit_index(self) -> Any:
+    def _index_of_codes(self) -> Any:
         faiss = library("faiss", "FAISS", "mining")
         rows, dim = self._vectors.shape
-        clusters = _num_clusters(rows)
-        self._quantizer = faiss.IndexBinaryFlat(-(-dim // 8) * 8)  # FAISS does not keep it alive
-        index = faiss.IndexBinaryIVF(self._quantizer, self._quantizer.d, clusters)
+        clusters, codes = _num_clusters(rows), -(-dim // _CODED)
+        kind = f"IVF{clusters},PQ{codes}x4fs"
+        index = faiss.index_factory(_CODED * codes, kind, faiss.METRIC_INNER_PRODUCT)
         index.nprobe = _PROBES
         index.cp.niter = _ITERATIONS
+        index.by_residual = False
         sample = np.linspace(0, rows - 1, min(rows, _TRAINING * clusters)).astype(int)
-        index.train(_bits(self._vectors[sample]))
+        index.train(_padded(_units(self._vectors[sample])))
         for part in chunks(self._vectors):
-            index.add(_bits(part))
+            index.add(_padded(_units(part)))
         return index
 
-    def _nearest_by_bits(self, index: Any, queries: NDArray[np.float32]) -> Neighbours:
-        _, candidates = index.search(_bits(queries), _CANDIDATES)
+    def _nearest_by_codes(self, index: Any, queries: NDArray[np.float32]) -> Neighbours:
+        _, candidates = index.search(_padded(queries), _CANDIDATES)
         scores = np.empty(candidates.shape, np.float32)
         for start in range(0, len(queries), _QUERIES_AT_ONCE):
             part = slice(start, start + _QUERIES_AT_ONCE)
@@ -272,7 +273,7 @@ class _Block:
 
 
 def _num_clusters(rows: int) -> int:
-    return max(1, min(_MAX_CLUSTERS, int(_CLUSTERS * rows**0.5), rows // _TRAINING))
+    return max(1, min(_MAX_CLUSTERS, int(rows**0.5), rows // _TRAINING))
 
 
 def _floats(vectors: NDArray[Any]) -> NDArray[np.float32]:
@@ -284,8 +285,9 @@ def _units(vectors: NDArray[Any]) -> NDArray[np.float32]:
     return unit_vectors(_floats(vectors), "vectors").astype(np.float32, copy=False)
 
 
-def _bits(vectors: NDArray[Any]) -> NDArray[np.uint8]:
-    return np.packbits(vectors >= 0, axis=1)
+def _padded(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Appends zeros until codes stand for all dimensions."""
+    return np.pad(vectors, ((0, 0), (0, -vectors.shape[1] % _CODED)))
 
 
 def _write(
