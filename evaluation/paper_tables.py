@@ -35,7 +35,7 @@ _PAPERS = Path(__file__).with_name("papers.json")
 _MAX_COLUMNS = 10  # a table of more is turned
 # What a command says about places on a machine.
 _PLACES = re.compile(r" --(?:data|cache|run_dir|output)[= ]\S+|(?<=[= ])/\S*/")
-_QUOTED = "quoted by the paper from others"
+_QUOTED = "the paper quotes others"
 
 
 class Cell(NamedTuple):
@@ -304,7 +304,7 @@ class Beside:
         for why, parts in self.reasons().items():
             names = [f"{name} ({', '.join(of)})" if name in partly else name for name, of in parts.items()]
             reasons.append(f"{', '.join(names)}: {why}.")
-        below += ["Without a figure of ours: " + " ".join(reasons)] if reasons else []
+        below += ["No score of ours: " + " ".join(reasons)] if reasons else []
         title = f"{table.source.partition(', ')[2].capitalize()}: {table.title}{shared and f' ({shared})'}"
         rows = [Row(line[:1], [Cell(text) for text in line[1:]]) for line in lines[1:]] if places else []
         return Table(title, lines[0], rows, below)
@@ -345,7 +345,7 @@ def _opening(paper: Mapping[str, Any], parts: Sequence[Beside]) -> str:
             gaps["{:.2f} of correlation"].append(gap)
     sentences = [
         f"[{paper['title']}]({paper['url']}), {paper['where']}.",
-        f"Of its own {len(own)} figures, {len(pairs)} have one of ours beside them.",
+        f"We have scores for {len(pairs)} of its {len(own)} own figures.",
     ]
     distances = []
     for unit, values in gaps.items():

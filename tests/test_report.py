@@ -305,14 +305,14 @@ SEARCH = {
 PAPER = {"papers": {"a": ABOUT | REASONS}, "tables": [SIMILARITY, SEARCH]}
 # What is written of them, in this order. An error rate of .25 is an accuracy of 75.0; (.2 + .4) / 2 = .3.
 WRITTEN = (
-    "Of its own 10 figures, 4 have one of ours",
+    "We have scores for 4 of its 10 own figures.",
     "ours are on average 0.10 of correlation higher (n = 1) and 15.0 points lower (n = 1).",
     "|  | stsb.en.dev | stsb.en.test (a) |\n|:---|---:|---:|\n",
     "| Its model | 0.700 | 0.500 |\n| **`ours`** | 0.800 | 0.300 |\n\n(a) Spanish\n\nA note.\n",
-    "Without a figure of ours: sick.test: no data. Its larger model: too large. Its smaller model: not",
-    "Others (2010): quoted by the paper from others.",
+    "No score of ours: sick.test: no data. Its larger model: too large. Its smaller model: not",
+    "Others (2010): the paper quotes others.",
     "| Its model | 90.0 | 0.500 |\n| **`ours`** | 75.0 | 0.300 |",
-    "Without a figure of ours: Its model (back): not measured; suite `similarity_search` does it.",
+    "No score of ours: Its model (back): not measured; suite `similarity_search` does it.",
     "| `ours` | 1.3 | 10 | 3 |",
 )
 
