@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -238,13 +239,16 @@ class _Block:
 
     def nearest(self, queries: NDArray[Any], k: int) -> Neighbours:
         """Finds the sentences with the highest cosines to vectors, by their numbers in the side."""
-        parts = [Neighbours(np.zeros((0, k), np.float32), np.zeros((0, k), np.int64))]
-        for part in map(_units, chunks(queries)):
-            if self._index:
-                parts.append(best_neighbours(*self._nearest_by_codes(self._index, part), k))
-            else:
-                parts.append(nearest(part, self._vectors, k, kind="flat"))
-        scores, indices = map(np.concatenate, zip(*parts, strict=True))
+
+        def search(part: NDArray[Any]) -> Neighbours:
+            if not self._index:
+                return nearest(_units(part), self._vectors, k, kind="flat")
+            return best_neighbours(*self._nearest_by_codes(self._index, _units(part)), k)
+
+        none = Neighbours(np.zeros((0, k), np.float32), np.zeros((0, k), np.int64))
+        # FAISS uses all cores, the rest of the work one.
+        with ThreadPoolExecutor(2 if self._index else 1) as pool:
+            scores, indices = map(np.concatenate, zip(none, *pool.map(search, chunks(queries)), strict=True))
         return Neighbours(scores, np.where(indices < 0, -1, indices + self._first))
 
     def _index_of_codes(self) -> Any:
