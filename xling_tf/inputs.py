@@ -71,7 +71,7 @@ def _is_column(texts: object) -> bool:
         return False
     try:
         iter(texts)
-    except (TypeError, NotImplementedError):  # the latter by symbolic tensors
+    except (TypeError, NotImplementedError):  # symbolic tensors raise the latter
         return False
     return True
 
@@ -80,7 +80,7 @@ def _values(texts: Any, name: str) -> Iterator[Any]:
     """Yields the values of a column, as Python objects if the library can convert all at once."""
     if hasattr(texts, "as_numpy_iterator"):  # a tf.data dataset
         if int(texts.cardinality()) == -1:
-            raise UserError(f"{name} must end, but are a dataset that repeats forever; use take(count)")
+            raise UserError(f"{name} must end, but this dataset repeats forever; use take(count)")
         for element in texts.as_numpy_iterator():
             yield from element if _rank(element) == 1 else [element]
     else:
