@@ -73,7 +73,7 @@ class Signature(tf.train.Checkpoint):
         texts = tf.reshape(texts, [-1])
         return self.encoder(tf.strings.join([self.prompt, texts]) if self.prompt else texts)
 
-    def seen_by_heads(self, vectors: tf.Tensor) -> tf.Tensor:
+    def scaled_for_heads(self, vectors: tf.Tensor) -> tf.Tensor:
         """Scales `[n, dim]` vectors as in training."""
         return self._served().scale_for_heads(vectors)
 
@@ -94,7 +94,7 @@ class SentenceSignature(Signature):
         """Returns `[sentences, dim]` float32 of unit length; inputs of any shape are flattened."""
         vectors = self.encode(inputs)
         for head in self._served().heads.values():
-            vectors = head(self.seen_by_heads(vectors))
+            vectors = head(self.scaled_for_heads(vectors))
         return unit_length(vectors)
 
 

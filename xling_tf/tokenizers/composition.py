@@ -59,7 +59,7 @@ def _compose(texts: tf.Tensor, tables: _Tables) -> tf.Tensor:
     characters = tf.strings.unicode_decode(texts, "UTF-8")
     state = _decompose(characters.values, tf.cast(characters.value_rowids(), tf.int32), tables)
     codes, _, rows, _ = tf.while_loop(
-        lambda codes, classes, rows, goes_on: goes_on,
+        lambda codes, classes, rows, has_composed: has_composed,
         lambda codes, classes, rows, _: _compose_pairs(codes, classes, rows, tables),
         (*state, True),
         shape_invariants=(*[tf.TensorShape([None])] * 3, tf.TensorShape([])),

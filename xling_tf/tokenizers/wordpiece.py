@@ -146,7 +146,7 @@ class WordPieceTokenizer(VocabularyTokenizer):
         """Maps `[words]` distinct words to `[words, (pieces)]` int64 rows."""
         is_long = tf.strings.length(words, unit="UTF8_CHAR") > _MAX_CHARACTERS
         rows = tf.where(is_long, tf.cast(self._unknown, tf.int64), self._table.lookup(words))
-        # Most words are a piece, and are looked up together.
+        # Most words are single pieces, and are looked up together.
         whole, split = tf.where(rows >= 0)[:, 0], tf.where(rows < 0)[:, 0]
         parts = (
             tf.RaggedTensor.from_tensor(tf.gather(rows, whole)[:, None]),

@@ -189,7 +189,7 @@ def common_words(languages: Iterable[str], vocabulary: Sequence[str], config: Wo
     ranked = dict.fromkeys(word for words in zip_longest(*lists) for word in words if word is not None)
     present = set(vocabulary)
     new = [word for word in ranked if word not in present]
-    # Other rules split some of them: "don't", and Chinese words.
+    # The tokenizer splits some of them: "don't", and Chinese words.
     whole = tf.equal(tokenize(tf.constant(new, tf.string), config).row_lengths(), 1).numpy()
     room = max(0, config.max_words + 1 - len(vocabulary))
     return [word for word, is_whole in zip(new, whole, strict=True) if is_whole][:room]
