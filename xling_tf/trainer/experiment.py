@@ -147,7 +147,7 @@ def _require_start(run: Run) -> None:
     resolve_model(start)
     if run.config.training.bow_share and Model.from_pretrained(start).encoder.bow_encoder is None:
         raise UserError(
-            f"training.bow_share needs a starting model with encoder.bow_residual, which {start} has not; "
+            f"training.bow_share needs a starting model with encoder.bow_residual, which {start} lacks; "
             "add --set training.bow_share=0"
         )
 

@@ -31,10 +31,10 @@ from xling_tf.trainer.experiment import Run, run_experiment
 _MIN_PAIRS = 8
 _PAIRS_PER_BATCH = 128
 _SIMILARITY = SimilarityConfig(normalize=True, scale=20.0, margin=0.1, bidirectional=True)
-# Learning rates, by the kind of encoder. A higher one costs a BERT more of what it knows, but teaches it
-# a new language sooner: all-MiniLM-L6-v2, trained for 40 steps on 270 pairs with 4e-5 / 2e-4, finds .890 /
-# .886 of the answers to 500 other questions (.878 before) or .362 / .456 of 500 Spanish translations (.204).
-# On a third of STSb dev it has .878 / .873 after the questions and .886 / .867 after the translations (.879).
+# Learning rates, by the kind of encoder. At a higher rate, a BERT forgets more of what it knows, but learns a
+# new language sooner: all-MiniLM-L6-v2, trained for 40 steps on 270 pairs with 4e-5 / 2e-4, finds .890 / .886
+# of the answers to 500 other questions (.878 before) or .362 / .456 of 500 Spanish translations (.204). On a
+# third of STSb dev it scores .878 / .873 after the questions and .886 / .867 after the translations (.879).
 _RATES, _RATE = {"bert": 4e-5}, 2e-4
 
 
@@ -101,8 +101,8 @@ def fine_tune(
     batch = min(_PAIRS_PER_BATCH, len(corpus.pairs))
     tasks: dict[str, TaskConfig] = {"graded_similarity": TaskConfig(examples_per_batch=batch)}
     if corpus.kind == "parallel":
-        most = max(len(pair.negatives) for pair in corpus.pairs if isinstance(pair, TranslationPair))
-        ranking = TranslationRankingConfig(examples_per_batch=batch, hard_negatives=most)
+        negatives = max(len(pair.negatives) for pair in corpus.pairs if isinstance(pair, TranslationPair))
+        ranking = TranslationRankingConfig(examples_per_batch=batch, hard_negatives=negatives)
         tasks = {"translation_ranking": ranking}
     folder = resolve(model)
     kind = encoder_kind(folder) if is_foreign(folder) else read_config(folder)["encoder"]["kind"]
