@@ -162,7 +162,7 @@ def _third_column_is_score(rows: list[list[Any]]) -> bool:
 
 
 def _require_texts(rows: list[list[Any]]) -> None:
-    """Refuses three or more columns without names if one holds words without spaces, such as classes."""
+    """Raises a `UserError` if one of three or more unnamed columns holds single words, such as classes."""
     num_columns = max(map(len, rows))
     for place in range(num_columns if num_columns > 2 else 0):
         texts = [row[place] for row in rows if len(row) > place and isinstance(row[place], str)]

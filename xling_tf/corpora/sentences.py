@@ -52,7 +52,7 @@ def surroundings(sentences: Sequence[str], num_neighbours: int) -> dict[str, str
         if sentence not in around:
             window = sentences[max(0, place - num_neighbours) : place + num_neighbours + 1]
             # No space follows the wide full stop of Chinese.
-            is_wide = (unicodedata.east_asian_width(each[-1:] or " ") in "WF" for each in window)
-            spaced = (each if wide else f"{each} " for each, wide in zip(window, is_wide, strict=True))
+            is_wide = (unicodedata.east_asian_width(text[-1:] or " ") in "WF" for text in window)
+            spaced = (text if wide else f"{text} " for text, wide in zip(window, is_wide, strict=True))
             around[sentence] = "".join(spaced).strip()
     return around

@@ -1,4 +1,4 @@
-"""Mines hard negatives, wrong translations like the right one, with sentence-transformers' options."""
+"""Mines hard negatives: wrong translations that resemble the right one, as sentence-transformers does."""
 
 import sys
 from collections import Counter
@@ -101,7 +101,7 @@ def mine_hard_negatives(
         The negatives of each pair, nearest first.
 
     Raises:
-        UserError: The model is none, a row is no pair, or an option is unknown or out of its range.
+        UserError: The model cannot encode, a row is not a pair, or an option is unknown or out of range.
 
     Example:
         >>> angles = {"dos": 0.0, "dos ": 0.0, "tres": 0.1, "mil": 2.0}
