@@ -132,7 +132,7 @@ def test_models_of_other_libraries_and_exports_to_other_formats_are_not_replaced
     with pytest.raises(UserError, match="holds something else"):
         Model.from_pretrained(folder_of("static words")).save_pretrained(output)
     (output / "README.md").write_text("Exported by xling_tf.")
-    with pytest.raises(UserError, match="is one to sentence-transformers"):
+    with pytest.raises(UserError, match="is in the format sentence-transformers"):
         export(folder_of("static words"), "model2vec", output)
 
 

