@@ -48,7 +48,7 @@ class SemanticRetrieval:
         first, second = next(iter(self._rows.values()))[self._is_positive].T
         if labels.count(labels[0]) < len(labels) or not np.any(first != second):
             counts = {language: len(rows) for language, rows in pairs.items()}
-            raise UserError(f"{name} must have texts that mean the same, in each language the same: {counts}")
+            raise UserError(f"{name} must have positive pairs, the same ones in each language: {counts}")
         self.protocol: Mapping[str, Any] = {"num_pairs": len(self._is_positive)}
 
     def __call__(self, encode: Encode) -> dict[str, float]:
@@ -56,14 +56,14 @@ class SemanticRetrieval:
 
         With several languages, each comes for each direction: "<query language>-<candidate language>/...". In
         one language, "expected_calibration_error" is that of the pairs' probabilities to mean the same, if
-        the embedder is calibrated and some pairs do not.
+        the embedder is calibrated and there are pairs of both kinds.
         """
         units = {code: encode_units(encode, texts) for code, texts in self._texts.items()}
         scores: dict[str, float] = {}
         for query_code, code in list(permutations(units, 2)) or [(only, only) for only in units]:
             prefix = "" if query_code == code else f"{query_code}-{code}/"
             originals, relevant = self._closure(code)
-            # Of several translations, the lexicographically first is taken, in whatever line it is.
+            # Of several translations, the lexicographically first is taken, whichever line it is in.
             translation = np.full(len(units[code]), np.iinfo(np.int64).max)
             np.minimum.at(translation, self._rows[code].ravel(), self._rows[query_code].ravel())
             queries = units[query_code][translation[originals]]

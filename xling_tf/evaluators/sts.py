@@ -17,7 +17,7 @@ from xling_tf.evaluators.encoding import Encode, encode_units
 
 Scored = Sequence[tuple[str, str, float]]  # two sentences, and their similarity as people judged it
 
-_SAME = 4.0  # "mostly equivalent" in the annotators' instructions: what is graded lower differs in meaning
+_SAME = 4.0  # "mostly equivalent" in the annotators' instructions: pairs graded lower differ in meaning
 # The angles (in radians) of equal vectors differ by rounding errors of about 1e-8.
 _CONSTANT = 1e-6
 

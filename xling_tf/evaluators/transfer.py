@@ -15,7 +15,7 @@ from xling_tf.evaluators.encoding import Encode, Evaluator, as_embedder
 from xling_tf.evaluators.sts import correlations
 
 _FOLDS = 10  # SentEval, for data without a test set
-_INNER_FOLDS = 2  # SentEval: 10; 2, 3 and 5 choose as well: 80.9, 80.7 and 80.9% (CR)
+_INNER_FOLDS = 2  # SentEval: 10; 2, 3 and 5 choose equally well: 80.9, 80.7 and 80.9% (CR)
 _HELD_OUT = 10  # one in ten training rows is in the network's development part
 _RELATEDNESS_HELD_OUT = 5  # one in five training rows is in the development part
 
@@ -223,8 +223,8 @@ def find(folder: Path, seed: int, hidden: int = classifiers.NETWORK["hidden"]) -
     make_cross_lingual = partial(CrossLingualTransfer, seed=seed)
     for name, languages in data.find_tables(folder / "senteval").items():
         if name in _TASKS:
-            paths_of = {p: data.find_file(folder, f"senteval/{name}{p and '.'}{p}.tsv") for p in _PARTS}
-            splits = {SOURCE: {part: path for part, path in paths_of.items() if path}, **languages}
+            part_paths = {p: data.find_file(folder, f"senteval/{name}{p and '.'}{p}.tsv") for p in _PARTS}
+            splits = {SOURCE: {part: path for part, path in part_paths.items() if path}, **languages}
             full_name = f"cross-lingual.{name}"
             yield data.tables_dataset(full_name, splits, make_cross_lingual, _TASKS[name][1])
     for name, languages in data.find_tables(folder / "sentiment").items():
@@ -239,7 +239,7 @@ def find(folder: Path, seed: int, hidden: int = classifiers.NETWORK["hidden"]) -
 
 
 def _aligned(make: Callable[..., Evaluator], rows: Mapping[str, Mapping[str, Rows]], name: str) -> Evaluator:
-    """Makes an evaluator of the rows whose number, in their first column, is there in all languages."""
+    """Makes an evaluator of the rows whose number, in the first column, occurs in all languages."""
     by_number = {code: {row[0]: row[1:] for row in splits[""]} for code, splits in rows.items()}
     numbers = sorted(set.intersection(*map(set, by_number.values())))
     return make({code: {"": [pairs[n] for n in numbers]} for code, pairs in by_number.items()}, name=name)
