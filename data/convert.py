@@ -102,11 +102,11 @@ def aligned(*paths: Path) -> Iterator[tuple[str, ...]]:
 
 
 def fields(
-    path: Path, count: int, *, separator: str = "\t", most: int = -1, read: Lines = read_every_line
+    path: Path, count: int, *, separator: str = "\t", max_splits: int = -1, read: Lines = read_every_line
 ) -> Iterator[list[str]]:
-    """Yields the stripped fields of each line: at least `count`, from at most `most` splits."""
+    """Yields the stripped fields of each line: at least `count`, after at most `max_splits` splits."""
     for number, line in read(path):
-        parts = [part.strip() for part in line.split(separator, most)]
+        parts = [part.strip() for part in line.split(separator, max_splits)]
         if len(parts) < count:
             raise UserError(
                 f"{path} must have {count} fields in every line, separated by {separator!r}, but line "
@@ -176,7 +176,7 @@ def bucc(source: Path) -> Iterator[Table]:
     for match, path in files_in(source, rf"(({LANGUAGE})-({LANGUAGE})\.(?:training|test))\.gold"):
         stem, *languages = match.groups()
         sides = [beside(path, f"{stem}.{language}") for language in languages]
-        sentences = [dict(fields(side, 2, most=1)) for side in sides]
+        sentences = [dict(fields(side, 2, max_splits=1)) for side in sides]
         ids = list(fields(path, 2))
         for pair in ids:
             if pair[0] not in sentences[0] or pair[1] not in sentences[1]:
@@ -296,8 +296,8 @@ def senteval(source: Path) -> Iterator[Table]:
 
 def _places(path: Path, places: Sequence[int], separator: str = "\t") -> Iterator[tuple[str, ...]]:
     """Yields some fields of each line; a separating space ends the first field only."""
-    most = -1 if separator == "\t" else 1
-    for parts in fields(path, max(places) + 1, separator=separator, most=most, read=_latin_lines):
+    max_splits = -1 if separator == "\t" else 1
+    for parts in fields(path, max(places) + 1, separator=separator, max_splits=max_splits, read=_latin_lines):
         yield tuple(parts[place] for place in places)
 
 
@@ -369,7 +369,7 @@ def _reviews(path: Path) -> Iterator[tuple[str, str]]:
     with path.open("rb") as file:
         content = b"".join(unpacked(file, path))
     try:
-        # The parser opens no other files that a document names, and refuses exploding entities.
+        # The parser opens no other files that a document names, and rejects exploding entities.
         for item in ElementTree.fromstring(content).iter("item"):
             text = f"{item.findtext('summary') or ''} {item.findtext('text') or ''}"
             stars = float(item.findtext("rating", ""))
@@ -395,7 +395,7 @@ def mldoc(source: Path) -> Iterator[Table]:
     """MLDoc: Reuters news in eight languages (Schwenk and Li 2018)."""
     languages = "|".join(_MLDOC_LANGUAGES)
     for match, path in files_in(source, rf"({languages})\.(train|dev|test)(?:(?<=train)\.1000)?"):
-        rows = ((label, _without_quotes(text)) for label, text in fields(path, 2, most=1))
+        rows = ((label, _without_quotes(text)) for label, text in fields(path, 2, max_splits=1))
         name = f"documents/MLDoc.{_MLDOC_LANGUAGES[match[1]]}.{match[2]}"
         yield Table(name, ("label", "text"), rows)
 

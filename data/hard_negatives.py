@@ -67,7 +67,7 @@ def mine_folder(
     """Writes a mined file for each parallel corpus of a data folder, or for those with some names.
 
     A file that was mined by the same model with the same config from the same pairs is kept. Queries and
-    candidates are training pairs alone: no sentence is seen that is held out in any corpus of the folder.
+    candidates are training pairs alone: no sentence that any corpus of the folder holds out is used.
     `model` is a fingerprint of the model, for the record beside a mined file.
 
     Returns:
@@ -118,20 +118,18 @@ def _fingerprint(pairs: Sequence[TranslationPair]) -> str:
 
 
 if __name__ == "__main__":
-    flags.DEFINE_string("model", None, "Exported model whose similarity counts.", required=True)
+    flags.DEFINE_string("model", None, "Exported model that measures similarity.", required=True)
     flags.DEFINE_string("data", None, "Folder of corpora.", required=True)
     flags.DEFINE_multi_string("corpus", [], "A corpus to mine; default all. Repeatable.")
     flags.DEFINE_string("source", "en", "Source language.")
     flags.DEFINE_list("target", ["es"], "Target language, or several: es,fr.")
-    flags.DEFINE_enum("query", "target", QUERIES, "Similar to the right translation, or to the source.")
-    flags.DEFINE_integer("top", 5, "Most negatives of a pair.")
+    flags.DEFINE_enum("query", "target", QUERIES, "What negatives resemble: right translation or source.")
+    flags.DEFINE_integer("top", 5, "Maximum number of negatives of a pair.")
     flags.DEFINE_integer("range_min", 0, "Number of nearest candidates to skip.")
     flags.DEFINE_integer("range_max", None, "Number of nearest candidates to look at.")
     flags.DEFINE_float("max_score", None, "Drop candidates above this score.")
     flags.DEFINE_float("min_score", None, "Drop candidates below this score.")
-    flags.DEFINE_float(
-        "absolute_margin", None, "Drop candidates less than this below the score of the right one."
-    )
+    flags.DEFINE_float("absolute_margin", None, "Drop candidates that score within this of the right one.")
     flags.DEFINE_float("relative_margin", 0.05, "The same, as a share of the score of the right one.")
     flags.DEFINE_enum(
         "sampling_strategy", "top", STRATEGIES, "Take the nearest candidates that pass, or random ones."

@@ -29,7 +29,7 @@ _DATA = flags.DEFINE_string("data", None, "Folder of corpora.", required=True)
 _OUTPUT = flags.DEFINE_string("output", None, "Folder for bitext/.", required=True)
 _SOURCE = flags.DEFINE_string("source", "en", "Source language.")
 _TARGET = flags.DEFINE_list("target", ["es"], "Target language, or several: es,fr.")
-_MAX = flags.DEFINE_integer("max_pairs", 5000, "Most pairs in a file.", lower_bound=MIN_PAIRS)
+_MAX = flags.DEFINE_integer("max_pairs", 5000, "Maximum number of pairs in a file.", lower_bound=MIN_PAIRS)
 
 
 def main() -> None:

@@ -103,7 +103,7 @@ def heat_map(columns: Columns, encode: Encode, seed: int) -> dict[str, Any]:
 
 
 def retrieval_errors(columns: Columns, encode: Encode, seed: int) -> dict[str, Any]:
-    """Sentences whose nearest neighbour is no translation, and the nearest three of some.
+    """Sentences whose nearest neighbour is not a translation, and the nearest three of some.
 
     Returns "errors", those with the largest lead first, and "nearest", the first queries of the sample with
     three candidates each, best first.
@@ -125,8 +125,8 @@ def retrieval_errors(columns: Columns, encode: Encode, seed: int) -> dict[str, A
 
         best = np.argsort(-scores, kind="stable")[:_NUM_NEAREST].tolist()
         if len(nearest) < _MAX_NEAREST:
-            of_query = [(*scored(place), candidates[place] in answers[query]) for place in best]
-            nearest.append({"query": _shorten(query), "found": of_query})
+            hits = [(*scored(place), candidates[place] in answers[query]) for place in best]
+            nearest.append({"query": _shorten(query), "found": hits})
         if scores[best[0]] > scores[right]:
             (found, found_score), (text, right_score) = scored(best[0]), scored(right)
             pair = {"query": _shorten(query), "found": found, "right": text}
@@ -228,7 +228,7 @@ _SUITES = (
     ),
     _suite(
         retrieval_errors,
-        "Sentences whose nearest neighbour is no translation, and the nearest three of some",
+        "Sentences whose nearest neighbour is not a translation, and the nearest three of some",
         "Yu et al. 2018, Table 3",
         max_rows=2000,
     ),

@@ -72,7 +72,7 @@ def _run() -> None:
     print(format_table(headlines(results, datasets)))
     if embedder.trained_on is None:
         print("\nThe training data of the model, and so their overlap with these data sets, are unknown.")
-    print(f"\n{output} has all scores; compare them with the papers' and others' by\n")
+    print(f"\n{output} has all scores; compare them with those of papers and other models by\n")
     print(f"    python evaluation/report.py {output} --output report.html")
 
 

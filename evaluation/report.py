@@ -61,7 +61,7 @@ class Results:
     """A results file of evaluation/main.py.
 
     Attributes:
-        accounts: Protocol and checksums by suite and data set; scores compare only if they are equal.
+        accounts: Protocol and checksums by suite and data set; only if these are equal, scores compare.
         trained_on: By suite and data set, the shares of its pairs, if it has any, and of its texts that the
             encoder was trained on, if that is known.
     """

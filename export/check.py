@@ -80,7 +80,7 @@ _ENCODERS = {
     "response_encoder": ("input", "context"),
 }
 
-# tensorflow-text imports Keras; the model itself must need neither Keras nor the other refused packages.
+# tensorflow-text imports Keras; the model itself must need neither Keras nor the other blocked packages.
 _BARE = """
 import sys
 import tensorflow as tf
@@ -90,8 +90,8 @@ try:
 except (tf.errors.OpError, RuntimeError, OSError, LookupError):
     import tensorflow_text
     needs = "tensorflow_text"
-refused = {"keras", "tf_keras", "tensorflow_hub", "xling_tf", "sentencepiece"}
-for name in [*refused, *(name for name in sys.modules if name.partition(".")[0] in refused)]:
+blocked = {"keras", "tf_keras", "tensorflow_hub", "xling_tf", "sentencepiece"}
+for name in [*blocked, *(name for name in sys.modules if name.partition(".")[0] in blocked)]:
     sys.modules[name] = None
 model = tf.saved_model.load(sys.argv[1])
 print(needs, len(model(["Hola", "", "What?"])))

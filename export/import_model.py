@@ -130,7 +130,7 @@ def _describe(model: Model) -> str:
     parts = [
         settings["kind"],
         f"{settings['num_layers']} layers" if "num_layers" in settings else "",
-        f"vectors of {model.encoder.hidden_dim} numbers",
+        f"{model.encoder.hidden_dim}-dimensional vectors",
         f"{model.tokenizer.num_words} words or pieces of words",
         f"{settings['pooling']} pooling" if "pooling" in settings else "",
         f"up to {model.tokenizer.config.max_tokens} tokens",
