@@ -78,7 +78,7 @@ def mine_folder(
     known_names = {corpus.name for corpus in corpora if corpus.kind == "parallel"}
     if unknown := sorted(set(names) - known_names):
         known = ", ".join(sorted(known_names))
-        raise UserError(f"the name of a corpus is expected, got {unknown[0]!r}; {data} has {known}")
+        raise UserError(f"expected the name of a corpus, got {unknown[0]!r}; {data} has {known}")
     folder = data / MINED_FOLDER
     require_writable_folder(folder, "copy the corpora to another folder")
     counts: dict[str, dict[str, int]] = {}

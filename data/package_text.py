@@ -1,4 +1,4 @@
-"""The formats in Debian's packages: gettext catalogues, two games' dialogues, and manuals as HTML."""
+"""Readers of Debian's packages: gettext catalogues, two games' dialogues, and manuals as HTML."""
 
 import html
 import re

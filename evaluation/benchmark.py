@@ -71,7 +71,7 @@ def main(*arguments: str) -> None:
         for benchmark in (_training, _peers, _imported, _system, _runtimes, _vectors, _mining)
     }
     if len(arguments) != 1 or arguments[0] not in benchmarks:
-        raise UserError(f"one of {', '.join(benchmarks)} is expected, got {' '.join(arguments) or 'none'}")
+        raise UserError(f"expected one of {', '.join(benchmarks)}, got {' '.join(arguments) or 'none'}")
     benchmarks[arguments[0]]()
 
 
@@ -84,7 +84,7 @@ def _write(default: str, figures: Mapping[str, Any]) -> None:
     print(text)
 
 
-# Training and encoding beside the machine's matrix products.
+# Training and encoding, compared with the machine's matrix products.
 
 
 def _training() -> None:
@@ -361,7 +361,7 @@ class ResourceUsage:
         """
         description = as_embedder(encode).description
         self.protocol = {**self.protocol, "device": description.get("device", "unknown")}
-        encode_checked(encode, self._compose(1, 1))  # what is loaded or compiled once does not count
+        encode_checked(encode, self._compose(1, 1))  # loading and compiling do not count
         before = _resident_bytes()
         scores: dict[str, float] = {}
         for length, batch in self._cells:

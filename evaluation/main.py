@@ -60,7 +60,7 @@ def main() -> None:
 
 def _run() -> None:
     if _MODEL.value is None or _DATA.value is None:
-        raise UserError("--model and --data are expected; --helpshort describes them")
+        raise UserError("expected --model and --data, which --helpshort describes")
     folder = Path(_DATA.value)
     senteval = replace(transfer.SUITE, find=partial(transfer.find, hidden=_HIDDEN.value))
     datasets, missing = select({**SUITES, "senteval": senteval}, folder, _SUITE.value, _SEED.value)

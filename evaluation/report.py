@@ -144,7 +144,7 @@ def render(parts: Sequence[Section], results: Sequence[Results], *, as_page: boo
 def read_results(paths: Sequence[Path]) -> list[Results]:
     """Reads results of evaluations, and those of trainings as a suite "training"."""
     if not paths:
-        raise UserError("results files are expected, as runs/evaluation/en-es.json, got none")
+        raise UserError("expected results files, as runs/evaluation/en-es.json, got none")
     results: dict[str, Results] = {}
     for path in paths:
         with reading(path, "a results file of evaluation/main.py or of a training"):
@@ -331,7 +331,9 @@ if __name__ == "__main__":
         "recipes", None, "Models with speeds and scores, to draw as an SVG; default recipes.svg."
     )
     flags.DEFINE_string(
-        "papers", None, "Scores of our systems to add to, and to put beside the papers'; default papers.md."
+        "papers",
+        None,
+        "Scores of our systems, to add to and to compare with the papers'; default papers.md.",
     )
     flags.DEFINE_multi_string("sweep", [], "results.jsonl of training/sweep.py, to draw. Repeatable.")
     run(main, "the same command makes the report again", takes_files=True)

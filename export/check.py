@@ -313,7 +313,7 @@ def run_check(check: Callable[[Subject], Measured], subject: Subject) -> dict[st
 def main(*models: str) -> None:
     """Checks the models that the command line names."""
     if not (folders := [resolve(model) for model in models]):
-        raise UserError("folders of exported models are expected; name them")
+        raise UserError("expected folders of exported models, got none")
     checks = CHECKS
     if flags.FLAGS.model:
         checks = (has_the_vectors_of_the_model,)

@@ -68,7 +68,7 @@ _LICENCE = "The licence of these weights is that of the original: {}."
 def main(*sources: str) -> None:
     """Imports the model that the command line names, and prints how to use it."""
     if len(sources) > 1:
-        raise UserError(f"one model is expected, got {' '.join(sources)}")
+        raise UserError(f"expected one model, got {' '.join(sources)}")
     source = sources[0] if sources else None
     name = model_name(source) if source else "use-multilingual"
     output = Path(flags.FLAGS.output or f"exported/{name}")

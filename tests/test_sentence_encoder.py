@@ -57,7 +57,7 @@ def test_one_text_has_one_vector(loaded):
 
 def test_errors_name_what_a_model_lacks(loaded):
     for call, message in (
-        (lambda: SentenceEncoder(object()), "can be called with sentences is expected"),
+        (lambda: SentenceEncoder(object()), "expected a model that can be called with sentences"),
         (lambda: SentenceEncoder(lambda texts: np.zeros(2)).encode(["a", "b"]), r"shape \[2\] for 2 texts"),
         (lambda: SentenceEncoder(numbers).call("inference"), "no signature inference"),
         (lambda: loaded.response_encoder.encode("a", "b"), "was trained without them"),

@@ -113,7 +113,7 @@ def test_types_are_those_of_the_first_file(tmp_path):
 @pytest.mark.parametrize("values", [[1, 2], [["a"], ["b"]]])
 def test_columns_of_other_types_are_refused(tmp_path, values):
     parquet.write_table(pa.table({"text": values}), tmp_path / "x.parquet")
-    with pytest.raises(UserError, match="texts are expected in the column text, but it holds"):
+    with pytest.raises(UserError, match="expected texts in the column text, but it holds"):
         read(tmp_path / "x.parquet", skip_damaged=True)
 
 

@@ -246,5 +246,5 @@ def test_it_learns_to_translate_and_is_exported(tmp_path):
             assert loaded.translate([target], "en") == [source]
     assert loaded.translate(source, "es") == target
     assert loaded.translate([], "es") == []
-    with pytest.raises(UserError, match="one of en, es is expected"):
+    with pytest.raises(UserError, match="expected one of en, es for every text"):
         loaded.translate(["a"], "fr")

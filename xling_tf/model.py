@@ -215,7 +215,7 @@ def read_config(folder: Path) -> dict[str, Any]:
         models = sorted(folder.glob(f"*/{CONFIG}")) or sorted(folder.glob(f"*/*/{CONFIG}"))
         remedy = f"use {models[0].parent}" if models else f"other libraries' models need {CONFIG}, {WEIGHTS}"
         raise UserError(
-            f"a model folder is expected, but {folder} has no {CONFIG}, "
+            f"expected a model folder, but {folder} has no {CONFIG}, "
             f"{f'only {first_names(names)}' if names else 'it is empty'}; {remedy}"
         ) from error
     except (OSError, ValueError) as error:
@@ -240,7 +240,7 @@ def _weights_file(folder: Path) -> Path:
     if newest := newest_first(folder / CHECKPOINTS):
         return newest[0] / WEIGHTS
     raise UserError(
-        f"a model of xling_tf is expected, but {folder} has neither {SAVED_MODEL}, nor {WEIGHTS}, nor a "
+        f"expected a model of xling_tf, but {folder} has neither {SAVED_MODEL}, nor {WEIGHTS}, nor a "
         "checkpoint of a training"
     )
 

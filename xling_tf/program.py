@@ -62,7 +62,7 @@ def parse_flags(argv: list[str]) -> list[str]:
     """Parses a command line that has only flags; exits with one line if there is a mistake."""
     arguments = parse_flags_and_files(argv)
     if len(arguments) > 1:
-        _exit(f"error: flags are expected, got {arguments[1]!r}")
+        _exit(f"error: expected flags, got {arguments[1]!r}")
     return arguments
 
 

@@ -91,7 +91,7 @@ class SentenceEncoder:
         self.default_prompt_name: str | None = info.get("default_prompt_name")
         self._signatures: Mapping[str, Any] = getattr(model, "signatures", {})
         if not callable(model):
-            raise UserError(f"a model that can be called with sentences is expected, but got {shown(model)}")
+            raise UserError(f"expected a model that can be called with sentences, but got {shown(model)}")
         if dtype not in (("float32", "bfloat16") if self._signatures else ("float32",)):
             raise UserError(f"dtype must be float32, or bfloat16 with an exported model, but is {dtype!r}")
         if dtype == "bfloat16" and _device() == "cuda":
@@ -294,7 +294,7 @@ class SentenceEncoder:
         """
         if "same_meaning" not in self._signatures:
             raise UserError(
-                "a calibrated model is expected, which has the signature same_meaning; calibrate it with "
+                "expected a calibrated model, with the signature same_meaning; calibrate it with "
                 "xling_tf.calibrate(model, pairs, output=...)"
             )
         return self.call("same_meaning", batch_size=batch_size, sentence1=sentences1, sentence2=sentences2)
@@ -361,7 +361,7 @@ class SentenceEncoder:
         """
         first, second = unit_vectors(embeddings1, "embeddings1"), unit_vectors(embeddings2, "embeddings2")
         if first.shape != second.shape:
-            raise UserError(f"equal shapes are expected, but got {[*first.shape]} and {[*second.shape]}")
+            raise UserError(f"expected equal shapes, but got {[*first.shape]} and {[*second.shape]}")
         # Products of half precision would be rounded before they are added up.
         return np.einsum("nd,nd->n", first.astype(np.float32), second.astype(np.float32))
 

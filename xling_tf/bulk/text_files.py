@@ -57,7 +57,7 @@ def find_files(patterns: Sequence[str]) -> list[InputFile]:
             matches = {path: system.info(path)} if system.isfile(path) else system.glob(path, detail=True)
         matches = {path: info for path, info in sorted(matches.items()) if info["type"] == "file"}
         if not matches:
-            raise UserError(f"files are expected, but {pattern} matches none; correct it")
+            raise UserError(f"expected files, but {pattern} matches none; correct it")
         for path, info in matches.items():
             name = path if "file" in system.protocol else system.unstrip_protocol(path)
             version = str(info.get("mtime") or info.get("ETag") or info.get("LastModified") or "")
@@ -134,7 +134,7 @@ class TextFiles:
         wanted = list(dict.fromkeys([self.text_column, *(self.columns or [])]))
         if missing := [column for column in wanted if column not in columns]:
             raise _FinalError(
-                f"{name}: the column {missing[0]} is expected, but there is only {', '.join(columns)}"
+                f"{name}: expected the column {missing[0]}, but there is only {', '.join(columns)}"
             )
         return list(columns) if self.columns is None else wanted
 

@@ -63,7 +63,7 @@ def encode_files(
             fixed-size lists; "npy" writes the vectors beside it, in `shard-00000.npy`.
         text_column: Name of the column of texts.
         columns: Names of the columns to carry along; None: all.
-        header: Whether tables (.tsv, .csv) begin with the names of their columns; else they are f0, f1, ...
+        header: Whether tables (.tsv, .csv) begin with the names of their columns; if not: f0, f1, ...
         skip_damaged: True skips and counts damaged rows and files, instead of raising a `UserError`.
         file_format: "parquet" or "npy".
         rows_per_shard: Number of rows of each shard but the last.
@@ -108,7 +108,7 @@ def encode_files(
             texts.schema = next(replace(texts).batches(Position(), 0)).schema
         chunks = _ahead(_chunks(texts.batches(position, rows), text_column, rows_per_shard))
         num_bytes = sum(file.size for file in files)
-        # None hides the bar where it would fill a file in place of a screen.
+        # None hides the bar if the output is a file, not a screen.
         bar = tqdm(initial=rows, unit="sentence", disable=None if sys.stderr else True)
         begin, num_done = time.monotonic(), rows
         # On errors, the stack discards the unfinished shard.
@@ -143,7 +143,7 @@ class VectorFolder:
         """Opens a folder; a `UserError` if it is not the finished output of `encode_files`."""
         description = _read_description(path / _DESCRIPTION)
         if description is None:
-            raise UserError(f"a folder that `xling-tf encode` has written is expected, but {path} is not one")
+            raise UserError(f"expected a folder that `xling-tf encode` has written, but {path} is not one")
         if fault := _fault(path, description):
             raise UserError(f"{path} cannot be used: {fault}; run the same `xling-tf encode` again")
         return cls(path, description)

@@ -121,7 +121,7 @@ def read_source(spec: str, languages: Sequence[str]) -> list[HubCorpus]:
     """
     name, _, config = spec.removeprefix(_PREFIX).partition(":")
     if not spec.startswith(_PREFIX) or name.count("/") != 1:
-        raise UserError(f"a source is expected as {_PREFIX}OWNER/NAME[:CONFIG], got {spec!r}")
+        raise UserError(f"expected a source as {_PREFIX}OWNER/NAME[:CONFIG], got {spec!r}")
     collection = next((c for pattern, c in COLLECTIONS.items() if re.fullmatch(pattern, name)), None)
     # For an unknown data set, only the first row is downloaded, for the names of the columns.
     config = config or (collection.config if collection else "")
@@ -167,7 +167,7 @@ def _load(spec: str, name: str, config: str, *, streaming: bool) -> Mapping[str,
         reason = str(error).partition("\n")[0]
         raise UserError(
             f"{spec} must be a data set of the hub, with a config that it has, but: {reason}; correct it, or "
-            "load it where there is a network and set HF_HOME"
+            "load it on a machine with a network and set HF_HOME"
         ) from error
 
 

@@ -46,7 +46,7 @@ def read_pairs(pairs: Any) -> list[Pair]:
     """
     names, rows = _as_rows(pairs)
     if not rows:
-        raise UserError("pairs are expected, but there are none; an iterator gives its rows only once")
+        raise UserError("expected pairs, but there are none; an iterator gives its rows only once")
     places = _known_places(names or [])
     if places:
         rows = [[row[place] for place in places] for row in rows]
@@ -82,12 +82,12 @@ def _as_rows(pairs: Any) -> tuple[list[str] | None, list[list[Any]]]:
     elif isinstance(pairs, Mapping) and pairs and all(map(_is_column, pairs.values())):
         names, columns = [*pairs], [plain(column) for column in pairs.values()]
         if len({*map(len, columns)}) > 1:
-            raise UserError(f"columns of equal length are expected, got lengths {[*map(len, columns)]}")
+            raise UserError(f"expected columns of equal length, got lengths {[*map(len, columns)]}")
         rows = zip(*columns, strict=True)
     elif (
         isinstance(pairs, str | bytes | os.PathLike | Mapping | Set) and not isinstance(pairs, ItemsView)
     ) or not isinstance(pairs, Iterable):
-        raise UserError(f"pairs are expected in a list of rows or a table, got {shown(pairs)}")
+        raise UserError(f"expected pairs in a list of rows or a table, got {shown(pairs)}")
     else:
         rows = pairs
     table = [plain(row) for row in rows]
@@ -135,7 +135,7 @@ def _known_places(names: list[str]) -> list[int]:
     scores, wrong = places.get("score", []), places.get("wrong", [])
     if len(unknown) != len(missing) or any(len(side) > 1 for side in sides) or len(scores) + bool(wrong) > 1:
         raise UserError(
-            "two columns of texts are expected, as anchor and positive, perhaps with score or negatives, "
+            "expected two columns of texts, as anchor and positive, perhaps with score or negatives, "
             f"but the pairs have {', '.join(names)}; choose and rename columns"
         )
     others = iter(unknown)
@@ -168,7 +168,7 @@ def _require_texts(rows: list[list[Any]]) -> None:
         texts = [row[place] for row in rows if len(row) > place and isinstance(row[place], str)]
         if len(texts) >= _MIN_ROWS and all(_WORD.fullmatch(text.strip()) for text in texts):
             raise UserError(
-                "rows are expected to be two texts, then wrong texts or a score, but column "
+                "expected rows of two texts, then wrong texts or a score, but column "
                 f"{place + 1} has single words, like classes or identifiers: {texts[0]!r}; leave it out; if "
                 'it is right, name the columns "anchor", "positive", "negative" or "score"'
             )
@@ -176,7 +176,7 @@ def _require_texts(rows: list[list[Any]]) -> None:
 
 def _scored(rows: list[list[Any]], name: str, names: Sequence[str]) -> list[Pair]:
     if without := sum(len(row) < 3 for row in rows):
-        raise UserError(f"a score is expected of all {len(rows)} pairs or of none, but {without} have none")
+        raise UserError(f"expected a score for all {len(rows)} pairs or for none, but {without} have none")
     result = []
     for number, (first, second, value) in enumerate(rows, 1):
         score = _number(value)
@@ -187,7 +187,7 @@ def _scored(rows: list[list[Any]], name: str, names: Sequence[str]) -> list[Pair
     is_inference = "hypothesis" in map(_key, names) or max(_CLASSES) in scores
     if _key(name) == "label" and scores <= _CLASSES and is_inference:
         raise UserError(
-            f"scores are expected, but the column {name} has only {sorted(scores)}, like the classes of "
+            f"expected scores, but the column {name} has only {sorted(scores)}, like the classes of "
             "inference (0 is entailment); if they are scores, call the column score"
         )
     return result
@@ -195,6 +195,6 @@ def _scored(rows: list[list[Any]], name: str, names: Sequence[str]) -> list[Pair
 
 def _not_a_pair(number: int, row: Any) -> UserError:
     return UserError(
-        f"pair {number} is expected to be two texts that are not empty, and perhaps a score (a finite "
-        f"number) or wrong texts, got {shown(row)}; correct it, or leave it out"
+        f"pair {number} must be two texts that are not empty, and perhaps a score (a finite number) or wrong "
+        f"texts, got {shown(row)}; correct it, or leave it out"
     )

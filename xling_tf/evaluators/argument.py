@@ -27,7 +27,7 @@ class SubsampleValidation:
     """Macro-F1 and accuracy of logistic regression in random subsamples, within and across languages.
 
     Each run divides the rows at random into training (60%), development and test parts (20% each).
-    Translated rows are divided alike in all languages, so that no test sentence translates a training
+    Translated rows are divided equally in all languages, so that no test sentence translates a training
     sentence (Rücklé et al. 2018, sec. 4.1 and 5.1). All runs have the same regularisation; vectors are
     divided by their mean length, so that its strength means the same for each encoder. If the (label, text)
     rows of all languages are `aligned`, those with the same number translate each other.

@@ -89,7 +89,7 @@ class _Cache:
         """Encodes rows batch after batch, and stores their vectors by their keys."""
         keys = list(rows)
         lengths = [sum(map(len, row)) for row in rows.values()]
-        # None hides the bar where it would fill a file instead of a screen.
+        # None hides the bar if the output is a file, not a screen.
         is_hidden = None if self._show_progress and sys.stderr else True
         label = f"{self._name}: {role}"
         with tqdm(total=len(keys), desc=label, unit="text", leave=False, disable=is_hidden) as bar:

@@ -57,7 +57,7 @@ def open_embedder(specification: str) -> Embedder:
     if kind in ("hub", "hf", "file") or (folder and Path(os.path.expanduser(folder)).exists()):
         return _open_saved_model(folder)
     raise UserError(
-        "a model is expected as exported/en-es, hf://owner/name or hub:FOLDER (an exported model), "
+        "expected a model as exported/en-es, hf://owner/name or hub:FOLDER (an exported model), "
         "rest:http://host:8501/v1/models/NAME or python:module:function, but "
         f"{specification!r} is none of these, nor a folder; correct it"
     )
@@ -113,7 +113,7 @@ def _open_rest(url: str) -> Embedder:
     url = url.rstrip("/")
     match = _URL.fullmatch(url)
     if match is None:
-        raise UserError(f"a URL is expected as rest:http://host:port/v1/models/name, got {url!r}; correct it")
+        raise UserError(f"expected a URL as rest:http://host:port/v1/models/name, got {url!r}; correct it")
     states = _request(
         url, lambda answer: {int(v["version"]): v["state"] for v in answer["model_version_status"]}
     )
@@ -215,7 +215,7 @@ def _request(url: str, read: Callable[[Any], Any], body: Any = None) -> Any:
         response = _POOL.request(url=url, timeout=_TIMEOUT, retries=_RETRIES, **options)
     except urllib3.exceptions.HTTPError as error:
         cause = str(getattr(error, "reason", None) or error)[:200]
-        raise UserError(f"{url} failed again and again: {cause}; start the server, then try again") from error
+        raise UserError(f"{url} failed several times: {cause}; start the server, then try again") from error
     content = " ".join(response.data.decode("utf-8", "replace").split())[:200]
     if response.status != 200:
         raise UserError(f"{url} must answer 200 OK, but answered {response.status}: {content}")

@@ -155,7 +155,7 @@ def format_of(folder: Path) -> str:
     for name, (_, mark) in FORMATS.items():
         if (folder / mark).is_file():
             return name
-    raise UserError(f"an export to one of {', '.join(FORMATS)} is expected, but {folder} is not one")
+    raise UserError(f"expected an export to one of {', '.join(FORMATS)}, but {folder} is not one")
 
 
 def export_keras(source: Source, folder: Path) -> tuple[Sequence[str], Encode]:

@@ -85,7 +85,7 @@ def export(
         text += _CARD.format(tables=tables, scales=scales)
     if same_meaning is not None:
         if neutral:
-            raise UserError("neutral and same_meaning are expected in two exports, neutral first")
+            raise UserError("expected neutral and same_meaning one after the other, got both; export twice")
         line = fit_pairs(source.encode, same_meaning)
         model.info = dataclasses.replace(model.info, same_meaning=line)
         text += _CALIBRATED

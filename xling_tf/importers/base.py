@@ -92,7 +92,7 @@ def _read_parts(folder: Path) -> tuple[TokenizerConfig, dict[str, bytes], dict[s
         return *read_tokenizer(first, settings.pop("max_tokens")), settings, weights
     names = sorted(path.name for path in folder.iterdir())
     raise UserError(
-        "a model of xling_tf, transformers, sentence-transformers or model2vec is expected, with config.json "
+        "expected a model of xling_tf, transformers, sentence-transformers or model2vec, with config.json "
         f"and model.safetensors, but {folder} has only {first_names(names)}"
     )
 

@@ -1,4 +1,4 @@
-"""What sentence-transformers keeps beside a transformer: pooling, dense layers, maximum length, prompts."""
+"""Reads sentence-transformers' additions to a transformer: pooling, dense layers, maximum length, prompts."""
 
 from pathlib import Path
 from typing import Any
@@ -94,7 +94,7 @@ def read_tensors(folder: Path) -> Weights:
         return {name: array for file in files for name, array in read_weights(folder / file).items()}
     except FileNotFoundError as error:
         raise UserError(
-            f"the weights of {folder} are expected in {', '.join(files)}, but there are only "
+            f"expected the weights of {folder} in {', '.join(files)}, but there are only "
             f"{first_names(sorted(path.name for path in folder.iterdir()))}; write a copy of the model in "
             "that format, in Python: from sentence_transformers import SentenceTransformer; "
             "SentenceTransformer(MODEL).save('converted'), where MODEL is its name at Hugging Face, or its "

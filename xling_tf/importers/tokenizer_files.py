@@ -40,7 +40,7 @@ def read_tokenizer(folder: Path, max_tokens: int) -> tuple[TokenizerConfig, dict
     """
     path = next((folder / name for name in FILES if (folder / name).exists()), None)
     if path is None:
-        raise UserError(f"a tokenizer is expected in {' or '.join(FILES)}, but {folder} has none of them")
+        raise UserError(f"expected a tokenizer in {' or '.join(FILES)}, but {folder} has none of them")
     longest = min(max_tokens, TokenizerConfig.max_context_tokens)
     lengths: _Settings = {"max_tokens": max_tokens, "max_context_tokens": longest}
     try:

@@ -38,7 +38,7 @@ def encode(
     require_known("precision in Spark", precision, _NUMBERS)
     if text_column not in frame.columns or vector_column in frame.columns:
         raise UserError(
-            f"a column {text_column} and no {vector_column} is expected, got {', '.join(frame.columns)}"
+            f"expected a column {text_column} and no {vector_column}, got {', '.join(frame.columns)}"
         )
     name, is_url = str(model), "://" in str(model)
     if not is_url:

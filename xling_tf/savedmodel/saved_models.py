@@ -60,7 +60,7 @@ def resolve(name: str | os.PathLike[str]) -> Path:
     if text.startswith(HUGGING_FACE):
         return _downloaded(text)
     path = Path(os.path.expanduser(text))
-    with as_user_error(f"the folder of a model is expected, but {text} cannot be read: {{error}}", OSError):
+    with as_user_error(f"expected the folder of a model, but {text} cannot be read: {{error}}", OSError):
         if not text.strip() or not path.exists():
             raise UserError(_missing(path, text))
         return _latest_version(path if path.is_dir() else _unpacked(path.resolve(), path.stat().st_mtime_ns))
@@ -89,7 +89,7 @@ def _missing(path: Path, text: str) -> str:
     similar = [str(path.parent / name) for name in difflib.get_close_matches(path.name, names)]
     hint = f" (did you mean {' or '.join(similar)}?)" if similar else ""
     return (
-        f"the folder of a model is expected, but {text!r} does not exist{hint}; a model at Hugging Face is "
+        f"expected the folder of a model, but {text!r} does not exist{hint}; a model at Hugging Face is "
         f"{HUGGING_FACE}owner/name; download models at Kaggle or TF Hub first, with kagglehub.model_download"
     )
 
@@ -121,7 +121,7 @@ def _unpacked(archive: Path, changed: int) -> Path:
     ending = _archive_ending(archive.name)
     if not ending and archive.suffix not in _DATA_FILES:
         raise UserError(
-            f"the folder of a model is expected, or an archive of it ({', '.join(sorted(_ARCHIVES))}), but "
+            f"expected the folder of a model, or an archive of it ({', '.join(sorted(_ARCHIVES))}), but "
             f"{archive} is neither"
         )
     folder = folder_of_this_process()
@@ -147,7 +147,7 @@ def _model_in_wheel(folder: Path, wheel: Path) -> Path:
     for mark in _MARKS:
         if paths := sorted(folder.rglob(mark), key=lambda path: (len(path.parts), path)):
             return paths[0].parent
-    raise UserError(f"a wheel with a model in it is expected, but {wheel} has none ({', '.join(_MARKS)})")
+    raise UserError(f"expected a wheel with a model in it, but {wheel} has none ({', '.join(_MARKS)})")
 
 
 def load_saved_model(folder: Path) -> Any:
@@ -216,7 +216,7 @@ def read_front_matter(folder: Path, field: str) -> list[str]:
 def require_saved_model(folder: Path) -> None:
     """Raises a `UserError`, which says what a folder is and what to do, unless it is an exported model."""
     if not (folder / SAVED_MODEL).is_file():
-        raise UserError(f"the folder of an exported model is expected, but {folder} {_describe(folder)}")
+        raise UserError(f"expected the folder of an exported model, but {folder} {_describe(folder)}")
 
 
 def _describe(folder: Path) -> str:

@@ -116,7 +116,7 @@ def mine_hard_negatives(
     config, counts = replace(config or MiningConfig(), **options), Counter() if counts is None else counts
     rows = read_pairs(pairs)
     if wrong := next((pair for pair in rows if pair.score is not None or pair.wrong), None):
-        raise UserError(f"pairs of two texts are expected, got {wrong}; give only these two columns")
+        raise UserError(f"expected pairs of two texts, got {wrong}; give only these two columns")
     targets, positives = _distinct([pair.second for pair in rows])
     sources, groups = _distinct([pair.first for pair in rows])
     candidates = _embed(targets, encode, show_progress_bar)
@@ -157,7 +157,7 @@ def _in_order(first: Any, second: Any) -> tuple[Callable[..., Any], Any]:
         if callable(model):
             return model, pairs
     names = f"{type(first).__name__} and {type(second).__name__}"
-    raise UserError(f"a model, as xling_tf.load gives it, and pairs are expected, got {names}")
+    raise UserError(f"expected pairs and a model, as xling_tf.load returns it, got {names}")
 
 
 def _embed(texts: Sequence[str], encode: Callable[..., Any], show_progress: bool) -> NDArray[np.float16]:
@@ -168,7 +168,7 @@ def _embed(texts: Sequence[str], encode: Callable[..., Any], show_progress: bool
         part = texts[start : start + _TEXTS_AT_ONCE]
         vectors = unit_vectors(encode(part), "encodings")
         if len(vectors) != len(part):
-            raise UserError(f"a vector for each of {len(part)} texts is expected, got {len(vectors)}")
+            raise UserError(f"expected a vector for each of {len(part)} texts, got {len(vectors)}")
         parts.append(vectors.astype(np.float16))
     return np.concatenate(parts)
 

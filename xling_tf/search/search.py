@@ -89,7 +89,7 @@ def paraphrase_mining(
         **options: Passed to `encode`, such as `truncate_dim` or `prompt`.
     """
     if isinstance(model, str) or not callable(getattr(model, "encode", None)):
-        raise UserError(f"a model of xling_tf.load is expected first, got {type(model).__name__}")
+        raise UserError(f"expected a model of xling_tf.load first, got {type(model).__name__}")
     if batch_size is not None:
         options["batch_size"] = batch_size
     vectors = model.encode(sentences, show_progress_bar=show_progress_bar, **options)

@@ -196,7 +196,7 @@ class _Protocol:
         key = key.strip() if scheme.lower() == "bearer" else ""
         expected = self.config.api_key
         if expected and not hmac.compare_digest(key.encode(), expected.encode()):
-            raise ServingError("An API key is expected, as 'Authorization: Bearer KEY'", 401)
+            raise ServingError("Expected an API key, as 'Authorization: Bearer KEY'", 401)
 
     def _model(self, target: Target) -> ServedModel:
         # An unknown model answers like a model without versions.
@@ -216,7 +216,7 @@ class _Protocol:
         request.state.started, request.state.size = time.perf_counter(), len(body)
         charsets = _CHARSET.findall(",".join(request.headers.getlist("content-type")))
         if not {charset.lower() for charset in charsets} <= {"utf-8", "utf8", "us-ascii", "ascii"}:
-            raise ServingError(f"JSON is expected in UTF-8, but Content-Type says {charsets[-1]}")
+            raise ServingError(f"Expected JSON in UTF-8, but Content-Type says {charsets[-1]}")
         return await _off_loop(len(body), protocol.parse_request, body)
 
     async def _answer(self, target: Target, request: Request) -> bytes:
@@ -237,7 +237,7 @@ class _Protocol:
 
     async def _body(self, request: Request) -> bytes:
         if request.headers.get("content-encoding", "identity") != "identity":
-            raise ServingError("A request's body is expected without Content-Encoding", 415)
+            raise ServingError("Expected a request's body without Content-Encoding", 415)
         limit, body = self.config.body_bytes, bytearray()
         try:
             async with asyncio.timeout(self.config.client_seconds):

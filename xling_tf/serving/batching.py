@@ -180,7 +180,7 @@ class BatchScheduler:
             if len(requests) == 1:
                 return [outputs]
             if _common_rows(outputs) != ends[-1]:
-                raise ValueError(f"the outputs are expected to have {ends[-1]} rows")
+                raise ValueError(f"expected outputs of {ends[-1]} rows")
         except Exception as error:
             if len(requests) == 1:
                 return [error]

@@ -40,7 +40,7 @@ def read_request(document: Mapping[str, Any]) -> EmbeddingRequest:
     model, texts = document.get("model"), document.get("input")
     dimensions, encoding = document.get("dimensions"), document.get("encoding_format", "float")
     if not isinstance(model, str):
-        raise ServingError("'model' is expected: the name of a served model")
+        raise ServingError("expected 'model', the name of a served model")
     texts = [texts] if isinstance(texts, str) else texts
     if not isinstance(texts, list) or not texts or not all(isinstance(text, str) for text in texts):
         raise ServingError("'input' must be a text or several (LangChain: check_embedding_ctx_length=False)")

@@ -64,7 +64,7 @@ class Servable:
         weakref.finalize(self, _release, [model]).atexit = False
 
     def warm_up(self, folder: Path) -> int:
-        """Runs the warm-up requests, or else one call of each signature; returns the number of calls.
+        """Runs the warm-up requests or, without any, each signature once; returns the number of calls.
 
         A request that fails raises a `UserError`: as in TensorFlow Serving, the version is then not served.
         """

@@ -49,7 +49,7 @@ class AnswerSignature(Signature):
             lambda: tf.fill(tf.shape(answers), tf.reshape(context, [])),
             lambda: tf.reshape(context, [-1]),
         )
-        message = "as many contexts as answers are expected, or a single string"
+        message = "expected as many contexts as answers, or a single string"
         contexts = require_as_many(contexts, answers, message)
         contexts = tf.where(tf.equal(tf.strings.strip(contexts), ""), answers, contexts)
         averages = self.head("context_encoder")(self.scaled_for_heads(self.encoder.average(contexts)))

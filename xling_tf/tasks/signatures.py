@@ -108,7 +108,7 @@ class SameMeaningSignature(Signature):
     @tf.function(input_signature=[*texts("sentence1", "sentence2"), TRAINING], autograph=False)
     def __call__(self, sentence1: tf.Tensor, sentence2: tf.Tensor, training: bool = False) -> tf.Tensor:
         """Returns `[pairs]` float32; inputs of any shape are flattened."""
-        sentence1 = require_as_many(sentence1, sentence2, "as many sentences are expected in both inputs")
+        sentence1 = require_as_many(sentence1, sentence2, "expected as many sentences in both inputs")
         first, second = (unit_length(self.encode(sentences)) for sentences in (sentence1, sentence2))
         slope, intercept = self._line()
         return tf.sigmoid(slope * tf.reduce_sum(first * second, axis=1) + intercept)

@@ -123,7 +123,7 @@ class TranslationSignature(Signature):
         """Returns `[sentences]` translations; inputs and their languages, of any shape, are flattened."""
         decoder = self.head("decoder")
         is_target = tf.equal(tf.reshape(language, [-1])[:, None], tf.constant(decoder.languages)[None, :])
-        message = f"one of {', '.join(decoder.languages)} is expected for every text"
+        message = f"expected one of {', '.join(decoder.languages)} for every text"
         with tf.control_dependencies(
             [tf.debugging.assert_equal(tf.reduce_any(is_target, axis=1), True, message)]
         ):

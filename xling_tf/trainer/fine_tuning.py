@@ -93,8 +93,8 @@ def fine_tune(
     """
     if not isinstance(model, str | Path):
         raise UserError(
-            "the folder of a model is expected first, and then the pairs, got "
-            f"{type(model).__name__} as the model; call fine_tune(folder, pairs, output=...)"
+            f"expected the folder of a model as the first argument, got {type(model).__name__}; call "
+            "fine_tune(folder, pairs, output=...)"
         )
     output = Path(output)
     corpus = PairCorpus.of(pairs, languages)
@@ -147,7 +147,7 @@ class PairCorpus(Corpus):
         distinct = tuple(dict.fromkeys(read_pairs(pairs)))
         if len(distinct) < _MIN_PAIRS:
             raise UserError(
-                f"at least {_MIN_PAIRS} different pairs are expected, got {len(distinct)}: training compares "
+                f"expected at least {_MIN_PAIRS} different pairs, got {len(distinct)}: training compares "
                 "each with the others; add more"
             )
         scores = [pair.score for pair in distinct if pair.score is not None]
@@ -155,7 +155,7 @@ class PairCorpus(Corpus):
             ranked = tuple(TranslationPair(pair.first, pair.second, pair.wrong) for pair in distinct)
             return cls(name="pairs", kind="parallel", languages="-".join(languages), pairs=ranked)
         if min(scores) == max(scores):
-            raise UserError(f"scores that differ are expected, but all are {scores[0]:g}")
+            raise UserError(f"expected different scores, but all are {scores[0]:g}")
         scored = [SimilarityPair(*row[:2], n) for row, n in zip(distinct, percentages(scores), strict=True)]
         return cls(name="pairs", kind="similarity", languages=languages[0], pairs=tuple(scored))
 

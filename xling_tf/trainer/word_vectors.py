@@ -187,7 +187,7 @@ def _by_tag(words: Words, languages: Sequence[str]) -> Space:
             return dict.fromkeys(languages, words)
         tagged[language][plain[0]] = place
     if empty := [language for language, places in tagged.items() if not places]:
-        raise UserError(f"words of {', '.join(languages)} are expected, but no word begins with {empty[0]}:")
+        raise UserError(f"expected words of {', '.join(languages)}, but no word begins with {empty[0]}:")
     return {language: Words(places, words.rows) for language, places in tagged.items()}
 
 
