@@ -250,8 +250,8 @@ def squad(source: Path) -> Iterator[Table]:
         for number, paragraph in enumerate(read_paragraphs(path, match[2] or "en")):
             paragraphs.append((f"p{number}", paragraph.context))
             ids = {}
-            for place, sentence in enumerate(paragraph.sentences):
-                ids[sentence] = f"p{number}.s{place}"
+            for index, sentence in enumerate(paragraph.sentences):
+                ids[sentence] = f"p{number}.s{index}"
                 sentences.append((ids[sentence], f"p{number}", sentence))
             for key, question, answers in paragraph.questions:
                 questions += ((key, question, ids[answer]) for answer in answers)
@@ -279,26 +279,26 @@ def senteval(source: Path) -> Iterator[Table]:
             yield Table(f"senteval/{name}", ("label", "text"), sides)
     rows: Iterable[Sequence[str]]
     for match, path in files_in(source, r"(train_5500|TREC_10)\.label"):
-        rows = ((label.partition(":")[0], text) for label, text in _places(path, (0, 1), " "))
+        rows = ((label.partition(":")[0], text) for label, text in _selected(path, (0, 1), " "))
         yield Table(f"senteval/TREC.{_SENTEVAL_SPLITS[match[1]]}", ("label", "text"), rows)
     for match, path in files_in(source, r"sentiment-(train|dev|test)"):
         is_binary = path.parent.name == "binary"
-        rows = _places(path, (1, 0)) if is_binary else _places(path, (0, 1), " ")
+        rows = _selected(path, (1, 0)) if is_binary else _selected(path, (0, 1), " ")
         yield Table(f"senteval/SST{2 if is_binary else 5}.{match[1]}", ("label", "text"), rows)
     for match, path in files_in(source, r"msr_paraphrase_(train|test)\.txt"):
-        rows = itertools.islice(_places(path, (0, 3, 4)), 1, None)
+        rows = itertools.islice(_selected(path, (0, 3, 4)), 1, None)
         yield Table(f"senteval/MRPC.{match[1]}", ("label", "sentence1", "sentence2"), rows)
     for match, path in files_in(source, r"SICK_(train|trial|test_annotated)\.txt"):
-        rows = itertools.islice(_places(path, (3, 4, 1, 2)), 1, None)
+        rows = itertools.islice(_selected(path, (3, 4, 1, 2)), 1, None)
         columns = ("relatedness", "entailment", "sentence1", "sentence2")
         yield Table(f"senteval/SICK.{_SENTEVAL_SPLITS[match[1]]}", columns, rows)
 
 
-def _places(path: Path, places: Sequence[int], separator: str = "\t") -> Iterator[tuple[str, ...]]:
+def _selected(path: Path, columns: Sequence[int], separator: str = "\t") -> Iterator[tuple[str, ...]]:
     """Yields some fields of each line; a separating space ends the first field only."""
-    max_splits = -1 if separator == "\t" else 1
-    for parts in fields(path, max(places) + 1, separator=separator, max_splits=max_splits, read=_latin_lines):
-        yield tuple(parts[place] for place in places)
+    splits = -1 if separator == "\t" else 1
+    for parts in fields(path, max(columns) + 1, separator=separator, max_splits=splits, read=_latin_lines):
+        yield tuple(parts[index] for index in columns)
 
 
 def _latin_lines(path: Path) -> list[tuple[int, str]]:

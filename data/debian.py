@@ -337,13 +337,13 @@ class _Apt:
     def unpack(self, package: str, folder: Path) -> bool:
         """Downloads the text of a package into a folder; returns False if that failed."""
         # Always the same place, so that the next try removes what a kill leaves behind.
-        place = self._private / "download"
-        shutil.rmtree(place, ignore_errors=True)
-        place.mkdir()
-        content = place / "unpacked"
+        download = self._private / "download"
+        shutil.rmtree(download, ignore_errors=True)
+        download.mkdir()
+        content = download / "unpacked"
         with progress(f"fetching package {package}"):
-            steps = [self._run("apt-get", "download", package, folder=place)]
-        for archive in map(str, place.glob("*.deb")):
+            steps = [self._run("apt-get", "download", package, folder=download)]
+        for archive in map(str, download.glob("*.deb")):
             steps.append(self._run("dpkg-deb", "-x", archive, str(content)))
             steps.append(self._run("dpkg-deb", "-f", archive, "Version"))
         if problem := next((step for step in steps if step.returncode), None):
@@ -358,7 +358,7 @@ class _Apt:
         write_lines(content / _MARKER, [json.dumps({"version": steps[-1].stdout.strip()})])
         shutil.rmtree(folder, ignore_errors=True)
         os.replace(content, folder)
-        shutil.rmtree(place)
+        shutil.rmtree(download)
         return True
 
     def _run(self, tool: str, *arguments: str, folder: Path | None = None) -> _Process:

@@ -45,7 +45,7 @@ def write_held_out(
 ) -> dict[Path, int]:
     """Writes a file for each corpus with a thousand held-out pairs, and one for all corpora of a target.
 
-    Of more than `max_pairs`, every n-th is written. Returns the number of pairs by file.
+    If there are more than `max_pairs`, every n-th is written. Returns the number of pairs by file.
     """
     corpora = load_folder(data, source=source, targets=targets)
     store = transient_store([corpus for corpus in corpora if corpus.kind == "parallel"])

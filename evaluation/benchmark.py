@@ -291,7 +291,7 @@ def _make_workloads(folder: Path, texts: list[str]) -> tuple[_Workloads, Mapping
 
 
 def _all(model: SentenceEncoder, texts: list[str]) -> Callable[[], float]:
-    """Encodes all sentences, as often as takes 0.2 seconds, and returns the rate."""
+    """Encodes all sentences, repeatedly for at least 0.2 seconds, and returns the rate."""
 
     def rate() -> float:
         times, seconds = timeit.Timer(partial(model.encode, texts)).autorange()

@@ -168,7 +168,7 @@ def has_signatures_that_can_be_served(subject: Subject) -> Measured:
             _require(specs == texts and specs.keys() == expected, f"texts {expected} for {name}", specs)
             outputs = function.structured_outputs
             _require(outputs == vectors, f"the outputs {vectors} of {name}", outputs)
-        rows = {key: tf.constant(np.roll(SENTENCES, place)) for place, key in enumerate(specs)}
+        rows = {key: tf.constant(np.roll(SENTENCES, index)) for index, key in enumerate(specs)}
         try:
             results = function(**rows)
         except (tf.errors.InvalidArgumentError, TypeError, ValueError) as error:
@@ -238,12 +238,12 @@ def neither_retraces_nor_grows(subject: Subject) -> Measured:
 def encodes_many_texts_in_bounded_memory(subject: Subject) -> Measured:
     """One call encodes thousands of texts of 1 to 300 words, correctly and in bounded memory."""
     texts = mixed_texts(subject.num_texts)
-    places = range(0, len(texts), max(1, len(texts) // 64))
-    alone = np.concatenate([subject.encode([texts[place]]) for place in places])
+    indices = range(0, len(texts), max(1, len(texts) // 64))
+    alone = np.concatenate([subject.encode([texts[index]]) for index in indices])
     memory = _peak_mib()
     vectors = subject.encode(texts)
     growth, bound = _peak_mib() - memory, _LARGE_BOUND + len(texts) // _TEXTS_PER_MIB
-    _require_near(vectors[places], alone, "the vectors of single calls")
+    _require_near(vectors[indices], alone, "the vectors of single calls")
     _require(growth <= bound, f"{bound} MiB more at most", growth)
     return {"texts": len(texts), "growth_mib": growth, "bound_mib": bound}
 

@@ -77,8 +77,8 @@ def compare(folder: Path, model: Path, python: str, data: Path | None) -> dict[s
     texts = sample_texts(data, info.languages)
     # These loaders do not apply prompts.
     prompt = info.role_prompts["default"] if form in ("mediapipe", "model2vec") else ""
-    with tempfile.TemporaryDirectory() as place:
-        listed, output = Path(place, "texts.json"), Path(place, "vectors.npy")
+    with tempfile.TemporaryDirectory() as temporary:
+        listed, output = Path(temporary, "texts.json"), Path(temporary, "vectors.npy")
         listed.write_text(json.dumps([prompt + text for text in texts]), encoding="utf-8")
         command = [python, "-c", _PROGRAM.format(code=code), folder, listed, output]
         environment = {**os.environ, "PYTHONPATH": str(_ROOT), "TF_CPP_MIN_LOG_LEVEL": "3"}

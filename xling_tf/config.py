@@ -503,7 +503,7 @@ class DataConfig(Section, name="data"):
     # (Arivazhagan et al. 2019, sec. 4.2); 0 draws all languages equally often.
     sampling_temperature: NotNegative = 0.0
     sample: bool = False  # without --data, trains on the built-in sample instead of Debian's packages
-    # How often a corpus is drawn from relative to its size, by its name; 1 for corpora that are not named.
+    # Sampling weights of corpora relative to their size, by name; 1 for corpora that are not named.
     corpus_weights: dict[str, float] = field(default_factory=dict)
     pool_batches: Positive = 64  # number of batches that are bucketed by length together
     # True for batches of the same number of examples, of any length (2019, sec. 3.2). False for batches of

@@ -37,7 +37,7 @@ def as_texts(texts: Texts, name: str) -> list[str]:
             f"{name} must be a string or a list of strings, but got {shown(texts)}; give a column of a table "
             "or a flattened array (in a graph, call the exported model itself or KerasEncoder)"
         )
-    return [_as_text(text, f"{name}[{place}]", name) for place, text in enumerate(_values(texts, name))]
+    return [_as_text(text, f"{name}[{index}]", name) for index, text in enumerate(_values(texts, name))]
 
 
 def is_single(texts: Texts) -> bool:

@@ -204,12 +204,12 @@ class TextFiles:
             try:
                 yield from _parsed(block, schema)
             except pa.ArrowInvalid:
-                for place, line in enumerate(block, number + 1):
+                for line_number, line in enumerate(block, number + 1):
                     try:
                         yield from _parsed([line], schema)
                     except pa.ArrowInvalid:
                         fault = Unreadable.TOO_LONG if line is None else "no JSON like the others"
-                        self._damaged("row", f"line {place} of {name} is {fault}")
+                        self._damaged("row", f"line {line_number} of {name} is {fault}")
             number += len(block)
 
     def _json_schema(self, block: Sequence[bytes | None], name: str) -> pa.Schema | None:
@@ -253,12 +253,12 @@ class TextFiles:
         except pa.ArrowInvalid:
             pass
         sound = []
-        for place, row in enumerate(batch.to_pylist(), number + 1):
+        for row_number, row in enumerate(batch.to_pylist(), number + 1):
             try:
                 sound.append({column: value.decode() for column, value in row.items()})
             except (UnicodeDecodeError, AttributeError):  # AttributeError: None, a line that is too long
                 fault = Unreadable.TOO_LONG if None in row.values() else Unreadable.NOT_UTF8
-                self._damaged("row", f"row {place} of {name} is {fault}")
+                self._damaged("row", f"row {row_number} of {name} is {fault}")
         return pa.RecordBatch.from_pylist(sound, schema)
 
 

@@ -71,7 +71,7 @@ class FileCorpus(Corpus):
             try:
                 status = path.stat()
             except OSError as error:
-                raise UserError(f"{path} is gone while it is used ({error.strerror})") from error
+                raise UserError(f"{path} has disappeared during use ({error.strerror})") from error
             digest.update(f"{path.name} {status.st_size} {status.st_mtime_ns}\n".encode())
         return digest.hexdigest()
 

@@ -47,18 +47,18 @@ def read_pairs(pairs: Any) -> list[Pair]:
     names, rows = _as_rows(pairs)
     if not rows:
         raise UserError("expected pairs, but there are none; an iterator gives its rows only once")
-    places = _known_places(names or [])
-    if places:
-        rows = [[row[place] for place in places] for row in rows]
+    indices = _known_indices(names or [])
+    if indices:
+        rows = [[row[index] for index in indices] for row in rows]
     for row in rows:  # a cell may be a list of wrong texts
         row[2:] = chain.from_iterable(cell if isinstance(cell, list | tuple) else (cell,) for cell in row[2:])
     for number, row in enumerate(rows, 1):
         if len(row) < 2 or not all(isinstance(text, str) and text.strip() for text in row[:2]):
             raise _not_a_pair(number, row)
-    score_name = names[places[2]] if names and len(places) > 2 else ""
-    if _role(score_name) == "score" or (not places and _third_column_is_score(rows)):
+    score_name = names[indices[2]] if names and len(indices) > 2 else ""
+    if _role(score_name) == "score" or (not indices and _third_column_is_score(rows)):
         return _scored(rows, score_name, names or ())
-    if not places:
+    if not indices:
         _require_texts(rows)
     result = []
     for number, (first, second, *others) in enumerate(rows, 1):
@@ -121,18 +121,18 @@ def _role(name: Any) -> str | None:
     return "wrong" if _WRONG.fullmatch(key) else None
 
 
-def _known_places(names: list[str]) -> list[int]:
-    """Returns the places of the two texts, then of the score or the wrong texts; [] if no name is known."""
+def _known_indices(names: list[str]) -> list[int]:
+    """Returns the indices of both texts, then of the score or the wrong texts; [] if no name is known."""
     roles = [_role(name) for name in names]
-    places: dict[str | None, list[int]] = {}
-    for place, role in enumerate(roles):
-        places.setdefault(role, []).append(place)
-    unknown = places.pop(None, [])
-    if not places:
+    indices: dict[str | None, list[int]] = {}
+    for index, role in enumerate(roles):
+        indices.setdefault(role, []).append(index)
+    unknown = indices.pop(None, [])
+    if not indices:
         return []
-    sides = [places.get(side, []) for side in ("first", "second")]
+    sides = [indices.get(side, []) for side in ("first", "second")]
     missing = [side for side in sides if not side]
-    scores, wrong = places.get("score", []), places.get("wrong", [])
+    scores, wrong = indices.get("score", []), indices.get("wrong", [])
     if len(unknown) != len(missing) or any(len(side) > 1 for side in sides) or len(scores) + bool(wrong) > 1:
         raise UserError(
             "expected two columns of texts, as anchor and positive, perhaps with score or negatives, "
@@ -164,12 +164,12 @@ def _third_column_is_score(rows: list[list[Any]]) -> bool:
 def _require_texts(rows: list[list[Any]]) -> None:
     """Raises a `UserError` if one of three or more unnamed columns holds single words, such as classes."""
     num_columns = max(map(len, rows))
-    for place in range(num_columns if num_columns > 2 else 0):
-        texts = [row[place] for row in rows if len(row) > place and isinstance(row[place], str)]
+    for index in range(num_columns if num_columns > 2 else 0):
+        texts = [row[index] for row in rows if len(row) > index and isinstance(row[index], str)]
         if len(texts) >= _MIN_ROWS and all(_WORD.fullmatch(text.strip()) for text in texts):
             raise UserError(
                 "expected rows of two texts, then wrong texts or a score, but column "
-                f"{place + 1} has single words, like classes or identifiers: {texts[0]!r}; leave it out; if "
+                f"{index + 1} has single words, like classes or identifiers: {texts[0]!r}; leave it out; if "
                 'it is right, name the columns "anchor", "positive", "negative" or "score"'
             )
 

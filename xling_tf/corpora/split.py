@@ -157,13 +157,13 @@ def near_twins(held_out: Sequence[str], training: Iterable[Sequence[str]]) -> ND
         `[held_out]` bool.
     """
     keys, rows = _without_a_word(held_out)
-    distinct, places = np.unique(keys, return_inverse=True)
+    distinct, indices = np.unique(keys, return_inverse=True)
     is_seen = np.zeros(len(distinct), bool)
     for texts in training:
         training_keys, _ = _without_a_word(texts)
         is_seen |= are_among(distinct, np.sort(training_keys))
     twins = np.zeros(len(held_out), bool)
-    twins[rows[is_seen[places]]] = True
+    twins[rows[is_seen[indices]]] = True
     return twins
 
 
@@ -174,11 +174,11 @@ def _without_a_word(texts: Sequence[str]) -> tuple[NDArray[np.uint64], NDArray[n
     hashes = np.array([hash(word) for text_words in words for word in text_words], np.int64).view(np.uint64)
     rows = np.repeat(np.arange(len(texts)), counts)
     begins = np.cumsum(counts) - counts
-    places = np.arange(len(hashes)) - begins[rows]
+    indices = np.arange(len(hashes)) - begins[rows]
     # The hash of a text is the sum of its words' hashes times _BASE ** place, modulo 2 ** 64. Without a word,
     # the words after it are a place further to the left.
     powers = np.cumprod(np.append(np.uint64(1), np.full(counts.max(initial=1), _BASE)))
-    sums = np.append(np.uint64(0), np.cumsum(hashes * powers[places]))
+    sums = np.append(np.uint64(0), np.cumsum(hashes * powers[indices]))
     begin, end = sums[begins], sums[begins + counts]
     after = (end[rows] - sums[1:]) * _INVERSE
     shorter = sums[:-1] - begin[rows] + after

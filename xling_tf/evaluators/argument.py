@@ -80,9 +80,9 @@ class SubsampleValidation:
                 for strength in _STRENGTHS
             ]
             values = self._scores(vectors, source, targets, _STRENGTHS[int(np.argmax(tuning))])
-            for place, target in enumerate(targets):
+            for index, target in enumerate(targets):
                 name = source if source == target else f"{source}-{target}"
-                for metric, column in zip(("macro_f1", "accuracy"), values[:, place].T, strict=True):
+                for metric, column in zip(("macro_f1", "accuracy"), values[:, index].T, strict=True):
                     scores[f"{name}/{metric}"] = float(np.mean(column))
         return scores
 

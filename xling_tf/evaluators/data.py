@@ -83,14 +83,14 @@ def read_table(path: Path, columns: Sequence[str]) -> list[tuple[str, ...]]:
     if wrong := [column for column in columns if header.count(column) != 1]:
         needs = f"line 1 must name the columns {', '.join(columns)}"
         raise UserError(f"{path}: {needs}, but does not name {wrong} once: {'|'.join(header)[:80]!r}")
-    places = [header.index(column) for column in columns]
+    indices = [header.index(column) for column in columns]
     rows = []
     for number, line in lines:
         fields = line.split("\t")
         if len(fields) != len(header):
             counts = f"{len(header)} fields in each line, but line {number} has {len(fields)}"
             raise UserError(f"{path} must have {counts}; correct {line[:80]!r}")
-        rows.append(tuple(fields[place].strip() for place in places))
+        rows.append(tuple(fields[index].strip() for index in indices))
     if not rows:
         raise UserError(f"{path} has no rows; fetch it again or remove it")
     return rows
@@ -213,7 +213,7 @@ def _hypotheses(suffix: str, paths: Mapping[str, Path]) -> ParallelTexts:
     """XNLI's hypotheses, which occur once each; premises occur three times."""
 
     def read() -> list[tuple[str, ...]]:
-        # Of rows with the same number, the lexicographically first is kept.
+        # The lexicographically first of rows with the same number is kept.
         columns = [
             {row[0]: row[1] for row in sorted(read_table(path, ("pair_id", "hypothesis")), reverse=True)}
             for path in paths.values()

@@ -43,8 +43,8 @@ class EigenSimilarity:
         rng, size = np.random.default_rng(seed), (len(distinct), pairs_a_sample)
         draws = [rng.choice(*size, replace=False) for _ in range(num_samples)]
         # Only drawn pairs are encoded.
-        drawn, places = np.unique(draws, return_inverse=True)
-        self._samples = places.reshape(num_samples, pairs_a_sample)
+        drawn, indices = np.unique(draws, return_inverse=True)
+        self._samples = indices.reshape(num_samples, pairs_a_sample)
         self.pairs = [distinct[index] for index in drawn]
         self._texts = [[pair[side] for pair in self.pairs] for side in (0, 1)]
 

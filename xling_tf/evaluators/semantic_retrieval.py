@@ -42,8 +42,8 @@ class SemanticRetrieval:
         labels = [[same for _, _, same in rows] for rows in pairs.values()]
         for language, rows in pairs.items():
             both = np.array([row[:2] for row in rows], object)
-            texts, places = np.unique(both, return_inverse=True)
-            self._texts[language], self._rows[language] = list(texts), places.reshape(-1, 2)
+            texts, indices = np.unique(both, return_inverse=True)
+            self._texts[language], self._rows[language] = list(texts), indices.reshape(-1, 2)
         self._is_positive = np.array(labels[0], bool)
         first, second = next(iter(self._rows.values()))[self._is_positive].T
         if labels.count(labels[0]) < len(labels) or not np.any(first != second):
@@ -63,7 +63,7 @@ class SemanticRetrieval:
         for query_code, code in list(permutations(units, 2)) or [(only, only) for only in units]:
             prefix = "" if query_code == code else f"{query_code}-{code}/"
             originals, relevant = self._closure(code)
-            # Of several translations, the lexicographically first is taken, whichever line it is in.
+            # The lexicographically first of several translations is taken, whichever line it is in.
             translation = np.full(len(units[code]), np.iinfo(np.int64).max)
             np.minimum.at(translation, self._rows[code].ravel(), self._rows[query_code].ravel())
             queries = units[query_code][translation[originals]]
@@ -108,8 +108,8 @@ def relevant_ranks(
 ) -> list[NDArray[np.int64]]:
     """Returns the ranks of each query's relevant candidates, the best first.
 
-    Scores `[rows, candidates]` come a few queries at a time. Of candidates with the same score, irrelevant
-    ones are ranked first, so that ties count as errors. One candidate of each query, `itself`, is left out.
+    Scores `[rows, candidates]` come a few queries at a time. Irrelevant candidates rank before relevant ones
+    with the same score, so that ties count as errors. One candidate of each query, `itself`, is left out.
     """
     ranks: list[NDArray[np.int64]] = []
     for scores in (row for chunk in chunks for row in chunk):

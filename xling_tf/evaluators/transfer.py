@@ -96,7 +96,7 @@ class TransferRelatedness:
         """Returns "pearson" and "spearman", which are 0 for constant predictions."""
         sets = _encode_rows(encode, (self._train, self._dev, self._test))
         (train_x, train_y), (dev_x, dev_y), (test_x, test_y) = ((x, y.astype(np.float64)) for x, y in sets)
-        # Each row is there twice, with the integers below and above its score as labels, and their weights.
+        # Each row occurs twice, with the integers below and above its score as labels, and their weights.
         below = np.floor(train_y)
         weights = np.concatenate([1 - (train_y - below), train_y - below])
         labels = np.concatenate([below, below + 1]).astype(np.int64)
@@ -167,8 +167,8 @@ class CrossLingualTransfer:
         """Yields the parts "train" and "test" of each language in each fold."""
         whole = {code: splits[""] for code, splits in sets.items()}
         y = next(iter(whole.values()))[1]
-        places = np.arange(len(y))
-        for *parts, _ in classifiers.stratified_splits(places, y, _FOLDS, self._seed):
+        indices = np.arange(len(y))
+        for *parts, _ in classifiers.stratified_splits(indices, y, _FOLDS, self._seed):
             rows = {"train": parts[0], "test": parts[2]}
             yield {code: {n: (x[r], y[r]) for n, r in rows.items()} for code, (x, _) in whole.items()}
 

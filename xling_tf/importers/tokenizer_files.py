@@ -191,10 +191,10 @@ def _frame(content: Mapping[str, Any]) -> tuple[list[int], list[int]]:
     if kind != "TemplateProcessing":
         return [processor["cls"][1]], [processor["sep"][1]]
     names = [item["SpecialToken"]["id"] if "SpecialToken" in item else None for item in processor["single"]]
-    place = names.index(None)
+    index = names.index(None)
     begin, end = (
         [row for name in part for row in processor["special_tokens"][name]["ids"]]
-        for part in (names[:place], names[place + 1 :])
+        for part in (names[:index], names[index + 1 :])
     )
     _require("the number of special tokens on a side of a sentence", max(len(begin), len(end)), 1, 0)
     return begin, end

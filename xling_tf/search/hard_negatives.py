@@ -174,11 +174,11 @@ def _embed(texts: Sequence[str], encode: Callable[..., Any], show_progress: bool
 
 
 def _distinct(texts: Sequence[str]) -> tuple[list[str], NDArray[np.int64]]:
-    """Lists each distinct text once, as first spelt, and maps each text to its place in this list."""
+    """Lists each distinct text once, as first spelt, and maps each text to its index in this list."""
     keys = [normalised(text) for text in texts]
     first_spelling = dict(zip(reversed(keys), reversed(texts), strict=True))
-    places = {key: place for place, key in enumerate(dict.fromkeys(keys))}
-    return [first_spelling[key] for key in places], np.array([places[key] for key in keys], np.int64)
+    index_of = {key: index for index, key in enumerate(dict.fromkeys(keys))}
+    return [first_spelling[key] for key in index_of], np.array([index_of[key] for key in keys], np.int64)
 
 
 def _passing(

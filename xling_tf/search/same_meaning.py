@@ -82,8 +82,8 @@ def translation_cosines(
 def fit_pairs(encode: Encode, pairs: Any) -> Line:
     """Fits the line on pairs with scores or labels, or on translations and their nearest wrong candidates.
 
-    Pairs are in any form of `corpora.pairs.read_pairs`. Of those with scores, pairs from 80% of the range on
-    mean the same, those up to 60% do not, and others are left out.
+    Pairs are in any form of `corpora.pairs.read_pairs`. With scores, pairs from 80% of the range on mean the
+    same, those up to 60% do not, and others are left out.
     """
     rows = read_pairs(pairs)
     scores = [row.score for row in rows if row.score is not None]

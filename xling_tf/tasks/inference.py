@@ -80,8 +80,8 @@ class TranslationDetection(Task):
     def score(self, columns: list[tf.Tensor], batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
         """See `Task.score`: classifies sources with their targets and, if there are any, random others."""
         source, target = columns
-        places, has_other = draw_others(batch.fingerprints)
-        classifier, other = self.heads["classifier"], tf.gather(gather_candidates(target)[0], places)
+        indices, has_other = draw_others(batch.fingerprints)
+        classifier, other = self.heads["classifier"], tf.gather(gather_candidates(target)[0], indices)
         wrong, right = (
             in_batch_softmax(classifier(source, side), tf.fill([tf.shape(source)[0]], label), excluded=False)
             for label, side in enumerate((other, target), start=self.num_classes - 2)

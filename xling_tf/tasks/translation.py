@@ -99,17 +99,17 @@ class Decoder(Layer):
         end, vector_gates = tf.shape(words)[0], self.vector_gates(encodings)
 
         def decode(
-            place: tf.Tensor, row: tf.Tensor, state: Any, words_so_far: tf.TensorArray
+            index: tf.Tensor, row: tf.Tensor, state: Any, words_so_far: tf.TensorArray
         ) -> tuple[Any, ...]:
             gates = self.lstm.input_gates(row) + vector_gates
             hidden, state = self.lstm.cell(ops.cast(gates, "float32"), state)
             ids = tf.argmax(self.scores(hidden, words), axis=1, output_type=tf.int32)
             row = tf.gather(words, tf.minimum(ids, end - 1))
-            return place + 1, row, tuple(state), words_so_far.write(place, ids)
+            return index + 1, row, tuple(state), words_so_far.write(index, ids)
 
         first = tf.gather(tf.convert_to_tensor(self.language_rows), languages)
         start = (0, first, (encodings, tf.zeros_like(encodings)), tf.TensorArray(tf.int32, max_words))
-        *_, decoded = tf.while_loop(lambda place, *_: place < max_words, decode, start)
+        *_, decoded = tf.while_loop(lambda index, *_: index < max_words, decode, start)
         ids = tf.transpose(decoded.stack())
         is_before_end = tf.math.cumprod(tf.cast(ids < end, tf.int32), axis=1)
         return tf.ragged.boolean_mask(ids, tf.cast(is_before_end, tf.bool))
@@ -196,8 +196,8 @@ class Translation(Task):
         features = batch.features
         words = encoder.embed_words(features.words, training)
         columns = tf.split(self.encode_sentences(encoder, words, features, training), 2)
-        ids, words, places = _candidates(features.ids, words)
-        tokens = tf.split(tf.gather(places, features.tokens), 2)
+        ids, words, indices = _candidates(features.ids, words)
+        tokens = tf.split(tf.gather(indices, features.tokens), 2)
         lengths = tf.split(features.lengths, 2)
         num_tokens = tf.reduce_sum(gather_candidates(features.lengths)[0])
         log_probabilities = self._log_probabilities(ids, num_tokens)
@@ -229,8 +229,8 @@ class Translation(Task):
         if kind == "similarity":
             return squares
         if kind == "contrastive":
-            places, has_other = draw_others(fingerprints)
-            others = tf.gather(gather_candidates(target)[0], places)
+            indices, has_other = draw_others(fingerprints)
+            others = tf.gather(gather_candidates(target)[0], indices)
             distances = tf.sqrt(tf.reduce_sum(tf.square(source - others), axis=1) + _TINY)
             return squares + tf.where(has_other, tf.square(tf.maximum(0.0, _MARGIN - distances)), 0.0)
         decay = tf.add_n([tf.reduce_sum(tf.square(v.value)) for v in encoder.dense_variables])
@@ -238,9 +238,9 @@ class Translation(Task):
 
 
 def _candidates(ids: tf.Tensor, words: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Returns the distinct ids of all replicas' words, their rows, and this replica's words' places there."""
+    """Returns the distinct ids of all replicas' words, their rows, and indices of this replica's words."""
     all_ids, offset = gather_candidates(ids)
     all_words, _ = gather_candidates(words)
-    distinct, places = tf.unique(all_ids)
-    firsts = tf.math.unsorted_segment_min(tf.range(tf.size(all_ids)), places, tf.size(distinct))
-    return distinct, tf.gather(all_words, firsts), places[offset : offset + tf.size(ids)]
+    distinct, indices = tf.unique(all_ids)
+    firsts = tf.math.unsorted_segment_min(tf.range(tf.size(all_ids)), indices, tf.size(distinct))
+    return distinct, tf.gather(all_words, firsts), indices[offset : offset + tf.size(ids)]

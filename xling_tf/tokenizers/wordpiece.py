@@ -40,7 +40,7 @@ class WordPieceTokenizer(VocabularyTokenizer):
 
     Args:
         vocabulary: The pieces, with "[UNK]" and, for sentence marks, "[CLS]" and "[SEP]"; piece i has row i
-            of the word table. Of equal pieces, the last counts.
+            of the word table. The last of equal pieces counts.
         config: Rules for words. `sentence_marks` counts towards `max_tokens`.
 
     Example:

@@ -89,9 +89,9 @@ def read_cluster(environment: Mapping[str, str]) -> Cluster:
         jobs, task = dict(config["cluster"]), config["task"]
         # TensorFlow numbers the workers in this order.
         workers = {
-            f"{job} {place}": str(address)
+            f"{job} {index}": str(address)
             for job in ("chief", "worker")
-            for place, address in enumerate(jobs.pop(job, ()))
+            for index, address in enumerate(jobs.pop(job, ()))
         }
         names, addresses = tuple(workers), tuple(workers.values())
         rank = names.index(f"{task['type']} {int(task['index'])}")

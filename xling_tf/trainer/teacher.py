@@ -219,10 +219,10 @@ def _contexts(
                 tokens = tokenizer.tokenize(tf.constant(list(texts)))
                 ids = tokenizer.word_ids(tokens.values).numpy()
                 cells = np.unique((ids * np.int64(count) + tokens.value_rowids())[ids < num_words])
-                words, places = np.unique(cells // count, return_inverse=True)
+                words, inverse = np.unique(cells // count, return_inverse=True)
                 ones, shape = np.ones(len(cells), np.float32), (len(words), count)
-                sums[words] += sparse.csr_array((ones, (places, cells % count)), shape) @ vectors
-                counts[words] += np.bincount(places)
+                sums[words] += sparse.csr_array((ones, (inverse, cells % count)), shape) @ vectors
+                counts[words] += np.bincount(inverse)
     seen = counts > 0
     sums[seen] = sums[seen] / counts[seen, None] - total / max(num_pairs, 1)
     return sums, counts

@@ -30,8 +30,8 @@ from xling_tf.tokenizers.treebank import EMPTY_TOKEN, tokenize
 
 Matrix = NDArray[np.float32]
 
-# Our choices where the paper gives none: the number of translations that a space is learned from, and the
-# parameters of learning.
+# Our choices where the paper gives none: the number of translations that a space is learned from, and
+# hyperparameters.
 _MAX_PAIRS = 200_000
 _BIVCD = {"sg": 1, "window": 5, "negative": 5, "epochs": 3}
 # A.1: "convergence is usually achieved after less than 100 epochs". The authors' example has these settings
