@@ -1,4 +1,4 @@
-"""Translates inference pairs and questions, which tasks in other languages then learn from.
+"""Translates inference pairs and questions, so that tasks in other languages can learn from them.
 
     python data/translate.py --data DIR --target de,fr,es --translator openai:http://localhost:8000/v1#MODEL
     python data/translate.py --data DIR --target de --translator python:my_module:translate

@@ -8,8 +8,8 @@ are also imported from their folders, from archives, and from Hugging Face:
 
     python export/import_model.py hf://intfloat/multilingual-e5-small
 
-Without a source, the published universal-sentence-encoder-multilingual is imported, whose weights an
-installed Python package has, quantized to 6 bits:
+Without a source, the published universal-sentence-encoder-multilingual is imported from an installed Python
+package that has its weights, quantized to 6 bits:
 
     python export/import_model.py
 

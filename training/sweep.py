@@ -1,4 +1,4 @@
-r"""Trains recipes in parallel, one per GPU or, without GPUs, core; prints the scores by minutes of training.
+r"""Trains recipes in parallel, one per GPU (or CPU core), and prints the scores by minutes of training.
 
     python training/sweep.py --data DIR --minutes 1,3,10 \
         --recipe "one: pair=en-es encoder.num_layers=1" --recipe "three: pair=en-es encoder.num_layers=3"

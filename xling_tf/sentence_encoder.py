@@ -388,12 +388,12 @@ class SentenceEncoder:
 
     @cached_property
     def question_encoder(self) -> "SentenceEncoder":
-        """The encoder of questions; a `UserError` if the model has no such signature."""
+        """The encoder of questions; raises a `UserError` if the model has no such signature."""
         return _Part(self._encoder("question_encoder")[0], of=self)
 
     @cached_property
     def response_encoder(self) -> "ResponseEncoder":
-        """The encoder of answers; a `UserError` if the model has no such signature."""
+        """The encoder of answers; raises a `UserError` if the model has no such signature."""
         function, num_inputs = self._encoder("response_encoder")
         return ResponseEncoder(function, takes_contexts=num_inputs > 1, of=self)
 

@@ -72,7 +72,7 @@ def encode_batches(
 
 
 def column_of_texts(batch: pa.RecordBatch, name: str) -> pa.LargeStringArray:
-    """Returns a column of strings, or of bytes in UTF-8; a `UserError` if it is missing or something else."""
+    """Returns a column of strings, or of bytes in UTF-8; anything else raises a `UserError`."""
     if name not in (columns := batch.schema.names):
         raise UserError(f"expected the column {name}, but there is only {', '.join(columns)}")
     column = batch.column(name)

@@ -140,7 +140,7 @@ class VectorFolder:
 
     @classmethod
     def open(cls, path: Path) -> "VectorFolder":
-        """Opens a folder; a `UserError` if it is not the finished output of `encode_files`."""
+        """Opens a folder; raises a `UserError` if it is not the finished output of `encode_files`."""
         description = _read_description(path / _DESCRIPTION)
         if description is None:
             raise UserError(f"expected a folder that `xling-tf encode` has written, but {path} is not one")

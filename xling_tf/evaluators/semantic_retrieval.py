@@ -27,9 +27,9 @@ Pairs = Sequence[tuple[str, str, bool]]  # two texts, and True if they mean the 
 class SemanticRetrieval:
     """MAP@100 of finding the paraphrases of a question among all questions.
 
-    Each text of a positive pair is a query for its paraphrases, all texts that are connected to it by
-    positive pairs, ranked by cosine among all other texts (Yang et al. 2019, sec. 5.1 and Table 4, after
-    Gillick et al. 2018). Ties count as errors. With several languages, each is searched with the queries
+    Each text of a positive pair is a query. Its paraphrases, the texts to which positive pairs connect it,
+    are ranked by cosine among all other texts (Yang et al. 2019, sec. 5.1 and Table 4, after Gillick et al.
+    2018). Ties count as errors. With several languages, each is searched with the queries
     of each other language, which has the same pairs in the same order, without the query's own original
     (sec. 5.4 and Table 7).
     """

@@ -165,7 +165,7 @@ def export_keras(source: Source, folder: Path) -> tuple[Sequence[str], Encode]:
     return PROBES, lambda texts: loaded(texts).numpy()
 
 
-def refuse(source: Source, form: str, expected: str) -> NoReturn:
+def reject(source: Source, form: str, expected: str) -> NoReturn:
     """Raises the `UserError` of a model that a format cannot express."""
     kind = source.model.encoder_settings["kind"]
     tokenizer = source.model.config()["tokenizer"]["kind"]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from xling_tf.encoders.static import StaticEncoder
 from xling_tf.errors import library
-from xling_tf.exporters.base import Encode, Source, compare_unknown_words, refuse
+from xling_tf.exporters.base import Encode, Source, compare_unknown_words, reject
 from xling_tf.exporters.sentence_transformers import vocabulary_rows, write_modules
 from xling_tf.exporters.tokenizer_json import tokenizer_json
 from xling_tf.files import write_json
@@ -35,7 +35,7 @@ def export(source: Source, folder: Path) -> tuple[Sequence[str], Encode]:
     model, encoder = source.model, source.model.encoder
     rules = model.tokenizer.rules()
     if not isinstance(encoder, StaticEncoder) or rules.get("begin") or rules.get("end"):
-        refuse(source, "model2vec", "a static encoder without special tokens around sentences")
+        reject(source, "model2vec", "a static encoder without special tokens around sentences")
     description = tokenizer_json(model.tokenizer)
     is_words = isinstance(model.tokenizer, WordTokenizer)
     rows = vocabulary_rows(model) if is_words else encoder.embedding.words.table.numpy()

@@ -43,11 +43,10 @@ def resolve(name: str | os.PathLike[str]) -> Path:
     """Returns the folder of a model, which is unpacked or downloaded first if necessary.
 
     Args:
-        name: The folder itself; a folder of numbered versions, of which the highest is used; an archive
-            (.tar.gz as from TF Hub and Kaggle, .zip and others) of the folder or its content; a wheel with a
-            model in it; a data file that is a model, of which a folder is made; or `hf://owner/name`,
-            optionally with `@revision`, which is downloaded once, to the cache of Hugging Face. "~" is the
-            home folder.
+        name: The folder itself; a folder of numbered versions, for the highest; an archive (.tar.gz as from
+            TF Hub and Kaggle, .zip and others) of the folder or its content; a wheel with a model in it; a
+            data file that is a model; or `hf://owner/name`, optionally with `@revision`, which is downloaded
+            once, to the cache of Hugging Face. "~" is the home folder.
 
     Raises:
         UserError: There is no such folder, archive or repository, or the archive is damaged.

@@ -171,8 +171,8 @@ class BatchScheduler:
     def _answers(self, queue: SignatureQueue, requests: list[_Request]) -> list[Tensors | Exception]:
         """Returns the outputs of requests, by one call.
 
-        If the call fails, each half of the requests is tried again, until those at fault are alone: no other
-        request fails with them, at the cost of a few calls rather than one for each request.
+        If the call fails, each half of the requests is tried again, until the faulty requests are alone: no
+        other request fails, at the cost of a few calls rather than one for each request.
         """
         ends = np.cumsum([request.rows for request in requests])
         try:

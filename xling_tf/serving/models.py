@@ -205,7 +205,7 @@ class ServedModel:
 def load_models(
     configs: Sequence[ModelConfig], metrics: Metrics, *, batched: bool = True
 ) -> dict[str, ServedModel]:
-    """Loads models, by name; a `UserError` if one has no version that can be loaded, or lacks a label's."""
+    """Loads models, by name; raises a `UserError` if one cannot load any version, or a labelled one."""
     models = {config.name: ServedModel(config, metrics, batched=batched) for config in configs}
     for name, model in models.items():
         metrics.load_failures.labels(name)  # A counter cannot be watched before it exists.

@@ -28,9 +28,9 @@ class WordTokenizer(VocabularyTokenizer):
     """Splits text into words, each with a row of the word table and, optionally, rows for its n-grams.
 
     Words outside the vocabulary are hashed to the rows after it. With `config.ngram_sizes`, these words have
-    n-grams too. N-grams are hashed into `config.num_ngram_buckets`; the n-gram table has one row for each
-    bucket with an n-gram of the vocabulary, and row 0 for all other buckets: of the n-grams of words that
-    training never saw, 1.7% have this row, and a row for each bucket is no better
+    n-grams too. N-grams are hashed into `config.num_ngram_buckets`. The n-gram table has one row for each
+    bucket with an n-gram of the vocabulary, and row 0 for all other buckets. 1.7% of the n-grams of words
+    that training never saw have row 0; a row for each bucket is no better
     (evaluation/results/ngram-rows.json).
 
     Args:
