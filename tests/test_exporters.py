@@ -142,7 +142,7 @@ def test_models_of_other_libraries_and_exports_to_other_formats_are_not_replaced
         ("words", "model2vec", r"a static encoder .* has the encoder transformer .* --to savedmodel, keras"),
         ("words", "mediapipe", "the tokenizer sentencepiece .* the tokenizer words"),
         ("words", "onxx", "did you mean onnx"),
-        pytest.param("cnn", "model2vec", "without marks", marks=pytest.mark.slow),
+        pytest.param("cnn", "model2vec", "without special tokens", marks=pytest.mark.slow),
         pytest.param("lstm", "litert", "without recurrent layers", marks=pytest.mark.slow),
     ],
 )

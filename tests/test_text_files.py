@@ -62,7 +62,7 @@ def test_every_format_has_the_same_rows(tmp_path, name):
     assert files.bytes_read == (tmp_path / name).stat().st_size
     # Other columns are left out; reading begins anywhere.
     assert read(tmp_path / name, columns=["text"], row=2).rows == [{"text": row["text"]} for row in ROWS[2:]]
-    with pytest.raises(UserError, match=rf"{name}: the column sentence .* only id, text"):
+    with pytest.raises(UserError, match=rf"{name}: expected the column sentence, .* only id, text"):
         read(tmp_path / name, text_column="sentence")
 
 
